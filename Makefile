@@ -102,17 +102,17 @@ demo: $(VENV)/.installed $(OLD_RELEASE)/.installed ## two data centres take in r
 
 demo-split: export TXLOG_STARTED := $(shell date +%s)
 demo-split: $(VENV)/.installed $(OLD_RELEASE)/.installed ## two data centres lose each other, go on, and are one again (STRATEGY=Simple)
-	$(BIN)/python -m e2e.split $(if $(STRATEGY),--strategy $(STRATEGY))
+	$(BIN)/python -m e2e.split_demo $(if $(STRATEGY),--strategy $(STRATEGY))
 
 bench: native ## how fast it is (ONLY=c1,c64,b100,append,catchup,batch,idle; by name only: sites,restart,disturbed,batch52,backlog,breakeven; ROUNDS=3 APPENDS=500 ENTRIES=1000000 BATCH=1000000 OPERATIONS=20000000 SIZES=25000,... PROFILE=1)
 	$(BIN)/python -m bench.run $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(APPENDS),--appends $(APPENDS)) $(if $(ENTRIES),--entries $(ENTRIES)) $(if $(BATCH),--batch $(BATCH)) $(if $(OPERATIONS),--operations $(OPERATIONS)) $(if $(SIZES),--sizes $(SIZES)) $(if $(PROFILE),--profile build/profile)
 
 bench-door: native ## what the front door costs: updates, uploads, proxied queries, a large result (ONLY=insert10,upload,query,stream ROUNDS=3)
-	$(BIN)/python -m e2e.bench_door $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS))
+	$(BIN)/python -m e2e.bench_http_api $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 bench-peers: native ## beside etcd, MariaDB Galera and NATS JetStream, interleaved (ROUNDS=5 SYSTEMS=txlog,etcd CASES=c1,c64)
-	$(BIN)/python -m bench.peers.programs || $(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements-peers.lock
-	$(BIN)/python -m bench.peers.run $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SYSTEMS),--systems $(SYSTEMS)) $(if $(CASES),--cases $(CASES))
+	$(BIN)/python -m bench.competitors.programs || $(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements-peers.lock
+	$(BIN)/python -m bench.competitors.run $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SYSTEMS),--systems $(SYSTEMS)) $(if $(CASES),--cases $(CASES))
 
 bench-guard: native ## does a transaction cost the masters more processor than bench/guard.json allows (NOTE=1 writes it anew)
 	@$(BIN)/python -m bench.guard $(if $(NOTE),--note)
@@ -130,10 +130,10 @@ recovery-crashes: $(VENV)/.installed ## kill -9 of everything at every step of a
 	$(BIN)/python -m e2e.recovery_crashes $(if $(STRATEGY),--strategy $(STRATEGY)) $(if $(ONLY),--only "$(ONLY)")
 
 rolling: native ## every master restarted in turn, then killed, under load (ROUNDS=1)
-	$(BIN)/python -m e2e.rolling $(if $(ROUNDS),--rounds $(ROUNDS))
+	$(BIN)/python -m e2e.rolling_restart $(if $(ROUNDS),--rounds $(ROUNDS))
 
 faults: native ## kill -9, slow and cut links, lost disks under load (ONLY=kills,... KILLS=20)
-	$(BIN)/python -m e2e.faults $(if $(ONLY),--only $(ONLY)) $(if $(KILLS),--kills $(KILLS))
+	$(BIN)/python -m e2e.process_faults $(if $(ONLY),--only $(ONLY)) $(if $(KILLS),--kills $(KILLS))
 
 soak: native ## faults and splits for MINUTES=30 under load, all strategies; nothing may be lost, doubled or foreign
 	@$(BIN)/python -m e2e.soak --minutes $(or $(MINUTES),30) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
@@ -163,7 +163,7 @@ backup-large: $(VENV)/.installed ## a large backup: time, size, restore, and its
 CLUSTER := $(BIN)/python -m e2e.cluster
 
 $(VENV)/.go: install-dev
-	@$(BIN)/python -m e2e.cluster.go 2>/dev/null || $(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements-peers.lock
+	@$(BIN)/python -m e2e.cluster.go_compiler 2>/dev/null || $(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements-peers.lock
 	@touch $@
 
 cluster: $(VENV)/.go ## two data centres, each a whole Kubernetes (the first time its programs are built: 10 minutes); as root
@@ -176,7 +176,7 @@ kind: ## both data centres in a kind cluster, for people who have kind, docker, 
 	@tools/kind up
 
 image: $(VENV)/.go ## the image, built from the Dockerfile without a registry; as root
-	@$(CLUSTER) needs && $(BIN)/python -m e2e.cluster.image
+	@$(CLUSTER) needs && $(BIN)/python -m e2e.cluster.image_build
 
 e2e: $(VENV)/.go ## TxLog on real Kubernetes: all tiers; two clusters, the image, faults (ONLY=e2e/kubernetes/test_....py); as root
 	@trap '$(CLUSTER) down' EXIT; $(BIN)/python -m e2e.kubernetes.run $(ONLY)

@@ -17,44 +17,52 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from bench.batch import ONE, WORKER, environment, marker_in, store, worker_at, write
-from bench.masters import CannotMeasure, Masters, free_ports, stop, three_masters
-from bench.report import Figure, Report, console, median, show, table
+from bench.batch import (
+    ONE_QUAD_WORKLOAD,
+    WORKER,
+    empty_oxigraph,
+    read_marker_index,
+    spark_environment,
+    worker_config,
+    write_all,
+)
+from bench.bench_masters import BenchMasters, CannotMeasure, free_ports, stop_processes, three_masters
+from bench.report import BenchReport, Figure, build_table, console, median, print_table
 from txlog.client import MasterClient
 
 SIZES: Final = (25_000, 50_000, 100_000, 200_000, 400_000)
-NEVER: Final = 1 << 40
+BATCH_DISABLED: Final = 1 << 40
 START_S: Final = 300.0
-LONGEST_S: Final = 900.0
+TIMEOUT_S: Final = 900.0
 
 
-def measure_breakeven(folder: Path, sizes: Sequence[int], rounds: int, report: Report) -> None:
+def measure_breakeven(folder: Path, sizes: Sequence[int], rounds: int, report: BenchReport) -> None:
     rows: list[list[Figure]] = []
     found: list[tuple[int, float, float]] = []
     for size in sizes:
         stream: list[float] = []
         batch: list[float] = []
         for turn in range(rounds):
-            for batch_from, times in ((NEVER, stream), (1, batch)):
+            for batch_from, times in ((BATCH_DISABLED, stream), (1, batch)):
                 console.print(
                     f"{size:,} transactions, round {turn + 1}, {'batch' if batch_from == 1 else 'stream'} ..."
                 )
                 # a log of its own each time: a worker that its masters know is told from one that comes anew
                 (port,) = free_ports(1)
-                with three_masters(folder / "masters", workers=[worker_at(port)]) as masters:
-                    write(masters.urls, size, ONE.write)
-                    times.append(_one(folder, masters, port, batch_from))
+                with three_masters(folder / "masters", workers=[worker_config(port)]) as masters:
+                    write_all(masters.urls, size, ONE_QUAD_WORKLOAD.build_write)
+                    times.append(_measure_one(folder, masters, port, batch_from))
         taken = (median(stream) or 0.0, median(batch) or 0.0)
         found.append((size, *taken))
         rows.append([f"{size:,}", *taken, size / taken[0], size / taken[1]])
     columns = ("transactions", "stream s", "batch s", "stream per s", "batch per s")
-    show(table(f"into an empty store, medians of {rounds}", columns, rows))
+    print_table(build_table(f"into an empty store, medians of {rounds}", columns, rows))
     told = [{"transactions": size, "stream_s": round(s, 2), "batch_s": round(b, 2)} for size, s, b in found]
     report.nested({"breakeven": told})
-    report.figure("breakeven_transactions", crossing(found), 0)
+    report.figure("breakeven_transactions", find_crossing(found), 0)
 
 
-def crossing(found: Sequence[tuple[int, float, float]]) -> float | None:
+def find_crossing(found: Sequence[tuple[int, float, float]]) -> float | None:
     """Where the batch becomes the faster one for good, on straight lines between the sizes; None when it never does.
     The smallest size when it is faster throughout."""
     if not found or found[-1][2] > found[-1][1]:
@@ -67,14 +75,14 @@ def crossing(found: Sequence[tuple[int, float, float]]) -> float | None:
     return at
 
 
-def _one(folder: Path, masters: Masters, port: int, batch_from: int) -> float:
-    with store(folder / "store", port) as (url, _), MasterClient(masters.urls[0], 30.0) as master:
+def _measure_one(folder: Path, masters: BenchMasters, port: int, batch_from: int) -> float:
+    with empty_oxigraph(folder / "store", port) as (url, _), MasterClient(masters.urls[0], 30.0) as master:
         end = master.status().stable.index
         config = folder / "application.json"
         told = {
             "data_center": "uk",
             "masters": masters.urls[:2],
-            "workers": [worker_at(port)],
+            "workers": [worker_config(port)],
             "scratch_folder": str(folder / "scratch"),
             "batch_from": batch_from,
             "compare_s": 0,
@@ -87,28 +95,28 @@ def _one(folder: Path, masters: Masters, port: int, batch_from: int) -> float:
                 [sys.executable, "-m", "txlog.pipeline", "--config", str(config)],
                 stdout=said,
                 stderr=said,
-                env=environment(folder),
+                env=spark_environment(folder),
             )
             try:
                 began = _first_report(master, process, folder / "application.log")
-                until = began + LONGEST_S
-                while marker_in(url) < end:
+                until = began + TIMEOUT_S
+                while read_marker_index(url) < end:
                     if time.monotonic() > until or process.poll() is not None:
-                        raise CannotMeasure(f"it did not get there: {_last(folder / 'application.log')}")
+                        raise CannotMeasure(f"it did not get there: {_last_report(folder / 'application.log')}")
                     time.sleep(0.05)
                 return time.monotonic() - began
             finally:
-                stop([process], 30.0)
+                stop_processes([process], 30.0)
 
 
 def _first_report(master: MasterClient, process: subprocess.Popen[bytes], said: Path) -> float:
     until = time.monotonic() + START_S
     while not any(worker.reported_at for worker in master.status().workers if worker.name == WORKER):
         if time.monotonic() > until or process.poll() is not None:
-            raise CannotMeasure(f"the application did not start: {_last(said)}")
+            raise CannotMeasure(f"the application did not start: {_last_report(said)}")
         time.sleep(0.02)
     return time.monotonic()
 
 
-def _last(said: Path) -> str:
+def _last_report(said: Path) -> str:
     return said.read_text(errors="replace")[-600:]

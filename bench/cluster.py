@@ -15,11 +15,11 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from bench.masters import CannotMeasure
+from bench.bench_masters import CannotMeasure
 from txlog.client import MasterClient, MasterUnreachable, WorkerStatus
 from txlog.client.connection import MasterConnection
-from txlog.local.control import Control
-from txlog.local.state import StateFolder, Topology
+from txlog.local.state_folder import StateFolder, Topology
+from txlog.local.supervisor_client import SupervisorClient
 from txlog.model.durability import Durability
 from txlog.model.errors import TxLogError
 from txlog.workers import ADAPTERS
@@ -29,7 +29,7 @@ MANIFESTS: Final = Path("examples/two-data-centres")
 READY_S: Final = 180.0
 
 
-class Cluster:
+class LocalCluster:
     """A running local cluster, by its state folder. Everything is asked the way a user would: the command line, the
     masters' HTTP, the stores' HTTP; the supervisor's files only tell what runs where."""
 
@@ -52,8 +52,8 @@ class Cluster:
         return {dc: [m.url for m in self.topology.masters_of(dc)] for dc in self.topology.data_centers}
 
     @property
-    def control(self) -> Control:
-        return Control(self.state)
+    def control(self) -> SupervisorClient:
+        return SupervisorClient(self.state)
 
     def pids(self) -> dict[str, int]:
         """What runs now: name of the process to its id."""
@@ -78,7 +78,7 @@ class Cluster:
 
     # -- waiting
 
-    def stable(self) -> dict[str, tuple[int, str]]:
+    def stable_ends(self) -> dict[str, tuple[int, str]]:
         """Index and hash of the end of every master's stable log."""
         ends = {}
         for node, url in self.nodes.items():
@@ -94,22 +94,22 @@ class Cluster:
             with MasterClient(place.url, 5.0) as master:
                 for worker in master.workers():
                     known = found.get(worker.name)
-                    if known is None or index_of(worker) > index_of(known):
+                    if known is None or worker_number(worker) > worker_number(known):
                         found[worker.name] = worker
         return found
 
-    def places(self) -> dict[str, int]:
+    def worker_indexes(self) -> dict[str, int]:
         """Where every worker stands, asked of the store itself: masters only know the last report. 0 for one that
         holds nothing yet; one that does not answer is left out."""
         found = {}
         for worker in self.topology.workers:
             try:
-                found[worker.name] = self.place_of(worker.name)
+                found[worker.name] = self.worker_index(worker.name)
             except TxLogError:
                 continue
         return found
 
-    def place_of(self, name: str) -> int:
+    def worker_index(self, name: str) -> int:
         """The position inside one store; 0 without any."""
         place = next(worker for worker in self.topology.workers if worker.name == name)
         adapter = ADAPTERS[place.engine]
@@ -117,19 +117,19 @@ class Cluster:
             markers = adapter.parse_system_graphs(transport.send(adapter.read_system())).markers
         return max((marker.position.index for marker in markers), default=0)
 
-    def wait_settled(self, deadline_s: float, tell: Callable[[str], None] = lambda _: None) -> tuple[int, str]:
+    def wait_converged(self, deadline_s: float, tell: Callable[[str], None] = lambda _: None) -> tuple[int, str]:
         """Until all masters have one log, nothing waits for its order, and every worker has applied it all. The end
         of the log. :class:`CannotMeasure` says what is behind when the time is over."""
         until = time.monotonic() + deadline_s
         last = "nothing was heard"
         while time.monotonic() < until:
             try:
-                ends = self.stable()
+                ends = self.stable_ends()
                 waiting = 0
                 for url in self.masters:
                     with MasterClient(url, 5.0) as master:
                         waiting += master.status().queue.transactions
-                places = self.places()
+                places = self.worker_indexes()
                 end = max(ends.values())
                 behind = [f"{node} {at[0]}" for node, at in ends.items() if at != end]
                 behind += [f"{name} {at}" for name, at in places.items() if at < end[0]]
@@ -162,19 +162,19 @@ class Cluster:
     def query(self, master: str, text: str, timeout_s: float = 60.0) -> list[list[str]]:
         """A SELECT through a master's SPARQL endpoint: its rows as CSV has them."""
         path = f"/repositories/{self.repository}?{urlencode({'query': text})}"
-        return csv_rows(get(master, path, "text/csv", timeout_s))
+        return csv_rows(http_get(master, path, "text/csv", timeout_s))
 
     def query_worker(self, name: str, text: str, timeout_s: float = 60.0) -> list[list[str]]:
         """The same, asked of a store itself."""
         place = next(worker for worker in self.topology.workers if worker.name == name)
-        return csv_rows(get(place.url, f"/query?{urlencode({'query': text})}", "text/csv", timeout_s))
+        return csv_rows(http_get(place.url, f"/query?{urlencode({'query': text})}", "text/csv", timeout_s))
 
 
-def index_of(worker: WorkerStatus) -> int:
+def worker_number(worker: WorkerStatus) -> int:
     return worker.position.index if worker.position is not None else 0
 
 
-def get(url: str, path: str, accept: str, timeout_s: float) -> bytes:
+def http_get(url: str, path: str, accept: str, timeout_s: float) -> bytes:
     connection = MasterConnection(url, timeout_s=timeout_s)
     try:
         return connection.request("GET", path, headers={"Accept": accept}).body
@@ -209,7 +209,7 @@ def write_one(master: str, repository: str, update: str, level: str, timeout_s: 
     return {name.lower(): value for name, value in reply.headers.items() if name.lower().startswith("txlog-")}
 
 
-class Prober:
+class WriteProber:
     """A plain client with one kept connection that writes single transactions: the latency of a level as felt."""
 
     def __init__(self, master: str, repository: str, level: str, timeout_s: float = 60.0) -> None:
@@ -227,7 +227,7 @@ class Prober:
         self._connection.close()
 
 
-def txlog(*arguments: str | Path, timeout_s: float = 300.0, quiet: bool = True) -> str:
+def run_txlog(*arguments: str | Path, timeout_s: float = 300.0, quiet: bool = True) -> str:
     """Run the command line as a user does. :class:`CannotMeasure` with what it said when it fails."""
     program = Path(sys.executable).with_name("txlog")
     done = subprocess.run(
@@ -246,22 +246,22 @@ def txlog(*arguments: str | Path, timeout_s: float = 300.0, quiet: bool = True) 
 @contextmanager
 def cluster_up(
     folder: Path, manifests: Sequence[Path] = (MANIFESTS,), *, keep: bool = False, wait_s: float | None = None
-) -> Iterator[Cluster]:
+) -> Iterator[LocalCluster]:
     """`txlog up --detach`, and at the end `txlog down --purge`, unless it is to be kept. ``wait_s``: until all of it is
     ready."""
     files = [part for manifest in manifests for part in ("-f", manifest)]
     if folder.exists():
-        txlog("down", "--purge", "--state", folder)
+        run_txlog("down", "--purge", "--state", folder)
     try:
         patience: tuple[str, ...] = () if wait_s is None else ("--wait", str(wait_s))
-        txlog("up", "--detach", *files, *patience, "--state", folder, timeout_s=max(300.0, 60 + (wait_s or 0)))
-        yield Cluster(folder)
+        run_txlog("up", "--detach", *files, *patience, "--state", folder, timeout_s=max(300.0, 60 + (wait_s or 0)))
+        yield LocalCluster(folder)
     finally:
         if not keep and folder.exists():
-            txlog("down", "--purge", "--state", folder)
+            run_txlog("down", "--purge", "--state", folder)
 
 
-def readable(value: Any) -> str:
+def format_json(value: Any) -> str:
     """JSON for people."""
     return msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
 

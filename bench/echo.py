@@ -13,14 +13,14 @@ from pathlib import Path
 import uvloop
 from aiohttp import web
 
-from bench.load import Load, Requests
-from bench.machine import CpuMeter
-from bench.masters import CannotMeasure, free_ports, stop, wait_listening
+from bench.bench_masters import CannotMeasure, free_ports, stop_processes, wait_for_listener
+from bench.closed_load import ClosedLoad, RequestTemplate
+from bench.host_metrics import CpuMeter
 
 CLIENTS = 64
 
 
-async def serve(port: int) -> None:
+async def run_server(port: int) -> None:
     async def answer(request: web.BaseRequest) -> web.Response:
         await request.read()
         return web.Response(status=204)
@@ -31,7 +31,7 @@ async def serve(port: int) -> None:
     await asyncio.Event().wait()
 
 
-class Echo:
+class EchoServer:
     """A running server that only answers."""
 
     def __init__(self, port: int, pid: int) -> None:
@@ -42,7 +42,7 @@ class Echo:
         """Requests a second of so many clients, and microseconds of the server's processor for each."""
         meter = CpuMeter({"echo": self.pid})
         shares: dict[str, float] = {}
-        load = Load([self.url], Requests("echo", "synced", 1, "echo"), clients)
+        load = ClosedLoad([self.url], RequestTemplate("echo", "synced", 1, "echo"), clients)
         round_ = load.run(warm_s, seconds, meter.begin, lambda: shares.update(meter.shares()))
         if load.wrong:
             raise CannotMeasure(f"the yardstick failed: {load.wrong[0]}")
@@ -50,7 +50,7 @@ class Echo:
 
 
 @contextmanager
-def echo_server(log: Path) -> Iterator[Echo]:
+def echo_server(log: Path) -> Iterator[EchoServer]:
     """Start it, and end it."""
     port = free_ports(1)[0]
     with open(log, "wb") as output:
@@ -58,17 +58,17 @@ def echo_server(log: Path) -> Iterator[Echo]:
             [sys.executable, "-m", "bench.echo", str(port)], stdout=output, stderr=subprocess.STDOUT
         )
     try:
-        wait_listening(port)
-        yield Echo(port, process.pid)
+        wait_for_listener(port)
+        yield EchoServer(port, process.pid)
     finally:
-        stop([process])
+        stop_processes([process])
 
 
-def yardstick(seconds: float, log: Path) -> tuple[float, float]:
+def measure_baseline(seconds: float, log: Path) -> tuple[float, float]:
     """Requests a second of 64 clients, and microseconds of the server's processor for each."""
     with echo_server(log) as echo:
         return echo.measure(seconds)
 
 
 if __name__ == "__main__":
-    uvloop.run(serve(int(sys.argv[1])))
+    uvloop.run(run_server(int(sys.argv[1])))

@@ -4,7 +4,7 @@ Three real masters are given two loads in turn, again and again, and between the
 its own. The processor time that all masters together use for a transaction, divided by what that server uses for an
 answer in the same seconds, is a ratio that a slow hour, or somebody else on the machine, changes much less than any
 time: both are slowed alike. The median of each load's ratios is compared with the figure in ``guard.json``; more than
-``MARGIN`` times that is a miss.
+``MARGIN_FACTOR`` times that is a miss.
 
 ===== ====================================================================================================
 c64   64 clients spread over the masters, one transaction in a request: requests, messages, syncs, wake-ups
@@ -29,18 +29,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.echo import Echo, echo_server
-from bench.load import Load, Requests
-from bench.machine import NoDisk, cpu_seconds, disk
-from bench.masters import REPOSITORY, CannotMeasure, Masters, three_masters
-from bench.report import Figure, Report, console, median, show, table
+from bench.bench_masters import REPOSITORY, BenchMasters, CannotMeasure, three_masters
+from bench.closed_load import ClosedLoad, RequestTemplate
+from bench.echo import EchoServer, echo_server
+from bench.host_metrics import NotOnDisk, cpu_seconds, disk_of
+from bench.report import BenchReport, Figure, build_table, console, median, print_table
 from txlog.client import MasterClient
 
-FIGURES: Final = Path(__file__).with_name("guard.json")
-MARGIN: Final = 1.5
+COMMITTED_FILE: Final = Path(__file__).with_name("guard.json")
+MARGIN_FACTOR: Final = 1.5
 
 
-class Shape(NamedTuple):
+class GuardLoad(NamedTuple):
     """A load: clients, transactions in a request, and the share of a round's seconds that it gets."""
 
     case: str
@@ -49,25 +49,25 @@ class Shape(NamedTuple):
     share: float
 
 
-SHAPES: Final = (Shape("c64", 64, 1, 0.6), Shape("b100", 8, 100, 0.4))
-YARDSTICK_SHARE: Final = 0.25
-SKIPPED: Final = 10_000_000
+GUARD_LOADS: Final = (GuardLoad("c64", 64, 1, 0.6), GuardLoad("b100", 8, 100, 0.4))
+BASELINE_SHARE: Final = 0.25
+NUMBER_OFFSET: Final = 10_000_000
 """More than a round that was given up can have sent: no transaction is sent twice."""
 
 
-class Cost(NamedTuple):
+class CpuCost(NamedTuple):
     """Of one load in one round, in microseconds of processor: all masters for a transaction, and the yardstick for an
     answer."""
 
     us: float
-    yardstick_us: float
+    baseline_us: float
 
     @property
     def ratio(self) -> float:
-        return self.us / self.yardstick_us
+        return self.us / self.baseline_us
 
 
-class Verdict(NamedTuple):
+class CostVerdict(NamedTuple):
     """``us`` and ``ratio``: medians of a load's rounds. ``allowed_us``: at the speed that the machine had meanwhile."""
 
     us: float
@@ -76,18 +76,18 @@ class Verdict(NamedTuple):
     allowed_ratio: float
 
     @property
-    def good(self) -> bool:
+    def is_met(self) -> bool:
         return self.ratio <= self.allowed_ratio
 
 
-def judge(costs: Sequence[Cost], committed: float, margin: float = MARGIN) -> Verdict:
+def judge(costs: Sequence[CpuCost], committed: float, margin: float = MARGIN_FACTOR) -> CostVerdict:
     """One load's rounds against the committed ratio."""
     ratio = median([cost.ratio for cost in costs])
     us = median([cost.us for cost in costs])
-    yardstick = median([cost.yardstick_us for cost in costs])
+    yardstick = median([cost.baseline_us for cost in costs])
     if ratio is None or us is None or yardstick is None:
         raise CannotMeasure("no round was measured")
-    return Verdict(us, ratio, margin * committed * yardstick, margin * committed)
+    return CostVerdict(us, ratio, margin * committed * yardstick, margin * committed)
 
 
 def committed_figures(file: Path, native: bool) -> dict[str, float]:
@@ -95,7 +95,7 @@ def committed_figures(file: Path, native: bool) -> dict[str, float]:
     kind = "native" if native else "interpreted"
     try:
         found = json.loads(file.read_text())[kind]
-        figures = {shape.case: float(found[shape.case]) for shape in SHAPES}
+        figures = {shape.case: float(found[shape.case]) for shape in GUARD_LOADS}
     except (OSError, ValueError, KeyError, TypeError) as why:
         raise CannotMeasure(f"{file} has no figures for {kind} masters ({why!r}); --note writes them") from None
     if not all(0 < ratio < float("inf") for ratio in figures.values()):
@@ -103,51 +103,57 @@ def committed_figures(file: Path, native: bool) -> dict[str, float]:
     return figures
 
 
-def note_figures(file: Path, native: bool, ratios: Mapping[str, float]) -> None:
+def save_figures(file: Path, native: bool, ratios: Mapping[str, float]) -> None:
     """Keep this run's ratios; those of the other kind of masters stay as they are."""
     known = json.loads(file.read_text()) if file.exists() else {}
     known["native" if native else "interpreted"] = {case: round(ratio, 4) for case, ratio in ratios.items()}
     file.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
 
 
-def measure(masters: Masters, echo: Echo, rounds: int, seconds: float, warm_s: float) -> dict[str, list[Cost]]:
+def measure(
+    masters: BenchMasters, echo: EchoServer, rounds: int, seconds: float, warm_s: float
+) -> dict[str, list[CpuCost]]:
     """``seconds``: of one round, shared by all loads and the yardstick."""
-    costs: dict[str, list[Cost]] = {shape.case: [] for shape in SHAPES}
+    costs: dict[str, list[CpuCost]] = {shape.case: [] for shape in GUARD_LOADS}
     number, failed = 0, 0
-    scale = seconds / (sum(shape.share for shape in SHAPES) + len(SHAPES) * YARDSTICK_SHARE)
-    while len(costs[SHAPES[-1].case]) < rounds:
+    scale = seconds / (sum(shape.share for shape in GUARD_LOADS) + len(GUARD_LOADS) * BASELINE_SHARE)
+    while len(costs[GUARD_LOADS[-1].case]) < rounds:
         try:
-            found, number = _round(masters, echo, number, scale, warm_s)
+            found, number = _measure_round(masters, echo, number, scale, warm_s)
         except CannotMeasure as why:  # whoever stops these processes for a while has not made them dearer
             failed += 1
             if failed > rounds:
                 raise
             console.print(f"this round is repeated: {why}", highlight=False)
-            number += SKIPPED
+            number += NUMBER_OFFSET
             continue
         for case, cost in found.items():
             costs[case].append(cost)
         said = ", ".join(f"{case} {cost.us:.1f} us, {cost.ratio:.3f}" for case, cost in found.items())
-        console.print(f"round {len(costs[SHAPES[0].case])} of {rounds}: {said}", highlight=False)
+        console.print(f"round {len(costs[GUARD_LOADS[0].case])} of {rounds}: {said}", highlight=False)
     return costs
 
 
-def _round(masters: Masters, echo: Echo, number: int, scale: float, warm_s: float) -> tuple[dict[str, Cost], int]:
+def _measure_round(
+    masters: BenchMasters, echo: EchoServer, number: int, scale: float, warm_s: float
+) -> tuple[dict[str, CpuCost], int]:
     """Each load once, between two looks at the yardstick; and the number of the next transaction."""
-    found: dict[str, Cost] = {}
-    before = echo.measure(YARDSTICK_SHARE * scale, warm_s)[1]
-    for shape in SHAPES:
-        us, number = _cost(masters, shape, number, shape.share * scale, warm_s)
-        after = echo.measure(YARDSTICK_SHARE * scale, warm_s)[1]
-        found[shape.case] = Cost(us, (before + after) / 2)
+    found: dict[str, CpuCost] = {}
+    before = echo.measure(BASELINE_SHARE * scale, warm_s)[1]
+    for shape in GUARD_LOADS:
+        us, number = _cpu_us_per_transaction(masters, shape, number, shape.share * scale, warm_s)
+        after = echo.measure(BASELINE_SHARE * scale, warm_s)[1]
+        found[shape.case] = CpuCost(us, (before + after) / 2)
         before = after
     return found, number
 
 
-def _cost(masters: Masters, shape: Shape, number: int, seconds: float, warm_s: float) -> tuple[float, int]:
+def _cpu_us_per_transaction(
+    masters: BenchMasters, shape: GuardLoad, number: int, seconds: float, warm_s: float
+) -> tuple[float, int]:
     """Microseconds of all masters' processor for a transaction."""
-    requests = Requests(REPOSITORY, "synced", shape.batch, "guard", number)
-    load = Load(masters.urls, requests, shape.clients)
+    requests = RequestTemplate(REPOSITORY, "synced", shape.batch, "guard", number)
+    load = ClosedLoad(masters.urls, requests, shape.clients)
     used: list[float] = []
 
     def look() -> None:
@@ -167,26 +173,26 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4.0, help="measured in each round")
     parser.add_argument("--warm", type=float, default=0.15, help="seconds before each load")
-    parser.add_argument("--figures", type=Path, default=FIGURES)
+    parser.add_argument("--figures", type=Path, default=COMMITTED_FILE)
     parser.add_argument("--note", action="store_true", help="write the figures of this run instead of comparing")
     options = parser.parse_args(arguments)
-    report = Report("make bench-guard")
+    report = BenchReport("make bench-guard")
     scratch = Path.cwd() / ".txlog-bench"
     scratch.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="guard-", dir=scratch))
     try:
-        disk(folder)
+        disk_of(folder)
         with three_masters(folder / "masters", start_s=120) as masters, echo_server(folder / "echo.log") as echo:
             with MasterClient(masters.urls[0], 5.0) as master:
                 native = master.status().native
             costs = measure(masters, echo, options.rounds, options.seconds, options.warm)
         if options.note:
-            note_figures(
+            save_figures(
                 options.figures, native, {case: median([c.ratio for c in each]) or 0 for case, each in costs.items()}
             )
         committed = committed_figures(options.figures, native)
-        _say(report, costs, committed, native)
-    except (CannotMeasure, NoDisk) as why:
+        _report_costs(report, costs, committed, native)
+    except (CannotMeasure, NotOnDisk) as why:
         console.print(f"[red]{why}[/red]", highlight=False)
         report.failed("to measure", str(why).splitlines()[0][:300])
     finally:
@@ -194,13 +200,15 @@ def main(arguments: list[str] | None = None) -> int:
     return report.end()
 
 
-def _say(report: Report, costs: Mapping[str, Sequence[Cost]], committed: Mapping[str, float], native: bool) -> None:
+def _report_costs(
+    report: BenchReport, costs: Mapping[str, Sequence[CpuCost]], committed: Mapping[str, float], native: bool
+) -> None:
     rows: list[list[Figure]] = []
     verdicts = {case: judge(each, committed[case]) for case, each in costs.items()}
     report.figure("cpu_us_per_tx", verdicts["c64"].us, 1)
     report.figure("allowed", verdicts["c64"].allowed_us, 1)
     report.figure("native", native)
-    report.figure("margin", MARGIN)
+    report.figure("margin", MARGIN_FACTOR)
     for case, verdict in verdicts.items():
         ratios = [cost.ratio for cost in costs[case]]
         report.figure(f"{case}_cpu_us_per_tx", verdict.us, 1)
@@ -210,10 +218,10 @@ def _say(report: Report, costs: Mapping[str, Sequence[Cost]], committed: Mapping
         report.figure(f"{case}_ratio", verdict.ratio, 4)
         least, most = f"{min(ratios):.3f}", f"{max(ratios):.3f}"
         rows.append([case, verdict.us, f"{verdict.ratio:.3f}", least, most, f"{verdict.allowed_ratio:.3f}"])
-    yardstick = median([cost.yardstick_us for each in costs.values() for cost in each])
+    yardstick = median([cost.baseline_us for each in costs.values() for cost in each])
     report.figure("yardstick_us", yardstick, 1)
     columns = ("load", "us a txn, all masters", "ratio to an answer", "least", "most", "allowed")
-    show(table(f"processor for a transaction; a bare answer costs {yardstick or 0:.1f} us", columns, rows))
+    print_table(build_table(f"processor for a transaction; a bare answer costs {yardstick or 0:.1f} us", columns, rows))
 
 
 if __name__ == "__main__":

@@ -17,10 +17,16 @@ from typing import Any, Final, NamedTuple
 import pygal
 from pygal.style import Style
 
-FOUND: Final = Path("build/figures")
-KEPT: Final = Path("docs/figures")
-SYSTEMS: Final = {"txlog": "TxLog", "etcd": "etcd", "etcd_http": "etcd over HTTP", "galera": "Galera", "nats": "NATS"}
-CASES: Final = {
+MEASURED_FOLDER: Final = Path("build/figures")
+COMMITTED_FOLDER: Final = Path("docs/figures")
+SYSTEM_TITLES: Final = {
+    "txlog": "TxLog",
+    "etcd": "etcd",
+    "etcd_http": "etcd over HTTP",
+    "galera": "Galera",
+    "nats": "NATS",
+}
+CASE_TITLES: Final = {
     "c64_per_s": "64 clients",
     "c1024_per_s": "1,024 clients",
     "b100x1_per_s": "1 client, 100 in a request",
@@ -34,7 +40,7 @@ STYLE: Final = Style(
     legend_font_size=12,
     colors=("#b3261e", "#2c5aa0", "#7fa7d9", "#d9a400", "#4c9a63"),
 )
-LOOK: Final = {
+CHART_OPTIONS: Final = {
     "style": STYLE,
     "js": [],
     "disable_xml_declaration": True,
@@ -52,7 +58,7 @@ _REMARKS: Final = re.compile("<!--.*?-->|<script.*?</script>", re.DOTALL)
 alone."""
 
 
-class Curve(NamedTuple):
+class CurvePlot(NamedTuple):
     """One picture of a curve: which figure, over what, and which model stands beside it."""
 
     of: str
@@ -61,38 +67,40 @@ class Curve(NamedTuple):
     model: str | None = None
 
 
-CURVES: Final = (
-    Curve("masters", "cpu_us", "Masters: us of processor for a transaction, all together"),
-    Curve("centres", "p50_ms", "Data centres, 50 ms apart: synced, p50 ms", "model_p50_ms"),
-    Curve("latency", "p50_ms", "Round trip in ms between two sites: synced, p50 ms", "model_p50_ms"),
-    Curve("log", "p50_ms", "Entries in the log: synced with 64 clients, p50 ms"),
-    Curve("queue", "p50_ms", "Waiting for their order: accepted, p50 ms"),
-    Curve("behind", "level_s", "Entries that a master lacks when it starts: s until its log is level"),
-    Curve("payload", "p50_ms", "Bytes of a transaction: synced, p50 ms"),
-    Curve("workers", "p50_ms", "Workers of a data centre: executed by all, p50 ms", "model_p50_ms"),
+CURVE_PLOTS: Final = (
+    CurvePlot("masters", "cpu_us", "Masters: us of processor for a transaction, all together"),
+    CurvePlot("centres", "p50_ms", "Data centres, 50 ms apart: synced, p50 ms", "model_p50_ms"),
+    CurvePlot("latency", "p50_ms", "Round trip in ms between two sites: synced, p50 ms", "model_p50_ms"),
+    CurvePlot("log", "p50_ms", "Entries in the log: synced with 64 clients, p50 ms"),
+    CurvePlot("queue", "p50_ms", "Waiting for their order: accepted, p50 ms"),
+    CurvePlot("behind", "level_s", "Entries that a master lacks when it starts: s until its log is level"),
+    CurvePlot("payload", "p50_ms", "Bytes of a transaction: synced, p50 ms"),
+    CurvePlot("workers", "p50_ms", "Workers of a data centre: executed by all, p50 ms", "model_p50_ms"),
 )
 
 
-def peers(figures: dict[str, Any]) -> dict[str, str]:
+def plot_competitors(figures: dict[str, Any]) -> dict[str, str]:
     """By name of the picture; a system that was not measured is left out."""
-    systems = {name: said for name, said in SYSTEMS.items() if name in figures}
-    many = pygal.Bar(title="Transactions a second, three nodes each, one run", **LOOK)
-    many.x_labels = list(CASES.values())
-    alone = pygal.HorizontalBar(title="One client: p50 ms until it is acknowledged", **LOOK | {"print_values": True})
+    systems = {name: said for name, said in SYSTEM_TITLES.items() if name in figures}
+    many = pygal.Bar(title="Transactions a second, three nodes each, one run", **CHART_OPTIONS)
+    many.x_labels = list(CASE_TITLES.values())
+    alone = pygal.HorizontalBar(
+        title="One client: p50 ms until it is acknowledged", **CHART_OPTIONS | {"print_values": True}
+    )
     for name, said in systems.items():
-        many.add(said, [figures[name].get(case) for case in CASES])
+        many.add(said, [figures[name].get(case) for case in CASE_TITLES])
         alone.add(said, [figures[name].get("c1_synced_p50_ms")])
     return {"peers-many": many.render(), "peers-one": alone.render()}
 
 
-def scale(figures: dict[str, Any]) -> dict[str, str]:
+def plot_scaling(figures: dict[str, Any]) -> dict[str, str]:
     made = {}
-    for curve in CURVES:
+    for curve in CURVE_PLOTS:
         points = [point for point in figures["points"] if point["of"] == curve.of]
         if not points:
             continue
         most, least = (pick(point[curve.figure] for point in points) for pick in (max, min))
-        chart = pygal.Line(title=curve.title, logarithmic=least > 0 and most / least > 50, **LOOK)
+        chart = pygal.Line(title=curve.title, logarithmic=least > 0 and most / least > 50, **CHART_OPTIONS)
         chart.x_labels = [f"{point['at']:,}" for point in points]
         chart.add("measured", [point[curve.figure] for point in points])
         if curve.model is not None:
@@ -103,21 +111,24 @@ def scale(figures: dict[str, Any]) -> dict[str, str]:
     return made
 
 
-DRAWN: Final[dict[str, Callable[[dict[str, Any]], dict[str, str]]]] = {"bench-peers": peers, "bench-scale": scale}
+PLOTTERS: Final[dict[str, Callable[[dict[str, Any]], dict[str, str]]]] = {
+    "bench-peers": plot_competitors,
+    "bench-scale": plot_scaling,
+}
 
 
 def main() -> int:
-    KEPT.mkdir(parents=True, exist_ok=True)
-    for name, draw in DRAWN.items():
-        kept = KEPT / f"{name}.json"
-        if (FOUND / kept.name).exists():
-            shutil.copyfile(FOUND / kept.name, kept)
+    COMMITTED_FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, draw in PLOTTERS.items():
+        kept = COMMITTED_FOLDER / f"{name}.json"
+        if (MEASURED_FOLDER / kept.name).exists():
+            shutil.copyfile(MEASURED_FOLDER / kept.name, kept)
         if not kept.exists():
             print(f"{kept} is not there: run make {name} first", file=sys.stderr)
             return 1
         for picture, svg in draw(json.loads(kept.read_text())).items():
-            (KEPT / f"{picture}.svg").write_text(_REMARKS.sub("", svg) + "\n")
-            print(KEPT / f"{picture}.svg")
+            (COMMITTED_FOLDER / f"{picture}.svg").write_text(_REMARKS.sub("", svg) + "\n")
+            print(COMMITTED_FOLDER / f"{picture}.svg")
     return 0
 
 

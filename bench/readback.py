@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bench.load import Sample
+from bench.closed_load import AcknowledgedSample
 from txlog.client import MasterClient
 from txlog.model.durability import Durability
 
@@ -17,7 +17,7 @@ class ReadBack(NamedTuple):
     missing: list[str]
 
 
-def read_back(masters: Sequence[str], samples: Sequence[Sample], timeout_s: float = 60.0) -> ReadBack:
+def read_back(masters: Sequence[str], samples: Sequence[AcknowledgedSample], timeout_s: float = 60.0) -> ReadBack:
     """Every sample in the log of every master: asked by its name for its position, and read there."""
     missing: list[str] = []
     for url in masters:

@@ -28,20 +28,20 @@ console = console_for(stderr=True)
 """Progress and remarks."""
 
 
-class Must(NamedTuple):
-    what: str
+class Requirement(NamedTuple):
+    requirement: str
     found: Figure
     wanted: str
-    met: bool
+    is_met: bool
 
 
-class Report:
+class BenchReport:
     """Collects figures and musts; :meth:`end` prints them and gives the exit code."""
 
     def __init__(self, title: str) -> None:
         self.title = title
         self.figures: dict[str, object] = {}
-        self.musts: list[Must] = []
+        self.requirements: list[Requirement] = []
 
     def figure(self, name: str, value: Figure, digits: int = 2) -> None:
         self.figures[name] = _rounded(value, digits)
@@ -53,36 +53,46 @@ class Report:
     def at_most(self, name: str, value: float | None, limit: float) -> None:
         """A figure that must not be above ``limit``; one that could not be measured is a miss."""
         self.figure(name, value)
-        self.musts.append(Must(name, _rounded(value), f"<= {limit:g}", value is not None and value <= limit))
+        self.requirements.append(
+            Requirement(name, _rounded(value), f"<= {limit:g}", value is not None and value <= limit)
+        )
 
     def at_least(self, name: str, value: float | None, limit: float) -> None:
         self.figure(name, value)
-        self.musts.append(Must(name, _rounded(value), f">= {limit:g}", value is not None and value >= limit))
+        self.requirements.append(
+            Requirement(name, _rounded(value), f">= {limit:g}", value is not None and value >= limit)
+        )
 
     def equal(self, name: str, value: Figure, wanted: Figure) -> None:
         self.figure(name, value)
-        self.musts.append(Must(name, value, f"= {wanted}", value == wanted))
+        self.requirements.append(Requirement(name, value, f"= {wanted}", value == wanted))
 
-    def must(self, what: str, met: bool, found: Figure = None) -> None:
+    def require(self, what: str, met: bool, found: Figure = None) -> None:
         """Something that has to be so and is no figure."""
-        self.musts.append(Must(what, met if found is None else found, "true", met))
+        self.requirements.append(Requirement(what, met if found is None else found, "true", met))
 
     def failed(self, what: str, why: str) -> None:
-        self.musts.append(Must(what, why, "to end", False))
+        self.requirements.append(Requirement(what, why, "to end", False))
 
-    def keep(self, file: Path) -> None:
+    def save(self, file: Path) -> None:
         """The figures as a file, for ``make plots``."""
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(self.figures, indent=1) + "\n")
 
     def end(self) -> int:
-        missed = [must for must in self.musts if not must.met]
+        missed = [must for must in self.requirements if not must.is_met]
         out = console_for()
-        if self.musts:
-            rows = [(must.what, text(must.found), must.wanted, "yes" if must.met else "NO") for must in self.musts]
-            out.print(table(self.title, ("must", "found", "wanted", "met"), rows))
+        if self.requirements:
+            rows = [
+                (must.requirement, format_figure(must.found), must.wanted, "yes" if must.is_met else "NO")
+                for must in self.requirements
+            ]
+            out.print(build_table(self.title, ("must", "found", "wanted", "met"), rows))
         for must in missed:
-            console.print(f"[red]missed:[/red] {must.what}: {text(must.found)}, wanted {must.wanted}", highlight=False)
+            console.print(
+                f"[red]missed:[/red] {must.requirement}: {format_figure(must.found)}, wanted {must.wanted}",
+                highlight=False,
+            )
         out.file.flush()
         print(json.dumps(self.figures), flush=True)
         return 1 if missed else 0
@@ -92,7 +102,7 @@ def _rounded(value: Figure, digits: int = 2) -> Figure:
     return round(value, digits) if isinstance(value, float) else value
 
 
-def text(value: Figure) -> str:
+def format_figure(value: Figure) -> str:
     """A figure as people read it."""
     if value is None:
         return "-"
@@ -105,17 +115,17 @@ def text(value: Figure) -> str:
     return value
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Figure]]) -> Table:
+def build_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Figure]]) -> Table:
     """A table for people; the first column is left-aligned, numbers are right-aligned."""
     made = Table(title=title, title_justify="left", title_style="bold", min_width=min(len(title), WIDTH - 20))
     for at, name in enumerate(columns):
         made.add_column(name, justify="left" if at == 0 else "right", overflow="fold")
     for row in rows:
-        made.add_row(*(text(cell) for cell in row))
+        made.add_row(*(format_figure(cell) for cell in row))
     return made
 
 
-def show(made: Table) -> None:
+def print_table(made: Table) -> None:
     """Print a table to stdout, at once."""
     out = console_for()
     out.print(made)

@@ -38,19 +38,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.batch import MIXED, measure_backlog, measure_batch
+from bench.batch import MIXED_WORKLOAD, measure_backlog, measure_batch
+from bench.bench_masters import REPOSITORY, BenchMasters, CannotMeasure, three_masters
 from bench.breakeven import SIZES, measure_breakeven
-from bench.cluster import Cluster, Prober, cluster_up
-from bench.disturbed import measure_disturbed
-from bench.echo import yardstick
-from bench.load import Load, Requests, Round, Sample, quad
-from bench.machine import CpuMeter, NoDisk, disk, fsync_rate, fsync_rate_shared, rss_mb
-from bench.masters import REPOSITORY, CannotMeasure, Masters, three_masters
-from bench.profile import Profiler
+from bench.closed_load import AcknowledgedSample, ClosedLoad, LoadRound, RequestTemplate, quad_line
+from bench.cluster import LocalCluster, WriteProber, cluster_up
+from bench.disturbance import measure_disturbed
+from bench.echo import measure_baseline
+from bench.host_metrics import CpuMeter, NotOnDisk, disk_of, fsync_rate, fsync_rate_shared, rss_mb
+from bench.profiler import Profiler
 from bench.readback import read_back, same_log
-from bench.report import Figure, Report, console, median, quantile, show, table
+from bench.report import BenchReport, Figure, build_table, console, median, print_table, quantile
 from bench.restart import measure_restart
-from bench.sites import measure_sites
+from bench.wan_latency import measure_sites
 from txlog.client import MasterClient, StatusResponse, WriteRequest
 from txlog.model.durability import Durability
 from txlog.model.errors import TxLogError
@@ -59,13 +59,13 @@ LOG_CASES: Final = ("c1", "c64", "b100")
 SPARK_CASES: Final = ("append", "catchup", "idle")
 BATCH_CASES: Final = ("batch",)
 NAMED_CASES: Final = ("sites", "restart", "disturbed", "batch52", "backlog", "breakeven")
-CALM_S: Final = 30.0
-CALM_PCT: Final = 2.0
+IDLE_WAIT_S: Final = 30.0
+IDLE_CPU_PCT_MAX: Final = 2.0
 """Of a core, over a second."""
 """Measured only when they are asked for."""
 
 
-class Options(NamedTuple):
+class BenchOptions(NamedTuple):
     only: list[str]
     folder: Path
     rounds: int
@@ -84,7 +84,7 @@ class Options(NamedTuple):
     keep: bool
 
 
-class Shape(NamedTuple):
+class LogCase(NamedTuple):
     """A case of the log: how many clients, transactions in a request, and the level asked for."""
 
     case: str
@@ -93,20 +93,20 @@ class Shape(NamedTuple):
     level: str
 
 
-SHAPES: Final = (
-    Shape("c1", 1, 1, "accepted"),
-    Shape("c1", 1, 1, "synced"),
-    Shape("c64", 64, 1, "synced"),
-    Shape("b100", 64, 100, "synced"),
+LOG_CASE_SHAPES: Final = (
+    LogCase("c1", 1, 1, "accepted"),
+    LogCase("c1", 1, 1, "synced"),
+    LogCase("c64", 64, 1, "synced"),
+    LogCase("b100", 64, 100, "synced"),
 )
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
-    report = Report("make bench")
+    report = BenchReport("make bench")
     try:
-        where = disk(options.folder)
-    except NoDisk as refused:
+        where = disk_of(options.folder)
+    except NotOnDisk as refused:
         console.print(f"[red]{refused}[/red]")
         report.failed("journals on a disk", str(refused))
         return report.end()
@@ -115,27 +115,29 @@ def main(arguments: list[str] | None = None) -> int:
     console.print(f"journals in {options.folder} on {where}, {os.cpu_count()} cores", highlight=False)
     try:
         if set(options.only) & set(LOG_CASES):
-            _guarded(report, "the log's cases", lambda: _measure_log(options, report))
+            _run_part(report, "the log's cases", lambda: _measure_log(options, report))
         if set(options.only) & set(SPARK_CASES):
-            _guarded(report, "the cases with Spark", lambda: _measure_spark(options, report))
+            _run_part(report, "the cases with Spark", lambda: _measure_spark(options, report))
         if set(options.only) & set(BATCH_CASES):
-            _guarded(report, "the batch", lambda: measure_batch(options.folder / "batch", options.batch, report))
+            _run_part(report, "the batch", lambda: measure_batch(options.folder / "batch", options.batch, report))
         if "batch52" in options.only:
             mixed = options.folder / "batch52"
-            _guarded(report, "the batch of 5 and 2", lambda: measure_batch(mixed, options.batch, report, MIXED))
+            _run_part(
+                report, "the batch of 5 and 2", lambda: measure_batch(mixed, options.batch, report, MIXED_WORKLOAD)
+            )
         if "backlog" in options.only:
-            _guarded(
+            _run_part(
                 report, "a backlog", lambda: measure_backlog(options.folder / "backlog", options.operations, report)
             )
         if "breakeven" in options.only:
             even = options.folder / "breakeven"
-            _guarded(report, "break-even", lambda: measure_breakeven(even, options.sizes, options.rounds, report))
+            _run_part(report, "break-even", lambda: measure_breakeven(even, options.sizes, options.rounds, report))
         if "sites" in options.only:
-            _guarded(report, "two sites", lambda: measure_sites(options.folder / "sites", 2 * options.seconds, report))
+            _run_part(report, "two sites", lambda: measure_sites(options.folder / "sites", 2 * options.seconds, report))
         if "restart" in options.only:
-            _guarded(report, "the start", lambda: measure_restart(options.folder / "restart", options.entries, report))
+            _run_part(report, "the start", lambda: measure_restart(options.folder / "restart", options.entries, report))
         if "disturbed" in options.only:
-            _guarded(
+            _run_part(
                 report, "troubles", lambda: measure_disturbed(options.folder / "troubles", options.seconds, report)
             )
     finally:
@@ -144,7 +146,7 @@ def main(arguments: list[str] | None = None) -> int:
     return report.end()
 
 
-def _options(arguments: list[str] | None) -> Options:
+def _options(arguments: list[str] | None) -> BenchOptions:
     cases = (*LOG_CASES, *SPARK_CASES, *BATCH_CASES)
     parser = argparse.ArgumentParser(prog="python -m bench.run", description="measures; see the module's head")
     known = (*cases, *NAMED_CASES)
@@ -178,7 +180,7 @@ def _options(arguments: list[str] | None) -> Options:
     if found.folder is None:
         scratch.mkdir(exist_ok=True)
     folder = found.folder or Path(tempfile.mkdtemp(prefix="run-", dir=scratch))
-    return Options(
+    return BenchOptions(
         only,
         folder,
         found.rounds,
@@ -198,7 +200,7 @@ def _options(arguments: list[str] | None) -> Options:
     )
 
 
-def _guarded(report: Report, what: str, measure: Callable[[], None]) -> None:
+def _run_part(report: BenchReport, what: str, measure: Callable[[], None]) -> None:
     """One part that cannot be measured does not take the others' figures with it."""
     try:
         measure()
@@ -210,19 +212,19 @@ def _guarded(report: Report, what: str, measure: Callable[[], None]) -> None:
 # -- the log
 
 
-class Measured(NamedTuple):
-    shape: Shape
-    round: Round
+class MeasuredRound(NamedTuple):
+    shape: LogCase
+    round: LoadRound
     cpu: dict[str, float]
 
 
-def _measure_log(options: Options, report: Report) -> None:
-    shapes = [shape for shape in SHAPES if shape.case in options.only]
-    done: list[Measured] = []
+def _measure_log(options: BenchOptions, report: BenchReport) -> None:
+    shapes = [shape for shape in LOG_CASE_SHAPES if shape.case in options.only]
+    done: list[MeasuredRound] = []
     syncs: list[float] = []
     shared: list[float] = []
-    samples: list[Sample] = []
-    echoed, echo_us = yardstick(min(2.0, options.seconds), options.folder / "echo.log")
+    samples: list[AcknowledgedSample] = []
+    echoed, echo_us = measure_baseline(min(2.0, options.seconds), options.folder / "echo.log")
     report.figure("rest_s", options.rest_s, 0)
     report.figure("echo_c64_per_s", echoed, 0)
     report.figure("echo_c64_server_us", echo_us, 1)
@@ -244,20 +246,20 @@ def _measure_log(options: Options, report: Report) -> None:
                 samples += load.samples
                 done.append(measured)
                 if load.wrong:
-                    report.must(f"{shape.case}: every answer is good", False, load.wrong[0][:300])
+                    report.require(f"{shape.case}: every answer is good", False, load.wrong[0][:300])
         _log_figures(report, shapes, done, syncs, shared)
         console.print(f"reading {len(samples)} acknowledged transactions back from all three logs ...")
         back = read_back(masters.urls, samples)
         agree, lengths = same_log(masters.urls)
         report.figure("log_entries", min(lengths))
         report.figure("read_back", back.checked)
-        report.must("every sample is in all three logs", not back.missing, "; ".join(back.missing[:3]) or None)
-        report.must("the logs are one", agree)
+        report.require("every sample is in all three logs", not back.missing, "; ".join(back.missing[:3]) or None)
+        report.require("the logs are one", agree)
         for name, pid in masters.pids.items():
             report.figure(f"rss_mb_{name}_loaded", rss_mb(pid), 1)
     if profiler is not None:
         for made in profiler.tables():
-            show(made)
+            print_table(made)
 
 
 def _status(url: str) -> StatusResponse:
@@ -266,10 +268,10 @@ def _status(url: str) -> StatusResponse:
 
 
 def _one_round(
-    masters: Masters, shape: Shape, options: Options, number: int, profiler: Profiler | None
-) -> tuple[Measured, Load]:
-    requests = Requests(REPOSITORY, shape.level, shape.batch, "bench", number)
-    load = Load(masters.urls, requests, shape.clients)
+    masters: BenchMasters, shape: LogCase, options: BenchOptions, number: int, profiler: Profiler | None
+) -> tuple[MeasuredRound, ClosedLoad]:
+    requests = RequestTemplate(REPOSITORY, shape.level, shape.batch, "bench", number)
+    load = ClosedLoad(masters.urls, requests, shape.clients)
     meter = CpuMeter({**masters.pids, "generator": os.getpid()})
     shares: dict[str, float] = {}
 
@@ -284,11 +286,11 @@ def _one_round(
     round_ = load.run(options.warm_s, options.seconds, begin, end)
     if profiler is not None:
         profiler.end()
-    return Measured(shape, round_, shares), load
+    return MeasuredRound(shape, round_, shares), load
 
 
 def _log_figures(
-    report: Report, shapes: list[Shape], done: list[Measured], syncs: list[float], shared: list[float]
+    report: BenchReport, shapes: list[LogCase], done: list[MeasuredRound], syncs: list[float], shared: list[float]
 ) -> None:
     rows: list[list[Figure]] = []
     for shape in shapes:
@@ -346,64 +348,64 @@ def _log_figures(
         "others %",
     )
     disk_said = f"the disk syncs {median(syncs) or 0:,.0f}/s, three at once {median(shared) or 0:,.0f}/s each"
-    show(table(f"three masters, 200-byte transactions; {disk_said}", columns, rows))
+    print_table(build_table(f"three masters, 200-byte transactions; {disk_said}", columns, rows))
 
 
 # -- with Spark and workers
 
 
-def _measure_spark(options: Options, report: Report) -> None:
+def _measure_spark(options: BenchOptions, report: BenchReport) -> None:
     with cluster_up(options.folder / "cluster", keep=options.keep) as cluster:
         cluster.wait_applying(240)
         if "idle" in options.only:
-            _idle(cluster, options, report)
+            _measure_idle(cluster, options, report)
         if "append" in options.only:
-            _append(cluster, options, report)
+            _measure_append(cluster, options, report)
         if "catchup" in options.only:
-            _catchup(cluster, options, report)
+            _measure_catchup(cluster, options, report)
 
 
-def _idle(cluster: Cluster, options: Options, report: Report) -> None:
+def _measure_idle(cluster: LocalCluster, options: BenchOptions, report: BenchReport) -> None:
     """Processor and memory of each master while nobody writes; the worst of them is the figure."""
     pids = cluster.pids()
     nodes = list(cluster.nodes)
-    _await_calm({name: pids[name] for name in nodes})
+    _await_idle({name: pids[name] for name in nodes})
     console.print(f"idle for {options.idle_s:g} s ...")
     meter = CpuMeter({name: pids[name] for name in pids})
     time.sleep(options.idle_s)
     shares = meter.shares()
     memory = {name: rss_mb(pid) for name, pid in pids.items()}
     rows: list[list[Figure]] = [[name, shares[name], memory[name]] for name in sorted(pids)]
-    show(table(f"idle over {options.idle_s:g} s", ("process", "cpu %", "RSS MB"), rows))
+    print_table(build_table(f"idle over {options.idle_s:g} s", ("process", "cpu %", "RSS MB"), rows))
     report.at_most("idle_cpu_pct", max(shares[node] for node in nodes), 1.0)
     report.at_most("rss_mb", max(memory[node] for node in nodes), 150.0)
 
 
-def _await_calm(pids: dict[str, int]) -> None:
+def _await_idle(pids: dict[str, int]) -> None:
     """What start-up left to do is no idling: until a second costs none of them much, at most 30 s."""
-    until = time.monotonic() + CALM_S
+    until = time.monotonic() + IDLE_WAIT_S
     shares = {"": 100.0}
-    while time.monotonic() < until and max(shares.values()) > CALM_PCT:
+    while time.monotonic() < until and max(shares.values()) > IDLE_CPU_PCT_MAX:
         meter = CpuMeter(pids)
         time.sleep(1)  # what is measured
         shares = {name: share for name, share in meter.shares().items() if name in pids}
 
 
-def _append(cluster: Cluster, options: Options, report: Report) -> None:
+def _measure_append(cluster: LocalCluster, options: BenchOptions, report: BenchReport) -> None:
     """Arrivals do not wait for each other's answers, so a slow one delays no later one's start."""
     draw = random.Random(1)
     masters = cluster.masters
     latencies: list[float] = []
     late: list[int] = []
-    free: dict[str, list[Prober]] = {url: [] for url in masters}
+    free: dict[str, list[WriteProber]] = {url: [] for url in masters}
     lock = threading.Lock()
 
     def one(number: int) -> None:
         url = masters[number % len(masters)]
         with lock:
             prober = free[url].pop() if free[url] else None
-        prober = prober or Prober(url, cluster.repository, "applied")
-        took = prober.write(quad(number, "append"))
+        prober = prober or WriteProber(url, cluster.repository, "applied")
+        took = prober.write(quad_line(number, "append"))
         with lock:
             free[url].append(prober)
             if took is None:
@@ -436,10 +438,12 @@ def _append(cluster: Cluster, options: Options, report: Report) -> None:
     report.figure("spark_append_applied_p99_ms", 1000 * p99 if p99 is not None else None)
     report.equal("spark_append_late", len(late), 0)
     rows: list[list[Figure]] = [[name, share] for name, share in sorted(shares.items())]
-    show(table(f"processor during {options.appends} appends, {options.rate:g}/s", ("process", "cpu %"), rows))
+    print_table(
+        build_table(f"processor during {options.appends} appends, {options.rate:g}/s", ("process", "cpu %"), rows)
+    )
 
 
-def _catchup(cluster: Cluster, options: Options, report: Report) -> None:
+def _measure_catchup(cluster: LocalCluster, options: BenchOptions, report: BenchReport) -> None:
     """The worker of the data centre that has one is stopped and emptied; the log grows; the worker starts."""
     place = cluster.topology.workers[-1]
     name = place.name
@@ -449,7 +453,7 @@ def _catchup(cluster: Cluster, options: Options, report: Report) -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     console.print(f"{name} is stopped and emptied; writing {options.catchup} transactions ...")
     with MasterClient(cluster.masters[0], 60.0) as client:
-        writes = (WriteRequest(quads=quad(number, "catchup").decode()) for number in range(options.catchup))
+        writes = (WriteRequest(quads=quad_line(number, "catchup").decode()) for number in range(options.catchup))
         for answer in client.submit(writes, Durability.SYNCED, wait_s=60):
             if answer.error:
                 raise CannotMeasure(f"a write was refused: {answer.error}: {answer.message}")
@@ -463,7 +467,7 @@ def _catchup(cluster: Cluster, options: Options, report: Report) -> None:
     while not seen or seen[-1][1] < end:
         if time.monotonic() > until:
             raise CannotMeasure(f"{name} is at {seen[-1][1] if seen else 0} of {end} after 600 s")
-        at = _place(cluster, name)
+        at = _worker_index(cluster, name)
         if at > (seen[-1][1] if seen else 0):
             seen.append((time.monotonic(), at))
         time.sleep(0.05)
@@ -474,24 +478,24 @@ def _catchup(cluster: Cluster, options: Options, report: Report) -> None:
     report.figure("catchup_transactions", last - first)
     report.figure("catchup_seconds", ended - began)
     count = cluster.query_worker(name, "SELECT (COUNT(*) AS ?n) { GRAPH ?g { ?s <http://example.org/says> ?o } }")
-    report.must("the worker holds every quad", int(count[0][0]) >= options.catchup, int(count[0][0]))
+    report.require("the worker holds every quad", int(count[0][0]) >= options.catchup, int(count[0][0]))
     rows: list[list[Figure]] = [[each, share] for each, share in sorted(shares.items())]
-    show(table(f"processor while {name} catches up", ("process", "cpu %"), rows))
+    print_table(build_table(f"processor while {name} catches up", ("process", "cpu %"), rows))
 
 
-def _place(cluster: Cluster, name: str) -> int:
+def _worker_index(cluster: LocalCluster, name: str) -> int:
     """0 also while the store does not answer."""
     try:
-        return cluster.place_of(name)
+        return cluster.worker_index(name)
     except TxLogError:
         return 0
 
 
-def _wait_workers(cluster: Cluster, names: list[str], deadline_s: float) -> int:
+def _wait_workers(cluster: LocalCluster, names: list[str], deadline_s: float) -> int:
     until = time.monotonic() + deadline_s
     while time.monotonic() < until:
-        end = max(cluster.stable().values())[0]
-        places = cluster.places()
+        end = max(cluster.stable_ends().values())[0]
+        places = cluster.worker_indexes()
         if all(places.get(name, 0) >= end for name in names):
             return end
         time.sleep(0.2)

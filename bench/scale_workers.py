@@ -14,17 +14,17 @@ import time
 from pathlib import Path
 from typing import Final
 
-from bench.cluster import READY_S, Cluster, Prober, cluster_up
-from bench.load import quad
-from bench.machine import cpu_seconds, rss_mb
-from bench.masters import CannotMeasure
-from bench.points import Point, off_pct
+from bench.bench_masters import CannotMeasure
+from bench.closed_load import quad_line
+from bench.cluster import READY_S, LocalCluster, WriteProber, cluster_up
+from bench.curve_points import Point, deviation_pct
+from bench.host_metrics import cpu_seconds, rss_mb
 from bench.report import quantile
 
-WORKERS: Final = (1, 2, 4, 8, 16)
-FIRST: Final = 10
+WORKER_COUNTS: Final = (1, 2, 4, 8, 16)
+WARM_UP_WRITES: Final = 10
 """Not counted: connections, and what Spark does only once."""
-LEAST: Final = 20
+WRITES_MIN: Final = 20
 """So many at least make a point."""
 MANIFEST: Final = """\
 apiVersion: txlog.io/v1alpha1
@@ -44,15 +44,15 @@ spec:
 """
 
 
-def on_a_line(one: float, four: float, count: int) -> float:
+def extrapolate(one: float, four: float, count: int) -> float:
     """At ``count``, of what is ``one`` at 1 and ``four`` at 4."""
     return one + (four - one) / 3 * (count - 1)
 
 
-def of_workers(folder: Path, seconds: float) -> list[Point]:
+def curve_workers(folder: Path, seconds: float) -> list[Point]:
     """Each point takes ``seconds``, and longer until it has enough."""
     points: list[Point] = []
-    for count in WORKERS:
+    for count in WORKER_COUNTS:
         place = folder / str(count)
         place.mkdir(parents=True)
         manifest = place / "workers.yaml"
@@ -63,24 +63,27 @@ def of_workers(folder: Path, seconds: float) -> list[Point]:
         if count > 4:
             for name in ("p50_ms", "cpu_ms"):
                 at = {point["at"]: point[name] for point in points}
-                model = on_a_line(at[1], at[4], count)
-                points[-1] |= {f"model_{name}": round(model, 1), f"{name}_off_pct": round(off_pct(model, at[count]), 1)}
+                model = extrapolate(at[1], at[4], count)
+                points[-1] |= {
+                    f"model_{name}": round(model, 1),
+                    f"{name}_off_pct": round(deviation_pct(model, at[count]), 1),
+                }
     return points
 
 
-def _point(cluster: Cluster, count: int, seconds: float) -> Point:
-    prober = Prober(cluster.masters[0], cluster.repository, "applied-all")
+def _point(cluster: LocalCluster, count: int, seconds: float) -> Point:
+    prober = WriteProber(cluster.masters[0], cluster.repository, "applied-all")
     latencies: list[float] = []
     try:
-        for number in range(FIRST):
-            prober.write(quad(number, f"first-{count}"))
-        before, began = _used(cluster), time.monotonic()
-        while len(latencies) < LEAST or time.monotonic() < began + seconds:
-            took = prober.write(quad(len(latencies), f"workers-{count}"))
+        for number in range(WARM_UP_WRITES):
+            prober.write(quad_line(number, f"first-{count}"))
+        before, began = _cpu_used(cluster), time.monotonic()
+        while len(latencies) < WRITES_MIN or time.monotonic() < began + seconds:
+            took = prober.write(quad_line(len(latencies), f"workers-{count}"))
             if took is None:
                 raise CannotMeasure(f"a transaction did not reach all {count} workers in time")
             latencies.append(took)
-        used = {name: after - before[name] for name, after in _used(cluster).items()}
+        used = {name: after - before[name] for name, after in _cpu_used(cluster).items()}
     finally:
         prober.close()
     p50, p99 = quantile(latencies, 0.5) or 0.0, quantile(latencies, 0.99) or 0.0
@@ -98,5 +101,5 @@ def _point(cluster: Cluster, count: int, seconds: float) -> Point:
     }
 
 
-def _used(cluster: Cluster) -> dict[str, float]:
+def _cpu_used(cluster: LocalCluster) -> dict[str, float]:
     return {name: cpu_seconds(pid, children=True) for name, pid in cluster.pids().items()}

@@ -23,15 +23,15 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from bench.cluster import Cluster, cluster_up, txlog
-from bench.masters import CannotMeasure
-from bench.report import Report, console, show, table
-from e2e.divergence import GRAPHS, MANIFEST, fill
-from e2e.masters_alone import masters_up
+from bench.bench_masters import CannotMeasure
+from bench.cluster import LocalCluster, cluster_up, run_txlog
+from bench.report import BenchReport, build_table, console, print_table
+from e2e.divergence import GRAPHS, MANIFEST, fill_stores
+from e2e.supervised_masters import masters_up
 from txlog.backup.backup_manifest import MANIFEST_NAME as MANIFEST_FILE
 from txlog.backup.backup_manifest import decode_manifest, encode_manifest
 from txlog.backup.pinned_snapshot import read_system_graphs
-from txlog.local.run import find_oxigraph
+from txlog.local.supervisor_main import obtain_oxigraph
 from txlog.model.errors import TxLogError
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import SystemGraphs
@@ -44,24 +44,24 @@ START_S: Final = 60.0
 PATIENCE_S: Final = 1800.0
 READ_S: Final = 300.0
 SOURCE: Final = "uk-worker-1"
-AT_WORK: Final = "uk-worker-2"
+OTHER_WORKER: Final = "uk-worker-2"
 ADAPTER: Final = ADAPTERS["oxigraph"]
 
 
-class Held(NamedTuple):
+class StoreContent(NamedTuple):
     """What a store holds, as of two moments: how much, and where it stands or is being loaded."""
 
     quads: int
     system: SystemGraphs
 
 
-def held(url: str) -> Held:
+def read_store_content(url: str) -> StoreContent:
     with HttpTransport(url, READ_S) as transport:
         count = ADAPTER.parse_size(transport.send(ADAPTER.size()))
-        return Held(count, read_system_graphs(ADAPTER, transport))
+        return StoreContent(count, read_system_graphs(ADAPTER, transport))
 
 
-def digest(url: str) -> Digest:
+def digest_store(url: str) -> Digest:
     with HttpTransport(url, READ_S) as transport:
         return digest_worker(ADAPTER, transport)
 
@@ -73,7 +73,7 @@ def empty_store(folder: Path) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
     process = subprocess.Popen(
-        [find_oxigraph(), "serve", "-l", str(folder), "-b", address],
+        [obtain_oxigraph(), "serve", "-l", str(folder), "-b", address],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -81,7 +81,7 @@ def empty_store(folder: Path) -> Iterator[str]:
         until = time.monotonic() + START_S
         while True:
             try:
-                held(f"http://{address}")
+                read_store_content(f"http://{address}")
                 break
             except TxLogError:
                 if process.poll() is not None or time.monotonic() > until:
@@ -93,7 +93,7 @@ def empty_store(folder: Path) -> Iterator[str]:
         process.wait(30)
 
 
-class Backup(NamedTuple):
+class BackupOnDisk(NamedTuple):
     """One that lies in a folder, and can be spoilt there."""
 
     folder: Path
@@ -108,7 +108,7 @@ class Backup(NamedTuple):
         return self.folder / self.name / MANIFEST_FILE
 
     @contextmanager
-    def spoilt(self, path: Path, change: Callable[[Path], object]) -> Iterator[None]:
+    def corrupted(self, path: Path, change: Callable[[Path], object]) -> Iterator[None]:
         """One of its files is something else, until the end of the block."""
         whole = path.read_bytes()
         try:
@@ -118,70 +118,70 @@ class Backup(NamedTuple):
             path.write_bytes(whole)
 
 
-def flip(path: Path) -> None:
+def flip_byte(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
 
 
-def cut(path: Path) -> None:
+def truncate_file(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
-def on_another_branch(path: Path) -> None:
+def move_to_other_branch(path: Path) -> None:
     """An intact manifest of the same index under another hash."""
     made = decode_manifest(path.parent.name, path.read_bytes())
     place = msgspec.structs.replace(made.place, hash=made.place.hash[::-1])
     path.write_bytes(encode_manifest(msgspec.structs.replace(made, place=place)))
 
 
-class Refusals:
+class RefusalChecks:
     """Asks for what must be refused, and looks at both stores before and after."""
 
-    def __init__(self, cluster: Cluster, backup: Backup, empty: str) -> None:
+    def __init__(self, cluster: LocalCluster, backup: BackupOnDisk, empty: str) -> None:
         self.cluster = cluster
         self.backup = backup
         self.empty = empty
-        self.at_work = next(worker.url for worker in cluster.topology.workers if worker.name == AT_WORK)
-        self.said: dict[str, str] = {}
+        self.in_rotation = next(worker.url for worker in cluster.topology.workers if worker.name == OTHER_WORKER)
+        self.messages: dict[str, str] = {}
         self.wrong: list[str] = []
 
     def of_backup(self, what: str, name: str, *, foreign: str | None = None) -> None:
         """``foreign``: a master of another cluster is asked for the restore; its workers are not ours to rebuild."""
-        before = held(self.empty), held(self.at_work)
+        before = read_store_content(self.empty), read_store_content(self.in_rotation)
         began = time.monotonic()
         where: tuple[str | Path, ...] = ("--target", self.backup.folder)
         restore = ("restore", self.backup.name, "--into", self.empty, *where)
         if foreign is not None:
-            said = [self._refused(*restore, "--master", foreign)]
+            said = [self._refusal_name(*restore, "--master", foreign)]
         else:
             ours = ("--state", self.cluster.state.root)
-            rebuild = ("worker", "rebuild", AT_WORK, "--yes", "--from", self.backup.name, *where)
-            said = [self._refused(*restore, *ours), self._refused(*rebuild, *ours)]
-        self.said[what] = found = " / ".join(sorted(set(said)))
+            rebuild = ("worker", "rebuild", OTHER_WORKER, "--yes", "--from", self.backup.name, *where)
+            said = [self._refusal_name(*restore, *ours), self._refusal_name(*rebuild, *ours)]
+        self.messages[what] = found = " / ".join(sorted(set(said)))
         if found != name:
             self.wrong.append(f"{what}: {found or 'not refused'} instead of {name}")
-        if (held(self.empty), held(self.at_work)) != before:
+        if (read_store_content(self.empty), read_store_content(self.in_rotation)) != before:
             self.wrong.append(f"{what}: a store has changed")
         console.print(f"{what}: {found}, after {time.monotonic() - began:.1f} s", highlight=False)
 
-    def _refused(self, *command: str | Path) -> str:
+    def _refusal_name(self, *command: str | Path) -> str:
         """The name of the refusal; "" when it was none."""
         try:
-            txlog(*command, timeout_s=READ_S)
+            run_txlog(*command, timeout_s=READ_S)
         except CannotMeasure as refused:
             told = str(refused).rpartition(" ended with 1: ")[2]
             return told.partition(": ")[0].strip()
         return ""
 
 
-def measure(cluster: Cluster, report: Report, folder: Path, quads: int) -> None:
+def measure(cluster: LocalCluster, report: BenchReport, folder: Path, quads: int) -> None:
     target = folder / "backups"
     target.mkdir()
     console.print(f"filling the stores with {quads:,} quads ...", highlight=False)
-    fill(cluster, quads, GRAPHS)
+    fill_stores(cluster, quads, GRAPHS)
     cluster.wait_applying(PATIENCE_S)
-    cluster.wait_settled(PATIENCE_S)
+    cluster.wait_converged(PATIENCE_S)
     source = next(worker.url for worker in cluster.topology.workers if worker.name == SOURCE)
     state = ("--state", cluster.state.root)
     made = _json("backup", "create", "--worker", SOURCE, "--target", target, "--wait", str(READ_S), *state)
@@ -189,41 +189,47 @@ def measure(cluster: Cluster, report: Report, folder: Path, quads: int) -> None:
     report.figure("backup_s", float(made["seconds"]))
     report.figure("bytes", made["bytes"])
     report.figure("parts", len(made["parts"]))
-    backup = Backup(target, made["name"])
+    backup = BackupOnDisk(target, made["name"])
     with empty_store(folder / "empty") as empty:
-        before = digest(source)
-        refusals = refuse(cluster, backup, empty, folder)
+        before = digest_store(source)
+        refusals = check_refusals(cluster, backup, empty, folder)
         done = _json("restore", backup.name, "--into", empty, "--target", target, *state)
         report.figure("restore_s", float(done["seconds"]))
-        found = [digest(empty), digest(source), digest(refusals.at_work)]
+        found = [digest_store(empty), digest_store(source), digest_store(refusals.in_rotation)]
         report.equal("digests_equal", all(one == before for one in found), True)
-        report.must(
+        report.require(
             "it stands where it was taken", done["position"].endswith(made["position"]["hash"]), done["position"]
         )
-    report.nested({"refused": refusals.said})
-    report.must("each is refused by its name, and nothing is changed", not refusals.wrong, "; ".join(refusals.wrong))
-    show(table(f"{quads:,} quads", ("spoilt", "refused as"), [[what, said] for what, said in refusals.said.items()]))
+    report.nested({"refused": refusals.messages})
+    report.require("each is refused by its name, and nothing is changed", not refusals.wrong, "; ".join(refusals.wrong))
+    print_table(
+        build_table(
+            f"{quads:,} quads", ("spoilt", "refused as"), [[what, said] for what, said in refusals.messages.items()]
+        )
+    )
 
 
-def refuse(cluster: Cluster, backup: Backup, empty: str, folder: Path) -> Refusals:
-    refusals = Refusals(cluster, backup, empty)
+def check_refusals(cluster: LocalCluster, backup: BackupOnDisk, empty: str, folder: Path) -> RefusalChecks:
+    refusals = RefusalChecks(cluster, backup, empty)
     middle = backup.parts[len(backup.parts) // 2]
     for what, name, path, change in (
-        ("a flipped byte", "PartDamaged", middle, flip),
-        ("a truncated part", "PartTruncated", middle, cut),
+        ("a flipped byte", "PartDamaged", middle, flip_byte),
+        ("a truncated part", "PartTruncated", middle, truncate_file),
         ("a missing part", "PartMissing", middle, Path.unlink),
-        ("a position off the chain", "OffTheChain", backup.manifest, on_another_branch),
+        ("a position off the chain", "OffTheChain", backup.manifest, move_to_other_branch),
     ):
-        with backup.spoilt(path, change):
+        with backup.corrupted(path, change):
             refusals.of_backup(what, name)
     with masters_up(folder / "other") as other:
         refusals.of_backup("a wrong cluster's backup", "OtherCluster", foreign=other.masters[0])
-    txlog("backup", "verify", backup.name, "--target", backup.folder, "--state", cluster.state.root, timeout_s=READ_S)
+    run_txlog(
+        "backup", "verify", backup.name, "--target", backup.folder, "--state", cluster.state.root, timeout_s=READ_S
+    )
     return refusals
 
 
 def _json(*command: str | Path) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(txlog(*command, "--json", timeout_s=PATIENCE_S))
+    told: dict[str, Any] = json.loads(run_txlog(*command, "--json", timeout_s=PATIENCE_S))
     return told
 
 
@@ -232,7 +238,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quads", type=int, default=QUADS)
     parser.add_argument("--state", type=Path, default=STATE)
     options = parser.parse_args(arguments)
-    report = Report("a large backup")
+    report = BenchReport("a large backup")
     work = Path(tempfile.mkdtemp(prefix=".txlog-backup-large-", dir=options.state.absolute().parent))
     try:
         manifest = work / "uk.yaml"

@@ -22,43 +22,43 @@ from typing import Final
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from bench.cluster import MANIFESTS, Cluster, Prober, cluster_up, index_of, write_one
-from bench.masters import CannotMeasure
-from bench.report import Figure, Report, console, quantile, show, table
-from e2e.geonames import GN, changes, count_input, creation, data_folder, read_release
-from txlog.cli.verifying import Verdict, verify
+from bench.bench_masters import CannotMeasure
+from bench.cluster import MANIFESTS, LocalCluster, WriteProber, cluster_up, worker_number, write_one
+from bench.report import BenchReport, Figure, build_table, console, print_table, quantile
+from e2e.geonames import GN, change_writes, count_input, creation_write, data_folder, read_release
+from txlog.cli.content_verification import ContentComparison, compare_contents
 from txlog.client import MasterClient, MasterUnreachable, WriteRequest
 from txlog.model.durability import Durability
 from txlog.model.errors import TxLogError
 
 STATE: Final = Path(".txlog-demo")
 SECONDS_MAX: Final = 360
-TRANSACTIONS_LEAST: Final = 30_000
+TRANSACTIONS_MIN: Final = 30_000
 PROBE_GRAPH: Final = "https://txlog.example/graph/probe"
 PROBES: Final = 40
 STARTING_S: Final = 240.0
 LEVELS: Final = ("accepted", "synced", "applied")
 TRIES: Final = 5
 
-LARGEST: Final = f"""PREFIX gn: <{GN}>
+LARGEST_CITIES_QUERY: Final = f"""PREFIX gn: <{GN}>
 SELECT ?city ?country ?population WHERE {{
   GRAPH ?g {{ ?c gn:featureClass gn:P ; gn:name ?city ; gn:countryCode ?country ; gn:population ?population }}
 }} ORDER BY DESC(?population) ?city LIMIT 5"""
-COUNT: Final = f"""PREFIX gn: <{GN}>
+COUNT_QUERY: Final = f"""PREFIX gn: <{GN}>
 SELECT (COUNT(*) AS ?cities) (SUM(?population) AS ?people) WHERE {{
   GRAPH ?g {{ ?c gn:featureClass gn:P ; gn:population ?population }}
 }}"""
-NAMES: Final = f"""PREFIX gn: <{GN}>
+NAMES_QUERY: Final = f"""PREFIX gn: <{GN}>
 SELECT ?name WHERE {{
   GRAPH ?g {{ <https://sws.geonames.org/6255147/> gn:alternateName ?name }}
   FILTER(LANG(?name) IN ("en", "ru", "ar", "ja", "hi"))
 }} ORDER BY ?name"""
 
 
-class Loading:
+class TransactionLoader:
     """Transactions over all masters, each through one of them, and how far they are."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
         self.submitted = 0
         self.answered = 0
@@ -70,11 +70,11 @@ class Loading:
         what was not, is sent again under its key."""
         masters = self.cluster.masters
         with ThreadPoolExecutor(len(masters)) as pool:
-            shares = [pool.submit(self._share, url, writes[at :: len(masters)]) for at, url in enumerate(masters)]
+            shares = [pool.submit(self._load_share, url, writes[at :: len(masters)]) for at, url in enumerate(masters)]
             for share in shares:
                 share.result()
 
-    def _share(self, url: str, writes: Sequence[WriteRequest]) -> None:
+    def _load_share(self, url: str, writes: Sequence[WriteRequest]) -> None:
         done = 0
         for attempt in range(1, TRIES + 1):
             try:
@@ -103,10 +103,10 @@ class Loading:
             yield write
 
 
-class Watch:
+class ProgressDisplay:
     """The live picture: how many transactions stand at which level, as masters and workers say."""
 
-    def __init__(self, cluster: Cluster, loading: Loading, total: int) -> None:
+    def __init__(self, cluster: LocalCluster, loading: TransactionLoader, total: int) -> None:
         self.cluster = cluster
         self.loading = loading
         self.progress = Progress(
@@ -122,7 +122,7 @@ class Watch:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> ProgressDisplay:
         if console.is_terminal:
             self.progress.start()
         self._thread.start()
@@ -138,7 +138,7 @@ class Watch:
         told = 0.0
         while not self._over.wait(0.3):
             try:
-                numbers = self._look()
+                numbers = self._refresh()
             except TxLogError:
                 continue
             for name, number in numbers.items():
@@ -147,14 +147,14 @@ class Watch:
                 told = time.monotonic()
                 console.print("  ".join(f"{name} {number:,}" for name, number in numbers.items()), highlight=False)
 
-    def _look(self) -> dict[str, int]:
+    def _refresh(self) -> dict[str, int]:
         stable = waiting = 0
         for url in self.cluster.masters:
             with MasterClient(url, 5.0) as master:
                 status = master.status()
                 stable = max(stable, status.stable.index)
                 waiting = max(waiting, status.queue.transactions)
-        applied = min((index_of(worker) for worker in self.cluster.workers().values()), default=0)
+        applied = min((worker_number(worker) for worker in self.cluster.workers().values()), default=0)
         return {
             "submitted": self.loading.submitted,
             "accepted": stable + waiting,
@@ -163,21 +163,23 @@ class Watch:
         }
 
 
-class Probes:
+class LatencyProbes:
     """A plain client that writes single transactions, one level after the other, into a graph of its own."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
         self.sent = 0
         self.latencies: dict[tuple[str, str], list[float]] = {}
-        self.late: Counter[str] = Counter()
+        self.timeouts: Counter[str] = Counter()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
     def run(self, when: str, rounds: int | None, pause_s: float) -> None:
         """``rounds`` times each level (None: until :meth:`stop`), at each master in turn."""
         masters = self.cluster.masters
-        probers = {(url, level): Prober(url, self.cluster.repository, level) for url in masters for level in LEVELS}
+        probers = {
+            (url, level): WriteProber(url, self.cluster.repository, level) for url in masters for level in LEVELS
+        }
         done = 0
         while not self._over.is_set() and (rounds is None or done < rounds):
             for level in LEVELS:
@@ -185,7 +187,7 @@ class Probes:
                 quad = f'<{PROBE_GRAPH}/{self.sent}> <{GN}name> "probe" <{PROBE_GRAPH}> .\n'
                 took = probers[masters[done % len(masters)], level].write(quad.encode())
                 if took is None:
-                    self.late[when] += 1
+                    self.timeouts[when] += 1
                 else:
                     self.latencies.setdefault((when, level), []).append(took)
                 if self._over.wait(pause_s):
@@ -218,7 +220,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--limit", type=int, help="only so many cities, for a quick look")
     options = parser.parse_args(arguments)
     started = float(os.environ.get("TXLOG_STARTED") or time.time())
-    report = Report("make demo")
+    report = BenchReport("make demo")
     try:
         with ExitStack() as stack:
             _demo(options, report, stack, started)
@@ -228,10 +230,10 @@ def main(arguments: list[str] | None = None) -> int:
     return report.end()
 
 
-def _demo(options: argparse.Namespace, report: Report, stack: ExitStack, started: float) -> None:
+def _demo(options: argparse.Namespace, report: BenchReport, stack: ExitStack, started: float) -> None:
     console.print("starting two data centres (3 masters, 3 workers, 2 Spark pipelines) and reading both releases ...")
     with ThreadPoolExecutor(1) as pool:
-        coming: Future[Cluster] = pool.submit(
+        coming: Future[LocalCluster] = pool.submit(
             lambda: stack.enter_context(cluster_up(options.state, (MANIFESTS,), keep=options.keep))
         )
         folder = data_folder()
@@ -240,8 +242,8 @@ def _demo(options: argparse.Namespace, report: Report, stack: ExitStack, started
         if options.limit:
             new, old = dict(list(new.items())[: options.limit]), dict(list(old.items())[: options.limit])
             expected = sum(len(thing.quads) for thing in new.values())
-        creations = [creation(name, thing) for name, thing in old.items()]
-        updates = list(changes(old, new))
+        creations = [creation_write(name, thing) for name, thing in old.items()]
+        updates = list(change_writes(old, new))
         cluster = coming.result()
     console.print(f"every worker applies, {cluster.wait_applying(STARTING_S):.1f} s after the masters were ready")
     kinds = Counter(kind for kind, _ in updates)
@@ -250,15 +252,15 @@ def _demo(options: argparse.Namespace, report: Report, stack: ExitStack, started
         + ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common()),
         highlight=False,
     )
-    loading, probes = Loading(cluster), Probes(cluster)
+    loading, probes = TransactionLoader(cluster), LatencyProbes(cluster)
     began = time.monotonic()
-    with Watch(cluster, loading, len(creations) + len(updates)):
+    with ProgressDisplay(cluster, loading, len(creations) + len(updates)):
         probes.start("loading", 0.3)
         loading.load(creations)
         created_s = time.monotonic() - began
         loading.load([write for _, write in updates])
         loaded_s = time.monotonic() - began
-        end = cluster.wait_settled(SECONDS_MAX)
+        end = cluster.wait_converged(SECONDS_MAX)
         applied_s = time.monotonic() - began
         probes.stop()
     console.print(
@@ -268,42 +270,42 @@ def _demo(options: argparse.Namespace, report: Report, stack: ExitStack, started
     )
     probes.run("quiet", PROBES, 0.02)
     write_one(cluster.masters[0], cluster.repository, f"CLEAR GRAPH <{PROBE_GRAPH}>", "applied-all")
-    end = cluster.wait_settled(60)
-    verdict = verify(cluster.masters_by_data_center)
+    end = cluster.wait_converged(60)
+    verdict = compare_contents(cluster.masters_by_data_center)
     _tables(cluster, loading, probes, verdict, end, loaded_s, applied_s)
-    same = _ask(cluster)
+    same = _run_queries(cluster)
 
     digests = [held.digest for held in verdict.workers if held.digest is not None]
     counts = {digest.quads for digest in digests}
-    report.at_least("transactions", loading.answered, TRANSACTIONS_LEAST if not options.limit else 1)
+    report.at_least("transactions", loading.answered, TRANSACTIONS_MIN if not options.limit else 1)
     report.equal("masters", sum(1 for url in cluster.masters if loading.by_master[url]), len(cluster.masters))
     report.equal("workers", len(digests), len(cluster.topology.workers))
     report.equal("quads", counts.pop() if len(counts) == 1 else None, expected)
     report.figure("quads_expected", expected)
     report.equal("digests_equal", verdict.equal, True)
-    report.must("both data centres answer the same", same)
-    report.must("every single transaction reached its level in time", not probes.late["quiet"])
+    report.require("both data centres answer the same", same)
+    report.require("every single transaction reached its level in time", not probes.timeouts["quiet"])
     for level in LEVELS:
         report.figure(f"{level}_p50_ms", probes.p_ms("quiet", level, 0.5))
         report.figure(f"{level}_p99_ms", probes.p_ms("quiet", level, 0.99))
         report.figure(f"{level}_loading_p50_ms", probes.p_ms("loading", level, 0.5))
     # Those that were not in time have no latency, so the figures while loading are only those of the others.
-    report.figure("late_while_loading", probes.late["loading"])
+    report.figure("late_while_loading", probes.timeouts["loading"])
     report.figure("synced_per_s", loading.answered / loaded_s, 0)
     report.figure("applied_per_s", loading.answered / applied_s, 0)
     report.figure("updates", len(updates))
     if options.keep:
-        _invite(cluster, options.state)
+        _print_next_steps(cluster, options.state)
     else:
         stack.close()
     report.at_most("seconds", round(time.time() - started, 1), SECONDS_MAX)
 
 
 def _tables(
-    cluster: Cluster,
-    loading: Loading,
-    probes: Probes,
-    verdict: Verdict,
+    cluster: LocalCluster,
+    loading: TransactionLoader,
+    probes: LatencyProbes,
+    verdict: ContentComparison,
     end: tuple[int, str],
     loaded_s: float,
     applied_s: float,
@@ -319,11 +321,11 @@ def _tables(
         row.append(probes.p_ms("loading", str(row[0]), 0.5))
     rows[0].append(None)
     columns = ("level", "transactions", "per s", "p50 ms", "p99 ms", "p50 ms while loading")
-    show(table(f"transactions (latencies of {PROBES} single ones each, after the load)", columns, rows))
+    print_table(build_table(f"transactions (latencies of {PROBES} single ones each, after the load)", columns, rows))
     where: list[list[Figure]] = []
-    for node, (index, hashed) in cluster.stable().items():
+    for node, (index, hashed) in cluster.stable_ends().items():
         where.append([node, loading.by_master[cluster.nodes[node]], f"{index:,}", hashed])
-    show(table("masters", ("master", "loaded through it", "log ends at", "chain hash"), where))
+    print_table(build_table("masters", ("master", "loaded through it", "log ends at", "chain hash"), where))
     held: list[list[Figure]] = []
     for each in verdict.workers:
         position = each.position.position if each.position else None
@@ -338,27 +340,29 @@ def _tables(
             ]
         )
     columns = ("worker", "data centre", "position", "chain hash", "quads", "digest")
-    show(table(f"workers, read over HTTP at index {verdict.index:,} (log ends at {end[0]:,})", columns, held))
+    print_table(
+        build_table(f"workers, read over HTTP at index {verdict.index:,} (log ends at {end[0]:,})", columns, held)
+    )
 
 
-def _ask(cluster: Cluster) -> bool:
+def _run_queries(cluster: LocalCluster) -> bool:
     """The same questions in each data centre, through a master's SPARQL endpoint; whether the answers agree."""
     same = True
     for title, text, columns in (
-        ("the largest cities", LARGEST, ("city", "country", "population")),
-        ("all of them", COUNT, ("cities", "people")),
-        ("Asia in five languages", NAMES, ("name",)),
+        ("the largest cities", LARGEST_CITIES_QUERY, ("city", "country", "population")),
+        ("all of them", COUNT_QUERY, ("cities", "people")),
+        ("Asia in five languages", NAMES_QUERY, ("name",)),
     ):
         answers = {dc: cluster.query(cluster.master_of(dc), text) for dc in cluster.topology.data_centers}
         first, *others = answers.values()
         agree = all(first == other for other in others) and bool(first)
         same = same and agree
         said = "the same answer" if agree else "DIFFERENT answers"
-        show(table(f"{title}: {said} from {' and '.join(answers)}", columns, first))
+        print_table(build_table(f"{title}: {said} from {' and '.join(answers)}", columns, first))
     return same
 
 
-def _invite(cluster: Cluster, state: Path) -> None:
+def _print_next_steps(cluster: LocalCluster, state: Path) -> None:
     master = cluster.masters[0]
     repository = f"{master}/repositories/{cluster.repository}"
     console.print(

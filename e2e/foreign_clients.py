@@ -23,11 +23,11 @@ from typing import Any
 from urllib.parse import quote
 
 
-class Skipped(Exception):
+class ClientUnavailable(Exception):
     """This client is not on this machine; the text says which."""
 
 
-def check(what: str, found: object, wanted: object) -> None:
+def expect(what: str, found: object, wanted: object) -> None:
     if found != wanted:
         raise AssertionError(f"{what}: {found!r} instead of {wanted!r}")
 
@@ -47,16 +47,16 @@ def rdflib_update_store(url: str, repository: str) -> None:
         graph.add((subject, predicate, Literal(number)))
     graph.update("INSERT DATA { ex:s ex:q 'zwölf'@de }")
     store.commit()
-    check("triples", len(list(graph.triples((subject, None, None)))), 4)
-    check("the value", str(graph.value(subject, URIRef("http://example.org/q"))), "zwölf")
+    expect("triples", len(list(graph.triples((subject, None, None)))), 4)
+    expect("the value", str(graph.value(subject, URIRef("http://example.org/q"))), "zwölf")
     found = graph.query("SELECT (SUM(?o) AS ?n) { ?s ex:p ?o }")
-    check("the sum", [int(row[0]) for row in found], [3])  # type: ignore[index, arg-type]
+    expect("the sum", [int(row[0]) for row in found], [3])  # type: ignore[index, arg-type]
     graph.remove((subject, predicate, Literal(1)))
     store.commit()
-    check("after a removal", len(list(graph.triples((None, predicate, None)))), 2)
+    expect("after a removal", len(list(graph.triples((None, predicate, None)))), 2)
     store.remove_graph(graph)
     store.commit()
-    check("after the graph is gone", len(list(graph.triples((None, None, None)))), 0)
+    expect("after the graph is gone", len(list(graph.triples((None, None, None)))), 0)
 
 
 def rdflib_rdf4j_client(url: str, repository: str) -> None:
@@ -67,49 +67,49 @@ def rdflib_rdf4j_client(url: str, repository: str) -> None:
     name, other = URIRef("urn:rdflib:rdf4j-client"), URIRef("urn:rdflib:rdf4j-client:other")
     subject, predicate = URIRef("urn:rdflib:s"), URIRef("urn:rdflib:p")
     with RDF4JClient(f"{url}/rdf4j-server") as client:
-        check("protocol", client.protocol >= 12, True)
-        check("repositories", [one.identifier for one in client.repositories.list()], [repository])
+        expect("protocol", client.protocol >= 12, True)
+        expect("repositories", [one.identifier for one in client.repositories.list()], [repository])
         repo = client.repositories.get(repository)
         repo.upload('<urn:rdflib:s> <urn:rdflib:p> "1", "2" .', content_type="text/turtle", base_uri="urn:x:")
-        check("statements", len(repo.get(subject, predicate)), 2)
+        expect("statements", len(repo.get(subject, predicate)), 2)
         repo.delete(subject, predicate)
-        check("after a removal", len(repo.get(subject, predicate)), 0)
+        expect("after a removal", len(repo.get(subject, predicate)), 0)
         repo.graphs.add(name, "<urn:rdflib:s> <urn:rdflib:p> <urn:rdflib:o> .")
         two = "<urn:rdflib:s> <urn:rdflib:p> <urn:rdflib:x> .\n<urn:rdflib:s> <urn:rdflib:p> <urn:rdflib:y> .\n"
         repo.graphs.overwrite(other, two)
-        check("a graph", len(repo.graphs.get(other)), 2)
-        check("sizes", (repo.size(name), repo.size([name, other])), (1, 3))
-        check("graph names", {name, other} <= set(repo.graph_names()), True)
+        expect("a graph", len(repo.graphs.get(other)), 2)
+        expect("sizes", (repo.size(name), repo.size([name, other])), (1, 3))
+        expect("graph names", {name, other} <= set(repo.graph_names()), True)
         rows = repo.query("SELECT ?o { GRAPH <urn:rdflib:rdf4j-client> { ?s ?p ?o } }")
-        check("a query", [str(row[0]) for row in rows], ["urn:rdflib:o"])
+        expect("a query", [str(row[0]) for row in rows], ["urn:rdflib:o"])
         rows = repo.query("SELECT ?o { ?s <urn:rdflib:p> ?o } ORDER BY ?o", limit=1, offset=1)
-        check("limit and offset", [str(row[0]) for row in rows], ["urn:rdflib:x"])
+        expect("limit and offset", [str(row[0]) for row in rows], ["urn:rdflib:x"])
         repo.update('INSERT DATA { GRAPH <urn:rdflib:rdf4j-client> { <urn:rdflib:s> <urn:rdflib:q> "u" } }')
-        check("after an update", repo.size(name), 2)
+        expect("after an update", repo.size(name), 2)
         repo.namespaces.set("rdflib", "urn:rdflib:")
-        check("a namespace", repo.namespaces.get("rdflib"), "urn:rdflib:")
-        check("all of them", "rdflib" in {one.prefix for one in repo.namespaces.list()}, True)
+        expect("a namespace", repo.namespaces.get("rdflib"), "urn:rdflib:")
+        expect("all of them", "rdflib" in {one.prefix for one in repo.namespaces.list()}, True)
         repo.namespaces.remove("rdflib")
-        check("a namespace that is gone", repo.namespaces.get("rdflib"), None)
+        expect("a namespace that is gone", repo.namespaces.get("rdflib"), None)
         with repo.transaction() as transaction:
             transaction.ping()
             before = transaction.size()
             transaction.upload('<urn:rdflib:t> <urn:rdflib:p> "in" .')
-            check("inside", transaction.size(), before + 1)
+            expect("inside", transaction.size(), before + 1)
             transaction.update('INSERT DATA { <urn:rdflib:t> <urn:rdflib:p> "too" }')
             rows = transaction.query("SELECT ?o { <urn:rdflib:t> ?p ?o }")
-            check("what it wrote", sorted(str(row[0]) for row in rows), ["in", "too"])
-            check("outside", len(repo.get(URIRef("urn:rdflib:t"))), 0)
+            expect("what it wrote", sorted(str(row[0]) for row in rows), ["in", "too"])
+            expect("outside", len(repo.get(URIRef("urn:rdflib:t"))), 0)
             transaction.delete('<urn:rdflib:t> <urn:rdflib:p> "too" .')
-        check("after the commit", len(repo.get(URIRef("urn:rdflib:t"))), 1)
+        expect("after the commit", len(repo.get(URIRef("urn:rdflib:t"))), 1)
         with repo.transaction() as undone:
             undone.upload('<urn:rdflib:t> <urn:rdflib:p> "gone" .')
             undone.rollback()
-        check("after a rollback", len(repo.get(URIRef("urn:rdflib:t"), predicate, Literal("gone"))), 0)
+        expect("after a rollback", len(repo.get(URIRef("urn:rdflib:t"), predicate, Literal("gone"))), 0)
         repo.overwrite("", graph_name=name)
         repo.graphs.clear(other)
         repo.delete(URIRef("urn:rdflib:t"))
-        check("at the end", repo.size([name, other]), 0)
+        expect("at the end", repo.size([name, other]), 0)
 
 
 def rdflib_rdf4j_store(url: str, repository: str) -> None:
@@ -124,13 +124,13 @@ def rdflib_rdf4j_store(url: str, repository: str) -> None:
     subject, predicate = URIRef("urn:rdflib:store:s"), URIRef("urn:rdflib:store:p")
     graph.add((subject, predicate, Literal("a")))
     graph.add((subject, predicate, Literal("b", lang="en")))
-    check("triples", len(list(graph.triples((subject, None, None)))), 2)
-    check("their number", len(graph), 2)
-    check("a namespace", str(dict(graph.namespaces())["store"]), "urn:rdflib:store:")
+    expect("triples", len(list(graph.triples((subject, None, None)))), 2)
+    expect("their number", len(graph), 2)
+    expect("a namespace", str(dict(graph.namespaces())["store"]), "urn:rdflib:store:")
     graph.remove((subject, predicate, Literal("a")))
-    check("after a removal", [str(o) for o in graph.objects(subject, predicate)], ["b"])
+    expect("after a removal", [str(o) for o in graph.objects(subject, predicate)], ["b"])
     dataset.remove_graph(graph)
-    check("after the graph is gone", len(list(graph)), 0)
+    expect("after the graph is gone", len(list(graph)), 0)
     store.close()
 
 
@@ -154,16 +154,16 @@ def sparql_wrapper(url: str, repository: str) -> None:
             ask.setQuery("SELECT ?o { GRAPH <urn:wrapper> { ?s ?p ?o } }")
             found: Any = ask.query().convert()
             if form == JSON:
-                check("rows", len(found["results"]["bindings"]), 2)
+                expect("rows", len(found["results"]["bindings"]), 2)
             else:
                 text = found if isinstance(found, bytes) else found.toxml().encode()
-                check(f"the answer in {form}", text.count(b"postdirectly"), 1)
+                expect(f"the answer in {form}", text.count(b"postdirectly"), 1)
     for form in (RDFXML, TURTLE, N3):
         ask = SPARQLWrapper(base)
         ask.setReturnFormat(form)
         ask.setQuery("CONSTRUCT { ?s ?p ?o } WHERE { GRAPH <urn:wrapper> { ?s ?p ?o } }")
         made: Any = ask.query().convert()
-        check(f"a graph in {form}", made.count(b"urn:w:s") > 0 if isinstance(made, bytes) else len(made) == 2, True)
+        expect(f"a graph in {form}", made.count(b"urn:w:s") > 0 if isinstance(made, bytes) else len(made) == 2, True)
     drop = SPARQLWrapper(f"{base}/statements")
     drop.setMethod(POST)
     drop.setQuery("DROP GRAPH <urn:wrapper>")
@@ -173,7 +173,7 @@ def sparql_wrapper(url: str, repository: str) -> None:
 def rdf4j_python(url: str, repository: str) -> None:
     """rdf4j-python: asynchronous, over httpx and pyoxigraph."""
     if importlib.util.find_spec("rdf4j_python") is None:
-        raise Skipped("rdf4j-python is not installed")
+        raise ClientUnavailable("rdf4j-python is not installed")
     asyncio.run(_rdf4j_python(url, repository))
 
 
@@ -182,32 +182,32 @@ async def _rdf4j_python(url: str, repository: str) -> None:
 
     s, p, graph = IRI("urn:rdf4j:s"), IRI("urn:rdf4j:p"), IRI("urn:rdf4j:graph")
     async with AsyncRdf4j(f"{url}/rdf4j-server") as server:
-        check("protocol", await server.get_protocol_version(), "12")
-        check("repositories", [one.id for one in await server.list_repositories()], [repository])
+        expect("protocol", await server.get_protocol_version(), "12")
+        expect("repositories", [one.id for one in await server.list_repositories()], [repository])
         repo = await server.get_repository(repository)
         await repo.add_statement(s, p, Literal("1"), graph)
         await repo.add_statements([Quad(s, p, Literal("2"), graph), Quad(s, p, Literal("3"), graph)])
-        check("statements", len(list(await repo.get_statements(subject=s, contexts=[graph]))), 3)
+        expect("statements", len(list(await repo.get_statements(subject=s, contexts=[graph]))), 3)
         await repo.delete_statements(subject=s, object_=Literal("3"))
         rows: Any = await repo.query("SELECT ?o { GRAPH <urn:rdf4j:graph> { ?s ?p ?o } }")
-        check("a query", sorted(str(row["o"].value) for row in rows), ["1", "2"])
+        expect("a query", sorted(str(row["o"].value) for row in rows), ["1", "2"])
         inserted = 'INSERT DATA { GRAPH <urn:rdf4j:graph> { <urn:rdf4j:s> <urn:rdf4j:q> "u" } }'
         await repo.update(inserted, "application/sparql-update")
         named = await repo.get_named_graph("mine")
         await named.add([Quad(s, p, Literal("n"))])
-        check("a named graph", len(list(await named.get())), 1)
+        expect("a named graph", len(list(await named.get())), 1)
         await named.clear()
         await repo.set_namespace("rdf4jpy", IRI("urn:rdf4j:"))
-        check("a namespace", str((await repo.get_namespace("rdf4jpy")).namespace.value), "urn:rdf4j:")
+        expect("a namespace", str((await repo.get_namespace("rdf4jpy")).namespace.value), "urn:rdf4j:")
         await repo.delete_namespace("rdf4jpy")
         async with repo.transaction() as transaction:
             await transaction.add_statements([Quad(s, p, Literal("t"), graph)])
             await transaction.delete_statements([Quad(s, p, Literal("1"), graph)])
             await transaction.update('INSERT DATA { GRAPH <urn:rdf4j:graph> { <urn:rdf4j:s> <urn:rdf4j:p> "v" } }')
         found = await repo.get_statements(subject=s, predicate=p, contexts=[graph])
-        check("after the commit", sorted(quad.object.value for quad in found), ["2", "t", "v"])
+        expect("after the commit", sorted(quad.object.value for quad in found), ["2", "t", "v"])
         await repo.delete_statements(contexts=[graph])
-        check("at the end", len(list(await repo.get_statements(contexts=[graph]))), 0)
+        expect("at the end", len(list(await repo.get_statements(contexts=[graph]))), 0)
 
 
 CURL_UPDATES = (("INSERT", 4), ("DELETE", 1))
@@ -216,7 +216,7 @@ CURL_UPDATES = (("INSERT", 4), ("DELETE", 1))
 def curl(url: str, repository: str) -> None:
     """curl, as the documentation writes it."""
     if shutil.which("curl") is None:
-        raise Skipped("curl is not installed")
+        raise ClientUnavailable("curl is not installed")
     base = f"{url}/repositories/{repository}"
 
     def run(*words: str, body: str = "") -> str:
@@ -229,22 +229,22 @@ def curl(url: str, repository: str) -> None:
     where = f"{base}/rdf-graphs/service?graph={quote('urn:curl', safe='')}"
     run("-X", "PUT", "-H", "Content-Type: text/turtle", "--data-binary", "@-", where, body="<urn:c:s> <urn:c:p> 1, 2 .")
     run("-T", "-", "-X", "POST", "-H", "Content-Type: text/turtle", where, body="<urn:c:s> <urn:c:p> 3 .")
-    check("the graph", run("-H", "Accept: application/n-triples", where).count("\n"), 3)
+    expect("the graph", run("-H", "Accept: application/n-triples", where).count("\n"), 3)
     insert, delete = (f"{verb} DATA {{ GRAPH <urn:curl> {{ <urn:c:s> <urn:c:p> {n} }} }}" for verb, n in CURL_UPDATES)
     run("-H", "Content-Type: application/sparql-update", "-d", insert, f"{base}/statements")
     run("--data-urlencode", f"update={delete}", f"{base}/statements")
     select = "query=SELECT ?o FROM <urn:curl> { ?s ?p ?o } ORDER BY ?o"
     rows = run("-G", "-H", "Accept: text/csv", "--data-urlencode", select, base).split()
-    check("a query", rows, ["o", "2", "3", "4"])
-    check("the size", run(f"{base}/size?context=%3Curn:curl%3E"), "3")
+    expect("a query", rows, ["o", "2", "3", "4"])
+    expect("the size", run(f"{base}/size?context=%3Curn:curl%3E"), "3")
     run("-X", "DELETE", where)
-    check("at the end", run(f"{base}/size?context=%3Curn:curl%3E"), "0")
+    expect("at the end", run(f"{base}/size?context=%3Curn:curl%3E"), "0")
 
 
-Client = Callable[[str, str], None]
-"""Takes a master's URL and the repository's id, and raises what went wrong, or :class:`Skipped`."""
+ClientCheck = Callable[[str, str], None]
+"""Takes a master's URL and the repository's id, and raises what went wrong, or :class:`ClientUnavailable`."""
 
-CLIENTS: dict[str, Client] = {
+CLIENTS: dict[str, ClientCheck] = {
     "rdflib SPARQLUpdateStore": rdflib_update_store,
     "rdflib RDF4JClient": rdflib_rdf4j_client,
     "rdflib RDF4JStore": rdflib_rdf4j_store,
@@ -257,26 +257,26 @@ CLIENTS: dict[str, Client] = {
 def rdf4j_java(url: str, repository: str) -> None:
     """RDF4J's own HTTPRepository: binary and text forms, and a transaction at each isolation level that it knows."""
     from e2e.rdf4j.java_client import run_java_client
-    from txlog.local.faults import CannotRun
+    from txlog.local.local_errors import CannotRun
 
     try:
-        check("checks", run_java_client(f"{url}/rdf4j-server", repository) > 100, True)
+        expect("checks", run_java_client(f"{url}/rdf4j-server", repository) > 100, True)
     except CannotRun as why:
-        raise Skipped(str(why)) from None
+        raise ClientUnavailable(str(why)) from None
 
 
 def graphdb_js(url: str, repository: str) -> None:
     """GraphDB's JavaScript client: statements, uploads, queries, namespaces, a transaction at each isolation level."""
     from e2e.graphdb_js.js_client import run_js_client
-    from txlog.local.faults import CannotRun
+    from txlog.local.local_errors import CannotRun
 
     try:
-        check("checks", run_js_client(url, repository) > 40, True)
+        expect("checks", run_js_client(url, repository) > 40, True)
     except CannotRun as why:
-        raise Skipped(str(why)) from None
+        raise ClientUnavailable(str(why)) from None
 
 
-OF_CLUSTERS: dict[str, Client] = {
+ALL_CLIENTS: dict[str, ClientCheck] = {
     **CLIENTS,
     "RDF4J HTTPRepository (Java)": rdf4j_java,
     "graphdb.js": graphdb_js,
@@ -284,7 +284,7 @@ OF_CLUSTERS: dict[str, Client] = {
 """``make test-clients`` has those, too, that are fetched and take long."""
 
 
-def run_all(url: str, repository: str, clients: Mapping[str, Client], where: str = "") -> dict[str, str]:
+def run_all(url: str, repository: str, clients: Mapping[str, ClientCheck], where: str = "") -> dict[str, str]:
     """The verdict on every client, one after the other, by its name and ``where``; what went wrong is on stderr in
     full."""
     told: dict[str, str] = {}
@@ -293,7 +293,7 @@ def run_all(url: str, repository: str, clients: Mapping[str, Client], where: str
         try:
             client(url, repository)
             told[shown] = "passed"
-        except Skipped as why:
+        except ClientUnavailable as why:
             told[shown] = f"skipped: {why}"
         except Exception as wrong:  # noqa: BLE001 - whatever a client raises is its verdict
             traceback.print_exc(file=sys.stderr)
@@ -321,7 +321,7 @@ def main() -> int:
     parser.add_argument("--allow-skipped", action="store_true", help="exit with 0 although clients are not here")
     given = parser.parse_args()
     if given.url:
-        told = run_all(given.url, given.repository, OF_CLUSTERS)
+        told = run_all(given.url, given.repository, ALL_CLIENTS)
     else:
         from bench.cluster import READY_S, cluster_up
 
@@ -329,7 +329,7 @@ def main() -> int:
         with cluster_up(given.state) as cluster:
             cluster.wait_applying(READY_S)
             for data_center in cluster.topology.data_centers:
-                told |= run_all(cluster.master_of(data_center), cluster.repository, OF_CLUSTERS, data_center)
+                told |= run_all(cluster.master_of(data_center), cluster.repository, ALL_CLIENTS, data_center)
     counts = summary(told)
     print(json.dumps(counts))
     return exit_code(counts, skips_are_fine=given.allow_skipped)

@@ -16,11 +16,11 @@ from typing import Any, Final, NamedTuple
 from txlog.client import WriteRequest
 
 GN: Final = "http://www.geonames.org/ontology#"
-OWN: Final = "https://txlog.example/geography#"
+OWN_NAMESPACE: Final = "https://txlog.example/geography#"
 RDF_TYPE: Final = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
 GEO: Final = "http://www.w3.org/2003/01/geo/wgs84_pos#"
 XSD: Final = "http://www.w3.org/2001/XMLSchema#"
-WORLD: Final = "<https://txlog.example/graph/world>"
+WORLD_GRAPH: Final = "<https://txlog.example/graph/world>"
 
 _LANGUAGE = re.compile(r"^[a-z]{2,3}$")
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})
@@ -29,14 +29,14 @@ Quad = tuple[str, str, str, str]
 """Subject, predicate, object, graph, each as N-Quads writes it."""
 
 
-class Thing(NamedTuple):
+class GeoEntity(NamedTuple):
     """What one transaction is about."""
 
     graph: str
     quads: frozenset[Quad]
 
 
-Release = dict[str, Thing]
+Release = dict[str, GeoEntity]
 
 
 def data_folder(installed: Path | None = None) -> Path:
@@ -53,21 +53,21 @@ def read_release(folder: Path) -> Release:
     countries = _read(folder / "countries.json")
     release = {}
     for code, continent in _read(folder / "continents.json").items():
-        release[f"continent {code}"] = Thing(WORLD, frozenset(_continent(code, continent)))
+        release[f"continent {code}"] = GeoEntity(WORLD_GRAPH, frozenset(_continent(code, continent)))
     for code, country in countries.items():
-        graph = country_graph(code)
-        release[f"country {code}"] = Thing(graph, frozenset(_country(country, graph)))
+        graph = country_graph_iri(code)
+        release[f"country {code}"] = GeoEntity(graph, frozenset(_country(country, graph)))
     for number, city in _read(folder / "cities15000.json").items():
-        graph = country_graph(city["countrycode"])
-        release[f"city {number}"] = Thing(graph, frozenset(_city(city, countries, graph)))
+        graph = country_graph_iri(city["countrycode"])
+        release[f"city {number}"] = GeoEntity(graph, frozenset(_city(city, countries, graph)))
     return release
 
 
-def country_graph(code: str) -> str:
+def country_graph_iri(code: str) -> str:
     return f"<https://txlog.example/graph/{code}>"
 
 
-def subject(geonameid: int | str) -> str:
+def subject_iri(geonameid: int | str) -> str:
     return f"<https://sws.geonames.org/{geonameid}/>"
 
 
@@ -90,7 +90,7 @@ def _decimal(value: float) -> str:
 
 
 def _city(city: dict[str, Any], countries: dict[str, dict[str, Any]], graph: str) -> Iterator[Quad]:
-    about = subject(city["geonameid"])
+    about = subject_iri(city["geonameid"])
     yield about, RDF_TYPE, f"<{GN}Feature>", graph
     yield about, f"<{GN}featureClass>", f"<{GN}P>", graph
     yield about, f"<{GN}name>", _plain(city["name"]), graph
@@ -98,18 +98,18 @@ def _city(city: dict[str, Any], countries: dict[str, dict[str, Any]], graph: str
     yield about, f"<{GN}population>", _integer(city["population"]), graph
     yield about, f"<{GEO}lat>", _decimal(city["latitude"]), graph
     yield about, f"<{GEO}long>", _decimal(city["longitude"]), graph
-    yield about, f"<{OWN}timeZone>", _plain(city["timezone"]), graph
+    yield about, f"<{OWN_NAMESPACE}timeZone>", _plain(city["timezone"]), graph
     if city["countrycode"] in countries:
-        yield about, f"<{GN}parentCountry>", subject(countries[city["countrycode"]]["geonameid"]), graph
+        yield about, f"<{GN}parentCountry>", subject_iri(countries[city["countrycode"]]["geonameid"]), graph
     if city["admin1code"]:
-        yield about, f"<{OWN}region>", _plain(city["admin1code"]), graph
+        yield about, f"<{OWN_NAMESPACE}region>", _plain(city["admin1code"]), graph
     for name in city["alternatenames"]:
         if name:
             yield about, f"<{GN}alternateName>", _plain(name), graph
 
 
 def _country(country: dict[str, Any], graph: str) -> Iterator[Quad]:
-    about = subject(country["geonameid"])
+    about = subject_iri(country["geonameid"])
     yield about, RDF_TYPE, f"<{GN}Feature>", graph
     yield about, f"<{GN}featureClass>", f"<{GN}A>", graph
     yield about, f"<{GN}name>", _plain(country["name"]), graph
@@ -117,40 +117,40 @@ def _country(country: dict[str, Any], graph: str) -> Iterator[Quad]:
     yield about, f"<{GN}population>", _integer(country["population"]), graph
     for key, name in (("capital", "capital"), ("currencycode", "currency"), ("postalcoderegex", "postalCode")):
         if country[key]:
-            yield about, f"<{OWN}{name}>", _plain(country[key]), graph
+            yield about, f"<{OWN_NAMESPACE}{name}>", _plain(country[key]), graph
     for key, name in (("languages", "language"), ("neighbours", "neighbour")):
         for part in country[key].split(","):
             if part:
-                yield about, f"<{OWN}{name}>", _plain(part), graph
+                yield about, f"<{OWN_NAMESPACE}{name}>", _plain(part), graph
 
 
 def _continent(code: str, continent: dict[str, Any]) -> Iterator[Quad]:
-    about = subject(continent["geonameId"])
-    yield about, RDF_TYPE, f"<{GN}Feature>", WORLD
-    yield about, f"<{OWN}continent>", _plain(code), WORLD
-    yield about, f"<{GN}population>", _integer(continent["population"]), WORLD
+    about = subject_iri(continent["geonameId"])
+    yield about, RDF_TYPE, f"<{GN}Feature>", WORLD_GRAPH
+    yield about, f"<{OWN_NAMESPACE}continent>", _plain(code), WORLD_GRAPH
+    yield about, f"<{GN}population>", _integer(continent["population"]), WORLD_GRAPH
     for name in continent["alternateNames"]:
         if _LANGUAGE.match(name.get("lang", "")):
-            yield about, f"<{GN}alternateName>", f"{_plain(name['name'])}@{name['lang']}", WORLD
+            yield about, f"<{GN}alternateName>", f"{_plain(name['name'])}@{name['lang']}", WORLD_GRAPH
 
 
 # -- as transactions
 
 
-def creation(name: str, thing: Thing) -> WriteRequest:
+def creation_write(name: str, thing: GeoEntity) -> WriteRequest:
     """The transaction that creates a thing: N-Quads to add."""
     lines = "".join(f"{s} {p} {o} {g} .\n" for s, p, o, g in sorted(thing.quads))
     return WriteRequest(quads=lines, key=_key("create", name))
 
 
-def changes(old: Release, new: Release) -> Iterator[tuple[str, WriteRequest]]:
+def change_writes(old: Release, new: Release) -> Iterator[tuple[str, WriteRequest]]:
     """What leads from one release to the next, a transaction for each thing that changed, with the kind of it:
     *new*, *removed* (a pattern), *moved* (a pattern: every value of a property becomes another), or *edited*
     (``DELETE DATA`` and ``INSERT DATA``). Each needs its thing's creation before it, and none of the others."""
     for name, thing in new.items():
         before = old.get(name)
         if before is None:
-            yield "new", creation(name, thing)
+            yield "new", creation_write(name, thing)
         elif before.quads != thing.quads:
             yield _change(name, before.quads, thing.quads)
     for name, thing in old.items():
@@ -187,7 +187,7 @@ def _key(what: str, name: str) -> str:
 
 
 def _many_valued(predicate: str) -> bool:
-    return predicate in (f"<{GN}alternateName>", f"<{OWN}language>", f"<{OWN}neighbour>")
+    return predicate in (f"<{GN}alternateName>", f"<{OWN_NAMESPACE}language>", f"<{OWN_NAMESPACE}neighbour>")
 
 
 def _graph(quad: Quad) -> str:

@@ -30,11 +30,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from bench.cluster import Cluster, cluster_up
-from bench.masters import CannotMeasure
-from bench.report import Report, console, show, table
-from e2e.split import SIDES, Story, manifests
-from txlog.cli.verifying import verify
+from bench.bench_masters import CannotMeasure
+from bench.cluster import LocalCluster, cluster_up
+from bench.report import BenchReport, build_table, console, print_table
+from e2e.split_demo import SIDES, SplitScenario, manifests
+from txlog.cli.content_verification import compare_contents
 from txlog.client import MasterClient, WriteRequest
 from txlog.model.durability import Durability
 from txlog.model.errors import TxLogError
@@ -43,7 +43,7 @@ from txlog.workers.http_transport import HttpTransport
 
 STATE: Final = Path(".txlog-recovery")
 STEPS: Final = ("suspected", "backing up", "isolated", "rejoining", "restoring", "replaying")
-LOOSE: Final = ("backing up", "restoring")
+SKIPPABLE_STEPS: Final = ("backing up", "restoring")
 """Steps that are a process of their own."""
 DATABASE: Final = 40
 """Transactions of :data:`QUADS` quads, so that a backup and a restore last long enough to be met."""
@@ -54,11 +54,11 @@ STEP_S: Final = 90.0
 SETTLE_S: Final = 240.0
 
 
-class NotMet(Exception):
+class StepMissed(Exception):
     """The step was over before its process was seen; nothing was killed."""
 
 
-def victims(cluster: Cluster) -> dict[str, str]:
+def find_victims(cluster: LocalCluster) -> dict[str, str]:
     """Role to process. The coordinator is the first in order; the side with less weight goes back."""
     losing = SIDES[1]
     worker = next(w.name for w in cluster.topology.workers if w.data_center == losing)
@@ -72,12 +72,12 @@ def victims(cluster: Cluster) -> dict[str, str]:
     }
 
 
-class Attempt:
+class CrashAttempt:
     """One split, one kill."""
 
-    def __init__(self, cluster: Cluster, step: str, role: str) -> None:
+    def __init__(self, cluster: LocalCluster, step: str, role: str) -> None:
         self.cluster = cluster
-        self.story = Story(cluster)
+        self.story = SplitScenario(cluster)
         self.step = step
         self.role = role
         self.killed = 0
@@ -90,21 +90,21 @@ class Attempt:
         try:
             self._write("while it waits", Durability.ACCEPTED)
             if self.step == "suspected":
-                self._wait("somebody is missed", lambda: "Suspected" in self._states())
+                self._wait_until("somebody is missed", lambda: "Suspected" in self._states())
                 self._kill()
             elif self.step == "backing up":
                 self._kill_while("--backup")
-            self._wait("each side goes on alone", self._are_apart)
+            self._wait_until("each side goes on alone", self._has_split)
             self._write("alone", Durability.ACCEPTED, REPLAYED if self.step == "replaying" else 20)
             if self.step == "isolated":
                 self._kill()
-                self._wait("each side goes on alone again", self._are_apart)
-            self._wait("the losing side's worker has executed its own order", self._executed)
+                self._wait_until("each side goes on alone again", self._has_split)
+            self._wait_until("the losing side's worker has executed its own order", self._executed)
         finally:
             self.story.heal()
         began = time.monotonic()
         if self.step == "rejoining":
-            self._wait("a view is stopped", lambda: set(self._states()) - {"Isolated"} != set(), pause_s=0.005)
+            self._wait_until("a view is stopped", lambda: set(self._states()) - {"Isolated"} != set(), pause_s=0.005)
             self._kill()
         elif self.step == "restoring":
             self._kill_while("--restore=")
@@ -112,13 +112,13 @@ class Attempt:
             self._await_replay()
             self._kill()
         self.story.wait_state("Joined", SETTLE_S)
-        self.cluster.wait_settled(SETTLE_S)
+        self.cluster.wait_converged(SETTLE_S)
         return time.monotonic() - began
 
-    def wrong(self) -> list[str]:
+    def violations(self) -> list[str]:
         """What must not be, afterwards."""
-        found = self.story.wrong()
-        if not verify(self.cluster.masters_by_data_center, 120).equal:
+        found = self.story.violations()
+        if not compare_contents(self.cluster.masters_by_data_center, 120).equal:
             found.append("the workers' digests differ")
         return found
 
@@ -135,7 +135,7 @@ class Attempt:
             ]
             self.story.load(side, rows, level)
 
-    def _are_apart(self) -> bool:
+    def _has_split(self) -> bool:
         """Each side has a view of its own. A master whose end was proved is no reason to be Isolated."""
         try:
             for place in self.cluster.topology.masters:
@@ -155,14 +155,14 @@ class Attempt:
         return []
 
     def _executed(self) -> bool:
-        ends = self.cluster.stable()
-        places = self.cluster.places()
+        ends = self.cluster.stable_ends()
+        places = self.cluster.worker_indexes()
         losing = SIDES[1]
         end = max(ends[m.node][0] for m in self.cluster.topology.masters if m.data_center == losing)
         mine = [places.get(w.name, 0) for w in self.cluster.topology.workers if w.data_center == losing]
         return min(mine) >= end
 
-    def _wait(self, what: str, is_so: Callable[[], bool], pause_s: float = 0.05) -> None:
+    def _wait_until(self, what: str, is_so: Callable[[], bool], pause_s: float = 0.05) -> None:
         until = time.monotonic() + STEP_S
         while not is_so():
             if time.monotonic() > until:
@@ -171,7 +171,7 @@ class Attempt:
 
     def _await_replay(self) -> None:
         """Until the worker that was made anew stands somewhere again, below the end of the log."""
-        name = victims(self.cluster)["worker"]
+        name = find_victims(self.cluster)["worker"]
         place = next(worker for worker in self.cluster.topology.workers if worker.name == name)
         adapter = ADAPTERS[place.engine]
         was_loading = False
@@ -181,15 +181,18 @@ class Attempt:
                 system = adapter.parse_system_graphs(transport.send(adapter.read_system()))
                 was_loading = was_loading or bool(system.loading)
                 if was_loading and system.markers and not system.loading:
-                    at, end = system.markers[-1].position.index, max(end for end, _ in self.cluster.stable().values())
+                    at, end = (
+                        system.markers[-1].position.index,
+                        max(end for end, _ in self.cluster.stable_ends().values()),
+                    )
                     if at >= end:
-                        raise NotMet(f"{name} was at the end of the log, {end}, before it was seen at {at}")
+                        raise StepMissed(f"{name} was at the end of the log, {end}, before it was seen at {at}")
                     return
                 time.sleep(0.01)
-        raise NotMet(f"{name} was not seen to be restored within {STEP_S:g} s")
+        raise StepMissed(f"{name} was not seen to be restored within {STEP_S:g} s")
 
     def _kill(self) -> None:
-        name = victims(self.cluster)[self.role]
+        name = find_victims(self.cluster)[self.role]
         if self.cluster.kill(name) is None:
             raise CannotMeasure(f"{name} does not run, so it cannot be killed")
         self.killed += 1
@@ -209,7 +212,7 @@ class Attempt:
                     os.kill(pid, signal.SIGKILL)
                     self.killed += 1
             return
-        raise NotMet(f"no process with {way} was seen within {STEP_S:g} s")
+        raise StepMissed(f"no process with {way} was seen within {STEP_S:g} s")
 
 
 def duty_process(state: Path, way: str) -> int | None:
@@ -227,9 +230,9 @@ def duty_process(state: Path, way: str) -> int | None:
     return None
 
 
-def plan(roles: list[str]) -> list[tuple[str, str]]:
+def crash_cases(roles: list[str]) -> list[tuple[str, str]]:
     """Every step with every victim; the duty's own process where there is one."""
-    return [(step, role) for step in STEPS for role in [*roles, *(["duty"] if step in LOOSE else [])]]
+    return [(step, role) for step in STEPS for role in [*roles, *(["duty"] if step in SKIPPABLE_STEPS else [])]]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -239,47 +242,47 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="steps or victims, separated by commas")
     options = parser.parse_args(arguments)
     only = [word for word in options.only.split(",") if word]
-    report = Report("make recovery-crashes")
+    report = BenchReport("make recovery-crashes")
     try:
         with (
             manifests(lag="5s", recovery=options.strategy) as folder,
             cluster_up(options.state, (folder,)) as cluster,
         ):
-            _all(cluster, report, only)
+            _run_all(cluster, report, only)
     except (CannotMeasure, TxLogError) as why:
         console.print(f"[red]{why}[/red]", highlight=False)
         report.failed("the scenarios", str(why).splitlines()[0][:300])
     return report.end()
 
 
-def _all(cluster: Cluster, report: Report, only: list[str]) -> None:
+def _run_all(cluster: LocalCluster, report: BenchReport, only: list[str]) -> None:
     cluster.wait_applying(240)
-    first = Story(cluster)
+    first = SplitScenario(cluster)
     predicate = "<https://txlog.example/knows>"
     for number in range(DATABASE):
         quads = "".join(
             f"<https://txlog.example/{number}/{n}> {predicate} <https://txlog.example/{n}> .\n" for n in range(QUADS)
         )
         first.load(SIDES[0], [WriteRequest(quads=quads)], Durability.ACCEPTED)
-    cluster.wait_settled(SETTLE_S)
+    cluster.wait_converged(SETTLE_S)
     rows: list[list[str | float]] = []
     killed = 0
-    for step, role in plan(list(victims(cluster))):
+    for step, role in crash_cases(list(find_victims(cluster))):
         if only and step not in only and role not in only:
             continue
-        attempt = Attempt(cluster, step, role)
+        attempt = CrashAttempt(cluster, step, role)
         try:
             took = attempt.run()
-        except (NotMet, CannotMeasure) as why:
-            report.must(f"{role} killed while {step}", False, str(why))
-            cluster.wait_settled(SETTLE_S)
+        except (StepMissed, CannotMeasure) as why:
+            report.require(f"{role} killed while {step}", False, str(why))
+            cluster.wait_converged(SETTLE_S)
             continue
-        wrong = attempt.wrong()
+        wrong = attempt.violations()
         killed += attempt.killed
         rows.append([step, role, round(took, 1), "; ".join(wrong[:2]) or "as it must be"])
         console.print(f"{step}, {role} killed: at rest {took:.1f} s after the links were healed", highlight=False)
-        report.must(f"{role} killed while {step}", not wrong, "; ".join(wrong[:2]) or "goes on")
-    show(table("kill -9 during a recovery", ("step", "killed", "at rest after, s", "found"), rows))
+        report.require(f"{role} killed while {step}", not wrong, "; ".join(wrong[:2]) or "goes on")
+    print_table(build_table("kill -9 during a recovery", ("step", "killed", "at rest after, s", "found"), rows))
     report.figure("kills", killed)
     report.figure("scenarios", len(rows))
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.masters import CannotMeasure
+from bench.bench_masters import CannotMeasure
 from e2e import backup_large
-from e2e.backup_large import Backup, Refusals, cut, flip, main
+from e2e.backup_large import BackupOnDisk, RefusalChecks, flip_byte, main, truncate_file
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(600)]
 REFUSED = {
@@ -35,11 +35,11 @@ def test_a_small_one_is_restored_and_refused_by_name(tmp_path: Path, capsys: pyt
 
 def test_what_is_spoilt_is_put_back(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
-    backup = Backup(tmp_path, "b")
+    backup = BackupOnDisk(tmp_path, "b")
     part = tmp_path / "b" / "part-00001.nq.zst"
     part.write_bytes(b"whole")
-    for change, left in ((flip, b"whnle"), (cut, b"whol"), (Path.unlink, None)):
-        with backup.spoilt(part, change):
+    for change, left in ((flip_byte, b"whnle"), (truncate_file, b"whol"), (Path.unlink, None)):
+        with backup.corrupted(part, change):
             assert (part.read_bytes() if part.exists() else None) == left
         assert part.read_bytes() == b"whole"
     assert backup.parts == [part]
@@ -47,21 +47,21 @@ def test_what_is_spoilt_is_put_back(tmp_path: Path) -> None:
 
 def test_what_is_not_refused_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A command that does what it must not, and a store that changes although it was refused."""
-    refusals = Refusals.__new__(Refusals)
-    refusals.backup, refusals.empty, refusals.at_work = Backup(tmp_path, "b"), "empty", "at work"
-    refusals.said, refusals.wrong = {}, []
+    refusals = RefusalChecks.__new__(RefusalChecks)
+    refusals.backup, refusals.empty, refusals.in_rotation = BackupOnDisk(tmp_path, "b"), "empty", "at work"
+    refusals.messages, refusals.wrong = {}, []
     looks = iter(range(100))
-    monkeypatch.setattr(backup_large, "held", lambda url: 0)
-    monkeypatch.setattr(backup_large, "txlog", lambda *command, timeout_s: "done")
+    monkeypatch.setattr(backup_large, "read_store_content", lambda url: 0)
+    monkeypatch.setattr(backup_large, "run_txlog", lambda *command, timeout_s: "done")
     refusals.of_backup("a", "OtherCluster", foreign="http://127.0.0.1:9")
     assert refusals.wrong == ["a: not refused instead of OtherCluster"]
 
     def refuse(*command: object, timeout_s: float) -> str:
         raise CannotMeasure("txlog restore ended with 1: OtherCluster: it is of another")
 
-    monkeypatch.setattr(backup_large, "txlog", refuse)
+    monkeypatch.setattr(backup_large, "run_txlog", refuse)
     refusals.of_backup("b", "OtherCluster", foreign="http://127.0.0.1:9")
     assert len(refusals.wrong) == 1
-    monkeypatch.setattr(backup_large, "held", lambda url: next(looks))
+    monkeypatch.setattr(backup_large, "read_store_content", lambda url: next(looks))
     refusals.of_backup("c", "OtherCluster", foreign="http://127.0.0.1:9")
     assert refusals.wrong[1:] == ["c: a store has changed"]

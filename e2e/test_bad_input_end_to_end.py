@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bench.masters import REPOSITORY, Masters, three_masters
+from bench.bench_masters import REPOSITORY, BenchMasters, three_masters
 from bench.readback import same_log
 from txlog.client import MasterClient, WriteRequest
 from txlog.model.durability import Durability
@@ -26,31 +26,31 @@ QUADS = "application/n-quads"
 ALONE = (("uk-1", "uk"),)
 
 
-class Answer:
+class BadInputAnswer:
     def __init__(self, reply: http.client.HTTPResponse) -> None:
         self.status = reply.status
         self.headers = reply.headers
         self.text = reply.read().decode()
 
 
-def ask(url: str, method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
+def ask(url: str, method: str, path: str, body: bytes | None = None, **headers: str) -> BadInputAnswer:
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
     try:
         connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
-        return Answer(connection.getresponse())
+        return BadInputAnswer(connection.getresponse())
     finally:
         connection.close()
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Masters]:
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BenchMasters]:
     folder = tmp_path_factory.mktemp("alone")
     with three_masters(folder, nodes=ALONE, limits={"body_bytes": 65536}) as masters:
         yield masters
 
 
 @pytest.fixture
-def url(alone: Masters) -> str:
+def url(alone: BenchMasters) -> str:
     return alone.urls[0]
 
 
@@ -117,7 +117,7 @@ def test_one_bad_line_does_not_take_the_others_with_it(url: str) -> None:
     assert all(line["message"] for line in told if "error" in line)
 
 
-def test_nothing_that_was_refused_is_in_the_log(alone: Masters) -> None:
+def test_nothing_that_was_refused_is_in_the_log(alone: BenchMasters) -> None:
     with MasterClient(alone.urls[0]) as master:
         marked = list(master.submit([WriteRequest(quads='<urn:last> <urn:p> "x" .\n')], Durability.SYNCED))
         page = master.log_page(0)
@@ -130,7 +130,7 @@ def test_nothing_that_was_refused_is_in_the_log(alone: Masters) -> None:
     ("node", "token", "reason"),
     [("uk-2", "wrong", "WrongToken"), ("stranger", None, "UnknownPeer"), ("", "", "WrongToken")],
 )
-def test_a_stranger_is_no_peer(alone: Masters, node: str, token: str | None, reason: str) -> None:
+def test_a_stranger_is_no_peer(alone: BenchMasters, node: str, token: str | None, reason: str) -> None:
     given = (alone.folder / "peer-token").read_text().strip() if token is None else token
     answer = ask(
         alone.urls[0],
@@ -242,10 +242,10 @@ def test_a_damaged_journal_of_a_lone_master_is_never_passed_over(tmp_path: Path)
             time.sleep(0.05)
         else:
             pytest.fail("it neither says Damaged nor ends")
-        assert "amage" in masters.last_words("uk-1")
+        assert "amage" in masters.last_log_lines("uk-1")
 
 
-def _stop(masters: Masters, node: str) -> None:
+def _stop(masters: BenchMasters, node: str) -> None:
     masters.processes[node].terminate()
     masters.processes[node].wait(30)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.cluster import MANIFESTS, Cluster, Prober, cluster_up, write_one
-from txlog.cli.verifying import verify
+from bench.cluster import MANIFESTS, LocalCluster, WriteProber, cluster_up, write_one
+from txlog.cli.content_verification import compare_contents
 from txlog.client import MasterClient
 from txlog.model.durability import Durability
 from txlog.model.errors import TxLogError
@@ -47,7 +47,7 @@ def test_two_data_centres_from_up_to_down(tmp_path: Path) -> None:
         _writes_at_every_master_are_seen_everywhere(cluster)
         _what_is_evaluated_once_is_the_same_everywhere(cluster)
         _a_lost_master_holds_the_order_up_and_loses_nothing(cluster)
-        verdict = verify(cluster.masters_by_data_center)
+        verdict = compare_contents(cluster.masters_by_data_center)
         assert verdict.equal
         assert len(verdict.workers) == 3
     assert not folder.exists()
@@ -61,12 +61,12 @@ def _cmdline(pid: int) -> str:
         return ""
 
 
-def _writes_at_every_master_are_seen_everywhere(cluster: Cluster) -> None:
+def _writes_at_every_master_are_seen_everywhere(cluster: LocalCluster) -> None:
     for node, url in cluster.nodes.items():
         headers = write_one(url, cluster.repository, f'INSERT DATA {{ <urn:{node}> <urn:e2e:says> "up" }}', "applied")
         assert headers["txlog-durability"] in ("applied", "applied-all")
         assert headers["txlog-transaction"].startswith(node + ".")
-        prober = Prober(url, cluster.repository, "applied-all")
+        prober = WriteProber(url, cluster.repository, "applied-all")
         assert prober.write(quad(f"from-{node}")) is not None
         prober.close()
     answers = {dc: cluster.query(cluster.master_of(dc), NAMES) for dc in cluster.topology.data_centers}
@@ -76,7 +76,7 @@ def _writes_at_every_master_are_seen_everywhere(cluster: Cluster) -> None:
         assert cluster.query_worker(worker.name, NAMES) == wanted
 
 
-def _what_is_evaluated_once_is_the_same_everywhere(cluster: Cluster) -> None:
+def _what_is_evaluated_once_is_the_same_everywhere(cluster: LocalCluster) -> None:
     update = (
         "INSERT { GRAPH <urn:e2e:ids> { ?s <urn:e2e:id> ?id } } "
         "WHERE { GRAPH ?g { ?s <urn:e2e:name> ?name } BIND(UUID() AS ?id) }"
@@ -90,7 +90,7 @@ def _what_is_evaluated_once_is_the_same_everywhere(cluster: Cluster) -> None:
     assert len(found[0]) == len(cluster.nodes) ** 2, "one for each name, by each master"
 
 
-def _a_lost_master_holds_the_order_up_and_loses_nothing(cluster: Cluster) -> None:
+def _a_lost_master_holds_the_order_up_and_loses_nothing(cluster: LocalCluster) -> None:
     lost, *others = reversed(cluster.nodes)
     os.kill(cluster.pids()[lost], signal.SIGSTOP)  # it neither leaves nor is down: nobody may go on without it
     txids = []
@@ -106,7 +106,7 @@ def _a_lost_master_holds_the_order_up_and_loses_nothing(cluster: Cluster) -> Non
     for node, url in cluster.nodes.items():
         for txid in txids:
             eventually(f"{txid} is synced, as {node} knows", lambda url=url, txid=txid: _is_placed(url, txid))  # type: ignore[misc]
-    cluster.wait_settled(90)
+    cluster.wait_converged(90)
     for dc in cluster.topology.data_centers:
         names = [row[0] for row in cluster.query(cluster.master_of(dc), NAMES)]
         assert [name for name in names if name.startswith("late-")] == sorted(f"late-{node}" for node in others)

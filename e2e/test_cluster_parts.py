@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster import control, image, programs, stock
-from e2e.cluster.images import pause_image
-from e2e.cluster.node import Node
-from e2e.cluster.places import NUMBERS, ROOT, Site
-from e2e.cluster.volumes import CLASS, NODE, volume
+from e2e.cluster import control_plane, image_build, image_store, programs
+from e2e.cluster.image_archives import build_pause_image
+from e2e.cluster.layout import NUMBERS, ROOT, ClusterSite
+from e2e.cluster.node import ClusterNode
+from e2e.cluster.volume_provisioner import CLASS, NODE, volume_for
 
 
 def test_no_two_nodes_share_an_address() -> None:
-    nodes = [Node(Site("x", number), k) for number in NUMBERS for k in NUMBERS]
+    nodes = [ClusterNode(ClusterSite("x", number), k) for number in NUMBERS for k in NUMBERS]
     for said in ({node.address for node in nodes}, {node.site.pods(node.k) for node in nodes}):
         assert len(said) == len(nodes)
-    assert Node(Site("uk", 1), 2).name == "uk-node-2"
+    assert ClusterNode(ClusterSite("uk", 1), 2).name == "uk-node-2"
 
 
 def test_a_volume_is_its_claims_and_lies_on_the_node_that_was_chosen() -> None:
@@ -30,7 +30,7 @@ def test_a_volume_is_its_claims_and_lies_on_the_node_that_was_chosen() -> None:
         "metadata": {"name": "journal-a-1", "namespace": "graphs", "uid": "77", "annotations": {NODE: "uk-node-2"}},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     }
-    made = volume(claim)
+    made = volume_for(claim)
     assert made["spec"]["claimRef"] == {"namespace": "graphs", "name": "journal-a-1", "uid": "77"}
     assert made["spec"]["capacity"] == {"storage": "1Gi"}
     assert made["spec"]["storageClassName"] == CLASS
@@ -45,17 +45,17 @@ def test_other_sources_have_another_stamp(tmp_path: Path, monkeypatch: pytest.Mo
     compiler.chmod(0o755)
     copied = tmp_path / "programs"
     shutil.copytree(programs.SOURCES, copied)
-    before = programs.stamp(str(compiler))
+    before = programs.build_stamp(str(compiler))
     monkeypatch.setattr(programs, "SOURCES", copied)
-    assert programs.stamp(str(compiler)) == before
+    assert programs.build_stamp(str(compiler)) == before
     assert before.endswith("-go1.25.0")
     (copied / "kube" / "main.go").write_text("package main\n")
-    assert programs.stamp(str(compiler)) != before
+    assert programs.build_stamp(str(compiler)) != before
 
 
 def test_the_pause_image_is_one_layer_with_one_program(tmp_path: Path) -> None:
     (tmp_path / "pause").write_bytes(b"a program")
-    archive = pause_image(tmp_path)
+    archive = build_pause_image(tmp_path)
     with tarfile.open(archive) as opened:
 
         def content(name: str) -> bytes:
@@ -86,14 +86,14 @@ def test_the_image_is_built_of_everything_that_the_dockerfile_copies() -> None:
     assert len(copied) > 10
     for name in copied:
         tops = {name, *(str(parent) for parent in Path(name).parents)}
-        assert tops & set(image.SOURCES), f"{name} is in no digest: a change of it would not build the image anew"
+        assert tops & set(image_build.SOURCES), f"{name} is in no digest: a change of it would not build the image anew"
         assert tops & shown, f".dockerignore hides {name}"
 
 
 def test_where_packages_come_from_is_passed_on_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UV_DEFAULT_INDEX", "https://user:secret@packages.example.net/simple")
     monkeypatch.setenv("PASSWORD_OF_MINE", "x")
-    told = image.variables()
+    told = image_build.variables()
     assert told["UV_DEFAULT_INDEX"].startswith("https://user")
     assert "PASSWORD_OF_MINE" not in told
 
@@ -109,12 +109,12 @@ def asked(verb: str, code: int, cause: str = "") -> str:
 
 def test_what_pods_were_refused_is_found_in_the_audit_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TXLOG_CLUSTER_FOLDER", str(tmp_path))
-    site = Site("uk", 1)
+    site = ClusterSite("uk", 1)
     site.folder.mkdir()
     (site.folder / "audit.log").write_text(asked("list", 200) + asked("create", 403, "NamespaceTerminating"))
-    assert control.forbidden(site) == []
+    assert control_plane.forbidden_requests(site) == []
     (site.folder / "audit-2026.log").write_text(asked("delete", 403))
-    assert control.forbidden(site) == ["system:serviceaccount:graphs:txlog: delete /api/v1/pods"]
+    assert control_plane.forbidden_requests(site) == ["system:serviceaccount:graphs:txlog: delete /api/v1/pods"]
 
 
 def test_what_nodes_write_to_is_their_own_and_the_rest_is_linked(
@@ -125,10 +125,10 @@ def test_what_nodes_write_to_is_their_own_and_the_rest_is_linked(
     (made / "snapshots" / "file").write_text("a layer")
     (made / "meta.db").write_text("what is there")
     archive.write_text("an image")
-    monkeypatch.setattr(stock, "_made", lambda images: made)
+    monkeypatch.setattr(image_store, "_unpack_images", lambda images: made)
     for node in nodes:
         node.mkdir()
-        stock.give(node, [archive])
+        image_store.link_images(node, [archive])
     assert len({(folder / "snapshots" / "file").stat().st_ino for folder in (made, *nodes)}) == 1
     assert len({(folder / "meta.db").stat().st_ino for folder in (made, *nodes)}) == 3
     assert (nodes[1] / "meta.db").read_text() == "what is there"

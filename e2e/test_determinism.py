@@ -10,10 +10,10 @@ from pathlib import Path
 import pyoxigraph
 import pytest
 
-from bench.masters import CannotMeasure
-from e2e.determinism.run import PROMPT, STORES, Run
-from e2e.determinism.updates import PROLOGUE, Updates
-from e2e.door import Blocked, Door, door
+from bench.bench_masters import CannotMeasure
+from e2e.determinism.random_updates import PROLOGUE, RandomUpdates
+from e2e.determinism.run import STORES, SYNCHRONOUS_STORES, DeterminismRun
+from e2e.master_harness import MasterHarness, StoreBlocked, start_master_harness
 from txlog.workers.adapter import WorkerRequest
 
 pytestmark = pytest.mark.cluster
@@ -29,14 +29,14 @@ FORMS = (
 
 
 def test_the_same_seed_gives_the_same_updates() -> None:
-    first, again, other = (Updates(random.Random(seed)) for seed in (1, 1, 2))
+    first, again, other = (RandomUpdates(random.Random(seed)) for seed in (1, 1, 2))
     texts = [first.update() for _ in range(200)]
     assert texts == [again.update() for _ in range(200)]
     assert texts != [other.update() for _ in range(200)]
 
 
 def test_every_form_comes_and_all_of_it_is_sparql() -> None:
-    updates, met, store = Updates(random.Random(3)), Counter[str](), pyoxigraph.Store()
+    updates, met, store = RandomUpdates(random.Random(3)), Counter[str](), pyoxigraph.Store()
     for _ in range(3000):
         text = updates.update()
         met.update(updates.used)
@@ -48,13 +48,13 @@ def test_every_form_comes_and_all_of_it_is_sparql() -> None:
 
 
 @pytest.fixture
-def at(tmp_path: Path) -> Iterator[Door]:
-    with door(tmp_path / "door", STORES, PROMPT) as made:
+def at(tmp_path: Path) -> Iterator[MasterHarness]:
+    with start_master_harness(tmp_path / "door", STORES, SYNCHRONOUS_STORES) as made:
         yield made
 
 
-def test_random_updates_are_the_same_everywhere_and_a_difference_is_seen(at: Door) -> None:
-    run, updates = Run(at, random.Random(4)), Updates(random.Random(4))
+def test_random_updates_are_the_same_everywhere_and_a_difference_is_seen(at: MasterHarness) -> None:
+    run, updates = DeterminismRun(at, random.Random(4)), RandomUpdates(random.Random(4))
     for _ in range(40):
         run.update(updates.update())
     run.merge()
@@ -83,10 +83,10 @@ def test_random_updates_are_the_same_everywhere_and_a_difference_is_seen(at: Doo
     assert "merged, not first: <urn:x> <urn:y> <urn:z> ." in run.unequal[1]
 
 
-def test_a_store_that_refuses_and_a_master_that_is_gone_are_no_success(at: Door) -> None:
+def test_a_store_that_refuses_and_a_master_that_is_gone_are_no_success(at: MasterHarness) -> None:
     at.update("INSERT DATA { <urn:a> <urn:b> 1 }")
     with pytest.raises(CannotMeasure, match="404"):
         at.write("POST", "/nowhere", b"", "text/turtle")
     at.stores["second"].close()
-    with pytest.raises(Blocked, match="second: Unreachable"):
+    with pytest.raises(StoreBlocked, match="second: Unreachable"):
         at.update("INSERT DATA { <urn:a> <urn:b> 2 }")

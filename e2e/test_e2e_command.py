@@ -8,25 +8,25 @@ from collections import Counter
 
 import pytest
 
-from e2e.cluster import needs
-from e2e.cluster.places import CannotRun
+from e2e.cluster import prerequisites
+from e2e.cluster.layout import ClusterUnavailable
 from e2e.kubernetes import run
-from e2e.kubernetes.figures import Figures
+from e2e.kubernetes.measurements import Measurements
 
-GOOD = Figures(ready_s=40.0, forbidden=0, operator_rss_mb=70.0, operator_cpu_percent=0.4, took_s={"a kill": 3.0})
+GOOD = Measurements(ready_s=40.0, forbidden=0, operator_rss_mb=70.0, operator_cpu_percent=0.4, took_s={"a kill": 3.0})
 
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that could run clusters, and has all that is built."""
-    monkeypatch.setattr(needs, "check", lambda: None)
-    monkeypatch.setattr(run, "build", lambda: None)
-    monkeypatch.setattr(run, "FIGURES", GOOD)
+    monkeypatch.setattr(prerequisites, "check_prerequisites", lambda: None)
+    monkeypatch.setattr(run, "build_all", lambda: None)
+    monkeypatch.setattr(run, "MEASUREMENTS", GOOD)
     monkeypatch.setenv("TXLOG_E2E", "")
 
 
 def ending(monkeypatch: pytest.MonkeyPatch, code: int, **ends: int) -> None:
-    monkeypatch.setattr(run, "run", lambda tier: run.Ran(tier.name, Counter(ends), 1.0, code))
+    monkeypatch.setattr(run, "run_tier", lambda tier: run.TierResult(tier.name, Counter(ends), 1.0, code))
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
@@ -61,18 +61,18 @@ def test_a_failure_a_skip_and_nothing_collected_fail(
 @pytest.mark.parametrize(
     "figures",
     [
-        Figures(None, 0, 70.0, 0.4),
-        Figures(181.0, 0, 70.0, 0.4),
-        Figures(40.0, 1, 70.0, 0.4),
-        Figures(40.0, 0, 151.0, 0.4),
-        Figures(40.0, 0, 70.0, 1.1),
+        Measurements(None, 0, 70.0, 0.4),
+        Measurements(181.0, 0, 70.0, 0.4),
+        Measurements(40.0, 1, 70.0, 0.4),
+        Measurements(40.0, 0, 151.0, 0.4),
+        Measurements(40.0, 0, 70.0, 1.1),
     ],
 )
 def test_a_figure_that_is_missed_or_was_not_measured_fails(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], figures: Figures
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], figures: Measurements
 ) -> None:
     ending(monkeypatch, 0, passed=1)
-    monkeypatch.setattr(run, "FIGURES", figures)
+    monkeypatch.setattr(run, "MEASUREMENTS", figures)
     assert run.main([]) == 1
     assert said(capsys)["failed"] == 0
 
@@ -82,7 +82,7 @@ def test_a_chosen_part_misses_no_figure_that_it_does_not_measure(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ending(monkeypatch, 0, passed=1)
-    monkeypatch.setattr(run, "FIGURES", Figures(forbidden=0))
+    monkeypatch.setattr(run, "MEASUREMENTS", Measurements(forbidden=0))
     assert run.main(["e2e/kubernetes/test_faults.py"]) == 0
     assert said(capsys)["ready_s"] is None
 
@@ -92,10 +92,10 @@ def test_what_is_not_built_fails_and_the_rest_is_not_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken() -> None:
-        raise CannotRun("no compiler")
+        raise ClusterUnavailable("no compiler")
 
     ending(monkeypatch, 0, passed=1)
-    monkeypatch.setattr(run, "build", broken)
+    monkeypatch.setattr(run, "build_all", broken)
     assert run.main([]) == 1
     assert said(capsys)["tests"] == 1, "the tier that waits for nothing"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from e2e.foreign_clients import Client, Skipped, exit_code, run_all, summary
+from e2e.foreign_clients import ClientCheck, ClientUnavailable, exit_code, run_all, summary
 
 
 def _passes(url: str, repository: str) -> None:
@@ -16,7 +16,7 @@ def _fails(_url: str, _repository: str) -> None:
 
 
 def _is_not_here(_url: str, _repository: str) -> None:
-    raise Skipped("no such program")
+    raise ClientUnavailable("no such program")
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def _is_not_here(_url: str, _repository: str) -> None:
     ],
 )
 def test_a_client_that_was_not_run_has_not_passed(
-    clients: dict[str, Client], counts: tuple[int, int, int], code: int, code_with_skips: int
+    clients: dict[str, ClientCheck], counts: tuple[int, int, int], code: int, code_with_skips: int
 ) -> None:
     told = summary(run_all("http://master", "catalogue", clients, "uk"))
     assert (told["passed"], told["failed"], told["skipped"]) == counts

@@ -12,13 +12,13 @@ import pyoxigraph
 import pytest
 from aiohttp import web
 
-from bench.load import SAMPLE_EACH, Load, Requests, quad
-from bench.machine import IN_MEMORY, NoDisk, disk, file_system, fsync_rate
-from bench.report import Report, median, quantile
-from e2e.geonames import Thing, changes, creation
+from bench.closed_load import SAMPLE_EVERY, ClosedLoad, RequestTemplate, quad_line
+from bench.host_metrics import MEMORY_FILE_SYSTEMS, NotOnDisk, disk_of, file_system, fsync_rate
+from bench.report import BenchReport, median, quantile
+from e2e.geonames import GeoEntity, change_writes, creation_write
 
 
-class Echo:
+class EchoFixture:
     """A server that answers as a master does; ``bad`` makes every so manieth answer an error."""
 
     def __init__(self, bad: int = 0) -> None:
@@ -49,9 +49,9 @@ class Echo:
 
 
 @pytest.fixture
-def echo() -> Iterator[tuple[Echo, str]]:
+def echo() -> Iterator[tuple[EchoFixture, str]]:
     """In a thread of its own, since the generator blocks."""
-    server, ready, over = Echo(), threading.Event(), threading.Event()
+    server, ready, over = EchoFixture(), threading.Event(), threading.Event()
     address: list[str] = []
 
     async def serve() -> None:
@@ -75,9 +75,9 @@ def echo() -> Iterator[tuple[Echo, str]]:
 
 
 @pytest.mark.parametrize(("batch", "clients"), [(1, 1), (1, 8), (100, 8)])
-def test_the_generator_counts_what_was_answered(echo: tuple[Echo, str], batch: int, clients: int) -> None:
+def test_the_generator_counts_what_was_answered(echo: tuple[EchoFixture, str], batch: int, clients: int) -> None:
     server, url = echo
-    load = Load([url], Requests("r", "synced", batch, "t"), clients)
+    load = ClosedLoad([url], RequestTemplate("r", "synced", batch, "t"), clients)
     marks: list[str] = []
     round_ = load.run(0.05, 0.3, lambda: marks.append("begin"), lambda: marks.append("end"))
     assert marks == ["begin", "end"]
@@ -85,29 +85,29 @@ def test_the_generator_counts_what_was_answered(echo: tuple[Echo, str], batch: i
     assert load.acknowledged == server.seen, "an answer was lost, or a request had none"
     assert round_.per_s > 0
     assert len(round_.latencies) > 0
-    assert load.acknowledged < 2 * SAMPLE_EACH or load.samples
+    assert load.acknowledged < 2 * SAMPLE_EVERY or load.samples
 
 
-def test_every_quad_is_of_its_own_and_200_bytes(echo: tuple[Echo, str]) -> None:
+def test_every_quad_is_of_its_own_and_200_bytes(echo: tuple[EchoFixture, str]) -> None:
     server, url = echo
-    Load([url], Requests("r", "synced", 1, "t"), 4).run(0.0, 0.1, lambda: None, lambda: None)
+    ClosedLoad([url], RequestTemplate("r", "synced", 1, "t"), 4).run(0.0, 0.1, lambda: None, lambda: None)
     assert {len(body) for body in server.bodies} == {200}
     assert len(set(server.bodies)) == len(server.bodies)
-    assert server.bodies[0] == quad(0, "t")
+    assert server.bodies[0] == quad_line(0, "t")
     assert len(list(pyoxigraph.parse(b"".join(server.bodies), pyoxigraph.RdfFormat.N_QUADS))) == len(server.bodies)
 
 
-def test_a_line_of_a_batch_is_the_same_quad(echo: tuple[Echo, str]) -> None:
+def test_a_line_of_a_batch_is_the_same_quad(echo: tuple[EchoFixture, str]) -> None:
     server, url = echo
-    Load([url], Requests("r", "synced", 100, "t"), 1).run(0.0, 0.1, lambda: None, lambda: None)
+    ClosedLoad([url], RequestTemplate("r", "synced", 100, "t"), 1).run(0.0, 0.1, lambda: None, lambda: None)
     lines = [json.loads(line)["quads"] for line in server.bodies[0].splitlines()]
-    assert [line.encode() for line in lines] == [quad(number, "t") for number in range(100)]
+    assert [line.encode() for line in lines] == [quad_line(number, "t") for number in range(100)]
 
 
-def test_an_error_is_no_acknowledgement(echo: tuple[Echo, str]) -> None:
+def test_an_error_is_no_acknowledgement(echo: tuple[EchoFixture, str]) -> None:
     server, url = echo
     server.bad = 10
-    load = Load([url], Requests("r", "synced", 1, "t"), 1)
+    load = ClosedLoad([url], RequestTemplate("r", "synced", 1, "t"), 1)
     load.run(0.0, 0.3, lambda: None, lambda: None)
     assert load.wrong
     assert "503" in load.wrong[0]
@@ -116,10 +116,10 @@ def test_an_error_is_no_acknowledgement(echo: tuple[Echo, str]) -> None:
 
 def test_a_disk_in_memory_is_refused_by_name(tmp_path: Path) -> None:
     memory = Path("/dev/shm")
-    if not memory.is_dir() or file_system(memory).split()[0] not in IN_MEMORY:
+    if not memory.is_dir() or file_system(memory).split()[0] not in MEMORY_FILE_SYSTEMS:
         pytest.skip("no file system in memory here")
-    with pytest.raises(NoDisk, match="tmpfs"):
-        disk(memory)
+    with pytest.raises(NotOnDisk, match="tmpfs"):
+        disk_of(memory)
 
 
 def test_the_disk_syncs(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_the_disk_syncs(tmp_path: Path) -> None:
 
 
 def test_a_report_ends_with_one_line_of_json_and_tells_by_its_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
-    report = Report("t")
+    report = BenchReport("t")
     report.at_most("fast_ms", 1.0, 2.0)
     assert report.end() == 0
     report.at_least("many_per_s", None, 10)
@@ -147,8 +147,8 @@ def test_quantiles_and_medians() -> None:
 def test_creations_and_changes_lead_from_one_release_to_the_next() -> None:
     graph = "<urn:g>"
 
-    def thing(name: str, **values: str) -> Thing:
-        return Thing(
+    def thing(name: str, **values: str) -> GeoEntity:
+        return GeoEntity(
             graph, frozenset((f"<urn:{name}>", f"<urn:{key}>", f'"{value}"', graph) for key, value in values.items())
         )
 
@@ -156,9 +156,9 @@ def test_creations_and_changes_lead_from_one_release_to_the_next() -> None:
     new = {"a": thing("a", n="2", m="x"), "c": thing("c", n="1", k="2"), "d": thing("d", n="1"), "e": thing("e", n="1")}
     store = pyoxigraph.Store()
     for name, each in old.items():
-        store.load((creation(name, each).quads or "").encode(), format=pyoxigraph.RdfFormat.N_QUADS)
+        store.load((creation_write(name, each).quads or "").encode(), format=pyoxigraph.RdfFormat.N_QUADS)
     kinds = []
-    for kind, write in changes(old, new):
+    for kind, write in change_writes(old, new):
         kinds.append(kind)
         if write.update:
             store.update(write.update)

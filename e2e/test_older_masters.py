@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from e2e.golden import unpack
-from e2e.masters_alone import Masters, masters_up
-from e2e.rolling import Load, check
+from e2e.rolling_restart import RollingLoad, check_logs
+from e2e.supervised_masters import SupervisedMasters, masters_up
 
 DESCRIBE = """
 import json, typing, msgspec
@@ -79,7 +79,7 @@ def test_what_masters_say_has_grown_at_its_ends_only(older: Path) -> None:
     assert {"Runs", "Known", "Who"} <= set(grown), "the package is as new as this program: nothing is tried with it"
 
 
-def revisions(masters: Masters) -> dict[str, bool]:
+def revisions(masters: SupervisedMasters) -> dict[str, bool]:
     """By master: whether its process runs the older program."""
     found = {}
     for node, pid in masters.pids().items():
@@ -89,7 +89,7 @@ def revisions(masters: Masters) -> dict[str, bool]:
     return found
 
 
-def written(load: Load, more: int) -> None:
+def written(load: RollingLoad, more: int) -> None:
     """Patient clients were answered so many times more, and nobody failed."""
     before, until = len(load.waits), time.monotonic() + 60
     while len(load.waits) < before + more:
@@ -103,21 +103,21 @@ def written(load: Load, more: int) -> None:
 def test_older_masters_are_replaced_one_after_the_other_while_clients_write(older: Path, tmp_path: Path) -> None:
     with masters_up(tmp_path / "state", older=older) as masters:
         assert revisions(masters) == dict.fromkeys(masters.nodes, True)
-        load = Load(masters)
-        load.begin()
+        load = RollingLoad(masters)
+        load.start()
         try:
             written(load, WRITES)
             for number, node in enumerate(masters.nodes, 1):
                 masters.control.stop(node)
-                masters.renew(node)
+                masters.upgrade_on_restart(node)
                 masters.control.start(node)
                 masters.wait_joined()
                 assert sum(revisions(masters).values()) == len(masters.nodes) - number
                 written(load, WRITES)
         finally:
-            load.end()
+            load.stop()
         assert not load.failed
         assert not set(load.plain) - {"204", "503 with Retry-After"}
-        verdict = check(masters, load)
-        assert verdict.clean, verdict
+        verdict = check_logs(masters, load)
+        assert verdict.is_clean, verdict
         assert verdict.acknowledged > WRITES * len(masters.nodes)

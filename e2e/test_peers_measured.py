@@ -8,23 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from bench.masters import CannotMeasure
-from bench.peers import run
-from bench.peers.figures import CASES, Case, Found, Turn, say
-from bench.peers.programs import GO_WANTED, go
-from bench.peers.systems import ETCD, GALERA, TXLOG, System
-from bench.report import Report
+from bench.bench_masters import CannotMeasure
+from bench.competitors import run
+from bench.competitors.comparison import CASES, CaseRun, CompetitorCase, GeneratorResult, report_runs
+from bench.competitors.programs import GO_VERSION_MIN, find_go
+from bench.competitors.systems import ETCD, GALERA, TXLOG, System
+from bench.report import BenchReport
 
 C1, C64 = CASES[0], CASES[1]
 
 
-def turn(system: System, case: Case, per_s: float, p50_ms: float) -> Turn:
-    return Turn(system, case, Found(per_s, p50_ms, 2 * p50_ms, 0, 10.0, 5.0), 100.0)
+def turn(system: System, case: CompetitorCase, per_s: float, p50_ms: float) -> CaseRun:
+    return CaseRun(system, case, GeneratorResult(per_s, p50_ms, 2 * p50_ms, 0, 10.0, 5.0), 100.0)
 
 
-def said(done: list[Turn], capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, object]]:
-    report = Report("peers")
-    say(report, done, [3000.0], 3)
+def said(done: list[CaseRun], capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, object]]:
+    report = BenchReport("peers")
+    report_runs(report, done, [3000.0], 3)
     code = report.end()
     return code, json.loads(capsys.readouterr().out.splitlines()[-1])
 
@@ -46,14 +46,14 @@ def test_another_system_ahead_is_a_miss(galera: float, code: int, capsys: pytest
 
 def test_a_round_in_which_nothing_was_acknowledged_is_a_miss(capsys: pytest.CaptureFixture[str]) -> None:
     turns = [turn(GALERA, C64, per_s, 1.0) for per_s in (3_000.0, 3_000.0, 0.0)]
-    report = Report("peers")
-    say(report, [turn(TXLOG, C64, 8_000.0, 1.0), *turns], [3000.0], 3)
+    report = BenchReport("peers")
+    report_runs(report, [turn(TXLOG, C64, 8_000.0, 1.0), *turns], [3000.0], 3)
     assert report.end() == 1
     assert "galera c64: writes are acknowledged: none in its time" in capsys.readouterr().err
 
 
 def test_a_disk_without_room_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(run, "ROOM_PER_ROUND", 1 << 60)
+    monkeypatch.setattr(run, "DISK_BYTES_PER_ROUND", 1 << 60)
     assert run.main(["--rounds", "1"]) == 1
     assert "make room" in capsys.readouterr().err
 
@@ -84,6 +84,6 @@ def test_an_old_go_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("sys.executable", str(tmp_path / "none" / "python"))
     go_of(tmp_path, "1.19.8")
     with pytest.raises(CannotMeasure, match=r"no Go 1\.26"):
-        go()
-    go_of(tmp_path, "{}.{}.1".format(*GO_WANTED))
-    assert go() == str(tmp_path / "go")
+        find_go()
+    go_of(tmp_path, "{}.{}.1".format(*GO_VERSION_MIN))
+    assert find_go() == str(tmp_path / "go")

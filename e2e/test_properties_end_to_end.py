@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bench.masters import free_ports
+from bench.bench_masters import free_ports
 from txlog.client import MasterClient
 from txlog.model.errors import TxLogError
 
@@ -26,7 +26,7 @@ DEADLINE_S = 60.0
 BEAN = "ReplicationCluster:name=ClusterInfo"
 
 
-class Lone:
+class StandaloneMaster:
     """One master in a folder of its own, with its file."""
 
     def __init__(self, root: Path, node: str, port: int) -> None:
@@ -40,7 +40,7 @@ class Lone:
     def repository(self) -> str:
         return f"{self.url}/repositories/{REPOSITORY}"
 
-    def write_file(self, others: list[Lone], more: str = "") -> None:
+    def write_file(self, others: list[StandaloneMaster], more: str = "") -> None:
         lines = [f"# the master {self.node}", f"node-id={self.node}", f"master-url={self.repository}"]
         for at, other in enumerate(others, start=1):
             lines += [f"peer.{at}.id={other.node}", f"peer.{at}.url={other.repository}"]
@@ -58,7 +58,7 @@ class Lone:
         os.kill(process.pid, how)
         return process.wait(DEADLINE_S)
 
-    def asked(self) -> MasterClient:
+    def query_status(self) -> MasterClient:
         return MasterClient(self.url, 10.0)
 
     def jolokia(self, **asked: Any) -> Any:
@@ -85,15 +85,15 @@ def until(what: Callable[[], object]) -> None:
     raise AssertionError(f"not within {DEADLINE_S:g} s: {last}")
 
 
-def members_of(master: Lone) -> list[str]:
-    with master.asked() as client:
+def members_of(master: StandaloneMaster) -> list[str]:
+    with master.query_status() as client:
         status = client.status()
         return [member["node"] for member in status.members] if status.state == "Joined" else []
 
 
 @contextmanager
-def masters_of(root: Path, nodes: list[str]) -> Iterator[list[Lone]]:
-    masters = [Lone(root, node, port) for node, port in zip(nodes, free_ports(len(nodes)), strict=True)]
+def masters_of(root: Path, nodes: list[str]) -> Iterator[list[StandaloneMaster]]:
+    masters = [StandaloneMaster(root, node, port) for node, port in zip(nodes, free_ports(len(nodes)), strict=True)]
     with ExitStack() as stack:
         for master in masters:
             stack.callback(master.end, signal.SIGKILL)
@@ -112,7 +112,7 @@ def test_three_masters_run_from_their_files_alone(tmp_path: Path) -> None:
         update = "INSERT DATA { <urn:s> <urn:p> 1 }"
         head = curl(f"{us.repository}/statements", "-i", "--data-urlencode", f"update={update}")
         assert "204" in head.splitlines()[0], head
-        with us.asked() as client:
+        with us.query_status() as client:
             assert client.status().stable.index == 1, "ordered by all three: it was answered as synced"
 
         # Settings go into the file, between what people wrote there, and outlive the process.
@@ -120,7 +120,7 @@ def test_three_masters_run_from_their_files_alone(tmp_path: Path) -> None:
         text = second.file.read_text()
         assert text.startswith("# the master uk-2\nnode-id=uk-2\n")
         assert text.endswith("auto-replication=true\nmax-peer-lag=45s\n")
-        with second.asked() as client:
+        with second.query_status() as client:
             (lag,) = [one for one in client.settings()["settings"] if one["key"] == "maxPeerLag"]
         assert (lag["value"], lag["source"], lag["manifest"]) == ("45s", "properties", "1m")
         assert second.end() == 0
@@ -136,7 +136,7 @@ def test_three_masters_run_from_their_files_alone(tmp_path: Path) -> None:
         fourth.write_file(three)
         fourth.start()
         until(lambda: all(members_of(m) == ["uk-1", "uk-2", "us-1", "us-2"] for m in masters))
-        with fourth.asked() as client:
+        with fourth.query_status() as client:
             assert client.status().stable.index >= 2, "it has fetched the log"
         first.jolokia(type="exec", operation="removeSyncPeer", arguments=["us-2"])
         until(lambda: all(fourth.node not in master.file.read_text() for master in three))
@@ -159,7 +159,7 @@ def test_a_crash_and_a_start_from_the_file_lose_nothing(tmp_path: Path) -> None:
         for master in masters:
             master.start()
         until(lambda: all(members_of(master) == ["uk-1", "us-1"] for master in masters))
-        with masters[0].asked() as client:
+        with masters[0].query_status() as client:
             assert client.status().stable.index == 3
 
 

@@ -7,26 +7,26 @@ import json
 import pyoxigraph as ox
 import pytest
 
-from e2e.rdf4j.differences import LISTED, Said, difference, listed, unlisted
-from e2e.rdf4j.forms import binary_document, read_binary, read_rdf_json, read_trix
-from e2e.rdf4j.script import STEPS
-from e2e.rdf4j.tables import read_table
-from e2e.w3c.results import JSON
+from e2e.rdf4j.binary_tables import read_table
+from e2e.rdf4j.differences import DIFFERENCES_FILE, ServerAnswer, difference, find_unlisted, parse_listed
+from e2e.rdf4j.rdf_formats import binary_document, read_binary, read_rdf_json, read_trix
+from e2e.rdf4j.request_script import STEPS
+from e2e.w3c.result_comparison import JSON
 
 
-def ok(body: str, media: str = "text/plain") -> Said:
-    return Said(200, media, body.encode())
+def ok(body: str, media: str = "text/plain") -> ServerAnswer:
+    return ServerAnswer(200, media, body.encode())
 
 
-def bad(body: str, status: int = 400) -> Said:
-    return Said(status, "text/plain", body.encode())
+def bad(body: str, status: int = 400) -> ServerAnswer:
+    return ServerAnswer(status, "text/plain", body.encode())
 
 
 def test_status_type_and_body_are_compared() -> None:
     assert difference(ok("3"), ok("3\n")) == ""
     assert difference(ok("3"), ok("4")) == "body"
     assert difference(ok("3"), bad("3")) == "status 200 / 400"
-    assert difference(Said(204, "", b""), Said(204, "text/plain", b"")) == "", "a type of nothing"
+    assert difference(ServerAnswer(204, "", b""), ServerAnswer(204, "text/plain", b"")) == "", "a type of nothing"
     rows = '{"head":{"vars":["a"]},"results":{"bindings":[%s]}}'
     row = '{"a":{"type":"uri","value":"urn:%s"}}'
     one, two = row % "x", row % "y"
@@ -98,17 +98,17 @@ def test_of_errors_the_kind_counts_and_not_the_words() -> None:
 def test_the_list_is_kept_true() -> None:
     step = STEPS[0]
     same, other = (step, ok("12"), ok("12")), (step, ok("12"), ok("13"))
-    assert unlisted([same], {}) == []
-    assert unlisted([other], {step.name: "body"}) == []
-    assert "says none" in unlisted([other], {})[0]
-    assert "no difference" in unlisted([same], {step.name: "body"})[0]
-    assert unlisted([], {"nothing": "body"}) == ["nothing: listed, and no step"]
+    assert find_unlisted([same], {}) == []
+    assert find_unlisted([other], {step.name: "body"}) == []
+    assert "says none" in find_unlisted([other], {})[0]
+    assert "no difference" in find_unlisted([same], {step.name: "body"})[0]
+    assert find_unlisted([], {"nothing": "body"}) == ["nothing: listed, and no step"]
     with pytest.raises(ValueError, match="says not why"):
-        listed("| `x` | body |  |")
+        parse_listed("| `x` | body |  |")
 
 
 def test_the_document_lists_steps_that_there_are() -> None:
     names = [step.name for step in STEPS]
     assert len(set(names)) == len(names)
-    assert not listed(LISTED.read_text()).keys() - set(names)
-    assert f"the same {len(names)} requests" in LISTED.read_text()
+    assert not parse_listed(DIFFERENCES_FILE.read_text()).keys() - set(names)
+    assert f"the same {len(names)} requests" in DIFFERENCES_FILE.read_text()

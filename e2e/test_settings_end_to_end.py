@@ -13,29 +13,29 @@ from typing import Any
 
 import pytest
 
-from e2e.masters_alone import Masters, masters_up
+from e2e.supervised_masters import SupervisedMasters, masters_up
 from txlog.client import MasterClient
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
-def run(masters: Masters, *words: str) -> tuple[int, str]:
+def run(masters: SupervisedMasters, *words: str) -> tuple[int, str]:
     """Exit code, and what was said."""
     command = [sys.executable, "-m", "txlog.cli.main", *words, "--state", str(masters.state.root)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     return done.returncode, done.stdout + done.stderr.replace("\n", " ")
 
 
-def settings(masters: Masters, node: str) -> dict[str, tuple[str, str]]:
+def settings(masters: SupervisedMasters, node: str) -> dict[str, tuple[str, str]]:
     with MasterClient(masters.nodes[node], 5.0) as master:
         return {one["key"]: (one["value"], one["source"]) for one in master.settings()["settings"]}
 
 
-def strategies(masters: Masters) -> dict[str, str]:
+def strategies(masters: SupervisedMasters) -> dict[str, str]:
     return {node: masters.status(node).view.split_recovery or "" for node in masters.nodes}
 
 
-def told(masters: Masters, *words: str) -> dict[str, Any]:
+def told(masters: SupervisedMasters, *words: str) -> dict[str, Any]:
     code, said = run(masters, *words, "--json")
     assert code == 0, said
     found: dict[str, Any] = json.loads(said)

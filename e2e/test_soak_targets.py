@@ -9,12 +9,12 @@ from typing import Final
 import pytest
 
 from bench.cluster import write_one
-from e2e.soak.diary import Diary
-from e2e.soak.masters import LAG_S
-from e2e.soak.running import Arena, arena_up
-from e2e.soak.splits import Split
-from e2e.soak.targets import targets_up
-from e2e.split import manifests
+from e2e.soak.backup_target_faults import targets_up
+from e2e.soak.fault_log import FaultLog
+from e2e.soak.master_faults import LAG_S
+from e2e.soak.soak_cluster import SoakCluster, soak_cluster_up
+from e2e.soak.split_faults import SplitFault
+from e2e.split_demo import manifests
 from txlog.backup import catalogue, open_target
 from txlog.config.process_config import DutyJobConfig, S3Config
 
@@ -22,7 +22,7 @@ IN_S3: Final = "us"
 JOIN_S: Final = 120.0
 
 
-class Drawn(random.Random):
+class FixedChoice(random.Random):
     """This side, and the server killed or stopped."""
 
     def __init__(self, side: str, value: float) -> None:
@@ -36,36 +36,36 @@ class Drawn(random.Random):
         return self._value
 
 
-def backups(arena: Arena, side: str) -> list[str]:
+def backups(arena: SoakCluster, side: str) -> list[str]:
     target = DutyJobConfig.model_validate_json(arena.state.duties(side).read_bytes()).target
     assert isinstance(target, S3Config) == (side == IN_S3)
     return [each.name for each in catalogue(open_target(target)) if each.state == "complete"]
 
 
-def write(arena: Arena, text: str) -> None:
+def write(arena: SoakCluster, text: str) -> None:
     """One transaction, which every worker has executed when this returns."""
     update = f'INSERT DATA {{ <http://example.org/a> <http://example.org/b> "{text}" }}'
     write_one(arena.masters[0], arena.repository, update, "synced")
-    arena.wait_settled(JOIN_S)
+    arena.wait_converged(JOIN_S)
 
 
 @pytest.mark.cluster
 @pytest.mark.spark
 @pytest.mark.timeout(1200)
 def test_a_side_whose_target_is_lost_waits_and_goes_on_when_it_is_there_again(tmp_path: Path) -> None:
-    diary = Diary(lambda _: None)
+    diary = FaultLog(lambda _: None)
     with (
         manifests(lag=f"{LAG_S:g}s") as files,
-        arena_up(tmp_path / "state", files) as arena,
+        soak_cluster_up(tmp_path / "state", files) as arena,
         targets_up(arena, arena.topology.data_centers.index(IN_S3)) as targets,
     ):
         arena.wait_applying(600)
         for side, value in ((IN_S3, 0.9), (IN_S3, 0.1), ("uk", 0.1)):
             write(arena, f"{side} {value}")  # else the backup of the split before may do, and no new one is made
             before = backups(arena, side)
-            Split(arena, diary, Drawn(side, value), targets, majority=False).target_lost()
+            SplitFault(arena, diary, FixedChoice(side, value), targets, majority=False).target_lost()
             assert len(set(backups(arena, side)) - set(before)) == 1, (side, value)
             arena.wait_joined(JOIN_S)
-            arena.wait_settled(JOIN_S)
+            arena.wait_converged(JOIN_S)
     assert diary.counts()["S3 target unreachable"] == 2
     assert diary.counts()["backup target unreachable"] == 1

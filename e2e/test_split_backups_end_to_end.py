@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.cluster import Cluster, cluster_up, write_one
-from bench.masters import CannotMeasure
-from e2e.split import SIDES, Story, manifests, pieces
+from bench.bench_masters import CannotMeasure
+from bench.cluster import LocalCluster, cluster_up, write_one
+from e2e.split_demo import SIDES, SplitScenario, entity_batches, manifests
 from txlog.backup import catalogue
 from txlog.backup.target import open_target
-from txlog.cli.verifying import verify
+from txlog.cli.content_verification import compare_contents
 from txlog.client import MasterClient, WriteRequest
 from txlog.config.process_config import FolderConfig
 from txlog.model.durability import Durability
@@ -28,7 +28,7 @@ BACKUP_S = 90.0
 
 
 @contextmanager
-def writing(story: Story, some: Iterator[list[WriteRequest]]) -> Iterator[None]:
+def writing(story: SplitScenario, some: Iterator[list[WriteRequest]]) -> Iterator[None]:
     """One piece after the other is written at the first master of each side meanwhile: when links are cut, the masters
     know different things to be stable."""
     over = threading.Event()
@@ -57,11 +57,11 @@ def writing(story: Story, some: Iterator[list[WriteRequest]]) -> Iterator[None]:
     assert not wrong, wrong
 
 
-def backups(cluster: Cluster, side: str) -> int:
+def backups(cluster: LocalCluster, side: str) -> int:
     return len(catalogue(open_target(FolderConfig(folder=cluster.state.split_backups(side)))))
 
 
-def insert(cluster: Cluster, node: str, what: str) -> str:
+def insert(cluster: LocalCluster, node: str, what: str) -> str:
     update = f'INSERT DATA {{ <urn:e2e:{what}> <urn:e2e:p> "o" }}'
     return write_one(cluster.nodes[node], cluster.repository, update, "synced")["txlog-transaction"]
 
@@ -71,9 +71,9 @@ def test_one_master_alone_goes_on_with_the_backup_of_stores_that_follow_the_othe
         manifests(lag=f"{LAG_S:g}s", recovery="Smart") as folder,
         cluster_up(tmp_path / "state", (folder,)) as cluster,
     ):
-        story = Story(cluster)
+        story = SplitScenario(cluster)
         cluster.wait_applying(240)
-        some = pieces(5)
+        some = entity_batches(5)
         story.load("uk", next(some), Durability.SYNCED)
         with writing(story, some):
             for other in ("uk-1", "us-1"):
@@ -83,9 +83,9 @@ def test_one_master_alone_goes_on_with_the_backup_of_stores_that_follow_the_othe
         story.written["uk"] += [insert(cluster, node, f"in-{node}") for node in ("uk-2", "uk-1")]
         cluster.control.heal()
         story.wait_state("Joined")
-        cluster.wait_settled(90)
-        assert verify(cluster.masters_by_data_center).equal
-        assert not story.wrong()
+        cluster.wait_converged(90)
+        assert compare_contents(cluster.masters_by_data_center).equal
+        assert not story.violations()
         assert {tuple(branch["members"]) for branch in story.report()[0]["branches"]} == {("uk-1", "us-1"), ("uk-2",)}
 
 
@@ -95,11 +95,11 @@ def test_a_store_is_backed_up_although_its_spark_driver_has_died(tmp_path: Path)
         manifests(lag=f"{LAG_S:g}s", recovery="Smart") as folder,
         cluster_up(tmp_path / "state", (folder,)) as cluster,
     ):
-        story = Story(cluster)
+        story = SplitScenario(cluster)
         cluster.wait_applying(240)
-        some = pieces(20)
+        some = entity_batches(20)
         story.load("uk", next(some), Durability.SYNCED)
-        cluster.wait_settled(60)
+        cluster.wait_converged(60)
         assert cluster.kill("uk-pipeline")
         story.cut()
         cluster.control.stop("uk-pipeline")
@@ -114,6 +114,6 @@ def test_a_store_is_backed_up_although_its_spark_driver_has_died(tmp_path: Path)
         story.heal()
         story.wait_state("Joined")
         cluster.wait_applying(240)
-        cluster.wait_settled(90)
-        assert verify(cluster.masters_by_data_center).equal
-        assert not story.wrong()
+        cluster.wait_converged(90)
+        assert compare_contents(cluster.masters_by_data_center).equal
+        assert not story.violations()

@@ -13,22 +13,22 @@ from typing import Any
 
 import pytest
 
-from e2e.recovery_crashes import STEPS, plan, victims
-from e2e.rejoin import Reader
-from e2e.soak.targets import Targets
-from e2e.split import Progress
+from e2e.recovery_crashes import STEPS, crash_cases, find_victims
+from e2e.rejoin import ReaderThread
+from e2e.soak.backup_target_faults import SoakBackupTargets
+from e2e.split_demo import SplitProgress
 from txlog.config.process_config import DutyJobConfig, FolderConfig, S3Config
-from txlog.local.state import MasterPlace, StateFolder, Topology, WorkerPlace
+from txlog.local.state_folder import MasterLocation, StateFolder, Topology, WorkerLocation
 from txlog.model.errors import Unavailable
 
 
 def test_progress_tells_what_has_changed_and_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = [{"us": "us has to: restore us-worker-1", "w": "w stands at 1"}, {"w": "w stands at 1"}, {"w": "w at 2"}]
     told: list[str] = []
-    progress = Progress(SimpleNamespace(), told.append)  # type: ignore[arg-type]
-    monkeypatch.setattr(progress, "now", lambda: seen.pop(0))
+    progress = SplitProgress(SimpleNamespace(), told.append)  # type: ignore[arg-type]
+    monkeypatch.setattr(progress, "current_lines", lambda: seen.pop(0))
     for _ in range(3):
-        progress.look()
+        progress.report_changes()
     assert [line.split(" s  ")[1] for line in told] == ["us has to: restore us-worker-1", "w stands at 1", "w at 2"]
 
 
@@ -37,23 +37,23 @@ def topology() -> Topology:
     return Topology.model_construct(
         repository="r",
         data_centers=["uk", "us"],
-        masters=[MasterPlace.model_construct(node=node, data_center=dc, url="http://x") for node, dc in nodes],
-        workers=[WorkerPlace.model_construct(name=f"{dc}-worker-1", data_center=dc) for dc in ("uk", "us")],
+        masters=[MasterLocation.model_construct(node=node, data_center=dc, url="http://x") for node, dc in nodes],
+        workers=[WorkerLocation.model_construct(name=f"{dc}-worker-1", data_center=dc) for dc in ("uk", "us")],
     )
 
 
 def test_a_kill_at_each_step_meets_everybody() -> None:
     cluster: Any = SimpleNamespace(topology=topology())
-    found = victims(cluster)
+    found = find_victims(cluster)
     assert (found["coordinator"], found["member"], found["winner's member"]) == ("uk-1", "us-1", "uk-2")
-    scenarios = plan(list(found))
+    scenarios = crash_cases(list(found))
     assert len(set(scenarios)) == len(scenarios) == len(STEPS) * len(found) + 2
     assert {("replaying", role) for role in found} <= set(scenarios)
 
 
 def test_a_reader_counts_what_failed_and_what_was_empty() -> None:
     answers: list[Any] = [[["a"]], Unavailable("NoWorker", "no worker here"), [], [["a"]]]
-    reader: Reader
+    reader: ReaderThread
 
     def ask() -> list[list[str]]:
         answer = answers.pop(0)
@@ -63,7 +63,7 @@ def test_a_reader_counts_what_failed_and_what_was_empty() -> None:
             raise answer
         return list(answer)
 
-    reader = Reader(ask)
+    reader = ReaderThread(ask)
     reader.run()
     assert (len(reader.seconds), reader.failed) == (2, ["no worker here", "an answer without a row"])
 
@@ -81,12 +81,12 @@ def arena(tmp_path: Path) -> Any:
 
 
 def test_a_folder_of_backups_goes_away_and_comes_back_once(arena: Any) -> None:
-    targets = Targets(arena)
-    targets.use()
+    targets = SoakBackupTargets(arena)
+    targets.write_configs()
     assert DutyJobConfig.model_validate_json(arena.state.duties("us").read_bytes()).target == FolderConfig(
         folder=arena.state.split_backups("us")
     )
-    lose, bring_back = targets.way("us", random.Random(1))
+    lose, bring_back = targets.break_and_restore("us", random.Random(1))
     lose()
     assert not arena.state.split_backups("us").exists()
     bring_back()
@@ -113,17 +113,20 @@ def test_a_server_hangs_or_dies_and_comes_back_once(arena: Any, tmp_path: Path, 
             self.process.wait(30)
 
     server: Any = Server()
-    targets = Targets(arena, "us", server)
-    targets.use()
+    targets = SoakBackupTargets(arena, "us", server)
+    targets.write_configs()
     for side, place in (("us", "target"), ("uk", "others")):
         told = DutyJobConfig.model_validate_json(arena.state.duties(side).read_bytes())
         found = told.target if place == "target" else told.others[0]
         assert isinstance(found, S3Config)
         assert found.endpoint == server.url
-    assert (targets.word("us"), targets.word("uk")) == ("S3 target unreachable", "backup target unreachable")
+    assert (targets.fault_name("us"), targets.fault_name("uk")) == (
+        "S3 target unreachable",
+        "backup target unreachable",
+    )
     try:
         hangs = random.Random(seed).random() < 0.5
-        lose, bring_back = targets.way("us", random.Random(seed))
+        lose, bring_back = targets.break_and_restore("us", random.Random(seed))
         lose()
         if hangs:
             os.waitid(os.P_PID, server.process.pid, os.WSTOPPED)  # returns once it stands still

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.cluster import Cluster, cluster_up, txlog, write_one
-from bench.masters import CannotMeasure
-from e2e.split import GRAPH, SIDES, Story, go_apart, manifests, pieces
+from bench.bench_masters import CannotMeasure
+from bench.cluster import LocalCluster, cluster_up, run_txlog, write_one
+from e2e.split_demo import GRAPH, SIDES, SplitScenario, entity_batches, manifests, split_and_write
 from txlog.backup import catalogue
 from txlog.backup.target import open_target
-from txlog.cli.splits import PHASES
-from txlog.cli.verifying import verify
+from txlog.cli.content_verification import compare_contents
+from txlog.cli.split_commands import PHASE_TITLES
 from txlog.client import MasterClient, WriteRequest
 from txlog.config.process_config import FolderConfig
 from txlog.model.durability import Durability
@@ -28,26 +28,26 @@ def test_both_sides_go_on_and_are_one_log_again(tmp_path: Path, strategy: str) -
         manifests(lag="4s", recovery=strategy) as folder,
         cluster_up(tmp_path / "state", (folder,)) as cluster,
     ):
-        story = Story(cluster)
+        story = SplitScenario(cluster)
         cluster.wait_applying(240)
-        some = pieces(20)
+        some = entity_batches(20)
         story.load("uk", next(some), Durability.SYNCED)
-        cluster.wait_settled(60)
+        cluster.wait_converged(60)
         first: dict[str, Sequence[WriteRequest]] = {side: next(some) for side in SIDES}
         second: dict[str, Sequence[WriteRequest]] = {side: next(some) for side in SIDES}
-        go_apart(story, first, second)
+        split_and_write(story, first, second)
         held = {side: catalogue(open_target(FolderConfig(folder=cluster.state.split_backups(side)))) for side in SIDES}
         assert all([each.held for each in backups] == [True] for backups in held.values()), held
         assert story.population("uk") != story.population("us")
-        foreseen = json.loads(txlog("rejoin", "--dry-run", "--json", "--state", cluster.state.root))
+        foreseen = json.loads(run_txlog("rejoin", "--dry-run", "--json", "--state", cluster.state.root))
         behind = backed_up_on_a_branch(cluster, tmp_path)
         story.heal()
         story.wait_state("Joined")
-        cluster.wait_settled(90)
+        cluster.wait_converged(90)
         refused_off_the_chain(cluster, behind, tmp_path)
-        assert verify(cluster.masters_by_data_center).equal
+        assert compare_contents(cluster.masters_by_data_center).equal
         assert story.population("uk") == story.population("us")
-        assert not story.wrong()
+        assert not story.violations()
         (split,) = story.report()
         assert split["strategy"] == strategy
         assert split["moved"] > 0
@@ -63,7 +63,7 @@ def test_both_sides_go_on_and_are_one_log_again(tmp_path: Path, strategy: str) -
             d["worker"]: f"backup {d['from']} at {d['index']}" for d in split["duties"] if d["kind"] == "restore"
         }
         assert going == happened
-        assert all(split["seconds"][phase] is not None for phase in PHASES)
+        assert all(split["seconds"][phase] is not None for phase in PHASE_TITLES)
         wrote = {side: graphs_of([*first[side], *second[side]]) for side in SIDES}
         assert split["graphs"]["notTold"] == []
         differ = {side["side"]: named_in(side["file"]) for side in split["graphs"]["sides"]}
@@ -72,20 +72,20 @@ def test_both_sides_go_on_and_are_one_log_again(tmp_path: Path, strategy: str) -
         assert differ == {"us-worker-1": wrote["uk"], theirs: wrote["us"] | {GRAPH.strip("<>")}}
 
 
-def backed_up_on_a_branch(cluster: Cluster, target: Path) -> str:
+def backed_up_on_a_branch(cluster: LocalCluster, target: Path) -> str:
     """By hand, of the losing side's worker, behind the index at which the branches part; the backup's name."""
     taken = ("--worker", "us-worker-1", "--data-center", "us", "--target", target / "by-hand")
     (target / "by-hand").mkdir()
-    made = json.loads(txlog("backup", "create", *taken, "--json", "--state", cluster.state.root))
+    made = json.loads(run_txlog("backup", "create", *taken, "--json", "--state", cluster.state.root))
     with MasterClient(cluster.master_of("uk"), 5.0) as other:
         assert made["position"]["index"] <= other.status().stable.index, "as an index, the other branch has it, too"
         assert other.branch(made["position"]["index"])["hash"] != made["position"]["hash"]
     return str(made["name"])
 
 
-def refused_off_the_chain(cluster: Cluster, backup: str, target: Path) -> None:
+def refused_off_the_chain(cluster: LocalCluster, backup: str, target: Path) -> None:
     """A backup of a branch that did not win, by each way back, by name, and nobody is touched."""
-    before = cluster.places()
+    before = cluster.worker_indexes()
     where = ("--target", target / "by-hand", "--state", cluster.state.root)
     rebuild = ("worker", "rebuild", "us-worker-1", "--yes", *where)
     for command in (
@@ -95,8 +95,8 @@ def refused_off_the_chain(cluster: Cluster, backup: str, target: Path) -> None:
         ("worker", "rebuild", "uk-worker-1", "--yes", "--from", backup, *where),
     ):
         with pytest.raises(CannotMeasure, match=r"ended with 1: (NoSuchBackup: .*)?OffTheChain: .*another branch"):
-            txlog(*command)
-    assert cluster.places() == before
+            run_txlog(*command)
+    assert cluster.worker_indexes() == before
     states = {name: worker.state for name, worker in cluster.workers().items()}
     assert set(states.values()) == {"Working"}, states
 
@@ -118,7 +118,7 @@ ADD_ONE = (
 READ = f"SELECT ?n {{ {COUNT} {COUNT} ?n }}"
 
 
-def counts(cluster: Cluster) -> dict[str, str]:
+def counts(cluster: LocalCluster) -> dict[str, str]:
     """What every store has counted: each transaction once, or it tells."""
     return {worker.name: cluster.query_worker(worker.name, READ)[0][0] for worker in cluster.topology.workers}
 
@@ -128,7 +128,7 @@ def test_under_none_nobody_goes_back_and_each_store_executes_each_transaction_on
         manifests(lag="4s", recovery="None") as folder,
         cluster_up(tmp_path / "state", (folder,)) as cluster,
     ):
-        story = Story(cluster)
+        story = SplitScenario(cluster)
         cluster.wait_applying(240)
 
         def add(side: str, times: int) -> None:
@@ -138,9 +138,9 @@ def test_under_none_nobody_goes_back_and_each_store_executes_each_transaction_on
 
         write_one(cluster.master_of("uk"), cluster.repository, f"INSERT DATA {{ {COUNT} {COUNT} 0 }}", "applied")
         add("uk", 2)
-        cluster.wait_settled(60)
-        some = pieces(20)
-        go_apart(story, {side: next(some) for side in SIDES}, {side: next(some) for side in SIDES})
+        cluster.wait_converged(60)
+        some = entity_batches(20)
+        split_and_write(story, {side: next(some) for side in SIDES}, {side: next(some) for side in SIDES})
         add("uk", 3)
         add("us", 4)
         assert counts(cluster) == {"uk-worker-1": "5", "us-worker-1": "6"}
@@ -148,13 +148,13 @@ def test_under_none_nobody_goes_back_and_each_store_executes_each_transaction_on
         story.heal()
         story.wait_state("Joined")
         assert cluster.kill("us-1"), "what was abandoned is in the journal"
-        cluster.wait_settled(120)
+        cluster.wait_converged(120)
         story.wait_state("Joined")
         add("uk", 1)
         add("us", 1)
-        cluster.wait_settled(60)
+        cluster.wait_converged(60)
         assert counts(cluster) == {"uk-worker-1": "11", "us-worker-1": "11"}
-        assert not story.wrong()
+        assert not story.violations()
         splits = story.report()
         assert {(split["strategy"], tuple(split["restoredWorkers"])) for split in splits} == {("None", ())}
         # A master killed before anybody heard it at work in the new view is silent for its term: another split.
@@ -164,13 +164,13 @@ def test_under_none_nobody_goes_back_and_each_store_executes_each_transaction_on
 
         root = cluster.state.root
         with pytest.raises(CannotMeasure, match="us-worker-1 executed in another order"):
-            txlog("set", "splitRecovery", "Smart", "--state", root)
-        txlog("worker", "rebuild", "us-worker-1", "--yes", "--live", "--state", root)
-        cluster.wait_settled(120)
-        assert verify(cluster.masters_by_data_center).equal
-        txlog("set", "splitRecovery", "Smart", "--state", root)
+            run_txlog("set", "splitRecovery", "Smart", "--state", root)
+        run_txlog("worker", "rebuild", "us-worker-1", "--yes", "--live", "--state", root)
+        cluster.wait_converged(120)
+        assert compare_contents(cluster.masters_by_data_center).equal
+        run_txlog("set", "splitRecovery", "Smart", "--state", root)
         add("us", 1)
-        assert verify(cluster.masters_by_data_center).equal
+        assert compare_contents(cluster.masters_by_data_center).equal
 
 
 def test_in_majority_the_smaller_side_holds_and_nobody_backs_up(tmp_path: Path) -> None:
@@ -178,10 +178,10 @@ def test_in_majority_the_smaller_side_holds_and_nobody_backs_up(tmp_path: Path) 
         manifests(lag="4s", mode="Majority") as folder,
         cluster_up(tmp_path / "state", (folder,)) as cluster,
     ):
-        story = Story(cluster)
+        story = SplitScenario(cluster)
         cluster.wait_applying(240)
         story.cut()
-        story.wait("the larger side goes on", lambda states: states["uk-1"] == "Isolated")
+        story.wait_until("the larger side goes on", lambda states: states["uk-1"] == "Isolated")
         story.change("uk", 1, "applied")
         story.change("us", 2, "accepted")
         with MasterClient(cluster.master_of("us"), 5.0) as master:
@@ -190,8 +190,8 @@ def test_in_majority_the_smaller_side_holds_and_nobody_backs_up(tmp_path: Path) 
             assert master.duties() == []
         story.heal()
         story.wait_state("Joined")
-        cluster.wait_settled(90)
-        assert verify(cluster.masters_by_data_center).equal
-        assert not story.wrong()
+        cluster.wait_converged(90)
+        assert compare_contents(cluster.masters_by_data_center).equal
+        assert not story.violations()
         assert not [each for side in SIDES for each in cluster.state.split_backups(side).iterdir()]
         write_one(cluster.master_of("us"), cluster.repository, "INSERT DATA { <urn:a> <urn:b> 1 }", "applied")

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bench.cluster import Cluster, txlog
+from bench.cluster import LocalCluster, run_txlog
 from txlog.client import MasterClient, MasterUnreachable
 from txlog.client.ca_trust import CA_FILE
 from txlog.client.credentials import TOKEN_FILE
-from txlog.local.certifying import make_certificates
+from txlog.local.dev_ca import make_certificates
 from txlog.model.errors import BadInput
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(420)]
@@ -44,22 +44,22 @@ def tokens(tmp_path: Path) -> dict[str, str]:
     """Of each role, made as an administrator makes them."""
     state = ("--state", tmp_path / "state")
     return {
-        role: json.loads(txlog("user", "add", f"a-{role}", "--role", role, "--token", "--json", *state))["token"]
+        role: json.loads(run_txlog("user", "add", f"a-{role}", "--role", role, "--token", "--json", *state))["token"]
         for role in ("reader", "writer")
     }
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, tokens: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+def cluster(tmp_path: Path, tokens: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCluster]:
     folder, manifest = tmp_path / "state", tmp_path / "uk.yaml"
     manifest.write_text(MANIFEST)
     monkeypatch.delenv(TOKEN_FILE, raising=False)
     monkeypatch.delenv(CA_FILE, raising=False)
     try:
-        txlog("up", "--detach", "-f", manifest, "--state", folder)
-        yield Cluster(folder)
+        run_txlog("up", "--detach", "-f", manifest, "--state", folder)
+        yield LocalCluster(folder)
     finally:
-        txlog("down", "--state", folder)
+        run_txlog("down", "--state", folder)
 
 
 def ask(url: str, token: str, trusted: Path | None, update: str | None = None, at: str = "") -> tuple[int, str, bytes]:
@@ -91,7 +91,7 @@ def shown_at(url: str, trusted: Path) -> str | None:
 
 
 def test_everything_works_over_tls_and_nothing_without(
-    cluster: Cluster, tokens: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    cluster: LocalCluster, tokens: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uk, other = cluster.masters
     trusted = cluster.state.trusted_file
@@ -123,11 +123,11 @@ def test_everything_works_over_tls_and_nothing_without(
     # Our own processes: pipeline, supervisor, the command line.
     cluster.wait_applying(180)
     state = ("--state", cluster.state.root)
-    assert txlog("verify", *state)
-    assert json.loads(txlog("set", "maxPeerLag", "50s", "--json", *state))["took"] == list(cluster.nodes)
+    assert run_txlog("verify", *state)
+    assert json.loads(run_txlog("set", "maxPeerLag", "50s", "--json", *state))["took"] == list(cluster.nodes)
     cluster.kill("uk-2")
     cluster.wait_applying(120)
-    cluster.wait_settled(120)
+    cluster.wait_converged(120)
     supervisor = cluster.state.log("supervisor")
     until = time.monotonic() + 60
     while "uk-1: let go" not in supervisor.read_text():

@@ -11,11 +11,11 @@ from urllib.parse import quote
 
 import pytest
 
-from bench.cluster import Cluster, Prober, cluster_up, get, txlog, write_one
-from txlog.cli.verifying import verify
+from bench.cluster import LocalCluster, WriteProber, cluster_up, http_get, run_txlog, write_one
+from txlog.cli.content_verification import compare_contents
 from txlog.client import Divergence, MasterClient
-from txlog.local.fuseki import find_fuseki
-from txlog.local.rdf4j import find_rdf4j
+from txlog.local.engines.fuseki_server import obtain_fuseki
+from txlog.local.engines.rdf4j_server import obtain_rdf4j
 from txlog.workers import ADAPTERS
 from txlog.workers.http_transport import HttpTransport
 
@@ -45,7 +45,7 @@ def test_an_oxigraph_and_another_engine_in_one_cluster(engine: str, example: str
         engines = {worker.name: worker.engine for worker in cluster.topology.workers}
         assert engines == {"uk-worker-1": "oxigraph", "us-worker-1": engine}
         uk, us = (cluster.master_of(dc) for dc in cluster.topology.data_centers)
-        prober = Prober(us, cluster.repository, "applied-all")
+        prober = WriteProber(us, cluster.repository, "applied-all")
         assert prober.write(QUADS.encode()) is not None
         prober.close()
         copy = "INSERT { GRAPH <urn:e2e:copy> { ?s <urn:e2e:copied> ?o } } WHERE { GRAPH ?g { ?s ?p ?o } }"
@@ -53,16 +53,16 @@ def test_an_oxigraph_and_another_engine_in_one_cluster(engine: str, example: str
         for master, text in ((uk, copy), (us, once), (uk, "DELETE DATA { <urn:e2e:a> <urn:e2e:name> 1.1 }")):
             assert write_one(master, cluster.repository, text, "applied-all")["txlog-durability"] == "applied-all"
         _both_answer_the_same(cluster, uk, us)
-        verdict = verify(cluster.masters_by_data_center)
+        verdict = compare_contents(cluster.masters_by_data_center)
         assert verdict.equal
         assert {each.worker.engine for each in verdict.workers} == {"oxigraph", engine}
         assert {each.digest.quads for each in verdict.workers if each.digest} == {9}
-        told = json.loads(txlog("verify", "--state", folder, "--json"))
+        told = json.loads(run_txlog("verify", "--state", folder, "--json"))
         assert told["equal"] is True
         _a_quad_that_one_of_them_has_alone_is_found(cluster, uk, us)
 
 
-def _a_quad_that_one_of_them_has_alone_is_found(cluster: Cluster, uk: str, us: str) -> None:
+def _a_quad_that_one_of_them_has_alone_is_found(cluster: LocalCluster, uk: str, us: str) -> None:
     """Nobody but the Oxigraph of the other data centre can contradict it: by the next write it stands at a position at
     which it was not seen before."""
     place = next(worker for worker in cluster.topology.workers if worker.name == "us-worker-1")
@@ -94,22 +94,22 @@ def _await_divergence(master: str, name: str, wanted: Callable[[Divergence | Non
 
 
 def fetched(folder: Path, engine: str) -> None:
-    find_fuseki() if engine == "fuseki" else find_rdf4j(folder)
+    obtain_fuseki() if engine == "fuseki" else obtain_rdf4j(folder)
 
 
-def _both_answer_the_same(cluster: Cluster, uk: str, us: str) -> None:
+def _both_answer_the_same(cluster: LocalCluster, uk: str, us: str) -> None:
     path = f"/repositories/{quote(cluster.repository)}"
     for question in (ALL, GRAPHS, BOTH):
         answers = [cluster.query(master, question) for master in (uk, us)]
         assert answers[0] == answers[1]
         assert answers[0]
     for what, accept in (("/size", "text/plain"), ("/contexts", "text/csv"), ("/statements", "application/n-quads")):
-        said = [sorted(get(master, path + what, accept, 30).decode().split("\n")) for master in (uk, us)]
+        said = [sorted(http_get(master, path + what, accept, 30).decode().split("\n")) for master in (uk, us)]
         assert said[0] == said[1], what
         assert "txlog:system" not in "".join(said[1])
-    triples = get(us, f"{path}/statements", "application/n-triples", 30).decode()
+    triples = http_get(us, f"{path}/statements", "application/n-triples", 30).decode()
     assert triples.count("\n") > 5
     assert "txlog:system" not in triples
-    trig = get(us, f"{path}/statements", "application/trig", 30).decode()
+    trig = http_get(us, f"{path}/statements", "application/trig", 30).decode()
     assert "urn:e2e:copied" in trig
     assert "txlog:system" not in trig

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from e2e.door import Door, Kind, door
-from e2e.rdf4j.differences import Server
-from e2e.rdf4j.script import N_QUADS, TRIG, UPDATE, Step
-from e2e.rdf4j.server import rdf4j_server
+from e2e.master_harness import MasterHarness, StoreKind, start_master_harness
+from e2e.rdf4j.differences import ComparedServer
+from e2e.rdf4j.rdf4j_process import rdf4j_server
+from e2e.rdf4j.request_script import N_QUADS, TRIG, UPDATE, RequestStep
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -57,62 +57,64 @@ UPDATES = {
 
 
 @dataclass
-class Both:
-    rdf4j: Server
-    master: Server
-    at: Door
+class ServerPair:
+    rdf4j: ComparedServer
+    master: ComparedServer
+    at: MasterHarness
 
     def held(self, update: str) -> tuple[set[bytes], set[bytes]]:
         """What both hold after an update of the same data."""
         dumps: list[set[bytes]] = []
         for server in (self.rdf4j, self.master):
             for step in (
-                Step("clear", "DELETE", "@/statements"),
-                Step("data", "POST", "@/statements", DATA, {"Content-Type": TRIG}),
-                Step("update", "POST", "@/statements", update, {"Content-Type": UPDATE}),
+                RequestStep("clear", "DELETE", "@/statements"),
+                RequestStep("data", "POST", "@/statements", DATA, {"Content-Type": TRIG}),
+                RequestStep("update", "POST", "@/statements", update, {"Content-Type": UPDATE}),
             ):
                 answer = server.send(step)
                 assert answer.status == 204, (step, answer)
-            told = server.send(Step("dump", "GET", "@/statements", headers={"Accept": N_QUADS}))
+            told = server.send(RequestStep("dump", "GET", "@/statements", headers={"Accept": N_QUADS}))
             dumps.append({line.replace(b"> .", b">.").rstrip(b" .") for line in told.body.splitlines() if line})
         return dumps[0], dumps[1]
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerPair]:
     folder = tmp_path_factory.mktemp("both")
     with (
         rdf4j_server(folder / "rdf4j") as where,
-        door(
+        start_master_harness(
             folder / "door",
-            {"worker": Kind.DISK},
+            {"worker": StoreKind.DISK},
             ("worker",),
             durability="synced",
             updates_without_graph="all",
         ) as at,
-        closing(Server(where)) as rdf4j,
-        closing(Server(urlsplit(at.url).netloc, at)) as master,
+        closing(ComparedServer(where)) as rdf4j,
+        closing(ComparedServer(urlsplit(at.url).netloc, at)) as master,
     ):
         at.update("DROP ALL")
-        yield Both(rdf4j, master, at)
+        yield ServerPair(rdf4j, master, at)
 
 
 @pytest.mark.parametrize("name", UPDATES)
-def test_both_hold_the_same_afterwards(both: Both, name: str) -> None:
+def test_both_hold_the_same_afterwards(both: ServerPair, name: str) -> None:
     rdf4j, master = both.held(UPDATES[name])
     assert bool(rdf4j) is (name != "everything")
     assert master == rdf4j
 
 
-def test_a_request_may_ask_for_the_other_meaning(both: Both) -> None:
+def test_a_request_may_ask_for_the_other_meaning(both: ServerPair) -> None:
     """As W3C's tests do; and RDF4J differs then."""
     header = {"Content-Type": UPDATE, "TxLog-Updates-Without-Graph": "default"}
     both.held("INSERT DATA {}")
-    update = Step("update", "POST", "@/statements", UPDATES["one pattern"], header)
+    update = RequestStep("update", "POST", "@/statements", UPDATES["one pattern"], header)
     assert both.master.send(update).status == 204
-    left = both.master.send(Step("dump", "GET", "@/statements?context=%3Curn%3Ag%3E", headers={"Accept": N_QUADS}))
+    left = both.master.send(
+        RequestStep("dump", "GET", "@/statements?context=%3Curn%3Ag%3E", headers={"Accept": N_QUADS})
+    )
     assert left.body.count(b"<urn:a> <urn:p>") == 2
-    whole = both.master.send(Step("dump", "GET", "@/statements?context=null", headers={"Accept": N_QUADS}))
+    whole = both.master.send(RequestStep("dump", "GET", "@/statements?context=null", headers={"Accept": N_QUADS}))
     assert b"<urn:a> <urn:p>" not in whole.body
     wrong = update._replace(headers={**header, "TxLog-Updates-Without-Graph": "some"})
     answer = both.master.send(wrong)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.cluster import Cluster, txlog
+from bench.cluster import LocalCluster, run_txlog
 from txlog.client import MasterClient
 from txlog.client.connection import HttpReply, MasterConnection
 from txlog.client.credentials import TOKEN_FILE
@@ -46,7 +46,7 @@ def tokens(tmp_path: Path) -> dict[str, str]:
     """Of each role, made as an administrator makes them."""
     state = ("--state", tmp_path / "state")
     made = {
-        role: json.loads(txlog("user", "add", f"a-{role}", "--role", role, "--token", "--json", *state))["token"]
+        role: json.loads(run_txlog("user", "add", f"a-{role}", "--role", role, "--token", "--json", *state))["token"]
         for role in ("reader", "writer", "admin")
     }
     subprocess.run(
@@ -62,14 +62,14 @@ def tokens(tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def cluster(
     tmp_path: Path, manifest: Path, tokens: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Cluster]:
+) -> Iterator[LocalCluster]:
     folder = tmp_path / "state"
     monkeypatch.delenv(TOKEN_FILE, raising=False)
     try:
-        txlog("up", "--detach", "-f", manifest, "--state", folder)
-        yield Cluster(folder)
+        run_txlog("up", "--detach", "-f", manifest, "--state", folder)
+        yield LocalCluster(folder)
     finally:
-        txlog("down", "--state", folder)
+        run_txlog("down", "--state", folder)
 
 
 def ask(url: str, method: str, path: str, shown: str | None, body: bytes | None = None, at: str = "") -> HttpReply:
@@ -86,7 +86,7 @@ def ask(url: str, method: str, path: str, shown: str | None, body: bytes | None 
 
 
 def test_who_may_can_and_everything_else_goes_on(
-    cluster: Cluster, tokens: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    cluster: LocalCluster, tokens: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     uk, other = cluster.masters
     statements = "/repositories/catalogue/statements"
@@ -116,8 +116,8 @@ def test_who_may_can_and_everything_else_goes_on(
     monkeypatch.setenv(TOKEN_FILE, str(cluster.state.own_token_file))
     cluster.wait_applying(180)
     state = ("--state", cluster.state.root)
-    assert txlog("verify", *state)
-    settings = json.loads(txlog("set", "maxPeerLag", "50s", "--json", *state))
+    assert run_txlog("verify", *state)
+    settings = json.loads(run_txlog("set", "maxPeerLag", "50s", "--json", *state))
     assert settings["took"] == list(cluster.nodes)
     monkeypatch.setenv(TOKEN_FILE, str(tmp_path / "token"))
     (tmp_path / "token").write_text(tokens["reader"])
@@ -132,7 +132,7 @@ def test_who_may_can_and_everything_else_goes_on(
     monkeypatch.setenv(TOKEN_FILE, str(cluster.state.own_token_file))
     cluster.kill("uk-2")
     cluster.wait_applying(120)
-    cluster.wait_settled(120)
+    cluster.wait_converged(120)
     supervisor = cluster.state.log("supervisor")
     until = time.monotonic() + 60
     while "uk-1: let go" not in supervisor.read_text():

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.cluster import Prober, cluster_up, txlog, write_one
-from txlog.cli.verifying import verify
-from txlog.local.virtuoso import find_virtuoso
+from bench.cluster import WriteProber, cluster_up, run_txlog, write_one
+from txlog.cli.content_verification import compare_contents
+from txlog.local.engines.virtuoso_server import obtain_virtuoso
 
 ROOT = Path(__file__).parent.parent
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -32,7 +32,7 @@ QUADS = f"""\
 @pytest.mark.spark
 @pytest.mark.timeout(400)
 def test_two_virtuosos_in_one_cluster(tmp_path: Path) -> None:
-    find_virtuoso()  # before anything is timed
+    obtain_virtuoso()  # before anything is timed
     manifests = []
     for dc in ("uk", "us"):
         text = (ROOT / "examples" / "two-engines" / "uk.yaml").read_text()
@@ -43,7 +43,7 @@ def test_two_virtuosos_in_one_cluster(tmp_path: Path) -> None:
         cluster.wait_applying(180)
         assert {worker.engine for worker in cluster.topology.workers} == {"virtuoso"}
         uk, us = (cluster.master_of(dc) for dc in cluster.topology.data_centers)
-        prober = Prober(us, cluster.repository, "applied-all")
+        prober = WriteProber(us, cluster.repository, "applied-all")
         assert prober.write(QUADS.encode()) is not None
         prober.close()
         copy = "INSERT { GRAPH <urn:e2e:copy> { ?s <urn:e2e:copied> ?o } } WHERE { GRAPH ?g { ?s ?p ?o } }"
@@ -58,17 +58,17 @@ def test_two_virtuosos_in_one_cluster(tmp_path: Path) -> None:
         assert cluster.kill("us-worker-1") is not None
         more = "INSERT DATA { <urn:e2e:c> <urn:e2e:name> 2.5 }"
         assert write_one(us, cluster.repository, more, "applied-all")["txlog-durability"] == "applied-all"
-        verdict = verify(cluster.masters_by_data_center)
+        verdict = compare_contents(cluster.masters_by_data_center)
         assert verdict.equal
         assert {each.digest.quads for each in verdict.workers if each.digest} == {8}
         # A backup of one, into the other; and the one again, from the other, which goes on serving.
         backups = tmp_path / "backups"
         backups.mkdir()
-        made = json.loads(txlog("backup", "create", "--state", tmp_path / "state", "--target", backups, "--json"))
+        made = json.loads(run_txlog("backup", "create", "--state", tmp_path / "state", "--target", backups, "--json"))
         rebuild = ("worker", "rebuild", "--state", tmp_path / "state", "--yes")
-        txlog(*rebuild, "us-worker-1", "--from", made["name"], "--target", backups)
-        txlog(*rebuild, "uk-worker-1", "--live", "--source", "us-worker-1")
+        run_txlog(*rebuild, "us-worker-1", "--from", made["name"], "--target", backups)
+        run_txlog(*rebuild, "uk-worker-1", "--live", "--source", "us-worker-1")
         assert write_one(uk, cluster.repository, more.replace("2.5", "2.6"), "applied-all")
-        again = verify(cluster.masters_by_data_center)
+        again = compare_contents(cluster.masters_by_data_center)
         assert again.equal
         assert {each.digest.quads for each in again.workers if each.digest} == {9}

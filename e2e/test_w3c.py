@@ -7,10 +7,10 @@ from pathlib import Path
 import pyoxigraph as ox
 import pytest
 
-from e2e.w3c.results import CSV, JSON, XML, read_answer, read_result, same, statements_of
-from e2e.w3c.run import LISTED, Listed, Verdict, both, listed, unexplained
-from e2e.w3c.suite import Query, Suite, Update
-from txlog.local.faults import CannotRun
+from e2e.w3c.result_comparison import CSV, JSON, XML, is_equal, read_answer, read_result, statements_of
+from e2e.w3c.run import EXPECTATIONS_FILE, ExpectedVerdict, TestVerdict, parse_listed, run_both, unexplained
+from e2e.w3c.suite import QueryTest, UpdateTest, W3cSuite
+from txlog.local.local_errors import CannotRun
 
 pytestmark = pytest.mark.cluster
 HEAD = '{"head":{"vars":["a","b"]},"results":{"bindings":['
@@ -35,7 +35,7 @@ def number(text: str) -> str:
 
 
 def is_same(one: bytes, other: bytes, *, lax: bool = False) -> bool:
-    return same(read_answer(one, JSON), read_answer(other, JSON), lax=lax)
+    return is_equal(read_answer(one, JSON), read_answer(other, JSON), lax=lax)
 
 
 def test_solutions_are_compared_up_to_the_names_of_blank_nodes() -> None:
@@ -57,8 +57,8 @@ def test_solutions_are_counted_and_their_values_compared() -> None:
     assert not is_same(one, two, lax=True)
     assert not is_same(one, answer())
     assert not is_same(one, one.replace(b'["a","b"]', b'["a"]')), "the same rows of other columns"
-    assert not same(True, read_answer(b'{"head":{},"boolean":false}', JSON))
-    assert not same(True, read_answer(one, JSON))
+    assert not is_equal(True, read_answer(b'{"head":{},"boolean":false}', JSON))
+    assert not is_equal(True, read_answer(one, JSON))
 
 
 def test_an_order_counts_where_the_suite_says_one() -> None:
@@ -78,16 +78,16 @@ def test_an_order_counts_where_the_suite_says_one() -> None:
         for numbers in ((1, 2), (2, 1))
     )  # fmt: skip
     ordered, free = wanted(text), wanted(text.replace(b"rs:index 2 ;", b"").replace(b"rs:index 1 ;", b""))
-    assert same(ordered, up)  # type: ignore[arg-type]
-    assert not same(ordered, down)  # type: ignore[arg-type]
-    assert same(free, down)  # type: ignore[arg-type]
+    assert is_equal(ordered, up)  # type: ignore[arg-type]
+    assert not is_equal(ordered, down)  # type: ignore[arg-type]
+    assert is_equal(free, down)  # type: ignore[arg-type]
 
 
 def test_tables_are_compared_by_column_and_graphs_by_shape() -> None:
     table = read_answer(b"a,b\r\n1.0,_:x\r\nfoo,\r\n", CSV)
-    assert same(table, read_answer(b"b,a\r\n,foo\r\n_:0,1\r\n", CSV))
-    assert not same(table, read_answer(b"b,a\r\n,foo\r\n_:0,2\r\n", CSV))
-    assert not same(table, read_answer(b"a,c\r\n1.0,_:x\r\nfoo,\r\n", CSV))
+    assert is_equal(table, read_answer(b"b,a\r\n,foo\r\n_:0,1\r\n", CSV))
+    assert not is_equal(table, read_answer(b"b,a\r\n,foo\r\n_:0,2\r\n", CSV))
+    assert not is_equal(table, read_answer(b"a,c\r\n1.0,_:x\r\nfoo,\r\n", CSV))
 
     def ring(*nodes: str) -> bytes:
         pairs = zip(nodes, (*nodes[1:], nodes[0]), strict=True)
@@ -97,15 +97,15 @@ def test_tables_are_compared_by_column_and_graphs_by_shape() -> None:
         return statements_of(ox.parse(text, ox.RdfFormat.N_QUADS))
 
     four, twice_two = graph(ring("a", "b", "c", "d")), graph(ring("a", "b") + ring("c", "d"))
-    assert same(four, graph(ring("z", "y", "x", "w")))  # type: ignore[arg-type]
-    assert not same(four, twice_two)  # type: ignore[arg-type]
+    assert is_equal(four, graph(ring("z", "y", "x", "w")))  # type: ignore[arg-type]
+    assert not is_equal(four, twice_two)  # type: ignore[arg-type]
     named = b"<urn:s> <urn:p> <urn:o> <urn:g> .\n"
-    assert not same(graph(named), graph(named.replace(b" <urn:g>", b"")))  # type: ignore[arg-type]
+    assert not is_equal(graph(named), graph(named.replace(b" <urn:g>", b"")))  # type: ignore[arg-type]
 
 
 def test_a_difference_that_is_not_listed_is_a_miss_and_so_is_a_listed_one_that_is_none() -> None:
-    passed, failed = Verdict("t", ""), Verdict("t", "0: ; wanted: 1")
-    known = {"t": Listed("failed", "passed", "because")}
+    passed, failed = TestVerdict("t", ""), TestVerdict("t", "0: ; wanted: 1")
+    known = {"t": ExpectedVerdict("failed", "passed", "because")}
     assert unexplained([failed], [passed], known) == []
     assert unexplained([passed], [passed], {}) == []
     assert "the master failed, the engine passed" in unexplained([failed], [passed], {})[0]
@@ -113,21 +113,21 @@ def test_a_difference_that_is_not_listed_is_a_miss_and_so_is_a_listed_one_that_i
     assert "the master failed, the engine failed" in unexplained([failed], [failed], known)[0]
     assert "no test of the suite" in unexplained([], [], known)[0]
     with pytest.raises(ValueError, match="says nothing"):
-        listed("| `t` | failed | passed |  |")
+        parse_listed("| `t` | failed | passed |  |")
     with pytest.raises(ValueError, match="twice"):
-        listed("| `t` | failed | passed | x |\n| `t` | failed | passed | x |")
+        parse_listed("| `t` | failed | passed | x |\n| `t` | failed | passed | x |")
 
 
 def test_a_part_of_the_suite_comes_to_what_the_document_says(tmp_path: Path) -> None:
     try:
-        suite = Suite()
+        suite = W3cSuite()
     except CannotRun as why:
         pytest.skip(str(why))
-    known = listed(LISTED.read_text())
-    assert sum(isinstance(test, Query) for test in suite.tests) == 427
-    assert sum(isinstance(test, Update) for test in suite.tests) == 93
+    known = parse_listed(EXPECTATIONS_FILE.read_text())
+    assert sum(isinstance(test, QueryTest) for test in suite.tests) == 427
+    assert sum(isinstance(test, UpdateTest) for test in suite.tests) == 93
     assert not known.keys() - {test.name for test in suite.tests}
     tests = [test for at, test in enumerate(suite.tests) if test.name in known or at % EACH == 0]
-    master, engine = both(tmp_path, suite, tests)
+    master, engine = run_both(tmp_path, suite, tests)
     assert len(master) == len(tests)
     assert unexplained(master, engine, known) == []

@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from bench.cluster import Cluster, cluster_up, txlog, write_one
-from bench.masters import CannotMeasure
-from e2e.split import manifests
-from txlog.cli.verifying import verify
+from bench.bench_masters import CannotMeasure
+from bench.cluster import LocalCluster, cluster_up, run_txlog, write_one
+from e2e.split_demo import manifests
+from txlog.cli.content_verification import compare_contents
 from txlog.model.errors import TxLogError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(900)]
 COUNT = "SELECT (COUNT(*) AS ?n) { ?s <urn:e2e:number> ?n }"
 
 
-class Clients:
+class ReadWriteClients:
     """One that writes, one that reads; ``wrong`` is every refusal."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
         self.written = self.read = 0
         self.wrong: list[str] = []
@@ -54,8 +54,8 @@ class Clients:
 
 
 @contextmanager
-def clients(cluster: Cluster) -> Iterator[Clients]:
-    both = Clients(cluster)
+def clients(cluster: LocalCluster) -> Iterator[ReadWriteClients]:
+    both = ReadWriteClients(cluster)
     for thread in both.threads:
         thread.start()
     try:
@@ -66,7 +66,7 @@ def clients(cluster: Cluster) -> Iterator[Clients]:
             thread.join(120)
 
 
-def progress(both: Clients) -> None:
+def progress(both: ReadWriteClients) -> None:
     """Both clients have been answered some times more."""
     written, until = both.written, time.monotonic() + 120
     while both.written < written + 20:
@@ -81,26 +81,26 @@ def test_a_worker_comes_and_another_goes_while_clients_write_and_read(tmp_path: 
         cluster.wait_applying(400)
         with clients(cluster) as both:
             progress(both)
-            told = json.loads(txlog("worker", "add", "uk-worker-2", "--state", root, "--json"))
+            told = json.loads(run_txlog("worker", "add", "uk-worker-2", "--state", root, "--json"))
             assert (told["worker"], told["from"]) == ("uk-worker-2", "uk-worker-1")
             assert told["quads"] >= 20
             progress(both)
             with pytest.raises(CannotMeasure, match="is a worker already"):
-                txlog("worker", "add", "uk-worker-2", "--state", root)
-            txlog("worker", "remove", "uk-worker-1", "--purge", "--yes", "--state", root)
+                run_txlog("worker", "add", "uk-worker-2", "--state", root)
+            run_txlog("worker", "remove", "uk-worker-1", "--purge", "--yes", "--state", root)
             progress(both)
         assert not both.wrong
         assert both.read > 20
         with pytest.raises(CannotMeasure, match="only worker of uk"):
-            txlog("worker", "remove", "uk-worker-2", "--state", root)
+            run_txlog("worker", "remove", "uk-worker-2", "--state", root)
         assert cluster.kill("uk-1"), "what it was told while it ran, it is told again when it starts"
         assert not (root / "workers" / "uk-worker-1").exists()
-        cluster = Cluster(root)
+        cluster = LocalCluster(root)
         assert {worker.name for worker in cluster.topology.workers} == {"us-worker-1", "uk-worker-2"}
         last = "INSERT DATA { <urn:e2e:x> <urn:e2e:number> 0 }"
         write_one(cluster.master_of("us"), cluster.repository, last, "applied-all")
-        cluster.wait_settled(120)
-        verdict = verify(cluster.masters_by_data_center, 120)
+        cluster.wait_converged(120)
+        verdict = compare_contents(cluster.masters_by_data_center, 120)
         assert verdict.equal
         assert {each.worker.name for each in verdict.workers} == {"us-worker-1", "uk-worker-2"}
         rows = cluster.query_worker("uk-worker-2", COUNT)

@@ -20,7 +20,7 @@ import typer.main
 from pydantic import AfterValidator, BaseModel
 from pydantic.fields import FieldInfo
 
-from txlog.cli import kubectl
+from kubectl_txlog import plugin
 from txlog.cli import main as txlog_main
 from txlog.config.backup_resources import NODE_PATTERN
 from txlog.config.cluster import ADDRESS_PATTERN, API_VERSION, NAME_PATTERN, RESOURCE_NAME_PATTERN
@@ -47,7 +47,7 @@ VALUES: Final = {
 }
 """Patterns that are easier to read as words. Others are shown as they are."""
 
-APPLICATIONS: Final = ((txlog_main.app, "txlog"), (kubectl.app, "kubectl txlog"))
+APPLICATIONS: Final = ((txlog_main.app, "txlog"), (plugin.app, "kubectl txlog"))
 """The programs of ``cli.md``."""
 
 EXAMPLE: Final = f"""\

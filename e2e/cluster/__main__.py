@@ -12,23 +12,23 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from e2e.cluster import needs
-from e2e.cluster.data_center import DataCenter, Level
-from e2e.cluster.images import pause_image
-from e2e.cluster.node import Node
-from e2e.cluster.places import CannotRun, Site, run_folder
-from e2e.cluster.programs import build
+from e2e.cluster import prerequisites
+from e2e.cluster.data_center import ClusterLevel, DataCenter
+from e2e.cluster.image_archives import build_pause_image
+from e2e.cluster.layout import ClusterSite, ClusterUnavailable, run_folder
+from e2e.cluster.node import ClusterNode
+from e2e.cluster.programs import build_programs
 
 NUMBERS: Final = {"uk": 1, "us": 2}
-LEVELS: Final = {"api": Level.API, "controllers": Level.CONTROLLERS, "nodes": Level.NODES}
+LEVELS: Final = {"api": ClusterLevel.API, "controllers": ClusterLevel.CONTROLLERS, "nodes": ClusterLevel.NODES}
 
 
 def data_centers(programs: Path, images: Sequence[Path] = ()) -> dict[str, DataCenter]:
     """Both, as they are found in the run's folder or about to be made."""
-    archives = [pause_image(programs), *images]
+    archives = [build_pause_image(programs), *images]
     return {
         name: DataCenter(
-            Site(name, number),
+            ClusterSite(name, number),
             programs,
             images=archives,
             peers={other: at for other, at in NUMBERS.items() if other != name},
@@ -37,7 +37,7 @@ def data_centers(programs: Path, images: Sequence[Path] = ()) -> dict[str, DataC
     }
 
 
-def up(centers: Sequence[DataCenter], level: Level) -> None:
+def up(centers: Sequence[DataCenter], level: ClusterLevel) -> None:
     with ThreadPoolExecutor(len(centers)) as pool:
         list(pool.map(lambda center: center.up(level), centers))
 
@@ -51,7 +51,7 @@ def _merged(centers: Sequence[DataCenter]) -> Path:
     return file
 
 
-def _say_next(centers: Sequence[DataCenter], programs: Path, seconds: float) -> None:
+def _print_next_steps(centers: Sequence[DataCenter], programs: Path, seconds: float) -> None:
     names = " and ".join(center.site.name for center in centers)
     print(
         f"""{names}: ready after {seconds:.1f} s. Next:
@@ -97,46 +97,46 @@ def _arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def _node(told: str) -> Node:
+def _node(told: str) -> ClusterNode:
     name, _, k = told.partition("/")
     if name not in NUMBERS:
-        raise CannotRun(f"no data centre is called {name}; there are {', '.join(NUMBERS)}")
-    return Node(Site(name, NUMBERS[name]), int(k or 1))
+        raise ClusterUnavailable(f"no data centre is called {name}; there are {', '.join(NUMBERS)}")
+    return ClusterNode(ClusterSite(name, NUMBERS[name]), int(k or 1))
 
 
-def act(told: argparse.Namespace) -> int:
+def run_command(told: argparse.Namespace) -> int:
     if told.command == "needs":
-        needs.check()
+        prerequisites.check_prerequisites()
         return 0
     if told.command == "sh":
-        return subprocess.run(_node(told.name).inside(*told.words), check=False).returncode
+        return subprocess.run(_node(told.name).command_inside(*told.words), check=False).returncode
     if told.command in ("up", "node"):
-        needs.check()
-    programs = build()
+        prerequisites.check_prerequisites()
+    programs = build_programs()
     centers = data_centers(programs, getattr(told, "image", []))
     if told.command == "up":
         began = time.monotonic()
         chosen = [centers[_node(name).site.name] for name in told.names] or list(centers.values())
         up(chosen, LEVELS[told.level])
-        _say_next(chosen, programs, time.monotonic() - began)
+        _print_next_steps(chosen, programs, time.monotonic() - began)
     elif told.command == "node":
         centers[_node(told.name).site.name].add_node(told.k)
     elif told.command == "image":
         for center in centers.values():
-            center.give_image(told.archive.resolve())
+            center.add_image(told.archive.resolve())
     elif told.command == "kill":
         killed = [_node(told.name)] if "/" in told.name else centers[_node(told.name).site.name].nodes
         for node in killed:
             node.power_off()
     elif told.command in ("part", "heal"):
         one, other = centers[_node(told.one).site.name], centers[_node(told.other).site.name]
-        one.deaf_to(other.site, told.command == "part")
+        one.block_from(other.site, told.command == "part")
         if not told.one_way:
-            other.deaf_to(one.site, told.command == "part")
+            other.block_from(one.site, told.command == "part")
     elif told.command == "wan":
         one, other = centers[_node(told.one).site.name], centers[_node(told.other).site.name]
         for here, there in ((one, other), (other, one)):
-            here.far_from(there.site, told.delay, told.jitter, told.loss)
+            here.delay_to(there.site, told.delay, told.jitter, told.loss)
     else:
         for center in centers.values():
             center.down()
@@ -145,8 +145,8 @@ def act(told: argparse.Namespace) -> int:
 
 def main() -> int:
     try:
-        return act(_arguments().parse_args())
-    except CannotRun as error:
+        return run_command(_arguments().parse_args())
+    except ClusterUnavailable as error:
         print(error, file=sys.stderr)
         return 1
 

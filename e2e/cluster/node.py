@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from e2e.cluster.places import BRIDGE, GATEWAY, NUMBERS, SERVICES, CannotRun, Site
+from e2e.cluster.layout import BRIDGE, GATEWAY, NUMBERS, SERVICES, ClusterSite, ClusterUnavailable
 
-PRIVATE: Final = (
+PRIVATE_FOLDERS: Final = (
     *("/var/lib/kubelet", "/var/lib/containerd", "/run/containerd", "/var/log/pods", "/var/log/containers"),
     *("/var/lib/cni", "/run/netns", "/etc/cni/net.d", "/opt/cni/bin", "/var/lib/volumes"),
 )
@@ -29,31 +29,31 @@ STEP_S: Final = 0.05
 T = TypeVar("T")
 
 
-def run(*command: str, input_text: str | None = None, check: bool = True) -> str:
-    """What it printed. :class:`CannotRun` with its words when it fails."""
+def run_command(*command: str, input_text: str | None = None, check: bool = True) -> str:
+    """What it printed. :class:`ClusterUnavailable` with its words when it fails."""
     ended = subprocess.run(command, input=input_text, capture_output=True, text=True, check=False, timeout=300)
     if check and ended.returncode:
-        raise CannotRun(f"{' '.join(command)[:200]}: {(ended.stderr or ended.stdout).strip()[-800:]}")
+        raise ClusterUnavailable(f"{' '.join(command)[:200]}: {(ended.stderr or ended.stdout).strip()[-800:]}")
     return ended.stdout
 
 
-def wait_for(what: str, seconds: float, look: Callable[[], T]) -> T:
-    """The first true answer of ``look``; :class:`CannotRun` when there is none in time."""
+def wait_until(what: str, seconds: float, look: Callable[[], T]) -> T:
+    """The first true answer of ``look``; :class:`ClusterUnavailable` when there is none in time."""
     deadline = time.monotonic() + seconds
     while True:
         found = look()
         if found:
             return found
         if time.monotonic() >= deadline:
-            raise CannotRun(f"{what}: not within {seconds:g} s")
+            raise ClusterUnavailable(f"{what}: not within {seconds:g} s")
         time.sleep(STEP_S)
 
 
 @dataclass(frozen=True)
-class Node:
+class ClusterNode:
     """Node ``k`` of a data centre."""
 
-    site: Site
+    site: ClusterSite
     k: int
 
     @property
@@ -82,37 +82,37 @@ class Node:
             return None
         return pid if b"pause" in named else None
 
-    def own(self, path: str) -> Path:
-        """Where one of its folders (:data:`PRIVATE`) lies on this machine."""
+    def host_path(self, path: str) -> Path:
+        """Where one of its folders (:data:`PRIVATE_FOLDERS`) lies on this machine."""
         return self.folder / "root" / path.lstrip("/")
 
     def log(self, name: str) -> Path:
         return self.folder / "log" / f"{name}.log"
 
-    def inside(self, *command: str) -> list[str]:
+    def command_inside(self, *command: str) -> list[str]:
         """The command that runs ``command`` in the node."""
         pid = self.first_process
         if pid is None:
-            raise CannotRun(f"{self.name} is down")
+            raise ClusterUnavailable(f"{self.name} is down")
         return ["nsenter", "--target", str(pid), "--all", "--", *command]
 
     def run(self, *command: str, input_text: str | None = None, check: bool = True) -> str:
-        return run(*self.inside(*command), input_text=input_text, check=check)
+        return run_command(*self.command_inside(*command), input_text=input_text, check=check)
 
     def start(self, name: str, *command: str) -> None:
         """A program that runs until the node ends; its words go to its log."""
         with open(self.log(name), "ab") as log:
             subprocess.Popen(
-                self.inside(*command), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                self.command_inside(*command), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
 
     def power_on(self, pause: Path) -> None:
         """Namespaces, cable, routes, folders. Nothing of Kubernetes runs yet."""
         if self.first_process is not None:
-            raise CannotRun(f"{self.name} runs already")
+            raise ClusterUnavailable(f"{self.name} runs already")
         for folder in (self.folder / "log", self.folder / "root"):
             folder.mkdir(parents=True, exist_ok=True)
-        bridge()
+        ensure_bridge()
         held = subprocess.Popen(
             ["unshare", "--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--mount-proc", "--kill-child", pause],
             stdin=subprocess.DEVNULL,
@@ -121,28 +121,30 @@ class Node:
             start_new_session=True,
         )
         children = Path(f"/proc/{held.pid}/task/{held.pid}/children")
-        pid = wait_for(f"the first process of {self.name}", 10, lambda: children.read_text().strip())
+        pid = wait_until(f"the first process of {self.name}", 10, lambda: children.read_text().strip())
         (self.folder / "pid").write_text(pid)
-        wait_for(f"{self.name}'s namespaces", 10, lambda: self.first_process)
+        wait_until(f"{self.name}'s namespaces", 10, lambda: self.first_process)
         self.run("hostname", self.name)
-        self._cable(pid)
+        self._connect_network(pid)
         self._folders()
 
-    def _cable(self, pid: str) -> None:
+    def _connect_network(self, pid: str) -> None:
         cable = f"{BRIDGE}{self.x}"
-        run("ip", "link", "del", cable, check=False)
+        run_command("ip", "link", "del", cable, check=False)
         # The same MAC at each start: neighbours that remember it still reach the node.
         mac = f"02:00:0a:dc:00:{self.x}"
-        run(*f"ip link add {cable} type veth peer name up0 address {mac} netns {pid}".split())
-        run(*f"ip link set {cable} master {BRIDGE} up".split())
-        run(*f"ip route replace {self.site.pods(self.k)} via {self.address}".split())
+        run_command(*f"ip link add {cable} type veth peer name up0 address {mac} netns {pid}".split())
+        run_command(*f"ip link set {cable} master {BRIDGE} up".split())
+        run_command(*f"ip route replace {self.site.pods(self.k)} via {self.address}".split())
         if self.k == 1:
-            run(*f"ip route replace {self.site.services} via {self.address}".split())
+            run_command(*f"ip route replace {self.site.services} via {self.address}".split())
         for setting in ("all.rp_filter=0", "default.rp_filter=0"):
             self.run("sysctl", "-qw", f"net.ipv4.conf.{setting}")
         self.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
         self.run("sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=1", check=False)
-        others = [Node(Site("", n), k) for n in NUMBERS for k in NUMBERS if (n, k) != (self.site.number, self.k)]
+        others = [
+            ClusterNode(ClusterSite("", n), k) for n in NUMBERS for k in NUMBERS if (n, k) != (self.site.number, self.k)
+        ]
         lines = [
             "link set lo up",
             f"addr add {self.address}/24 dev up0",
@@ -155,10 +157,10 @@ class Node:
 
     def _folders(self) -> None:
         script = "set -e\n"
-        for path in PRIVATE:
-            for folder in (Path(path), self.own(path)):
+        for path in PRIVATE_FOLDERS:
+            for folder in (Path(path), self.host_path(path)):
                 folder.mkdir(parents=True, exist_ok=True)
-            script += f"mount --bind '{self.own(path)}' {path}; mount --make-rshared {path}\n"
+            script += f"mount --bind '{self.host_path(path)}' {path}; mount --make-rshared {path}\n"
         self.run("sh", "-e", input_text=script)
 
     def power_off(self) -> None:
@@ -167,22 +169,22 @@ class Node:
         if pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            wait_for(f"the end of {self.name}", 20, lambda: not Path(f"/proc/{pid}/ns/net").exists())
+            wait_until(f"the end of {self.name}", 20, lambda: not Path(f"/proc/{pid}/ns/net").exists())
         (self.folder / "pid").unlink(missing_ok=True)
 
 
-def bridge() -> None:
+def ensure_bridge() -> None:
     """What all nodes are plugged into. Two may ask for it at once."""
-    run("ip", "link", "add", BRIDGE, "type", "bridge", check=False)
-    run("ip", "addr", "replace", f"{GATEWAY}/24", "dev", BRIDGE)
-    run("ip", "link", "set", BRIDGE, "up")
+    run_command("ip", "link", "add", BRIDGE, "type", "bridge", check=False)
+    run_command("ip", "addr", "replace", f"{GATEWAY}/24", "dev", BRIDGE)
+    run_command("ip", "link", "set", BRIDGE, "up")
 
 
-def unplug(nodes: Sequence[Node]) -> None:
+def remove_network(nodes: Sequence[ClusterNode]) -> None:
     """Take the cables of nodes that are down, and the bridge with the last of them."""
     for node in nodes:
-        run("ip", "link", "del", f"{BRIDGE}{node.x}", check=False)
-        run("ip", "route", "del", node.site.pods(node.k), check=False)
+        run_command("ip", "link", "del", f"{BRIDGE}{node.x}", check=False)
+        run_command("ip", "route", "del", node.site.pods(node.k), check=False)
     bridged = Path(f"/sys/class/net/{BRIDGE}/brif")
     if bridged.exists() and not any(bridged.iterdir()):
-        run("ip", "link", "del", BRIDGE, check=False)
+        run_command("ip", "link", "del", BRIDGE, check=False)

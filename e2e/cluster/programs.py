@@ -1,4 +1,4 @@
-"""Kubernetes, etcd, CoreDNS and Helm, built from Go modules that ``go.sum`` pins.
+"""Kubernetes, etcd, CoreDNS and Helm, built from Go modules that ``find_go.sum`` pins.
 
 ``python -m e2e.cluster.programs`` builds them into the cache (some minutes, once for each version of the sources and of
 Go) and prints the folder. A build that fails ends with the compiler's words.
@@ -15,8 +15,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from e2e.cluster.go import go
-from e2e.cluster.places import CannotRun, cache
+from e2e.cluster.go_compiler import find_go
+from e2e.cluster.layout import ClusterUnavailable, cache_folder
 
 SOURCES: Final = Path(__file__).with_name("programs")
 PACKAGES: Final = ("./kube", "./coredns", "./pause", "helm.sh/helm/v3/cmd/helm")
@@ -33,7 +33,7 @@ KUBE: Final = (
 VERSION: Final = "k8s.io/component-base/version"
 
 
-def stamp(compiler: str) -> str:
+def build_stamp(compiler: str) -> str:
     """Of the sources and of Go: what was built under it can be taken again."""
     told = hashlib.sha256()
     for file in sorted(path for path in SOURCES.rglob("*") if path.is_file()):
@@ -42,10 +42,10 @@ def stamp(compiler: str) -> str:
     return f"{told.hexdigest()[:16]}-{version}"
 
 
-def build() -> Path:
+def build_programs() -> Path:
     """The folder with all programs; they are built when they are not there. Two that build at once take turns."""
-    compiler = go()
-    folder = cache() / stamp(compiler)
+    compiler = find_go()
+    folder = cache_folder() / build_stamp(compiler)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open(folder.parent / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -80,7 +80,9 @@ def _build(compiler: str, folder: Path) -> None:
         check=False,
     )
     if ended.returncode:
-        raise CannotRun(f"Kubernetes was not built: {compiler} ended with {ended.returncode}, its words are above")
+        raise ClusterUnavailable(
+            f"Kubernetes was not built: {compiler} ended with {ended.returncode}, its words are above"
+        )
     for name in KUBE:
         (made / name).unlink(missing_ok=True)
         (made / name).symlink_to("kube")
@@ -89,6 +91,6 @@ def _build(compiler: str, folder: Path) -> None:
 
 if __name__ == "__main__":
     try:
-        print(build())
-    except CannotRun as missing:
+        print(build_programs())
+    except ClusterUnavailable as missing:
         sys.exit(str(missing))

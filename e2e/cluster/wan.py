@@ -30,43 +30,43 @@ PID_FILE = Path("/run/wan.pid")
 BURST = 64
 
 
-def ip(words: str) -> None:
+def run_ip(words: str) -> None:
     subprocess.run(["ip", *words.split()], check=True)
 
 
-def clear() -> None:
+def remove_routes() -> None:
     subprocess.run(f"ip rule del fwmark {MARK}; ip route flush table {TABLE}", shell=True, stderr=subprocess.DEVNULL)
 
 
-def lay(ways: list[str], device: str) -> None:
+def add_routes(ways: list[str], device: str) -> None:
     """Routes into the TUN for all, out of the cable for what is marked."""
-    ip(f"rule add fwmark {MARK} lookup {TABLE}")
+    run_ip(f"rule add fwmark {MARK} lookup {TABLE}")
     shown = subprocess.run(["ip", "-4", "-o", "addr", "show", "up0"], capture_output=True, text=True, check=True).stdout
     source = shown.split("inet ")[1].split("/")[0]
     for way in ways:
         net, gateway = way.split(",")
         via = "" if net == f"{gateway}/32" else f"via {gateway} "
-        ip(f"route add {net} {via}dev up0 table {TABLE}")
+        run_ip(f"route add {net} {via}dev up0 table {TABLE}")
         network = ipaddress.ip_network(net)
         # Halves are more specific than the standing route, which thus stays for afterwards.
         for half in network.subnets() if network.prefixlen < 32 else [network]:
-            ip(f"route replace {half} dev {device} src {source}")
+            run_ip(f"route replace {half} dev {device} src {source}")
 
 
 def main() -> None:
     delay, jitter, loss = float(sys.argv[1]) / 1e3, float(sys.argv[2]) / 1e3, float(sys.argv[3]) / 100
     tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
     fcntl.ioctl(tun, TUNSETIFF, struct.pack("16sH", b"wan0", TUN_WITHOUT_HEADER))
-    ip("link set wan0 up txqueuelen 5000 mtu 1500")
+    run_ip("link set wan0 up txqueuelen 5000 mtu 1500")
     raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
     raw.setsockopt(socket.SOL_SOCKET, SO_MARK, MARK)
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
-    clear()
-    lay(sys.argv[4:], "wan0")
+    remove_routes()
+    add_routes(sys.argv[4:], "wan0")
     PID_FILE.write_text(str(os.getpid()))
 
     def end(*_: object) -> None:
-        clear()
+        remove_routes()
         PID_FILE.unlink(missing_ok=True)
         os._exit(0)  # the device, and with it its routes, go with the process
 

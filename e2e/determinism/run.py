@@ -32,42 +32,42 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from bench.masters import CannotMeasure
-from bench.report import Report, console, show, table
-from e2e.determinism.updates import Updates
-from e2e.door import Blocked, Door, Kind, door
-from e2e.w3c.suite import Suite, Update, quads_of
-from e2e.w3c.worlds import fill
+from bench.bench_masters import CannotMeasure
+from bench.report import BenchReport, build_table, console, print_table
+from e2e.determinism.random_updates import RandomUpdates
+from e2e.master_harness import MasterHarness, StoreBlocked, StoreKind, start_master_harness
+from e2e.w3c.dataset_setup import fill_dataset
+from e2e.w3c.suite import UpdateTest, W3cSuite, quads_of
 from txlog.model.entry import KIND_QUADS
 from txlog.workers.adapter import MarkerPosition, StoreOperation
 
-STORES: Final = {"first": Kind.DISK, "second": Kind.MEMORY, "merged": Kind.DISK}
-PROMPT: Final = ("first", "second")
-JENA: Final = {"fuseki": Kind.FUSEKI}
-RDF4J: Final = {"rdf4j": Kind.RDF4J}
+STORES: Final = {"first": StoreKind.DISK, "second": StoreKind.MEMORY, "merged": StoreKind.DISK}
+SYNCHRONOUS_STORES: Final = ("first", "second")
+JENA: Final = {"fuseki": StoreKind.FUSEKI}
+RDF4J: Final = {"rdf4j": StoreKind.RDF4J}
 ENGINES: Final = {
     "mixed": STORES,
     "plain": STORES,
-    "fuseki": dict.fromkeys(STORES, Kind.FUSEKI),
-    "rdf4j": dict.fromkeys(STORES, Kind.RDF4J),
+    "fuseki": dict.fromkeys(STORES, StoreKind.FUSEKI),
+    "rdf4j": dict.fromkeys(STORES, StoreKind.RDF4J),
 }
 QUADS_MAX: Final = 150
 """Above it the world is emptied: patterns grow faster than data."""
 MERGE_EACH: Final = 20
 REFILL_EACH: Final = 50
-MOST: Final = 4
+ATTEMPTS_FACTOR_MAX: Final = 4
 """So many times the updates that were asked for are drawn at most, until so many are accepted."""
 SHOWN_MAX: Final = 10
 IRI_RULES: Final = (" is relative: send baseURI", " is no IRI", "IRI() inside IRI()")
 """What node/txlog/sparql/README.md says of IRIs that an expression makes."""
 
 
-class Run:
+class DeterminismRun:
     """One door, and what was seen at it."""
 
-    def __init__(self, at: Door, chance: random.Random, prompt: tuple[str, ...] = PROMPT) -> None:
-        self._door = at
-        self._prompt = prompt
+    def __init__(self, at: MasterHarness, chance: random.Random, prompt: tuple[str, ...] = SYNCHRONOUS_STORES) -> None:
+        self._master = at
+        self._synchronous = prompt
         self._chance = chance
         self.accepted = 0
         self.refused: Counter[str] = Counter()
@@ -79,17 +79,17 @@ class Run:
 
     def update(self, text: str, path: str = "/statements") -> None:
         """One update, and whether all stores are alike afterwards."""
-        before = self._door.last.index
+        before = self._master.last.index
         try:
-            answer = self._door.update(text, path)
-        except Blocked as blocked:
-            raise Blocked(f"{blocked}\n    {text}") from None
+            answer = self._master.update(text, path)
+        except StoreBlocked as blocked:
+            raise StoreBlocked(f"{blocked}\n    {text}") from None
         if answer.status == 204:
             self.accepted += 1
             self._since.append(text)
-            if self._door.last.index - before > 1:
-                self.met["tried again"] += self._door.last.index - before - 1
-            self.compare(self._prompt, text)
+            if self._master.last.index - before > 1:
+                self.met["tried again"] += self._master.last.index - before - 1
+            self.compare(self._synchronous, text)
         elif answer.status == 400 and (name := _refusal(answer.text)):
             self.refused[name] += 1
         else:
@@ -97,32 +97,32 @@ class Run:
 
     def compare(self, names: tuple[str, ...], what: str) -> None:
         """``what`` is shown when they differ; then they are made equal, so that one difference counts once."""
-        stores = self._door.stores
+        stores = self._master.stores
         digests = [stores[name].digest() for name in names]
         self.quads = digests[0].quads
         if all(one == digests[0] for one in digests):
             return
         told = [f"{' and '.join(names)} differ after:\n    {what}"]
-        first, *others = (set(stores[name].lines()) for name in names)
+        first, *others = (set(stores[name].sorted_quads()) for name in names)
         for name, lines in zip(names[1:], others, strict=True):
             told += [f"    not {name}: {line.decode()}" for line in sorted(first - lines)[:5]]
             told += [f"    {name}, not {names[0]}: {line.decode()}" for line in sorted(lines - first)[:5]]
         self.unequal.append("\n".join(told))
-        self._door.update("DROP ALL")
-        self._door.carry_out(*stores)
+        self._master.update("DROP ALL")
+        self._master.apply_all(*stores)
 
     def merge(self) -> None:
         """The worker that is behind takes what has come since in one go."""
-        self._door.carry_out("merged")
+        self._master.apply_all("merged")
         self.compare(("first", "merged"), "\n    ".join(self._since))
         self._since.clear()
 
     def refill(self) -> None:
         """The second store, anew: the same quads in another order, and no empty graphs, as one that is restored."""
-        first, second = self._door.stores["first"], self._door.stores["second"]
-        lines = first.lines()
+        first, second = self._master.stores["first"], self._master.stores["second"]
+        lines = first.sorted_quads()
         self._chance.shuffle(lines)
-        second.again()
+        second.restart_empty()
         operations = [StoreOperation(KIND_QUADS, b"".join(b"A " + line + b"\n" for line in lines))]
         assert first.marker is not None
         marker = MarkerPosition(first.marker.position, 1)
@@ -140,22 +140,22 @@ def _refusal(text: str) -> str:
     return "IRI()" if any(rule in text for rule in IRI_RULES) else ""
 
 
-def suite(run: Run, at: Door, tests: Suite) -> None:
+def run_suite(run: DeterminismRun, at: MasterHarness, tests: W3cSuite) -> None:
     """The W3C's: each on its own data; what it comes to is ``make w3c``'s to judge."""
     for test in tests.tests:
-        if not isinstance(test, Update):
+        if not isinstance(test, UpdateTest):
             continue
-        fill(at, quads_of(tests, test.before))
+        fill_dataset(at, quads_of(tests, test.before))
         run.update(test.request)
     run.merge()
 
 
-def randomly(run: Run, at: Door, seed: int, count: int) -> None:
+def run_random(run: DeterminismRun, at: MasterHarness, seed: int, count: int) -> None:
     """Random updates until ``count`` are accepted, but not for ever."""
-    updates = Updates(random.Random(f"updates {seed}"))
+    updates = RandomUpdates(random.Random(f"updates {seed}"))
     shown = time.monotonic()
     until = run.accepted + count
-    for number in range(1, MOST * count + 1):
+    for number in range(1, ATTEMPTS_FACTOR_MAX * count + 1):
         if run.accepted >= until:
             break
         if run.quads > QUADS_MAX:
@@ -187,25 +187,25 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     console.print(f"seed {seed}")
-    report = Report("determinism")
-    tests = None if options.no_w3c else Suite()
+    report = BenchReport("determinism")
+    tests = None if options.no_w3c else W3cSuite()
     folder = Path(tempfile.mkdtemp(prefix="txlog-determinism-"))
     try:
         mixed = options.engines == "mixed"
         others = {**({} if options.no_jena else JENA), **(RDF4J if options.rdf4j else {})} if mixed else {}
-        prompt = (*PROMPT, *others)
-        with door(folder, {**ENGINES[options.engines], **others}, prompt, mixed_engines=mixed) as at:
-            run = Run(at, random.Random(f"order {seed}"), prompt)
+        prompt = (*SYNCHRONOUS_STORES, *others)
+        with start_master_harness(folder, {**ENGINES[options.engines], **others}, prompt, mixed_engines=mixed) as at:
+            run = DeterminismRun(at, random.Random(f"order {seed}"), prompt)
             try:
                 if tests is not None:
-                    suite(run, at, tests)
-                randomly(run, at, seed, options.updates)
-            except Blocked as blocked:
+                    run_suite(run, at, tests)
+                run_random(run, at, seed, options.updates)
+            except StoreBlocked as blocked:
                 report.failed("every accepted update is carried out", str(blocked))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    show(table("forms met", ("form", "updates"), sorted(run.met.items())))
-    show(table("refused, for stores could differ", ("construct", "updates"), run.refused.most_common()))
+    print_table(build_table("forms met", ("form", "updates"), sorted(run.met.items())))
+    print_table(build_table("refused, for stores could differ", ("construct", "updates"), run.refused.most_common()))
     for text in run.unequal[:SHOWN_MAX] + run.wrong[:SHOWN_MAX]:
         print(text)
     report.at_least("updates", run.accepted, options.updates)

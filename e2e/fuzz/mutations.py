@@ -39,23 +39,23 @@ _NUMBERS: Final = (
 )
 
 
-def mutated(chance: random.Random, seeds: Sequence[bytes], words: Sequence[bytes]) -> bytes:
+def mutate(chance: random.Random, seeds: Sequence[bytes], words: Sequence[bytes]) -> bytes:
     """One of ``seeds``, changed up to some ten times; ``words``: what stands in such inputs."""
     data = bytearray(chance.choice(seeds))
     for _ in range(chance.choice((1, 1, 1, 2, 3, 5, 10))):
-        _change(chance, data, seeds, words)
+        _mutate_once(chance, data, seeds, words)
         if len(data) > LENGTH_MAX:
             del data[LENGTH_MAX:]
     return bytes(data)
 
 
-def soup(chance: random.Random, words: Sequence[bytes]) -> bytes:
+def word_soup(chance: random.Random, words: Sequence[bytes]) -> bytes:
     """Words in any order."""
     gaps = (b"", b" ", b" ", b"\n")
     return b"".join(chance.choice(words) + chance.choice(gaps) for _ in range(chance.randrange(1, 60)))
 
 
-def _change(chance: random.Random, data: bytearray, seeds: Sequence[bytes], words: Sequence[bytes]) -> None:
+def _mutate_once(chance: random.Random, data: bytearray, seeds: Sequence[bytes], words: Sequence[bytes]) -> None:
     at = chance.randrange(len(data) + 1)
     end = min(len(data), at + chance.choice((1, 2, 4, 8, 40, 400)))
     match chance.randrange(12):

@@ -21,10 +21,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.machine import cpu_seconds, grown_mb
-from bench.masters import CannotMeasure
-from bench.report import Report, console, show, table
-from e2e.fuzz.targets import Target, targets
+from bench.bench_masters import CannotMeasure
+from bench.host_metrics import cpu_seconds, memory_growth_mb
+from bench.report import BenchReport, build_table, console, print_table
+from e2e.fuzz.targets import FuzzTarget, all_targets
 from txlog.model.errors import TxLogError
 
 PROCESSES: Final = 2
@@ -36,10 +36,10 @@ which several copies are there at a time."""
 SHOWN_MAX: Final = 20
 POLL_S: Final = 0.25
 BATCH: Final = 200
-Make = Callable[[], list[Target]]
+TargetFactory = Callable[[], list[FuzzTarget]]
 
 
-class Finding(NamedTuple):
+class FuzzFinding(NamedTuple):
     """``kind``: crash or hang. ``where``: which one it is, so that each is told once."""
 
     kind: str
@@ -49,14 +49,14 @@ class Finding(NamedTuple):
     text: str
 
 
-def drawn(seed: int, number: int, all_targets: list[Target]) -> tuple[Target, bytes]:
+def generate_input(seed: int, number: int, all_targets: list[FuzzTarget]) -> tuple[FuzzTarget, bytes]:
     """The input of that number."""
     chance = random.Random(f"{seed} {number}")
     [target] = chance.choices(all_targets, [one.share for one in all_targets])
     return target, target.input(chance)
 
 
-def judged(number: int, target: Target, data: bytes, accepted: Counter[str] | None = None) -> Finding | None:
+def run_input(number: int, target: FuzzTarget, data: bytes, accepted: Counter[str] | None = None) -> FuzzFinding | None:
     """Read one input in this process. ``accepted`` counts, by target, what is not refused."""
 
     def read() -> None:
@@ -66,26 +66,26 @@ def judged(number: int, target: Target, data: bytes, accepted: Counter[str] | No
                 accepted[target.name] += 1
 
     try:
-        grown = grown_mb(read)
+        grown = memory_growth_mb(read)
     except Exception as wrong:  # noqa: BLE001 - that is what is looked for
         frames = traceback.extract_tb(wrong.__traceback__)
         where = f"{type(wrong).__name__} at {Path(frames[-1].filename).name}:{frames[-1].lineno}"
-        return Finding("crash", number, target.name, where, "".join(traceback.format_exception(wrong)[-6:])[-3000:])
+        return FuzzFinding("crash", number, target.name, where, "".join(traceback.format_exception(wrong)[-6:])[-3000:])
     if grown > MEMORY_MB:
-        return Finding("crash", number, target.name, "memory", f"{grown:.0f} MB more for {len(data)} bytes")
+        return FuzzFinding("crash", number, target.name, "memory", f"{grown:.0f} MB more for {len(data)} bytes")
     return None
 
 
-def work(seed: int, first: int, step: int, last: int, make: Make, at: Connection) -> None:
+def run_inputs(seed: int, first: int, step: int, last: int, make: TargetFactory, at: Connection) -> None:
     """Every ``step``th input from ``first`` on; what is found, and how far this process is, goes to ``at``."""
     all_targets = make()
     counts: Counter[str] = Counter()
     accepted: Counter[str] = Counter()
     at.send(("ready", first))
     for done, number in enumerate(range(first, last, step)):
-        target, data = drawn(seed, number, all_targets)
+        target, data = generate_input(seed, number, all_targets)
         at.send(("begin", number, target.name))
-        found = judged(number, target, data, accepted)
+        found = run_input(number, target, data, accepted)
         if found is not None:
             at.send(("found", found))
         counts[target.name] += 1
@@ -96,28 +96,28 @@ def work(seed: int, first: int, step: int, last: int, make: Make, at: Connection
     at.send(("end", last))
 
 
-class Watched:
+class FuzzProcess:
     """One process and the input it is at."""
 
-    def __init__(self, seed: int, first: int, step: int, last: int, make: Make, hang_s: float) -> None:
+    def __init__(self, seed: int, first: int, step: int, last: int, make: TargetFactory, hang_s: float) -> None:
         self.seed, self.step, self.last = seed, step, last
         self._make, self._hang_s = make, hang_s
         self.number, self.target = first, "start"
-        self.over = False
-        self.findings: list[Finding] = []
+        self.is_finished = False
+        self.findings: list[FuzzFinding] = []
         self.counts: Counter[str] = Counter()
         self.accepted: Counter[str] = Counter()
         self._start(first)
 
     def _start(self, first: int) -> None:
         if first >= self.last:
-            self.over = True
+            self.is_finished = True
             return
         context = multiprocessing.get_context("spawn")
         self._at, given = context.Pipe(duplex=False)
         given_all = (self.seed, first, self.step, self.last, self._make, given)
         # A daemon ends with this process, whatever ends it.
-        self._process = context.Process(target=work, args=given_all, daemon=True)
+        self._process = context.Process(target=run_inputs, args=given_all, daemon=True)
         self._process.start()
         given.close()
         self._began = 0.0
@@ -125,13 +125,13 @@ class Watched:
 
     def poll(self, timeout_s: float) -> None:
         """What it has said, and whether it stands still or is gone."""
-        if self.over:
+        if self.is_finished:
             return
         try:
             while self._at.poll(timeout_s):
-                self._take(self._at.recv())
+                self._on_message(self._at.recv())
                 timeout_s = 0.0
-                if self.over:
+                if self.is_finished:
                     self._process.join()
                     return
         except EOFError:
@@ -140,44 +140,44 @@ class Watched:
                 raise CannotMeasure(
                     "a process that reads inputs ended before its first one; what it said stands above"
                 ) from None
-            self._lost("crash", f"the process ended with {self._process.exitcode}")
+            self._on_process_lost("crash", f"the process ended with {self._process.exitcode}")
             return
         used = cpu_seconds(self._process.pid or 0)
         # It may have gone on between the last word and the look at its processor: then it has said so by now.
         if self._working and used - self._began > self._hang_s and not self._at.poll(0.0):
             self._process.kill()
             self._process.join()
-            self._lost("hang", f"more than {self._hang_s:g} s of the processor")
+            self._on_process_lost("hang", f"more than {self._hang_s:g} s of the processor")
 
-    def _take(self, said: tuple[object, ...]) -> None:
+    def _on_message(self, said: tuple[object, ...]) -> None:
         match said:
             case ("begin", int(number), str(target)):
                 self.number, self.target = number, target
                 self._working = True
                 self._began = cpu_seconds(self._process.pid or 0)
-            case ("found", Finding() as found):
+            case ("found", FuzzFinding() as found):
                 self.findings.append(found)
             case ("done", Counter() as counts, Counter() as accepted):
                 self.counts.update(counts)
                 self.accepted.update(accepted)
             case ("end", _):
-                self.over = True
+                self.is_finished = True
             case _:
                 pass
 
-    def _lost(self, kind: str, why: str) -> None:
-        self.findings.append(Finding(kind, self.number, self.target, f"{self.target}: {why}", why))
+    def _on_process_lost(self, kind: str, why: str) -> None:
+        self.findings.append(FuzzFinding(kind, self.number, self.target, f"{self.target}: {why}", why))
         self._start(self.number + self.step)
 
 
-def fuzz(
-    seed: int, count: int, *, processes: int = PROCESSES, make: Make = targets, hang_s: float = HANG_S
-) -> tuple[list[Finding], Counter[str], Counter[str]]:
+def run_fuzz(
+    seed: int, count: int, *, processes: int = PROCESSES, make: TargetFactory = all_targets, hang_s: float = HANG_S
+) -> tuple[list[FuzzFinding], Counter[str], Counter[str]]:
     """So many inputs, read. What was found, how many there were of each target, without those that ended a
     process, and how many of them were accepted. ``make`` gives the targets, in each process."""
-    rows = [Watched(seed, at, processes, count, make, hang_s) for at in range(min(processes, count))]
+    rows = [FuzzProcess(seed, at, processes, count, make, hang_s) for at in range(min(processes, count))]
     shown = time.monotonic()
-    while not all(row.over for row in rows):
+    while not all(row.is_finished for row in rows):
         for row in rows:
             row.poll(POLL_S / len(rows))
         if time.monotonic() > shown + 15:
@@ -199,17 +199,19 @@ def main(arguments: list[str] | None = None) -> int:
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     console.print(f"seed {seed}")
     if options.only is not None:
-        target, data = drawn(seed, options.only, targets())
+        target, data = generate_input(seed, options.only, all_targets())
         print(f"{target.name}: {data!r}")
         target.read(data)
         return 0
-    report = Report("fuzz")
+    report = BenchReport("fuzz")
     began = time.monotonic()
-    findings, counts, taken = fuzz(seed, options.inputs, processes=options.jobs)
+    findings, counts, taken = run_fuzz(seed, options.inputs, processes=options.jobs)
     rows = [(name, count, taken[name]) for name, count in sorted(counts.items())]
-    show(table("inputs", ("reader", "inputs", "accepted"), rows))
+    print_table(build_table("inputs", ("reader", "inputs", "accepted"), rows))
     kinds = Counter((found.kind, found.where) for found in findings)
-    show(table("found", ("what", "inputs"), [(f"{kind}: {where}", n) for (kind, where), n in kinds.most_common()]))
+    print_table(
+        build_table("found", ("what", "inputs"), [(f"{kind}: {where}", n) for (kind, where), n in kinds.most_common()])
+    )
     for (kind, where), _ in kinds.most_common(SHOWN_MAX):
         first = next(found for found in findings if (found.kind, found.where) == (kind, where))
         print(f"{kind} of {first.target} with input {first.number} of seed {seed}\n{first.text}")

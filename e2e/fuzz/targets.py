@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from e2e.determinism.updates import Updates
-from e2e.fuzz.examples import example, journal, packed
-from e2e.fuzz.mutations import mutated, soup
-from e2e.fuzz.structured import binary_rdf, frames, head, rdf_transaction
+from e2e.determinism.random_updates import RandomUpdates
+from e2e.fuzz.mutations import mutate, word_soup
+from e2e.fuzz.seed_values import encode_msgpack, generate_value, sample_journal
+from e2e.fuzz.structured_inputs import binary_rdf, frames, head, rdf_transaction
 from txlog.auth import parse_users_file
 from txlog.auth.authenticator import parse_basic_credentials
 from txlog.auth.secret_hashes import parse_hash
@@ -153,32 +153,33 @@ _USERS: Final = (
 )  # fmt: skip
 
 
-def draw() -> int:
+def fixed_random_bits() -> int:
     """128 bits that are not random here."""
     return 7
 
 
-class Target(NamedTuple):
-    """``seeds`` and ``words``: what inputs are made of; ``read``: the reader; ``made``: other inputs, now and then;
-    ``share``: how often its turn comes, of all shares; ``own``: how often, of 1, an input is as ``made`` gives it."""
+class FuzzTarget(NamedTuple):
+    """``seeds`` and ``words``: what inputs are made of; ``read``: the reader; ``generate``: other inputs, now and then;
+    ``share``: how often its turn comes, of all shares; ``generated_share``: how often, of 1, an input is as
+    ``generate`` gives it."""
 
     name: str
     seeds: Sequence[bytes]
     words: Sequence[bytes]
     read: Callable[[bytes], None]
-    made: Callable[[random.Random], bytes] | None = None
+    generate: Callable[[random.Random], bytes] | None = None
     share: int = 1
-    own: float = 0.0
+    generated_share: float = 0.0
 
     def input(self, chance: random.Random) -> bytes:
-        if self.made is not None and self.own and chance.random() < self.own:
-            return self.made(chance)
-        if self.made is not None and chance.random() < 0.3:
-            return mutated(chance, [self.made(chance)], self.words)
-        return soup(chance, self.words) if chance.random() < 0.1 else mutated(chance, self.seeds, self.words)
+        if self.generate is not None and self.generated_share and chance.random() < self.generated_share:
+            return self.generate(chance)
+        if self.generate is not None and chance.random() < 0.3:
+            return mutate(chance, [self.generate(chance)], self.words)
+        return word_soup(chance, self.words) if chance.random() < 0.1 else mutate(chance, self.seeds, self.words)
 
 
-class Disagreement(Exception):
+class ReadersDisagree(Exception):
     """Two readers understand one input differently."""
 
 
@@ -186,7 +187,7 @@ def text_of(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _tried(*steps: Callable[[], object]) -> None:
+def _try_readers(*steps: Callable[[], object]) -> None:
     """Each of them, whether the one before refused it or not. Refused is what all of them refuse."""
     refused: TxLogError | None = None
     accepted_by = 0
@@ -206,15 +207,15 @@ def read_update(data: bytes) -> None:
 
     def prepared() -> None:
         try:
-            prepare_update(text, base=None, now=NOW, draw=draw)
+            prepare_update(text, base=None, now=NOW, draw=fixed_random_bits)
         except NotDeterministic as refused:
             if refused.once:
-                prepare_evaluated(text, base=None, now=NOW, draw=draw)
+                prepare_evaluated(text, base=None, now=NOW, draw=fixed_random_bits)
 
     graphs = UpdateGraphs(["urn:g"], ["urn:h"], ["null", "urn:i"], ["urn:j"])
-    _tried(
+    _try_readers(
         prepared,
-        lambda: prepare_update(text, base="http://x/y?z", now=NOW, draw=draw),
+        lambda: prepare_update(text, base="http://x/y?z", now=NOW, draw=fixed_random_bits),
         lambda: apply_parameters(text, {"x": "<urn:v>"}, UpdateGraphs()),
         lambda: apply_parameters(text, {}, graphs),
     )
@@ -222,7 +223,7 @@ def read_update(data: bytes) -> None:
 
 def read_query(data: bytes) -> None:
     text = text_of(data)
-    _tried(
+    _try_readers(
         lambda: hide_system_graphs(text),
         lambda: hide_system_graphs(text, base="http://x/"),
         lambda: refuse_services(text),
@@ -236,9 +237,9 @@ def read_query(data: bytes) -> None:
 
 def _reader_of(media: str) -> Callable[[bytes], None]:
     def read(data: bytes) -> None:
-        _tried(
-            lambda: prepare_rdf(data, media, base=None, contexts=[], draw=draw),
-            lambda: prepare_rdf(data, media, base="http://x/", contexts=["<urn:g>", "null"], draw=draw),
+        _try_readers(
+            lambda: prepare_rdf(data, media, base=None, contexts=[], draw=fixed_random_bits),
+            lambda: prepare_rdf(data, media, base="http://x/", contexts=["<urn:g>", "null"], draw=fixed_random_bits),
             lambda: prepare_removal(data, media, base=None, graphs=None),
         )
 
@@ -246,11 +247,14 @@ def _reader_of(media: str) -> Callable[[bytes], None]:
 
 
 def read_lines(data: bytes) -> None:
-    _tried(lambda: prepare_lines(data, data[::2], draw=draw), lambda: prepare_lines(text_of(data), draw=draw))
+    _try_readers(
+        lambda: prepare_lines(data, data[::2], draw=fixed_random_bits),
+        lambda: prepare_lines(text_of(data), draw=fixed_random_bits),
+    )
 
 
 def read_transaction(data: bytes) -> None:
-    prepare_rdf_transaction(data, now=NOW, draw=draw)
+    prepare_rdf_transaction(data, now=NOW, draw=fixed_random_bits)
 
 
 def read_head(data: bytes) -> None:
@@ -262,21 +266,21 @@ def read_head(data: bytes) -> None:
     told = http.client.parse_headers(io.BytesIO(rest + b"\r\n\r\n"))
     lengths = told.get_all("Content-Length", [])
     if line.split(b" ")[1] not in _PATHS or len(lengths) != 1 or int(lengths[0]) != head.content_length:
-        raise Disagreement(f"{lengths} is taken as {head.content_length}")
+        raise ReadersDisagree(f"{lengths} is taken as {head.content_length}")
 
     def value(name: str, default: str = "") -> str:
         """Space around it is none of it (RFC 9110, section 5.5); this parser leaves it there."""
         return str(told.get(name, default)).strip(" \t")
 
     if told.get_all("Transfer-Encoding") or value("Connection", "keep-alive").lower() != "keep-alive":
-        raise Disagreement("it is not of the one shape")
+        raise ReadersDisagree("it is not of the one shape")
     if value("Idempotency-Key") != head.key or value("Content-Type") != head.media_type:
-        raise Disagreement("a header is read differently")
+        raise ReadersDisagree("a header is read differently")
 
 
-def read_asked(data: bytes) -> None:
+def read_write_options(data: bytes) -> None:
     text = data.decode("latin-1")
-    _tried(
+    _try_readers(
         lambda: parse_write_options(text, None, None, Durability.APPLIED, 30.0),
         lambda: parse_write_options(None, text, None, Durability.APPLIED, 30.0),
         lambda: parse_write_options(None, None, text, Durability.APPLIED, 30.0),
@@ -300,7 +304,7 @@ def read_users(data: bytes) -> None:
     parse_users_file(text, "users")
 
 
-def read_names(data: bytes) -> None:
+def read_markers(data: bytes) -> None:
     """Graphs that say where a store stands."""
     if parse_marker(text_of(data)) is None:
         raise BadInput("no marker")
@@ -327,12 +331,12 @@ def read_frames(data: bytes) -> None:
     finally:
         loop.close()
     if told[0] != told[1] or told[0] != told[2]:
-        raise Disagreement("frames depend on how they come")
+        raise ReadersDisagree("frames depend on how they come")
     if told[0][1]:
         raise BadInput("it announces too much")
 
 
-class _Asking(NamedTuple):
+class _RequestStub(NamedTuple):
     """As much of a request as those look at who read headers."""
 
     headers: dict[str, str]
@@ -344,22 +348,22 @@ def read_request_headers(data: bytes) -> None:
     text = data.decode("latin-1")
 
     def asked(**headers: str) -> Any:
-        return _Asking({name.replace("_", "-"): value for name, value in headers.items()}, {})
+        return _RequestStub({name.replace("_", "-"): value for name, value in headers.items()}, {})
 
     def known() -> None:
         if parse_basic_credentials(text) is None:
             raise BadInput("no name and password")
 
-    _tried(
+    _try_readers(
         known,
         lambda: position_of(asked(TxLog_Min_Position=text)),
         lambda: wish_of(asked(Last_Event_ID=text)),
-        lambda: wish_of(_Asking({}, {"from": text})),  # type: ignore[arg-type]
+        lambda: wish_of(_RequestStub({}, {"from": text})),  # type: ignore[arg-type]
         lambda: wish_of(asked(Accept=text)),
     )
 
 
-_JOURNAL: Final = journal()
+_JOURNAL: Final = sample_journal()
 _SEGMENTS: Final = [name for name in _JOURNAL if name.startswith("segment")]
 
 
@@ -376,43 +380,49 @@ def read_journal(data: bytes) -> None:
 
 
 def _an_update(chance: random.Random) -> bytes:
-    return Updates(chance, 0.3).update().encode()
+    return RandomUpdates(chance, 0.3).update().encode()
 
 
 def _a_message(chance: random.Random) -> bytes:
-    return messages.encode(example(chance, messages.Message))
+    return messages.encode(generate_value(chance, messages.Message))
 
 
 def _a_page(chance: random.Random) -> bytes:
-    page: log_page.LogPage = example(chance, log_page.LogPage)
+    page: log_page.LogPage = generate_value(chance, log_page.LogPage)
     after = page.after.index % 1000
     entries = [replace(entry, index=after + at) for at, entry in enumerate(page.entries, 1)]
     return log_page.encode_page(replace(page, after=Position(1, after, bytes(16)), entries=entries))
 
 
-def targets() -> list[Target]:
+def all_targets() -> list[FuzzTarget]:
     """All of them."""
     chance = random.Random(0)
     updates = [_an_update(chance) for _ in range(200)]
     media = [
-        Target(name, [seed, _BINARY_2] if "binary" in name else [seed], (*_WORDS, *_MARKUP), _reader_of(name), share=2)
+        FuzzTarget(
+            name, [seed, _BINARY_2] if "binary" in name else [seed], (*_WORDS, *_MARKUP), _reader_of(name), share=2
+        )
         for name, seed in _RDF.items()
     ]
-    answers = [packed(example(chance, kind)) for kind in (View, LogEntry)]
+    answers = [encode_msgpack(generate_value(chance, kind)) for kind in (View, LogEntry)]
     return [
-        Target("update", updates, _WORDS, read_update, _an_update, share=10),
-        Target("query", _QUERIES, _WORDS, read_query, share=5),
+        FuzzTarget("update", updates, _WORDS, read_update, _an_update, share=10),
+        FuzzTarget("query", _QUERIES, _WORDS, read_query, share=5),
         *media,
-        Target("lines", [_RDF["application/n-quads"]], _WORDS, read_lines),
-        Target("x-rdftransaction", [_TRANSACTION], (*_MARKUP, *_WORDS), read_transaction, rdf_transaction, 3, 0.7),
-        Target("head", _HEADERS, _HEADER_WORDS, read_head, head, 3, 0.7),
-        Target("binary", [_BINARY_2], _MARKUP, _reader_of("application/x-binary-rdf"), binary_rdf, 3, 0.8),
-        Target("frames", [b"\0\0\0\1x\0\0\0\0"], [b"\0\0\0\0", b"\0\0\0\5", b"\xff" * 4], read_frames, frames, 2, 0.7),
-        Target("request headers", _SHOWN, _SHOWN_WORDS, read_request_headers, share=2),
-        Target("asked", _ASKED, _HEADER_WORDS, read_asked),
-        Target("message", [_a_message(chance) for _ in range(100)], answers, read_message, _a_message, share=3),
-        Target("page", [_a_page(chance) for _ in range(30)], answers, read_page, _a_page, share=2),
-        Target("journal", [b"".join(_JOURNAL[name] for name in _SEGMENTS)], [b"TXLOGSEG", b"\xf1TxR"], read_journal),
-        Target("users", _USERS, [b"$scrypt$", b"$sha256$", b"admin", b"\n", b" ", b"#", b"ln=99"], read_users),
-        Target("marker", _MARKERS, [b":", b":loading:", b"-", b":u"], read_names),
+        FuzzTarget("lines", [_RDF["application/n-quads"]], _WORDS, read_lines),
+        FuzzTarget("x-rdftransaction", [_TRANSACTION], (*_MARKUP, *_WORDS), read_transaction, rdf_transaction, 3, 0.7),
+        FuzzTarget("head", _HEADERS, _HEADER_WORDS, read_head, head, 3, 0.7),
+        FuzzTarget("binary", [_BINARY_2], _MARKUP, _reader_of("application/x-binary-rdf"), binary_rdf, 3, 0.8),
+        FuzzTarget(
+            "frames", [b"\0\0\0\1x\0\0\0\0"], [b"\0\0\0\0", b"\0\0\0\5", b"\xff" * 4], read_frames, frames, 2, 0.7
+        ),
+        FuzzTarget("request headers", _SHOWN, _SHOWN_WORDS, read_request_headers, share=2),
+        FuzzTarget("asked", _ASKED, _HEADER_WORDS, read_write_options),
+        FuzzTarget("message", [_a_message(chance) for _ in range(100)], answers, read_message, _a_message, share=3),
+        FuzzTarget("page", [_a_page(chance) for _ in range(30)], answers, read_page, _a_page, share=2),
+        FuzzTarget(
+            "journal", [b"".join(_JOURNAL[name] for name in _SEGMENTS)], [b"TXLOGSEG", b"\xf1TxR"], read_journal
+        ),
+        FuzzTarget("users", _USERS, [b"$scrypt$", b"$sha256$", b"admin", b"\n", b" ", b"#", b"ln=99"], read_users),
+        FuzzTarget("marker", _MARKERS, [b":", b":loading:", b"-", b":u"], read_markers),
     ]

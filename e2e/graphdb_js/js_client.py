@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from txlog.local.faults import CannotRun
+from txlog.local.local_errors import CannotRun
 
 SOURCE: Final = Path(__file__).parent
 FOLDER: Final = Path(__file__).parents[2] / "build" / "graphdb_js"

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster import control, image, needs
+from e2e.cluster import control_plane, image_build, prerequisites
 from e2e.cluster.__main__ import data_centers
 from e2e.cluster.data_center import DataCenter
-from e2e.cluster.places import ROOT
-from e2e.cluster.programs import build
-from e2e.kubernetes.catalogue import READY_S, Catalogue
-from e2e.kubernetes.figures import FIGURES
-from e2e.kubernetes.sides import Side
+from e2e.cluster.layout import ROOT
+from e2e.cluster.programs import build_programs
+from e2e.kubernetes.catalogue import READY_S, CatalogueCluster
+from e2e.kubernetes.data_center_access import DataCenterAccess
+from e2e.kubernetes.measurements import MEASUREMENTS
 
 REPORTS = ROOT / "build" / "e2e"
 WANTED = "TXLOG_E2E"
 """Set by :mod:`e2e.kubernetes.run`."""
-_running: dict[str, Side] = {}
+_running: dict[str, DataCenterAccess] = {}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -49,26 +49,26 @@ def pytest_runtest_makereport(
 
 
 @pytest.fixture(scope="session")
-def sides() -> Iterator[dict[str, Side]]:
+def sides() -> Iterator[dict[str, DataCenterAccess]]:
     """``uk`` with two nodes, ``us`` with one; the image is there. With ``TXLOG_E2E_KEEP`` clusters that run are taken
     as they are, and left so."""
-    needs.check()
-    programs = build()
-    built = image.build()
+    prerequisites.check_prerequisites()
+    programs = build_programs()
+    built = image_build.build_image()
     centers = data_centers(programs, [built.archive])
     keep = bool(os.environ.get("TXLOG_E2E_KEEP"))
     try:
         if not keep or not all(center.nodes for center in centers.values()):
             _start(centers)
         for center in centers.values():
-            center.give_image(built.archive)
-        found = {name: Side(center) for name, center in centers.items()}
+            center.add_image(built.archive)
+        found = {name: DataCenterAccess(center) for name, center in centers.items()}
         _running.update(found)
         yield found
     finally:
         _running.clear()
-        refused = [line for center in centers.values() for line in control.forbidden(center.site)]
-        FIGURES.forbidden = len(refused)
+        refused = [line for center in centers.values() for line in control_plane.forbidden_requests(center.site)]
+        MEASUREMENTS.forbidden = len(refused)
         for line in sorted(set(refused)):
             print(f"forbidden: {line}")
         for center in centers.values() if not keep else ():
@@ -82,18 +82,18 @@ def _start(centers: dict[str, DataCenter]) -> None:
 
 
 @pytest.fixture(scope="module")
-def catalogue(sides: dict[str, Side]) -> Iterator[Catalogue]:
+def catalogue(sides: dict[str, DataCenterAccess]) -> Iterator[CatalogueCluster]:
     """A TxLog cluster over both that is Ready, and whose stores apply."""
     yield from installed(sides, lambda found: found.install(splitRecovery="None"))
 
 
 @pytest.fixture(scope="module")
-def apart(sides: dict[str, Side]) -> Iterator[Catalogue]:
+def apart(sides: dict[str, DataCenterAccess]) -> Iterator[CatalogueCluster]:
     """The same, where uk's executors are pods and us has one process for everything."""
-    found = Catalogue(sides)
+    found = CatalogueCluster(sides)
     try:
-        with FIGURES.taking("from nothing to Ready, executors as pods"):
-            found.install_apart("uk", mode="executors", executors=2, executorMemory="1Gi", executorCpu="100m")
+        with MEASUREMENTS.timed("from nothing to Ready, executors as pods"):
+            found.install_with_executors("uk", mode="executors", executors=2, executorMemory="1Gi", executorCpu="100m")
             found.wait_ready(2 * READY_S)
         found.wait_working()
         yield found
@@ -102,21 +102,25 @@ def apart(sides: dict[str, Side]) -> Iterator[Catalogue]:
 
 
 @pytest.fixture(scope="module")
-def examples(sides: dict[str, Side]) -> Iterator[Catalogue]:
+def examples(sides: dict[str, DataCenterAccess]) -> Iterator[CatalogueCluster]:
     """The same by the manifests of ``examples/two-data-centres``, as they are."""
-    yield from installed(sides, Catalogue.install_examples)
+    yield from installed(sides, CatalogueCluster.install_examples)
 
 
-def installed(sides: dict[str, Side], install: Callable[[Catalogue], None]) -> Iterator[Catalogue]:
+def installed(
+    sides: dict[str, DataCenterAccess], install: Callable[[CatalogueCluster], None]
+) -> Iterator[CatalogueCluster]:
     """Until it is Ready and applies; removed afterwards."""
-    found = Catalogue(sides)
+    found = CatalogueCluster(sides)
     try:
         began = time.monotonic()
         install(found)
         found.wait_ready()
-        FIGURES.ready_s = max(FIGURES.ready_s or 0, round(time.monotonic() - began, 1))
+        MEASUREMENTS.ready_s = max(MEASUREMENTS.ready_s or 0, round(time.monotonic() - began, 1))
         found.wait_working()
         yield found
-        FIGURES.operator_rss_mb = max(FIGURES.operator_rss_mb or 0, *(side.operator_mb() for side in sides.values()))
+        MEASUREMENTS.operator_rss_mb = max(
+            MEASUREMENTS.operator_rss_mb or 0, *(side.operator_mb() for side in sides.values())
+        )
     finally:
         found.remove()

@@ -17,17 +17,17 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from bench.report import Figure, Report, show, table
-from e2e.cluster import needs
-from e2e.cluster.places import ROOT, CannotRun
-from e2e.kubernetes.figures import FIGURES
+from bench.report import BenchReport, Figure, build_table, print_table
+from e2e.cluster import prerequisites
+from e2e.cluster.layout import ROOT, ClusterUnavailable
+from e2e.kubernetes.measurements import MEASUREMENTS
 
 READY_S: Final = 180.0
 CPU_PERCENT: Final = 1.0
 RSS_MB: Final = 150.0
 
 
-class Tier(NamedTuple):
+class TestTier(NamedTuple):
     """``builds``: it waits for programs and image."""
 
     name: str
@@ -37,13 +37,13 @@ class Tier(NamedTuple):
 
 OPERATOR: Final = "node/tests/operator"
 TIERS: Final = (
-    Tier("pure", (OPERATOR, "e2e/test_cluster_parts.py", "-m", "not kubernetes"), builds=False),
-    Tier("api", (OPERATOR, "-m", "kubernetes"), builds=True),
-    Tier("data_centers", ("e2e/kubernetes",), builds=True),
+    TestTier("pure", (OPERATOR, "e2e/test_cluster_parts.py", "-m", "not kubernetes"), builds=False),
+    TestTier("api", (OPERATOR, "-m", "kubernetes"), builds=True),
+    TestTier("data_centers", ("e2e/kubernetes",), builds=True),
 )
 
 
-class Counted:
+class OutcomeCounter:
     """How many tests ended how; a test whose fixture fails has failed."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Counted:
             self.ends[report.outcome] += 1
 
 
-class Ran(NamedTuple):
+class TierResult(NamedTuple):
     """``code``: of pytest; not 0 also where nothing could be collected."""
 
     tier: str
@@ -63,84 +63,88 @@ class Ran(NamedTuple):
     code: int
 
 
-def run(tier: Tier) -> Ran:
-    counted, began = Counted(), time.monotonic()
+def run_tier(tier: TestTier) -> TierResult:
+    counted, began = OutcomeCounter(), time.monotonic()
     code = int(pytest.main(["-v", "-p", "no:cacheprovider", *tier.arguments], [counted]))
-    return Ran(tier.name, counted.ends, time.monotonic() - began, code)
+    return TierResult(tier.name, counted.ends, time.monotonic() - began, code)
 
 
-def build() -> None:
-    """Programs and image, each in a process of its own. :class:`CannotRun` when one is not built; its words are on
-    stderr."""
-    for module, *words in (("e2e.cluster.programs",), ("e2e.cluster.image", "--older")):
+def build_all() -> None:
+    """Programs and image, each in a process of its own. :class:`ClusterUnavailable` when one is not built; its words
+    are on stderr."""
+    for module, *words in (("e2e.cluster.programs",), ("e2e.cluster.image_build", "--older")):
         told = [sys.executable, "-m", module, *words]
         if subprocess.run(told, cwd=ROOT, stdout=subprocess.DEVNULL, check=False).returncode:
-            raise CannotRun(f"{module} was not built; why is said above")
+            raise ClusterUnavailable(f"{module} was not built; why is said above")
 
 
-def run_all(tiers: Sequence[Tier]) -> tuple[list[Ran], CannotRun | None]:
+def run_all(tiers: Sequence[TestTier]) -> tuple[list[TierResult], ClusterUnavailable | None]:
     """What ran, and what kept the rest from it."""
-    found: list[Ran] = []
+    found: list[TierResult] = []
     with ThreadPoolExecutor(1) as pool:
-        built: Future[None] = pool.submit(build)
+        built: Future[None] = pool.submit(build_all)
         for tier in tiers:
             if tier.builds:
                 try:
                     built.result()
-                except CannotRun as missing:
+                except ClusterUnavailable as missing:
                     return found, missing
-            found.append(run(tier))
+            found.append(run_tier(tier))
     return found, None
 
 
 def main(arguments: list[str]) -> int:
     began = time.monotonic()
-    report = Report("make e2e")
+    report = BenchReport("make e2e")
     try:
-        needs.check()
-    except CannotRun as missing:
+        prerequisites.check_prerequisites()
+    except ClusterUnavailable as missing:
         print(missing, file=sys.stderr)
         return 1
     os.environ["TXLOG_E2E"] = "1"
-    tiers = [Tier("chosen", tuple(arguments), builds=True)] if arguments else TIERS
+    tiers = [TestTier("chosen", tuple(arguments), builds=True)] if arguments else TIERS
     ran, missing_build = run_all(tiers)
-    _tell(report, ran)
+    _report_tiers(report, ran)
     if missing_build is not None:
         report.failed("programs and image", str(missing_build))
-    _judge(report, whole=not arguments)
+    _check_measurements(report, whole=not arguments)
     report.figure("seconds", time.monotonic() - began, 0)
     return report.end()
 
 
-def _tell(report: Report, ran: Sequence[Ran]) -> None:
+def _report_tiers(report: BenchReport, ran: Sequence[TierResult]) -> None:
     rows: list[list[Figure]] = [
         [each.tier, each.ends["passed"], each.ends["failed"], each.ends["skipped"], each.seconds] for each in ran
     ]
-    show(table("tiers", ("tier", "passed", "failed", "skipped", "seconds"), rows))
-    if FIGURES.took_s:
-        show(table("from the fault or the change to its end", ("what", "seconds"), list(FIGURES.took_s.items())))
+    print_table(build_table("tiers", ("tier", "passed", "failed", "skipped", "seconds"), rows))
+    if MEASUREMENTS.took_s:
+        print_table(
+            build_table(
+                "from the fault or the change to its end", ("what", "seconds"), list(MEASUREMENTS.took_s.items())
+            )
+        )
     ends = sum((each.ends for each in ran), Counter[str]())
     report.figure("tests", sum(ends.values()))
     report.figure("passed", ends["passed"])
     report.equal("failed", ends["failed"], 0)
     report.equal("skipped", ends["skipped"], 0)
     for each in ran:
-        report.must(f"{each.tier}: pytest ends with 0", each.code == 0, None if each.code == 0 else each.code)
+        report.require(f"{each.tier}: pytest ends with 0", each.code == 0, None if each.code == 0 else each.code)
 
 
-def _judge(report: Report, *, whole: bool) -> None:
+def _check_measurements(report: BenchReport, *, whole: bool) -> None:
     """A figure that a chosen part did not measure is not missed."""
     for name, value, limit in (
-        ("ready_s", FIGURES.ready_s, READY_S),
-        ("forbidden_requests", FIGURES.forbidden, 0.0),
-        ("operator_rss_mb", FIGURES.operator_rss_mb, RSS_MB),
-        ("operator_cpu_percent", FIGURES.operator_cpu_percent, CPU_PERCENT),
+        ("ready_s", MEASUREMENTS.ready_s, READY_S),
+        ("forbidden_requests", MEASUREMENTS.forbidden, 0.0),
+        ("operator_rss_mb", MEASUREMENTS.operator_rss_mb, RSS_MB),
+        ("operator_cpu_percent", MEASUREMENTS.operator_cpu_percent, CPU_PERCENT),
     ):
         if value is None and not whole:
             report.figure(name, None)
         else:
             report.at_most(name, value, limit)
-    report.nested({"took_s": FIGURES.took_s})
+    report.nested({"took_s": MEASUREMENTS.took_s})
 
 
 if __name__ == "__main__":

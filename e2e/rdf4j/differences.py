@@ -21,17 +21,27 @@ from urllib.parse import urlsplit
 
 import pyoxigraph as ox
 
-from bench.masters import REPOSITORY, CannotMeasure
-from bench.report import Report, show, table
-from e2e.door import TIMEOUT_S, Door, Kind, door
-from e2e.rdf4j.forms import read_binary, read_rdf_json, read_trix
-from e2e.rdf4j.script import BINARY, BINARY_TABLE, STEPS, Step
-from e2e.rdf4j.server import PATH, rdf4j_server
-from e2e.rdf4j.tables import read_table
-from e2e.w3c.results import CSV, JSON, TSV, XML, Found, read_answer, said, same, statements_of
-from txlog.local.faults import CannotRun
+from bench.bench_masters import REPOSITORY, CannotMeasure
+from bench.report import BenchReport, build_table, print_table
+from e2e.master_harness import TIMEOUT_S, MasterHarness, StoreKind, start_master_harness
+from e2e.rdf4j.binary_tables import read_table
+from e2e.rdf4j.rdf4j_process import PATH, rdf4j_server
+from e2e.rdf4j.rdf_formats import read_binary, read_rdf_json, read_trix
+from e2e.rdf4j.request_script import BINARY, BINARY_TABLE, STEPS, RequestStep
+from e2e.w3c.result_comparison import (
+    CSV,
+    JSON,
+    TSV,
+    XML,
+    QueryOutcome,
+    describe_result,
+    is_equal,
+    read_answer,
+    statements_of,
+)
+from txlog.local.local_errors import CannotRun
 
-LISTED: Final = Path(__file__).parents[2] / "docs" / "rdf4j-differences.md"
+DIFFERENCES_FILE: Final = Path(__file__).parents[2] / "docs" / "rdf4j-differences.md"
 _RDF: Final = {
     "application/n-quads": ox.RdfFormat.N_QUADS,
     "text/x-nquads": ox.RdfFormat.N_QUADS,
@@ -51,7 +61,7 @@ _OWN: Final[dict[str, Callable[[bytes], Iterable[ox.Quad]]]] = {
 _KIND: Final = re.compile(r"[A-Z]{3,}(?: [A-Z]{2,})+(?=:)")
 
 
-class Said(NamedTuple):
+class ServerAnswer(NamedTuple):
     """An answer. ``kind``: of an error, in the words of the protocol, "" when it says none."""
 
     status: int
@@ -63,7 +73,7 @@ class Said(NamedTuple):
         found = _KIND.match(self.body.decode("utf-8", "replace"))
         return found[0] if found else ""
 
-    def found(self) -> Found | str:
+    def parse_body(self) -> QueryOutcome | str:
         """What the body says."""
         if self.media in (JSON, XML, CSV, TSV):
             return read_answer(self.body, self.media)
@@ -75,16 +85,16 @@ class Said(NamedTuple):
             return read_table(self.body)
         return self.body.decode("utf-8", "replace").strip()
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """For people."""
-        found = self.body[:300].decode("utf-8", "replace") if self.status >= 400 else self.found()
-        return found if isinstance(found, str) else said(found)
+        found = self.body[:300].decode("utf-8", "replace") if self.status >= 400 else self.parse_body()
+        return found if isinstance(found, str) else describe_result(found)
 
 
-class Server:
+class ComparedServer:
     """One of both; keeps the open transaction's path. ``at``: the master's door, whose store carries out each write."""
 
-    def __init__(self, where: str, at: Door | None = None) -> None:
+    def __init__(self, where: str, at: MasterHarness | None = None) -> None:
         self._at = at
         self._http = http.client.HTTPConnection(where, timeout=TIMEOUT_S)
         self._transaction = "/nothing"
@@ -92,7 +102,7 @@ class Server:
     def close(self) -> None:
         self._http.close()
 
-    def send(self, step: Step) -> Said:
+    def send(self, step: RequestStep) -> ServerAnswer:
         """One step of the script."""
         if step.path.startswith("@tx"):
             path = self._transaction + step.path.removeprefix("@tx")
@@ -104,12 +114,14 @@ class Server:
         data = answer.read()
         if answer.status == 201 and (place := answer.headers["Location"]):
             self._transaction = urlsplit(place).path
-        if self._at is not None and self._at.heard(answer.headers["TxLog-Position"]):
-            self._at.carry_out(*self._at.prompt)
-        return Said(answer.status, (answer.headers["Content-Type"] or "").partition(";")[0].strip().lower(), data)
+        if self._at is not None and self._at.note_position(answer.headers["TxLog-Position"]):
+            self._at.apply_all(*self._at.synchronous_stores)
+        return ServerAnswer(
+            answer.status, (answer.headers["Content-Type"] or "").partition(";")[0].strip().lower(), data
+        )
 
 
-def difference(rdf4j: Said, master: Said) -> str:
+def difference(rdf4j: ServerAnswer, master: ServerAnswer) -> str:
     """In which of status, type and body they differ, RDF4J's first; "" when in none."""
     told = []
     if rdf4j.status != master.status:
@@ -120,14 +132,14 @@ def difference(rdf4j: Said, master: Said) -> str:
         if rdf4j.kind != master.kind:
             told.append(f"error {rdf4j.kind or 'of no kind'} / {master.kind or 'of no kind'}")
     elif rdf4j.status == master.status:
-        one, other = rdf4j.found(), master.found()
-        alike = one == other if isinstance(one, str) or isinstance(other, str) else same(one, other)
+        one, other = rdf4j.parse_body(), master.parse_body()
+        alike = one == other if isinstance(one, str) or isinstance(other, str) else is_equal(one, other)
         if not alike:
             told.append("body")
     return ", ".join(told)
 
 
-def listed(text: str) -> dict[str, str]:
+def parse_listed(text: str) -> dict[str, str]:
     """The lines ``| step | difference | why |`` of the document. ValueError for one that gives no reason."""
     found: dict[str, str] = {}
     for line in text.splitlines():
@@ -140,19 +152,21 @@ def listed(text: str) -> dict[str, str]:
     return found
 
 
-def run(folder: Path, steps: Sequence[Step] = STEPS) -> list[tuple[Step, Said, Said]]:
+def run(folder: Path, steps: Sequence[RequestStep] = STEPS) -> list[tuple[RequestStep, ServerAnswer, ServerAnswer]]:
     """Each step with both answers, RDF4J's first."""
     with (
         rdf4j_server(folder / "rdf4j") as where,
-        door(folder / "door", {"worker": Kind.DISK}, ("worker",), durability="synced") as at,
-        closing(Server(where)) as rdf4j,
-        closing(Server(urlsplit(at.url).netloc, at)) as master,
+        start_master_harness(folder / "door", {"worker": StoreKind.DISK}, ("worker",), durability="synced") as at,
+        closing(ComparedServer(where)) as rdf4j,
+        closing(ComparedServer(urlsplit(at.url).netloc, at)) as master,
     ):
         at.update("DROP ALL")  # a store that has carried out nothing answers nobody
         return [(step, rdf4j.send(step), master.send(step)) for step in steps]
 
 
-def unlisted(answers: Sequence[tuple[Step, Said, Said]], known: dict[str, str]) -> list[str]:
+def find_unlisted(
+    answers: Sequence[tuple[RequestStep, ServerAnswer, ServerAnswer]], known: dict[str, str]
+) -> list[str]:
     """What the list does not say, and what it says and is not so."""
     wrong = []
     for step, rdf4j, master in answers:
@@ -160,8 +174,8 @@ def unlisted(answers: Sequence[tuple[Step, Said, Said]], known: dict[str, str]) 
         if found != wanted:
             wrong.append(
                 f"{step.name}: {found or 'no difference'}; docs/rdf4j-differences.md says {wanted or 'none'}\n"
-                f"    RDF4J  {rdf4j.status} {rdf4j.media}: {rdf4j.told()[:400]}\n"
-                f"    master {master.status} {master.media}: {master.told()[:400]}"
+                f"    RDF4J  {rdf4j.status} {rdf4j.media}: {rdf4j.describe()[:400]}\n"
+                f"    master {master.status} {master.media}: {master.describe()[:400]}"
             )
     names = {step.name for step, _, _ in answers}
     return wrong + [f"{name}: listed, and no step" for name in known.keys() - names]
@@ -169,18 +183,18 @@ def unlisted(answers: Sequence[tuple[Step, Said, Said]], known: dict[str, str]) 
 
 def main(arguments: list[str] | None = None) -> int:
     argparse.ArgumentParser(prog="python -m e2e.rdf4j.differences", description=__doc__).parse_args(arguments)
-    report = Report("rdf4j-differences")
+    report = BenchReport("rdf4j-differences")
     folder = Path(tempfile.mkdtemp(prefix="txlog-rdf4j-"))
     try:
         answers = run(folder)
-        wrong = unlisted(answers, listed(LISTED.read_text()))
+        wrong = find_unlisted(answers, parse_listed(DIFFERENCES_FILE.read_text()))
     except (CannotRun, CannotMeasure, OSError, http.client.HTTPException) as why:
         report.failed("all steps are sent", str(why))
         return report.end()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     different = [(step.name, difference(rdf4j, master)) for step, rdf4j, master in answers]
-    show(table("RDF4J / master", ("step", "difference"), [line for line in different if line[1]]))
+    print_table(build_table("RDF4J / master", ("step", "difference"), [line for line in different if line[1]]))
     for line in wrong:
         print(line)
     report.figure("steps", len(answers))

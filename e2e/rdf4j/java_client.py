@@ -8,10 +8,10 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-from e2e.maven import fetched
-from txlog.local.faults import CannotRun
-from txlog.local.java import find_java_home
-from txlog.local.rdf4j import SERVER
+from e2e.pinned_artifacts import fetch_pinned
+from txlog.local.engines.java_runtime import obtain_java_home
+from txlog.local.engines.rdf4j_server import SERVER_WAR
+from txlog.local.local_errors import CannotRun
 
 SOURCE: Final = Path(__file__).with_name("Client.java")
 TIMEOUT_S: Final = 300.0
@@ -25,11 +25,11 @@ def run_java_client(server: str, repository: str) -> int:
     client said when something was wrong."""
     with tempfile.TemporaryDirectory(prefix="txlog-java-") as place:
         folder = Path(place)
-        java = find_java_home(folder / "java") / "bin" / "java"
+        java = obtain_java_home(folder / "java") / "bin" / "java"
         modules = subprocess.run([java, "--list-modules"], capture_output=True, text=True, timeout=60, check=True)
         if "jdk.compiler@" not in modules.stdout:
             raise CannotRun(f"{java} has no compiler (jdk.compiler): a JDK is needed")
-        with zipfile.ZipFile(fetched(SERVER)) as war:
+        with zipfile.ZipFile(fetch_pinned(SERVER_WAR)) as war:
             for name in war.namelist():
                 # Without a logger's backend: the client would write each byte that it sends.
                 if name.startswith(_JARS) and name.endswith(".jar") and "logback" not in name:

@@ -10,8 +10,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from bench.report import Figure, Report, console, show, table
-from e2e.soak.phase import Found, Phase
+from bench.report import BenchReport, Figure, build_table, console, print_table
+from e2e.soak.phase import PhaseResult, SoakPhase
 
 STATE: Final = Path(".txlog-soak")
 STRATEGIES: Final = ("Smart", "Simple", "Majority")
@@ -35,23 +35,23 @@ def main(arguments: list[str] | None = None) -> int:
     if not strategies:
         parser.error(f"no strategy is called {options.only}; there are {', '.join(STRATEGIES)}")
     console.print(f"seed {options.seed}", highlight=False)
-    report = Report("make soak")
-    found: list[Found] = []
+    report = BenchReport("make soak")
+    found: list[PhaseResult] = []
     for strategy in strategies:
         folder = options.state.with_name(f"{options.state.name}-{strategy.lower()}").absolute()
-        one = Phase(strategy, folder, options.seed, options.per_s).run(60 * options.minutes / len(strategies))
+        one = SoakPhase(strategy, folder, options.seed, options.per_s).run(60 * options.minutes / len(strategies))
         found.append(one)
-        if one.clean and not options.keep:
+        if one.is_clean and not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
-    tell(report, found, options.minutes)
+    report_phases(report, found, options.minutes)
     return report.end()
 
 
-def tell(report: Report, found: list[Found], minutes: float) -> None:
+def report_phases(report: BenchReport, found: list[PhaseResult], minutes: float) -> None:
     """Tables and musts of all phases."""
     kinds = sorted({kind for one in found for kind in one.faults})
     rows: list[list[Figure]] = [[kind, *(one.faults.get(kind, 0) for one in found)] for kind in kinds]
-    show(table("faults", ("kind", *(one.strategy for one in found)), rows))
+    print_table(build_table("faults", ("kind", *(one.strategy for one in found)), rows))
     columns = ("strategy", "faults", "acknowledged", "unknown", "splits", "long pauses", "looks", "stalls", "seconds")
     rows = [
         [
@@ -61,13 +61,13 @@ def tell(report: Report, found: list[Found], minutes: float) -> None:
             one.unknown,
             one.splits,
             one.pauses,
-            one.looks,
+            one.checks,
             one.stalls,
             one.seconds,
         ]
         for one in found
     ]
-    show(table("what was done and seen", columns, rows))
+    print_table(build_table("what was done and seen", columns, rows))
     for name in ("lost", "doubled", "foreign", "disordered", "unequal", "false_splits", "missed_splits", "wrong"):
         for text in [text for one in found for text in getattr(one, name)][:SHOWN]:
             console.print(f"{name}: {text}", highlight=False, markup=False)
@@ -78,12 +78,12 @@ def tell(report: Report, found: list[Found], minutes: float) -> None:
     report.at_least("splits", sum(one.splits for one in found), max(1, int(SPLITS * share)))
     for name in ("lost", "doubled", "foreign"):
         report.equal(name, sum(len(getattr(one, name)) for one in found), 0)
-    report.equal("digests_equal", all(one.looks and not one.unequal for one in found), True)
+    report.equal("digests_equal", all(one.checks and not one.unequal for one in found), True)
     report.equal("false_splits", sum(len(one.false_splits) for one in found), 0)
     report.equal("missed_splits", sum(len(one.missed_splits) for one in found), 0)
     for one in found:
-        report.must(f"{one.strategy}: the order that clients were told stands", not one.disordered)
-        report.must(f"{one.strategy}: it went on to its end", not one.wrong, (one.wrong or [""])[0][:200] or None)
+        report.require(f"{one.strategy}: the order that clients were told stands", not one.disordered)
+        report.require(f"{one.strategy}: it went on to its end", not one.wrong, (one.wrong or [""])[0][:200] or None)
 
 
 if __name__ == "__main__":

@@ -12,19 +12,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from bench.cluster import get
-from bench.masters import CannotMeasure
+from bench.bench_masters import CannotMeasure
+from bench.cluster import http_get
 from bench.report import console
-from e2e.soak import masters as gentle
-from e2e.soak.checking import Judged, Logged, Replay, judge_log, judge_worker, quads_in
-from e2e.soak.diary import Deck, Diary, Fault, clock, patiently
-from e2e.soak.load import Load
-from e2e.soak.running import Arena, arena_up
-from e2e.soak.splits import INSIDE, ONLY_CONTINUE, WAYS, Missed, Parting, Split, partings, pause_long
-from e2e.soak.stores import Lane
-from e2e.soak.targets import Targets, targets_up
-from e2e.split import manifests
-from txlog.cli.verifying import verify
+from e2e.soak import master_faults as gentle
+from e2e.soak.backup_target_faults import SoakBackupTargets, targets_up
+from e2e.soak.fault_log import FaultLog, InjectedFault, ShuffledDeck, active_ticks, format_clock
+from e2e.soak.soak_checks import JudgedEntry, LogReplay, SoakVerdict, judge_log, judge_worker, parse_dump
+from e2e.soak.soak_cluster import SoakCluster, soak_cluster_up
+from e2e.soak.soak_load import SoakLoad
+from e2e.soak.split_faults import (
+    BACKUP_SPLIT_VARIANTS,
+    CUT_INSIDE_DATA_CENTER,
+    SPLIT_VARIANTS,
+    ExpectationMissed,
+    ObservedSplit,
+    SplitFault,
+    observed_splits,
+    pause_long,
+)
+from e2e.soak.worker_faults import FaultLane
+from e2e.split_demo import manifests
+from txlog.cli.content_verification import compare_contents
 from txlog.client import MasterClient, WorkerStatus
 from txlog.model.errors import TxLogError, Unavailable
 
@@ -39,7 +48,7 @@ SPLIT_EACH_S: Final = 30.0
 
 
 @dataclass
-class Found:
+class PhaseResult:
     """What one phase has seen. Texts name what is wrong, the faults before it and where the logs are."""
 
     strategy: str
@@ -48,7 +57,7 @@ class Found:
     unknown: int = 0
     splits: int = 0
     pauses: int = 0
-    looks: int = 0
+    checks: int = 0
     lost: list[str] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
@@ -62,24 +71,24 @@ class Found:
     seconds: float = 0.0
 
     @property
-    def clean(self) -> bool:
+    def is_clean(self) -> bool:
         return not any(texts for texts in vars(self).values() if isinstance(texts, list))
 
 
-class Phase:
+class SoakPhase:
     def __init__(self, strategy: str, folder: Path, seed: int, per_s: float) -> None:
-        self.found = Found(strategy)
+        self.found = PhaseResult(strategy)
         self._strategy = strategy
         self._folder = folder
         self._seed = seed
         self._per_s = per_s
         self._draw = random.Random(f"{seed}.{strategy}")
-        self._diary = Diary(self._write)
-        self._known: set[Parting] = set()
-        self._arena: Arena
-        self._load: Load
-        self._lane: Lane
-        self._targets: Targets
+        self._fault_log = FaultLog(self._log_fault)
+        self._known: set[ObservedSplit] = set()
+        self._arena: SoakCluster
+        self._load: SoakLoad
+        self._lane: FaultLane
+        self._targets: SoakBackupTargets
 
     @property
     def _majority(self) -> bool:
@@ -90,55 +99,57 @@ class Phase:
         """Which data centre's backups of splits go to an S3 store, by the seed; None where nobody backs up."""
         return None if self._majority else random.Random(f"{self._seed}.{self._strategy}.targets").randrange(2)
 
-    def run(self, seconds: float) -> Found:
+    def run(self, seconds: float) -> PhaseResult:
         """Faults for so many seconds; not counted are the start, the last look, and when the machine stood still. Never
         raises for what it finds."""
         began = time.monotonic()
         over = threading.Event()
-        watch = threading.Thread(target=self._diary.watch, args=(over,), daemon=True)
+        watch = threading.Thread(target=self._fault_log.watch, args=(over,), daemon=True)
         watch.start()
         mode, recovery = ("Majority", "Smart") if self._majority else ("Continue", self._strategy)
         try:
             with (
                 manifests(lag=f"{gentle.LAG_S:g}s", mode=mode, recovery=recovery) as files,
-                arena_up(self._folder, files) as self._arena,
+                soak_cluster_up(self._folder, files) as self._arena,
                 targets_up(self._arena, self._in_s3) as self._targets,
             ):
-                self._say(f"{self._strategy}: {', '.join(self._arena.nodes)}, logs in {self._arena.state.logs}")
-                self._load = Load(self._arena, self._per_s, self._seed)
+                self._print_line(f"{self._strategy}: {', '.join(self._arena.nodes)}, logs in {self._arena.state.logs}")
+                self._load = SoakLoad(self._arena, self._per_s, self._seed)
                 self._arena.wait_applying(START_S)
                 self._load.set_up()
-                self._lane = Lane(self._arena, self._diary, random.Random(f"{self._seed}.{self._strategy}.stores"))
+                self._lane = FaultLane(
+                    self._arena, self._fault_log, random.Random(f"{self._seed}.{self._strategy}.stores")
+                )
                 try:
-                    self._load.begin()
-                    self._lane.begin()
+                    self._load.start()
+                    self._lane.start()
                     self._faults(seconds)
                 finally:
-                    self._lane.end()
-                    self._load.end()
-                self._look(last=True)
-        except (CannotMeasure, Missed, TxLogError, OSError) as why:
-            self.found.wrong.append(self._told(f"the phase of {self._strategy} ended early: {why}"))
+                    self._lane.stop()
+                    self._load.stop()
+                self._check_all(last=True)
+        except (CannotMeasure, ExpectationMissed, TxLogError, OSError) as why:
+            self.found.wrong.append(self._describe_finding(f"the phase of {self._strategy} ended early: {why}"))
         over.set()
         watch.join(5)
         found = self.found
-        found.faults = dict(self._diary.counts())
-        found.stalls = len(self._diary.stalls)
+        found.faults = dict(self._fault_log.counts())
+        found.stalls = len(self._fault_log.stalls)
         found.seconds = time.monotonic() - began
         with suppress(AttributeError):  # it did not come so far
             found.acknowledged = self._load.acknowledged
             found.unknown = len(self._load.history) - found.acknowledged
-            found.wrong += [self._told(text) for text in (*self._load.wrong[:5], *self._lane.wrong)]
+            found.wrong += [self._describe_finding(text) for text in (*self._load.errors[:5], *self._lane.wrong)]
         return found
 
     # -- faults
 
     def _faults(self, seconds: float) -> None:
-        until = time.monotonic() + seconds - self._diary.stalled_s
-        others = Deck(gentle.FAULTS, self._draw)
-        ways = Deck(WAYS if self._majority else (*WAYS, *ONLY_CONTINUE), self._draw)
+        until = time.monotonic() + seconds - self._fault_log.stalled_s
+        others = ShuffledDeck(gentle.MASTER_FAULTS, self._draw)
+        ways = ShuffledDeck(SPLIT_VARIANTS if self._majority else (*SPLIT_VARIANTS, *BACKUP_SPLIT_VARIANTS), self._draw)
         next_split = time.monotonic() + SPLIT_EACH_S / 3
-        while time.monotonic() < until + self._diary.stalled_s and not self.found.wrong:
+        while time.monotonic() < until + self._fault_log.stalled_s and not self.found.wrong:
             # A Spark application takes minutes to start where the processor is busy. Masters can have faults meanwhile.
             if time.monotonic() >= next_split and not self._arena.late_pipelines():
                 next_split = time.monotonic() + SPLIT_EACH_S
@@ -149,84 +160,88 @@ class Phase:
                     self._split(way)
                 next_split = max(next_split, time.monotonic() + SPLIT_EACH_S / 4)
             else:
-                self._gentle(others.draw())
+                self._inject_harmless(others.draw())
 
-    def _gentle(self, fault: Callable[[Arena, random.Random, Diary], None]) -> None:
+    def _inject_harmless(self, fault: Callable[[SoakCluster, random.Random, FaultLog], None]) -> None:
         """One that must not split anything."""
         began = time.time()
         try:
-            fault(self._arena, self._draw, self._diary)
+            fault(self._arena, self._draw, self._fault_log)
         except (CannotMeasure, TxLogError) as why:
-            self.found.wrong.append(self._told(f"{fault.__name__}: {why}"))
+            self.found.wrong.append(self._describe_finding(f"{fault.__name__}: {why}"))
             return
-        self._join()
-        for parting in self._new_partings():
-            if self._diary.stalled(began - gentle.LAG_S, time.time()):
-                self._say(f"{parting}, while the machine stood still")
-            elif gentle.too_long(self._diary, parting.at):
-                self._say(f"{parting}: the machine was too busy to end {fault.__name__} in time")
+        self._await_joined()
+        for parting in self._unexplained_splits():
+            if self._fault_log.stalled(began - gentle.LAG_S, time.time()):
+                self._print_line(f"{parting}, while the machine stood still")
+            elif gentle.silence_was_too_long(self._fault_log, parting.started_at):
+                self._print_line(f"{parting}: the machine was too busy to end {fault.__name__} in time")
             else:
-                self.found.false_splits.append(self._told(f"{parting} at {clock(parting.at)}", parting.at))
+                self.found.false_splits.append(
+                    self._describe_finding(f"{parting} at {format_clock(parting.started_at)}", parting.started_at)
+                )
 
     def _pause(self) -> None:
-        self._say("a master stands still beyond maxPeerLag")
+        self._print_line("a master stands still beyond maxPeerLag")
         before, began = self._restores(), time.time()
         try:
-            with self._lane.quiet():
-                self._workers_work()
-                pause_long(self._arena, self._draw, self._diary)
-                self._join()
-        except Missed as missed:
-            self._miss(missed, began)
+            with self._lane.paused():
+                self._await_working_workers()
+                pause_long(self._arena, self._draw, self._fault_log)
+                self._await_joined()
+        except ExpectationMissed as missed:
+            self._record_missed(missed, began)
         else:
             self.found.pauses += 1
-        self._new_partings()
-        if self._look() and self._restores() != before:
-            self.found.false_splits.append(self._told("a worker had to go back although a master only stood still"))
+        self._unexplained_splits()
+        if self._check_all() and self._restores() != before:
+            self.found.false_splits.append(
+                self._describe_finding("a worker had to go back although a master only stood still")
+            )
 
-    def _split(self, way: Callable[[Split], None]) -> None:
-        split = Split(self._arena, self._diary, self._draw, self._targets, majority=self._majority)
+    def _split(self, way: Callable[[SplitFault], None]) -> None:
+        split = SplitFault(self._arena, self._fault_log, self._draw, self._targets, majority=self._majority)
         began = time.time()
-        missed: Missed | None = None
-        self._say(f"split: {way.__name__}")
-        with self._lane.quiet():
-            self._workers_work()
+        missed: ExpectationMissed | None = None
+        self._print_line(f"split: {way.__name__}")
+        with self._lane.paused():
+            self._await_working_workers()
             try:
                 way(split)
-            except Missed as why:
+            except ExpectationMissed as why:
                 missed = why
             except (CannotMeasure, TxLogError) as why:
-                self.found.wrong.append(self._told(f"{way.__name__}: {why}"))
-            self._join()
-        new = self._new_partings()
+                self.found.wrong.append(self._describe_finding(f"{way.__name__}: {why}"))
+            self._await_joined()
+        new = self._unexplained_splits()
         if missed is None and not new:
-            missed = Missed("nobody went on without the others, as /txlog/splits tells")
+            missed = ExpectationMissed("nobody went on without the others, as /txlog/splits tells")
         if missed is not None:
-            self._miss(missed, began)
-        elif self._look():
+            self._record_missed(missed, began)
+        elif self._check_all():
             self.found.splits += 1
 
-    def _miss(self, missed: Missed, began: float) -> None:
-        if self._diary.stalled(began, time.time()):
-            self._say(f"{missed}; the machine stood still meanwhile, so that says nothing")
+    def _record_missed(self, missed: ExpectationMissed, began: float) -> None:
+        if self._fault_log.stalled(began, time.time()):
+            self._print_line(f"{missed}; the machine stood still meanwhile, so that says nothing")
             return
-        self.found.missed_splits.append(self._told(str(missed)))
+        self.found.missed_splits.append(self._describe_finding(str(missed)))
 
-    def _workers_work(self) -> None:
+    def _await_working_workers(self) -> None:
         """Until every master knows its workers to work: without one there is no backup, and nobody may go on. A Spark
         application that was killed is waited for first; where the processor is busy its start takes minutes."""
         last, late = "nothing", list[str]()
         try:
-            for _ in patiently(START_S):
+            for _ in active_ticks(START_S):
                 late = self._arena.late_pipelines()
                 if not late:
                     break
             else:
                 raise CannotMeasure(f"{', '.join(late)}: not at work {START_S:g} s after the last start")
         except CannotMeasure as why:
-            self.found.wrong.append(self._told(str(why)))
+            self.found.wrong.append(self._describe_finding(str(why)))
             return
-        for _ in patiently(WORK_S):
+        for _ in active_ticks(WORK_S):
             try:
                 told = [worker for url in self._arena.masters for worker in _workers(url)]
                 last = ", ".join(f"{worker.name} {worker.state}" for worker in told if worker.state != "Working")
@@ -235,10 +250,12 @@ class Phase:
             if not last:
                 return
         self.found.wrong.append(
-            self._told(f"not every worker works {WORK_S:g} s after the last fault of any, and all pipelines: {last}")
+            self._describe_finding(
+                f"not every worker works {WORK_S:g} s after the last fault of any, and all pipelines: {last}"
+            )
         )
 
-    def _join(self) -> None:
+    def _await_joined(self) -> None:
         """Until all masters are in one view again; else this phase is over."""
         try:
             self._arena.wait_joined(JOIN_S)
@@ -251,11 +268,11 @@ class Phase:
                 except TxLogError as silent:
                     states.append(f"{node}: {silent}")
             text = f"not in one view after {JOIN_S:g} s: {'; '.join(states)}"
-            self.found.wrong.append(self._told(text))
+            self.found.wrong.append(self._describe_finding(text))
 
-    def _new_partings(self) -> list[Parting]:
-        now = partings(self._arena)
-        new = sorted(now - self._known, key=lambda parting: parting.at)
+    def _unexplained_splits(self) -> list[ObservedSplit]:
+        now = observed_splits(self._arena)
+        new = sorted(now - self._known, key=lambda parting: parting.started_at)
         self._known |= now
         return new
 
@@ -265,35 +282,35 @@ class Phase:
 
     # -- looking
 
-    def _look(self, *, last: bool = False) -> bool:
+    def _check_all(self, *, last: bool = False) -> bool:
         """Let everything come to rest; look at the logs and the workers. Whether all was well."""
         if self.found.wrong and not last:
             return False
-        with self._lane.quiet():
-            self._load.end()
+        with self._lane.paused():
+            self._load.stop()
             try:
-                self._rest()
-                judged = self._judge(last=last)
+                self._await_converged()
+                judged = self._judge_logs(last=last)
             except (CannotMeasure, TxLogError) as why:
-                self.found.wrong.append(self._told(str(why)))
+                self.found.wrong.append(self._describe_finding(str(why)))
                 return False
             finally:
                 if not last:
-                    self._load.begin()
-        self.found.looks += 1
-        new = self._keep(judged)
-        counts = self._diary.counts()
-        self._say(
+                    self._load.start()
+        self.found.checks += 1
+        new = self._record_findings(judged)
+        counts = self._fault_log.counts()
+        self._print_line(
             f"  {sum(counts.values())} faults, {self._load.acknowledged:,} acknowledged, {self.found.splits} splits; "
             + ("NOT CLEAN" if new else "clean")
         )
         return not new
 
-    def _rest(self) -> None:
+    def _await_converged(self) -> None:
         """Until one log is everywhere, and no duty is left."""
         until = time.monotonic() + SETTLE_S
         while True:
-            self._arena.wait_settled(max(1.0, until - time.monotonic()))
+            self._arena.wait_converged(max(1.0, until - time.monotonic()))
             open_ = []
             for url in self._arena.masters:
                 with MasterClient(url, 5.0) as master:
@@ -306,24 +323,24 @@ class Phase:
 
     def _side_of(self, node: str) -> str:
         """Whoever parted together: the data centre, unless one has been split in itself."""
-        if self._diary.counts()[INSIDE]:
+        if self._fault_log.counts()[CUT_INSIDE_DATA_CENTER]:
             return node
         return next(master.data_center for master in self._arena.topology.masters if master.node == node)
 
-    def _judge(self, *, last: bool) -> Judged:
+    def _judge_logs(self, *, last: bool) -> SoakVerdict:
         arena, history = self._arena, self._load.history
-        judged = Judged()
-        log: list[Logged] = []
+        judged = SoakVerdict()
+        log: list[JudgedEntry] = []
         for url in arena.masters if last else [self._draw.choice(arena.masters)]:
             log = read_log(url)
             judged.add(judge_log(history, log, self._side_of, moves=not self._majority))
         if not self._digests_equal():
-            judged.differs.append(f"the workers' digests differ, look {self.found.looks + 1}")
-        replay = Replay()
+            judged.differs.append(f"the workers' digests differ, look {self.found.checks + 1}")
+        replay = LogReplay()
         replay.run(log)
         wanted = replay.quads()
         for worker in arena.topology.workers if last else [self._draw.choice(arena.topology.workers)]:
-            held = quads_in(get(worker.url, "/store", "application/n-quads", 120.0))
+            held = parse_dump(http_get(worker.url, "/store", "application/n-quads", 120.0))
             judged.add(judge_worker(worker.name, wanted, held))
         return judged
 
@@ -331,17 +348,17 @@ class Phase:
         """Of all workers. A busy machine may need a second try to stop them all at one index."""
         for again in (True, False):
             try:
-                return verify(self._arena.masters_by_data_center, SETTLE_S).equal
+                return compare_contents(self._arena.masters_by_data_center, SETTLE_S).equal
             except Unavailable as not_now:
                 if not again:
                     raise
-                self._say(f"the digests again: {not_now}")
+                self._print_line(f"the digests again: {not_now}")
         raise AssertionError("unreachable")
 
-    def _keep(self, judged: Judged) -> int:
+    def _record_findings(self, judged: SoakVerdict) -> int:
         """Each finding once, with what came before it. How many are new."""
         new = 0
-        ended = {op.name: op.ended + self._load.clock for op in self._load.history}
+        ended = {op.name: op.ended_at + self._load.clock for op in self._load.history}
         pairs = (
             (self.found.lost, judged.lost),
             (self.found.doubled, judged.doubled),
@@ -354,22 +371,22 @@ class Phase:
             for text in texts:
                 if text not in known:
                     new += 1
-                    kept.append(self._told(text, ended.get(text.partition(" ")[0], time.time())))
+                    kept.append(self._describe_finding(text, ended.get(text.partition(" ")[0], time.time())))
         return new
 
-    def _told(self, text: str, at: float | None = None) -> str:
+    def _describe_finding(self, text: str, at: float | None = None) -> str:
         at = time.time() if at is None else at
         where = f"logs: {self._folder / 'logs'}"
-        line = f"{text} | {self._strategy}, {clock(at)}; before it: {self._diary.before(at)}; {where}"
-        self._say(f"WRONG: {line[:800]}")
+        line = f"{text} | {self._strategy}, {format_clock(at)}; before it: {self._fault_log.faults_before(at)}; {where}"
+        self._print_line(f"WRONG: {line[:800]}")
         return line
 
-    def _write(self, fault: Fault) -> None:
+    def _log_fault(self, fault: InjectedFault) -> None:
         with open(self._folder / "logs" / "faults.log", "a") as log:
             log.write(f"{fault}\n")
 
-    def _say(self, text: str) -> None:
-        console.print(f"{clock(time.time())} {text}", highlight=False, markup=False)
+    def _print_line(self, text: str) -> None:
+        console.print(f"{format_clock(time.time())} {text}", highlight=False, markup=False)
 
 
 def _workers(url: str) -> list[WorkerStatus]:
@@ -377,12 +394,12 @@ def _workers(url: str) -> list[WorkerStatus]:
         return master.workers()
 
 
-def read_log(url: str) -> list[Logged]:
+def read_log(url: str) -> list[JudgedEntry]:
     """A master's whole log."""
-    found: list[Logged] = []
+    found: list[JudgedEntry] = []
     with MasterClient(url, 60.0) as master:
         while True:
             page = master.log_page(len(found))
             if not page.entries:
                 return found
-            found += [Logged(e.index, str(e.txid), e.kind, e.payload, e.noop) for e in page.entries]
+            found += [JudgedEntry(e.index, str(e.txid), e.kind, e.payload, e.noop) for e in page.entries]

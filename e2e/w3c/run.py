@@ -25,24 +25,33 @@ from urllib.parse import urlencode, urlsplit
 
 import pyoxigraph as ox
 
-from bench.masters import CannotMeasure
-from bench.report import Report, console, show, table
-from e2e.door import TIMEOUT_S, Door, Kind, Worker, door
-from e2e.w3c.results import Found, Statements, media_of, read_answer, read_result, said, same, statements_of
-from e2e.w3c.suite import Query, Suite, Update, World, quads_of
-from e2e.w3c.worlds import N_QUADS, fill, lines_of
+from bench.bench_masters import CannotMeasure
+from bench.report import BenchReport, build_table, console, print_table
+from e2e.master_harness import TIMEOUT_S, MasterHarness, StoreKind, StoreProcess, start_master_harness
+from e2e.w3c.dataset_setup import N_QUADS, fill_dataset, to_nquads
+from e2e.w3c.result_comparison import (
+    QueryOutcome,
+    Statements,
+    describe_result,
+    is_equal,
+    media_of,
+    read_answer,
+    read_result,
+    statements_of,
+)
+from e2e.w3c.suite import QueryTest, TestDataset, UpdateTest, W3cSuite, quads_of
 
-LISTED: Final = Path(__file__).parents[2] / "docs" / "w3c.md"
-STORES: Final = {"worker": Kind.DISK}
+EXPECTATIONS_FILE: Final = Path(__file__).parents[2] / "docs" / "w3c.md"
+STORES: Final = {"worker": StoreKind.DISK}
 SHOWN_MAX: Final = 30
 
 
-class Refused(Exception):
+class RequestRejected(Exception):
     """An answer that is no success: status and text."""
 
 
-class Asked(Protocol):
-    """Who is tested. :class:`Refused` says why a query or an update was not carried out."""
+class SystemUnderTest(Protocol):
+    """Who is tested. :class:`RequestRejected` says why a query or an update was not carried out."""
 
     def fill(self, quads: Sequence[ox.Quad]) -> None: ...
     def query(self, text: str, media: str) -> bytes: ...
@@ -50,14 +59,14 @@ class Asked(Protocol):
     def contents(self) -> Statements: ...
 
 
-class Through:
+class MasterUnderTest:
     """A master, as its clients see it."""
 
-    def __init__(self, at: Door) -> None:
+    def __init__(self, at: MasterHarness) -> None:
         self._door = at
 
     def fill(self, quads: Sequence[ox.Quad]) -> None:
-        fill(self._door, quads)
+        fill_dataset(self._door, quads)
 
     def query(self, text: str, media: str) -> bytes:
         form = urlencode({"query": text} if _names_graphs(text) else {"query": text, "default-graph-uri": "null"})
@@ -66,7 +75,7 @@ class Through:
     def update(self, text: str) -> None:
         answer = self._door.update(text)
         if answer.status != 204:
-            raise Refused(f"{answer.status} {answer.text.strip()}")
+            raise RequestRejected(f"{answer.status} {answer.text.strip()}")
 
     def contents(self) -> Statements:
         return statements_of(ox.parse(self._get("GET", "/statements", b"", N_QUADS), ox.RdfFormat.N_QUADS))
@@ -75,11 +84,11 @@ class Through:
         headers = {"Accept": media, "Content-Type": "application/x-www-form-urlencoded"} if body else {"Accept": media}
         answer = self._door.request(method, path, body, headers)
         if answer.status != 200:
-            raise Refused(f"{answer.status} {answer.text.strip()}")
+            raise RequestRejected(f"{answer.status} {answer.text.strip()}")
         return answer.text.encode()
 
 
-class Engine:
+class EngineUnderTest:
     """The store alone."""
 
     def __init__(self, url: str) -> None:
@@ -89,7 +98,7 @@ class Engine:
         self._http.close()
 
     def fill(self, quads: Sequence[ox.Quad]) -> None:
-        self._ask("PUT", "/store", lines_of(quads), {"Content-Type": N_QUADS})
+        self._ask("PUT", "/store", to_nquads(quads), {"Content-Type": N_QUADS})
 
     def query(self, text: str, media: str) -> bytes:
         headers = {"Content-Type": "application/sparql-query", "Accept": media}
@@ -106,11 +115,11 @@ class Engine:
         answer = self._http.getresponse()
         data = answer.read()
         if answer.status >= 300:
-            raise Refused(f"{answer.status} {data.decode('utf-8', 'replace').strip()}")
+            raise RequestRejected(f"{answer.status} {data.decode('utf-8', 'replace').strip()}")
         return data
 
 
-class Verdict(NamedTuple):
+class TestVerdict(NamedTuple):
     """``why``: "" for a test that passed."""
 
     name: str
@@ -121,43 +130,43 @@ class Verdict(NamedTuple):
         return "failed" if self.why else "passed"
 
 
-class Judge:
+class TestRunner:
     """Carries out tests at one of both; data that is still there is not sent again."""
 
-    def __init__(self, suite: Suite, asked: Asked) -> None:
+    def __init__(self, suite: W3cSuite, asked: SystemUnderTest) -> None:
         self._suite = suite
         self._asked = asked
-        self._holds: World | None = None
+        self._holds: TestDataset | None = None
 
-    def verdict(self, test: Query | Update) -> Verdict:
+    def verdict(self, test: QueryTest | UpdateTest) -> TestVerdict:
         """What the suite says of the answer to one test."""
         if self._holds != test.before:
             self._asked.fill(quads_of(self._suite, test.before))
             self._holds = test.before
         try:
-            return Verdict(test.name, self._query(test) if isinstance(test, Query) else self._update(test))
-        except Refused as refused:
-            return Verdict(test.name, str(refused)[:300])
+            return TestVerdict(test.name, self._query(test) if isinstance(test, QueryTest) else self._update(test))
+        except RequestRejected as refused:
+            return TestVerdict(test.name, str(refused)[:300])
         except (SyntaxError, ValueError) as wrong:
-            return Verdict(test.name, f"an answer that cannot be read: {wrong}"[:300])
+            return TestVerdict(test.name, f"an answer that cannot be read: {wrong}"[:300])
 
-    def _query(self, test: Query) -> str:
+    def _query(self, test: QueryTest) -> str:
         is_rdf = test.result.endswith((".ttl", ".rdf"))
         triples = self._suite.triples(test.result) if is_rdf else None
         wanted = read_result(self._suite.read(test.result), test.result, triples)
         media = media_of(test.result, wanted)
         found = read_answer(self._asked.query(test.text, media), media)
-        return "" if same(wanted, found, lax=test.lax) else _told(wanted, found)
+        return "" if is_equal(wanted, found, lax=test.lax) else _explain_difference(wanted, found)
 
-    def _update(self, test: Update) -> str:
+    def _update(self, test: UpdateTest) -> str:
         self._holds = None
         self._asked.update(test.request)
         wanted, found = statements_of(quads_of(self._suite, test.after)), self._asked.contents()
-        return "" if same(wanted, found) else _told(wanted, found)
+        return "" if is_equal(wanted, found) else _explain_difference(wanted, found)
 
 
-def _told(wanted: Found, found: Found) -> str:
-    return f"{said(found)}; wanted: {said(wanted)}"
+def _explain_difference(wanted: QueryOutcome, found: QueryOutcome) -> str:
+    return f"{describe_result(found)}; wanted: {describe_result(wanted)}"
 
 
 def _names_graphs(text: str) -> bool:
@@ -165,7 +174,7 @@ def _names_graphs(text: str) -> bool:
     return "FROM" in text.upper().split()
 
 
-class Listed(NamedTuple):
+class ExpectedVerdict(NamedTuple):
     """A line of docs/w3c.md: what master and engine each come to, and why."""
 
     master: str
@@ -173,9 +182,9 @@ class Listed(NamedTuple):
     why: str
 
 
-def listed(text: str) -> dict[str, Listed]:
+def parse_listed(text: str) -> dict[str, ExpectedVerdict]:
     """The lines ``| test | master | engine | why |`` of the document. ValueError for one that says nothing."""
-    found: dict[str, Listed] = {}
+    found: dict[str, ExpectedVerdict] = {}
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         if line.startswith("| `") and len(cells) == 4:
@@ -184,17 +193,19 @@ def listed(text: str) -> dict[str, Listed]:
                 raise ValueError(f"{name} is listed twice")
             if not {cells[1], cells[2]} <= {"passed", "failed"} or not cells[3]:
                 raise ValueError(f"a line that says nothing: {line}")
-            found[name] = Listed(*cells[1:])
+            found[name] = ExpectedVerdict(*cells[1:])
     return found
 
 
-def unexplained(master: Sequence[Verdict], engine: Sequence[Verdict], known: dict[str, Listed]) -> list[str]:
+def unexplained(
+    master: Sequence[TestVerdict], engine: Sequence[TestVerdict], known: dict[str, ExpectedVerdict]
+) -> list[str]:
     """What the list does not say, and what it says and is not so. Listed are all tests that not both pass."""
     wrong = []
     seen: set[str] = set()
     for through, straight in zip(master, engine, strict=True):
         seen.add(through.name)
-        line = known.get(through.name, Listed("passed", "passed", ""))
+        line = known.get(through.name, ExpectedVerdict("passed", "passed", ""))
         if (through.word, straight.word) != (line.master, line.engine):
             wrong.append(
                 f"{through.name}: the master {through.word}, the engine {straight.word}; "
@@ -204,15 +215,18 @@ def unexplained(master: Sequence[Verdict], engine: Sequence[Verdict], known: dic
     return wrong + [f"{name}: listed in docs/w3c.md, and no test of the suite" for name in known.keys() - seen]
 
 
-def both(
-    folder: Path, suite: Suite, tests: Sequence[Query | Update], progress: Callable[[int], None] = lambda _: None
-) -> tuple[list[Verdict], list[Verdict]]:
+def run_both(
+    folder: Path,
+    suite: W3cSuite,
+    tests: Sequence[QueryTest | UpdateTest],
+    progress: Callable[[int], None] = lambda _: None,
+) -> tuple[list[TestVerdict], list[TestVerdict]]:
     """The verdicts on a master and on its store's engine, in the order of ``tests``."""
-    with door(folder / "door", STORES, tuple(STORES)) as at:
-        alone = Worker(Kind.DISK, folder / "engine", folder / "engine.log")
-        with closing(alone), closing(Engine(alone.url)) as engine:
-            through, straight = Judge(suite, Through(at)), Judge(suite, engine)
-            verdicts: tuple[list[Verdict], list[Verdict]] = ([], [])
+    with start_master_harness(folder / "door", STORES, tuple(STORES)) as at:
+        alone = StoreProcess(StoreKind.DISK, folder / "engine", folder / "engine.log")
+        with closing(alone), closing(EngineUnderTest(alone.url)) as engine:
+            through, straight = TestRunner(suite, MasterUnderTest(at)), TestRunner(suite, engine)
+            verdicts: tuple[list[TestVerdict], list[TestVerdict]] = ([], [])
             for done, test in enumerate(tests, 1):
                 verdicts[0].append(through.verdict(test))
                 verdicts[1].append(straight.verdict(test))
@@ -224,13 +238,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m e2e.w3c.run", description=__doc__)
     parser.add_argument("--only", default="", help="tests whose name contains this; then the list is not complete")
     options = parser.parse_args(arguments)
-    report = Report("w3c")
-    suite = Suite()
+    report = BenchReport("w3c")
+    suite = W3cSuite()
     tests = [test for test in suite.tests if options.only in test.name]
     if not tests:
         parser.error(f"no test's name contains {options.only!r}")
     names = {test.name for test in tests}
-    known = {name: line for name, line in listed(LISTED.read_text()).items() if not options.only or name in names}
+    known = {
+        name: line
+        for name, line in parse_listed(EXPECTATIONS_FILE.read_text()).items()
+        if not options.only or name in names
+    }
     shown = time.monotonic()
 
     def progress(done: int) -> None:
@@ -241,7 +259,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     folder = Path(tempfile.mkdtemp(prefix="txlog-w3c-"))
     try:
-        master, engine = both(folder, suite, tests, progress)
+        master, engine = run_both(folder, suite, tests, progress)
     except CannotMeasure as wrong:
         report.failed("all tests are carried out", str(wrong))
         return report.end()
@@ -252,7 +270,7 @@ def main(arguments: list[str] | None = None) -> int:
         for through, straight in zip(master, engine, strict=True)
         if through.why or straight.why
     ]
-    show(table("not passed by both", ("test", "master", "engine", "why"), rows))
+    print_table(build_table("not passed by both", ("test", "master", "engine", "why"), rows))
     wrong_lines = unexplained(master, engine, known)
     for line in wrong_lines[:SHOWN_MAX]:
         print(line)

@@ -18,7 +18,7 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from e2e.maven import W3C_TESTS, fetched
+from e2e.pinned_artifacts import W3C_TESTS, fetch_pinned
 
 BASE: Final = "http://w3c.example/"
 """The files' IRIs begin so."""
@@ -52,7 +52,7 @@ Term = ox.NamedNode | ox.BlankNode | ox.Literal
 
 
 @dataclass(frozen=True)
-class World:
+class TestDataset:
     """Data that a test begins or ends with: files (their paths in the suite) of the default graph, and by graph."""
 
     default: tuple[str, ...]
@@ -60,29 +60,29 @@ class World:
 
 
 @dataclass(frozen=True)
-class Query:
+class QueryTest:
     """``text`` names its own base; ``result``: the file with what must come out; ``lax``: how often is left open."""
 
     name: str
     text: str
-    before: World
+    before: TestDataset
     result: str
     lax: bool
 
 
 @dataclass(frozen=True)
-class Update:
+class UpdateTest:
     name: str
     request: str
-    before: World
-    after: World
+    before: TestDataset
+    after: TestDataset
 
 
-class Suite:
+class W3cSuite:
     """The files, out of the jar that holds them."""
 
     def __init__(self, jar: Path | None = None) -> None:
-        self._jar = zipfile.ZipFile(jar or fetched(W3C_TESTS))
+        self._jar = zipfile.ZipFile(jar or fetch_pinned(W3C_TESTS))
 
     def read(self, path: str) -> bytes:
         return self._jar.read(path)
@@ -94,9 +94,9 @@ class Suite:
         return [ox.Triple(quad.subject, quad.predicate, quad.object) for quad in quads]
 
     @cached_property
-    def tests(self) -> list[Query | Update]:
+    def tests(self) -> list[QueryTest | UpdateTest]:
         """Those that were approved, in the order of their manifests."""
-        found: list[Query | Update] = []
+        found: list[QueryTest | UpdateTest] = []
         for root, names in FOLDERS.items():
             for folder in names.split():
                 found += _Manifest(self, f"{root}/{folder}/manifest.ttl").tests()
@@ -104,7 +104,7 @@ class Suite:
 
 
 class _Manifest:
-    def __init__(self, suite: Suite, path: str) -> None:
+    def __init__(self, suite: W3cSuite, path: str) -> None:
         self._suite = suite
         self._folder = posixpath.dirname(path)
         self._facts: dict[object, list[tuple[str, Term]]] = {}
@@ -112,7 +112,7 @@ class _Manifest:
             assert not isinstance(triple.object, ox.Triple)
             self._facts.setdefault(triple.subject, []).append((triple.predicate.value, triple.object))
 
-    def tests(self) -> Iterator[Query | Update]:
+    def tests(self) -> Iterator[QueryTest | UpdateTest]:
         at: object = next(facts for facts in self._entries())
         while at != ox.NamedNode(_RDF + "nil"):
             test = self._one(at, _RDF + "first")
@@ -126,19 +126,19 @@ class _Manifest:
         for facts in self._facts.values():
             yield from (term for name, term in facts if name == _MF + "entries")
 
-    def _test(self, test: Term, is_update: bool) -> Query | Update:
+    def _test(self, test: Term, is_update: bool) -> QueryTest | UpdateTest:
         name = f"{posixpath.basename(self._folder)}/{self._one(test, _MF + 'name').value}"
         action = self._one(test, _MF + "action")
         if is_update:
             request = self._path(self._one(action, _UT + "request"))
             after = self._world(self._one(test, _MF + "result"), _UT, _UT + "graph")
-            return Update(name, self._text(request), self._world(action, _UT, _UT + "graph"), after)
+            return UpdateTest(name, self._text(request), self._world(action, _UT, _UT + "graph"), after)
         text = self._text(self._path(self._one(action, _QT + "query")))
         result = self._path(self._one(test, _MF + "result"))
         lax = ox.NamedNode(_MF + "LaxCardinality") in self._all(test, _MF + "resultCardinality")
-        return Query(name, text, self._world(action, _QT, _QT + "graph", text), result, lax)
+        return QueryTest(name, text, self._world(action, _QT, _QT + "graph", text), result, lax)
 
-    def _world(self, node: Term, words: str, graph: str, text: str = "") -> World:
+    def _world(self, node: Term, words: str, graph: str, text: str = "") -> TestDataset:
         default = tuple(self._path(term) for term in self._all(node, words + "data"))
         named: list[tuple[str, str]] = []
         for term in self._all(node, words + "graphData"):
@@ -148,7 +148,7 @@ class _Manifest:
         if not default and not named:
             # A query that says itself which files it is about.
             named += [(BASE + path, path) for path in _files_in(text, self._folder)]
-        return World(default, tuple(named))
+        return TestDataset(default, tuple(named))
 
     def _text(self, path: str) -> str:
         return f"BASE <{BASE}{path}>\n{self._suite.read(path).decode()}"
@@ -168,7 +168,7 @@ def _files_in(text: str, folder: str) -> list[str]:
     return list(dict.fromkeys(f"{folder}/{name}" for name in _FROM.findall(text)))
 
 
-def quads_of(suite: Suite, world: World) -> list[ox.Quad]:
+def quads_of(suite: W3cSuite, world: TestDataset) -> list[ox.Quad]:
     """What stands in its files."""
     files: list[tuple[ox.NamedNode | ox.DefaultGraph, str]] = [(ox.DefaultGraph(), path) for path in world.default]
     files += [(ox.NamedNode(name), path) for name, path in world.named]

@@ -150,7 +150,6 @@ def describe_unconverged(world: Simulation) -> str:
             state += (
                 f" view={views.number}{'' if views.installed else '?'} promised={views.promised} {views.blocked_reason}"
             )
-        parts.append(
-            f"{machine.name} {state} log={machine.durable_state.log_length} stable={machine.durable_state.stable} queue={waiting}"
-        )
+        durable = machine.durable_state
+        parts.append(f"{machine.name} {state} log={durable.log_length} stable={durable.stable} queue={waiting}")
     return f"log={len(world.log.longest)}; " + "; ".join(parts)

@@ -21,7 +21,7 @@ KEYS = "txlog/protocol/log/idempotency_keys.py"
 
 _TESTS = "node/tests/protocol/test_configuration.py::"
 _APART = "node/tests/protocol/test_taken_out_and_apart.py::"
-_JOINTLY = "all(one.has_majority(know) for one in closed.jointly)"
+_JOINTLY = "all(one.has_majority(know) for one in closed.joint_configurations)"
 
 MEMBER_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -29,10 +29,14 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         "20",
         True,
         (
-            SourceEdit(MEMBERSHIP, "few = self.majority and not", "few = False and not"),
-            SourceEdit(COORDINATING, "if self.majority and not self._is_majority(know)", "if False"),
-            SourceEdit(VIEWS, "if self.majority and not self._is_majority(nodes)", "if False"),
-            SourceEdit(COORDINATING, _JOINTLY, "closed.jointly[-1].has_majority(know)"),
+            SourceEdit(MEMBERSHIP, "few = self.majority_required and not", "few = False and not"),
+            SourceEdit(COORDINATING, "if self.majority_required and not self._is_majority(know)", "if False"),
+            SourceEdit(
+                VIEWS,
+                "            self.majority_required\n            and not self._is_majority(nodes)",
+                "            False",
+            ),
+            SourceEdit(COORDINATING, _JOINTLY, "closed.joint_configurations[-1].has_majority(know)"),
         ),
         test=_TESTS + "test_a_half_that_changes_the_weights_alone_is_no_majority",
     ),
@@ -43,8 +47,8 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 STANDING,
-                "return agreement.configurations.jointly(agreement.stable)",
-                "return [agreement.configurations.last]",
+                "return agreement.configurations.joint_configurations(agreement.stable)",
+                "return [agreement.configurations.latest]",
             ),
             SourceEdit(COORDINATING, _JOINTLY, "closed.weights is not None"),
         ),
@@ -57,8 +61,8 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 STANDING,
-                "return agreement.configurations.jointly(agreement.stable)",
-                "return agreement.configurations.jointly(agreement.history.length)",
+                "return agreement.configurations.joint_configurations(agreement.stable)",
+                "return agreement.configurations.joint_configurations(agreement.log_index.length)",
             ),
             SourceEdit(CLOSING, "stable = max(report.stable for report in winner.reports)", "stable = winner.length"),
         ),
@@ -75,7 +79,7 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         "both-of-two-changes-count",
         "20",
         True,
-        (SourceEdit(CONFIGURATION, " or change.after != now.version", ""),),
+        (SourceEdit(CONFIGURATION, "        or change.base_version != now.version\n", ""),),
         test=_TESTS + "test_of_two_changes_at_once_the_first_in_the_log_counts",
     ),
     Mutant(
@@ -109,14 +113,14 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         "waits-for-one-that-was-taken-out",
         "32",
         False,
-        (SourceEdit(VIEWS, " or self._waits_for_no_master(view)", ""),),
+        (SourceEdit(VIEWS, " or self._silent_member_removed(view)", ""),),
         test=_APART + "test_a_view_that_waits_for_one_that_was_taken_out_gives_way",
     ),
     Mutant(
         "holds-the-view-for-one-that-was-taken-out",
         "32",
         False,
-        (SourceEdit(MEMBERSHIP, "            heard = heard and not self._is_taken_out(member.node)\n", ""),),
+        (SourceEdit(MEMBERSHIP, "            heard = heard and not self._is_removed(member.node)\n", ""),),
         test=_APART + "test_one_that_is_taken_out_and_has_not_left_holds_nobody",
     ),
     Mutant(
@@ -133,8 +137,8 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CONFIGURING,
-                "(mine.number in theirs.chain or self._is_needed_no_more(known))",
-                "mine.number in theirs.chain",
+                "(mine.number in theirs.lineage or self._is_no_longer_needed(known))",
+                "mine.number in theirs.lineage",
             ),
         ),
         test=_APART + "test_one_that_was_taken_out_and_went_on_alone_ends",
@@ -176,8 +180,8 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 FOLLOWING,
-                "        return views.at_work and bool(self.peers) and",
-                "        return views.at_work or bool(self.peers) and",
+                "        return views.is_active and bool(self.peers) and",
+                "        return views.is_active or bool(self.peers) and",
             ),
         ),
         test=_TESTS + "test_a_master_that_is_alone_does_not_go",
@@ -186,14 +190,14 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         "removed-masters-are-heard",
         "20",
         True,
-        (SourceEdit(CONFIGURING, "        raise self._unlisted(peer)\n", "        return\n"),),
+        (SourceEdit(CONFIGURING, "        raise self._unlisted_fault(peer)\n", "        return\n"),),
         test=_TESTS + "test_a_removed_master_brings_everything_in_and_is_refused_by_name",
     ),
     Mutant(
         "strangers-are-heard",
         "20",
         True,
-        (SourceEdit(CONFIGURING, "        raise self._unlisted(peer)\n", "        return\n"),),
+        (SourceEdit(CONFIGURING, "        raise self._unlisted_fault(peer)\n", "        return\n"),),
         test=_TESTS + "test_it_may_run_before_it_is_added",
     ),
     Mutant(
@@ -203,8 +207,8 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CLOSING,
-                "(kept if out or along is None else along.last.majority)",
-                "(kept if along is None else along.last.majority)",
+                "(kept if out or along is None else along.latest.majority)",
+                "(kept if along is None else along.latest.majority)",
             ),
         ),
         test=_TESTS + "test_the_split_mode_follows_in_a_view_of_everybody",

@@ -56,7 +56,7 @@ _NO_FOLLOWED_ORDER = SourceEdit(
 _NO_CLAIM_HASH = SourceEdit(CORE, "if history.hash_at(claim.log_index) != claim.log_hash:", "if history is None:")
 _USABLE = "if claim.log_index > history.length or claim.own_seq > agreement.queues[peer.slot].held:"
 _BOUND = "bound = min([agreement.last_stamp, *(p.usable_counter for p in self.peers)])"
-_NEWS = 'news = order[self.history.length - after :] if after <= self.history.length else b""'
+_NEWS = 'news = order[self.log_index.length - after :] if after <= self.log_index.length else b""'
 _FOLLOW = "node/tests/protocol/test_follow.py::"
 _PROMISE_CHECKS = (_NO_ORDER_ASSERTION, _NO_COUNTER_REGRESSION_CHECK, _NO_COUNTER_IDENTITY_CHECK)
 
@@ -78,7 +78,9 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
                 "        if False:\n",
             ),
             SourceEdit(
-                CORE, "        if claim.start == self.start and claim.number > self.number:\n", "        if False:\n"
+                CORE,
+                "        if claim.start == self.start and claim.number > self.post_number:\n",
+                "        if False:\n",
             ),
         ),
     ),
@@ -89,12 +91,12 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 AGREEMENT,
-                "            self._recover_held(meta)\n",
+                "            self._recover_queued(meta)\n",
                 "            logged = unsettled.get(self.own.origin, 0)\n"
                 "            count = logged if Origin(meta.node, meta.birth) == self.own.origin else len(meta.stamps)\n"
                 "            kept = [one[:count] for one in (meta.stamps, meta.keys, meta.kinds)]\n"
                 "            kept.append(meta.contents[: count * HASH_BYTES])\n"
-                "            self._recover_held(QueuedMeta(meta.node, meta.birth, meta.first_seq, *kept))\n",
+                "            self._recover_queued(QueuedMetadata(meta.node, meta.birth, meta.first_seq, *kept))\n",
             ),
             SourceEdit(JOURNAL, "        assert run.first_seq == held.last + 1, f", "        assert run.first_seq, f"),
             SourceEdit(FOUNDING, "if heard.seq > own_seq or heard.counter > last_stamp:", "if False:"),
@@ -130,7 +132,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "ceiling-not-durable",
         "5",
         True,
-        (SourceEdit(CORE, "self._effects.records.append(Ceiling(self.ceiling))", "pass"), *_PROMISE_CHECKS),
+        (SourceEdit(CORE, "self._effects.records.append(CounterCeiling(self.ceiling))", "pass"), *_PROMISE_CHECKS),
         profile="forgetful",
     ),
     Mutant(
@@ -168,10 +170,10 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CORE,
-                "        history = agreement.history\n        return Claim(\n",
-                "        history = agreement.history\n"
+                "        history = agreement.log_index\n        return ReplicaState(\n",
+                "        log_index = agreement.log_index\n"
                 "        own_seq, self._copied = getattr(self, '_copied', 0), agreement.own.held\n"
-                "        return Claim(\n",
+                "        return ReplicaState(\n",
             ),
             SourceEdit(CORE, "own_seq=agreement.own.held,", "own_seq=own_seq,"),
             _NO_ORDER_ASSERTION,
@@ -185,8 +187,8 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 EXECUTOR,
-                "    def _hold_back(self, effects: Effects) -> None:\n",
-                "    def _hold_back(self, effects: Effects) -> None:\n"
+                "    def _defer_until_durable(self, effects: Effects) -> None:\n",
+                "    def _defer_until_durable(self, effects: Effects) -> None:\n"
                 "        self._ready.append(Effects(sends=effects.sends))\n"
                 "        effects.sends = []\n",
             ),
@@ -222,8 +224,8 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CORE,
-                "            self._take_relayed(claim, now)\n",
-                "            self._take_relayed(claim, now)\n"
+                "            self._update_from_relay(claim, now)\n",
+                "            self._update_from_relay(claim, now)\n"
                 "            for p in self.peers:\n"
                 "                known = agreement.queues[claim.slot].held\n"
                 "                if p.slot == claim.slot and post.claim.held[claim.slot] <= known:\n"
@@ -238,20 +240,18 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "10",
         True,
         (
-            SourceEdit(
-                CORE, "\nclass MasterState:\n", "\nclass MasterState:\n    KEPT: dict[tuple[int, int], int] = {}\n"
-            ),
+            SourceEdit(CORE, "\nclass CoreState:\n", "\nclass CoreState:\n    KEPT: dict[tuple[int, int], int] = {}\n"),
             SourceEdit(
                 CORE,
-                "        self._rounds.entered(now.mono)\n",
-                "        self._rounds.entered(now.mono)\n"
+                "        self._post_schedule.on_view_entered(now.mono)\n",
+                "        self._post_schedule.on_view_entered(now.mono)\n"
                 "        for p in self.peers:\n"
                 "            p.usable_counter = self.KEPT.get((self.birth, p.slot), 0)\n",
             ),
             SourceEdit(
                 CORE,
-                "                peer.pending.popleft()\n",
-                "                peer.pending.popleft()\n"
+                "                peer.pending_states.popleft()\n",
+                "                peer.pending_states.popleft()\n"
                 "                self.KEPT[self.birth, peer.slot] = peer.usable_counter\n",
             ),
             _NO_ORDER_ASSERTION,
@@ -262,14 +262,14 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "a-piece-from-ahead-does-not-wait",
         "11",
         False,
-        (SourceEdit(AGREEMENT, _NEWS, "news = order[max(0, self.history.length - after) :]"),),
+        (SourceEdit(AGREEMENT, _NEWS, "news = order[max(0, self.log_index.length - after) :]"),),
         test=_FOLLOW + "test_rule_11_a_piece_from_ahead_waits_until_the_log_has_caught_up",
     ),
     Mutant(
         "a-piece-from-behind-is-taken-whole",
         "11",
         False,
-        (SourceEdit(AGREEMENT, _NEWS, 'news = order if after <= self.history.length else b""'),),
+        (SourceEdit(AGREEMENT, _NEWS, 'news = order if after <= self.log_index.length else b""'),),
         test=_FOLLOW + "test_rule_11_a_piece_from_behind_counts_from_where_the_log_is",
     ),
     Mutant("counter-limit-ignored", "12", True, (SourceEdit(CORE, _BOUND, "bound = 1 << 62"), _NO_ORDER_ASSERTION)),
@@ -280,8 +280,8 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CORE,
-                "        if agreement.add(bound, held):\n",
-                "        if agreement.add(bound, self._held_by(agreement, [])):\n",
+                "        if agreement.append_up_to(bound, held):\n",
+                "        if agreement.append_up_to(bound, self._held_by(agreement, [])):\n",
             ),
         ),
     ),
@@ -293,8 +293,8 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
             SourceEdit(
                 CORE,
                 _BOUND,
-                "bound = min([agreement.last_stamp, *(p.usable_counter if self.is_present(p) or not p.claim "
-                "else p.claim.counter for p in self.peers)])",
+                "bound = min([agreement.last_stamp, *(p.usable_counter if self.is_present(p) or not p.replica_state "
+                "else p.replica_state.counter for p in self.peers)])",
             ),
             _NO_ORDER_ASSERTION,
         ),
@@ -311,7 +311,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
             ),
             SourceEdit(
                 AGREEMENT,
-                "        self.ranks = ranks_of(self.queues)\n",
+                "        self.ranks = rank_origins(self.queues)\n",
                 "        mine = [q.origin.node for q in self.queues].index(self._me)\n"
                 "        self.ranks = [(slot - mine) % len(self.queues) for slot in range(len(self.queues))]\n",
             ),
@@ -344,8 +344,8 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 EXECUTOR,
-                "    def _hold_back(self, effects: Effects) -> None:\n",
-                "    def _hold_back(self, effects: Effects) -> None:\n"
+                "    def _defer_until_durable(self, effects: Effects) -> None:\n",
+                "    def _defer_until_durable(self, effects: Effects) -> None:\n"
                 "        self._ready.append(Effects(marks=effects.marks))\n"
                 "        effects.marks = None\n",
             ),
@@ -364,13 +364,13 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 AGREEMENT,
-                "return self.history.seq_within(self.slots[self.own.origin], self.stable)",
-                "return self.history.seq_within(self.slots[self.own.origin], self.history.length)",
+                "return self.log_index.seq_within(self.slots[self.own.origin], self.stable)",
+                "return self.log_index.seq_within(self.slots[self.own.origin], self.log_index.length)",
             ),
             SourceEdit(
                 MARKS,
-                "own, synced, stable = agreement.last_own, agreement.own_synced, agreement.stable\n",
-                "own, synced, stable = agreement.last_own, agreement._own_synced(), agreement.stable\n",
+                "own, synced, stable = agreement.last_own_seq, agreement.own_synced, agreement.stable\n",
+                "own, synced, stable = agreement.last_own_seq, agreement._own_synced(), agreement.stable\n",
             ),
         ),
     ),
@@ -401,7 +401,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CORE,
-                "relays=[p.claim for p in self.peers if p.claim is not None and p is not peer],",
+                "relays=[p.replica_state for p in self.peers if p.replica_state is not None and p is not peer],",
                 "relays=[],",
             ),
         ),
@@ -413,7 +413,9 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         False,
         (
             SourceEdit(
-                JOURNAL_TABLE, "_YES, _ANY, _YES, _ANY, Decision.DAMAGE_RESUME", "_YES, _ANY, _YES, _ANY, Decision.CUT"
+                JOURNAL_TABLE,
+                "_YES, _ANY, _YES, _ANY, RecoveryDecision.DAMAGE_RESUME",
+                "_YES, _ANY, _YES, _ANY, RecoveryDecision.CUT",
             ),
         ),
         profile="flips",
@@ -433,7 +435,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "what-an-index-leads-to-is-not-compared",
         "28",
         False,
-        (SourceEdit(JOURNAL_SCAN, "        self._check(piece.number, behind.vitals)\n", ""),),
+        (SourceEdit(JOURNAL_SCAN, "        self._check_index_result(piece.number, behind.state_header)\n", ""),),
         test=f"{INDEX_TEST}test_an_index_that_is_whole_and_tells_what_cannot_be_is_passed_over",
     ),
     Mutant(
@@ -443,7 +445,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 JOURNAL_SURVEY,
-                "        self._drop(index_name(self.segment))\n        text = (\n",
+                "        self._remove_if_present(index_name(self.segment))\n        text = (\n",
                 "        text = (\n",
             ),
         ),
@@ -453,7 +455,13 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "one-denial-is-enough",
         "28",
         False,
-        (SourceEdit(REPAIR, "            if self._denied >= set(self._others):\n", "            if self._denied:\n"),),
+        (
+            SourceEdit(
+                REPAIR,
+                "            if self._peers_without >= set(self._peers):\n",
+                "            if self._peers_without:\n",
+            ),
+        ),
         profile="flips",
     ),
     Mutant(
@@ -497,7 +505,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         False,
         (
             SourceEdit(
-                CORE, "        self.full = not room_for_work\n        if self.closing:", "        if self.closing:"
+                CORE, "        self.disk_full = not room_for_work\n        if self.closing:", "        if self.closing:"
             ),
             SourceEdit(
                 CORE,
@@ -513,7 +521,9 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         False,
         (
             SourceEdit(
-                CORE, "[(node, who) for node in self.founding.others]", "[(o, who) for o in set(self.founding.others)]"
+                CORE,
+                "[(node, who) for node in self.bootstrap.others]",
+                "[(o, who) for o in set(self.bootstrap.others)]",
             ),
         ),
         test="node/tests/simulation/test_seeds.py::test_no_dependence_on_hash_order",
@@ -522,7 +532,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "stable-not-journaled",
         "33",
         True,
-        (SourceEdit(AGREEMENT, "        self._say_stable(index)\n", ""),),
+        (SourceEdit(AGREEMENT, "        self._record_stable(index)\n", ""),),
     ),
     Mutant(
         "stable-is-the-logs-end",
@@ -547,8 +557,8 @@ _IN_STORES: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 OXIGRAPH,
-                'texts.append(f"DROP GRAPH <{state_name(expected)}>")',
-                'texts.append(f"DROP SILENT GRAPH <{state_name(expected)}>")',
+                'texts.append(f"DROP GRAPH <{marker_or_load_name(expected)}>")',
+                'texts.append(f"DROP SILENT GRAPH <{marker_or_load_name(expected)}>")',
             ),
         ),
         test=_OUTCOMES + "test_a_raised_fence_keeps_out_who_does_not_know_it",

@@ -46,8 +46,8 @@ def seeds_to_kill(mutant: Mutant, start: int, seeds: int) -> tuple[int, str]:
 
 _PYTEST = """
 import sys
-from txlog_simulation import mutant_table, patching
-patching.install(next(m.edits for m in mutant_table.MUTANTS if m.name == sys.argv[1]))
+from txlog_simulation import mutant_table, source_patches
+source_patches.install_edits(next(m.edits for m in mutant_table.MUTANTS if m.name == sys.argv[1]))
 import pytest
 sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "--no-header", sys.argv[2]]))
 """

@@ -29,8 +29,9 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 STANDING,
-                "        if view is None or not is_ordered(gone):\n            return False\n",
-                "        if view is None or not is_ordered(gone) or jointly:\n            return is_ordered(gone)\n",
+                "        if view is None or not has_override(gone):\n            return False\n",
+                "        if view is None or not has_override(gone) or jointly:\n"
+                "            return has_override(gone)\n",
             ),
         ),
         test=_TESTS + "test_an_order_lets_go_of_whom_it_names_and_of_nobody_else",
@@ -42,7 +43,7 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 STANDING,
-                "            if self._is_there(member):\n                where",
+                "            if self._is_reachable(member):\n                where",
                 "            if False:\n                where",
             ),
         ),
@@ -60,7 +61,7 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         "order-to-begin-not-durable",
         "25",
         False,
-        (SourceEdit(FOUNDING, "        self.views.say_orders()\n", ""),),
+        (SourceEdit(FOUNDING, "        self.views.record_overrides()\n", ""),),
         test=_TESTS + "test_an_order_to_begin_is_kept_over_a_crash_right_behind_the_answer",
     ),
     Mutant(
@@ -70,8 +71,8 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 "txlog/model/records.py",
-                "[one for one in self.without if view.has(Origin(one[0], one[1]))]",
-                "self.without",
+                "[one for one in self.excluded_members if view.has_member(Origin(one[0], one[1]))]",
+                "self.excluded_members",
             ),
         ),
         test=_TESTS + "test_an_order_leads_to_its_view_also_when_its_master_ends_right_behind_the_answer",
@@ -83,7 +84,7 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CLOSING,
-                '    ordered = any(one.why == "ordered" for one in gone) or winner.is_by_order\n',
+                '    ordered = any(one.why == "ordered" for one in gone) or winner.is_forced\n',
                 "    ordered = False\n",
             ),
         ),
@@ -101,14 +102,14 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         "a-later-order-wins-over-more-of-a-majority",
         "25",
         False,
-        (SourceEdit(VIEW, "self.apart_until(installed) if ordered else 0, self.number", "0, self.number"),),
+        (SourceEdit(VIEW, "self.diverged_at(installed) if ordered else 0, self.number", "0, self.number"),),
         test=_TESTS + "test_of_two_orders_the_one_whose_line_had_a_majority_for_longer_goes_on",
     ),
     Mutant(
         "an-order-moves-what-is-settled-elsewhere",
         "25",
         False,
-        (SourceEdit(CLOSING, "keeping = keeping_what_is_settled(forks, own)", "keeping = forks"),),
+        (SourceEdit(CLOSING, "keeping = branches_with_all_final_entries(forks, own)", "keeping = forks"),),
         test=_TESTS + "test_an_order_beside_one_that_nobody_is_apart_from_comes_behind_it[Smart]",
     ),
     Mutant(
@@ -125,7 +126,7 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 FETCHING,
-                "        if self.ahead is not None and self.ahead.number > self.promised:\n",
+                "        if self.newer_view is not None and self.newer_view.number > self.promised:\n",
                 "        if False:\n",
             ),
         ),
@@ -135,7 +136,7 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         "a-stopped-master-tells-stamps-as-those-of-its-view",
         "14",
         False,
-        (SourceEdit(FETCHING, "return self.promised if self.stopped else self.number", "return self.number"),),
+        (SourceEdit(FETCHING, "return self.promised if self.is_stopped else self.number", "return self.number"),),
         test=_STAMPS + "test_what_a_stopped_master_holds_is_not_told_with_the_stamps_of_its_view",
     ),
     Mutant(
@@ -152,8 +153,8 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 STANDING,
-                "(view.is_by_order(installed) or (view.forced and not installed))",
-                "view.is_by_order(installed)",
+                "(view.is_forced(installed) or (view.excluded_by_override and not installed))",
+                "view.is_forced(installed)",
             ),
         ),
         test=_TESTS + "test_an_order_that_came_about_nowhere_is_begun_again",
@@ -162,14 +163,14 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         "order-heals-by-what-nobody-installed",
         "32",
         False,
-        (SourceEdit(STANDING, "if not (view.is_by_order(installed) or", "if not (view.is_by_order(True) or"),),
+        (SourceEdit(STANDING, "if not (view.is_forced(installed) or", "if not (view.is_forced(True) or"),),
         test=_SEEDS + "[orders-205908]",
     ),
     Mutant(
         "order-waits-for-a-view-that-nobody-has",
         "32",
         False,
-        (SourceEdit(STANDING, "        if not self._know_ahead:\n", "        if False:\n"),),
+        (SourceEdit(STANDING, "        if not self._newer_view_members:\n", "        if False:\n"),),
         test=_TESTS + "test_nobody_waits_for_a_view_that_was_lost_with_the_only_disk_that_had_it",
     ),
     Mutant(
@@ -186,7 +187,7 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 FOUNDING,
-                "if self.settings.majority and not first_configuration(self.settings).has_majority(named):",
+                "if self.settings.majority and not bootstrap_configuration(self.settings).has_majority(named):",
                 "if False:",
             ),
         ),

@@ -66,7 +66,7 @@ def _outbid(world: Simulation, fault: PlannedFault) -> None:
                 _schedule_work(world, slot, now_ms + later_ms * plan.round_timeout_ms)
 
     if fault.size % 3 == 2:
-        machine[third].record_traps["Promised"] = stall
+        machine[third].record_traps["ViewPromised"] = stall
     machine[second].record_traps["ViewAccepted"] = spring
 
 
@@ -86,7 +86,7 @@ def _crossing_proposals(world: Simulation, fault: PlannedFault) -> None:
     def part() -> None:
         world.cut_until_healed([(first, second)])
         world.restore_links([(third, second)])
-        machine[second].record_traps["Promised"] = cross
+        machine[second].record_traps["ViewPromised"] = cross
 
     def cross() -> None:
         if world.healing:

@@ -32,7 +32,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         False,
         (
             SourceEdit("txlog/protocol/views/next_view.py", "changed = same and not split and", "changed = same and"),
-            SourceEdit(VIEWS, "if view.silent or view.preferred_by", "if view.preferred_by"),
+            SourceEdit(VIEWS, "if view.silent_members or view.preferred_by", "if view.preferred_by"),
         ),
         test="node/tests/protocol/test_preferences_change.py::"
         "test_a_side_of_a_split_keeps_the_strategy_that_the_split_began_with",
@@ -44,8 +44,8 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 AGREEMENT,
-                "        shown = self.history.length if self.installed else self.stable",
-                "        shown = self.history.length if self.installed else 0",
+                "        shown = self.log_index.length if self.installed else self.stable",
+                "        shown = self.log_index.length if self.installed else 0",
             ),
         ),
         test="node/tests/protocol/test_cut_and_restamp.py::"
@@ -55,21 +55,21 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "waits-for-who-is-ahead-and-cut-off",
         "32",
         False,
-        (SourceEdit(VIEWS, "        if self.ahead is None or self.majority:\n", "        if True:\n"),),
+        (SourceEdit(VIEWS, "        if self.newer_view is None or self.majority_required:\n", "        if True:\n"),),
         test=_SEEDS + "[splits,flaps,successions-80]",
     ),
     Mutant(
         "no-backup-is-recalled",
         "32",
         False,
-        (SourceEdit(CORE, "        return self._lacks_backup and not self.views.installed", "        return False"),),
+        (SourceEdit(CORE, "        return self._backup_missing and not self.views.installed", "        return False"),),
         test=_SEEDS + "[splits,flaps,successions-632]",
     ),
     Mutant(
         "no-backup-and-going-on",
         "23",
         False,
-        (SourceEdit(VIEWS, "        return self.backup_at >= 0 or any(", "        return True or any("),),
+        (SourceEdit(VIEWS, "        return self.backup_index >= 0 or any(", "        return True or any("),),
         profile="flaps,splits",
         counts=HARM,
     ),
@@ -80,8 +80,8 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 BRANCHES,
-                "if _absent(one, branches) or not any(_leads_on(one, other, own) for other in leaves)]",
-                "if not any(_leads_on(one, other, own) for other in leaves)]",
+                "if _absent_members(one, branches) or not any(_extends(one, other, own) for other in leaves)\n",
+                "if not any(_extends(one, other, own) for other in leaves)\n",
             ),
         ),
         test="node/tests/protocol/test_closing.py::test_rule_25_the_same_as_the_model",
@@ -93,7 +93,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 BRANCHES,
-                "leaves = [b for b in branches if not any(_is_behind(b, other) for other in branches)]",
+                "leaves = [b for b in branches if not any(_is_superseded_by(b, other) for other in branches)]",
                 "leaves = branches",
             ),
         ),
@@ -107,8 +107,8 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 BRANCHES,
-                "return one.number in other.view.history or _came_to_nothing(one, other)",
-                "return one.number in other.view.history",
+                "return one.number in other.view.ancestors or _never_installed(one, other)",
+                "return one.number in other.view.ancestors",
             ),
         ),
         test="node/tests/protocol/test_closing.py::test_who_alone_accepted_a_view_that_came_to_nothing_is_a_lagger",
@@ -149,7 +149,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 AGREEMENT,
-                "return max(self._settled, self.view.settled(self.stable, self.installed))",
+                "return max(self._final_index, self.view.final_index(self.stable, self.installed))",
                 "return self.stable",
             ),
         ),
@@ -163,8 +163,9 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 "txlog/model/view.py",
-                "apart_at = -2 - self.apart_at if self.apart_at < -1 and not installed else self.apart_at",
-                "apart_at = self.apart_at",
+                "apart_at = -2 - self.diverged_index if self.diverged_index < -1 and not installed "
+                "else self.diverged_index",
+                "apart_at = self.diverged_index",
             ),
         ),
         test="node/tests/protocol/test_closing.py::test_where_the_log_may_part_counts_until_everybody_has_accepted_the_view_with_everybody_in_it",
@@ -199,8 +200,8 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 UNORDERED,
-                "return index <= self.upto or (at >= 0 and ranges[at][0] <= seq <= ranges[at][1])",
-                "return index <= self.upto or at < -1",
+                "return index <= self.executed_up_to or (at >= 0 and ranges[at][0] <= seq <= ranges[at][1])",
+                "return index <= self.executed_up_to or at < -1",
             ),
         ),
         profile="splits",
@@ -210,7 +211,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "abandoned-order-forgotten",
         "26",
         False,
-        (SourceEdit(AGREEMENT, "        self._abandon(view, cut)\n", ""),),
+        (SourceEdit(AGREEMENT, "        self._record_abandoned(view, cut)\n", ""),),
         profile="splits",
         counts=HARM,
     ),
@@ -229,7 +230,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 "txlog/protocol/membership/bootstrap.py",
-                "if not any(one.birth == self.birth and one.start >= self.start for one in known.of_you):",
+                "if not any(one.birth == self.birth and one.start >= self.start for one in known.known_incarnations):",
                 "if not known:",
             ),
         ),

@@ -51,7 +51,8 @@ def run_split(world: Simulation) -> None:
             ] += 1
             break
         if world.now_ms >= end_ms:
-            wrong = f"parted into {text}: not good, each by itself, after {bound_ms} ms: {liveness.describe_unconverged(world)}"
+            unconverged = liveness.describe_unconverged(world)
+            wrong = f"parted into {text}: not good, each by itself, after {bound_ms} ms: {unconverged}"
             world.violations.add(LIVENESS, "23", wrong)
             break
         world.run_until(world.now_ms + 20)

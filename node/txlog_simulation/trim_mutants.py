@@ -21,7 +21,7 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 TRIMMING,
-                "        holders += [self._holder(agreement, one) for one in places if one.kind == WORKER]\n",
+                "        holders += [self._position_blocker(agreement, one) for one in places if one.kind == WORKER]\n",
                 "",
             ),
         ),
@@ -33,8 +33,8 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 TRIMMING,
-                "for m in self.views.configured]",
-                "for m in self.views.configured\n"
+                "for m in self.views.configured_members]",
+                "for m in self.views.configured_members\n"
                 "            if not any(p.node == m.node and not self.is_present(p) for p in self.peers)]",
             ),
         ),
@@ -47,8 +47,8 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 TRIMMING,
-                "holders = [self._of_master(agreement, m.node) for m in self.views.configured]",
-                "holders = [self._of_master(agreement, m.node) for m in agreement.view.members]",
+                "holders = [self._master_blocker(agreement, m.node) for m in self.views.configured_members]",
+                "holders = [self._master_blocker(agreement, m.node) for m in agreement.view.members]",
             ),
         ),
         test=f"{TEST}test_rule_19_a_silent_master_holds_what_it_lacks_and_an_unheard_one_everything",
@@ -57,7 +57,7 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
         "trim-past-who-is-out-by-order",
         "19",
         False,
-        (SourceEdit("txlog/protocol/master_state.py", "if view.is_by_order(views.installed):", "if False:"),),
+        (SourceEdit("txlog/protocol/master_state.py", "if view.is_forced(views.installed):", "if False:"),),
         test=f"{TEST}test_who_is_out_by_order_holds_the_log_until_it_is_heard",
     ),
     Mutant(
@@ -67,8 +67,8 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 TRIMMING,
-                "if place.at > history.length or history.hash_at(place.at) != place.hash:",
-                "if place.at > history.length:",
+                "if place.log_index > history.length or history.hash_at(place.log_index) != place.hash:",
+                "if place.log_index > history.length:",
             ),
         ),
         test=f"{TEST}test_rule_19_a_worker_on_another_branch_or_unknown_holds_everything",
@@ -77,21 +77,23 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
         "trim-without-a-backup",
         "19",
         False,
-        (SourceEdit(TRIMMING, "        holders += self._of_backups(agreement, places)\n", ""),),
+        (SourceEdit(TRIMMING, "        holders += self._backup_blockers(agreement, places)\n", ""),),
     ),
     Mutant(
         "trim-above-what-is-settled",
         "19",
         False,
         (
-            SourceEdit(TRIMMING, "cut = min([agreement.settled_at, ", "cut = min([history.length, "),
-            SourceEdit(TRIMMING, "<= agreement.settled_at and", "<= history.length and"),
+            SourceEdit(TRIMMING, "cut = min([agreement.final_index, ", "cut = min([history.length, "),
+            SourceEdit(TRIMMING, "<= agreement.final_index and", "<= history.length and"),
             SourceEdit(
                 TRIMMING,
-                "return Holder(MASTER, node, agreement.settled_at,",
-                "return Holder(MASTER, node, agreement.history.length,",
+                "return TrimBlocker(MASTER, node, agreement.final_index,",
+                "return TrimBlocker(MASTER, node, agreement.log_index.length,",
             ),
-            SourceEdit(AGREEMENT, "assert self.history.start < foot.index <= self.settled_at,", "assert foot.index,"),
+            SourceEdit(
+                AGREEMENT, "assert self.log_index.start < foot.index <= self.final_index,", "assert foot.index,"
+            ),
         ),
         survives="what every configured master has reached, by hash, is settled in nearly every run",
     ),
@@ -99,7 +101,7 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
         "foot-forgets-the-keys",
         "19",
         False,
-        (SourceEdit(FEET, "        keys.kept(stamp),\n", "        [],\n"),),
+        (SourceEdit(FEET, "        keys.retained_uses(stamp),\n", "        [],\n"),),
         test=f"{TEST}test_a_start_from_a_trimmed_journal_knows_what_counts",
     ),
     Mutant(

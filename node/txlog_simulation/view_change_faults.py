@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from txlog.protocol.views.coordinator import ViewCoordinator
-
 from txlog.model.records import Record, ViewAccepted
+from txlog.protocol.views.coordinator import ViewCoordinator
 from txlog_simulation.checkers.next_view import check_next_view
 from txlog_simulation.run_plan import PlannedFault
 
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from txlog_simulation.simulated_master import SimulatedMaster
     from txlog_simulation.simulation import Simulation
 
-CHANGE_RECORDS = ("Promised", "ViewAccepted", "ViewInstalled", "Left", "Ceiling")
+CHANGE_RECORDS = ("ViewPromised", "ViewAccepted", "ViewInstalled", "ViewLeft", "CounterCeiling")
 CHANGE_STEPS = ("append", "begin_sync", "run", "end_sync", "send", "release")
 VIEW_CHANGE_REASONS = {
     "left": "leave",
@@ -38,8 +37,8 @@ def set_trap(world: Simulation, fault: PlannedFault) -> None:
     else:
         kind = CHANGE_RECORDS[fault.size % 3]
         machine.record_traps[kind] = lambda: _disturb_links(world, fault, kind)
-    leaver = machine if kind == "Left" else other
-    if fault.size % 4 == 3 and kind != "Left":
+    leaver = machine if kind == "ViewLeft" else other
+    if fault.size % 4 == 3 and kind != "ViewLeft":
         world.crash_for(other, world.now_ms + 20)
     elif leaver.executor is not None:
         world.schedule(world.now_ms, leaver.stop_gracefully, leaver.incarnation, world.now_ms + 150)

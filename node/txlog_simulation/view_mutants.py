@@ -37,17 +37,23 @@ _NO_RISING_STAMPS_CHECK = SourceEdit(
 )
 _NO_PROMISE_ASSERTION = SourceEdit(MEMBERSHIP, "        assert number > self.promised\n", "")
 _NO_SETTLED_CHECK = (
-    SourceEdit(MEMBERSHIP, "sound = agreement.settled_at <= accept.cut <=", "sound = 0 <= accept.cut <="),
-    SourceEdit(AGREEMENT, "        assert self.settled_at <= cut <=", "        assert 0 <= cut <="),
+    SourceEdit(MEMBERSHIP, "sound = agreement.final_index <= accept.cut <=", "sound = 0 <= accept.cut <="),
+    SourceEdit(AGREEMENT, "        assert self.final_index <= cut <=", "        assert 0 <= cut <="),
 )
 _MAJORITY_CHECKS = (
-    SourceEdit(MEMBERSHIP, "few = self.majority and not self._is_majority(", "few = False and not self._is_majority("),
+    SourceEdit(
+        MEMBERSHIP, "few = self.majority_required and not self._is_majority(", "few = False and not self._is_majority("
+    ),
     SourceEdit(
         COORDINATING,
-        "if self.majority and not self._is_majority(know)",
+        "if self.majority_required and not self._is_majority(know)",
         "if False and not self._is_majority(know)",
     ),
-    SourceEdit(VIEWS, "if self.majority and not self._is_majority(nodes)", "if False and not self._is_majority(nodes)"),
+    SourceEdit(
+        VIEWS,
+        "            self.majority_required\n            and not self._is_majority(nodes)",
+        "            False and not self._is_majority(nodes)",
+    ),
     SourceEdit(COORDINATING, "few = closed.majority and not", "few = False and not"),
 )
 
@@ -57,8 +63,8 @@ def _before_durable(kind: str) -> tuple[SourceEdit, ...]:
     return (
         SourceEdit(
             EXECUTOR,
-            "    def _hold_back(self, effects: Effects) -> None:\n",
-            "    def _hold_back(self, effects: Effects) -> None:\n"
+            "    def _defer_until_durable(self, effects: Effects) -> None:\n",
+            "    def _defer_until_durable(self, effects: Effects) -> None:\n"
             f"        early = [s for s in effects.sends if type(s.message).__name__ == '{kind}']\n"
             "        if early:\n"
             "            self._ready.append(Effects(sends=early))\n"
@@ -81,7 +87,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
             ),
             SourceEdit(
                 MEMBERSHIP,
-                "        if number != self.promised:\n            self._incoming = None\n            return\n",
+                "        if number != self.promised:\n            self._pending_accept = None\n            return\n",
                 "",
             ),
             _NO_ORDER_ASSERTION,
@@ -93,7 +99,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "promise-not-durable",
         "34",
         True,
-        (SourceEdit(STANDING, "        self.records.append(Promised(*number))\n", ""),),
+        (SourceEdit(STANDING, "        self.records.append(ViewPromised(*number))\n", ""),),
         profile="outbids",
         counts=HARM,
     ),
@@ -101,11 +107,11 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "proposed-before-its-number-is-durable",
         "34",
         True,
-        _before_durable("Propose"),
+        _before_durable("ProposeView"),
         test="node/tests/protocol/test_numbers_of_proposals.py"
         "::test_rule_34_a_number_whose_promise_was_lost_in_a_crash_was_heard_by_nobody",
     ),
-    Mutant("report-before-durable", "34", True, _before_durable("Report"), profile="outbids", counts=HARM),
+    Mutant("report-before-durable", "34", True, _before_durable("ViewReport"), profile="outbids", counts=HARM),
     Mutant(
         "install-after-a-stop",
         "34",
@@ -113,9 +119,9 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 STANDING,
-                "        if self.installed or self.promised != self.number or self.agreement is None:\n"
+                "        if self.installed or self.promised != self.number or self.log_state is None:\n"
                 "            return\n",
-                "        if self.installed or self.agreement is None:\n            return\n"
+                "        if self.installed or self.log_state is None:\n            return\n"
                 "        self.promised = self.number\n",
             ),
             SourceEdit(
@@ -128,8 +134,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
             ),
             SourceEdit(
                 MEMBERSHIP,
-                "        if number != self.promised:\n            self._incoming = None\n",
-                "        if number < self.promised:\n            self._incoming = None\n",
+                "        if number != self.promised:\n            self._pending_accept = None\n",
+                "        if number < self.promised:\n            self._pending_accept = None\n",
             ),
             *_NO_SETTLED_CHECK,
         ),
@@ -143,12 +149,12 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 VIEWS,
-                "        self._take()\n",
-                "        late = now_ms > self._wish_ms - self._patience_ms // 2\n"
+                "        self._try_accept()\n",
+                "        late = now_ms > self._propose_after_ms - self._proposal_timeout_ms // 2\n"
                 "        if self.installed and self.promised > self.number and self.change is None and late:\n"
                 "            if self._incoming is None:\n"
                 "                self.promised = self.number\n"
-                "        self._take()\n",
+                "        self._try_accept()\n",
             ),
         ),
         profile="outbids",
@@ -161,14 +167,13 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CORE,
-                "        return views.at_work\n\n    def _note_start",
-                "        return True\n\n    def _note_start",
+                "        return views.is_active\n\n    def _record_start",
+                "        return True\n\n    def _record_start",
             ),
             SourceEdit(
                 CORE,
-                "if agreement is None or not self.founding.admitted or not self.views.at_work "
-                "or self.views.ahead is not None:",
-                "if agreement is None or not self.founding.admitted or not self.views.installed:",
+                "            or not self.views.is_active\n            or self.views.newer_view is not None\n",
+                "            or not self.views.installed\n",
             ),
             _NO_ORDER_ASSERTION,
         ),
@@ -180,7 +185,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "21",
         True,
         (
-            SourceEdit(CORE, "        stopped = self.views.stopped\n", "        stopped = False\n"),
+            SourceEdit(CORE, "        stopped = self.views.is_stopped\n", "        is_stopped = False\n"),
             _NO_ORDER_ASSERTION,
             _NO_RISING_STAMPS_CHECK,
         ),
@@ -196,7 +201,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
                 AGREEMENT,
                 "        self.last_stamp = max([self.last_stamp, view.floor, *(q.last_stamp for q in self.queues)])\n",
                 "        self.last_stamp = max(self.last_stamp, self.own.last_stamp)\n"
-                "        stamped += self._stamp_late()\n"
+                "        stamped += self._stamp_unstamped()\n"
                 "        self.last_stamp = max([self.last_stamp, view.floor, *(q.last_stamp for q in self.queues)])\n",
             ),
             _NO_ORDER_ASSERTION,
@@ -210,7 +215,11 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "executes-to-the-end-in-every-strategy",
         "33",
         True,
-        (SourceEdit(CORE, 'if view is None or view.strategy != "None" or self.views.majority', "if view is None"),),
+        (
+            SourceEdit(
+                CORE, 'if view is None or view.strategy != "None" or self.views.majority_required', "if view is None"
+            ),
+        ),
         profile="splits",
         counts=HARM,
     ),
@@ -228,7 +237,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         test=_UNORDERED + "test_while_a_member_is_silent_workers_execute_to_the_logs_end",
     ),
     # An accepted view is the latest, and nothing of it is used before the install (rule 21)
-    Mutant("accepted-before-durable", "21", True, _before_durable("Accepted"), profile="duels", counts=HARM),
+    Mutant("accepted-before-durable", "21", True, _before_durable("ViewAcceptedReply"), profile="duels", counts=HARM),
     Mutant(
         "only-installed-views-count",
         "21",
@@ -250,10 +259,10 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 MEMBERSHIP,
-                "        self.changed = True\n        self._has_accepted(number)\n",
-                "        self.changed = self.installed = True\n"
+                "        self.view_changed = True\n        self._on_accepted_here(number)\n",
+                "        self.view_changed = self.installed = True\n"
                 "        agreement.install()\n"
-                "        self._has_accepted(number)\n",
+                "        self._on_accepted_here(number)\n",
             ),
             *_NO_SETTLED_CHECK,
         ),
@@ -268,7 +277,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 BASES,
-                "    base.put_all(base.queue(cells, branch.view.floor), cells)\n    return base\n",
+                "    base.append_all(base.queued_in_key_order(cells, branch.view.floor), cells)\n    return base\n",
                 "    return base\n",
             ),
         ),
@@ -282,8 +291,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CLOSING,
-                "else closed_base(own, winner, told[0])\n",
-                "else closed_base(own, winner, gathered([p for r in reports for p in r.pending]))\n",
+                "else branch_log(own, winner, told[0])\n",
+                "else branch_log(own, winner, collect_transactions([p for r in reports for p in r.pending]))\n",
             ),
             *_NO_SETTLED_CHECK,
         ),
@@ -341,8 +350,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
             ),
             SourceEdit(
                 CORE,
-                "        shared = self._shared_own(agreement)\n",
-                "        shared = self._shared_own(agreement)\n"
+                "        shared = self._own_seq_held_by_all(agreement)\n",
+                "        shared = self._own_seq_held_by_all(agreement)\n"
                 "        before = {p.origin: p.usable_counter for p in self.peers}\n",
             ),
             _NO_ORDER_ASSERTION,
@@ -357,8 +366,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 AGREEMENT,
-                "queue.limit = ENDLESS if queue.origin in members or not self.view.known else self.view.known[slot]",
-                "queue.limit = ENDLESS",
+                "UNBOUNDED if queue.origin in members or not self.view.known_seqs else self.view.known_seqs[slot]",
+                "UNBOUNDED",
             ),
             _NO_ORDER_ASSERTION,
         ),
@@ -372,8 +381,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CLOSING,
-                "            if seq != base.last(origin) + 1:\n                continue  # b",
-                "            if seq < 0:\n                continue  # b",
+                "            if seq != base.last_seq(origin) + 1:\n                continue  # behind",
+                "            if seq < 0:\n                continue  # behind",
             ),
         ),
         test="node/tests/protocol/test_closing.py::test_what_stands_behind_a_gap_waits_for_who_fills_it",
@@ -403,7 +412,13 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "refused-for-one-beyond",
         "22",
         False,
-        (SourceEdit("txlog/protocol/views/participant.py", " and not self._is_beyond(member.node, proposal)", ""),),
+        (
+            SourceEdit(
+                "txlog/protocol/views/participant.py",
+                "\n                    and not self._unreachable_from_coordinator(member.node, proposal)",
+                "",
+            ),
+        ),
         test="node/tests/protocol/test_chains.py::test_two_halves_of_a_chain_of_four_become_one[Smart]",
     ),
     Mutant(
@@ -413,7 +428,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 "txlog/protocol/views/participant.py",
-                "        self.around.agreed([m.node for m in accept.view.members])\n",
+                "        self.failure_detector.on_view_accepted([m.node for m in accept.view.members])\n",
                 "",
             ),
         ),
@@ -427,7 +442,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 "txlog/protocol/views/view_state.py",
-                "if self.accepted is not None and all(self.accepted.has(m.origin) for m in self._failed_with):",
+                "if self.accepted is not None and "
+                "all(self.accepted.has_member(m.origin) for m in self._failed_members):",
                 "if True:",
             ),
         ),
@@ -448,7 +464,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 "txlog/protocol/replication/post_receiver.py",
-                "if post.ask and sender.claim is not None and",
+                "if post.ask and sender.replica_state is not None and",
                 "if False and",
             ),
         ),
@@ -474,8 +490,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 COORDINATING,
-                "unvouched = change.unvouched() if needs_word else None",
-                "unvouched = None",
+                "unvouched = change.unconfirmed_departure() if needs_word else None",
+                "unconfirmed_departure = None",
             ),
         ),
         profile="successions",
@@ -485,7 +501,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "one-left-behind-before-vouches",
         "27",
         False,
-        (SourceEdit(CHANGES, "            if latest.has(Origin(report.node, report.birth))\n", ""),),
+        (SourceEdit(CHANGES, "            if latest.has_member(Origin(report.node, report.birth))\n", ""),),
         test="node/tests/protocol/test_proofs.py::test_rule_27_one_that_was_left_behind_before_vouches_for_nobody",
     ),
     Mutant(
@@ -495,8 +511,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 "txlog/protocol/core.py",
-                "case wire.Propose() | wire.Accept() if self._has_left:",
-                "case wire.Propose() if self._has_left:",
+                "case wire.ProposeView() | wire.AcceptView() if self._has_left:",
+                "case wire.ProposeView() if self._has_left:",
             ),
         ),
         test="node/tests/protocol/test_members_leave.py::test_a_master_that_has_left_accepts_no_view_any_more",
@@ -540,7 +556,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 MEMBERSHIP,
-                "heard = self.around.both_ways(member.node) and not self._is_lost(member.origin)",
+                "heard = self.failure_detector.is_bidirectional(member.node) "
+                "and not self._is_identity_lost(member.origin)",
                 "heard = False",
             ),
         ),
@@ -567,7 +584,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CORE,
-                "        if self.around.both_ways(node) or node not in self.around.reachable():\n",
+                "        if self.failure_detector.is_bidirectional(node) "
+                "or node not in self.failure_detector.reachable():\n",
                 "        if node:\n",
             ),
         ),
@@ -580,7 +598,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 SURROUNDINGS,
-                "while back := {node for node in heard if self._hears_one_of(node, found)}:",
+                "while back := {node for node in heard if self._hears_any_of(node, found)}:",
                 "while back := set(heard):",
             ),
         ),

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from bench.batch import ADDS, DELETES, MIXED, ONE, RECURRING, WRITERS, Shape, _recurring
+from bench.batch import (
+    ADDS,
+    DELETES,
+    MIXED_WORKLOAD,
+    ONE_QUAD_WORKLOAD,
+    RECURRING_QUADS,
+    WRITERS,
+    BatchWorkload,
+    _recurring_write,
+)
 from txlog.model.quads import decode_quads, split_graph
 
 COUNT = 50
@@ -16,15 +25,15 @@ ORDERS = {
 
 
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS.keys())
-@pytest.mark.parametrize("shape", [ONE, MIXED], ids=lambda shape: shape.name)
-def test_what_is_left_is_what_the_transactions_leave(shape: Shape, order: list[int]) -> None:
+@pytest.mark.parametrize("shape", [ONE_QUAD_WORKLOAD, MIXED_WORKLOAD], ids=lambda shape: shape.name)
+def test_what_is_left_is_what_the_transactions_leave(shape: BatchWorkload, order: list[int]) -> None:
     """However the log mixes what the masters have taken in, each in its order."""
     held: set[str] = set()
     for number in order:
-        write = shape.write(number)
+        write = shape.build_write(number)
         held -= set((write.delete or "").splitlines())
         held |= set((write.add or write.quads or "").splitlines())
-    left = [line.decode().rstrip("\n") for line in shape.left(COUNT)]
+    left = [line.decode().rstrip("\n") for line in shape.remaining_quads(COUNT)]
     assert len(left) == len(set(left))
     assert set(left) == held
 
@@ -32,8 +41,8 @@ def test_what_is_left_is_what_the_transactions_leave(shape: Shape, order: list[i
 def test_the_backlog_recurs_and_no_quad_is_twice_in_a_transaction() -> None:
     seen: set[bytes] = set()
     for number in range(1, 3000):
-        operations = list(decode_quads(_recurring(number, 0)))
+        operations = list(decode_quads(_recurring_write(number, 0)))
         assert 0 < len({line for _, line in operations}) == len(operations) <= ADDS + DELETES
         seen |= {line for _, line in operations}
         assert all(split_graph(line)[1] == b"<g:one>" for _, line in operations)
-    assert len(seen) <= RECURRING
+    assert len(seen) <= RECURRING_QUADS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.breakeven import crossing
+from bench.breakeven import find_crossing
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,4 @@ from bench.breakeven import crossing
     ],
 )
 def test_where_lines_cross(found: list[tuple[int, float, float]], at: float | None) -> None:
-    assert crossing(found) == pytest.approx(at, abs=0.1)
+    assert find_crossing(found) == pytest.approx(at, abs=0.1)

@@ -9,9 +9,19 @@ from typing import cast
 
 import pytest
 
-from bench.echo import Echo
-from bench.guard import FIGURES, MARGIN, SHAPES, Cost, Shape, committed_figures, judge, measure, note_figures
-from bench.masters import CannotMeasure, Masters
+from bench.bench_masters import BenchMasters, CannotMeasure
+from bench.echo import EchoServer
+from bench.guard import (
+    COMMITTED_FILE,
+    GUARD_LOADS,
+    MARGIN_FACTOR,
+    CpuCost,
+    GuardLoad,
+    committed_figures,
+    judge,
+    measure,
+    save_figures,
+)
 
 ROOT = Path(__file__).parents[3]
 
@@ -60,7 +70,7 @@ def test_a_slowed_path_is_caught(tmp_path: Path) -> None:
     (tmp_path / "slowed/sitecustomize.py").write_text(SLOWED)
     code, said = guard(figures, path=tmp_path / "slowed")
     assert code == 1
-    assert said["c64_ratio"] > MARGIN * noted["c64_ratio"]
+    assert said["c64_ratio"] > MARGIN_FACTOR * noted["c64_ratio"]
     assert said["cpu_us_per_tx"] > said["allowed"]
 
 
@@ -77,19 +87,19 @@ def test_a_round_that_was_stopped_is_repeated_as_often_as_there_are_rounds(
 ) -> None:
     begun: list[int] = []
 
-    def cost(masters: object, shape: Shape, number: int, *times: float) -> tuple[float, int]:
+    def cost(masters: object, shape: GuardLoad, number: int, *times: float) -> tuple[float, int]:
         begun.append(number)
         if len(begun) <= stopped:
             raise CannotMeasure("c64: nothing came for 30 s")
         return 120.0, number + 1
 
-    monkeypatch.setattr("bench.guard._cost", cost)
+    monkeypatch.setattr("bench.guard._cpu_us_per_transaction", cost)
 
-    def look() -> dict[str, list[Cost]]:
-        return measure(cast(Masters, None), cast(Echo, Answers()), 3, 1.0, 0.1)
+    def look() -> dict[str, list[CpuCost]]:
+        return measure(cast(BenchMasters, None), cast(EchoServer, Answers()), 3, 1.0, 0.1)
 
     if measured:
-        assert look() == {"c64": [Cost(120, 60)] * 3, "b100": [Cost(120, 60)] * 3}
+        assert look() == {"c64": [CpuCost(120, 60)] * 3, "b100": [CpuCost(120, 60)] * 3}
     else:
         with pytest.raises(CannotMeasure, match="nothing came"):
             look()
@@ -97,17 +107,17 @@ def test_a_round_that_was_stopped_is_repeated_as_often_as_there_are_rounds(
 
 
 def test_up_to_the_margin_is_good_and_above_it_is_not() -> None:
-    def costs(*ratios: float) -> list[Cost]:
-        return [Cost(60 * ratio, 60) for ratio in ratios]
+    def costs(*ratios: float) -> list[CpuCost]:
+        return [CpuCost(60 * ratio, 60) for ratio in ratios]
 
-    assert judge(costs(2 * MARGIN), 2.0).good
-    assert not judge(costs(2 * MARGIN + 0.001), 2.0).good
-    assert judge(costs(2, 90, 1), 2.0).good, "the median counts, not one slow round"
-    assert not judge(costs(1, 90, 80), 2.0).good
+    assert judge(costs(2 * MARGIN_FACTOR), 2.0).is_met
+    assert not judge(costs(2 * MARGIN_FACTOR + 0.001), 2.0).is_met
+    assert judge(costs(2, 90, 1), 2.0).is_met, "the median counts, not one slow round"
+    assert not judge(costs(1, 90, 80), 2.0).is_met
 
 
 def test_a_machine_that_is_slower_altogether_is_allowed_more_time() -> None:
-    quick, slow = judge([Cost(120, 60)], 2.0), judge([Cost(360, 180)], 2.0)
+    quick, slow = judge([CpuCost(120, 60)], 2.0), judge([CpuCost(360, 180)], 2.0)
     assert (quick.allowed_us, slow.allowed_us) == (180, 540)
     assert quick.ratio == slow.ratio == 2.0
 
@@ -119,7 +129,7 @@ def test_without_a_round_there_is_no_judgement() -> None:
 
 @pytest.mark.parametrize("native", [True, False])
 def test_the_committed_figures_are_there(native: bool) -> None:
-    assert set(committed_figures(FIGURES, native)) == {shape.case for shape in SHAPES}
+    assert set(committed_figures(COMMITTED_FILE, native)) == {shape.case for shape in GUARD_LOADS}
 
 
 @pytest.mark.parametrize(
@@ -134,7 +144,7 @@ def test_figures_that_cannot_be_used_are_refused_by_the_files_name(tmp_path: Pat
 
 def test_noting_leaves_the_other_kind_alone(tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
-    note_figures(file, True, {"c64": 3.5, "b100": 0.6})
-    note_figures(file, False, {"c64": 5.0, "b100": 0.7})
+    save_figures(file, True, {"c64": 3.5, "b100": 0.6})
+    save_figures(file, False, {"c64": 5.0, "b100": 0.7})
     assert committed_figures(file, True) == {"c64": 3.5, "b100": 0.6}
     assert committed_figures(file, False) == {"c64": 5.0, "b100": 0.7}

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.journals import grow, payload
-from bench.load import Load, Requests
-from bench.masters import REPOSITORY, CannotMeasure, stop, three_masters
+from bench.bench_masters import REPOSITORY, CannotMeasure, stop_processes, three_masters
+from bench.closed_load import ClosedLoad, RequestTemplate
+from bench.journal_fill import build_payload, fill_journals
 from bench.readback import same_log
-from bench.restart import come_to_rest
+from bench.restart import wait_converged
 from txlog.client import MasterClient, WriteRequest
 from txlog.model.durability import Durability
 from txlog.model.quads import decode_quads
@@ -19,16 +19,18 @@ ENTRIES, WAITING = 4500, 300
 @pytest.mark.cluster
 def test_masters_go_on_from_a_log_that_was_written_for_them(tmp_path: Path) -> None:
     with three_masters(tmp_path / "masters", start_s=60) as masters:
-        Load(masters.urls, Requests(REPOSITORY, "synced", 1, "before"), 3).run(0.0, 0.1, lambda: None, lambda: None)
-        before = come_to_rest(masters)
-        stop(list(masters.processes.values()), 30)
+        ClosedLoad(masters.urls, RequestTemplate(REPOSITORY, "synced", 1, "before"), 3).run(
+            0.0, 0.1, lambda: None, lambda: None
+        )
+        before = wait_converged(masters)
+        stop_processes(list(masters.processes.values()), 30)
         folders = [masters.journal_of(node) for node in masters.by_node]
-        grown = grow(folders, "uk-1", ENTRIES, 200, waiting=WAITING)
+        grown = fill_journals(folders, "uk-1", ENTRIES, 200, waiting=WAITING)
         assert (grown.entries, grown.waiting) == (before + ENTRIES, WAITING)
         for node in masters.by_node:
             masters.start(node)
         masters.wait_joined(60)
-        assert come_to_rest(masters) == before + ENTRIES + WAITING, "what waited was ordered"
+        assert wait_converged(masters) == before + ENTRIES + WAITING, "what waited was ordered"
         with MasterClient(masters.urls[2], 30) as master:
             [entry] = master.log_page(before + 4000, upto=before + 4001).entries
             assert len(entry.payload) == len(b"A \n") + 200 - 1
@@ -36,7 +38,7 @@ def test_masters_go_on_from_a_log_that_was_written_for_them(tmp_path: Path) -> N
         with MasterClient(masters.urls[1], 30) as master:
             [answer] = master.submit([WriteRequest(quads="<urn:a> <urn:b> <urn:c> .\n")], Durability.SYNCED, wait_s=30)
             assert answer.error is None
-        come_to_rest(masters)
+        wait_converged(masters)
         agree, lengths = same_log(masters.urls)
         assert agree
         assert min(lengths) == before + ENTRIES + WAITING + 1
@@ -44,12 +46,12 @@ def test_masters_go_on_from_a_log_that_was_written_for_them(tmp_path: Path) -> N
 
 def test_a_folder_that_no_master_has_used_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CannotMeasure, match="no journal"):
-        grow([tmp_path / "uk-1" / "journal"], "uk-1", 10, 200)
+        fill_journals([tmp_path / "uk-1" / "journal"], "uk-1", 10, 200)
 
 
 @pytest.mark.parametrize("size", [0, 40, 200])
 def test_a_payload_is_one_quad_as_large_as_asked_or_as_small_as_can_be(size: int) -> None:
-    data = payload(7, size)
+    data = build_payload(7, size)
     [(add, line)] = decode_quads(data)
     assert add
     assert line.startswith(b"<s:000000007> <s:p> ")

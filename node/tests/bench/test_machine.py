@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from bench.machine import CpuMeter, cpu_seconds
+from bench.host_metrics import CpuMeter, cpu_seconds
 
 BURNT_S = 0.3
 BURN = f"import time\nwhile time.process_time() < {BURNT_S}: pass"
@@ -23,7 +23,7 @@ def test_what_a_child_that_has_ended_used_is_its_parents() -> None:
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"ended\n"
         assert cpu_seconds(parent.pid, children=True) >= cpu_seconds(parent.pid) + BURNT_S - 0.02
-        meter.look()
+        meter.sample()
         parent.communicate(b"\n", timeout=30)
         # It is gone by now, and has left nothing in /proc.
         assert cpu_seconds(parent.pid, children=True) == 0.0

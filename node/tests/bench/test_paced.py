@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from bench.load import Requests
-from bench.paced import Paced
+from bench.closed_load import RequestTemplate
+from bench.open_load import OpenLoad
 
 GOOD = b"HTTP/1.1 204 No Content\r\n\r\n"
 BAD = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\nno"
@@ -53,8 +53,8 @@ class Server:
                 sock.sendall(self.answer)
 
 
-def load(*urls: str, rate: float = 200) -> Paced:
-    return Paced(list(urls), Requests("r", "synced", 1, "paced"), rate)
+def load(*urls: str, rate: float = 200) -> OpenLoad:
+    return OpenLoad(list(urls), RequestTemplate("r", "synced", 1, "paced"), rate)
 
 
 def test_every_request_that_falls_into_a_stall_has_waited_for_its_end() -> None:
@@ -64,9 +64,9 @@ def test_every_request_that_falls_into_a_stall_has_waited_for_its_end() -> None:
     assert len(found.answers) == 240
     assert not found.wrong
     assert not found.lost
-    inside = [answer for answer in found.answers if 0.35 <= answer.due < 0.7]
+    inside = [answer for answer in found.answers if 0.35 <= answer.due_s < 0.7]
     assert len(inside) == 70, "the load went on while nobody answered"
-    assert all(answer.due + answer.took > 0.79 for answer in inside)
+    assert all(answer.due_s + answer.took_s > 0.79 for answer in inside)
     p99, p50 = found.quantile_ms(0.99), found.quantile_ms(0.5)
     assert p99 is not None
     assert p50 is not None

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.points import off_pct
-from bench.scale import PART_BYTES, body_of, each_and_pairs, main
-from bench.scale_workers import on_a_line
+from bench.curve_points import deviation_pct
+from bench.scale import PART_BYTES, build_body, fit_masters_model, main
+from bench.scale_workers import extrapolate
 
 ROOT = Path(__file__).parents[3]
 
@@ -20,21 +20,21 @@ def test_the_model_of_masters_is_what_each_does_alone_and_for_each_other() -> No
         return 33 * count + 14 * count * (count - 1)
 
     for count in (3, 5, 7, 9):
-        assert each_and_pairs(cost(3), cost(5), count) == pytest.approx(cost(count))
+        assert fit_masters_model(cost(3), cost(5), count) == pytest.approx(cost(count))
 
 
 def test_the_model_of_workers_is_a_line_through_one_and_four() -> None:
     for count in (1, 4, 8, 16):
-        assert on_a_line(30 + 5, 30 + 5 * 4, count) == pytest.approx(30 + 5 * count)
+        assert extrapolate(30 + 5, 30 + 5 * 4, count) == pytest.approx(30 + 5 * count)
 
 
 def test_how_far_a_model_is_off() -> None:
-    assert off_pct(90, 100) == pytest.approx(-10)
+    assert deviation_pct(90, 100) == pytest.approx(-10)
 
 
 @pytest.mark.parametrize("size", [100, 1_000, 10_000, PART_BYTES])
 def test_a_body_is_as_large_as_its_point_says_and_never_comes_twice(size: int) -> None:
-    first, second = body_of(size, 0, size), body_of(size, 1, size)
+    first, second = build_body(size, 0, size), build_body(size, 1, size)
     assert len(first) == len(second) == size
     assert not set(first.splitlines()) & set(second.splitlines())
 

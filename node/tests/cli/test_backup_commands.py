@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from txlog.backup.backup_manifest import ManifestPosition, decode_manifest, encode_manifest
-from txlog.local.run import find_oxigraph
+from txlog.local.supervisor_main import obtain_oxigraph
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 DEADLINE = 120.0
@@ -76,7 +76,7 @@ def store(folder: Path) -> Iterator[str]:
     with socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    command = [find_oxigraph(), "serve", "-l", str(folder), "-b", url.removeprefix("http://")]
+    command = [obtain_oxigraph(), "serve", "-l", str(folder), "-b", url.removeprefix("http://")]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
         eventually(lambda: answers(url))

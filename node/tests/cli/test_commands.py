@@ -6,7 +6,7 @@ import pytest
 from stub_master import StubMaster
 from typer.testing import CliRunner, Result
 
-from txlog.cli.local import ready
+from txlog.cli.cluster_commands import is_ready
 from txlog.cli.main import app, main
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "two-data-centres"
@@ -119,12 +119,12 @@ def test_a_txid_is_checked_before_anything_is_asked(
 def test_a_pipeline_is_ready_when_it_has_told_of_every_worker_since_it_was_started(master: StubMaster) -> None:
     pipeline = {"role": "pipeline", "url": "", "since": 1000.0}
     dead = "http://127.0.0.1:1"
-    assert not ready(pipeline, [dead, master.url])
+    assert not is_ready(pipeline, [dead, master.url])
     master.workers = [{**WORKER, "reportedAt": 1001.0}, {**WORKER, "name": "uk-worker-2", "reportedAt": 999.0}]
-    assert not ready(pipeline, [dead, master.url])
+    assert not is_ready(pipeline, [dead, master.url])
     master.workers[1]["reportedAt"] = 1002.0
-    assert ready(pipeline, [dead, master.url])
-    assert not ready(pipeline, [dead])
+    assert is_ready(pipeline, [dead, master.url])
+    assert not is_ready(pipeline, [dead])
 
 
 def test_a_refusal_that_the_guide_lists_comes_with_its_name(

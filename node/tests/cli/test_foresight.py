@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from txlog.cli.foresight import Side, Stamped, foresee, shared_by, sides_of
+from txlog.cli.rejoin_forecast import (
+    AnsweringBranch,
+    StampedTransaction,
+    forecast_rejoin,
+    group_branches,
+    last_shared_index,
+)
 
 ALL = "abcde"
-Log = list[Stamped]
+Log = list[StampedTransaction]
 
 
 def log(*stamps: int, of: str = "a") -> Log:
@@ -53,14 +59,14 @@ class World:
             )
         return self
 
-    def hash_at(self, side: Side, index: int) -> str:
-        return str(self.logs[side.told["node"]][:index])
+    def hash_at(self, side: AnsweringBranch, index: int) -> str:
+        return str(self.logs[side.branch_info["node"]][:index])
 
     def foresee(self) -> Any:
-        return foresee(
+        return forecast_rejoin(
             self.told,
             self.hash_at,
-            lambda side, index: self.logs[side.told["node"]][index:],
+            lambda side, index: self.logs[side.branch_info["node"]][index:],
             lambda side, index: self.weights,
         )
 
@@ -123,12 +129,12 @@ def test_the_last_view_that_all_grew_from_decides_the_way_and_the_safest_prefere
 
 def test_where_two_logs_part_is_found_by_halves() -> None:
     world = World().put("a", 2, log(*range(1, 1001))).put("b", 2, [*log(*range(1, 700)), *log(5000, of="b")])
-    one, other = sides_of(world.told)
+    one, other = group_branches(world.told)
     asked: list[int] = []
 
-    def hash_at(side: Side, index: int) -> str:
+    def hash_at(side: AnsweringBranch, index: int) -> str:
         asked.append(index)
         return world.hash_at(side, index)
 
-    assert shared_by(one, other, hash_at) == 699
+    assert last_shared_index(one, other, hash_at) == 699
     assert len(asked) <= 2 * 10

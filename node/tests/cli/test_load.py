@@ -7,9 +7,9 @@ import pytest
 from stub_master import StubMaster
 from typer.testing import CliRunner
 
-from txlog.cli.loading import Loader, LoadStopped, Progress
+from txlog.cli.bulk_loader import BulkLoader, LoadProgress, LoadStopped
 from txlog.cli.main import app
-from txlog.cli.reading import open_source
+from txlog.cli.rdf_chunks import open_source
 from txlog.model.errors import BadInput
 
 QUADS = 3000
@@ -31,9 +31,9 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def load(file: Path, *masters: StubMaster, patience_s: float = 20.0) -> Progress:
+def load(file: Path, *masters: StubMaster, patience_s: float = 20.0) -> LoadProgress:
     with open_source(str(file)) as source:
-        return Loader([m.url for m in masters], quads=10, patience_s=patience_s).load(source)
+        return BulkLoader([m.url for m in masters], quads=10, patience_s=patience_s).load(source)
 
 
 def loaded(store: dict[str, str]) -> list[str]:
@@ -42,7 +42,7 @@ def loaded(store: dict[str, str]) -> list[str]:
 
 def test_all_masters_share_the_work(file: Path, masters: tuple[StubMaster, StubMaster]) -> None:
     made = load(file, *masters)
-    assert (made.quads, made.transactions, made.repeats) == (QUADS, QUADS // 10, 0)
+    assert (made.quads, made.transactions, made.resent) == (QUADS, QUADS // 10, 0)
     assert loaded(masters[0].store) == sorted(file.read_text().splitlines())
     assert all(master.lines for master in masters)
     assert sum(made.by_master.values()) == QUADS // 10
@@ -63,7 +63,7 @@ def test_chunks_of_a_master_that_breaks_off_go_to_another(file: Path, masters: t
     masters[0].trouble = breaks
     made = load(file, *masters)
     assert made.transactions == QUADS // 10
-    assert made.repeats > 0
+    assert made.resent > 0
     assert loaded(masters[0].store) == sorted(file.read_text().splitlines())
 
 
@@ -73,7 +73,7 @@ def test_a_master_that_is_full_for_a_while_is_asked_again(file: Path, masters: t
     )
     made = load(file, masters[0])
     assert loaded(masters[0].store) == sorted(file.read_text().splitlines())
-    assert made.repeats > 0
+    assert made.resent > 0
 
 
 def test_a_refusal_stops_the_load_and_names_the_lines(file: Path, masters: tuple[StubMaster, StubMaster]) -> None:

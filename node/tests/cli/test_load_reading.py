@@ -9,11 +9,11 @@ import pyoxigraph
 import pytest
 from pyoxigraph import RdfFormat
 
-from txlog.cli.reading import Chunk, open_source, read_chunks
+from txlog.cli.rdf_chunks import RdfChunk, open_source, read_chunks
 from txlog.model.errors import BadInput, Unavailable, Unsupported
 
 
-def chunks(path: Path | str, quads: int = 1000, graph: str | None = None) -> list[Chunk]:
+def chunks(path: Path | str, quads: int = 1000, graph: str | None = None) -> list[RdfChunk]:
     with open_source(str(path)) as source:
         return list(read_chunks(source, quads, graph))
 
@@ -27,7 +27,7 @@ def write(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def terms(found: list[Chunk]) -> list[pyoxigraph.Quad]:
+def terms(found: list[RdfChunk]) -> list[pyoxigraph.Quad]:
     return list(pyoxigraph.parse("".join(chunk.text for chunk in found), RdfFormat.N_QUADS))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from txlog.cli.splits import PHASES, report
+from txlog.cli.split_commands import PHASE_TITLES, build_split_report
 
 
 def view(number: str, members: list[str], silent: list[str]) -> dict[str, Any]:
@@ -50,7 +50,7 @@ DUTIES = [
 
 
 def test_a_split_that_is_over_says_who_was_apart_what_moved_and_how_long_each_phase_took() -> None:
-    (split,) = report(SEEN, DUTIES)
+    (split,) = build_split_report(SEEN, DUTIES)
     assert (split["endedBy"], split["moved"], split["restoredWorkers"]) == ("3.1.uk-1", 7, ["us-worker-1"])
     assert [(b["members"], b["transactions"], b["moved"]) for b in split["branches"]] == [
         (["uk-1"], 20, 0),
@@ -58,30 +58,30 @@ def test_a_split_that_is_over_says_who_was_apart_what_moved_and_how_long_each_ph
     ]
     wanted = {"untilIsolated": 5.1, "backingUp": 1.9, "apart": 95.3, "rejoining": 1.5, "goingBack": 9.0}
     assert split["seconds"] == wanted
-    assert set(PHASES) == set(wanted)
+    assert set(PHASE_TITLES) == set(wanted)
 
 
 def test_one_that_is_still_there_has_no_end() -> None:
     still = [{**one, "records": one["records"][:3]} for one in SEEN]
-    (split,) = report(still, DUTIES[:2])
+    (split,) = build_split_report(still, DUTIES[:2])
     assert (split["endedBy"], split["ended"], split["moved"]) == (None, None, None)
     assert split["seconds"] == {"backingUp": 1.9, "goingBack": None}
 
 
 def test_what_nobody_did_has_no_time() -> None:
-    (split,) = report(SEEN, [])
+    (split,) = build_split_report(SEEN, [])
     assert (split["seconds"]["backingUp"], split["seconds"]["goingBack"]) == (None, None)
 
 
 def test_graphs_that_are_not_what_was_shown_stand_at_the_split_that_they_belong_to() -> None:
     side = {"side": "us-worker-1", "shownAt": 47, "graphs": 2, "first": ["urn:g:1", ""], "file": "/f"}
     shown = {"endedBy": "3.1.uk-1", "comparedAt": 67, "sides": [side]}
-    (split,) = report(SEEN, [*DUTIES[:2], {**DUTIES[2], "shown": shown}])
+    (split,) = build_split_report(SEEN, [*DUTIES[:2], {**DUTIES[2], "shown": shown}])
     wanted = {"dataCenter": "us", "worker": "us-worker-1", "comparedAt": 67, **side}
     assert split["graphs"] == {"sides": [wanted], "notTold": []}
-    (split,) = report(SEEN, [*DUTIES[:2], {**DUTIES[2], "shown": {**shown, "endedBy": "2.1.uk-1"}}])
+    (split,) = build_split_report(SEEN, [*DUTIES[:2], {**DUTIES[2], "shown": {**shown, "endedBy": "2.1.uk-1"}}])
     assert split["graphs"] == {"sides": [], "notTold": ["no worker went back for it that could be compared"]}
-    (split,) = report(SEEN, [{**DUTIES[2], "shown": {"endedBy": "3.1.uk-1", "notTold": "why"}}])
+    (split,) = build_split_report(SEEN, [{**DUTIES[2], "shown": {"endedBy": "3.1.uk-1", "notTold": "why"}}])
     assert split["graphs"] == {"sides": [], "notTold": ["us-worker-1: why"]}
-    (split,) = report([{**one, "records": one["records"][:3]} for one in SEEN], [])
+    (split,) = build_split_report([{**one, "records": one["records"][:3]} for one in SEEN], [])
     assert split["graphs"]["notTold"] == ["it is not over"]

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from txlog.auth import Role, UserDatabase, parse_users_file
 from txlog.cli.main import app
-from txlog.local.state import StateFolder
+from txlog.local.state_folder import StateFolder
 
 
 def run(*words: str, stdin: str | None = None) -> tuple[int, str]:

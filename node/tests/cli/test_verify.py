@@ -14,9 +14,9 @@ import pytest
 from stub_master import StubMaster
 from typer.testing import CliRunner
 
+from txlog.cli.content_verification import NotHeld, compare_contents
 from txlog.cli.main import app
-from txlog.cli.verifying import NotHeld, verify
-from txlog.local.run import find_oxigraph
+from txlog.local.supervisor_main import obtain_oxigraph
 from txlog.model.entry import Position
 from txlog.workers.adapter import MarkerPosition
 from txlog.workers.marker_names import marker_name
@@ -37,7 +37,9 @@ class Store:
             port = sock.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
         self.process = subprocess.Popen(
-            [find_oxigraph(), "serve", "-b", f"127.0.0.1:{port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [obtain_oxigraph(), "serve", "-b", f"127.0.0.1:{port}"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         end = time.monotonic() + DEADLINE
         while True:
@@ -99,7 +101,7 @@ def urls(masters: dict[str, StubMaster]) -> dict[str, list[str]]:
 
 
 def test_equal_stores_are_equal_and_let_go(masters: dict[str, StubMaster]) -> None:
-    verdict = verify(urls(masters), DEADLINE)
+    verdict = compare_contents(urls(masters), DEADLINE)
     assert verdict.equal
     assert verdict.index == 7
     digests = [each.digest for each in verdict.workers]
@@ -133,7 +135,7 @@ def test_a_worker_that_is_behind_is_waited_for(masters: dict[str, StubMaster], s
 
     thread = threading.Thread(target=pipeline)
     thread.start()
-    assert verify(urls(masters), DEADLINE).equal
+    assert compare_contents(urls(masters), DEADLINE).equal
     thread.join()
 
 
@@ -148,7 +150,7 @@ def test_a_worker_that_is_ahead_raises_the_index(masters: dict[str, StubMaster],
 
     thread = threading.Thread(target=pipeline)
     thread.start()
-    verdict = verify(urls(masters), DEADLINE)
+    verdict = compare_contents(urls(masters), DEADLINE)
     assert (verdict.equal, verdict.index) == (True, 9)
     thread.join()
 
@@ -158,5 +160,5 @@ def test_a_worker_that_does_not_come_is_named_and_everybody_let_go(
 ) -> None:
     stores[1].move(3)
     with pytest.raises(NotHeld, match="us-worker-1 stands at 3; see txlog worker list"):
-        verify(urls(masters), 0.3)
+        compare_contents(urls(masters), 0.3)
     assert all(not master.holds for master in masters.values())

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from txlog.local.debian import libraries, unpacked
-from txlog.local.faults import CannotRun
+from txlog.local.engines.deb_packages import library_path, unpack_packages
+from txlog.local.local_errors import CannotRun
 
 
 def tools(folder: Path, download: str) -> None:
@@ -28,12 +28,12 @@ def test_it_is_fetched_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyP
     tools(tmp_path / "bin", f'echo "$@" >> {tmp_path}/asked; echo hello > one.deb')
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     for _ in range(2):
-        root = unpacked("thing", ("one", "two"), "usr/bin/program", tmp_path / "cache")
+        root = unpack_packages("thing", ("one", "two"), "usr/bin/program", tmp_path / "cache")
         assert (root / "usr/bin/program").read_text() == "hello\n"
     assert (tmp_path / "asked").read_text() == "download one two\n"
     assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == ["thing"], "nothing else is left behind"
     (root / "usr/lib/x86_64-linux-gnu").mkdir(parents=True)
-    assert libraries(root) == str(root / "usr/lib/x86_64-linux-gnu")
+    assert library_path(root) == str(root / "usr/lib/x86_64-linux-gnu")
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def test_what_goes_wrong_is_said(download: str, said: str, tmp_path: Path, monke
     tools(tmp_path / "bin", download)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     with pytest.raises(CannotRun, match=said):
-        unpacked("thing", ("one",), "usr/bin/program", tmp_path / "cache")
+        unpack_packages("thing", ("one",), "usr/bin/program", tmp_path / "cache")
     assert not list((tmp_path / "cache").iterdir())
 
 
 def test_without_apt_it_is_for_somebody_else_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CannotRun, match="there is no apt-get here; name it as external"):
-        unpacked("thing", ("one",), "usr/bin/program", tmp_path / "cache")
+        unpack_packages("thing", ("one",), "usr/bin/program", tmp_path / "cache")
 
 
 def test_a_folder_that_is_something_else_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,5 +62,5 @@ def test_a_folder_that_is_something_else_is_left_alone(tmp_path: Path, monkeypat
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     (tmp_path / "cache" / "thing" / "mine").mkdir(parents=True)
     with pytest.raises(CannotRun, match="holds no usr/bin/program; remove it"):
-        unpacked("thing", ("one",), "usr/bin/program", tmp_path / "cache")
+        unpack_packages("thing", ("one",), "usr/bin/program", tmp_path / "cache")
     assert (tmp_path / "cache" / "thing" / "mine").exists()

@@ -55,7 +55,7 @@ class Proxy:
         )
         mine, theirs = socket.socketpair()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "txlog.local.proxy", "--config", config, "--control-fd", str(theirs.fileno())],
+            [sys.executable, "-m", "txlog.local.link_proxy", "--config", config, "--control-fd", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
         )
         theirs.close()

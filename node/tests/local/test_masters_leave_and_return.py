@@ -18,15 +18,15 @@ from typer.testing import CliRunner
 
 from txlog.cli.main import app as command_line
 from txlog.config.manifest_reader import load_manifests
-from txlog.local.control_api import control_api
-from txlog.local.plan import Plan, make_plan, port_names
 from txlog.local.ports import choose_ports
-from txlog.local.state import StateFolder
-from txlog.local.supervisor import Pace, Supervisor
+from txlog.local.process_plan import ProcessPlan, make_plan, port_names
+from txlog.local.state_folder import StateFolder
+from txlog.local.supervisor import Supervisor, SupervisorIntervals
+from txlog.local.supervisor_api import serve_control_api
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "two-data-centres"
 DEADLINE = 60.0
-PACE = Pace(first=0.05, most=0.5, steady=1.0, watch_new=0.1, watch=1.0)
+PACE = SupervisorIntervals(restart_min_s=0.05, restart_max_s=0.5, stable_after_s=1.0, watch_new_s=0.1, watch_s=1.0)
 NODES = ["uk-1", "uk-2", "us-1"]
 
 
@@ -93,15 +93,15 @@ async def masters(
     manifests = load_manifests(paths)
     ports = choose_ports(state, port_names(manifests))
     plan = make_plan(manifests, state, ports, oxigraph="oxigraph", java_home=Path("/nowhere"))
-    nodes = {node: config.model_copy(update={"workers": [], **changes}) for node, config in plan.nodes.items()}
+    nodes = {node: config.model_copy(update={"workers": [], **changes}) for node, config in plan.master_configs.items()}
     topology = plan.topology.model_copy(update={"workers": []})
     programs = tuple(p for p in plan.programs if p.role in ("links", "master"))
-    plan = replace(plan, topology=topology, programs=programs, nodes=nodes, pipelines={})
-    assert isinstance(plan, Plan)
+    plan = replace(plan, topology=topology, programs=programs, master_configs=nodes, pipeline_configs={})
+    assert isinstance(plan, ProcessPlan)
     with state.locked():
         supervisor = Supervisor(plan, state, PACE)
         stop = asyncio.Event()
-        async with control_api(supervisor, stop), ClientSession(timeout=ClientTimeout(total=30)) as session:
+        async with serve_control_api(supervisor, stop), ClientSession(timeout=ClientTimeout(total=30)) as session:
             task = asyncio.create_task(supervisor.run(stop))
             running = Running(supervisor, session)
             try:

@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from txlog.config.process_config import BackupJobConfig, FolderConfig
-from txlog.local.backups import Backups, log_name
-from txlog.local.plan import BackupPlan
-from txlog.local.state import StateFolder
+from txlog.local.process_plan import BackupPlan
+from txlog.local.scheduled_backups import ScheduledBackups, backup_log_name
+from txlog.local.state_folder import StateFolder
 
 DEADLINE = 60.0
 
@@ -28,10 +28,10 @@ def state(tmp_path: Path) -> StateFolder:
     return state
 
 
-def backups(state: StateFolder, master: str, schedule: str | None) -> Backups:
+def backups(state: StateFolder, master: str, schedule: str | None) -> ScheduledBackups:
     config = BackupJobConfig(data_center="uk", masters=[master], target=FolderConfig(folder=state.root))
     state.write_config(state.backup("uk"), config)
-    return Backups({"uk": BackupPlan(config, schedule)}, state)
+    return ScheduledBackups({"uk": BackupPlan(config, schedule)}, state)
 
 
 async def eventually(true: Callable[[], object]) -> None:
@@ -41,7 +41,7 @@ async def eventually(true: Callable[[], object]) -> None:
         await asyncio.sleep(0.02)
 
 
-def told(made: Backups) -> dict[str, Any]:
+def told(made: ScheduledBackups) -> dict[str, Any]:
     (found,) = made.describe()
     return found
 
@@ -57,7 +57,7 @@ async def test_one_that_fails_is_named_and_the_next_is_tried(state: StateFolder)
         await eventually(lambda: "last" in told(made))
         assert told(made)["last"]["exitCode"] == 1
         assert told(made)["last"]["error"] == "MasterUnreachable"
-        log = state.log(log_name("uk"))
+        log = state.log(backup_log_name("uk"))
         await eventually(lambda: len(log.read_text().splitlines()) >= 2)
         running.cancel()
         await asyncio.wait([running])
@@ -91,7 +91,7 @@ async def test_one_that_runs_is_ended_with_the_supervisor(state: StateFolder) ->
         assert running.cancelled()
         assert jobs() == []
         connection.close()
-    assert '"error": "Interrupted"' in state.log(log_name("uk")).read_text()
+    assert '"error": "Interrupted"' in state.log(backup_log_name("uk")).read_text()
 
 
 async def test_without_a_schedule_nothing_is_done(state: StateFolder) -> None:

@@ -17,21 +17,23 @@ from typing import Any
 import pytest
 
 from txlog.config.manifest_reader import load_manifests
-from txlog.local import identity
-from txlog.local.control import Control
-from txlog.local.control_api import control_api
-from txlog.local.faults import NotRunning
-from txlog.local.identity import ProcessMark, mark_of
-from txlog.local.logs import bound_log
-from txlog.local.plan import Plan, Program, make_plan, port_names
+from txlog.local import process_identity
+from txlog.local.local_errors import NotRunning
+from txlog.local.log_files import rotate_log
 from txlog.local.ports import choose_ports
-from txlog.local.state import StateFolder
-from txlog.local.supervisor import Pace, Supervisor
+from txlog.local.process_identity import ProcessIdentity, identity_of
+from txlog.local.process_plan import ProcessPlan, ProcessSpec, make_plan, port_names
+from txlog.local.state_folder import StateFolder
+from txlog.local.supervisor import Supervisor, SupervisorIntervals
+from txlog.local.supervisor_api import serve_control_api
+from txlog.local.supervisor_client import SupervisorClient
 from txlog.model.errors import BadInput, NotFound
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "two-data-centres"
 DEADLINE = 30.0
-FAST = Pace(first=0.05, most=0.2, steady=60.0, watch_new=0.05, watch=0.1, logs=0.05)
+FAST = SupervisorIntervals(
+    restart_min_s=0.05, restart_max_s=0.2, stable_after_s=60.0, watch_new_s=0.05, watch_s=0.1, rotate_logs_s=0.05
+)
 
 SLEEPER = "import signal; signal.pause()"
 STUBBORN = (
@@ -60,28 +62,30 @@ def state(tmp_path: Path) -> StateFolder:
     return state
 
 
-def real_plan(state: StateFolder) -> Plan:
+def real_plan(state: StateFolder) -> ProcessPlan:
     manifests = load_manifests(EXAMPLE)
     reserved = state.root.parent / "reserved.json"
     ports = choose_ports(state, port_names(manifests), reserved)
     return make_plan(manifests, state, ports, oxigraph="oxigraph", java_home=Path("/nowhere"))
 
 
-def plan_of(state: StateFolder, *programs: Program) -> Plan:
+def plan_of(state: StateFolder, *programs: ProcessSpec) -> ProcessPlan:
     plan = real_plan(state)
-    return Plan(plan.topology, programs, (), plan.nodes, {})
+    return ProcessPlan(plan.topology, programs, (), plan.master_configs, {})
 
 
-def program(name: str, text: str, stop_s: float = 5.0) -> Program:
-    return Program(name=name, role="worker", data_center="uk", command=(sys.executable, "-c", text), stop_s=stop_s)
+def program(name: str, text: str, stop_s: float = 5.0) -> ProcessSpec:
+    return ProcessSpec(
+        name=name, role="worker", data_center="uk", command=(sys.executable, "-c", text), stop_timeout_s=stop_s
+    )
 
 
 @asynccontextmanager
-async def running(plan: Plan, state: StateFolder) -> AsyncIterator[Supervisor]:
+async def running(plan: ProcessPlan, state: StateFolder) -> AsyncIterator[Supervisor]:
     with state.locked():
         supervisor = Supervisor(plan, state, FAST)
         stop = asyncio.Event()
-        async with control_api(supervisor, stop):
+        async with serve_control_api(supervisor, stop):
             task = asyncio.create_task(supervisor.run(stop))
             try:
                 yield supervisor
@@ -127,7 +131,7 @@ async def test_what_keeps_dying_is_started_with_growing_pauses(state: StateFolde
 
 
 async def test_a_program_that_is_not_there_is_shown_and_tried_again(state: StateFolder) -> None:
-    missing = Program(name="a", role="worker", data_center="uk", command=("/no/such/program",))
+    missing = ProcessSpec(name="a", role="worker", data_center="uk", command=("/no/such/program",))
     async with running(plan_of(state, missing), state) as supervisor:
         await eventually(lambda: told(supervisor, "a")["restarts"] == 2)
         assert told(supervisor, "a")["exitCode"] == 127
@@ -151,7 +155,7 @@ async def test_what_was_stopped_stays_down_and_what_ignores_it_is_killed(state: 
         pid = pid_of(supervisor, "a")
         await supervisor.stop("a")
         assert told(supervisor, "a")["state"] == "Stopped"
-        assert mark_of(pid) is None
+        assert identity_of(pid) is None
         await supervisor.start("a")
         await eventually(lambda: told(supervisor, "a")["state"] == "Running")
 
@@ -167,7 +171,7 @@ async def test_what_a_dead_process_leaves_in_its_group_is_killed(state: StateFol
         await eventually(lambda: state.log("a").exists() and state.log("a").read_text().endswith("\n"))
         grandchild = int(state.log("a").read_text())
         os.kill(pid_of(supervisor, "a"), signal.SIGKILL)
-        await eventually(lambda: mark_of(grandchild) is None)
+        await eventually(lambda: identity_of(grandchild) is None)
 
 
 async def test_nothing_is_left_when_it_ends(state: StateFolder) -> None:
@@ -175,7 +179,7 @@ async def test_nothing_is_left_when_it_ends(state: StateFolder) -> None:
         await eventually(lambda: all(p["pid"] for p in supervisor.describe()["processes"]))
         pids = [pid_of(supervisor, name) for name in "ab"]
         assert set(state.read("processes.json")) == {"a", "b"}
-    assert [mark_of(pid) for pid in pids] == [None, None]
+    assert [identity_of(pid) for pid in pids] == [None, None]
     assert state.read("processes.json") == {}
     assert not (state.root / "control.json").exists()
 
@@ -184,15 +188,15 @@ async def test_a_master_is_told_its_last_birth_and_start(state: StateFolder, tmp
     plan = real_plan(state)
     (tmp_path / "master.py").write_text(MASTER)
     config = state.master("uk-1") / "config.json"
-    port = plan.nodes["uk-1"].port
-    master = Program(
+    port = plan.master_configs["uk-1"].port
+    master = ProcessSpec(
         name="uk-1",
         role="master",
         data_center="uk",
         command=(sys.executable, str(tmp_path / "master.py"), "--config", str(config)),
         url=f"http://127.0.0.1:{port}",
     )
-    plan = Plan(plan.topology, (master,), (), plan.nodes, {})
+    plan = ProcessPlan(plan.topology, (master,), (), plan.master_configs, {})
 
     def seen() -> object:
         return state.read("seen.json", {}).get("uk-1")
@@ -212,10 +216,10 @@ def test_logs_are_bounded(state: StateFolder) -> None:
     log = state.log("a")
     with open(log, "ab", buffering=0) as writer:
         writer.write(b"x" * 100)
-        bound_log(log, 200)
+        rotate_log(log, 200)
         assert log.stat().st_size == 100
         writer.write(b"y" * 101)
-        bound_log(log, 200)
+        rotate_log(log, 200)
         writer.write(b"z")
     assert log.read_bytes() == b"z"
     assert log.with_name("a.log.1").read_bytes() == b"x" * 100 + b"y" * 101
@@ -224,8 +228,10 @@ def test_logs_are_bounded(state: StateFolder) -> None:
 async def test_links_and_processes_through_the_control_api(state: StateFolder) -> None:
     plan = real_plan(state)
     links = [p for p in plan.programs if p.role == "links"]
-    control = Control(state)
-    async with running(Plan(plan.topology, tuple(links), plan.links, plan.nodes, {}), state) as supervisor:
+    control = SupervisorClient(state)
+    async with running(
+        ProcessPlan(plan.topology, tuple(links), plan.links, plan.master_configs, {}), state
+    ) as supervisor:
         await eventually(lambda: told(supervisor, "links")["state"] == "Running")
         assert await asyncio.to_thread(control.delay, "uk", "us", 50) == 4
         assert await asyncio.to_thread(control.cut, "uk-1", "us-1", True) == 1
@@ -270,7 +276,7 @@ SUPERVISOR = """
 import asyncio, sys
 from pathlib import Path
 from test_supervisor import FAST, Supervisor, plan_of, program, SLEEPER
-from txlog.local.state import StateFolder
+from txlog.local.state_folder import StateFolder
 state = StateFolder(Path(sys.argv[1]))
 with state.locked():
     asyncio.run(Supervisor(plan_of(state, program("a", SLEEPER)), state, FAST).run(asyncio.Event()))
@@ -283,13 +289,13 @@ async def test_children_die_with_a_supervisor_that_is_killed(state: StateFolder)
     process = spawn(SUPERVISOR, state.root, env=environment)
     try:
         await eventually(lambda: state.read("processes.json", {}).get("a"))
-        mark = ProcessMark.model_validate(state.read("processes.json")["a"])
+        mark = ProcessIdentity.model_validate(state.read("processes.json")["a"])
         assert state.is_locked
-        assert identity.is_alive(mark)
+        assert process_identity.is_alive(mark)
     finally:
         process.kill()
         process.wait()
-    await eventually(lambda: not identity.is_alive(mark))
+    await eventually(lambda: not process_identity.is_alive(mark))
     assert not state.is_locked
 
 
@@ -297,10 +303,10 @@ async def test_what_an_earlier_supervisor_left_is_ended_and_no_other_process(sta
     left = spawn(SLEEPER, start_new_session=True)
     other = spawn(SLEEPER, start_new_session=True)
     try:
-        mark = mark_of(left.pid)
+        mark = identity_of(left.pid)
         assert mark is not None
-        used_again = ProcessMark(pid=other.pid, began="before")
-        gone = ProcessMark(pid=2**22 - 1, began="never")
+        used_again = ProcessIdentity(pid=other.pid, began="before")
+        gone = ProcessIdentity(pid=2**22 - 1, began="never")
         marks = {"left": mark, "reused": used_again, "gone": gone}
         state.write("processes.json", {name: each.model_dump() for name, each in marks.items()})
         async with running(plan_of(state, program("a", SLEEPER)), state) as supervisor:
@@ -314,10 +320,10 @@ async def test_what_an_earlier_supervisor_left_is_ended_and_no_other_process(sta
 
 
 def test_a_mark_is_of_one_process_only() -> None:
-    mine = mark_of(os.getpid())
+    mine = identity_of(os.getpid())
     assert mine is not None
-    assert identity.is_alive(mine)
-    assert not identity.is_alive(ProcessMark(pid=mine.pid, began="another time"))
+    assert process_identity.is_alive(mine)
+    assert not process_identity.is_alive(ProcessIdentity(pid=mine.pid, began="another time"))
     began = time.monotonic()
-    assert identity.end([ProcessMark(pid=mine.pid, began="another time")], 5.0) == []
+    assert process_identity.terminate_all([ProcessIdentity(pid=mine.pid, began="another time")], 5.0) == []
     assert time.monotonic() - began < 4

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from txlog.local import identity
-from txlog.local.identity import ProcessMark
+from txlog.local import process_identity
+from txlog.local.process_identity import ProcessIdentity
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 EXAMPLE = Path(__file__).parents[3] / "examples" / "two-data-centres"
@@ -33,9 +33,9 @@ class Cluster:
         assert found.returncode == 0, found.stderr
         return json.loads(found.stdout)
 
-    def marks(self) -> dict[str, ProcessMark]:
+    def marks(self) -> dict[str, ProcessIdentity]:
         told = json.loads((self.folder / "processes.json").read_text())
-        return {name: ProcessMark.model_validate(mark) for name, mark in told.items()}
+        return {name: ProcessIdentity.model_validate(mark) for name, mark in told.items()}
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_up_runs_everything_once_and_down_leaves_nothing(cluster: Cluster) -> No
     ports = {p["name"]: p["url"] for p in told["processes"]}
 
     assert cluster.json("down") == {"ended": True, "purged": False}
-    assert not any(identity.is_alive(mark) for mark in marks.values())
+    assert not any(process_identity.is_alive(mark) for mark in marks.values())
     assert cluster.json("down")["ended"] is False
 
     told = up(cluster)
@@ -94,7 +94,7 @@ def test_a_killed_supervisor_takes_its_children_along_and_up_starts_anew(cluster
     eventually(lambda: len(cluster.marks()) == 9)
     marks = cluster.marks()
     os.kill(pid, signal.SIGKILL)
-    eventually(lambda: not any(identity.is_alive(mark) for mark in marks.values()))
+    eventually(lambda: not any(process_identity.is_alive(mark) for mark in marks.values()))
     assert cluster("status").returncode == 1
     assert up(cluster)["pid"] != pid
 
@@ -124,4 +124,4 @@ def test_ctrl_c_ends_a_cluster_in_the_foreground(cluster: Cluster) -> None:
     _, said = process.communicate(timeout=DEADLINE)
     assert process.returncode == 0, said
     assert "Traceback" not in said
-    assert not any(identity.is_alive(mark) for mark in marks.values())
+    assert not any(process_identity.is_alive(mark) for mark in marks.values())

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from txlog.operator.kube import Place
+from txlog_operator.kube_client import ApiEndpoint
 
 READY_S = 120.0
 ROOT = Path(__file__).parents[3]
@@ -29,9 +29,9 @@ def programs() -> Path:
     given = os.environ.get("KUBEBUILDER_ASSETS")
     if given:
         return Path(given)
-    from e2e.cluster.programs import build
+    from e2e.cluster.programs import build_programs
 
-    return build()
+    return build_programs()
 
 
 def helm(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -64,12 +64,12 @@ class ControlPlane:
         self.server = f"https://127.0.0.1:{self._api}"
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ApiEndpoint:
         """The administrator's."""
         return self.of(self.admin)
 
-    def of(self, token: str) -> Place:
-        return Place(self.server, token=token, authority=(self.folder / "ca.crt").read_bytes())
+    def of(self, token: str) -> ApiEndpoint:
+        return ApiEndpoint(self.server, token=token, ca_pem=(self.folder / "ca.crt").read_bytes())
 
     def kubeconfig(self, token: str, file: Path) -> Path:
         told = {

@@ -13,33 +13,35 @@ from ruamel.yaml.scalarstring import LiteralScalarString
 from txlog.config.cluster import PipelineSpec
 from txlog.config.manifest_reader import ClusterManifest, load_manifests
 from txlog.config.process_config import LastSeenIncarnation
-from txlog.operator.build import Around, Object, objects
-from txlog.operator.refusing import refusals
+from txlog_operator.manifest_validation import unsupported_fields
+from txlog_operator.specs import BuildContext, KubeObject, desired_objects
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 FOLDER = Path(__file__).parent / "golden"
-AROUND = Around(
+AROUND = BuildContext(
     "txlog.example/txlog:1",
-    owner="5f0c0ffe",
+    owner_uid="5f0c0ffe",
     last_seen={"uk-1": LastSeenIncarnation(birth=0xC0FFEE, start=7)},
     pipeline_account="txlog-pipeline",
 )
 
 
 def rendered(manifest: ClusterManifest) -> str:
-    return _text(objects(manifest.cluster, AROUND))
+    return _text(desired_objects(manifest.cluster, AROUND))
 
 
 def rendered_executors() -> str:
     """What becomes another in London when its executors are pods."""
     cluster = load_manifests(EXAMPLES / "two-data-centres")[0].cluster
-    plain = objects(cluster, AROUND)
+    plain = desired_objects(cluster, AROUND)
     spec = cluster.spec.model_copy(update={"pipeline": PipelineSpec.model_validate({"mode": "executors"})})
     apart = cluster.model_copy(update={"spec": spec})
-    return _text([each for each in objects(apart, AROUND) if each not in plain and "accepted.json" not in str(each)])
+    return _text(
+        [each for each in desired_objects(apart, AROUND) if each not in plain and "accepted.json" not in str(each)]
+    )
 
 
-def _text(found: list[Object]) -> str:
+def _text(found: list[KubeObject]) -> str:
     yaml = YAML()
     yaml.width = 1000
     yaml.representer.ignore_aliases = lambda _: True
@@ -64,7 +66,7 @@ def expected() -> dict[Path, str]:
         for folder in sorted(EXAMPLES.iterdir())
         if folder.is_dir()
         for manifest in load_manifests(folder)
-        if not refusals(manifest.cluster)
+        if not unsupported_fields(manifest.cluster)
     }
 
 

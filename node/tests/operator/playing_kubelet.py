@@ -16,9 +16,9 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from txlog.operator.build import Object
-from txlog.operator.kube import KINDS, ApiError, Kube
-from txlog.operator.status import time_text
+from txlog_operator.kube_client import API_RESOURCES, ApiError, KubeClient
+from txlog_operator.specs import KubeObject
+from txlog_operator.status_writer import format_time
 
 PROBE_S = 10.0
 """A busy machine is no reason: who takes work is ready."""
@@ -39,9 +39,13 @@ class Container:
     def state(self) -> dict[str, Any]:
         code = self.process.poll()
         if code is None:
-            return {"running": {"startedAt": time_text(self.began)}}
+            return {"running": {"startedAt": format_time(self.began)}}
         message = self.said.read_text()
-        end = {"exitCode": code if code >= 0 else 128 - code, "message": message, "finishedAt": time_text(time.time())}
+        end = {
+            "exitCode": code if code >= 0 else 128 - code,
+            "message": message,
+            "finishedAt": format_time(time.time()),
+        }
         return {"terminated": end}
 
 
@@ -49,7 +53,7 @@ class Kubelet:
     """Of the masters of one namespace. ``net``: their pods have the addresses ``<net>.<index>``. While ``held``, what
     ended is not started again."""
 
-    def __init__(self, kube: Kube, namespace: str, folder: Path, net: str) -> None:
+    def __init__(self, kube: KubeClient, namespace: str, folder: Path, net: str) -> None:
         self._kube = kube
         self._namespace = namespace
         self._folder = folder
@@ -93,7 +97,7 @@ class Kubelet:
             container.process.kill()
             container.process.wait()
 
-    async def _look(self, pod: Object) -> None:
+    async def _look(self, pod: KubeObject) -> None:
         meta = pod["metadata"]
         key = f"{meta['name']}/{meta['uid']}"
         if "deletionTimestamp" in meta:
@@ -112,18 +116,18 @@ class Kubelet:
         if key in self._now:
             await self._say(pod, key)
 
-    async def _end(self, pod: Object, key: str) -> None:
+    async def _end(self, pod: KubeObject, key: str) -> None:
         container = self._now.get(key)
         if container is not None and container.process.poll() is None:
             container.process.terminate()
             await asyncio.to_thread(container.process.wait)
         if container is not None:
             await self._say(pod, key)
-        path = KINDS["Pod"].path(self._namespace, pod["metadata"]["name"])
+        path = API_RESOURCES["Pod"].path(self._namespace, pod["metadata"]["name"])
         body = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
-        await self._kube._write("DELETE", path, body, "application/json")
+        await self._kube._send_object("DELETE", path, body, "application/json")
 
-    async def _mount(self, pod: Object) -> bool:
+    async def _mount(self, pod: KubeObject) -> bool:
         """Whether everything is there that its volumes name."""
         for volume in pod["spec"]["volumes"]:
             if "secret" not in volume:
@@ -140,10 +144,10 @@ class Kubelet:
     def log(self, pod: str) -> str:
         return (self._folder / f"{pod}.log").read_text()
 
-    def _ip(self, pod: Object) -> str:
+    def _ip(self, pod: KubeObject) -> str:
         return f"{self._net}.{pod['metadata']['labels']['apps.kubernetes.io/pod-index']}"
 
-    async def _start(self, pod: Object) -> Container | None:
+    async def _start(self, pod: KubeObject) -> Container | None:
         """With the configuration as it is now, where this machine has what it names. None for a master that has none
         any more: it has left, and its pod goes next."""
         name = pod["metadata"]["name"]
@@ -171,7 +175,7 @@ class Kubelet:
         command = [sys.executable, "-m", "txlog.server", "--config", str(home / "config.json")]
         return Container(command, said, self._folder / f"{name}.log")
 
-    async def _say(self, pod: Object, key: str) -> None:
+    async def _say(self, pod: KubeObject, key: str) -> None:
         state = self._now[key].state()
         takes_work = "running" in state and await asyncio.to_thread(_ready, self._ip(pod), pod)
         ready = "True" if takes_work else "False"
@@ -193,7 +197,7 @@ class Kubelet:
             ],
         }
         if self._told.get(key) != status:
-            await self._kube.put_status(pod, status)
+            await self._kube.replace_status(pod, status)
             self._told[key] = status
 
 
@@ -217,7 +221,7 @@ def _turn(folder: Path, files: dict[str, bytes]) -> None:
     os.replace(turned, folder / "..data")
 
 
-def _ready(ip: str, pod: Object) -> bool:
+def _ready(ip: str, pod: KubeObject) -> bool:
     """As the probe says; whose certificate it is, the kubelet does not ask."""
     probe = pod["spec"]["containers"][0]["readinessProbe"]["httpGet"]
     anybody = ssl.create_default_context()

@@ -10,13 +10,13 @@ from typing import Any
 from txlog.client.responses import DepartedMember, JsonMarker, JsonPosition, StatusResponse, ViewStatus, WorkerStatus
 from txlog.config.cluster import TxLogCluster
 from txlog.config.preferences import format_preferences
-from txlog.operator.actions import Action, Apply, Remove
-from txlog.operator.build import Around, Object
-from txlog.operator.names import Names
-from txlog.operator.observation import Ended, Heard, Observation, Pod
-from txlog.operator.plan import index_of
+from txlog_operator.actions import ApplyObject, DeleteObject, PlanAction
+from txlog_operator.object_names import ObjectNames
+from txlog_operator.observation import ClusterObservation, ObservedMaster, PodStatus, TerminatedProcess
+from txlog_operator.plan import node_index
+from txlog_operator.specs import BuildContext, KubeObject
 
-AROUND = Around("txlog:1", owner="u1")
+AROUND = BuildContext("txlog:1", owner_uid="u1")
 NOW = 1_800_000_000.0
 
 
@@ -50,7 +50,7 @@ def heard(
     worker: str = "Working",
     heard_at: float = NOW,
     members: Sequence[str] | None = None,
-) -> Heard:
+) -> ObservedMaster:
     nodes = [each for peer in cluster.spec.peers for each in peer.nodes]
     known = list(configured) if configured is not None else nodes
     place = JsonPosition(1, 10, "00" * 16)
@@ -93,7 +93,7 @@ def heard(
         "removed": list(removed),
         "pending": None,
     }
-    return Heard(
+    return ObservedMaster(
         status=status,
         peers=tuple(peers),
         settings={**format_preferences(cluster.spec), **(settings or {})},
@@ -109,43 +109,43 @@ def hash_of(text: str) -> int:
     return sum(ord(letter) << at for at, letter in enumerate(text))
 
 
-def pod(cluster: TxLogCluster, node: str, **more: Any) -> Pod:
-    name = Names(cluster).master_pod(index_of(node))
-    made = Pod(name=name, uid=f"uid-{name}", ip="10.0.0.1", revision="new", ready=True, running=True)
+def pod(cluster: TxLogCluster, node: str, **more: Any) -> PodStatus:
+    name = ObjectNames(cluster).master_pod(node_index(node))
+    made = PodStatus(name=name, uid=f"uid-{name}", ip="10.0.0.1", revision="new", ready=True, running=True)
     return replace(made, **more)
 
 
-def whole(cluster: TxLogCluster, world: World | None = None, **each: Any) -> Observation:
+def whole(cluster: TxLogCluster, world: World | None = None, **each: Any) -> ClusterObservation:
     """All is well: every master of this data centre answers and is ready."""
     nodes = cluster.own_peer.nodes
-    return Observation(
+    return ClusterObservation(
         now=NOW,
         objects=world.objects if world is not None else {},
-        pods={node: pod(cluster, node) for node in nodes},
+        master_pods={node: pod(cluster, node) for node in nodes},
         masters={node: heard(cluster, node, **each) for node in nodes},
         urls={node: f"http://{node}:7300" for node in nodes},
-        pipeline={"job": Pod("job", "u", running=True)},
+        pipeline_pods={"job": PodStatus("job", "u", running=True)},
     )
 
 
-def ended(node: str, start: int = 1) -> Ended:
-    return Ended(node, birth(node), start, 137)
+def ended(node: str, start: int = 1) -> TerminatedProcess:
+    return TerminatedProcess(node, birth(node), start, 137)
 
 
 class World:
     """What stands, as an API server would have it: whole objects, with generations, and their controllers' answers."""
 
     def __init__(self) -> None:
-        self.objects: dict[tuple[str, str], Object] = {}
+        self.objects: dict[tuple[str, str], KubeObject] = {}
 
-    def carry_out(self, actions: Sequence[Action]) -> None:
+    def carry_out(self, actions: Sequence[PlanAction]) -> None:
         for action in actions:
-            if isinstance(action, Apply):
-                self._apply(copy.deepcopy(action.wanted))
-            elif isinstance(action, Remove):
+            if isinstance(action, ApplyObject):
+                self._apply(copy.deepcopy(action.desired))
+            elif isinstance(action, DeleteObject):
                 self.objects.pop((action.kind, action.name), None)
 
-    def _apply(self, wanted: Object) -> None:
+    def _apply(self, wanted: KubeObject) -> None:
         key = (wanted["kind"], wanted["metadata"]["name"])
         generation = self.objects[key]["metadata"]["generation"] + 1 if key in self.objects else 1
         wanted["metadata"] |= {"uid": f"{key[0]}-{key[1]}", "generation": generation}

@@ -11,10 +11,10 @@ from txlog.client.credentials import TOKEN_FILE
 from txlog.config.cluster import TxLogCluster
 from txlog.config.manifest_reader import load_manifests
 from txlog.config.process_config import NodeConfig, PipelineConfig
-from txlog.operator.build import Around, Object, jobs, objects
-from txlog.operator.build.common import door_url
-from txlog.operator.names import SET_MAX, Names, bounded
-from txlog.operator.refusing import refusals
+from txlog_operator.manifest_validation import unsupported_fields
+from txlog_operator.object_names import STATEFUL_SET_NAME_MAX, ObjectNames, bounded_name
+from txlog_operator.specs import BuildContext, KubeObject, desired_objects, jobs
+from txlog_operator.specs.common import remote_master_url
 
 LONGEST = "a" * 50
 
@@ -35,18 +35,18 @@ def cluster(name: str = "catalogue", **spec: Any) -> TxLogCluster:
     )
 
 
-def one(kind: str, name: str, found: list[Object]) -> Object:
+def one(kind: str, name: str, found: list[KubeObject]) -> KubeObject:
     return next(o for o in found if o["kind"] == kind and o["metadata"]["name"].startswith(name))
 
 
-def pods(found: list[Object]) -> Iterator[Object]:
+def pods(found: list[KubeObject]) -> Iterator[KubeObject]:
     for each in found:
         if "template" in each.get("spec", {}):
             yield each["spec"]["template"]
 
 
-def masters_set(given: TxLogCluster, around: Around = AROUND) -> Object:
-    return one("StatefulSet", "catalogue", objects(given, around))
+def masters_set(given: TxLogCluster, around: BuildContext = AROUND) -> KubeObject:
+    return one("StatefulSet", "catalogue", desired_objects(given, around))
 
 
 def test_the_golden_files_are_what_is_built() -> None:
@@ -58,7 +58,7 @@ def test_the_golden_files_are_what_is_built() -> None:
 
 
 def test_a_master_is_told_what_the_manifest_says() -> None:
-    found = one("ConfigMap", "catalogue-masters", objects(cluster(), AROUND))
+    found = one("ConfigMap", "catalogue-masters", desired_objects(cluster(), AROUND))
     assert sorted(found["data"]) == ["accepted.json", "uk-1.json", "uk-2.json"]
     told = NodeConfig.model_validate_json(found["data"]["uk-2.json"])
     assert (told.node, told.host, told.port, told.repository) == ("uk-2", "0.0.0.0", 7300, "catalogue")
@@ -75,7 +75,7 @@ def test_a_master_is_told_what_the_manifest_says() -> None:
 
 
 def test_the_pipeline_speaks_with_every_master_and_worker_of_its_data_centre() -> None:
-    found = one("ConfigMap", "catalogue-pipeline", objects(cluster(workers={"replicas": 2}), AROUND))
+    found = one("ConfigMap", "catalogue-pipeline", desired_objects(cluster(workers={"replicas": 2}), AROUND))
     told = PipelineConfig.model_validate_json(found["data"]["pipeline.json"])
     assert [url.partition("//")[2].partition(".")[0] for url in told.masters] == ["catalogue-1", "catalogue-2"]
     assert [worker.name for worker in told.workers] == ["uk-worker-1", "uk-worker-2"]
@@ -97,8 +97,8 @@ LIVE: dict[str, Any] = {
 def test_what_masters_take_live_restarts_nobody(key: str) -> None:
     before, after = cluster(), cluster(**{key: LIVE[key]})
     assert masters_set(before) == masters_set(after)
-    assert one("ConfigMap", "catalogue-masters", objects(before, AROUND)) != one(
-        "ConfigMap", "catalogue-masters", objects(after, AROUND)
+    assert one("ConfigMap", "catalogue-masters", desired_objects(before, AROUND)) != one(
+        "ConfigMap", "catalogue-masters", desired_objects(after, AROUND)
     )
 
 
@@ -130,8 +130,8 @@ def test_what_a_master_learns_at_its_start_only_changes_its_pods(change: dict[st
 
 
 def test_a_master_that_leaves_runs_until_it_has_left() -> None:
-    around = Around("txlog", masters=3)
-    found = objects(cluster(), around)
+    around = BuildContext("txlog", master_count=3)
+    found = desired_objects(cluster(), around)
     assert one("StatefulSet", "catalogue", found)["spec"]["replicas"] == 3
     told = NodeConfig.model_validate_json(one("ConfigMap", "catalogue-masters", found)["data"]["uk-3.json"])
     assert [peer.node for peer in told.peers] == ["uk-1", "uk-2", "uk-3", "us-1"]
@@ -144,12 +144,12 @@ SECURED: dict[str, Any] = {
 }
 
 
-def volume(pod: Object, name: str) -> Object:
+def volume(pod: KubeObject, name: str) -> KubeObject:
     return next(each for each in pod["spec"]["volumes"] if each["name"] == name)
 
 
 def test_a_secured_master_reads_each_secret_in_a_folder_of_its_own() -> None:
-    found = objects(cluster(security=SECURED), AROUND)
+    found = desired_objects(cluster(security=SECURED), AROUND)
     template = masters_set(cluster(security=SECURED))["spec"]["template"]
     (master,) = template["spec"]["containers"]
     mounts = {mount["name"]: mount for mount in master["volumeMounts"]}
@@ -171,7 +171,7 @@ def test_secured_masters_meet_at_a_port_of_their_own() -> None:
         {"name": "uk", "masters": 2, "address": "uk-{index}.example.net"},
         {"name": "us", "masters": 1, "address": "us.example.net:7309"},
     ]
-    found = objects(cluster(security=SECURED, peers=peers), AROUND)
+    found = desired_objects(cluster(security=SECURED, peers=peers), AROUND)
     told = NodeConfig.model_validate_json(one("ConfigMap", "catalogue-masters", found)["data"]["uk-1.json"])
     assert (told.port, told.peer_port) == (7300, 7301)
     assert [peer.url for peer in told.peers] == [
@@ -180,7 +180,7 @@ def test_secured_masters_meet_at_a_port_of_their_own() -> None:
         "http://us.example.net:7309",
     ]
     other = cluster(security=SECURED, peers=[{"name": name, "masters": 1, "address": name} for name in ("uk", "us")])
-    config = one("ConfigMap", "catalogue-masters", objects(other, AROUND))
+    config = one("ConfigMap", "catalogue-masters", desired_objects(other, AROUND))
     told = NodeConfig.model_validate_json(config["data"]["uk-1.json"])
     assert told.peers[1].url == "http://us:7301", "where an address names no port"
     hosts, clients = (each for each in found[:3] if each["kind"] == "Service")
@@ -192,8 +192,11 @@ def test_secured_masters_meet_at_a_port_of_their_own() -> None:
 
 def test_who_asks_masters_gets_a_token_and_an_authority_and_no_key() -> None:
     given = cluster(security=SECURED)
-    found = objects(given, AROUND)
-    made = [one("Job", "catalogue-pipeline", found), jobs.job(given, AROUND, "one", jobs.backup_command("b", "manual"))]
+    found = desired_objects(given, AROUND)
+    made = [
+        one("Job", "catalogue-pipeline", found),
+        jobs.build_job(given, AROUND, "one", jobs.backup_command("b", "manual")),
+    ]
     for each in made:
         pod = each["spec"]["template"]
         (container,) = pod["spec"]["containers"]
@@ -214,34 +217,36 @@ def test_who_asks_masters_gets_a_token_and_an_authority_and_no_key() -> None:
 @pytest.mark.parametrize("only", ["peerTlsSecretRef", "users"])
 def test_each_of_them_alone_changes_what_it_must(only: str) -> None:
     given = cluster(security={only: SECURED[only]})
-    assert refusals(given) == []
+    assert unsupported_fields(given) == []
     pod = masters_set(given)["spec"]["template"]
     names = {each["name"] for each in pod["spec"]["volumes"]}
     assert names & {"users", "tls", "peer-tls"} == {{"peerTlsSecretRef": "peer-tls", "users": "users"}[only]}
     (master,) = pod["spec"]["containers"]
     assert "scheme" not in master["readinessProbe"]["httpGet"]
-    env = one("Job", "catalogue-pipeline", objects(given, AROUND))["spec"]["template"]["spec"]["containers"][0]["env"]
+    env = one("Job", "catalogue-pipeline", desired_objects(given, AROUND))["spec"]["template"]["spec"]["containers"][0][
+        "env"
+    ]
     assert ("TXLOG_TOKEN_FILE" in [each["name"] for each in env]) == (only == "users")
     assert "TXLOG_CA_FILE" not in [each["name"] for each in env]
 
 
 def test_half_of_tls_is_refused() -> None:
-    (said,) = refusals(cluster(security={"tlsSecretRef": {"name": "door"}}))
+    (said,) = unsupported_fields(cluster(security={"tlsSecretRef": {"name": "door"}}))
     assert said.startswith("spec.security.tlsSecretRef needs peerTlsSecretRef")
 
 
 def test_masters_of_other_data_centres_are_asked_where_their_doors_are() -> None:
     plain = cluster()
     us = plain.spec.peers[1]
-    assert door_url(plain, us, 1) == "http://us.example.net:7301"
+    assert remote_master_url(plain, us, 1) == "http://us.example.net:7301"
     secured = cluster(security=SECURED, peers=[{"name": name, "masters": 1, "address": name} for name in ("uk", "us")])
-    assert door_url(secured, secured.spec.peers[1], 1) == "https://us:7300"
+    assert remote_master_url(secured, secured.spec.peers[1], 1) == "https://us:7300"
     # Where its own port leads to the masters' door, nobody knows where clients go in.
-    assert door_url(cluster(security=SECURED), us, 1) is None
+    assert remote_master_url(cluster(security=SECURED), us, 1) is None
 
 
 def test_where_somebody_else_runs_the_stores_there_are_none() -> None:
-    found = objects(cluster(workers={"external": [{"url": "http://store:7878/"}]}), AROUND)
+    found = desired_objects(cluster(workers={"external": [{"url": "http://store:7878/"}]}), AROUND)
     assert not [each for each in found if each["metadata"]["name"].startswith("catalogue-worker")]
     told = NodeConfig.model_validate_json(one("ConfigMap", "catalogue-masters", found)["data"]["uk-1.json"])
     assert [worker.url for worker in told.workers] == ["http://store:7878"]
@@ -251,7 +256,7 @@ def test_every_pod_keeps_to_the_restricted_profile() -> None:
     found = [
         pod["spec"]
         for manifest in load_manifests(EXAMPLES / "two-data-centres")
-        for pod in pods(objects(manifest.cluster, AROUND))
+        for pod in pods(desired_objects(manifest.cluster, AROUND))
     ]
     assert len(found) == 6
     for pod in found:
@@ -265,7 +270,7 @@ def test_every_pod_keeps_to_the_restricted_profile() -> None:
 
 
 def test_selectors_find_the_pods() -> None:
-    found = objects(cluster(), AROUND)
+    found = desired_objects(cluster(), AROUND)
     labels = [pod["metadata"]["labels"] for pod in pods(found)]
     for each in found:
         spec = each.get("spec", {})
@@ -276,43 +281,45 @@ def test_selectors_find_the_pods() -> None:
 
 
 def test_names_stay_within_what_kubernetes_takes() -> None:
-    names = Names(cluster(LONGEST))
-    assert len(names.workers) <= SET_MAX
-    assert len(names.masters) <= SET_MAX
-    found = objects(cluster(LONGEST, dataCenter="uk"), AROUND)
+    names = ObjectNames(cluster(LONGEST))
+    assert len(names.workers) <= STATEFUL_SET_NAME_MAX
+    assert len(names.masters) <= STATEFUL_SET_NAME_MAX
+    found = desired_objects(cluster(LONGEST, dataCenter="uk"), AROUND)
     assert all(len(each["metadata"]["name"]) <= 63 for each in found)
-    other = objects(cluster(LONGEST[:-1] + "b"), AROUND)
+    other = desired_objects(cluster(LONGEST[:-1] + "b"), AROUND)
     assert not {json.dumps(o["metadata"]["name"]) for o in found} & {json.dumps(o["metadata"]["name"]) for o in other}
 
 
 def test_a_bounded_name_is_a_name() -> None:
-    assert bounded("short") == "short"
-    assert len(bounded("x" * 60 + "-" * 3 + "y")) == 63
-    assert "--" not in bounded("x" * 50 + "-" * 10 + "y" * 10)
+    assert bounded_name("short") == "short"
+    assert len(bounded_name("x" * 60 + "-" * 3 + "y")) == 63
+    assert "--" not in bounded_name("x" * 50 + "-" * 10 + "y" * 10)
 
 
 APART: dict[str, Any] = {"mode": "executors"}
-ACCOUNT = Around("txlog:1", pipeline_account="spark")
+ACCOUNT = BuildContext("txlog:1", pipeline_account="spark")
 
 
-def told_of(given: TxLogCluster) -> tuple[PipelineConfig, Object]:
+def told_of(given: TxLogCluster) -> tuple[PipelineConfig, KubeObject]:
     """What the driver reads: its configuration, and the template of its executors."""
-    data = one("ConfigMap", "catalogue-pipeline", objects(given, ACCOUNT))["data"]
+    data = one("ConfigMap", "catalogue-pipeline", desired_objects(given, ACCOUNT))["data"]
     return PipelineConfig.model_validate_json(data["pipeline.json"]), YAML(typ="safe").load(data["executor.yaml"])
 
 
 def test_a_driver_of_executors_has_an_account_and_knows_which_pod_it_is() -> None:
-    pod = one("Job", "catalogue-pipeline", objects(cluster(pipeline=APART), ACCOUNT))["spec"]["template"]["spec"]
+    pod = one("Job", "catalogue-pipeline", desired_objects(cluster(pipeline=APART), ACCOUNT))["spec"]["template"][
+        "spec"
+    ]
     assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("spark", True)
     fields = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in driver_env(pod, "valueFrom")}
     assert fields == {"POD_IP": "status.podIP", "POD_NAME": "metadata.name"}
     assert "SPARK_LOCAL_IP" not in [each["name"] for each in driver_env(pod, "value")], "others must reach it"
-    alone = one("Job", "catalogue-pipeline", objects(cluster(), ACCOUNT))["spec"]["template"]["spec"]
+    alone = one("Job", "catalogue-pipeline", desired_objects(cluster(), ACCOUNT))["spec"]["template"]["spec"]
     assert alone["automountServiceAccountToken"] is False
     assert "serviceAccountName" not in alone
 
 
-def driver_env(pod: Object, kind: str) -> list[Object]:
+def driver_env(pod: KubeObject, kind: str) -> list[KubeObject]:
     return [each for each in pod["containers"][0]["env"] if kind in each]
 
 
@@ -324,7 +331,9 @@ def test_executors_are_pods_of_the_same_image_that_nothing_is_given_to() -> None
     (container,) = spec["containers"]
     assert spec["automountServiceAccountToken"] is False
     assert "serviceAccountName" not in spec
-    driver = one("Job", "catalogue-pipeline", objects(cluster(pipeline=APART), ACCOUNT))["spec"]["template"]["spec"]
+    driver = one("Job", "catalogue-pipeline", desired_objects(cluster(pipeline=APART), ACCOUNT))["spec"]["template"][
+        "spec"
+    ]
     assert spec["securityContext"] == driver["securityContext"]
     assert container["securityContext"] == driver["containers"][0]["securityContext"]
     assert container["command"] == ["python", "-m", "txlog.pipeline.executor_pod"], "to which Spark adds a word"
@@ -373,18 +382,18 @@ def test_secured_masters_know_executors_by_what_they_know_the_driver() -> None:
 )
 def test_another_pod_of_any_kind_is_another_job(change: dict[str, Any]) -> None:
     names = {
-        one("Job", "catalogue-pipeline", objects(given, ACCOUNT))["metadata"]["name"]
+        one("Job", "catalogue-pipeline", desired_objects(given, ACCOUNT))["metadata"]["name"]
         for given in (cluster(pipeline=APART), cluster(**change))
     }
     assert len(names) == 2
 
 
-def policy(given: TxLogCluster, name: str) -> Object:
-    spec: Object = one("NetworkPolicy", name, objects(given, ACCOUNT))["spec"]
+def policy(given: TxLogCluster, name: str) -> KubeObject:
+    spec: KubeObject = one("NetworkPolicy", name, desired_objects(given, ACCOUNT))["spec"]
     return spec
 
 
-def components(peers: list[Object]) -> list[str]:
+def components(peers: list[KubeObject]) -> list[str]:
     return [each["podSelector"]["matchLabels"]["app.kubernetes.io/component"] for each in peers]
 
 
@@ -403,7 +412,9 @@ def test_executors_reach_driver_masters_and_stores_and_nobody_else() -> None:
         ([], [53, 53]),
         (["worker"], [7878]),
     ]
-    assert not [each for each in objects(cluster(), ACCOUNT) if each["metadata"]["name"].startswith("catalogue-exec")]
+    assert not [
+        each for each in desired_objects(cluster(), ACCOUNT) if each["metadata"]["name"].startswith("catalogue-exec")
+    ]
 
 
 def test_stores_outside_are_reached_by_their_ports() -> None:
@@ -413,5 +424,5 @@ def test_stores_outside_are_reached_by_their_ports() -> None:
 
 
 def test_names_of_executors_stay_within_what_spark_takes() -> None:
-    told = Names(cluster(LONGEST)).executors
+    told = ObjectNames(cluster(LONGEST)).executors
     assert len(f"{told}-01234567") <= 47

@@ -10,7 +10,7 @@ from control_plane import ROOT, ControlPlane, helm
 from ruamel.yaml import YAML
 
 from txlog.config.crds import DEFINITIONS, custom_resource_definition
-from txlog.operator.refusing import read
+from txlog_operator.manifest_validation import read_manifest
 
 pytestmark = pytest.mark.kubernetes
 
@@ -173,7 +173,7 @@ def test_secrets_are_read_by_name_and_only_where_somebody_says_so(tmp_path: Path
 def test_a_data_centre_by_chart_is_one_that_the_operator_takes(tmp_path: Path) -> None:
     found = rendered(CLUSTER, tmp_path, name="catalogue", **UK)
     assert kinds(found) == {"TxLogCluster"}
-    cluster, problems = read(found[0])
+    cluster, problems = read_manifest(found[0])
     assert problems == []
     assert cluster is not None
     assert cluster.own_peer.nodes == ["uk-1", "uk-2"]

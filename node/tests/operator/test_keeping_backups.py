@@ -9,15 +9,15 @@ from control_plane import ControlPlane
 from test_keeping_true import account, becomes, operator
 from test_resource_rules import resource
 
-from txlog.operator.build import Object
-from txlog.operator.kube import Kube
+from txlog_operator.kube_client import KubeClient
+from txlog_operator.specs import KubeObject
 
 pytestmark = pytest.mark.kubernetes
 
 TARGET = {"target": {"s3": {"bucket": "backups", "secretRef": {"name": "s3"}}}, "schedule": "0 2 * * *"}
 
 
-async def end(kube: Kube, pod: Object, code: int, said: dict[str, Any]) -> None:
+async def end(kube: KubeClient, pod: KubeObject, code: int, said: dict[str, Any]) -> None:
     """As the kubelet says it."""
     ended = {"exitCode": code, "message": json.dumps(said) + "\n", "reason": "Completed" if code == 0 else "Error"}
     status = {
@@ -33,11 +33,11 @@ async def end(kube: Kube, pod: Object, code: int, said: dict[str, Any]) -> None:
             }
         ],
     }
-    await kube.put_status(pod, status)
+    await kube.replace_status(pod, status)
 
 
 async def test_a_backup_is_a_job_and_says_what_came_of_it(plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
-    kube = Kube(plane.place)
+    kube = KubeClient(plane.place)
     wanted = {
         "apiVersion": "txlog.io/v1alpha1",
         "kind": "TxLogBackup",
@@ -45,7 +45,7 @@ async def test_a_backup_is_a_job_and_says_what_came_of_it(plane: ControlPlane, n
         "spec": {"cluster": "catalogue"},
     }
 
-    async def pod_of(name: str) -> Object | None:
+    async def pod_of(name: str) -> KubeObject | None:
         found = await kube.list("Pod", namespace, {"job-name": name})
         return found[0] if found else None
 
@@ -88,7 +88,7 @@ async def test_a_backup_is_a_job_and_says_what_came_of_it(plane: ControlPlane, n
 
             await becomes(said)
 
-            async def scheduled() -> Object | None:
+            async def scheduled() -> KubeObject | None:
                 found = await kube.get("TxLogBackupSchedule", namespace, "catalogue")
                 return found.get("status", {}).get("next") if found else None
 

@@ -14,23 +14,23 @@ import pytest
 from control_plane import ROOT, ControlPlane, free_ports, helm
 from test_resource_rules import resource
 
-from txlog.operator.build import Object
-from txlog.operator.keeper import Keeper, Pace, Settings
-from txlog.operator.kube import ApiError, Kube
-from txlog.operator.main import Operator
-from txlog.operator.metrics import Metrics
-from txlog.operator.plan import OWNED
+from txlog_operator.kube_client import ApiError, KubeClient
+from txlog_operator.main import Operator
+from txlog_operator.metrics import OperatorMetrics
+from txlog_operator.plan import OWNED_KINDS
+from txlog_operator.reconciler import OperatorSettings, ReconcileInterval, Reconciler
+from txlog_operator.specs import KubeObject
 
 pytestmark = pytest.mark.kubernetes
 
-QUICK = Settings("txlog:1", pace=Pace(0.2, 0.2, 0.05))
+QUICK = OperatorSettings("txlog:1", interval=ReconcileInterval(0.2, 0.2, 0.05))
 MADE = 13
 """Objects of one data centre."""
 
 
 @pytest.fixture
-async def kube(plane: ControlPlane) -> AsyncIterator[Kube]:
-    found = Kube(plane.place)
+async def kube(plane: ControlPlane) -> AsyncIterator[KubeClient]:
+    found = KubeClient(plane.place)
     yield found
     await found.close()
 
@@ -46,23 +46,23 @@ async def becomes(what: Callable[[], Any], seconds: float = 30.0) -> Any:
         await asyncio.sleep(0.1)
 
 
-async def standing(kube: Kube, namespace: str) -> dict[tuple[str, str], Object]:
+async def standing(kube: KubeClient, namespace: str) -> dict[tuple[str, str], KubeObject]:
     """What the operator makes, as it is to be: without what the API server and its controllers add."""
     found = {}
-    for kind in OWNED:
+    for kind in OWNED_KINDS:
         for each in await kube.list(kind, namespace, {"app.kubernetes.io/managed-by": "txlog-operator"}):
             found[kind, str(each["metadata"]["name"])] = each
     return found
 
 
-def shape(found: dict[tuple[str, str], Object]) -> dict[tuple[str, str], Any]:
+def shape(found: dict[tuple[str, str], KubeObject]) -> dict[tuple[str, str], Any]:
     """To compare across namespaces."""
     return {
         key: (each["metadata"].get("annotations"), sorted(each["metadata"]["labels"])) for key, each in found.items()
     }
 
 
-async def conditions(kube: Kube, namespace: str) -> dict[str, Object]:
+async def conditions(kube: KubeClient, namespace: str) -> dict[str, KubeObject]:
     found = await kube.get("TxLogCluster", namespace, "catalogue")
     assert found is not None
     return {each["type"]: each for each in found.get("status", {}).get("conditions", [])}
@@ -72,7 +72,7 @@ async def conditions(kube: Kube, namespace: str) -> dict[str, Object]:
 def operator(plane: ControlPlane, namespace: str, token: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     config = plane.kubeconfig(token, folder / "operator.kubeconfig")
     (port,) = free_ports(1)
-    command = [sys.executable, "-m", "txlog.operator", "--namespace", namespace, "--image", "txlog:1"]
+    command = [sys.executable, "-m", "txlog_operator", "--namespace", namespace, "--image", "txlog:1"]
     command += ["--liveness", f"http://127.0.0.1:{port}/healthz", "--metrics-port", "0"]
     with open(folder / "operator.log", "wb") as log:
         process = subprocess.Popen(command, env={**os.environ, "KUBECONFIG": str(config)}, stdout=log, stderr=log)
@@ -94,7 +94,7 @@ def account(plane: ControlPlane, namespace: str) -> str:
 
 
 async def test_with_the_charts_own_rights_it_makes_and_mends_a_data_centre(
-    plane: ControlPlane, namespace: str, kube: Kube, tmp_path: Path
+    plane: ControlPlane, namespace: str, kube: KubeClient, tmp_path: Path
 ) -> None:
     token = account(plane, namespace)
     await kube.apply(resource(namespace))
@@ -158,31 +158,31 @@ class Crash(Exception):
     """The process was killed: nothing of it runs any more."""
 
 
-class MortalKube(Kube):
+class MortalKube(KubeClient):
     """Dies right behind its n-th write."""
 
     def __init__(self, plane: ControlPlane, writes: int) -> None:
         super().__init__(plane.place)
         self._left = writes
 
-    async def _write(self, how: str, path: str, body: Object, form: str) -> Object:
-        found = await super()._write(how, path, body, form)
+    async def _send_object(self, how: str, path: str, body: KubeObject, form: str) -> KubeObject:
+        found = await super()._send_object(how, path, body, form)
         self._left -= 1
         if self._left == 0:
             raise Crash
         return found
 
 
-async def turns(keeper: Keeper, count: int) -> None:
+async def turns(keeper: Reconciler, count: int) -> None:
     for _ in range(count):
-        await keeper.turn()
+        await keeper.reconcile()
 
 
 async def test_killed_behind_any_write_it_comes_to_the_same_end(
-    plane: ControlPlane, kube: Kube, namespace: str
+    plane: ControlPlane, kube: KubeClient, namespace: str
 ) -> None:
     await kube.apply(resource(namespace))
-    await turns(Keeper(kube, namespace, "catalogue", QUICK, Metrics()), 3)
+    await turns(Reconciler(kube, namespace, "catalogue", QUICK, OperatorMetrics()), 3)
     wanted = shape(await standing(kube, namespace))
     assert len(wanted) == MADE
     died = 0
@@ -192,12 +192,12 @@ async def test_killed_behind_any_write_it_comes_to_the_same_end(
         await kube.apply(resource(other))
         mortal = MortalKube(plane, at)
         try:
-            await turns(Keeper(mortal, other, "catalogue", QUICK, Metrics()), 3)
+            await turns(Reconciler(mortal, other, "catalogue", QUICK, OperatorMetrics()), 3)
         except Crash:
             died += 1
         finally:
             await mortal.close()
-        await turns(Keeper(kube, other, "catalogue", QUICK, Metrics()), 3)
+        await turns(Reconciler(kube, other, "catalogue", QUICK, OperatorMetrics()), 3)
         # Configuration names the namespace, so its hash differs; everything else is the same.
         assert [key for key in shape(await standing(kube, other)) if "pipeline" not in key[1]] == [
             key for key in wanted if "pipeline" not in key[1]
@@ -207,56 +207,56 @@ async def test_killed_behind_any_write_it_comes_to_the_same_end(
     assert died > MADE
 
 
-async def test_a_quiet_cluster_is_not_written_to(plane: ControlPlane, kube: Kube, namespace: str) -> None:
+async def test_a_quiet_cluster_is_not_written_to(plane: ControlPlane, kube: KubeClient, namespace: str) -> None:
     await kube.apply(resource(namespace))
-    keeper = Keeper(kube, namespace, "catalogue", QUICK, Metrics())
-    writes = [kube.writes]
+    keeper = Reconciler(kube, namespace, "catalogue", QUICK, OperatorMetrics())
+    writes = [kube.write_count]
 
     async def five_turns_without_one() -> bool:
         """Until the controllers have made all pods, the status says of each what it is."""
         await turns(keeper, 1)
-        writes.append(kube.writes)
+        writes.append(kube.write_count)
         return len(writes) > 5 and writes[-1] == writes[-6]
 
     await becomes(five_turns_without_one)
 
 
-async def test_its_own_status_does_not_wake_it(plane: ControlPlane, kube: Kube, namespace: str) -> None:
+async def test_its_own_status_does_not_wake_it(plane: ControlPlane, kube: KubeClient, namespace: str) -> None:
     """Under load a status is another one in every turn."""
     await kube.apply(resource(namespace))
-    operator = Operator(plane.place, Settings("txlog:1", pace=Pace(600, 600, 0.01)))
+    operator = Operator(plane.place, OperatorSettings("txlog:1", interval=ReconcileInterval(600, 600, 0.01)))
     await operator.start()
     try:
 
         async def turned(count: int) -> bool:
-            return operator.turns(namespace, "catalogue") >= count
+            return operator.reconcile_count(namespace, "catalogue") >= count
 
-        operator.seen(namespace, "catalogue", 1)
+        operator.on_changed(namespace, "catalogue", 1)
         await becomes(lambda: turned(1))
         for _ in range(3):
-            operator.seen(namespace, "catalogue", 1)
-        operator.seen(namespace, "catalogue", 2)
+            operator.on_changed(namespace, "catalogue", 1)
+        operator.on_changed(namespace, "catalogue", 2)
         await becomes(lambda: turned(2))
-        assert operator.turns(namespace, "catalogue") == 2
+        assert operator.reconcile_count(namespace, "catalogue") == 2
     finally:
         await operator.stop()
 
 
-async def test_an_apply_again_changes_nothing(kube: Kube, namespace: str) -> None:
+async def test_an_apply_again_changes_nothing(kube: KubeClient, namespace: str) -> None:
     await kube.apply(resource(namespace))
-    await turns(Keeper(kube, namespace, "catalogue", QUICK, Metrics()), 3)
+    await turns(Reconciler(kube, namespace, "catalogue", QUICK, OperatorMetrics()), 3)
     found = await standing(kube, namespace)
-    fresh = Keeper(kube, namespace, "catalogue", QUICK, Metrics())
+    fresh = Reconciler(kube, namespace, "catalogue", QUICK, OperatorMetrics())
     await turns(fresh, 2)
     versions = {key: each["metadata"]["generation"] for key, each in found.items() if "generation" in each["metadata"]}
     again = await standing(kube, namespace)
     assert versions == {key: again[key]["metadata"]["generation"] for key in versions}
 
 
-async def test_what_the_models_refuse_beyond_the_rules_of_the_api_server(kube: Kube, namespace: str) -> None:
+async def test_what_the_models_refuse_beyond_the_rules_of_the_api_server(kube: KubeClient, namespace: str) -> None:
     """A rule over two durations, which the API server cannot check."""
     await kube.apply(resource(namespace, roundTimeout="1s", idleInterval="2s"))
-    await turns(Keeper(kube, namespace, "catalogue", QUICK, Metrics()), 2)
+    await turns(Reconciler(kube, namespace, "catalogue", QUICK, OperatorMetrics()), 2)
     told = await conditions(kube, namespace)
     assert told["SpecValid"]["status"] == "False"
     assert "spec.idleInterval: expected a duration below roundTimeout" in told["SpecValid"]["message"]
@@ -266,7 +266,7 @@ async def test_what_the_models_refuse_beyond_the_rules_of_the_api_server(kube: K
 async def test_who_may_not_ask_is_told_so_and_counted(plane: ControlPlane, namespace: str) -> None:
     plane.kubectl("-n", namespace, "create", "serviceaccount", "nobody")
     token = plane.kubectl("-n", namespace, "create", "token", "nobody").stdout.strip()
-    kube = Kube(plane.of(token))
+    kube = KubeClient(plane.of(token))
     try:
         with pytest.raises(ApiError, match="403"):
             await kube.list("Pod", namespace)

@@ -20,17 +20,17 @@ from test_resource_rules import resource
 from typer.testing import CliRunner
 from worker_driver import Driver
 
+from kubectl_txlog.plugin import app
 from txlog.auth import hash_token
-from txlog.cli.kubectl import app
 from txlog.client import MasterClient, WriteRequest
 from txlog.client.credentials import Credentials
-from txlog.local.run import find_oxigraph
+from txlog.local.supervisor_main import obtain_oxigraph
 from txlog.model.durability import Durability
 from txlog.model.errors import TxLogError
-from txlog.operator.build import Around, Object, objects
-from txlog.operator.build.common import labels
-from txlog.operator.refusing import parsed
 from txlog.workers.http_transport import HttpTransport
+from txlog_operator.manifest_validation import parse_manifest
+from txlog_operator.specs import BuildContext, KubeObject, desired_objects
+from txlog_operator.specs.common import labels
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
 
@@ -80,9 +80,13 @@ class Behind:
         (self.folder / "users").write_text(f"a admin {hash_token('another')}\n")
         (self.folder / "own-token").write_text(OWN)
         (self.folder / "token").write_text("shared")
-        cluster, _ = parsed(self.wanted)
+        cluster, _ = parse_manifest(self.wanted)
         assert cluster is not None
-        maps = {each["metadata"]["name"]: each for each in objects(cluster, Around("i")) if each["kind"] == "ConfigMap"}
+        maps = {
+            each["metadata"]["name"]: each
+            for each in desired_objects(cluster, BuildContext("i"))
+            if each["kind"] == "ConfigMap"
+        }
         told = json.loads(maps["catalogue-masters"]["data"]["uk-1.json"])
         told["peers"][0]["url"] = f"http://{self.address}:{self.port}"
         told["workers"][0]["url"] = told["workers"][0]["url"].replace(":7878", f":{self.store_port}")
@@ -91,7 +95,7 @@ class Behind:
         told |= {key: str(self.folder / Path(told[key]).name) for key in ("users_file", "own_token_file")}
         (self.folder / "uk-1.json").write_text(json.dumps(told))
         self._run(sys.executable, "-m", "txlog.server", f"--config={self.folder}/uk-1.json")
-        self._run(find_oxigraph(), "serve", "-b", f"{self.address}:{self.store_port}")
+        self._run(obtain_oxigraph(), "serve", "-b", f"{self.address}:{self.store_port}")
         self._apply(self.wanted)
         secret = {"users": "", "own-token": base64.b64encode(OWN.encode()).decode()}
         self._apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "people"}, "data": secret})
@@ -102,7 +106,7 @@ class Behind:
         with open(self.folder / "log", "ab") as log:
             self.running.append(subprocess.Popen(command, stdout=log, stderr=log))
 
-    def _apply(self, wanted: Object) -> None:
+    def _apply(self, wanted: KubeObject) -> None:
         self.plane.kubectl("-n", self.namespace, "apply", "-f", "-", stdin=json.dumps(wanted))
 
     def _pod(self, name: str, marks: dict[str, str], port: int) -> None:

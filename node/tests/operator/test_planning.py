@@ -7,18 +7,28 @@ from hypothesis import strategies as st
 from seen import AROUND, NOW, World, ended, heard, manifest, pod, whole
 
 from txlog.config.cluster import TxLogCluster
-from txlog.operator.actions import DISRUPTIVE, Action, Apply, NameMaster, Prove, Remove, Restart, TakeOut, Tell
-from txlog.operator.build import objects, pipeline
-from txlog.operator.diagnose import Situation, diagnose
-from txlog.operator.observation import Observation
-from txlog.operator.plan import is_as, make_plan, marked
+from txlog_operator.actions import (
+    DISRUPTIVE_ACTIONS,
+    AddPeer,
+    ApplyObject,
+    ChangeMasterSettings,
+    DeleteObject,
+    PlanAction,
+    RemovePeer,
+    ReportDown,
+    RestartMaster,
+)
+from txlog_operator.cluster_phase import ClusterPhase, cluster_phase_of
+from txlog_operator.observation import ClusterObservation
+from txlog_operator.plan import make_plan, matches, with_hash
+from txlog_operator.specs import desired_objects, pipeline
 
 
-def planned(cluster: TxLogCluster, seen: Observation) -> list[Action]:
-    return make_plan(cluster, AROUND, seen, diagnose(seen))
+def planned(cluster: TxLogCluster, seen: ClusterObservation) -> list[PlanAction]:
+    return make_plan(cluster, AROUND, seen, cluster_phase_of(seen))
 
 
-def of(kind: type[Any], actions: list[Action]) -> list[Any]:
+def of(kind: type[Any], actions: list[PlanAction]) -> list[Any]:
     return [action for action in actions if isinstance(action, kind)]
 
 
@@ -36,29 +46,29 @@ def settled(cluster: TxLogCluster) -> World:
 @pytest.mark.parametrize(
     ("states", "situation"),
     [
-        ([None, None], Situation.UNSEEN),
-        (["Founding", None], Situation.FOUNDING),
-        (["Joined", "Joined"], Situation.JOINED),
-        (["Joined", None], Situation.JOINED_UNCERTAIN),
-        (["Joined", "Suspected"], Situation.SUSPECTED),
-        (["Suspected", None], Situation.SUSPECTED),
-        (["Isolated", "Suspected"], Situation.SPLIT),
-        (["Rejoining", "Joined"], Situation.REJOINING),
-        (["Joined", "Learning"], Situation.CATCHING_UP),
-        (["Joined", "Damaged"], Situation.CATCHING_UP),
-        (["DiskFull", "Joined"], Situation.TROUBLED),
-        (["Founding", "Isolated"], Situation.SPLIT),
+        ([None, None], ClusterPhase.UNKNOWN),
+        (["Founding", None], ClusterPhase.FOUNDING),
+        (["Joined", "Joined"], ClusterPhase.JOINED),
+        (["Joined", None], ClusterPhase.JOINED_UNCERTAIN),
+        (["Joined", "Suspected"], ClusterPhase.SUSPECTED),
+        (["Suspected", None], ClusterPhase.SUSPECTED),
+        (["Isolated", "Suspected"], ClusterPhase.SPLIT),
+        (["Rejoining", "Joined"], ClusterPhase.REJOINING),
+        (["Joined", "Learning"], ClusterPhase.CATCHING_UP),
+        (["Joined", "Damaged"], ClusterPhase.CATCHING_UP),
+        (["DiskFull", "Joined"], ClusterPhase.DEGRADED),
+        (["Founding", "Isolated"], ClusterPhase.SPLIT),
     ],
 )
-def test_the_worst_that_somebody_tells_counts(states: list[str | None], situation: Situation) -> None:
+def test_the_worst_that_somebody_tells_counts(states: list[str | None], situation: ClusterPhase) -> None:
     cluster = manifest()
     nodes = cluster.own_peer.nodes
     masters = {n: heard(cluster, n, s) if s else None for n, s in zip(nodes, states, strict=True)}
-    assert diagnose(Observation(NOW, masters=masters)) is situation
+    assert cluster_phase_of(ClusterObservation(NOW, masters=masters)) is situation
 
 
 def test_somebody_who_is_out_is_not_waited_for() -> None:
-    assert diagnose(whole(manifest(), out=["dc0-1"])) is Situation.INCOMPLETE
+    assert cluster_phase_of(whole(manifest(), out=["dc0-1"])) is ClusterPhase.INCOMPLETE
 
 
 # -- objects
@@ -90,7 +100,7 @@ def test_what_was_done_is_not_planned_again(
         for _ in range(3):
             world.carry_out(planned(cluster, whole(cluster, world)))
         assert planned(cluster, whole(cluster, world)) == []
-        assert set(world.objects) == {(o["kind"], o["metadata"]["name"]) for o in objects(cluster, AROUND)}
+        assert set(world.objects) == {(o["kind"], o["metadata"]["name"]) for o in desired_objects(cluster, AROUND)}
 
 
 def test_drift_is_put_right() -> None:
@@ -99,21 +109,21 @@ def test_drift_is_put_right() -> None:
     key = ("Service", "catalogue")
     world.objects[key]["spec"]["ports"][0]["port"] = 80
     (action,) = planned(cluster, whole(cluster, world))
-    assert (action.wanted["kind"], action.wanted["metadata"]["name"]) == key
+    assert (action.desired["kind"], action.desired["metadata"]["name"]) == key
 
 
 def test_what_the_api_server_adds_is_no_drift() -> None:
-    wanted = marked({"kind": "Service", "metadata": {"name": "a"}, "spec": {"ports": [{"port": 1}], "empty": {}}})
+    wanted = with_hash({"kind": "Service", "metadata": {"name": "a"}, "spec": {"ports": [{"port": 1}], "empty": {}}})
     found = {**wanted, "status": {}, "spec": {"ports": [{"port": 1, "protocol": "TCP"}], "type": "ClusterIP"}}
-    assert is_as(found, wanted)
-    assert not is_as({**found, "spec": {"ports": [{"port": 2}]}}, wanted)
-    assert not is_as({**found, "spec": {"ports": []}}, wanted)
-    assert not is_as(None, wanted)
+    assert matches(found, wanted)
+    assert not matches({**found, "spec": {"ports": [{"port": 2}]}}, wanted)
+    assert not matches({**found, "spec": {"ports": []}}, wanted)
+    assert not matches(None, wanted)
 
 
 def test_a_paused_cluster_is_left_alone() -> None:
     cluster = manifest(paused=True)
-    assert planned(cluster, Observation(NOW, masters={"uk-1": None})) == []
+    assert planned(cluster, ClusterObservation(NOW, masters={"uk-1": None})) == []
 
 
 def test_an_object_of_somebody_else_is_left_alone() -> None:
@@ -129,29 +139,29 @@ def test_an_object_of_somebody_else_is_left_alone() -> None:
 def test_there_are_never_two_pipelines() -> None:
     before, after = manifest(), manifest(workers={"replicas": 2})
     world = settled(before)
-    old, new = pipeline.job_name(before, AROUND), pipeline.job_name(after, AROUND)
+    old, new = pipeline.pipeline_job_name(before, AROUND), pipeline.pipeline_job_name(after, AROUND)
     actions = planned(after, whole(after, world))
-    assert [action.name for action in of(Remove, actions) if action.kind == "Job"] == [old]
-    assert not [a for a in of(Apply, actions) if a.wanted["kind"] == "Job"]
+    assert [action.name for action in of(DeleteObject, actions) if action.kind == "Job"] == [old]
+    assert not [a for a in of(ApplyObject, actions) if a.desired["kind"] == "Job"]
     # It is still ending: nothing follows yet.
-    world.carry_out([action for action in actions if not isinstance(action, Remove)])
+    world.carry_out([action for action in actions if not isinstance(action, DeleteObject)])
     world.objects["Job", old]["metadata"]["deletionTimestamp"] = "now"
-    assert not [a for a in of(Apply, planned(after, whole(after, world))) if a.wanted["kind"] == "Job"]
+    assert not [a for a in of(ApplyObject, planned(after, whole(after, world))) if a.desired["kind"] == "Job"]
     del world.objects["Job", old]
-    assert [a.wanted["metadata"]["name"] for a in of(Apply, planned(after, whole(after, world)))] == [new]
+    assert [a.desired["metadata"]["name"] for a in of(ApplyObject, planned(after, whole(after, world)))] == [new]
 
 
 @pytest.mark.parametrize("how", ["Complete", "Failed"])
 def test_a_pipeline_that_ended_is_followed_by_another(how: str) -> None:
     cluster = manifest()
     world = settled(cluster)
-    key = ("Job", pipeline.job_name(cluster, AROUND))
+    key = ("Job", pipeline.pipeline_job_name(cluster, AROUND))
     world.objects[key]["status"] = {"conditions": [{"type": how, "status": "True"}]}
     (action,) = planned(cluster, whole(cluster, world))
     assert (action.kind, action.name) == key
     world.carry_out([action])
     (action,) = planned(cluster, whole(cluster, world))
-    assert isinstance(action, Apply)
+    assert isinstance(action, ApplyObject)
 
 
 # -- settings
@@ -160,7 +170,7 @@ def test_a_pipeline_that_ended_is_followed_by_another(how: str) -> None:
 def test_what_masters_prefer_is_set_while_they_run() -> None:
     cluster = manifest(maxPeerLag="30s", splitRecovery="none")
     seen = whole(cluster, settled(cluster), settings={"maxPeerLag": "1m", "splitRecovery": "Smart"})
-    told = of(Tell, planned(cluster, seen))
+    told = of(ChangeMasterSettings, planned(cluster, seen))
     assert [(each.node, dict(each.changes)) for each in told] == [
         (node, {"maxPeerLag": "30s", "splitRecovery": "None"}) for node in ("uk-1", "uk-2")
     ]
@@ -172,7 +182,7 @@ def test_how_splits_are_recovered_from_is_changed_at_all_or_none(state: str | No
     seen = whole(cluster, settled(cluster), settings={"maxPeerLag": "1m", "splitRecovery": "Smart"})
     other = heard(cluster, "uk-2", state, settings={"splitRecovery": "Smart"}) if state else None
     seen = replace(seen, masters={**seen.masters, "uk-2": other})
-    changes = [dict(each.changes) for each in of(Tell, planned(cluster, seen))]
+    changes = [dict(each.changes) for each in of(ChangeMasterSettings, planned(cluster, seen))]
     assert {"maxPeerLag": "30s"} in changes
     assert not [each for each in changes if "splitRecovery" in each]
 
@@ -180,29 +190,31 @@ def test_how_splits_are_recovered_from_is_changed_at_all_or_none(state: str | No
 # -- proofs
 
 
-def seen_without(cluster: TxLogCluster, start: int, **more: Any) -> Observation:
+def seen_without(cluster: TxLogCluster, start: int, **more: Any) -> ClusterObservation:
     """uk-2's process of that start has ended, and uk-1 and dc0-1 are there to be told."""
     seen = whole(cluster, settled(cluster))
     gone = pod(cluster, "uk-2", ready=False, running=False, ended=(ended("uk-2", start),))
     listeners = {"uk-1": ("http://uk-1", heard(cluster, "uk-1", **more)), "dc0-1": ("http://dc0", None)}
     masters = {**seen.masters, "uk-2": None}
-    return replace(seen, pods={**seen.pods, "uk-2": gone}, masters=masters, listeners=listeners)
+    return replace(seen, master_pods={**seen.master_pods, "uk-2": gone}, masters=masters, masters_to_notify=listeners)
 
 
 def test_a_process_that_ended_is_told_to_who_waits_for_it() -> None:
     cluster = manifest()
-    assert [(p.node, p.ended.start) for p in of(Prove, planned(cluster, seen_without(cluster, 1)))] == [("uk-1", 1)]
+    assert [(p.node, p.process.start) for p in of(ReportDown, planned(cluster, seen_without(cluster, 1)))] == [
+        ("uk-1", 1)
+    ]
 
 
 def test_a_proof_is_not_brought_twice() -> None:
     """It is no member any more, or a later start of it was heard."""
     cluster = manifest()
-    assert not of(Prove, planned(cluster, seen_without(cluster, 1, members=["uk-1", "dc0-1"])))
+    assert not of(ReportDown, planned(cluster, seen_without(cluster, 1, members=["uk-1", "dc0-1"])))
     seen = seen_without(cluster, 1)
-    url, told = seen.listeners["uk-1"]
+    url, told = seen.masters_to_notify["uk-1"]
     assert told is not None
     later = replace(told, peers=tuple({**peer, "start": 2} for peer in told.peers))
-    assert not of(Prove, planned(cluster, replace(seen, listeners={"uk-1": (url, later)})))
+    assert not of(ReportDown, planned(cluster, replace(seen, masters_to_notify={"uk-1": (url, later)})))
 
 
 # -- masters come and go
@@ -211,11 +223,11 @@ def test_a_proof_is_not_brought_twice() -> None:
 def test_a_master_that_the_manifest_adds_is_named() -> None:
     cluster = manifest(3)
     seen = whole(cluster, settled(cluster), configured=["uk-1", "uk-2", "dc0-1"])
-    (new,) = of(NameMaster, planned(cluster, seen))
+    (new,) = of(AddPeer, planned(cluster, seen))
     assert (new.node, new.address, new.url) == ("uk-3", "http://uk-3.example.net:7300", "http://uk-1:7300")
 
 
-def grown(configured: list[str], **more: Any) -> tuple[TxLogCluster, Observation]:
+def grown(configured: list[str], **more: Any) -> tuple[TxLogCluster, ClusterObservation]:
     """Three masters run, and the manifest wants one."""
     three, one = manifest(3), manifest(1)
     world = settled(three)
@@ -223,24 +235,24 @@ def grown(configured: list[str], **more: Any) -> tuple[TxLogCluster, Observation
     return one, seen
 
 
-def replicas(actions: list[Action]) -> list[int]:
+def replicas(actions: list[PlanAction]) -> list[int]:
     return [
-        a.wanted["spec"]["replicas"]
-        for a in of(Apply, actions)
-        if a.wanted["metadata"]["name"] == "catalogue" and a.wanted["kind"] == "StatefulSet"
+        a.desired["spec"]["replicas"]
+        for a in of(ApplyObject, actions)
+        if a.desired["metadata"]["name"] == "catalogue" and a.desired["kind"] == "StatefulSet"
     ]
 
 
 def test_masters_leave_one_at_a_time_the_last_one_first() -> None:
     cluster, seen = grown(["uk-1", "uk-2", "uk-3", "dc0-1"])
     actions = planned(cluster, seen)
-    assert [(out.node, out.url) for out in of(TakeOut, actions)] == [("uk-3", "http://uk-1:7300")]
+    assert [(out.node, out.url) for out in of(RemovePeer, actions)] == [("uk-3", "http://uk-1:7300")]
     assert replicas(actions) in ([], [3])
 
 
 def test_a_master_runs_until_the_log_says_that_it_has_left() -> None:
     cluster, seen = grown(["uk-1", "uk-2", "uk-3", "dc0-1"], leaving=["uk-3"])
-    assert not of(TakeOut, planned(cluster, seen))
+    assert not of(RemovePeer, planned(cluster, seen))
     assert replicas(planned(cluster, seen)) in ([], [3])
     cluster, seen = grown(["uk-1", "uk-2", "uk-3", "dc0-1"], removed=["uk-3"])
     assert replicas(planned(cluster, seen)) == [2]
@@ -251,13 +263,13 @@ def test_nobody_is_stopped_blindly() -> None:
     cluster, seen = grown([])
     blind = replace(seen, masters=dict.fromkeys(seen.masters))
     assert replicas(planned(cluster, blind)) in ([], [3])
-    assert not of(TakeOut, planned(cluster, blind))
+    assert not of(RemovePeer, planned(cluster, blind))
 
 
 @pytest.mark.parametrize("more", [{"state": "Suspected"}, {"away": ["dc0-1"]}, {"out": ["dc0-1"]}])
 def test_nobody_leaves_while_somebody_is_missed(more: dict[str, Any]) -> None:
     cluster, seen = grown(["uk-1", "uk-2", "uk-3", "dc0-1"], **more)
-    assert not of(TakeOut, planned(cluster, seen))
+    assert not of(RemovePeer, planned(cluster, seen))
 
 
 # -- restarts
@@ -266,14 +278,14 @@ def test_nobody_leaves_while_somebody_is_missed(more: dict[str, Any]) -> None:
 def test_masters_are_restarted_one_after_the_other() -> None:
     cluster = manifest(3)
     seen = whole(cluster, settled(cluster))
-    old = {node: pod(cluster, node, revision="old") for node in seen.pods}
-    assert [each.node for each in of(Restart, planned(cluster, replace(seen, pods=old)))] == ["uk-3"]
-    leaving = {**old, "uk-3": replace(old["uk-3"], leaving=True)}
-    assert not of(Restart, planned(cluster, replace(seen, pods=leaving)))
+    old = {node: pod(cluster, node, revision="old") for node in seen.master_pods}
+    assert [each.node for each in of(RestartMaster, planned(cluster, replace(seen, master_pods=old)))] == ["uk-3"]
+    leaving = {**old, "uk-3": replace(old["uk-3"], terminating=True)}
+    assert not of(RestartMaster, planned(cluster, replace(seen, master_pods=leaving)))
     new = {**old, "uk-3": pod(cluster, "uk-3")}
-    assert [each.node for each in of(Restart, planned(cluster, replace(seen, pods=new)))] == ["uk-2"]
+    assert [each.node for each in of(RestartMaster, planned(cluster, replace(seen, master_pods=new)))] == ["uk-2"]
     unready = {**new, "uk-3": pod(cluster, "uk-3", ready=False)}
-    assert not of(Restart, planned(cluster, replace(seen, pods=unready)))
+    assert not of(RestartMaster, planned(cluster, replace(seen, master_pods=unready)))
 
 
 def test_one_that_was_taken_out_is_not_missed() -> None:
@@ -281,8 +293,8 @@ def test_one_that_was_taken_out_is_not_missed() -> None:
     cluster = manifest()
     known = ["uk-1", "uk-2", "uk-9", "dc0-1"]
     seen = whole(cluster, settled(cluster), configured=known, removed=["uk-9"], away=["uk-9"])
-    old = {node: pod(cluster, node, revision="old") for node in seen.pods}
-    assert [each.node for each in of(Restart, planned(cluster, replace(seen, pods=old)))] == ["uk-2"]
+    old = {node: pod(cluster, node, revision="old") for node in seen.master_pods}
+    assert [each.node for each in of(RestartMaster, planned(cluster, replace(seen, master_pods=old)))] == ["uk-2"]
 
 
 @pytest.mark.parametrize(
@@ -292,8 +304,8 @@ def test_one_that_was_taken_out_is_not_missed() -> None:
 def test_nobody_is_restarted_while_somebody_is_missed(more: dict[str, Any]) -> None:
     cluster = manifest()
     seen = whole(cluster, settled(cluster), **more)
-    old = {node: pod(cluster, node, revision="old") for node in seen.pods}
-    assert not of(Restart, planned(cluster, replace(seen, pods=old)))
+    old = {node: pod(cluster, node, revision="old") for node in seen.master_pods}
+    assert not of(RestartMaster, planned(cluster, replace(seen, master_pods=old)))
 
 
 def test_one_that_is_down_with_what_was_before_gets_what_is_new() -> None:
@@ -301,8 +313,8 @@ def test_one_that_is_down_with_what_was_before_gets_what_is_new() -> None:
     cluster = manifest()
     seen = whole(cluster, settled(cluster), state="Suspected")
     broken = pod(cluster, "uk-2", revision="old", ready=False, running=False, waiting="ImagePullBackOff")
-    seen = replace(seen, pods={**seen.pods, "uk-2": broken}, masters={**seen.masters, "uk-2": None})
-    assert [each.node for each in of(Restart, planned(cluster, seen))] == ["uk-2"]
+    seen = replace(seen, master_pods={**seen.master_pods, "uk-2": broken}, masters={**seen.masters, "uk-2": None})
+    assert [each.node for each in of(RestartMaster, planned(cluster, seen))] == ["uk-2"]
 
 
 def test_before_the_founding_masters_follow_the_manifest() -> None:
@@ -312,7 +324,7 @@ def test_before_the_founding_masters_follow_the_manifest() -> None:
     seen = whole(three, world, state="Founding", configured=["uk-1", "uk-2", "uk-3", "dc0-1"])
     actions = planned(cluster, seen)
     assert replicas(actions) == [2]
-    assert len(of(Restart, actions)) == 1
+    assert len(of(RestartMaster, actions)) == 1
 
 
 STATES = st.sampled_from(["Joined", "Suspected", "Isolated", "Rejoining", "Learning", "Founding", None])
@@ -334,13 +346,15 @@ def test_at_most_one_step_disturbs_and_none_who_works_while_somebody_is_missed(
     seen = replace(
         seen,
         masters={n: heard(three, n, state) if state else None for n, (state, _, _, _) in each.items()},
-        pods={n: pod(three, n, ready=ready, revision=rev, leaving=gone) for n, (_, ready, rev, gone) in each.items()},
+        master_pods={
+            n: pod(three, n, ready=ready, revision=rev, leaving=gone) for n, (_, ready, rev, gone) in each.items()
+        },
     )
-    disturbing = of(DISRUPTIVE, planned(cluster, seen))
+    disturbing = of(DISRUPTIVE_ACTIONS, planned(cluster, seen))
     assert len(disturbing) <= 1
     all_well = all(state == "Joined" and ready and not gone for state, ready, _, gone in masters)
     for action in disturbing:
-        if isinstance(action, TakeOut):
+        if isinstance(action, RemovePeer):
             assert all_well
         elif not all_well:
             state, ready, _, _ = each[action.node]

@@ -10,12 +10,12 @@ from seen import AROUND, NOW, heard, manifest, whole
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.cluster_status import ClusterStatus
-from txlog.operator.actions import Action, Apply, Remove, Report, Say
-from txlog.operator.build import Object
-from txlog.operator.diagnose import diagnose
-from txlog.operator.observation import Observation, Pod
-from txlog.operator.status import make_status
-from txlog.operator.work import RETRY_S, last_backup, plan_work, seconds_of
+from txlog_operator.actions import ApplyObject, DeleteObject, PatchStatus, PlanAction, ReportDutyFailed
+from txlog_operator.cluster_phase import cluster_phase_of
+from txlog_operator.job_plan import RETRY_DELAY_S, last_backup, parse_time, plan_jobs
+from txlog_operator.observation import ClusterObservation, PodStatus
+from txlog_operator.specs import KubeObject
+from txlog_operator.status_writer import make_status
 
 BACKUP = {"id": "backup-3.1.2", "kind": "backup", "why": "split", "worker": None}
 RESTORE = {"id": "restore-uk-worker-1-7-abc", "kind": "restore", "why": "off", "worker": "uk-worker-1", "lacks": False}
@@ -29,7 +29,7 @@ class Story:
 
     def __init__(self, **spec: Any) -> None:
         self.cluster: TxLogCluster = manifest(**spec)
-        self.seen: Observation = whole(self.cluster)
+        self.seen: ClusterObservation = whole(self.cluster)
 
     def told(self, *duties: dict[str, Any], state: str = "Joined") -> None:
         """As masters list them from now on."""
@@ -40,21 +40,21 @@ class Story:
         """As somebody asks for it by hand."""
         self._keep({"kind": kind, "metadata": {"name": name}, "spec": {"cluster": "catalogue", **spec}})
 
-    def turn(self, after_s: float = 0.0) -> list[Action]:
+    def turn(self, after_s: float = 0.0) -> list[PlanAction]:
         self.seen = replace(self.seen, now=self.seen.now + after_s)
-        actions = plan_work(self.cluster, AROUND, self.seen, diagnose(self.seen))
+        actions = plan_jobs(self.cluster, AROUND, self.seen, cluster_phase_of(self.seen))
         for action in actions:
-            if isinstance(action, Apply):
-                self._keep(dict(action.wanted))
-            elif isinstance(action, Say):
-                self._keep({**action.found, "status": action.status})
-            elif isinstance(action, Remove):
-                works = tuple(w for w in self.seen.works if w["metadata"]["name"] != action.name)
+            if isinstance(action, ApplyObject):
+                self._keep(dict(action.desired))
+            elif isinstance(action, PatchStatus):
+                self._keep({**action.target, "status": action.status})
+            elif isinstance(action, DeleteObject):
+                works = tuple(w for w in self.seen.job_resources if w["metadata"]["name"] != action.name)
                 objects = {key: each for key, each in self.seen.objects.items() if key != (action.kind, action.name)}
-                self.seen = replace(self.seen, works=works, objects=objects)
+                self.seen = replace(self.seen, job_resources=works, objects=objects)
         return actions
 
-    def _keep(self, found: Object) -> None:
+    def _keep(self, found: KubeObject) -> None:
         name = found["metadata"]["name"]
         found["metadata"] = {"uid": f"uid-{name}", **found["metadata"]}
         if found["kind"] == "Job":
@@ -62,16 +62,16 @@ class Story:
         elif found["kind"] == "TxLogBackupSchedule":
             self.seen = replace(self.seen, schedules=(found,))
         else:
-            rest = [each for each in self.seen.works if each["metadata"]["name"] != name]
-            self.seen = replace(self.seen, works=(*rest, found))
+            rest = [each for each in self.seen.job_resources if each["metadata"]["name"] != name]
+            self.seen = replace(self.seen, job_resources=(*rest, found))
 
     def end(self, how: str, said: dict[str, Any]) -> None:
         """Every Job that runs ends so."""
         for (kind, name), job in list(self.seen.objects.items()):
             if kind == "Job" and "status" not in job:
                 self._keep({**job, "status": {"conditions": [{"type": how, "status": "True"}]}})
-                pods = {**self.seen.jobs, name: Pod(name, name, said=json.dumps(said))}
-                self.seen = replace(self.seen, jobs=pods)
+                pods = {**self.seen.job_pods, name: PodStatus(name, name, termination_message=json.dumps(said))}
+                self.seen = replace(self.seen, job_pods=pods)
 
     @property
     def jobs(self) -> dict[str, Sequence[str]]:
@@ -81,16 +81,16 @@ class Story:
 
     @property
     def states(self) -> dict[str, str]:
-        return {each["metadata"]["name"]: each.get("status", {}).get("state", "") for each in self.seen.works}
+        return {each["metadata"]["name"]: each.get("status", {}).get("state", "") for each in self.seen.job_resources}
 
 
 def test_a_split_gets_its_backup() -> None:
     story = Story()
     story.told(BACKUP, state="Suspected")
     (made,) = story.turn()
-    assert isinstance(made, Apply)
-    name = made.wanted["metadata"]["name"]
-    assert made.wanted["spec"] == {"cluster": "catalogue", "duty": "backup-3.1.2", "why": "split"}
+    assert isinstance(made, ApplyObject)
+    name = made.desired["metadata"]["name"]
+    assert made.desired["spec"] == {"cluster": "catalogue", "duty": "backup-3.1.2", "why": "split"}
     assert name.startswith("catalogue-uk-split-3-")
     story.turn()
     assert list(story.jobs) == [f"{name}-1"]
@@ -121,15 +121,15 @@ def test_a_duty_that_failed_is_told_to_the_masters_and_tried_again_while_they_li
     story.turn()
     story.turn()
     story.end("Failed", {"error": "NoWorker", "message": "no worker works"})
-    reports = [each for each in story.turn() if isinstance(each, Report)]
+    reports = [each for each in story.turn() if isinstance(each, ReportDutyFailed)]
     assert [(each.duty, each.message) for each in reports] == [("backup-3.1.2", "NoWorker: no worker works")] * 2
-    assert story.turn(RETRY_S / 2) == []
-    story.turn(RETRY_S)
+    assert story.turn(RETRY_DELAY_S / 2) == []
+    story.turn(RETRY_DELAY_S)
     assert [name[-2:] for name in story.jobs] == ["-1", "-2"]
     story.end("Failed", {"error": "NoWorker", "message": "no worker works"})
     story.turn()
     story.told(state="Joined")  # the link was healed: nobody wants it any more
-    assert [each for each in story.turn(RETRY_S + 1) if isinstance(each, Apply)] == []
+    assert [each for each in story.turn(RETRY_DELAY_S + 1) if isinstance(each, ApplyObject)] == []
 
 
 def test_one_that_was_done_is_done_again_when_a_master_still_asks() -> None:
@@ -140,8 +140,8 @@ def test_one_that_was_done_is_done_again_when_a_master_still_asks() -> None:
         story.turn()
     story.end("Complete", {"backup": "b1", "index": 7})
     story.turn()
-    assert story.turn(RETRY_S / 2) == []
-    story.turn(RETRY_S)
+    assert story.turn(RETRY_DELAY_S / 2) == []
+    story.turn(RETRY_DELAY_S)
     assert [name[-2:] for name in story.jobs] == ["-1", "-2"]
 
 
@@ -154,7 +154,7 @@ def test_a_worker_that_was_left_half_loaded_is_gone_on_with() -> None:
     story.told()
     story.end("Failed", {"error": "Unreachable", "message": "the store went away"})
     story.turn()
-    story.turn(RETRY_S + 1)
+    story.turn(RETRY_DELAY_S + 1)
     assert [name[-2:] for name in story.jobs] == ["-1", "-2"]
     assert all("--restore=uk-worker-1" in command for command in story.jobs.values())
 
@@ -164,7 +164,7 @@ def test_a_worker_is_moved_by_one_at_a_time() -> None:
     story.told(RESTORE)
     story.turn()
     story.told({**RESTORE, "id": "restore-uk-worker-1-9-def"})
-    assert not [each for each in story.turn() if isinstance(each, Apply) and each.wanted["kind"] != "Job"]
+    assert not [each for each in story.turn() if isinstance(each, ApplyObject) and each.desired["kind"] != "Job"]
 
 
 def test_what_one_master_lacks_only_another_may_know() -> None:
@@ -191,10 +191,10 @@ def test_a_worker_that_differs_is_repaired_and_one_that_could_not_be_only_while_
     (command,) = story.jobs.values()
     assert "--repair=uk-worker-1" in command
     story.end("Failed", {"error": "TooMuchDiffers", "message": "rebuild it"})
-    reports = [each for each in story.turn() if isinstance(each, Report)]
+    reports = [each for each in story.turn() if isinstance(each, ReportDutyFailed)]
     assert {each.message for each in reports} == {"TooMuchDiffers: rebuild it"}
     story.told()
-    assert story.turn(RETRY_S + 1) == [], "it is whole: nothing was left half done"
+    assert story.turn(RETRY_DELAY_S + 1) == [], "it is whole: nothing was left half done"
     story.told(RESTORE)  # and it stands in the way of nothing else
     story.turn()
     story.turn()
@@ -208,8 +208,8 @@ def test_a_worker_is_repaired_when_every_master_says_so_and_nothing_else_is_to_b
     story.seen = replace(story.seen, masters=masters)
     assert story.turn() == []
     story.told(REPAIR, {**RESTORE, "id": "restore-uk-worker-2", "worker": "uk-worker-2"})
-    (made,) = [each for each in story.turn() if isinstance(each, Apply)]
-    assert made.wanted["spec"]["duty"] == "restore-uk-worker-2"
+    (made,) = [each for each in story.turn() if isinstance(each, ApplyObject)]
+    assert made.desired["spec"]["duty"] == "restore-uk-worker-2"
 
 
 def test_the_same_turn_again_makes_nothing_twice() -> None:
@@ -239,7 +239,9 @@ def test_a_backup_by_hand_is_tried_once_and_says_what_came_of_it() -> None:
     assert story.turn(1000) == []
     condition = next(
         each
-        for each in make_status(story.cluster, 1, story.seen, diagnose(story.seen), [], ClusterStatus()).conditions
+        for each in make_status(
+            story.cluster, 1, story.seen, cluster_phase_of(story.seen), [], ClusterStatus()
+        ).conditions
         if each.type == "LastBackupSucceeded"
     )
     assert (condition.status, condition.message) == ("False", "before-the-move: TargetUnreachable: no such bucket")
@@ -249,7 +251,7 @@ def test_a_backup_without_a_target_says_what_is_missing() -> None:
     story = Story()
     story.ask("TxLogBackup", "one")
     (said,) = story.turn()
-    assert isinstance(said, Say)
+    assert isinstance(said, PatchStatus)
     assert "names no target" in said.status["message"]
     assert story.jobs == {}
 
@@ -258,20 +260,20 @@ def test_a_schedule_makes_backups_named_by_their_minute() -> None:
     story = Story(backup=WITH_TARGET)
     story.ask("TxLogBackupSchedule", "nightly", schedule="0 2 * * *")
     (said,) = story.turn()
-    due = seconds_of(said.status["next"])  # type: ignore[union-attr]
+    due = parse_time(said.status["next"])  # type: ignore[union-attr]
     assert due > NOW
     assert story.turn() == []
     story.turn(due - NOW + 5)
     (name,) = story.states
     assert name.startswith("nightly-20")
-    assert story.seen.works[0]["spec"]["why"] == "schedule"
+    assert story.seen.job_resources[0]["spec"]["why"] == "schedule"
     story.turn()
     story.turn(24 * 3600)  # the next is due, and this one still runs
     assert len(story.states) == 1
     assert "passed over" in story.seen.schedules[0]["status"]["message"]
     story.end("Complete", {"name": "b1", "position": "1.7", "retired": []})
     story.turn()
-    assert last_backup(story.seen.works) is not None
+    assert last_backup(story.seen.job_resources) is not None
 
 
 def test_what_was_retired_at_the_target_goes_here_too() -> None:
@@ -288,7 +290,7 @@ def test_a_wrong_schedule_is_said_once() -> None:
     story = Story(backup=WITH_TARGET)
     story.ask("TxLogBackupSchedule", "nightly", schedule="0 25 * * *")
     (said,) = story.turn()
-    assert isinstance(said, Say)
+    assert isinstance(said, PatchStatus)
     assert "spec.schedule: expected" in said.status["message"]
     assert story.turn() == []
 
@@ -312,7 +314,7 @@ def test_when_all_are_together_again_the_backups_of_splits_are_let_go() -> None:
     assert "--release" in story.jobs[release]
     story.end("Complete", {"released": ["b1"]})
     story.turn()
-    assert story.seen.works[0]["status"]["released"] is True
+    assert story.seen.job_resources[0]["status"]["released"] is True
     assert story.turn() == []
 
 

@@ -10,8 +10,14 @@ from seen import manifest
 
 from txlog.auth import hash_token
 from txlog.config.cluster import TxLogCluster
-from txlog.operator.kube import ApiError
-from txlog.operator.securing import CHECK_S, Secret, Securing, problems_of, read_secrets
+from txlog_operator.cluster_secrets import (
+    RECHECK_INTERVAL_S,
+    ClusterSecrets,
+    SecretContent,
+    find_secret_problems,
+    read_secrets,
+)
+from txlog_operator.kube_client import ApiError
 
 SECURITY: dict[str, Any] = {
     "tlsSecretRef": {"name": "door"},
@@ -41,7 +47,7 @@ def right(tmp_path: Path) -> dict[str, dict[str, bytes]]:
 
 
 def problems(found: Mapping[str, Mapping[str, bytes]]) -> list[str]:
-    return problems_of(secured(), {name: Secret(data) for name, data in found.items()})
+    return find_secret_problems(secured(), {name: SecretContent(data) for name, data in found.items()})
 
 
 def test_what_is_right_is_taken(right: dict[str, dict[str, bytes]]) -> None:
@@ -117,7 +123,7 @@ class Api:
 async def test_what_may_not_be_read_or_is_not_there_is_named(right: dict[str, dict[str, bytes]]) -> None:
     del right["people"]
     told = await read_secrets(Api(right, forbidden="door"), secured())  # type: ignore[arg-type]
-    users, door = problems_of(secured(), told)
+    users, door = find_secret_problems(secured(), told)
     assert users == "spec.security.users: the Secret people is not there"
     assert "the Secret door may not be read by the operator" in door
     assert "readSecrets={door}" in door
@@ -126,17 +132,17 @@ async def test_what_may_not_be_read_or_is_not_there_is_named(right: dict[str, di
 async def test_what_was_right_is_used_until_what_came_after_it_is(right: dict[str, dict[str, bytes]]) -> None:
     now = 0.0
     api = Api(right)
-    securing = Securing(api, lambda: now)  # type: ignore[arg-type]
-    before, wrong = await securing.look(secured())
+    securing = ClusterSecrets(api, lambda: now)  # type: ignore[arg-type]
+    before, wrong = await securing.read_access(secured())
     assert wrong == []
     assert before.tls is not None
     assert before.credentials.headers() == {"Authorization": f"Bearer {TOKEN}"}
     api.secrets, api.version = {"door": {}, "peers": {}, "people": {}}, 2
-    after, wrong = await securing.look(secured())
+    after, wrong = await securing.read_access(secured())
     assert len(wrong) == 3
     assert (after.tls, after.credentials) == (before.tls, before.credentials)
     api.secrets, api.version = {**right, "people": {**right["people"], "own-token": b"another"}}, 3
-    after, wrong = await securing.look(secured())
+    after, wrong = await securing.read_access(secured())
     assert wrong == []
     assert after.credentials.headers() == {"Authorization": "Bearer another"}
 
@@ -146,17 +152,19 @@ async def test_certificates_that_end_are_noticed_although_nothing_changes(
 ) -> None:
     now, looked = 0.0, []
     api = Api(right)
-    securing = Securing(api, lambda: now)  # type: ignore[arg-type]
-    real = problems_of
-    monkeypatch.setattr("txlog.operator.securing.problems_of", lambda *told: looked.append(1) or real(*told))
+    securing = ClusterSecrets(api, lambda: now)  # type: ignore[arg-type]
+    real = find_secret_problems
+    monkeypatch.setattr(
+        "txlog_operator.cluster_secrets.find_secret_problems", lambda *told: looked.append(1) or real(*told)
+    )
     for _ in range(3):
-        await securing.look(secured())
+        await securing.read_access(secured())
     assert len(looked) == 1
-    now = CHECK_S + 1
-    await securing.look(secured())
+    now = RECHECK_INTERVAL_S + 1
+    await securing.read_access(secured())
     assert len(looked) == 2
 
 
 async def test_a_manifest_without_security_reads_no_secret() -> None:
-    access, wrong = await Securing(Api({}, forbidden="door")).look(manifest(2))  # type: ignore[arg-type]
+    access, wrong = await ClusterSecrets(Api({}, forbidden="door")).read_access(manifest(2))  # type: ignore[arg-type]
     assert (access.tls, access.credentials.headers(), wrong) == (None, {}, [])

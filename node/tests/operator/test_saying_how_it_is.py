@@ -10,16 +10,18 @@ from seen import NOW, heard, manifest, pod, whole
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.cluster_status import ClusterStatus, ConditionType
-from txlog.operator.diagnose import diagnose
-from txlog.operator.events import transitions
-from txlog.operator.observation import Observation, Pod
-from txlog.operator.refusing import read, refusals
-from txlog.operator.status import last_seen, make_status, read_status, time_text, written
+from txlog_operator.cluster_phase import cluster_phase_of
+from txlog_operator.kubernetes_events import transition_events
+from txlog_operator.manifest_validation import read_manifest, unsupported_fields
+from txlog_operator.observation import ClusterObservation, PodStatus
+from txlog_operator.status_writer import format_time, last_seen_incarnations, make_status, parse_status, status_to_json
 
 
-def said(cluster: TxLogCluster, seen: Observation, before: ClusterStatus | None = None, **more: Any) -> ClusterStatus:
+def said(
+    cluster: TxLogCluster, seen: ClusterObservation, before: ClusterStatus | None = None, **more: Any
+) -> ClusterStatus:
     problems = more.get("problems", [])
-    return make_status(cluster, 3, seen, diagnose(seen), problems, before or ClusterStatus())
+    return make_status(cluster, 3, seen, cluster_phase_of(seen), problems, before or ClusterStatus())
 
 
 def word(status: ClusterStatus, kind: ConditionType) -> str:
@@ -60,12 +62,12 @@ def test_every_condition_is_always_there_and_a_status_is_read_as_it_was_written(
     seen = replace(
         seen,
         masters={n: heard(cluster, n, s, away=gone) if s else None for n, (s, _) in each.items()},
-        pods={n: pod(cluster, n, ready=ready) for n, (_, ready) in each.items()},
+        master_pods={n: pod(cluster, n, ready=ready) for n, (_, ready) in each.items()},
     )
     status = said(cluster, seen)
     assert [each.type for each in status.conditions] == [str(kind) for kind in ConditionType]
     assert all(each.message and each.reason.isalpha() for each in status.conditions)
-    assert read_status({"status": written(status)}) == status
+    assert parse_status({"status": status_to_json(status)}) == status
     # Said again it is the same: nothing is written twice.
     assert said(cluster, seen, status) == status
     if word(status, ConditionType.READY) == "True":
@@ -77,10 +79,10 @@ def test_a_transition_is_when_the_status_changed() -> None:
     cluster = manifest()
     first = said(cluster, whole(cluster))
     later = replace(whole(cluster), now=NOW + 60)
-    assert all(each.last_transition_time == time_text(NOW) for each in said(cluster, later, first).conditions)
+    assert all(each.last_transition_time == format_time(NOW) for each in said(cluster, later, first).conditions)
     away = replace(whole(cluster, away=["dc0-1"]), now=NOW + 60)
     told = said(cluster, away, first)
-    moved = {each.type for each in told.conditions if each.last_transition_time == time_text(NOW + 60)}
+    moved = {each.type for each in told.conditions if each.last_transition_time == format_time(NOW + 60)}
     assert {"Ready", "PeersReachable"} <= moved
     assert "SpecValid" not in moved
 
@@ -101,7 +103,7 @@ def test_a_split_from_its_beginning_to_its_end() -> None:
     )
     apart = said(cluster, replace(whole(cluster, state="Isolated", out=["dc0-1"]), now=NOW + 2), suspected)
     assert apart.split is not None
-    assert (apart.split.phase, apart.split.since) == ("Split", time_text(NOW + 1))
+    assert (apart.split.phase, apart.split.since) == ("Split", format_time(NOW + 1))
     assert word(apart, ConditionType.HISTORY_CONSISTENT) == "False"
     # Nobody answers: nothing is known, so it is not over.
     blind = replace(whole(cluster), masters=dict.fromkeys(cluster.own_peer.nodes))
@@ -111,7 +113,9 @@ def test_a_split_from_its_beginning_to_its_end() -> None:
     assert rejoining.split.phase == "Rejoining"
     over = said(cluster, whole(cluster), rejoining)
     assert over.split is None
-    assert [each.reason for each in transitions(rejoining, over) if each.reason.startswith("Split")] == ["SplitOver"]
+    assert [each.reason for each in transition_events(rejoining, over) if each.reason.startswith("Split")] == [
+        "SplitOver"
+    ]
     # A change of the view without a split is none.
     assert said(cluster, whole(cluster, state="Rejoining"), before).split is None
 
@@ -122,7 +126,7 @@ def test_the_last_birth_and_start_of_a_silent_master_are_kept() -> None:
     seen = whole(cluster)
     before = said(cluster, replace(seen, masters={**seen.masters, "uk-2": heard(cluster, "uk-2", start=4)}))
     after = said(cluster, replace(seen, masters={**seen.masters, "uk-2": None}), before)
-    assert last_seen(after)["uk-2"].start == 4
+    assert last_seen_incarnations(after)["uk-2"].start == 4
     assert after.nodes[1].state == "Unknown"
     assert after.state == "Unknown"
 
@@ -138,7 +142,10 @@ def test_a_missing_secret_is_named() -> None:
     cluster = manifest(security={"peerTokenSecretRef": {"name": "shared"}})
     seen = whole(cluster)
     waiting = pod(cluster, "uk-1", ready=False, running=False, waiting="ContainerCreating")
-    status = said(cluster, replace(seen, pods={**seen.pods, "uk-1": waiting}, masters={**seen.masters, "uk-1": None}))
+    status = said(
+        cluster,
+        replace(seen, master_pods={**seen.master_pods, "uk-1": waiting}, masters={**seen.masters, "uk-1": None}),
+    )
     assert "the Secret shared with the key token" in message(status, ConditionType.MASTERS_READY)
 
 
@@ -158,15 +165,15 @@ def test_what_is_not_valid_is_said_and_what_was_goes_on() -> None:
     assert message(status, ConditionType.READY).startswith("SpecValid: spec.a: wrong")
 
 
-def executors(running: int, waiting: str = "") -> dict[str, Pod]:
-    found = [Pod(f"e-{number}", f"uid-{number}", running=number < running) for number in range(2)]
-    return {each.name: replace(each, waiting="" if each.running else waiting) for each in found}
+def executors(running: int, waiting: str = "") -> dict[str, PodStatus]:
+    found = [PodStatus(f"e-{number}", f"uid-{number}", running=number < running) for number in range(2)]
+    return {each.name: replace(each, waiting_reason="" if each.running else waiting) for each in found}
 
 
 @pytest.mark.parametrize(("running", "told", "good"), [(2, "2/2", "True"), (1, "1/2", "True"), (0, "0/2", "False")])
 def test_executors_are_counted_and_one_is_enough(running: int, told: str, good: str) -> None:
     cluster = manifest(pipeline={"mode": "executors"})
-    status = said(cluster, replace(whole(cluster), executors=executors(running, "0/3 nodes have room")))
+    status = said(cluster, replace(whole(cluster), executor_pods=executors(running, "0/3 nodes have room")))
     assert status.pipeline.executors == told
     assert word(status, ConditionType.PIPELINE_HEALTHY) == word(status, ConditionType.READY) == good
     wanted = f"{running} of 2 executors run" if running else "none of its 2 executors: 0/3 nodes have room"
@@ -193,7 +200,7 @@ def test_one_process_has_no_executors_to_count() -> None:
 def test_executors_need_an_account_and_room_for_stream_and_batch(
     account: str | None, pipeline: dict[str, Any], field: str
 ) -> None:
-    told = refusals(manifest(pipeline={"mode": "executors", **pipeline}), account)
+    told = unsupported_fields(manifest(pipeline={"mode": "executors", **pipeline}), account)
     assert [each.partition(":")[0] for each in told] == ([field] if field else [])
 
 
@@ -217,6 +224,6 @@ def test_executors_need_an_account_and_room_for_stream_and_batch(
 def test_what_does_not_act_is_refused_by_name(spec: dict[str, Any], field: str) -> None:
     found = manifest().model_dump(mode="json", by_alias=True, exclude_unset=True)
     found["spec"] |= spec
-    cluster, problems = read(found)
+    cluster, problems = read_manifest(found)
     assert cluster is None
     assert [each.partition(" ")[0].rstrip(":") for each in problems] == [field]

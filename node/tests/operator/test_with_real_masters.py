@@ -22,13 +22,13 @@ from txlog.client import MasterClient, WriteRequest
 from txlog.client.credentials import Credentials
 from txlog.model.durability import Durability
 from txlog.model.errors import Unauthorized
-from txlog.operator.build import Object
-from txlog.operator.keeper import Keeper, Pace, Settings
-from txlog.operator.kube import Kube
-from txlog.operator.metrics import Metrics
+from txlog_operator.kube_client import KubeClient
+from txlog_operator.metrics import OperatorMetrics
+from txlog_operator.reconciler import OperatorSettings, ReconcileInterval, Reconciler
+from txlog_operator.specs import KubeObject
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
-PACE = Pace(0.5, 0.3, 0.1)
+PACE = ReconcileInterval(0.5, 0.3, 0.1)
 PATIENCE_S = 30.0
 """With a single answer, on a machine that has more to do."""
 
@@ -36,9 +36,11 @@ PATIENCE_S = 30.0
 class Site:
     """One data centre of one namespace, kept by one operator."""
 
-    def __init__(self, kube: Kube, namespace: str, kubelet: Kubelet, net: str) -> None:
+    def __init__(self, kube: KubeClient, namespace: str, kubelet: Kubelet, net: str) -> None:
         self.kube, self.namespace, self.kubelet, self.net = kube, namespace, kubelet, net
-        self.keeper = Keeper(kube, namespace, "catalogue", Settings("txlog:1", pace=PACE), Metrics())
+        self.keeper = Reconciler(
+            kube, namespace, "catalogue", OperatorSettings("txlog:1", interval=PACE), OperatorMetrics()
+        )
 
     async def want(self, masters: int, **spec: Any) -> None:
         peers = [{"name": "uk", "masters": masters, "address": self.net + ".{index}"}]
@@ -57,7 +59,7 @@ class Site:
             name=f"catalogue-{index}.catalogue-masters.{self.namespace}.svc",
         )
 
-    async def status(self) -> Object:
+    async def status(self) -> KubeObject:
         found = await self.kube.get("TxLogCluster", self.namespace, "catalogue")
         return found.get("status", {}) if found else {}
 
@@ -83,7 +85,7 @@ class Site:
         return {each["metadata"]["name"]: each["metadata"]["uid"] for each in found}
 
 
-def secret(namespace: str, name: str, files: Mapping[str, bytes]) -> Object:
+def secret(namespace: str, name: str, files: Mapping[str, bytes]) -> KubeObject:
     data = {key: base64.b64encode(content).decode() for key, content in files.items()}
     metadata = {"name": name, "namespace": namespace}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
@@ -94,7 +96,7 @@ NETS = iter(f"127.77.{at}" for at in range(1, 255))
 
 @pytest.fixture
 async def site(plane: ControlPlane, namespace: str, tmp_path: Path) -> AsyncIterator[Site]:
-    kube, net = Kube(plane.place), next(NETS)
+    kube, net = KubeClient(plane.place), next(NETS)
     await kube.apply(secret(namespace, "catalogue-peer-token", {"token": b"shared\n"}))
     kubelet = Kubelet(kube, namespace, tmp_path, net)
     found = Site(kube, namespace, kubelet, net)

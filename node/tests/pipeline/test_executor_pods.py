@@ -21,17 +21,17 @@ from store_process import COUNT_ONE, COUNTED, Store, free_port, until
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.process_config import PipelineConfig
-from txlog.local.java import find_java_home
-from txlog.operator.build import Around, executors, pipeline
+from txlog.local.engines.java_runtime import obtain_java_home
 from txlog.pipeline.executor_pod import EXECUTOR_BACKEND, NotStartedByDriver, build_command, read_java_options
 from txlog.pipeline.kubernetes_executors import DriverPodUnknown, build_executor_settings
 from txlog.pipeline.spark_settings import build_spark_settings
+from txlog_operator.specs import BuildContext, executors, pipeline
 
 ROOT = Path(__file__).parents[3]
 RULES: list[dict[str, Any]] = YAML(typ="safe").load(
     (ROOT / "charts" / "txlog-operator" / "executors-role.yaml").read_text()
 )
-AROUND = Around("txlog.example/txlog:1", pipeline_account="spark")
+AROUND = BuildContext("txlog.example/txlog:1", pipeline_account="spark")
 WORKERS = ["uk-worker-1", "uk-worker-2"]
 START_S = 300.0
 """Two JVMs, one after the other, on a machine that has other work."""
@@ -97,7 +97,7 @@ def test_nobody_but_a_driver_starts_an_executor() -> None:
 
 
 def config(urls: list[str], **told: Any) -> PipelineConfig:
-    return pipeline.config_of(cluster(urls, **told), AROUND)
+    return pipeline.pipeline_config(cluster(urls, **told), AROUND)
 
 
 def test_spark_is_told_of_pods(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,8 +143,8 @@ class Site:
     def start(self) -> None:
         given = cluster([store.url for store in self.stores])
         scratch, template = self.folder / "scratch", self.folder / "executor.yaml"
-        template.write_text(executors.template_text(given, AROUND, scratch))
-        told = pipeline.config_of(given, AROUND)
+        template.write_text(executors.pod_template_yaml(given, AROUND, scratch))
+        told = pipeline.pipeline_config(given, AROUND)
         assert told.executors is not None
         labels = dict(word.split("=") for word in told.executors.selector.split(","))
         self.kubernetes.put(FORMER, labels)
@@ -197,7 +197,7 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """With the Java of the image."""
-    monkeypatch.setenv("JAVA_HOME", str(find_java_home(tmp_path / "java", {"TXLOG_JAVA": "wheel"})))
+    monkeypatch.setenv("JAVA_HOME", str(obtain_java_home(tmp_path / "java", {"TXLOG_JAVA": "wheel"})))
     site = Site(tmp_path)
     yield site
     site.close()
@@ -213,7 +213,7 @@ def test_executors_apply_the_log_are_replaced_and_go_with_their_driver(site: Sit
     (first,) = kubernetes.running()
     pod = kubernetes.pods[first]
     assert [owner["name"] for owner in pod["metadata"]["ownerReferences"]] == ["driver-abcde"]
-    labels = executors.template(cluster(["http://a"]), AROUND, Path("/s"))["metadata"]["labels"]
+    labels = executors.pod_template(cluster(["http://a"]), AROUND, Path("/s"))["metadata"]["labels"]
     assert labels.items() <= pod["metadata"]["labels"].items()
     restricted(pod)
 

@@ -10,14 +10,14 @@ import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from txlog.protocol.views.branch_selection import InsufficientReports
-from txlog.protocol.views.next_view import NextView, compute_next_view
 
 from txlog.model.entry import Span
 from txlog.model.hashes import HASH_BYTES, chain_hash, chain_start, origin_tag
 from txlog.model.ids import Origin
 from txlog.model.view import Member, Number, View, bootstrap_view
 from txlog.protocol.log.log_index import LogIndex
+from txlog.protocol.views.branch_selection import InsufficientReports
+from txlog.protocol.views.next_view import NextView, compute_next_view
 from txlog.wire.messages import Checkpoint, Departure, QueuedTransactions, ViewReport
 
 MEMBERS = [Member(node, birth, 1, "uk") for birth, node in enumerate("abcd", start=1)]

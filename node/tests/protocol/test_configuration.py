@@ -6,8 +6,6 @@ import msgspec
 import pytest
 from changing_views import assert_same_logs, back_up, forget, leave, prefer, run_until_in_view
 from core_cluster import Cluster, update
-from txlog.protocol.membership.configuration_history import ConfigurationHistory
-from txlog.protocol.membership.handshake import build_hello
 
 from txlog.model.configuration import (
     LEAVING,
@@ -22,6 +20,8 @@ from txlog.model.ids import Origin, Txid
 from txlog.model.stamp import LOGICAL_BITS
 from txlog.protocol.events import ConfiguredMember, SubmissionAccepted
 from txlog.protocol.log.idempotency_keys import FirstUse, IdempotencyKeys
+from txlog.protocol.membership.configuration_history import ConfigurationHistory
+from txlog.protocol.membership.handshake import build_hello
 from txlog.wire.messages import AcceptView, Post, decode, encode
 from txlog_simulation.reference_journal import ReferenceJournal
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from changing_views import assert_same_logs, forget, in_view, run_until_in_view
 from core_cluster import Cluster, update
-from txlog.protocol.membership.handshake import build_hello, build_hello_reply
 
 from txlog.protocol.events import SubmissionAccepted
+from txlog.protocol.membership.handshake import build_hello, build_hello_reply
 from txlog.wire.messages import encode
 
 

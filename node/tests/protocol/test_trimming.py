@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from changing_views import leave, run_until_in_view
 from core_cluster import Cluster
-from txlog.protocol.membership.handshake import build_hello
 
 from txlog.journal import Journal, MemoryVfs
 from txlog.model.records import RecoveredState
@@ -22,6 +21,7 @@ from txlog.protocol.log.log_trimming import (
     RetentionPosition,
     TrimDecision,
 )
+from txlog.protocol.membership.handshake import build_hello
 from txlog.wire import messages as wire
 
 SEGMENT_BYTES = 4096

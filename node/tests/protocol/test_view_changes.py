@@ -178,7 +178,7 @@ def test_rule_23_a_backup_is_wanted_also_when_the_view_is_stopped() -> None:
     b.pass_ms(200)
     assert b.core.needs_split_backup
     b.core.backup_done(0, chain_start(VIEW.cluster_id))
-    assert not b.core.wants_backup
+    assert not b.core.needs_split_backup
 
 
 def test_rule_23_no_backup_is_wanted_of_workers_on_what_an_accept_cut_off() -> None:
@@ -193,7 +193,7 @@ def test_rule_23_no_backup_is_wanted_of_workers_on_what_an_accept_cut_off() -> N
     b.pass_ms(1000)
     assert not b.core.needs_split_backup
     b.receive("a", wire.InstallView(NEXT))
-    assert b.core.wants_backup
+    assert b.core.needs_split_backup
 
 
 def test_what_a_member_at_work_makes_is_not_fetched_from_another_branch() -> None:

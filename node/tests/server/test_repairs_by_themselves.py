@@ -19,8 +19,8 @@ from test_comparing import comparing_of
 from worker_driver import Driver
 
 from txlog.config.process_config import DutyJobConfig, FolderConfig
-from txlog.local.duties import Duties
-from txlog.local.state import StateFolder
+from txlog.local.duty_runner import DutyRunner
+from txlog.local.state_folder import StateFolder
 from txlog.workers.http_transport import HttpTransport
 
 NAMES = ("w-1", "w-2", "w-3")
@@ -43,10 +43,10 @@ class Three:
             data_center="uk",
             masters=[cluster.url(0)],
             target=FolderConfig(folder=self.state.split_backups("uk")),
-            repaired=self.state.repaired("uk"),
+            repaired=self.state.repair_patches("uk"),
         )
         self.state.write_config(self.state.duties("uk"), self.plan)
-        self.duties = Duties({"uk": self.plan}, self.state)
+        self.duties = DutyRunner({"uk": self.plan}, self.state)
         self._performing: asyncio.Task[None] | None = None
 
     def perform(self) -> None:

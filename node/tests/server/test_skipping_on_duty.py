@@ -27,9 +27,9 @@ def refused(near: list[RegisteredWorker], far: list[RegisteredWorker], heard_s: 
     """By the workers of this data centre and of the other one, which was heard of so long ago."""
     registry = SimpleNamespace(
         data_center="uk",
-        heard_from={"us-1": ("us", time.time() - heard_s)},
+        last_notice_from={"us-1": ("us", time.time() - heard_s)},
         workers={w.name: w for w in near},
-        elsewhere={"us": {w.name: w for w in far}},
+        remote_workers={"us": {w.name: w for w in far}},
     )
     site = SimpleNamespace(registry=registry, loop=None, masters=[("uk-1", "uk"), ("us-1", "us")])
     return SkipHandler(cast(Any, site), lambda peer, message: None)._refused_everywhere()

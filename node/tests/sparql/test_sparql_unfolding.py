@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from bench.machine import grown_mb
+from bench.host_metrics import memory_growth_mb
 from txlog.model.errors import BadInput, TooLarge
 from txlog.sparql import prepare_rdf, prepare_update
 from txlog.sparql.expansion_limit import EXPANDED_BYTES_MAX
@@ -103,7 +103,7 @@ def test_a_flood_is_refused_and_a_little_of_the_same_is_not(kind: str) -> None:
         with pytest.raises(TooLarge, match="send it in parts"):
             FLOODS[kind](MANY)
 
-    assert grown_mb(refused) < MEMORY_MAX_MB
+    assert memory_growth_mb(refused) < MEMORY_MAX_MB
     assert len(LONG) < FLOODS[kind](3) < 20 * len(LONG)
 
 

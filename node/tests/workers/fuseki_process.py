@@ -6,8 +6,8 @@ from pathlib import Path
 
 from server_process import SWIFT, StoreProcess
 
-from txlog.local.fuseki import DATASET, find_fuseki, fuseki_command
-from txlog.local.java import find_java_home
+from txlog.local.engines.fuseki_server import DATASET, fuseki_command, obtain_fuseki
+from txlog.local.engines.java_runtime import obtain_java_home
 from txlog.workers import FusekiAdapter
 
 ADAPTER = FusekiAdapter()
@@ -28,8 +28,8 @@ class FusekiProcess(StoreProcess):
 
     def told(self) -> list[str]:
         self.folder.mkdir(parents=True, exist_ok=True)
-        java = find_java_home(self.folder.parent / f"{self.folder.name}-java")
-        command = list(fuseki_command(find_fuseki(), java, self.folder, self.port))
+        java = obtain_java_home(self.folder.parent / f"{self.folder.name}-java")
+        command = list(fuseki_command(obtain_fuseki(), java, self.folder, self.port))
         if self.without:
             at = command.index(self.without)
             del command[at : at + 2]

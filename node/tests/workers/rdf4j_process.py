@@ -6,8 +6,8 @@ import os
 
 from server_process import SWIFT, StoreProcess
 
-from txlog.local.java import find_java_home
-from txlog.local.rdf4j import PATH, SAIL, find_rdf4j, prepare_rdf4j, rdf4j_command
+from txlog.local.engines.java_runtime import obtain_java_home
+from txlog.local.engines.rdf4j_server import DEFAULT_SAIL, REPOSITORY_PATH, obtain_rdf4j, prepare_rdf4j, rdf4j_command
 from txlog.workers import Rdf4jAdapter
 
 ADAPTER = Rdf4jAdapter()
@@ -19,13 +19,13 @@ class Rdf4jProcess(StoreProcess):
     update_path = ADAPTER.update_path
     data_path = "/statements"
     environment = SWIFT
-    sail = os.environ.get("WK_SAIL", SAIL)
+    sail = os.environ.get("WK_SAIL", DEFAULT_SAIL)
 
     def at(self) -> str:
-        return super().at() + PATH
+        return super().at() + REPOSITORY_PATH
 
     def told(self) -> list[str]:
         beside = self.folder.parent
         prepare_rdf4j(self.folder, self.sail)
-        java = find_java_home(beside / f"{self.folder.name}-java")
-        return list(rdf4j_command(find_rdf4j(beside / "rdf4j"), java, self.folder, self.port))
+        java = obtain_java_home(beside / f"{self.folder.name}-java")
+        return list(rdf4j_command(obtain_rdf4j(beside / "rdf4j"), java, self.folder, self.port))

@@ -10,8 +10,8 @@ import pytest
 from engines import VIRTUOSO, stores_of
 from virtuoso_process import ADAPTER, VirtuosoProcess
 
-from txlog.local.debian import libraries
-from txlog.local.virtuoso import find_virtuoso
+from txlog.local.engines.deb_packages import library_path
+from txlog.local.engines.virtuoso_server import obtain_virtuoso
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE, Position
 from txlog.workers.adapter import ApplyResult, MarkerPosition, StoreOperation, WorkerRequest
 from txlog.workers.http_transport import HttpTransport
@@ -143,10 +143,10 @@ def test_a_virtuoso_without_the_procedure_is_refused(worker: VirtuosoProcess) ->
 
 def test_nobody_is_let_in_with_the_password_that_a_new_virtuoso_has(worker: VirtuosoProcess) -> None:
     """The socket of SQL lies where every user of the machine reaches it."""
-    program = find_virtuoso()
+    program = obtain_virtuoso()
     asked = subprocess.run(
         [str(program.with_name("isql-vt")), str(worker.port), "dba", "dba", "exec=select 1;"],
-        env={**os.environ, "LD_LIBRARY_PATH": libraries(program.parents[2])},
+        env={**os.environ, "LD_LIBRARY_PATH": library_path(program.parents[2])},
         capture_output=True,
         text=True,
         timeout=30,

@@ -7,7 +7,7 @@ import time
 import pyoxigraph
 from server_process import START_S, StoreProcess
 
-from txlog.local.virtuoso import READY_PATH, find_virtuoso, prepare_virtuoso, virtuoso_command
+from txlog.local.engines.virtuoso_server import READY_PATH, obtain_virtuoso, prepare_virtuoso, virtuoso_command
 from txlog.model.entry import KIND_UPDATE
 from txlog.workers.adapter import MarkerPosition, StoreOperation, WorkerRequest, WorkerResponse
 from txlog.workers.marker_names import marker_name
@@ -25,7 +25,7 @@ class VirtuosoProcess(StoreProcess):
 
     def told(self) -> list[str]:
         prepare_virtuoso(self.folder, self.port, buffers=4_000)
-        return list(virtuoso_command(find_virtuoso(), self.folder))
+        return list(virtuoso_command(obtain_virtuoso(), self.folder))
 
     def start(self) -> None:
         super().start()

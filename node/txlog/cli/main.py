@@ -12,21 +12,21 @@ import typer
 import txlog
 from txlog.backup.backup_errors import describe
 from txlog.cli import (
-    asking,
-    backing,
-    links,
-    local,
-    members,
-    moving,
-    ordering,
-    rejoining,
-    repairing,
-    restoring,
-    setting,
-    splits,
-    staffing,
-    users,
-    watching,
+    backup_commands,
+    cluster_commands,
+    inspection_commands,
+    link_commands,
+    load_commands,
+    membership_commands,
+    override_commands,
+    rejoin_commands,
+    settings_commands,
+    split_commands,
+    user_commands,
+    watch_commands,
+    worker_repair_commands,
+    worker_restore_commands,
+    worker_scaling_commands,
 )
 from txlog.cli.output import err
 from txlog.model.errors import TxLogError
@@ -39,50 +39,52 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="TxLog: one log for the RDF stores of several data centres.",
 )
-local.add_to(app)
-asking.add_to(app)
-watching.add_to(app)
-moving.add_to(app)
-restoring.add_to(app, asking.worker)
-staffing.add_to(asking.worker)
-repairing.add_to(asking.worker)
-splits.add_to(app)
-setting.add_to(app)
-ordering.add_to(app)
-members.add_to(app)
-rejoining.add_to(app)
-app.add_typer(backing.app, name="backup")
-app.add_typer(links.app, name="link")
-app.add_typer(asking.journal, name="journal")
-app.add_typer(asking.worker, name="worker")
-app.add_typer(users.user, name="user")
+cluster_commands.add_to(app)
+inspection_commands.add_to(app)
+watch_commands.add_to(app)
+load_commands.add_to(app)
+worker_restore_commands.add_to(app, inspection_commands.worker_app)
+worker_scaling_commands.add_to(inspection_commands.worker_app)
+worker_repair_commands.add_to(inspection_commands.worker_app)
+split_commands.add_to(app)
+settings_commands.add_to(app)
+override_commands.add_to(app)
+membership_commands.add_to(app)
+rejoin_commands.add_to(app)
+app.add_typer(backup_commands.app, name="backup")
+app.add_typer(link_commands.app, name="link")
+app.add_typer(inspection_commands.journal_app, name="journal")
+app.add_typer(inspection_commands.worker_app, name="worker")
+app.add_typer(user_commands.user_app, name="user")
 
 
 @app.command("virtuoso-sql")
 def virtuoso_sql() -> None:
-    """What makes a Virtuoso a worker, for `isql-vt HOST:PORT dba PASSWORD`; it may be run again."""
+    """Print the SQL that prepares a Virtuoso as a worker, for `isql-vt HOST:PORT dba PASSWORD`. It is repeatable."""
     typer.echo(PROCEDURES.read_text(), nl=False)
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(getattr(txlog, "__version__", "0.1.0"))
         raise typer.Exit
 
 
 @app.callback()
-def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="and exit")] = False,
+def _root_options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version and exit")
+    ] = False,
 ) -> None:
     pass
 
 
 def main() -> None:
     """Never a stack trace for what went wrong outside of TxLog."""
-    spoken(app)
+    handle_errors(app)
 
 
-def spoken(command: Callable[[], object]) -> None:
+def handle_errors(command: Callable[[], object]) -> None:
     """Its errors as one sentence and an exit code."""
     try:
         command()

@@ -19,8 +19,8 @@ from rich.text import Text
 from txlog.client import MasterClient
 from txlog.client.ca_trust import CA_FILE
 from txlog.client.credentials import TOKEN_FILE
-from txlog.local.faults import NotRunning
-from txlog.local.state import DEFAULT_FOLDER, StateFolder
+from txlog.local.local_errors import NotRunning
+from txlog.local.state_folder import DEFAULT_FOLDER, StateFolder
 from txlog.model.errors import BadInput, TxLogError, Unavailable
 
 T = TypeVar("T")
@@ -30,32 +30,32 @@ err = Console(stderr=True)
 
 StateOption = Annotated[Path, typer.Option("--state", help="the state folder of the local cluster", show_default=True)]
 MasterOption = Annotated[
-    list[str] | None, typer.Option("--master", help="URL of a master; several times. Default: from the state folder")
+    list[str] | None, typer.Option("--master", help="URL of a master. Default: from the state folder")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="for machines")]
+JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 DEFAULT_STATE = DEFAULT_FOLDER
-ANSWER_S = 10.0
+REQUEST_TIMEOUT_S = 10.0
 
 
-Opening = Callable[[str, float], MasterClient]
+ClientFactory = Callable[[str, float], MasterClient]
 """From a URL and the seconds that an answer may take."""
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """The masters' URLs by data centre; ``state`` is None when they were given by hand. ``open``: how one is spoken
-    with."""
+class CliCluster:
+    """The masters' URLs by data centre; ``state`` is None when they were given by hand. ``open_client``: how one is
+    spoken with."""
 
     data_centers: dict[str, list[str]]
     state: StateFolder | None
-    open: Opening = MasterClient
+    open_client: ClientFactory = MasterClient
 
     @property
     def masters(self) -> list[str]:
         return [url for urls in self.data_centers.values() for url in urls]
 
 
-def find_cluster(state: Path, masters: Sequence[str] | None) -> Cluster:
+def find_cluster(state: Path, masters: Sequence[str] | None) -> CliCluster:
     """From ``--master``, else from the state folder. :class:`NotRunning` when nothing runs there."""
     if masters:
         for url in masters:
@@ -65,16 +65,16 @@ def find_cluster(state: Path, masters: Sequence[str] | None) -> Cluster:
         for url in masters:
             with MasterClient(url) as client:
                 found.setdefault(client.status().data_center, []).append(url)
-        return Cluster(found, None)
+        return CliCluster(found, None)
     folder = StateFolder(state)
     if not folder.exists or not folder.is_locked:
         raise NotRunning(folder.root)
-    speak_for(folder)
+    use_credentials(folder)
     topology = folder.topology()
-    return Cluster({dc: [m.url for m in topology.masters_of(dc)] for dc in topology.data_centers}, folder)
+    return CliCluster({dc: [m.url for m in topology.masters_of(dc)] for dc in topology.data_centers}, folder)
 
 
-def speak_for(folder: StateFolder) -> None:
+def use_credentials(folder: StateFolder) -> None:
     """Who may read the state folder may do everything there: its own token is shown, and its authorities
     are believed, unless others were named."""
     if folder.own_token_file.exists():
@@ -83,11 +83,11 @@ def speak_for(folder: StateFolder) -> None:
         os.environ.setdefault(CA_FILE, str(folder.trusted_file))
 
 
-def first_answer(urls: Sequence[str], ask: Callable[[MasterClient], T], opened: Opening = MasterClient) -> T:
+def first_answer(urls: Sequence[str], ask: Callable[[MasterClient], T], opened: ClientFactory = MasterClient) -> T:
     """Of the first master that answers; its refusal is an answer."""
     last: TxLogError | None = None
     for url in urls:
-        with opened(url, ANSWER_S) as client:
+        with opened(url, REQUEST_TIMEOUT_S) as client:
             try:
                 return ask(client)
             except Unavailable as error:
@@ -111,7 +111,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: 
     out.print(table if count else empty)
 
 
-_COLOURS = {
+_STATE_COLOURS = {
     "Running": "green",
     "Joined": "green",
     "Working": "green",
@@ -130,6 +130,6 @@ _COLOURS = {
 }
 
 
-def coloured(state: str) -> Text:
+def colour_state(state: str) -> Text:
     """A state's name; what nobody wants to see is red."""
-    return Text(state, style=_COLOURS.get(state, "red"))
+    return Text(state, style=_STATE_COLOURS.get(state, "red"))

@@ -16,22 +16,25 @@ NODE_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 
 
 class BackupSpec(ManifestModel):
-    """Goes where ``backup.target`` of the cluster says. Never changed: make another one."""
+    """One backup, written to the cluster's ``backup.target``. It cannot be changed."""
 
-    cluster: str = Field(pattern=NAME_PATTERN, description="the TxLogCluster")
-    why: Literal["manual", "schedule", "split"] = "manual"
+    cluster: str = Field(pattern=NAME_PATTERN, description="Name of the TxLogCluster in the same namespace.")
+    why: Literal["manual", "schedule", "split"] = Field(
+        default="manual",
+        description="What the backup is for. Retention deletes scheduled and released split backups only.",
+    )
     duty: str | None = Field(
-        default=None, max_length=200, description="of the masters, that this performs; the operator writes it"
+        default=None, max_length=200, description="Id of the duty that this performs. The operator sets it."
     )
 
 
 class RestoreSpec(ManifestModel):
-    """A worker made anew. Everything that it holds goes. Never changed: make another one."""
+    """Rebuilds one worker, whatever it contains. It cannot be changed."""
 
-    cluster: str = Field(pattern=NAME_PATTERN, description="the TxLogCluster")
-    worker: str = Field(pattern=NODE_PATTERN, description="such as uk-worker-1")
+    cluster: str = Field(pattern=NAME_PATTERN, description="Name of the TxLogCluster in the same namespace.")
+    worker: str = Field(pattern=NODE_PATTERN, description="Name of the worker, such as `uk-worker-1`.")
     duty: str | None = Field(
-        default=None, max_length=200, description="of the masters, that this performs; the operator writes it"
+        default=None, max_length=200, description="Id of the duty that this performs. The operator sets it."
     )
 
 
@@ -41,34 +44,45 @@ def _validate_schedule(text: str) -> str:
 
 
 class ScheduleSpec(ManifestModel):
-    """Backups of a cluster, each a TxLogBackup ``<this name>-<minute>``. One that is due while the last still runs is
-    passed over, as is what was due while no operator ran."""
+    """Creates a TxLogBackup regularly. A backup is skipped while the last one runs, or while no operator runs."""
 
-    cluster: str = Field(pattern=NAME_PATTERN, description="the TxLogCluster")
+    cluster: str = Field(pattern=NAME_PATTERN, description="Name of the TxLogCluster in the same namespace.")
     schedule: Annotated[str, AfterValidator(_validate_schedule)] = Field(
-        max_length=200, description="five fields as in cron (UTC), @daily and its like, or @every 6h"
+        max_length=200, description="Five cron fields (UTC), `@daily` and the like, or `@every 6h`."
     )
-    suspend: bool = False
+    suspend: bool = Field(default=False, description="No backups are created while it is true.")
 
 
 class JobStatus(ManifestModel):
-    """Of a backup or restore. ``job`` performs it; ``result`` is what that said last."""
+    """Progress and result of a backup or a restore. The operator writes it."""
 
-    state: Literal["Waiting", "Running", "Done", "Failed"] = "Waiting"
-    job: str | None = None
-    attempts: int = Field(default=0, ge=0)
-    started: str | None = Field(default=None, pattern=TIME_PATTERN, max_length=20)
-    finished: str | None = Field(default=None, pattern=TIME_PATTERN, max_length=20)
-    backup: str | None = Field(default=None, description="its name at the target")
-    position: str | None = None
-    released: bool | None = Field(default=None, description="of a split's backup: kept no longer than others")
-    message: str | None = Field(default=None, max_length=2000)
+    state: Literal["Waiting", "Running", "Done", "Failed"] = Field(
+        default="Waiting", description="Progress of the backup or restore."
+    )
+    job: str | None = Field(default=None, description="Name of the Kubernetes Job.")
+    attempts: int = Field(default=0, ge=0, description="Number of attempts so far.")
+    started: str | None = Field(
+        default=None, pattern=TIME_PATTERN, max_length=20, description="Start of the last attempt."
+    )
+    finished: str | None = Field(
+        default=None, pattern=TIME_PATTERN, max_length=20, description="End of the last attempt."
+    )
+    backup: str | None = Field(default=None, description="Name of the backup at the target.")
+    position: str | None = Field(default=None, description="Position of the backup or of the restored worker.")
+    released: bool | None = Field(default=None, description="Whether a split backup is no longer pinned.")
+    message: str | None = Field(default=None, max_length=2000, description="Result or error, in words.")
 
 
 class ScheduleStatus(ManifestModel):
-    last: str | None = Field(default=None, description="the TxLogBackup made last")
-    next: str | None = Field(default=None, pattern=TIME_PATTERN, max_length=20)
-    message: str | None = Field(default=None, max_length=2000)
+    """The last and the next backup. The operator writes it."""
+
+    last: str | None = Field(default=None, description="Name of the newest TxLogBackup of this schedule.")
+    next: str | None = Field(
+        default=None, pattern=TIME_PATTERN, max_length=20, description="When the next backup is due."
+    )
+    message: str | None = Field(
+        default=None, max_length=2000, description="Why a backup was skipped, or what is invalid."
+    )
 
 
 class TxLogBackup(ManifestModel):

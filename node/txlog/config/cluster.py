@@ -52,25 +52,31 @@ RESOURCE_NAME_PATTERN = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
 class SecretRef(ManifestModel):
     """A Secret of the same namespace."""
 
-    name: str = Field(pattern=RESOURCE_NAME_PATTERN)
+    name: str = Field(pattern=RESOURCE_NAME_PATTERN, description="Name of the Secret.")
 
 
 class ResourceRequirements(ManifestModel):
-    """As in a pod. Acts on Kubernetes only."""
+    """Resources of each pod. Has an effect on Kubernetes only."""
 
-    requests: dict[str, ResourceQuantity] = Field(default={})
-    limits: dict[str, ResourceQuantity] = Field(default={})
+    requests: dict[str, ResourceQuantity] = Field(
+        default={}, description="Resources that the scheduler reserves, such as `cpu` and `memory`."
+    )
+    limits: dict[str, ResourceQuantity] = Field(default={}, description="The most that a pod may use of each resource.")
 
 
 class StorageSpec(ManifestModel):
+    """The volume of each process."""
+
     size: Annotated[Quantity, AfterValidator(size_at_least("64Mi"))] = Field(
-        default=20 << 30, description="of each volume; `txlog up` refuses new work above it, as a full volume would"
+        default=20 << 30, description="Size of each volume. With `txlog up` it limits the journals of masters only."
     )
-    storage_class_name: str | None = Field(default=None, min_length=1, description="acts on Kubernetes only")
+    storage_class_name: str | None = Field(
+        default=None, min_length=1, description="Storage class of the volumes. By default, Kubernetes chooses it."
+    )
 
 
 class PeerSpec(ManifestModel):
-    """A data centre and how to reach its masters ``<name>-1`` to ``<name>-<masters>``."""
+    """A data centre, and how its masters ``<name>-1`` to ``<name>-<masters>`` are reached."""
 
     model_config = ConfigDict(
         json_schema_extra=cel_rules(
@@ -80,15 +86,23 @@ class PeerSpec(ManifestModel):
             )
         )
     )
-    name: str = Field(pattern=NAME_PATTERN)
-    masters: int = Field(ge=1, le=MASTERS_MAX, strict=True)
+    name: str = Field(
+        pattern=NAME_PATTERN, description="Name of the data centre. The node ids of its masters begin with it."
+    )
+    masters: int = Field(ge=1, le=MASTERS_MAX, strict=True, description="Number of masters in this data centre.")
     address: str = Field(
         pattern=ADDRESS_PATTERN,
-        description="host or host:port, {index} counts the masters from 1; port 7300 unless given, with "
-        "security.peerTlsSecretRef 7301. "
-        "`txlog up` puts loopback ports in its place",
+        description="Where other masters reach its masters; `{index}` counts them from 1. The default port is 7300, "
+        "or 7301 "
+        "with `peerTlsSecretRef`. `txlog up` uses loopback ports instead.",
     )
-    vote_weight: int = Field(default=1, ge=0, le=1000, strict=True, description="of each of its masters")
+    vote_weight: int = Field(
+        default=1,
+        ge=0,
+        le=1000,
+        strict=True,
+        description="Vote weight of each of its masters. Has no effect after the bootstrap: the log decides.",
+    )
 
     @model_validator(mode="after")
     def _check_address(self) -> Self:
@@ -113,35 +127,48 @@ class PeerSpec(ManifestModel):
 
 
 class LogSpec(ManifestModel):
-    """Nothing goes that somebody still needs. What is younger than ``keep`` stays besides, unless a master's journal is
-    larger than ``maxSize``."""
+    """How long masters keep entries of the log. Entries that a master, a worker or a backup needs are always kept."""
 
-    keep: Annotated[Duration, AfterValidator(duration_within("0", "520w"))] = 7 * 86_400_000
-    max_size: Annotated[Quantity, AfterValidator(size_at_least("64Mi"))] = 10 << 30
+    keep: Annotated[Duration, AfterValidator(duration_within("0", "520w"))] = Field(
+        default=7 * 86_400_000, description="Younger entries are kept, unless the journal exceeds `maxSize`."
+    )
+    max_size: Annotated[Quantity, AfterValidator(size_at_least("64Mi"))] = Field(
+        default=10 << 30, description="Size of a master's journal above which `keep` has no effect."
+    )
 
 
 class DurabilityDefaults(ManifestModel):
-    """What a write without headers is told, and how long it waits for it."""
+    """The durability level of writes that choose none, and how long they wait for it."""
 
-    default: Durability = Durability.APPLIED
-    write_timeout: Annotated[Duration, AfterValidator(duration_within("100ms", "10m"))] = 30_000
+    default: Durability = Field(
+        default=Durability.APPLIED, description="Durability level of a write without the header `TxLog-Durability`."
+    )
+    write_timeout: Annotated[Duration, AfterValidator(duration_within("100ms", "10m"))] = Field(
+        default=30_000, description="How long a write waits for its level. Then the answer is 202."
+    )
 
 
 class MastersSpec(ManifestModel):
-    storage: StorageSpec = Field(default=StorageSpec(), json_schema_extra=immutable("storage of masters that exist"))
+    """The masters of this data centre. Their number is in ``peers``."""
+
+    storage: StorageSpec = Field(
+        default=StorageSpec(),
+        description="The volume of each master's journal.",
+        json_schema_extra=immutable("storage of masters that exist"),
+    )
     resources: ResourceRequirements = ResourceRequirements()
 
 
 class ExternalWorkerSpec(ManifestModel):
-    """A store that somebody else runs."""
+    """A store that TxLog does not start."""
 
-    url: str = Field(pattern=r"^https?://[^/\s?#]+(/[^\s?#]*)?$")
-    engine: Engine = "oxigraph"
-    secret_ref: SecretRef | None = Field(default=None, description="Does not act yet")
+    url: str = Field(pattern=r"^https?://[^/\s?#]+(/[^\s?#]*)?$", description="URL of the store.")
+    engine: Engine = Field(default="oxigraph", description="Engine of the store.")
+    secret_ref: SecretRef | None = Field(default=None, description="Has no effect yet. The operator rejects it.")
 
 
 class WorkersSpec(ManifestModel):
-    """Either ``replicas`` (1) of an ``engine`` that TxLog runs, or ``external`` ones."""
+    """The workers of this data centre: stores that TxLog runs, or external ones."""
 
     # What is filled in by a default could not be told from what somebody wrote beside external.
     model_config = ConfigDict(
@@ -154,12 +181,22 @@ class WorkersSpec(ManifestModel):
             **{NO_DEFAULTS: True},
         )
     )
-    replicas: int = Field(default=1, ge=1, le=100, strict=True)
-    engine: Engine = "oxigraph"
-    storage: StorageSpec = Field(default=StorageSpec(), json_schema_extra=immutable("storage of workers that exist"))
+    replicas: int = Field(default=1, ge=1, le=100, strict=True, description="Number of stores that TxLog runs.")
+    engine: Engine = Field(
+        default="oxigraph", description="Engine of these stores. On Kubernetes, TxLog runs `oxigraph` only."
+    )
+    storage: StorageSpec = Field(
+        default=StorageSpec(),
+        description="The volume of each store.",
+        json_schema_extra=immutable("storage of workers that exist"),
+    )
     resources: ResourceRequirements = ResourceRequirements()
     external: list[ExternalWorkerSpec] | None = Field(
-        default=None, min_length=1, max_length=100, json_schema_extra=list_map("url")
+        default=None,
+        min_length=1,
+        max_length=100,
+        description="Stores that TxLog does not start. They exclude all other fields of `workers`.",
+        json_schema_extra=list_map("url"),
     )
 
     @model_validator(mode="after")
@@ -184,7 +221,7 @@ _EXECUTOR_FIELDS = {"executors": "executors", "executor_cores": "executorCores",
 
 
 class PipelineSpec(ManifestModel):
-    """The Spark application. ``txlog up`` runs either mode as one local process."""
+    """The Spark application of this data centre. ``txlog up`` runs each mode as one local process."""
 
     model_config = ConfigDict(
         json_schema_extra=cel_rules(
@@ -199,31 +236,38 @@ class PipelineSpec(ManifestModel):
     )
     mode: Literal["executors", "local"] = Field(
         default="local",
-        description="local: one pod does it all. executors: tasks run in pods of their own, which Spark makes",
+        description="`local`: one pod executes everything. `executors`: Spark creates further pods and runs tasks in "
+        "them.",
     )
     executors: int | None = Field(
-        default=None, ge=1, le=1000, strict=True, description="how many; 2 unless given. Acts on Kubernetes only"
+        default=None,
+        ge=1,
+        le=1000,
+        strict=True,
+        description="Number of executor pods, by default 2. Has an effect on Kubernetes only.",
     )
     executor_cores: int | None = Field(
         default=None,
         ge=1,
         le=256,
         strict=True,
-        description="tasks at once of each executor. A task waits for a store most of its time, so this is no number of"
-        " processors. Unless given as many as the workers of the manifest need; acts on Kubernetes only",
+        description="Tasks that one executor runs at once, by default as many as the workers need. May exceed its "
+        "processors, since tasks mostly wait for stores.",
     )
     executor_cpu: CpuQuantity | None = Field(
         default=None,
-        description="processor that each executor asks for; 250m unless given. Acts on Kubernetes only",
+        description="Processor request of each executor pod, by default `250m`. Has an effect on Kubernetes only.",
     )
     executor_memory: (
         Annotated[Quantity, AfterValidator(size_at_least("1Gi")), AfterValidator(size_at_most("256Gi"))] | None
     ) = Field(
         default=None,
-        description="of each executor's pod, as request and as limit; 1536Mi unless given. Acts on Kubernetes only",
+        description="Memory request and limit of each executor pod, by default `1536Mi`. Has an effect on Kubernetes "
+        "only.",
     )
     resources: ResourceRequirements = Field(
-        default=ResourceRequirements(), description="of the driver; with mode: local of all of it"
+        default=ResourceRequirements(),
+        description="Resources of the driver pod. With `mode: local` it is the only pod.",
     )
 
     @model_validator(mode="after")
@@ -235,28 +279,38 @@ class PipelineSpec(ManifestModel):
 
 
 class S3TargetSpec(ManifestModel):
-    """``secretRef`` holds ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``; `txlog up` reads them as files from
-    ``secrets/<name>`` of the state folder, or else from its environment."""
+    """A bucket of S3 or of a compatible object store."""
 
-    bucket: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")
-    prefix: str = Field(default="", pattern=r"^[A-Za-z0-9!_.*'()/-]{0,512}$")
-    endpoint: str | None = Field(default=None, pattern=r"^https?://[^\s]+$")
-    region: str = Field(default="us-east-1", pattern=r"^[a-z0-9-]{1,63}$")
-    secret_ref: SecretRef | None = None
+    bucket: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", description="Name of the bucket.")
+    prefix: str = Field(
+        default="", pattern=r"^[A-Za-z0-9!_.*'()/-]{0,512}$", description="Prefix of the keys of all objects."
+    )
+    endpoint: str | None = Field(
+        default=None, pattern=r"^https?://[^\s]+$", description="URL of the object store, by default that of AWS."
+    )
+    region: str = Field(default="us-east-1", pattern=r"^[a-z0-9-]{1,63}$", description="Region of the bucket.")
+    secret_ref: SecretRef | None = Field(
+        default=None,
+        description="Secret with `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`. `txlog up` reads them as files in "
+        "`secrets/<name>` of its state folder, or from its environment.",
+    )
 
 
 class FolderTargetSpec(ManifestModel):
-    """A folder that is there where the backup runs: a disk, a mounted volume."""
+    """A folder that is mounted where backups run."""
 
-    path: str = Field(pattern=r"^/.*$")
+    path: str = Field(pattern=r"^/.*$", description="Absolute path of the folder.")
     claim_name: str | None = Field(
         default=None,
         pattern=RESOURCE_NAME_PATTERN,
-        description="the PersistentVolumeClaim that is mounted at that path; needed on Kubernetes, acts there only",
+        description="PersistentVolumeClaim that is mounted at this path. Required on Kubernetes, without effect "
+        "elsewhere.",
     )
 
 
 class BackupTargetSpec(ManifestModel):
+    """Where backups are written: ``s3`` or ``folder``."""
+
     model_config = ConfigDict(json_schema_extra=cel_rules(("has(self.s3) != has(self.folder)", "either s3 or folder")))
     s3: S3TargetSpec | None = None
     folder: FolderTargetSpec | None = None
@@ -274,66 +328,79 @@ def _validate_schedule(text: str) -> str:
 
 
 class BackupPolicy(ManifestModel):
-    """Where backups go, when they are taken (without ``schedule``: by hand), and how many stay. Those of splits stay
-    until they are released."""
+    """Backups of this data centre: their target, schedule and retention."""
 
     target: BackupTargetSpec
     schedule: Annotated[str, AfterValidator(_validate_schedule)] | None = Field(
-        default=None, description="five fields as in cron (UTC), @daily and its like, or @every 6h"
+        default=None,
+        description="When backups are taken: five cron fields (UTC), `@daily` and the like, or `@every 6h`. By "
+        "default never.",
     )
-    keep: int = Field(default=14, ge=1, le=10_000, strict=True, description="the newest of this data centre")
-    keep_days: int | None = Field(default=None, ge=1, le=36_500, strict=True, description="and all that are younger")
+    keep: int = Field(
+        default=14,
+        ge=1,
+        le=10_000,
+        strict=True,
+        description="Number of newest scheduled and released split backups that are kept.",
+    )
+    keep_days: int | None = Field(
+        default=None, ge=1, le=36_500, strict=True, description="Backups younger than this many days are kept as well."
+    )
 
 
 class UsersSpec(ManifestModel):
-    """Who may read, write and administer: `txlog user`, docs/how-to/secure.md."""
+    """Who may read, write and administer. `txlog user` edits the file of users."""
 
     secret_ref: SecretRef = Field(
-        description="its key `users` is the file of users; `txlog up` reads secrets/<name>/users of its state folder. "
-        "On Kubernetes it has a second key, `own-token`: what TxLog's own processes show, the same in all data centres"
+        description="Secret with the file of users as `users`. On Kubernetes also `own-token`, the token of TxLog's "
+        "own "
+        "processes, the same in all data centres. `txlog up` reads `secrets/<name>/users` of its state folder."
     )
 
 
 class SecuritySpec(ManifestModel):
-    """``peerTokenSecretRef`` acts on Kubernetes; ``txlog up`` draws a token itself. Without ``users`` everybody may do
-    everything. ``tlsSecretRef`` (clients) and ``peerTlsSecretRef`` (masters among each other): ``txlog up`` makes
-    certificates where none are given; on Kubernetes the Secrets must be there."""
+    """Tokens, certificates and users. On Kubernetes the Secrets must exist; ``txlog up`` creates missing tokens and
+    certificates."""
 
     model_config = ConfigDict(
         json_schema_extra=cel_rules(
             (
                 "!has(self.tlsSecretRef) || has(self.peerTlsSecretRef)",
-                "tlsSecretRef needs peerTlsSecretRef beside it: what clients send would go on to other masters plainly",
+                "tlsSecretRef needs peerTlsSecretRef: without it, masters send the data of clients to each other in "
+                "plain text",
             ),
             (
                 "has(self.tlsSecretRef) == has(oldSelf.tlsSecretRef)"
                 " && has(self.peerTlsSecretRef) == has(oldSelf.peerTlsSecretRef)",
-                "tlsSecretRef and peerTlsSecretRef cannot come or go while masters run: those with and those without"
-                " would not understand each other; delete the resource in all data centres (volumes stay), and apply"
-                " it anew",
+                "tlsSecretRef and peerTlsSecretRef cannot come or go while masters run. Delete the resource in all data"
+                " centres (volumes stay), then apply it again with the change",
             ),
             (
                 "!has(oldSelf.users) || has(self.users)",
-                "users cannot be taken away while masters run, which would let nobody in who shows nothing; delete the"
-                " resource (volumes stay), and apply it anew",
+                "users cannot be taken away while masters run. Delete the resource (volumes stay), then apply it again"
+                " without them",
             ),
         )
     )
     peer_token_secret_ref: SecretRef | None = Field(
         default=None,
-        description="its key `token` is what the masters of all data centres show each other; unless given, the Secret "
-        "<metadata.name>-peer-token",
+        description="Secret with the `token` that masters show each other, the same in all data centres. By default "
+        "`<metadata.name>-peer-token`. `txlog up` creates its own token.",
     )
     tls_secret_ref: SecretRef | None = Field(
         default=None,
-        description="its keys `tls.crt`, `tls.key`, `ca.crt`: clients are spoken to with TLS; needs peerTlsSecretRef",
+        description="Secret with `tls.crt`, `tls.key` and `ca.crt`: clients connect with TLS. Needs "
+        "`peerTlsSecretRef`.",
     )
     peer_tls_secret_ref: SecretRef | None = Field(
         default=None,
-        description="its keys `tls.crt`, `tls.key` and `ca.crt`: masters know each other by certificates, whose DNS "
-        "names are their node ids; they meet at port 7301 then. In all data centres, or in none",
+        description="Secret with `tls.crt`, `tls.key` and `ca.crt`. Masters authenticate each other by certificates "
+        "whose "
+        "DNS names are node ids. Set it in all data centres, or in none.",
     )
-    users: UsersSpec | None = None
+    users: UsersSpec | None = Field(
+        default=None, description="Who may read, write and administer. Without it, no credentials are required."
+    )
 
 
 def _parse_network(text: str) -> str:
@@ -344,15 +411,23 @@ def _parse_network(text: str) -> str:
 
 
 class LoadSpec(ManifestModel):
-    """What a ``LOAD`` of SPARQL may fetch: the master that takes the update fetches it once, and logs its quads.
-    Without ``spec.load`` it is refused. A host's name may lead into the world, and into ``networks``, nowhere else."""
+    """What a SPARQL ``LOAD`` may fetch. One master fetches it once, and the quads become a transaction. Without it,
+    ``LOAD`` is refused."""
 
     sources: list[Annotated[str, Field(pattern=r"^https?://[^/\s?#@]+(/[^\s#]*)$")]] = Field(
-        min_length=1, max_length=100, description="URLs; one that ends in a slash stands for all that is below it"
+        min_length=1, max_length=100, description="Allowed URLs. One that ends in a slash allows everything below it."
     )
-    networks: list[Annotated[str, AfterValidator(_parse_network)]] = Field(default=[], max_length=100)
-    max_size: Annotated[Quantity, AfterValidator(size_at_least("1Ki")), AfterValidator(size_at_most("16Mi"))] = 16 << 20
-    timeout: Annotated[Duration, AfterValidator(duration_within("1s", "10m"))] = 30_000
+    networks: list[Annotated[str, AfterValidator(_parse_network)]] = Field(
+        default=[],
+        max_length=100,
+        description="Networks that host names may resolve to, besides public addresses, such as `10.1.0.0/16`.",
+    )
+    max_size: Annotated[Quantity, AfterValidator(size_at_least("1Ki")), AfterValidator(size_at_most("16Mi"))] = Field(
+        default=16 << 20, description="The most bytes that one `LOAD` may fetch."
+    )
+    timeout: Annotated[Duration, AfterValidator(duration_within("1s", "10m"))] = Field(
+        default=30_000, description="How long one `LOAD` may take."
+    )
 
 
 VIRTUOSO_NOT_MIXED = (
@@ -360,9 +435,9 @@ VIRTUOSO_NOT_MIXED = (
     "engine does"
 )
 VIRTUOSO_REFUSES_EFFECTS = (
-    "refuse where a worker is a virtuoso, which cannot tell whether what such an update looked at is as it was"
+    "refuse where a worker is a virtuoso, which cannot check whether the data that such an update read is unchanged"
 )
-MIXED_ENGINES_REQUIRED = "true where the workers are of several engines, which carry some updates out differently"
+MIXED_ENGINES_REQUIRED = "true where the workers have several engines, which execute some updates differently"
 _NO_VIRTUOSO = (
     "(has(self.workers.external) ? self.workers.external.all(w, w.engine != 'virtuoso')"
     " : !has(self.workers.engine) || self.workers.engine != 'virtuoso')"
@@ -370,7 +445,7 @@ _NO_VIRTUOSO = (
 
 
 class ClusterSpec(Preferences):
-    """What the data centre is to be. What it has of :class:`Preferences` can be changed while the masters run, too."""
+    """One data centre of a cluster: its masters, workers and pipeline."""
 
     model_config = ConfigDict(
         json_schema_extra=cel_rules(
@@ -405,39 +480,46 @@ class ClusterSpec(Preferences):
     repository: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$",
-        description="id at the front door, the same in every data centre; metadata.name unless given",
+        description="Repository id in the URLs of clients, the same in every data centre. By default `metadata.name`.",
     )
     data_center: str = Field(
         pattern=NAME_PATTERN,
-        description="which of the peers this is; immutable",
+        description="Name of the peer that this manifest describes.",
         json_schema_extra=immutable("dataCenter"),
     )
     peers: list[PeerSpec] = Field(
         min_length=1,
         max_length=MASTERS_MAX,
-        description="all data centres, this one included; the same list everywhere; order = precedence",
+        description="All data centres, this one included, in the same order everywhere. The first reachable master "
+        "coordinates.",
         json_schema_extra=list_map("name"),
     )
     split_mode: Literal["Continue", "Majority"] = Field(
-        default="Continue", description="Majority: only those with more than half of all votes go on without the others"
+        default="Continue",
+        description="Which side of a split orders writes: every side, or the one with more than half of all votes. "
+        "Has no "
+        "effect after the bootstrap.",
     )
     log: LogSpec = LogSpec()
     durability: DurabilityDefaults = DurabilityDefaults()
     non_deterministic_updates: Literal["effects", "refuse"] = Field(
         default="effects",
-        description="what becomes of an update with RAND, UUID, LIMIT or the like: it is evaluated once and logged as "
-        "what it changes, or refused",
+        description="Updates with RAND, UUID, LIMIT or the like. `effects`: a master evaluates them once and logs "
+        "the changed "
+        "quads. `refuse`: they are refused.",
     )
     mixed_engines: bool = Field(
         default=False,
         strict=True,
-        description="the workers of the data centres are of several engines: whatever these may carry out differently "
-        "is a non-deterministic update",
+        description="The workers of all data centres have several engines. Updates that these may execute "
+        "differently count "
+        "as non-deterministic.",
     )
     updates_without_graph: Literal["default", "all"] = Field(
         default="default",
-        description="what an update without GRAPH, WITH and USING acts on: the default graph, as SPARQL 1.1 says, or "
-        "all graphs, as RDF4J does",
+        description="What an update without GRAPH, WITH and USING reads and changes: the default graph as in SPARQL "
+        "1.1, or "
+        "all graphs as in RDF4J.",
     )
     load: LoadSpec | None = None
     masters: MastersSpec = MastersSpec()
@@ -448,10 +530,11 @@ class ClusterSpec(Preferences):
     image: str | None = Field(
         default=None,
         pattern=r"^[^\s]{1,512}$",
-        description="of all its containers; the operator's own unless given. Acts on Kubernetes only",
+        description="Image of all containers, by default that of the operator. Has an effect on Kubernetes only.",
     )
     paused: bool = Field(
-        default=False, description="the operator looks and tells, and changes nothing. Acts on Kubernetes only"
+        default=False,
+        description="The operator observes and reports, and changes nothing. Has an effect on Kubernetes only.",
     )
 
     @model_validator(mode="after")

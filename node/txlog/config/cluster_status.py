@@ -28,69 +28,95 @@ class ConditionType(StrEnum):
 
 
 class Condition(ManifestModel):
-    type: str = Field(max_length=60)
-    status: Literal["True", "False", "Unknown"]
-    reason: str = Field(pattern=r"^[A-Za-z]+$", max_length=60)
-    message: str = Field(max_length=2000, description="what it means and what to do")
-    last_transition_time: str = Field(pattern=TIME_PATTERN, max_length=20)
-    observed_generation: int = Field(ge=0)
+    """One condition, as Kubernetes defines it."""
+
+    type: str = Field(max_length=60, description="Name of the condition.")
+    status: Literal["True", "False", "Unknown"] = Field(description="`True` is good, for every condition.")
+    reason: str = Field(pattern=r"^[A-Za-z]+$", max_length=60, description="One word for the cause.")
+    message: str = Field(max_length=2000, description="What the reason means and what to do.")
+    last_transition_time: str = Field(pattern=TIME_PATTERN, max_length=20, description="When `status` changed last.")
+    observed_generation: int = Field(ge=0, description="Generation of the manifest that was checked.")
 
 
 class NodeStatus(ManifestModel):
-    """A master of this data centre as it last told itself. ``birth`` and ``start`` name its process."""
+    """One master of this data centre, as it last reported itself."""
 
-    node: str
-    birth: str = ""
-    start: int = 0
-    state: str = "Unknown"
-    index: int | None = Field(default=None, description="up to where its log is stable")
+    node: str = Field(description="Node id of the master.")
+    birth: str = Field(default="", description="Incarnation of its journal, in hexadecimal digits.")
+    start: int = Field(default=0, description="Number of starts of this incarnation.")
+    state: str = Field(default="Unknown", description="State of the master. `Unknown` while it does not answer.")
+    index: int | None = Field(default=None, description="Its last stable index.")
 
 
 class WorkerStatusEntry(ManifestModel):
-    name: str
-    state: str = "Unknown"
-    index: int | None = None
-    error: str | None = None
+    """One worker of this data centre, as its masters report it."""
+
+    name: str = Field(description="Name of the worker.")
+    state: str = Field(default="Unknown", description="State of the worker.")
+    index: int | None = Field(default=None, description="Index of its position.")
+    error: str | None = Field(default=None, description="Its last error, while it has one.")
 
 
 class PeerStatus(ManifestModel):
-    """Another data centre, as this one's masters see it."""
+    """Another data centre, as the masters of this one see it."""
 
-    name: str
-    reachable: Literal["True", "False", "Unknown"] = "Unknown"
-    lag: str | None = Field(default=None, description="since when nobody here heard of any of its masters")
+    name: str = Field(description="Name of the data centre.")
+    reachable: Literal["True", "False", "Unknown"] = Field(
+        default="Unknown", description="Whether a master here reaches one of its masters."
+    )
+    lag: str | None = Field(default=None, description="Time since its last message, while it is not reachable.")
 
 
 class SplitStatus(ManifestModel):
-    """There while a master is silent or apart. ``phase``: Suspected, Split (somebody went on alone), Rejoining."""
+    """The current split. Absent while all masters share one view."""
 
-    phase: Literal["Suspected", "Split", "Rejoining"]
-    silent: list[str] = Field(default=[], max_length=64)
-    since: str = Field(pattern=TIME_PATTERN, max_length=20)
-    strategy: str | None = Field(default=None, description="in force in the view that was left")
-    backup: str | None = Field(default=None, description="the TxLogBackup of this data centre")
+    phase: Literal["Suspected", "Split", "Rejoining"] = Field(
+        description="`Suspected`: masters are silent. `Split`: a side continued without them. `Rejoining`: branches "
+        "are merged."
+    )
+    silent: list[str] = Field(default=[], max_length=64, description="Node ids of the silent masters.")
+    since: str = Field(pattern=TIME_PATTERN, max_length=20, description="When the operator first saw the split.")
+    strategy: str | None = Field(default=None, description="Value of `splitRecovery` in the last common view.")
+    backup: str | None = Field(default=None, description="TxLogBackup of this data centre for this split.")
 
 
 class PipelineStatus(ManifestModel):
-    job: str | None = None
-    state: str = "Unknown"
-    executors: str | None = Field(default=None, description="how many run, of how many; none with mode: local")
+    """The Spark application of this data centre."""
+
+    job: str | None = Field(default=None, description="Name of its Kubernetes Job.")
+    state: str = Field(default="Unknown", description="State of its pod.")
+    executors: str | None = Field(
+        default=None, description="Running and wanted executors, such as `2/2`. Absent with `mode: local`."
+    )
 
 
 class ClusterStatus(ManifestModel):
-    """Written by the operator alone. The texts are for the columns of ``kubectl get``."""
+    """What the operator observes. It is the only writer."""
 
-    observed_generation: int = 0
-    state: str = Field(default="Unknown", description="of the master of this data centre that is worst off")
-    masters_ready: str = "0/0"
-    peers_reachable: str = "0/0"
-    lag: str = "-"
-    recovery: str = "-"
-    applied: int | None = None
-    nodes: list[NodeStatus] = Field(default=[], max_length=64, json_schema_extra=list_map("node"))
-    workers: list[WorkerStatusEntry] = Field(default=[], max_length=100, json_schema_extra=list_map("name"))
-    peers: list[PeerStatus] = Field(default=[], max_length=64, json_schema_extra=list_map("name"))
+    observed_generation: int = Field(default=0, description="Generation of the manifest that this status describes.")
+    state: str = Field(default="Unknown", description="The worst state of a master of this data centre.")
+    masters_ready: str = Field(default="0/0", description="Ready masters of this data centre, such as `2/2`.")
+    peers_reachable: str = Field(default="0/0", description="Other data centres that are reachable, such as `1/1`.")
+    lag: str = Field(default="-", description="Longest time since the last message of another data centre.")
+    recovery: str = Field(default="-", description="Value of `splitRecovery` in the current view.")
+    applied: int | None = Field(
+        default=None, description="The lowest index that a worker of this data centre has executed."
+    )
+    nodes: list[NodeStatus] = Field(
+        default=[], max_length=64, description="The masters of this data centre.", json_schema_extra=list_map("node")
+    )
+    workers: list[WorkerStatusEntry] = Field(
+        default=[], max_length=100, description="The workers of this data centre.", json_schema_extra=list_map("name")
+    )
+    peers: list[PeerStatus] = Field(
+        default=[], max_length=64, description="The other data centres.", json_schema_extra=list_map("name")
+    )
     split: SplitStatus | None = None
     pipeline: PipelineStatus = PipelineStatus()
-    last_backup: str | None = Field(default=None, description="the last TxLogBackup that ended")
-    conditions: list[Condition] = Field(default=[], max_length=20, json_schema_extra=list_map("type"))
+    last_backup: str | None = Field(default=None, description="Name of the last TxLogBackup that ended.")
+    conditions: list[Condition] = Field(
+        default=[],
+        max_length=20,
+        description="All conditions. `Ready` sums up the others.",
+        json_schema_extra=list_map("type"),
+    )

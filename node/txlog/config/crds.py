@@ -57,12 +57,12 @@ class ResourceDefinition:
 
 _NAME_RULE = (
     "self.metadata.name.matches('^[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?$')",
-    "metadata.name: lower-case letters, digits and hyphens, at most 50, since names of pods are made of it",
+    "metadata.name: lower-case letters, digits and hyphens, at most 50, since names of pods contain it",
 )
 _SPLIT_RULE = (
     "self.spec.splitRecovery.lowerAscii() == oldSelf.spec.splitRecovery.lowerAscii()"
     " || !has(self.status) || !has(self.status.split)",
-    "splitRecovery cannot be changed during a split: its view took it for granted; wait until status.split is gone",
+    "splitRecovery cannot be changed during a split; wait until status.split is gone",
 )
 _AGE_COLUMN = ("Age", "date", ".metadata.creationTimestamp", 0)
 
@@ -71,7 +71,7 @@ def _condition(kind: str) -> str:
     return f'.status.conditions[?(@.type=="{kind}")].status'
 
 
-_IMMUTABLE_RULE = ("self.spec == oldSelf.spec", "spec cannot be changed; delete it and make another one")
+_IMMUTABLE_RULE = ("self.spec == oldSelf.spec", "spec cannot be changed; delete the resource and create another one")
 _JOB_COLUMNS = (
     ("State", "string", ".status.state", 0),
     ("Backup", "string", ".status.backup", 0),
@@ -139,9 +139,9 @@ def custom_resource_definition(of: ResourceDefinition) -> Schema:
         "type": "object",
         "required": ["spec"],
         "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": {"type": "object"},
+            "apiVersion": {"type": "string", "description": "Group and version of these resources."},
+            "kind": {"type": "string", "description": "Kind of the resource."},
+            "metadata": {"type": "object", "description": "Name, namespace, labels and annotations."},
             "spec": structural_schema(of.spec),
             "status": _without_defaults(structural_schema(of.status)),
         },

@@ -43,28 +43,39 @@ class Preferences(ManifestModel):
     split_recovery: Annotated[str, BeforeValidator(_normalise_strategy)] = Field(
         default="Smart",
         pattern=SPLIT_RECOVERY_PATTERN,
-        description="how branches become one log again: Simple (merged in stamp order), Smart (the winner's, then the "
-        "others') or None (as Smart, but no backup, and workers stay: each executes what it has not yet executed, in "
-        "any order). The safest that a view's members prefer counts: Simple, then Smart, then None",
+        description="How branches are merged. `Simple`: in stamp order. `Smart`: the winner's branch first. `None`: as "
+        "`Smart`, but without backups, and workers are not restored. A view uses the safest value of its members: "
+        "`Simple`, then `Smart`, then `None`.",
     )
     max_peer_lag: Annotated[Duration, AfterValidator(duration_within("1s", "1w"))] = Field(
         default=60_000,
-        description="splitMode Continue: after so long without a word of a member, and with a backup, the others go on",
+        description="With `splitMode: Continue`: how long a member is silent until the others continue without it. "
+        "They need a "
+        "split backup.",
     )
     none_split_delay: Annotated[Duration, AfterValidator(duration_within("1s", "1w"))] = Field(
-        default=10_000, description="the same under splitRecovery None, which needs no backup"
+        default=10_000, description="The same with `splitRecovery: None`, which needs no split backup."
     )
-    round_timeout: Annotated[Duration, AfterValidator(duration_within("50ms", "1m"))] = 2000
-    idle_interval: Annotated[Duration, AfterValidator(duration_within("10ms", "1m"))] = 1000
-    max_clock_skew: Annotated[Duration, AfterValidator(duration_within("0", "1h"))] = 60_000
+    round_timeout: Annotated[Duration, AfterValidator(duration_within("50ms", "1m"))] = Field(
+        default=2000,
+        description="How long a member is silent until it is suspected. The order of new writes then waits.",
+    )
+    idle_interval: Annotated[Duration, AfterValidator(duration_within("10ms", "1m"))] = Field(
+        default=1000, description="Time between two messages of a master to its peers while nothing waits."
+    )
+    max_clock_skew: Annotated[Duration, AfterValidator(duration_within("0", "1h"))] = Field(
+        default=60_000, description="A master whose clock is further ahead of the others does not use it for stamps."
+    )
     leave_timeout: Annotated[Duration, AfterValidator(duration_within("0", "10m"))] = Field(
-        default=5000, description="a stop waits so long until those that stay hold what was accepted here"
+        default=5000,
+        description="How long a stopping master waits until the other members hold everything that it accepted.",
     )
     worker_repair: Annotated[str, BeforeValidator(_lowercase)] = Field(
         default="auto",
         pattern=WORKER_REPAIR_PATTERN,
-        description="a worker that is known to hold something else than it should: auto, the graphs in which it "
-        "differs are copied from one that is right; or manual, somebody says so (`txlog worker repair`)",
+        description="Repair of a worker with wrong content. `auto`: TxLog copies the differing graphs from a correct "
+        "worker. "
+        "`manual`: an operator runs `txlog worker repair`.",
     )
 
     @model_validator(mode="after")

@@ -151,7 +151,8 @@ def _describe(record: FramedRecord) -> str:
         case fmt.ORDERS:
             orders = record_bodies.decode_orders(record.front)
             without = ", ".join(f"{node}.{birth:016x} start {start}" for node, birth, start in orders.excluded_members)
-            return f"begin with: {', '.join(orders.bootstrap_members) or 'no order'}; go on without: {without or 'no order'}"
+            members = ", ".join(orders.bootstrap_members)
+            return f"begin with: {members or 'no order'}; go on without: {without or 'no order'}"
         case fmt.REPAIRED:
             return str(record_bodies.decode_repaired(record.front))
         case _:

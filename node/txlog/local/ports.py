@@ -12,10 +12,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from txlog.local.faults import CannotRun
-from txlog.local.state import StateFolder
+from txlog.local.local_errors import CannotRun
+from txlog.local.state_folder import StateFolder
 
-FIRST, LAST = 7301, 32_000
+FIRST_PORT, LAST_PORT = 7301, 32_000
 """Below the ports that systems give to outgoing connections, so that a port is still free after a restart."""
 
 
@@ -40,16 +40,18 @@ def choose_ports(
     """
     file = reserved or Path(tempfile.gettempdir()) / f"txlog-ports-{os.getuid()}.json"
     kept: dict[str, int] = state.read("ports.json", {})
-    with _locked(file) as owners:
+    with _locked_reservations(file) as owners:
         mine = str(state.root)
         taken = {int(p) for p, owner in owners.items() if owner != mine and (Path(owner) / "ports.json").exists()}
         ports: dict[str, int] = {}
         for name in names:
             port = kept.get(name)
             if port is None or (name not in running and (port in taken or not is_free(port))):
-                port = next((p for p in range(FIRST, LAST) if p not in taken and _unused(p, kept, ports)), None)
+                port = next(
+                    (p for p in range(FIRST_PORT, LAST_PORT) if p not in taken and _unused_port(p, kept, ports)), None
+                )
                 if port is None:
-                    raise CannotRun(f"no free port on 127.0.0.1 from {FIRST} to {LAST}; end what holds them")
+                    raise CannotRun(f"no free port on 127.0.0.1 from {FIRST_PORT} to {LAST_PORT}; end what holds them")
             ports[name] = port
         kept = {name: port for name, port in kept.items() if port not in ports.values()} | ports
         state.write("ports.json", kept)
@@ -58,12 +60,12 @@ def choose_ports(
     return ports
 
 
-def _unused(port: int, kept: dict[str, int], ports: dict[str, int]) -> bool:
+def _unused_port(port: int, kept: dict[str, int], ports: dict[str, int]) -> bool:
     return port not in kept.values() and port not in ports.values() and is_free(port)
 
 
 @contextmanager
-def _locked(file: Path) -> Iterator[dict[str, Any]]:
+def _locked_reservations(file: Path) -> Iterator[dict[str, Any]]:
     """The reservations; what the caller leaves in the dictionary is merged into what others hold."""
     with open(os.open(file, os.O_RDWR | os.O_CREAT, 0o600), "r+") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)

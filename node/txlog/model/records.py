@@ -243,10 +243,10 @@ class RecoveredState(msgspec.Struct):
     entry, 0 without one. ``queued`` lists, per origin, what is held beyond the stable part of the log (or, while a
     silent master is out, beyond what was stable when it went: ``View.apart_at``), in the log or not. ``keys`` are the
     keyed and skip entries of the log, in order. ``is_new``: the journal was made by this very start. ``installed`` is
-    the accepted view or None. ``accepted_number``, ``promised`` and ``left`` are known even where the records themselves
-    cannot be read: the number of the latest accepted view, the highest number that was promised or accepted, the number
-    of the view that this master has left; (0, 0, "") without one. ``abandoned_branches``: oldest first; one that cannot
-    be read in full is not among them. ``overrides``: the operator's, that nothing has come of yet."""
+    the accepted view or None. ``accepted_number``, ``promised`` and ``left`` are known even where the records
+    themselves cannot be read: the number of the latest accepted view, the highest number that was promised or accepted,
+    the number of the view that this master has left; (0, 0, "") without one. ``abandoned_branches``: oldest first; one
+    that cannot be read in full is not among them. ``overrides``: the operator's, that nothing has come of yet."""
 
     node: str
     birth: int

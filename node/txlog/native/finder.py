@@ -22,38 +22,118 @@ DISABLE_VARIABLE: Final = "TXLOG_NATIVE"
 """Set to 0: the sources are interpreted."""
 
 COMPILED_MODULES: Final = tuple(
-    f"txlog.{name}"
-    for name in (
-        *("model.hashes", "model.stamp", "protocol.events"),
-        *("protocol.adding", "protocol.agreement", "protocol.bases", "protocol.branches", "protocol.changes"),
-        *("protocol.closing", "protocol.configurations"),
-        *("protocol.configuring", "protocol.coordinating", "protocol.following"),
-        *("protocol.core", "protocol.fetching", "protocol.founding", "protocol.greetings", "protocol.hearing"),
-        *("protocol.history", "protocol.keys", "protocol.leaving", "protocol.marks", "protocol.membership"),
-        *("protocol.peers", "protocol.posting", "protocol.queue", "protocol.reports", "protocol.rounds"),
-        *("protocol.standing", "protocol.state", "protocol.submitting", "protocol.surroundings", "protocol.views"),
-        *("protocol.snapshots", "protocol.trimming"),
-        *(
-            "journal.group_commit",
-            "journal.record_bodies",
-            "journal.write_buffer",
-            "journal.recent_cache",
-            "journal.format",
-            "journal.origin_index",
+    f"txlog.{package}.{name}"
+    for package, names in (
+        (
+            "model",
+            (
+                "hashes",
+                "stamp",
+            ),
         ),
-        *(
-            "journal.journal",
-            "journal.staged_payload",
-            "journal.payload_staging",
-            "journal.log_order",
-            "journal.record_reader",
-            "journal.segment_pool",
+        (
+            "protocol",
+            (
+                "core",
+                "events",
+            ),
         ),
-        *("journal.transaction_reader", "journal.segment_gc", "journal.state_header"),
-        *("runtime.executor", "runtime.durability_tracker", "runtime.master_loop", "runtime.watermark"),
-        *("server.frontdoor.write_responses", "server.frontdoor.fast_path"),
-        *("server.peers.frame_connection", "server.peers.peer_link"),
+        (
+            "protocol.log",
+            (
+                "durability_marks",
+                "idempotency_keys",
+                "incoming_queue",
+                "log_index",
+                "log_state",
+                "log_trimming",
+                "snapshot_install",
+            ),
+        ),
+        ("protocol", ("master_state",)),
+        (
+            "protocol.membership",
+            (
+                "bootstrap",
+                "configuration_changes",
+                "configuration_effects",
+                "configuration_history",
+                "departure",
+                "handshake",
+            ),
+        ),
+        (
+            "protocol.replication",
+            (
+                "backfill",
+                "commit",
+                "failure_detector",
+                "peer_progress",
+                "post_receiver",
+                "post_schedule",
+                "post_sender",
+                "submission",
+            ),
+        ),
+        (
+            "protocol.views",
+            (
+                "branch_selection",
+                "coordinator",
+                "log_merge",
+                "next_view",
+                "participant",
+                "report",
+                "view_change",
+                "view_policy",
+                "view_state",
+            ),
+        ),
+        (
+            "journal",
+            (
+                "format",
+                "group_commit",
+                "journal",
+                "log_order",
+                "origin_index",
+                "payload_staging",
+                "recent_cache",
+                "record_bodies",
+                "record_reader",
+                "segment_gc",
+                "segment_pool",
+                "staged_payload",
+                "state_header",
+                "transaction_reader",
+                "write_buffer",
+            ),
+        ),
+        (
+            "runtime",
+            (
+                "durability_tracker",
+                "executor",
+                "master_loop",
+                "watermark",
+            ),
+        ),
+        (
+            "server.frontdoor",
+            (
+                "fast_path",
+                "write_responses",
+            ),
+        ),
+        (
+            "server.peers",
+            (
+                "frame_connection",
+                "peer_link",
+            ),
+        ),
     )
+    for name in names
 )
 """What is compiled: the way of a transaction from its client's socket to the disk and the peers."""
 
@@ -66,18 +146,8 @@ def source_digest() -> str:
     """Of everything that the compiled code depends on: these sources, those whose types they use, this interpreter."""
     found = hashlib.sha256(sys.version.encode())
     rooms = (
-        "model",
-        "native",
-        "wire",
-        "sparql",
-        "protocol",
-        "journal",
-        "auth",
-        "http",
-        "runtime",
-        "telemetry",
-        "server/frontdoor",
-        "server/peers",
+        *("model", "native", "wire", "sparql", "protocol", "journal", "auth", "http", "runtime", "telemetry"),
+        *("server/frontdoor", "server/peers"),
     )
     for room in rooms:
         for path in sorted((SOURCE_ROOT / "txlog" / room).rglob("*.py")):

@@ -11,10 +11,10 @@ from txlog.protocol.events import ClockReading, DurabilityMarks, Effects, Outgoi
 from txlog.protocol.log.durability_marks import compute_marks
 from txlog.protocol.log.incoming_queue import UNBOUNDED
 from txlog.protocol.log.log_state import LogState
+from txlog.protocol.membership.bootstrap import ClusterBootstrap
 from txlog.protocol.replication.failure_detector import FailureDetector
 from txlog.protocol.replication.peer_progress import PeerProgress
 from txlog.protocol.replication.post_schedule import PostSchedule
-from txlog.protocol.membership.bootstrap import ClusterBootstrap
 from txlog.protocol.views.view_policy import ViewManager
 from txlog.wire.messages import Checkpoint, FetchRuns, Message
 

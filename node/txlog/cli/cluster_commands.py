@@ -1,0 +1,272 @@
+"""``txlog up``, ``down`` and ``status``: a cluster on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from txlog.cli.divergence_view import print_divergence
+from txlog.cli.output import (
+    DEFAULT_STATE,
+    CliCluster,
+    JsonOption,
+    MasterOption,
+    StateOption,
+    colour_state,
+    err,
+    find_cluster,
+    out,
+    show_json,
+    show_table,
+    use_credentials,
+)
+from txlog.client import MasterClient, MasterUnreachable, StatusResponse
+from txlog.client.ca_trust import CaTrust
+from txlog.local.daemon_control import start_daemon, stop_daemon, wait_ready
+from txlog.local.local_errors import CannotRun, NotRunning
+from txlog.local.state_folder import StateFolder
+from txlog.local.supervisor_client import SupervisorClient
+from txlog.model.errors import BadInput, TxLogError
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(up)
+    app.command()(down)
+    app.command()(status)
+
+
+def up(
+    paths: Annotated[
+        list[Path],
+        typer.Option("-f", "--file", help="a manifest, a folder of manifests, or one cluster.properties"),
+    ],
+    more: Annotated[list[Path] | None, typer.Argument(help="further manifests or folders", show_default=False)] = None,
+    state: StateOption = DEFAULT_STATE,
+    detached: Annotated[bool, typer.Option("--detach", "-d", help="run in the background")] = False,
+    wait: Annotated[float, typer.Option(help="seconds until everything must be ready; 0 does not wait")] = 240.0,
+    json: JsonOption = False,
+) -> None:
+    """Run the data centres of the manifests as processes on this machine, until Ctrl-C or `txlog down`. A file that
+    ends in .properties describes one master, whose peers run elsewhere."""
+    from txlog.local.supervisor_main import check, supervise  # slow to import, and only this command needs it
+
+    paths = [*paths, *(more or [])]
+    check(paths)
+    folder = StateFolder(state)
+    if detached:
+        start_daemon(paths, folder)
+        if wait:
+            _wait_until_ready(folder, wait, json)
+        if json:
+            show_json(SupervisorClient(folder).status())
+        else:
+            _show_processes(SupervisorClient(folder).status())
+            out.print(
+                f"\nruns in the background; state and logs in {folder.root}; end it with: txlog down", style="dim"
+            )
+        return
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    if not json:
+        threading.Thread(target=_print_started, args=(folder, wait or 240.0), daemon=True).start()
+    asyncio.run(supervise(paths, folder))
+
+
+def _print_started(folder: StateFolder, wait: float) -> None:
+    """What runs where, once it does, while the supervisor has the terminal."""
+    until = time.monotonic() + wait
+    while time.monotonic() < until:
+        try:
+            _wait_until_ready(folder, until - time.monotonic(), False)
+            _show_processes(SupervisorClient(folder).status())
+            out.print("\nrunning; Ctrl-C ends it", style="dim")
+        except NotRunning:
+            time.sleep(0.1)
+        except TxLogError as error:
+            err.print(str(error), style="red", markup=False)
+            return
+        else:
+            return
+
+
+def is_ready(process: dict[str, Any], masters: Sequence[str] = ()) -> bool:
+    """Whether a process that runs also does its work: it answers, or, a pipeline, has told one of ``masters``, those
+    of its data centre, of every worker."""
+    if process["role"] == "pipeline":
+        return any(_pipelines_ready(url, process["since"]) for url in masters)
+    if not process["url"]:
+        return True
+    try:
+        tls = CaTrust.from_environment().context() if process["url"].startswith("https:") else None
+        with urllib.request.urlopen(process["url"] + process["readyPath"], timeout=2, context=tls) as answer:
+            return bool(answer.status < 400)
+    except (OSError, urllib.error.URLError, ValueError, BadInput):
+        return False
+
+
+def _pipelines_ready(master: str, since: float) -> bool:
+    with MasterClient(master, timeout_s=2.0) as client:
+        try:
+            return all(float(worker.reported_at or 0) >= since for worker in client.workers())
+        except (TxLogError, ValueError):
+            return False
+
+
+def _wait_until_ready(folder: StateFolder, wait: float, quiet: bool) -> None:
+    use_credentials(folder)
+
+    def is_process_ready(process: dict[str, Any]) -> bool:
+        pipeline = process["role"] == "pipeline"
+        return is_ready(
+            process, [m.url for m in folder.topology().masters_of(process["dataCenter"])] if pipeline else ()
+        )
+
+    if quiet:
+        for _ in wait_ready(folder, wait, is_process_ready):
+            pass
+        return
+    with Live(console=err, transient=True, refresh_per_second=8) as live:
+        for processes in wait_ready(folder, wait, is_process_ready):
+            table = Table(box=None, pad_edge=False, show_header=False)
+            for process in processes:
+                table.add_row(
+                    process["name"], Text("ready", "green") if process["ready"] else colour_state(process["state"])
+                )
+            live.update(table)
+
+
+def down(
+    state: StateOption = DEFAULT_STATE,
+    purge: Annotated[bool, typer.Option(help="also delete the state folder, with all data of this cluster")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Stop the cluster of a state folder: SIGTERM first, SIGKILL after a deadline."""
+    folder = StateFolder(state)
+    if not folder.exists:
+        raise NotRunning(folder.root)
+    ended = stop_daemon(folder)
+    if folder.is_locked:
+        raise CannotRun(f"the supervisor of {folder.root} does not end; see {folder.log('supervisor')}")
+    if purge:
+        folder.purge()
+    if json:
+        show_json({"ended": ended, "purged": purge})
+    else:
+        said = "ended" if ended else "nothing ran"
+        out.print(f"{said}; {folder.root} is removed" if purge else f"{said}; the data stays in {folder.root}")
+
+
+def status(state: StateOption = DEFAULT_STATE, master: MasterOption = None, json: JsonOption = False) -> None:
+    """Show the state of processes, masters and workers."""
+    show_status(find_cluster(state, master), json)
+
+
+def show_status(cluster: CliCluster, json: bool) -> None:
+    supervisor = SupervisorClient(cluster.state).status() if cluster.state else None
+    seen = [(url, *_status_of(cluster, url)) for url in cluster.masters]
+    if json:
+        masters = [{"url": url, "status": found, "error": why} for url, found, why in seen]
+        show_json({"supervisor": supervisor, "masters": masters})
+        return
+    if supervisor:
+        _show_processes(supervisor)
+        out.print()
+    show_table(
+        ["MASTER", "STATE", "VIEW", "LOG", "STABLE", "QUEUE", "MEMBERS", "WORKERS", ""],
+        [
+            (
+                found.node,
+                colour_state(found.state),
+                _view_text(found),
+                found.log.index,
+                found.stable.index,
+                found.queue.transactions,
+                ", ".join(str(member["node"]) for member in found.members),
+                _workers_text(found),
+                found.view.holding,
+            )
+            if found
+            else (url, colour_state("Unreachable"), "", "", "", "", "", "", why)
+            for url, found, why in seen
+        ],
+    )
+    print_divergence({found.data_center: found.workers for _, found, _ in reversed(seen) if found is not None})
+    outside = _excluded_text([found for _, found, _ in seen if found is not None])
+    if outside:
+        out.print()
+        show_table(["OUT OF THE VIEW", "WHY", "SAYS", ""], outside)
+
+
+def _view_text(found: StatusResponse) -> str:
+    """Its number, and what is unusual about it."""
+    view = found.view
+    remarks = [
+        *(() if view.installed or not view.number else ("not installed",)),
+        *(("stopped",) if view.stopped else ()),
+        *((f"promised {view.promised}",) if view.promised and view.promised != view.number else ()),
+        *((f"the others are in {view.ahead}",) if view.ahead else ()),
+    ]
+    return (view.number or str(found.epoch)) + (f" ({', '.join(remarks)})" if remarks else "")
+
+
+def _excluded_text(seen: list[StatusResponse]) -> list[tuple[str, str, str, str]]:
+    """Who is out of a view, why, and what that means; of each reason one line. Who knows it counts."""
+    found: dict[str, tuple[str, str, str, str]] = {}
+    for status in seen:
+        for one in status.view.out:
+            if one.node not in found or found[one.node][1] == "unknown":
+                found[one.node] = (one.node, one.why, status.node, one.text)
+    return list(found.values())
+
+
+def _workers_text(found: StatusResponse) -> str:
+    return ", ".join(f"{w.name} {w.position.index if w.position else 0} {w.state}" for w in found.workers)
+
+
+def _status_of(cluster: CliCluster, url: str) -> tuple[StatusResponse | None, str]:
+    with cluster.open_client(url, 5.0) as client:
+        try:
+            return client.status(), ""
+        except MasterUnreachable as error:
+            return None, str(error)
+        except TxLogError as error:
+            return None, str(error)
+
+
+def _show_processes(supervisor: dict[str, Any]) -> None:
+    show_table(
+        ["PROCESS", "ROLE", "STATE", "RESTARTS", "PID", "URL"],
+        [
+            (p["name"], p["role"], colour_state(p["state"]), p["restarts"] or "", p["pid"], p["url"])
+            for p in supervisor["processes"]
+        ],
+    )
+    if supervisor["backups"]:
+        out.print()
+        show_table(
+            ["BACKUPS OF", "SCHEDULE", "NEXT", "LAST", ""],
+            [_backup_row(each) for each in supervisor["backups"]],
+        )
+    for process in supervisor["processes"]:
+        if process["said"]:
+            err.print(f"\n{process['name']} ended for good and said:", style="red")
+            err.print("\n".join(process["said"]), markup=False, highlight=False)
+            err.print(f"its log: {process['log']}", style="dim")
+
+
+def _backup_row(told: dict[str, Any]) -> tuple[object, ...]:
+    due = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(told["next"])) if told.get("next") else ""
+    last = told.get("last") or {}
+    said = last.get("name") or (colour_state(last["error"]) if "error" in last else "")
+    return told["dataCenter"], told["schedule"] or "by hand", due, said, last.get("message", "")

@@ -1,0 +1,164 @@
+"""``txlog load`` and ``txlog verify``: much data in, and whether it is the same everywhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from txlog.cli import bulk_loader
+from txlog.cli.bulk_loader import BulkLoader
+from txlog.cli.content_verification import PausedWorker, TransportFactory, compare_contents
+from txlog.cli.output import (
+    DEFAULT_STATE,
+    CliCluster,
+    JsonOption,
+    MasterOption,
+    StateOption,
+    colour_state,
+    err,
+    find_cluster,
+    out,
+    show_json,
+    show_table,
+)
+from txlog.cli.rdf_chunks import open_source
+from txlog.model.durability import Durability
+from txlog.workers.http_transport import HttpTransport
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(load)
+    app.command("verify")(run_verify)
+
+
+def load(
+    sources: Annotated[list[str], typer.Argument(metavar="FILE|URL...", help="nt, nq, ttl, trig, n3 or rdf; also .gz")],
+    master: MasterOption = None,
+    batch: Annotated[int, typer.Option(min=1, max=100_000, help="quads per transaction")] = 1000,
+    durability: Annotated[
+        Durability, typer.Option(help="the level that each transaction waits for")
+    ] = Durability.SYNCED,
+    graph: Annotated[str | None, typer.Option(help="IRI of the graph for triples without one")] = None,
+    form: Annotated[str | None, typer.Option("--format", help="if the name does not show it: nt, nq, ttl, ...")] = None,
+    patience: Annotated[float, typer.Option(help="seconds without progress before it fails")] = 60.0,
+    state: StateOption = DEFAULT_STATE,
+    json: JsonOption = False,
+) -> None:
+    """Write RDF files as transactions, through all masters at once. Repeat it to continue after an interruption."""
+    masters = find_cluster(state, master).masters
+    loader = BulkLoader(masters, quads=batch, durability=durability, graph=graph, patience_s=patience)
+    done = []
+    for name in sources:
+        began = time.monotonic()
+        with open_source(name, form) as source, _progress_bar(json) as bar:
+            task = bar.add_task(name, total=source.size, quads="")
+
+            found = loader.load(source, _progress_callback(bar, task))
+        seconds = time.monotonic() - began
+        done.append(
+            {
+                "source": name,
+                "quads": found.quads,
+                "transactions": found.transactions,
+                "sentAgain": found.resent,
+                "seconds": round(seconds, 3),
+                "byMaster": found.by_master,
+            }
+        )
+        if not json:
+            rate = f"{found.quads / seconds:,.0f}/s" if seconds else ""
+            out.print(f"{name}: {found.quads:,} quads in {found.transactions:,} transactions, {seconds:.1f} s, {rate}")
+    if json:
+        show_json(done)
+
+
+def _progress_callback(bar: Progress, task: TaskID) -> Callable[[bulk_loader.LoadProgress], None]:
+    return lambda made: bar.update(task, completed=made.offset, quads=f"{made.quads:,} quads")
+
+
+def _progress_bar(quiet: bool) -> Progress:
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        DownloadColumn(),
+        TextColumn("{task.fields[quads]}"),
+        TimeRemainingColumn(),
+        console=err,
+        transient=True,
+        disable=quiet or not err.is_terminal,
+    )
+
+
+def run_verify(
+    wait: Annotated[float, typer.Option(help="seconds until every worker must be at the index")] = 60.0,
+    master: MasterOption = None,
+    state: StateOption = DEFAULT_STATE,
+    json: JsonOption = False,
+) -> None:
+    """Compare the contents of all workers at one position, while writes continue. Exit code 1 if they differ."""
+    show_comparison(find_cluster(state, master), wait, json)
+
+
+def show_comparison(cluster: CliCluster, wait: float, json: bool, reach: TransportFactory = HttpTransport) -> None:
+    """``reach``: how a worker is read."""
+    quiet = json or not err.is_terminal
+    with err.status("asking") as status:
+        if quiet:
+            status.stop()
+        verdict = compare_contents(
+            dict(cluster.data_centers),
+            wait,
+            lambda said: None if quiet else status.update(said),
+            opened=cluster.open_client,
+            reach=reach,
+        )
+    if json:
+        show_json(
+            {"index": verdict.index, "equal": verdict.equal, "workers": [_worker_to_dict(w) for w in verdict.workers]}
+        )
+    else:
+        show_table(
+            ["WORKER", "DATA CENTRE", "INDEX", "QUADS", "GRAPHS", "DIGEST", ""],
+            [_worker_row(each, verdict.index) for each in verdict.workers],
+        )
+        for each in verdict.workers:
+            for graph in each.differences[:20]:
+                err.print(f"{each.worker.name} differs in {graph or 'the default graph'}", style="red", markup=False)
+    if not verdict.equal:
+        raise typer.Exit(1)
+
+
+def _worker_row(each: PausedWorker, index: int) -> tuple[object, ...]:
+    assert each.digest is not None
+    said = colour_state("different" if each.differences else "equal")
+    if each.position is not None and each.position.unordered:
+        said = said.append(", unordered")
+    total = f"{each.digest.total:032x}"
+    return each.worker.name, each.data_center, index, f"{each.digest.quads:,}", len(each.digest.graphs), total, said
+
+
+def _worker_to_dict(each: PausedWorker) -> dict[str, object]:
+    assert each.digest is not None
+    return {
+        "name": each.worker.name,
+        "dataCenter": each.data_center,
+        "engine": each.worker.engine,
+        "position": str(each.position.position) if each.position else None,
+        "quads": each.digest.quads,
+        "digest": f"{each.digest.total:032x}",
+        "graphs": {name: [count, f"{total:032x}"] for name, (count, total) in each.digest.graphs.items()},
+        "differs": each.differences,
+    }

@@ -1,0 +1,139 @@
+"""``txlog user``: the file of users that masters read, written by hand or by these commands."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from txlog.auth import (
+    BadUsers,
+    Role,
+    add_user,
+    generate_token,
+    hash_password,
+    hash_token,
+    parse_users_file,
+    remove_user,
+)
+from txlog.auth.secret_hashes import ScryptHash
+from txlog.auth.users_file import ROLES_BY_NAME
+from txlog.cli.output import DEFAULT_STATE, JsonOption, StateOption, out, show_json, show_table
+from txlog.local.state_folder import USERS_FILE, StateFolder
+from txlog.model.errors import BadInput
+
+user_app = typer.Typer(
+    no_args_is_help=True, help="Manage who may read, write and administer (`security.users` of the manifest)."
+)
+
+SecretOption = Annotated[str, typer.Option("--secret", help="the manifest's secretRef.name, in the state folder")]
+FileOption = Annotated[
+    Path | None, typer.Option("--file", help="this file instead of one in the state folder", show_default=False)
+]
+DEFAULT_SECRET = "users"
+
+
+@user_app.command("add")
+def add_user_command(
+    name: Annotated[str, typer.Argument(help="letters, digits and . _ @ -")],
+    role: Annotated[str, typer.Option("--role", help="reader, writer or admin")],
+    token: Annotated[bool, typer.Option("--token", help="create a token and print it once")] = False,
+    stdin: Annotated[bool, typer.Option("--password-stdin", help="the password is the first line of stdin")] = False,
+    secret: SecretOption = DEFAULT_SECRET,
+    file: FileOption = None,
+    state: StateOption = DEFAULT_STATE,
+    json: JsonOption = False,
+) -> None:
+    """Add a password or a token for a name. Running masters use it within two seconds."""
+    if role not in ROLES_BY_NAME:
+        raise BadInput(f"--role {role}: expected reader, writer or admin")
+    if token and stdin:
+        raise BadInput("either --token or --password-stdin")
+    path = _users_file_path(file, state, secret)
+    text = _read_users_file(path)
+    drawn = generate_token() if token else None
+    hashed = hash_token(drawn) if drawn else hash_password(_read_password(stdin))
+    _write_users_file(path, add_user(text, name, ROLES_BY_NAME[role], hashed))
+    if json:
+        show_json({"name": name, "role": role, "file": str(path), **({"token": drawn} if drawn else {})})
+    elif drawn:
+        typer.echo(drawn)
+    else:
+        out.print(f"{name} is {role} in {path}", highlight=False)
+
+
+@user_app.command("remove")
+def remove_user_command(
+    name: Annotated[str, typer.Argument(help="the name")],
+    secret: SecretOption = DEFAULT_SECRET,
+    file: FileOption = None,
+    state: StateOption = DEFAULT_STATE,
+) -> None:
+    """Remove all passwords and tokens of a name."""
+    path = _users_file_path(file, state, secret)
+    _write_users_file(path, remove_user(_read_users_file(path), name))
+    out.print(f"{name} is no user any more in {path}", highlight=False)
+
+
+@user_app.command("list")
+def list_users(
+    secret: SecretOption = DEFAULT_SECRET,
+    file: FileOption = None,
+    state: StateOption = DEFAULT_STATE,
+    json: JsonOption = False,
+) -> None:
+    """List names and roles, without secrets."""
+    path = _users_file_path(file, state, secret)
+    found: dict[str, tuple[Role, int, int]] = {}
+    for one, hashed in parse_users_file(_read_users_file(path), str(path)):
+        _, passwords, tokens = found.get(one.name, (one.role, 0, 0))
+        is_password = isinstance(hashed, ScryptHash)
+        found[one.name] = (one.role, passwords + is_password, tokens + (not is_password))
+    if json:
+        show_json([{"name": n, "role": r.label, "passwords": p, "tokens": t} for n, (r, p, t) in found.items()])
+        return
+    rows = [(name, role.label, passwords, tokens) for name, (role, passwords, tokens) in found.items()]
+    show_table(["USER", "ROLE", "PASSWORDS", "TOKENS"], rows, "no users")
+
+
+def _users_file_path(file: Path | None, state: Path, secret: str) -> Path:
+    if file is not None:
+        return file
+    folder = StateFolder(state)
+    folder.prepare()
+    path = folder.secret(secret) / USERS_FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _read_users_file(path: Path) -> str:
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise BadUsers(f"{path}: cannot be read: {wrong}") from None
+
+
+def _write_users_file(path: Path, text: str) -> None:
+    """Whole or not at all; for its owner's eyes only."""
+    new = path.with_name(path.name + ".new")
+    try:
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
+            opened.write(text)
+        os.replace(new, path)
+    except OSError as wrong:
+        raise BadInput(f"{path}: {wrong.strerror}") from None
+
+
+def _read_password(stdin: bool) -> str:
+    if stdin:
+        password = sys.stdin.readline().rstrip("\r\n")
+    else:
+        password = typer.prompt("Password", hide_input=True, confirmation_prompt=True)
+    if len(password) < 8:
+        raise BadInput("a password has at least 8 characters")
+    return str(password)

@@ -1,0 +1,97 @@
+"""What the command line does about a supervisor: leave one behind, wait for it, end it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from txlog.local import process_identity
+from txlog.local.local_errors import CannotRun, NotRunning
+from txlog.local.log_files import last_lines
+from txlog.local.process_identity import ProcessIdentity
+from txlog.local.state_folder import StateFolder
+from txlog.local.supervisor_client import SupervisorClient
+
+
+def start_daemon(paths: Sequence[Path], state: StateFolder, deadline_s: float = 30.0) -> None:
+    """Leave a supervisor behind that outlives this process; returns when it can be asked.
+
+    :class:`CannotRun` with its last words when it ends instead.
+    """
+    state.prepare()
+    with state.locked():
+        pass  # whoever has it, is named now rather than in a log
+    log = state.log("supervisor")
+    with open(log, "ab") as output:
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "txlog.local.supervisor_main",
+                "--state",
+                state.root,
+                *(path.absolute() for path in paths),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    until = time.monotonic() + deadline_s
+    while time.monotonic() < until:
+        code = process.poll()
+        if code is not None:
+            raise CannotRun("\n".join(last_lines(log)) or f"the supervisor ended with {code}; see {log}")
+        try:
+            if SupervisorClient(state).status()["pid"] == process.pid:
+                return
+        except NotRunning:
+            time.sleep(0.05)
+    raise CannotRun(f"the supervisor did not answer within {deadline_s:g} s; see {log}")
+
+
+def stop_daemon(state: StateFolder, deadline_s: float = 90.0) -> bool:
+    """End what runs, gracefully, then by force; True when something ran. Also ends what a supervisor that was
+    killed left behind."""
+    ran = state.is_locked
+    if ran:
+        mark = state.read("supervisor.json")
+        try:
+            SupervisorClient(state).down()
+        except NotRunning:
+            if mark:
+                process_identity.terminate_all(
+                    [ProcessIdentity.model_validate(mark)], 0.0 if not state.is_locked else 5.0
+                )
+        until = time.monotonic() + deadline_s
+        while state.is_locked and time.monotonic() < until:
+            time.sleep(0.05)
+        if state.is_locked and mark:
+            process_identity.terminate_all([ProcessIdentity.model_validate(mark)], 5.0)
+    left = [ProcessIdentity.model_validate(each) for each in state.read("processes.json", {}).values()]
+    ended = process_identity.terminate_all(left, 10.0)
+    return ran or bool(ended)
+
+
+def wait_ready(
+    state: StateFolder, deadline_s: float, ready: Callable[[dict[str, Any]], bool]
+) -> Iterator[list[dict[str, Any]]]:
+    """Yields the processes again and again until each is ``ready``, or one has ended for good.
+
+    :class:`CannotRun` when the time is over."""
+    until = time.monotonic() + deadline_s
+    while True:
+        processes = SupervisorClient(state).status()["processes"]
+        for process in processes:
+            process["ready"] = process["state"] == "Running" and ready(process)
+        yield processes
+        if all(process["ready"] or process["state"] == "Fatal" for process in processes):
+            return
+        if time.monotonic() > until:
+            late = ", ".join(process["name"] for process in processes if not process["ready"])
+            raise CannotRun(f"not ready within {deadline_s:g} s: {late}; see {state.logs}")
+        time.sleep(0.1)

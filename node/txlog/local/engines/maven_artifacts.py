@@ -1,0 +1,99 @@
+"""Files of Maven Central, pinned by hash. Fetched by Apache Ivy, which Spark brings along; kept in the user's cache."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from txlog.local.engines.java_runtime import obtain_java_home
+from txlog.local.local_errors import CannotRun
+
+DOWNLOAD_TIMEOUT_S: Final = 600.0
+_IVY_CONFIGURATIONS: Final = {"jar": "default", "war": "*"}
+"""What Ivy calls the parts of a module: a web application stands beside its classes."""
+
+
+class MavenArtifact(NamedTuple):
+    """One file: its coordinates, and the SHA-256 that it must have."""
+
+    group: str
+    name: str
+    version: str
+    sha256: str
+    extension: str = "jar"
+
+    @property
+    def filename(self) -> str:
+        return f"{self.name}-{self.version}.{self.extension}"
+
+
+def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where this user's files are kept: ``$XDG_CACHE_HOME/txlog``, else ``~/.cache/txlog``."""
+    given = environ.get("XDG_CACHE_HOME", "")
+    return (Path(given) if Path(given).is_absolute() else Path.home() / ".cache") / "txlog"
+
+
+def fetch_artifact(artifact: MavenArtifact, folder: Path | None = None) -> Path:
+    """The file, from ``folder`` (else the user's cache) where it is there with the right hash, else from Maven Central.
+
+    :class:`CannotRun` without Java or Spark, where it cannot be fetched, and when it is not what is pinned."""
+    folder = cache_folder() / "maven" if folder is None else folder
+    path = folder / artifact.filename
+    if not _has_hash(path, artifact):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            new = Path(place) / path.name
+            _download(artifact, Path(place))
+            if not _has_hash(new, artifact):
+                raise CannotRun(
+                    f"{path.name} is not the file that is pinned: its SHA-256 is {_sha256(new)}, "
+                    f"{artifact.sha256} is wanted; do not use it"
+                )
+            os.replace(new, path)
+    return path
+
+
+def _has_hash(path: Path, artifact: MavenArtifact) -> bool:
+    return path.exists() and _sha256(path) == artifact.sha256
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _download(artifact: MavenArtifact, place: Path) -> None:
+    java = obtain_java_home(place / "java") / "bin" / "java"
+    try:
+        done = subprocess.run(
+            [
+                *(java, "-cp", _spark_jars(), "org.apache.ivy.Main", "-cache", place / "cache", "-warn"),
+                *("-dependency", artifact.group, artifact.name, artifact.version),
+                *("-confs", _IVY_CONFIGURATIONS[artifact.extension], "-notransitive"),
+                *("-retrieve", f"{place}/[artifact]-[revision].[ext]"),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=DOWNLOAD_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise CannotRun(
+            f"{artifact.filename} did not come from Maven Central within {DOWNLOAD_TIMEOUT_S:g} s; try again"
+        ) from None
+    if done.returncode != 0 or not (place / artifact.filename).exists():
+        said = f"{done.stdout}{done.stderr}".strip()[-1500:]
+        raise CannotRun(f"{artifact.name} {artifact.version} cannot be fetched from Maven Central: {said}")
+
+
+def _spark_jars() -> str:
+    found = importlib.util.find_spec("pyspark")
+    if found is None or not found.origin:
+        raise CannotRun("pyspark is not installed; make install")
+    return str(Path(found.origin).parent / "jars" / "*")

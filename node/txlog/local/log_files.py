@@ -1,0 +1,41 @@
+"""Log files: kept bounded, and their ends shown."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any, Final
+
+LOG_BYTES_MAX: Final = 16 << 20
+"""Of one log file; the one before it is kept as ``.1``."""
+
+
+def rotate_log(log: Path, bytes_max: int = LOG_BYTES_MAX) -> None:
+    """Moves a log's content to ``.1`` once it is large. The process goes on writing to the same file, which it has
+    open for appending, so at most the lines of this very moment are lost."""
+    with contextlib.suppress(FileNotFoundError):
+        if log.stat().st_size > bytes_max:
+            shutil.copyfile(log, log.with_name(log.name + ".1"))
+            os.truncate(log, 0)
+
+
+def last_lines(log: Path, count: int = 5) -> list[str]:
+    """The end of a log, for people."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(0, log.stat().st_size - 8192))
+            return file.read().decode("utf-8", "replace").splitlines()[-count:]
+    except FileNotFoundError:
+        return []
+
+
+def parse_job_output(lines: list[str]) -> dict[str, Any]:
+    """The JSON that a job says last; what it said instead, when it ended without any."""
+    try:
+        found = json.loads(lines[-1])
+        return found if isinstance(found, dict) else {}
+    except (IndexError, ValueError):
+        return {"error": "Ended", "message": " ".join(lines)[:500]}

@@ -1,0 +1,67 @@
+"""Is the process of this number still the one that we started? Numbers are used again, so start times are compared."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+
+class ProcessIdentity(BaseModel):
+    """A process and when it began, in the words of the system: no other process has both."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    pid: int
+    began: str
+
+
+def identity_of(pid: int) -> ProcessIdentity | None:
+    """The mark of a living process; None for one that is gone (a zombie is gone)."""
+    began = _start_time(pid)
+    return ProcessIdentity(pid=pid, began=began) if began else None
+
+
+def is_alive(mark: ProcessIdentity) -> bool:
+    """Whether it still runs, and is no other that got its number."""
+    return _start_time(mark.pid) == mark.began
+
+
+def terminate_all(marks: list[ProcessIdentity], deadline_s: float) -> list[int]:
+    """SIGTERM, then after ``deadline_s`` SIGKILL (to the whole process group) for those still alive. Returns numbers
+    of those that were alive. Never touches a process that only has the number."""
+    alive = [mark for mark in marks if is_alive(mark)]
+    _signal_all(alive, signal.SIGTERM)
+    until = time.monotonic() + deadline_s
+    while time.monotonic() < until and any(is_alive(mark) for mark in alive):
+        time.sleep(0.05)
+    _signal_all([mark for mark in alive if is_alive(mark)], signal.SIGKILL)
+    return [mark.pid for mark in alive]
+
+
+def _signal_all(marks: list[ProcessIdentity], number: signal.Signals) -> None:
+    for mark in marks:
+        try:
+            if number == signal.SIGKILL and os.getpgid(mark.pid) == mark.pid:
+                os.killpg(mark.pid, number)
+            else:
+                os.kill(mark.pid, number)
+        except (ProcessLookupError, PermissionError):
+            continue
+
+
+def _start_time(pid: int) -> str | None:
+    if Path("/proc/self/stat").exists():
+        try:
+            text = Path(f"/proc/{pid}/stat").read_text()
+            boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        except OSError:
+            return None
+        fields = text.rpartition(")")[2].split()  # a command's name may hold anything, also spaces and brackets
+        return None if fields[0] in "ZX" else f"{boot}:{fields[19]}"
+    found = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    text = found.stdout.strip()
+    return None if not text or text.startswith("Z") else text.partition(" ")[2].strip()

@@ -1,0 +1,391 @@
+"""From manifests to the processes of one machine. Pure: what is written and started here is decided elsewhere.
+
+Every master, store and link gets a loopback port in place of the addresses of the manifest. A master is told, for
+each peer, the port of the link to it, so that every link can be slowed and cut (:mod:`txlog.local.link_proxy`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from txlog.config.cluster import BackupPolicy, PeerSpec
+from txlog.config.manifest_reader import BadManifest, ClusterManifest, ManifestProblem
+from txlog.config.process_config import (
+    BackupJobConfig,
+    DutyJobConfig,
+    FolderConfig,
+    NodeConfig,
+    PipelineConfig,
+    TargetConfig,
+    WorkerConfig,
+)
+from txlog.config.process_config_builder import (
+    MASTER_STOP_MARGIN_S,
+    build_backup_config,
+    build_node_config,
+    build_target_config,
+    worker_names,
+)
+from txlog.local.engines.fuseki_server import DATASET, fuseki_command
+from txlog.local.engines.rdf4j_server import REPOSITORY_PATH, Rdf4jFiles, rdf4j_command
+from txlog.local.engines.virtuoso_server import READY_PATH as VIRTUOSO_READY_PATH
+from txlog.local.engines.virtuoso_server import virtuoso_command
+from txlog.local.link_proxy import LinkConfig
+from txlog.local.local_security import security_fields
+from txlog.local.state_folder import MasterLocation, StateFolder, Topology, WorkerChanges, WorkerLocation
+
+LINK_PROXY_NAME = "links"
+"""The name of the process that carries all links."""
+
+_ENDPOINT_PATHS = {"fuseki": f"/{DATASET}", "rdf4j": REPOSITORY_PATH}
+"""Of what a store of this engine holds for us, on its server."""
+_READY_PATHS = {"rdf4j": "/size", "virtuoso": VIRTUOSO_READY_PATH}
+"""Behind that, where the store does not answer at once with a page."""
+Role = Literal["worker", "links", "master", "pipeline"]
+
+
+@dataclass(frozen=True)
+class ProcessSpec:
+    """One process: its name is that of its log file. ``url`` with ``ready_path`` answers once it works;
+    ``stop_timeout_s`` is how long it may take to end by itself."""
+
+    name: str
+    role: Role
+    data_center: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    url: str = ""
+    ready_path: str = "/"
+    stop_timeout_s: float = 10.0
+
+
+@dataclass(frozen=True)
+class BackupPlan:
+    """``schedule`` as the manifest has it; None: by hand only."""
+
+    config: BackupJobConfig
+    schedule: str | None
+
+
+@dataclass(frozen=True)
+class ProcessPlan:
+    """All that runs. ``master_configs`` and ``pipeline_configs`` are configurations by the name of their process."""
+
+    topology: Topology
+    programs: tuple[ProcessSpec, ...]
+    links: tuple[LinkConfig, ...]
+    master_configs: Mapping[str, NodeConfig]
+    pipeline_configs: Mapping[str, PipelineConfig]
+    backup_plans: Mapping[str, BackupPlan] = field(default_factory=dict)
+    """By data centre; only those that have a target."""
+    duty_configs: Mapping[str, DutyJobConfig] = field(default_factory=dict)
+    """By data centre."""
+
+    @property
+    def port_names(self) -> list[str]:
+        """What has a port now."""
+        stores = [worker.name for worker in self.topology.workers if worker.managed]
+        links = [_link_name(link.source, link.target) for link in self.links]
+        peers = [_peer_port_name(node) for node, config in self.master_configs.items() if config.peer_port is not None]
+        return [*self.master_configs, *stores, *links, *peers]
+
+    @property
+    def directions(self) -> list[tuple[str, str]]:
+        """Every ordered pair of masters that has a link."""
+        return [(link.source, link.target) for link in self.links]
+
+
+def check_complete(manifests: Sequence[ClusterManifest]) -> None:
+    """A cluster is founded by all its masters: :class:`BadManifest` names data centres without a manifest, and several
+    engines that a manifest does not know of."""
+    have = {manifest.data_center for manifest in manifests}
+    peers = manifests[0].cluster.spec.peers
+    missing = [peer.name for peer in peers if peer.name not in have]
+    if missing:
+        said = f"names {', '.join(missing)}, of which no manifest was given; expected one for each (-f takes several)"
+        raise BadManifest([ManifestProblem(manifests[0].file, manifests[0].line, "spec.peers", said)])
+    engines = sorted({engine for manifest in manifests for engine in _worker_engines(manifest)})
+    plain = next((manifest for manifest in manifests if not manifest.cluster.spec.mixed_engines), None)
+    if len(engines) > 1 and plain is not None:
+        said = f"is missing, and the workers are {' and '.join(engines)}; expected true in every data centre's manifest"
+        raise BadManifest([ManifestProblem(plain.file, plain.line, "spec.mixedEngines", said)])
+    names = [name for manifest in manifests for name in _process_names(manifest)]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        said = f"two processes would be called {twice}; expected another name of a data centre"
+        raise BadManifest([ManifestProblem(manifests[0].file, manifests[0].line, "spec.peers", said)])
+
+
+def _worker_engines(manifest: ClusterManifest) -> set[str]:
+    workers = manifest.cluster.spec.workers
+    return {each.engine for each in workers.external} if workers.external else {workers.engine}
+
+
+def _process_names(manifest: ClusterManifest) -> list[str]:
+    return [*manifest.cluster.own_peer.nodes, *worker_names(manifest.cluster), f"{manifest.data_center}-pipeline"]
+
+
+NO_CHANGES = WorkerChanges()
+
+
+def _managed_worker_names(manifest: ClusterManifest, changes: WorkerChanges) -> list[str]:
+    """Of the stores that run here."""
+    added = [each.name for each in changes.added if each.data_center == manifest.data_center]
+    planned = worker_names(manifest.cluster)
+    return [
+        *(name for name in planned if name not in changes.removed),
+        *(name for name in added if name not in planned),
+    ]
+
+
+def port_names(manifests: Sequence[ClusterManifest], changes: WorkerChanges = NO_CHANGES) -> list[str]:
+    """What needs a port: masters, then stores, then links, so that the numbers read well."""
+    nodes = [node for manifest in manifests for node in manifest.cluster.own_peer.nodes]
+    workers = [
+        name for m in manifests if not m.cluster.spec.workers.external for name in _managed_worker_names(m, changes)
+    ]
+    secured = [m for m in manifests if m.cluster.spec.security.peer_tls_secret_ref is not None]
+    peers = [_peer_port_name(node) for manifest in secured for node in manifest.cluster.own_peer.nodes]
+    return [*nodes, *workers, *(_link_name(a, b) for a in nodes for b in nodes if a != b), *peers]
+
+
+def _link_name(source: str, target: str) -> str:
+    return f"{source}>{target}"
+
+
+def _peer_port_name(node: str) -> str:
+    """Where other masters come to it, with certificates."""
+    return f"{node}/peers"
+
+
+def _loopback_url(port: int, *, tls: bool = False) -> str:
+    return f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+
+
+def _uses_tls(manifest: ClusterManifest) -> bool:
+    return manifest.cluster.spec.security.tls_secret_ref is not None
+
+
+def make_plan(
+    manifests: Sequence[ClusterManifest],
+    state: StateFolder,
+    ports: Mapping[str, int],
+    *,
+    oxigraph: str,
+    java_home: Path,
+    fuseki: Path | None = None,
+    rdf4j: Rdf4jFiles | None = None,
+    virtuoso: Path | None = None,
+    python: str = sys.executable,
+    changes: WorkerChanges = NO_CHANGES,
+) -> ProcessPlan:
+    """What runs, with ``changes``, for manifests that passed :func:`check_complete`. ``ports`` has one for each of
+    :func:`port_names`; ``oxigraph`` and ``virtuoso`` are the paths of the stores' programs, ``fuseki`` that of its
+    jar, ``rdf4j`` those of its files, where a manifest asks for them."""
+    masters = [
+        MasterLocation(
+            node=node, data_center=manifest.data_center, url=_loopback_url(ports[node], tls=_uses_tls(manifest))
+        )
+        for manifest in manifests
+        for node in manifest.cluster.own_peer.nodes
+    ]
+    workers = [worker for manifest in manifests for worker in _worker_locations(manifest, ports, changes)]
+    topology = Topology(
+        repository=manifests[0].cluster.repository,
+        data_centers=[manifest.data_center for manifest in manifests],
+        masters=masters,
+        workers=workers,
+    )
+    nodes = {
+        node: _node_config(manifest, node, state, ports, topology)
+        for manifest in manifests
+        for node in manifest.cluster.own_peer.nodes
+    }
+    pipelines = {
+        f"{manifest.data_center}-pipeline": PipelineConfig(
+            data_center=manifest.data_center,
+            masters=[master.url for master in topology.masters_of(manifest.data_center)],
+            workers=_worker_configs(topology, manifest.data_center),
+            scratch_folder=state.pipeline(manifest.data_center) / "scratch",
+        )
+        for manifest in manifests
+    }
+    links = tuple(
+        LinkConfig(
+            source=a.node,
+            target=b.node,
+            listen_port=ports[_link_name(a.node, b.node)],
+            target_port=ports.get(_peer_port_name(b.node), ports[b.node]),
+        )
+        for a in masters
+        for b in masters
+        if a is not b
+    )
+    programs = [
+        _worker_program(worker, state, oxigraph, java_home, fuseki, rdf4j, virtuoso)
+        for worker in workers
+        if worker.managed
+    ]
+    if links:
+        command = (python, "-m", "txlog.local.link_proxy", "--config", str(state.root / "links.json"))
+        programs.append(ProcessSpec(name=LINK_PROXY_NAME, role="links", data_center="", command=command))
+    programs += [master_program(nodes[master.node], master, state, python) for master in masters]
+    programs += [
+        pipeline_program(name, config.data_center, state, python, java_home) for name, config in pipelines.items()
+    ]
+    backups = {
+        manifest.data_center: _backup_plan(manifest, manifest.cluster.spec.backup, topology, state)
+        for manifest in manifests
+        if manifest.cluster.spec.backup
+    }
+    duties = _duty_config(manifests, topology, state)
+    return ProcessPlan(topology, tuple(programs), links, nodes, pipelines, backups, duties)
+
+
+def _duty_config(
+    manifests: Sequence[ClusterManifest], topology: Topology, state: StateFolder
+) -> dict[str, DutyJobConfig]:
+    """Split backups go where the manifest says, else into the state folder."""
+    targets: dict[str, TargetConfig] = {}
+    for manifest in manifests:
+        backup, data_center = manifest.cluster.spec.backup, manifest.data_center
+        folder = FolderConfig(folder=state.split_backups(data_center))
+        targets[data_center] = build_target_config(backup.target, state.secret) if backup else folder
+    masters = {dc: [master.url for master in topology.masters_of(dc)] for dc in targets}
+    return {
+        dc: DutyJobConfig(
+            data_center=dc,
+            masters=masters[dc],
+            target=target,
+            others=[other for name, other in targets.items() if name != dc and other != target],
+            elsewhere=[urls for name, urls in masters.items() if name != dc],
+            shown=state.rejoin_diffs(dc),
+            repaired=state.repair_patches(dc),
+        )
+        for dc, target in targets.items()
+    }
+
+
+def _backup_plan(manifest: ClusterManifest, backup: BackupPolicy, topology: Topology, state: StateFolder) -> BackupPlan:
+    masters = [master.url for master in topology.masters_of(manifest.data_center)]
+    config = build_backup_config(manifest.cluster, masters, build_target_config(backup.target, state.secret))
+    return BackupPlan(config, backup.schedule)
+
+
+def _worker_program(
+    worker: WorkerLocation,
+    state: StateFolder,
+    oxigraph: str,
+    java_home: Path,
+    fuseki: Path | None,
+    rdf4j: Rdf4jFiles | None,
+    virtuoso: Path | None,
+) -> ProcessSpec:
+    folder = state.worker(worker.name)
+    command: tuple[str, ...] = (oxigraph, "serve", "-l", str(folder), "-b", urlsplit(worker.url).netloc)
+    if worker.engine == "fuseki":
+        assert fuseki is not None, "fetched for whoever asks for one"
+        command = fuseki_command(fuseki, java_home, folder, urlsplit(worker.url).port or 0)
+    elif worker.engine == "rdf4j":
+        assert rdf4j is not None, "fetched for whoever asks for one"
+        command = rdf4j_command(rdf4j, java_home, folder, urlsplit(worker.url).port or 0)
+    elif worker.engine == "virtuoso":
+        assert virtuoso is not None, "fetched for whoever asks for one"
+        command = virtuoso_command(virtuoso, folder)
+    return ProcessSpec(
+        name=worker.name,
+        role="worker",
+        data_center=worker.data_center,
+        command=command,
+        url=worker.url,
+        ready_path=_READY_PATHS.get(worker.engine, "/"),
+    )
+
+
+def master_program(config: NodeConfig, master: MasterLocation, state: StateFolder, python: str) -> ProcessSpec:
+    """The process of a master."""
+    return ProcessSpec(
+        name=master.node,
+        role="master",
+        data_center=master.data_center,
+        command=(python, "-m", "txlog.server", "--config", str(state.master(master.node) / "config.json")),
+        url=master.url,
+        ready_path="/health/ready",
+        stop_timeout_s=config.leave_timeout_ms / 1000 + MASTER_STOP_MARGIN_S,
+    )
+
+
+def pipeline_program(name: str, data_center: str, state: StateFolder, python: str, java_home: Path) -> ProcessSpec:
+    """The process of a data centre's Spark application."""
+    return ProcessSpec(
+        name=name,
+        role="pipeline",
+        data_center=data_center,
+        command=(python, "-m", "txlog.pipeline", "--config", str(state.pipeline(data_center) / "config.json")),
+        environment={
+            **state.own_environment,
+            "JAVA_HOME": str(java_home),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": python,
+            "PYSPARK_DRIVER_PYTHON": python,
+        },
+        stop_timeout_s=20.0,
+    )
+
+
+def _worker_locations(
+    manifest: ClusterManifest, ports: Mapping[str, int], changes: WorkerChanges
+) -> list[WorkerLocation]:
+    workers = manifest.cluster.spec.workers
+    names = worker_names(manifest.cluster)
+    filling = {each.name for each in changes.added if not each.serves}
+    dc = manifest.data_center
+    if workers.external:
+        return [
+            WorkerLocation(name=name, data_center=dc, url=each.url.rstrip("/"), engine=each.engine, managed=False)
+            for name, each in zip(names, workers.external, strict=True)
+        ]
+    return [
+        WorkerLocation(
+            name=name,
+            data_center=dc,
+            url=_loopback_url(ports[name]) + _ENDPOINT_PATHS.get(workers.engine, ""),
+            engine=workers.engine,
+            managed=True,
+            serves=name not in filling,
+        )
+        for name in _managed_worker_names(manifest, changes)
+    ]
+
+
+def _worker_configs(topology: Topology, data_center: str) -> list[WorkerConfig]:
+    return [
+        WorkerConfig.model_validate({"name": worker.name, "url": worker.url, "engine": worker.engine})
+        for worker in topology.workers
+        if worker.data_center == data_center and worker.serves
+    ]
+
+
+def _node_config(
+    manifest: ClusterManifest, node: str, state: StateFolder, ports: Mapping[str, int], topology: Topology
+) -> NodeConfig:
+    def url_of(peer: PeerSpec, index: int) -> str:
+        other = peer.nodes[index - 1]
+        return _loopback_url(ports[other if other == node else _link_name(node, other)])
+
+    return build_node_config(
+        manifest.cluster,
+        node,
+        url_of=url_of,
+        port=ports[node],
+        journal_folder=state.master(node) / "journal",
+        token_file=state.token_file,
+        workers=_worker_configs(topology, manifest.data_center),
+        peer_port=ports.get(_peer_port_name(node)),
+        **security_fields(manifest, node, state),
+    )

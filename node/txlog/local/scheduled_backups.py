@@ -1,0 +1,82 @@
+"""Scheduled backups of a local cluster: each is a process, ``python -m txlog.backup``, one at a time in a data centre.
+
+When one is due while the last still runs, it is passed over, as is what was due while no supervisor ran.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from txlog.config.schedule import Schedule, parse_schedule
+from txlog.local.child_process import ChildProcess
+from txlog.local.log_files import last_lines, parse_job_output
+from txlog.local.process_plan import BackupPlan
+from txlog.local.state_folder import StateFolder
+
+log = logging.getLogger("txlog.local")
+
+SCHEDULE_CHECK_INTERVAL_S: Final = 30.0
+"""How long a wait may be at a time: the clock may be set meanwhile."""
+INTERRUPT_TIMEOUT_S: Final = 5.0
+"""How long a backup that must end may take to clear up behind itself."""
+
+
+def backup_log_name(data_center: str) -> str:
+    """Of the log file of a data centre's backups."""
+    return f"{data_center}-backup"
+
+
+class ScheduledBackups:
+    """Of the data centres of one plan."""
+
+    def __init__(
+        self, plans: Mapping[str, BackupPlan], state: StateFolder, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._schedules = {dc: parse_schedule(plan.schedule) for dc, plan in plans.items() if plan.schedule}
+        self._texts = {dc: plan.schedule for dc, plan in plans.items()}
+        self._state = state
+        self._clock = clock
+        self._results: dict[str, dict[str, Any]] = state.read("backups.json", {})
+
+    async def run(self) -> None:
+        """Until it is cancelled; a backup under way is ended then."""
+        async with asyncio.TaskGroup() as group:
+            for data_center, schedule in self._schedules.items():
+                group.create_task(self._run_schedule(data_center, schedule))
+
+    def describe(self) -> list[dict[str, Any]]:
+        """``last``: what the last one said, with its exit code; ``next``: when one is due, in seconds since 1970."""
+        return [
+            {"dataCenter": dc, "schedule": text, **self._results.get(dc, {})} | ({} if text else {"next": None})
+            for dc, text in self._texts.items()
+        ]
+
+    async def _run_schedule(self, data_center: str, schedule: Schedule) -> None:
+        while True:
+            due = schedule.next_after(self._clock())
+            self._record_result(data_center, next=due)
+            while (left := due - self._clock()) > 0:  # noqa: ASYNC110 - a clock, not a wait for something
+                await asyncio.sleep(min(left, SCHEDULE_CHECK_INTERVAL_S))
+            try:
+                code = await self._run_backup(data_center)
+            except OSError as error:
+                log.error("a backup of %s cannot be started: %s", data_center, error)
+                continue
+            said = last_lines(self._state.log(backup_log_name(data_center)), 1)
+            self._record_result(data_center, last={"exitCode": code, **parse_job_output(said)})
+            if code:
+                log.error("a scheduled backup of %s failed: %s", data_center, " ".join(said))
+
+    async def _run_backup(self, data_center: str) -> int:
+        command = (sys.executable, "-m", "txlog.backup", "--config", str(self._state.backup(data_center)))
+        child = ChildProcess(command, self._state.own_environment, self._state.log(backup_log_name(data_center)))
+        return await child.wait_or_interrupt(INTERRUPT_TIMEOUT_S)
+
+    def _record_result(self, data_center: str, **facts: Any) -> None:
+        self._results[data_center] = {**self._results.get(data_center, {}), **facts}
+        self._state.write("backups.json", self._results)

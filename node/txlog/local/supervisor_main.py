@@ -1,0 +1,118 @@
+"""``txlog up`` without its words: from manifests to a running supervisor.
+
+``python -m txlog.local.supervisor_main --state DIR FILE…`` is the supervisor that ``txlog up --detach`` leaves behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from txlog.config.manifest_reader import load_manifests
+from txlog.local import process_identity
+from txlog.local.engines.fuseki_server import obtain_fuseki
+from txlog.local.engines.java_runtime import obtain_java_home
+from txlog.local.engines.rdf4j_server import obtain_rdf4j
+from txlog.local.engines.virtuoso_server import obtain_virtuoso
+from txlog.local.local_errors import CannotRun
+from txlog.local.local_security import prepare_security, renew_certificates
+from txlog.local.ports import choose_ports
+from txlog.local.process_plan import ProcessPlan, check_complete, make_plan, port_names
+from txlog.local.single_master import single_master_plan, single_master_properties
+from txlog.local.state_folder import StateFolder
+from txlog.local.supervisor import Supervisor
+from txlog.local.supervisor_api import serve_control_api
+from txlog.local.worker_scaling import WorkerScaling
+from txlog.model.errors import TxLogError
+
+EXIT_REFUSED = 2
+
+
+def obtain_oxigraph() -> str:
+    """The store's program of the wheel ``oxigraph``, beside this Python; else on the PATH."""
+    beside = Path(sys.executable).parent / "oxigraph"
+    found = str(beside) if beside.exists() else shutil.which("oxigraph")
+    if found is None:
+        raise CannotRun("no program oxigraph beside this Python or on the PATH; install it: pip install oxigraph")
+    return found
+
+
+def plan_for(paths: Sequence[Path], state: StateFolder, running: Collection[str] = ()) -> ProcessPlan:
+    """Read the manifests, and what was changed since, and choose ports in the (prepared) state folder; or read the one
+    ``cluster.properties``. ``running``: names that keep theirs."""
+    lone = single_master_properties(list(paths))
+    if lone is not None:
+        return single_master_plan(lone, state, obtain_java_home(state.root / "java") if lone.runs_pipeline else Path())
+    manifests, changes = load_manifests(paths), state.worker_changes()
+    check_complete(manifests)
+    prepare_security(manifests, state)
+    ports = choose_ports(state, port_names(manifests, changes), running=running)
+    java_home = obtain_java_home(state.root / "java")
+    engines = {m.cluster.spec.workers.engine for m in manifests if not m.cluster.spec.workers.external}
+    return make_plan(
+        manifests,
+        state,
+        ports,
+        oxigraph=obtain_oxigraph(),
+        java_home=java_home,
+        fuseki=obtain_fuseki() if "fuseki" in engines else None,
+        rdf4j=obtain_rdf4j(state.root / "rdf4j") if "rdf4j" in engines else None,
+        virtuoso=obtain_virtuoso() if "virtuoso" in engines else None,
+        changes=changes,
+    )
+
+
+def check(paths: Sequence[Path]) -> None:
+    """All that can be said of the manifests, or of the ``cluster.properties``, before anything is touched."""
+    if single_master_properties(list(paths)) is None:
+        check_complete(load_manifests(paths))
+
+
+async def supervise(paths: Sequence[Path], state: StateFolder) -> None:
+    """Run the cluster until SIGTERM, SIGINT, or ``down``; the folder is ours meanwhile."""
+    state.prepare()
+    with state.locked():
+        supervisor = Supervisor(plan_for(paths, state), state)
+        lone = single_master_properties(list(paths)) is not None
+        altering = WorkerScaling(supervisor, state, lambda: plan_for(paths, state, supervisor.plan.port_names))
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, stop.set)
+        async with serve_control_api(supervisor, stop, None if lone else altering):
+            mark = process_identity.identity_of(os.getpid())
+            state.write("supervisor.json", mark.model_dump() if mark else {})
+            keeping = None if lone else asyncio.create_task(renew_certificates(load_manifests(paths), state))
+            try:
+                await supervisor.run(stop)
+            finally:
+                if keeping is not None:
+                    keeping.cancel()
+        (state.root / "supervisor.json").unlink(missing_ok=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="txlog.local.supervisor_main", description="the supervisor of a local cluster"
+    )
+    parser.add_argument("--state", type=Path, required=True)
+    parser.add_argument("paths", type=Path, nargs="+")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        asyncio.run(supervise(options.paths, StateFolder(options.state)))
+    except TxLogError as error:
+        print(error, file=sys.stderr)
+        return EXIT_REFUSED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

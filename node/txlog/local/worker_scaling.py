@@ -1,0 +1,148 @@
+"""Workers that come and go while the cluster runs: ``txlog worker add`` and ``remove``.
+
+``workers.json`` of the state folder says what differs from the manifests, for the next start too. A new store is
+started first, filled by whoever asked for it, and only then a worker (*serves*): the masters hear of it, and the
+pipeline goes on with it from them. One that goes is taken from the masters first, which wait for the reads that are
+under way there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import quote
+
+import aiohttp
+
+from txlog.local.http_session import open_session as session_of
+from txlog.local.process_plan import ProcessPlan
+from txlog.local.state_folder import StateFolder, WorkerChanges, WorkerLocation
+from txlog.local.supervisor import Supervisor
+from txlog.model.errors import BadInput, Conflict, NotFound, Unavailable
+from txlog.model.ids import NODE_ID
+
+log = logging.getLogger("txlog.local")
+
+READ_DRAIN_TIMEOUT_S: Final = 60.0
+"""How long reads may go on at a worker that is taken out."""
+NOTIFY_TIMEOUT_S: Final = 60.0
+"""How long a master may be away that has to hear of it. One that starts later reads it."""
+REQUEST_TIMEOUT_S: Final = 35.0
+RETRY_DELAY_S: Final = 0.5
+
+
+class WorkerScaling:
+    """Of one supervisor. ``replan``: the plan for what stands in the state folder now (it may take a second)."""
+
+    def __init__(self, supervisor: Supervisor, state: StateFolder, replan: Callable[[], ProcessPlan]) -> None:
+        self._supervisor = supervisor
+        self._state = state
+        self._replan = replan
+        self._lock = asyncio.Lock()
+
+    async def add(self, name: str, data_center: str) -> WorkerLocation:
+        """An empty store of this name runs when this returns (or is about to). Again for one that does not
+        serve yet. :class:`Conflict` for one that is there."""
+        async with self._lock:
+            topology = self._supervisor.plan.topology
+            if not NODE_ID.fullmatch(name) or not name.startswith(f"{data_center}-"):
+                raise BadInput(f"{name}: expected a name such as {data_center}-worker-2")
+            if data_center not in topology.data_centers:
+                raise NotFound(f"no data centre is called {data_center}; there are {', '.join(topology.data_centers)}")
+            if any(not w.managed and w.data_center == data_center for w in topology.workers):
+                raise BadInput(f"the workers of {data_center} are run by somebody else (workers.external)")
+            known = next((w for w in topology.workers if w.name == name), None)
+            if known is not None and known.serves:
+                raise Conflict(f"{name} is a worker already; see txlog worker list")
+            if known is None:
+                if any(name == program.name for program in self._supervisor.plan.programs):
+                    raise Conflict(f"{name} is the name of another process; take another one")
+                self._save_changes(lambda changes: changes.with_added(name, data_center, serves=False))
+                await self._apply_plan()
+            return self._location_of(name)
+
+    async def serve(self, name: str) -> None:
+        """It is a worker from now on: every master of its data centre is told. :class:`Unavailable` names those that
+        did not answer; they know it after their next start."""
+        async with self._lock:
+            place = self._location_of(name)
+            self._save_changes(lambda changes: changes.with_added(name, place.data_center, serves=True))
+            await self._apply_plan()
+            body = {"name": name, "url": place.url, "engine": place.engine}
+            await self._notify_masters(place.data_center, lambda url: ("POST", f"{url}/txlog/workers", body))
+
+    async def remove(self, name: str, *, purge: bool) -> None:
+        """No more reads and no more transactions for it; when the reads that are under way there are over, its process
+        ends. ``purge``: its files go, too. Again for one that is gone already."""
+        async with self._lock:
+            place = next((w for w in self._supervisor.plan.topology.workers if w.name == name), None)
+            if place is None:
+                raise NotFound(f"no worker is called {name}; see txlog worker list")
+            if not place.managed:
+                raise BadInput(f"{name} is run by somebody else; take it out of workers.external and start again")
+            others = [w for w in self._supervisor.plan.topology.workers if w.data_center == place.data_center]
+            if place.serves and not any(w.serves for w in others if w.name != name):
+                raise Conflict(f"{name} is the only worker of {place.data_center}; add another one first")
+            self._save_changes(lambda changes: changes.without(name))
+            plan = await asyncio.to_thread(self._replan)
+            self._supervisor.adopt_plan(plan)
+            path = f"/txlog/workers/{quote(name)}?timeout=30"
+            until = asyncio.get_running_loop().time() + READ_DRAIN_TIMEOUT_S
+            while True:
+                answers = await self._notify_masters(place.data_center, lambda url: ("DELETE", f"{url}{path}", None))
+                reading = sum(int(answer["reading"]) for answer in answers)
+                if not reading:
+                    break
+                if asyncio.get_running_loop().time() > until:
+                    log.warning(
+                        "%s is ended although %d reads go on there after %g s", name, reading, READ_DRAIN_TIMEOUT_S
+                    )
+                    break
+            await self._supervisor.apply_plan(plan)
+            if purge:
+                await asyncio.to_thread(shutil.rmtree, self._state.worker(name), True)
+
+    def _location_of(self, name: str) -> WorkerLocation:
+        found = next((w for w in self._supervisor.plan.topology.workers if w.name == name), None)
+        if found is None:
+            raise NotFound(f"no worker is called {name}; see txlog worker list")
+        return found
+
+    def _save_changes(self, how: Callable[[WorkerChanges], WorkerChanges]) -> None:
+        self._state.write_worker_changes(how(self._state.worker_changes()))
+
+    async def _apply_plan(self) -> None:
+        plan = await asyncio.to_thread(self._replan)
+        await self._supervisor.apply_plan(plan)
+
+    async def _notify_masters(
+        self, data_center: str, ask: Callable[[str], tuple[str, str, object]]
+    ) -> list[dict[str, Any]]:
+        urls = {m.node: m.url for m in self._supervisor.plan.topology.masters_of(data_center)}
+        async with session_of(self._state, REQUEST_TIMEOUT_S) as session:
+            told = await asyncio.gather(*(_notify_master(session, *ask(url)) for url in urls.values()))
+        silent = [node for node, answer in zip(urls, told, strict=True) if answer is None]
+        if silent:
+            raise Unavailable("NoMaster", f"{', '.join(silent)} did not answer; they know of it after their next start")
+        return [answer for answer in told if answer is not None]
+
+
+async def _notify_master(session: aiohttp.ClientSession, how: str, url: str, body: object) -> dict[str, Any] | None:
+    """Its answer; None when it gave none for :data:`NOTIFY_TIMEOUT_S`."""
+    clock = asyncio.get_running_loop().time
+    until = clock() + NOTIFY_TIMEOUT_S
+    while True:
+        try:
+            async with session.request(how, url, json=body) as answer:
+                told: dict[str, Any] = await answer.json()
+                if answer.status == 200:
+                    return told
+                if answer.status < 500:
+                    raise Conflict(f"{url}: {told.get('message')}")
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+            pass
+        if clock() > until:
+            return None
+        await asyncio.sleep(RETRY_DELAY_S)

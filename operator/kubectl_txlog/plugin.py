@@ -1,0 +1,334 @@
+"""``kubectl txlog status|peers|split-report|verify``: what ``txlog`` asks, asked through Kubernetes' API server.
+
+Nothing but the API server must be reached: each master, and each store for ``verify``, is asked through the proxy of
+its pod, with what the kubeconfig shows the API server. Where the manifest names users, TxLog's own token is read from
+their Secret, or comes from ``TXLOG_TOKEN_FILE``. Exit codes as those of ``txlog``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Final
+from urllib.parse import quote, urlsplit
+
+import typer
+
+from txlog.cli.cluster_commands import show_status
+from txlog.cli.inspection_commands import show_peers
+from txlog.cli.load_commands import show_comparison
+from txlog.cli.main import handle_errors
+from txlog.cli.output import CliCluster, JsonOption
+from txlog.cli.split_commands import show_splits
+from txlog.client import MasterClient
+from txlog.client.credentials import TOKEN_FILE, Credentials
+from txlog.config.cluster import TxLogCluster
+from txlog.model.errors import BadInput, Forbidden, NotFound, Unavailable
+from txlog.workers.http_transport import HttpTransport
+from txlog_operator.cluster_secrets import SecretContent, read_secrets
+from txlog_operator.kube_client import ApiEndpoint, ApiError, KubeClient
+from txlog_operator.manifest_validation import parse_manifest
+from txlog_operator.specs import KubeObject
+from txlog_operator.specs.common import INTERNAL_TOKEN_KEY, MASTER_PORT, selector, url_scheme
+from txlog_operator.specs.masters import COMPONENT
+
+KUBECTL_TIMEOUT_S: Final = 30.0
+CREDENTIAL_PLUGIN_TIMEOUT_S: Final = 120.0
+"""It may ask somebody for a password."""
+TXLOG_AUTHORIZATION_HEADER: Final = "TxLog-Authorization"
+"""``Authorization`` is for the API server, which does not pass it on."""
+REQUIRED_RIGHTS: Final = (
+    "kubectl txlog needs get and list of txlogclusters, list of pods, get of pods/proxy"
+    " (verify: create, update and delete, too)"
+)
+
+app = typer.Typer(
+    name="kubectl txlog",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Ask the masters of a TxLogCluster, through the API server.",
+)
+NameArgument = Annotated[str | None, typer.Argument(help="of the TxLogCluster; default: the only one")]
+NamespaceOption = Annotated[str | None, typer.Option("-n", "--namespace", help="default: the context's")]
+ContextOption = Annotated[
+    list[str] | None,
+    typer.Option("--context", help="of the kubeconfig, one for each data centre. Default: the current one"),
+]
+ConfigOption = Annotated[Path | None, typer.Option("--kubeconfig", help="default: as kubectl finds it")]
+
+
+def _cluster_command(show: Callable[[CliCluster, bool], None]) -> Callable[..., None]:
+    def ask(
+        name: NameArgument = None,
+        namespace: NamespaceOption = None,
+        context: ContextOption = None,
+        kubeconfig: ConfigOption = None,
+        json: JsonOption = False,
+    ) -> None:
+        show(cluster_through_proxy(find_sites(name, namespace, context, kubeconfig)), json)
+
+    return ask
+
+
+app.command("status", help="Show the state of masters and workers.")(_cluster_command(show_status))
+app.command("peers", help="Show which master receives messages from which.")(_cluster_command(show_peers))
+app.command("split-report", help="Show each split, as the reachable masters report it.")(_cluster_command(show_splits))
+
+
+@app.command()
+def verify(
+    name: NameArgument = None,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: ConfigOption = None,
+    wait: Annotated[float, typer.Option(min=0, help="seconds until every worker must be at the index")] = 60.0,
+    json: JsonOption = False,
+) -> None:
+    """Compare the contents of all workers at one position, while writes continue. Exit code 1 if they differ."""
+    sites = find_sites(name, namespace, context, kubeconfig)
+    show_comparison(cluster_through_proxy(sites), wait, json, partial(_worker_transport, sites))
+
+
+# -- where they are
+
+
+@dataclass(frozen=True)
+class KubernetesSite:
+    """A data centre behind its API server. ``token``: what its masters are shown; ``urls``: of
+    their pods' proxies."""
+
+    endpoint: ApiEndpoint
+    namespace: str
+    cluster: TxLogCluster
+    token: str | None
+    urls: Sequence[str]
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """For the API server; ours beside it."""
+        token = self.endpoint.read_token()
+        shown = {"Authorization": f"Bearer {token}"} if token else {}
+        return shown | ({TXLOG_AUTHORIZATION_HEADER: f"Bearer {self.token}"} if self.token is not None else {})
+
+    def has_master(self, url: str) -> bool:
+        return url in self.urls
+
+
+def find_sites(
+    name: str | None, namespace: str | None, contexts: Sequence[str] | None, kubeconfig: Path | None
+) -> list[KubernetesSite]:
+    """One for each context. :class:`BadInput` for a kubeconfig or a name that leads nowhere, :class:`Forbidden` without
+    the rights, :class:`NotFound`, and :class:`~txlog_operator.kube_client.ApiError` when an API server is not
+    reached."""
+    sites = []
+    chosen_contexts: Sequence[str | None] = contexts or [None]
+    for context in chosen_contexts:
+        told = read_kubeconfig(context, kubeconfig)
+        chosen = namespace or _context_namespace(told)
+        sites.append(asyncio.run(_read_site(ApiEndpoint.from_kubeconfig(told, "the kubeconfig"), chosen, name)))
+    centres = [site.cluster.data_center for site in sites]
+    twice = next((centre for centre in centres if centres.count(centre) > 1), None)
+    if twice is not None:
+        raise BadInput(f"--context: two of them lead to the data centre {twice}; expected another one each")
+    return sites
+
+
+def cluster_through_proxy(sites: Sequence[KubernetesSite]) -> CliCluster:
+    def opened(url: str, timeout_s: float) -> MasterClient:
+        site = next(site for site in sites if site.has_master(url))
+        tls = site.endpoint.tls_context() if url.startswith("https:") else None
+        return MasterClient(url, timeout_s, connect_s=5.0, tls=tls, credentials=Credentials.from_headers(site.headers))
+
+    return CliCluster({site.cluster.data_center: list(site.urls) for site in sites}, None, opened)
+
+
+def _worker_transport(sites: Sequence[KubernetesSite], url: str, timeout_s: float) -> HttpTransport:
+    """A store by the URL that its masters know: ``http://POD.SERVICE.NAMESPACE.svc:PORT``."""
+    parts = urlsplit(url)
+    pod, _, rest = (parts.hostname or "").partition(".")
+    service, _, where = rest.partition(".")
+    for site in sites:
+        if service and where == f"{site.namespace}.svc" and site.cluster.spec.workers.external is None:
+            through = _pod_proxy_url(site.endpoint, site.namespace, "", pod, parts.port or 80) + parts.path
+            tls = site.endpoint.tls_context() if through.startswith("https:") else None
+            return HttpTransport(through, timeout_s, connect_s=5.0, tls=tls, headers=_without_txlog_token(site.headers))
+    raise BadInput(
+        f"the worker at {url} is in no pod behind these contexts; from where it is reached: txlog verify --master URL"
+    )
+
+
+def _without_txlog_token(headers: Mapping[str, str]) -> dict[str, str]:
+    """Stores ask nobody who they are, and are told nothing."""
+    return {name: value for name, value in headers.items() if name != TXLOG_AUTHORIZATION_HEADER}
+
+
+def _pod_proxy_url(place: ApiEndpoint, namespace: str, how: str, pod: str, port: int) -> str:
+    return f"{place.server}/api/v1/namespaces/{quote(namespace)}/pods/{how}{quote(pod)}:{port}/proxy"
+
+
+async def _read_site(place: ApiEndpoint, namespace: str, name: str | None) -> KubernetesSite:
+    kube = KubeClient(place)
+    try:
+        found = await _read_cluster(kube, namespace, name)
+        cluster, problems = parse_manifest(found)
+        if cluster is None:
+            raise BadInput(f"the TxLogCluster {found['metadata']['name']} is not valid: {'; '.join(problems)}")
+        pods = await kube.list("Pod", namespace, selector(cluster, COMPONENT))
+        own = await _default_token(kube, cluster)
+    except ApiError as error:
+        if error.code == 403:
+            raise Forbidden(f"{error}; {REQUIRED_RIGHTS}") from None
+        if error.code == 401:
+            raise Forbidden(f"{error}: the API server does not take what the kubeconfig shows") from None
+        raise
+    finally:
+        await kube.close()
+    if not pods:
+        raise Unavailable(
+            "NoMaster", f"no pod of {cluster.metadata.name}'s masters is there; see kubectl -n {namespace} get txl"
+        )
+    how = "https:" if url_scheme(cluster) == "https" else ""
+    urls = [
+        _pod_proxy_url(place, namespace, how, each["metadata"]["name"], _container_port(each))
+        for each in sorted(pods, key=_pod_index)
+    ]
+    return KubernetesSite(place, namespace, cluster, own, urls)
+
+
+async def _read_cluster(kube: KubeClient, namespace: str, name: str | None) -> KubeObject:
+    if name is not None:
+        found = await kube.get("TxLogCluster", namespace, name)
+        if found is None:
+            raise NotFound(f"there is no TxLogCluster {name} in the namespace {namespace}; see kubectl get txl -A")
+        return found
+    try:
+        listed = await kube.list("TxLogCluster", namespace)
+    except ApiError as error:
+        if error.code == 404:
+            raise NotFound(
+                "this Kubernetes cluster knows no TxLogCluster; its definitions come with the operator"
+            ) from None
+        raise
+    if len(listed) == 1:
+        return listed[0]
+    names = ", ".join(each["metadata"]["name"] for each in listed)
+    if names:
+        raise BadInput(f"which TxLogCluster of the namespace {namespace}? Name one of {names}")
+    raise NotFound(f"there is no TxLogCluster in the namespace {namespace}; see kubectl get txl -A, and -n")
+
+
+async def _default_token(kube: KubeClient, cluster: TxLogCluster) -> str | None:
+    """What masters that ask are shown: the environment's, else their own; None where they ask nobody."""
+    users = cluster.spec.security.users
+    if users is None:
+        return None
+    if os.environ.get(TOKEN_FILE):
+        return Credentials.from_environment().headers()["Authorization"].removeprefix("Bearer ")
+    only = cluster.model_copy(update={"spec": cluster.spec.model_copy(update={"security": _users_only(cluster)})})
+    secret: SecretContent = (await read_secrets(kube, only))[users.secret_ref.name]
+    token = (secret.data or {}).get(INTERNAL_TOKEN_KEY, b"").decode("ascii", "replace").strip()
+    if not token:
+        raise Forbidden(
+            f"{cluster.metadata.name} asks who comes: set {TOKEN_FILE} to the file of an admin's token, or be let read"
+            f" {INTERNAL_TOKEN_KEY} of the Secret {users.secret_ref.name}"
+        )
+    return token
+
+
+def _users_only(cluster: TxLogCluster) -> Any:
+    return cluster.spec.security.model_copy(update={"tls_secret_ref": None, "peer_tls_secret_ref": None})
+
+
+def _container_port(pod: KubeObject) -> int:
+    ports = pod["spec"]["containers"][0].get("ports", [])
+    return next((int(port["containerPort"]) for port in ports if port.get("name") == "http"), MASTER_PORT)
+
+
+def _pod_index(pod: KubeObject) -> int:
+    return int(pod["metadata"]["name"].rpartition("-")[2])
+
+
+# -- the kubeconfig
+
+
+def read_kubeconfig(context: str | None, file: Path | None) -> dict[str, Any]:
+    """One context of what kubectl itself makes of its files, with what a plugin of credentials said.
+    :class:`BadInput` in kubectl's own words when there is none."""
+    if file is not None and not file.is_file():
+        raise BadInput(f"--kubeconfig {file}: there is no such file")
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        raise BadInput("kubectl is not in the PATH; this is a plugin of it, and asks it for the kubeconfig")
+    command = [kubectl, "config", "view", "--raw", "--minify", "--flatten", "-o", "json"]
+    command += ["--context", context] if context is not None else []
+    command += ["--kubeconfig", str(file)] if file is not None else []
+    done = subprocess.run(command, capture_output=True, text=True, timeout=KUBECTL_TIMEOUT_S)
+    if done.returncode:
+        raise BadInput(f"kubectl config view: {done.stderr.strip() or done.returncode}")
+    told: dict[str, Any] = json.loads(done.stdout)
+    for each in told.get("clusters") or []:
+        for field in ("proxy-url", "tls-server-name"):
+            if each["cluster"].get(field):
+                raise BadInput(f"the kubeconfig has {field}, which kubectl txlog does not follow")
+    for each in told.get("users") or []:
+        each["user"] = _with_credentials(each.get("user") or {})
+    return told
+
+
+def _context_namespace(told: Mapping[str, Any]) -> str:
+    chosen: Mapping[str, Any] = next((each["context"] for each in told.get("contexts") or []), {})
+    return str(chosen.get("namespace") or "default")
+
+
+def _with_credentials(user: Mapping[str, Any]) -> dict[str, Any]:
+    """With those that a plugin tells (client.authentication.k8s.io)."""
+    if "auth-provider" in user:
+        raise BadInput("the kubeconfig has an auth-provider, which Kubernetes has given up; expected exec")
+    asked = user.get("exec")
+    if not asked:
+        return dict(user)
+    info = {"apiVersion": asked["apiVersion"], "kind": "ExecCredential", "spec": {"interactive": sys.stdin.isatty()}}
+    named = {each["name"]: each["value"] for each in asked.get("env") or []}
+    environment = {**os.environ, **named, "KUBERNETES_EXEC_INFO": json.dumps(info)}
+    command = [asked["command"], *(asked.get("args") or [])]
+    try:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, env=environment, timeout=CREDENTIAL_PLUGIN_TIMEOUT_S, check=True
+        )
+        said = json.loads(done.stdout)["status"]
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as wrong:
+        why = (
+            f"exit code {wrong.returncode}"
+            if isinstance(wrong, subprocess.CalledProcessError)
+            else type(wrong).__name__
+        )
+        raise BadInput(f"{asked['command']} of the kubeconfig told no credentials: {why}") from None
+    found = {"token": said.get("token")}
+    for field, key in (("client-certificate-data", "clientCertificateData"), ("client-key-data", "clientKeyData")):
+        if said.get(key):
+            found[field] = _base64_pem(said[key])
+    return {key: value for key, value in found.items() if value}
+
+
+def _base64_pem(pem: str) -> str:
+    return base64.b64encode(pem.encode()).decode()
+
+
+def main() -> None:
+    """Never a stack trace for what went wrong outside of TxLog."""
+    handle_errors(partial(app, prog_name="kubectl txlog"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+"""The Secrets that a manifest's ``security`` names: whether they hold what masters need, and how the operator itself
+speaks with masters by them.
+
+They are read by name, and only where a manifest names them. What is wrong is found here, before a master that is
+restarted would end with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import ssl
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from txlog.auth import BadUsers, parse_users_file
+from txlog.auth.tls import CERTIFICATE_FILE, KEY_FILE, BadCertificates, Certificates, check_hostname
+from txlog.client import MasterClient
+from txlog.client.credentials import Credentials
+from txlog.config.cluster import TxLogCluster
+from txlog.telemetry.event_log import EventLog
+from txlog_operator.kube_client import ApiError, KubeClient
+from txlog_operator.object_names import ObjectNames
+from txlog_operator.specs.common import CA_KEY, INTERNAL_TOKEN_KEY, USERS_KEY
+
+RECHECK_INTERVAL_S: Final = 600.0
+"""Certificates end by themselves: what has not changed is looked at again so often."""
+CACHED_MAX: Final = 4
+HTTP_FORBIDDEN: Final = 403
+CERTIFICATE_KEYS: Final = (CERTIFICATE_FILE, KEY_FILE, CA_KEY)
+NO_CREDENTIALS: Final = Credentials(None)
+
+
+@dataclass(frozen=True)
+class MasterAccess:
+    """How the operator speaks with masters. ``tls``: whom it believes, None where they speak plainly; ``tls_hosts``: by
+    URL, the host that its certificate must name (a pod is asked by its IP address)."""
+
+    tls: ssl.SSLContext | None = None
+    credentials: Credentials = NO_CREDENTIALS
+    tls_hosts: Mapping[str, str] = field(default_factory=dict)
+
+    def client(self, url: str, timeout_s: float, connect_s: float = 2.0) -> MasterClient:
+        return MasterClient(
+            url,
+            timeout_s,
+            connect_s=connect_s,
+            tls=self.tls,
+            credentials=self.credentials,
+            name=self.tls_hosts.get(url),
+        )
+
+    def with_hosts(self, names: Mapping[str, str]) -> MasterAccess:
+        return replace(self, tls_hosts=names)
+
+
+@dataclass(frozen=True)
+class SecretContent:
+    """``data``: None when it could not be had, ``error`` says the reason. ``version`` changes with its content."""
+
+    data: Mapping[str, bytes] | None
+    version: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class SecretReference:
+    """A field of a manifest, the Secret that it names, and the keys that are needed of it."""
+
+    field: str
+    secret: str
+    keys: Sequence[str]
+
+
+def secret_references(cluster: TxLogCluster) -> list[SecretReference]:
+    security = cluster.spec.security
+    found = []
+    if security.users is not None:
+        keys = (USERS_KEY, INTERNAL_TOKEN_KEY)
+        found.append(SecretReference("spec.security.users", security.users.secret_ref.name, keys))
+    if security.tls_secret_ref is not None:
+        found.append(SecretReference("spec.security.tlsSecretRef", security.tls_secret_ref.name, CERTIFICATE_KEYS))
+    if security.peer_tls_secret_ref is not None:
+        found.append(
+            SecretReference("spec.security.peerTlsSecretRef", security.peer_tls_secret_ref.name, CERTIFICATE_KEYS)
+        )
+    return found
+
+
+async def read_secrets(kube: KubeClient, cluster: TxLogCluster) -> dict[str, SecretContent]:
+    """By name. :class:`~txlog_operator.kube_client.ApiError` when the API server cannot be asked at all."""
+    names = list(dict.fromkeys(each.secret for each in secret_references(cluster)))
+    found = await asyncio.gather(*(_read_secret(kube, cluster.metadata.namespace, name) for name in names))
+    return dict(zip(names, found, strict=True))
+
+
+async def _read_secret(kube: KubeClient, namespace: str, name: str) -> SecretContent:
+    try:
+        found = await kube.get("Secret", namespace, name)
+    except ApiError as error:
+        if error.code != HTTP_FORBIDDEN:
+            raise
+        why = f"may not be read by the operator; let it: helm upgrade of its chart with readSecrets={{{name}}}"
+        return SecretContent(None, error=why)
+    if found is None:
+        return SecretContent(None, error="is not there")
+    try:
+        data = {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
+    except binascii.Error:
+        return SecretContent(None, error="cannot be read: its data is no base64")
+    return SecretContent(data, found["metadata"].get("resourceVersion", ""))
+
+
+def find_secret_problems(cluster: TxLogCluster, secrets: Mapping[str, SecretContent]) -> list[str]:
+    """What is wrong with them: field, Secret, key and reason, a line each. Nothing of what they hold is repeated."""
+    return [
+        problem
+        for reference in secret_references(cluster)
+        for problem in _problems_of_reference(cluster, reference, secrets)
+    ]
+
+
+def _problems_of_reference(
+    cluster: TxLogCluster, reference: SecretReference, secrets: Mapping[str, SecretContent]
+) -> Iterator[str]:
+    secret, said = secrets[reference.secret], f"{reference.field}: the Secret {reference.secret}"
+    if secret.data is None:
+        yield f"{said} {secret.error}"
+        return
+    missing = [key for key in reference.keys if not secret.data.get(key)]
+    if missing:
+        yield f"{said} lacks {' and '.join(missing)}; expected the keys {', '.join(reference.keys)}"
+        return
+    try:
+        if reference.keys is CERTIFICATE_KEYS:
+            _check_certificates(cluster, secret.data, among_masters=reference.field.endswith("peerTlsSecretRef"))
+        else:
+            _check_users(secret.data)
+    except (BadCertificates, BadUsers) as wrong:
+        yield f"{said}: {wrong}"
+
+
+def _check_users(data: Mapping[str, bytes]) -> None:
+    try:
+        parse_users_file(data[USERS_KEY].decode(), USERS_KEY)
+    except UnicodeDecodeError:
+        raise BadUsers(f"{USERS_KEY}: expected text in UTF-8") from None
+    if _internal_token(data) is None:
+        raise BadUsers(f"{INTERNAL_TOKEN_KEY}: expected a token, a line of ASCII without spaces")
+
+
+def _internal_token(data: Mapping[str, bytes]) -> Credentials | None:
+    try:
+        return Credentials.from_token(data.get(INTERNAL_TOKEN_KEY, b"").decode("ascii"))
+    except ValueError:
+        return None
+
+
+def _check_certificates(cluster: TxLogCluster, data: Mapping[str, bytes], *, among_masters: bool) -> None:
+    """As each master will at its start, and as those will who ask it."""
+    names, masters = ObjectNames(cluster), cluster.own_peer.masters
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        for key in CERTIFICATE_KEYS:
+            (folder / key).write_bytes(data[key])
+        try:
+            if among_masters:
+                for node in cluster.own_peer.nodes:
+                    Certificates(folder, EventLog(node), node=node)
+                return
+            Certificates(folder, EventLog(cluster.data_center))
+            for index in range(1, masters + 1):
+                check_hostname(folder, names.master_host(index))
+        except BadCertificates as wrong:
+            raise BadCertificates(str(wrong).replace(f"{folder}/", "")) from None
+
+
+class ClusterSecrets:
+    """Of one resource. What was right before is used for as long as what came after it is not."""
+
+    def __init__(self, kube: KubeClient, clock: Callable[[], float] = time.monotonic) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._last = MasterAccess()
+        self._checked: dict[tuple[object, ...], tuple[float, MasterAccess, list[str]]] = {}
+
+    async def read_access(self, cluster: TxLogCluster) -> tuple[MasterAccess, list[str]]:
+        """How to speak with its masters, and what is wrong with its Secrets."""
+        if not secret_references(cluster):
+            return MasterAccess(), []
+        secrets = await read_secrets(self._kube, cluster)
+        key = (
+            *((name, each.version, each.error) for name, each in secrets.items()),
+            *((each.field, each.secret) for each in secret_references(cluster)),
+            cluster.own_peer.masters,
+        )
+        known = self._checked.get(key)
+        if known is None or self._clock() > known[0]:
+            problems = await asyncio.to_thread(find_secret_problems, cluster, secrets)
+            if len(self._checked) >= CACHED_MAX:
+                self._checked.clear()
+            known = self._checked[key] = (
+                self._clock() + RECHECK_INTERVAL_S,
+                self._last_valid_access(cluster, secrets),
+                problems,
+            )
+        self._last = known[1]
+        return known[1], known[2]
+
+    def _last_valid_access(self, cluster: TxLogCluster, secrets: Mapping[str, SecretContent]) -> MasterAccess:
+        security, tls, credentials = cluster.spec.security, None, NO_CREDENTIALS
+        if security.tls_secret_ref is not None:
+            tls = _tls_context(secrets[security.tls_secret_ref.name].data or {}) or self._last.tls
+        if security.users is not None:
+            credentials = _internal_token(secrets[security.users.secret_ref.name].data or {}) or self._last.credentials
+        return MasterAccess(tls, credentials)
+
+
+def _tls_context(data: Mapping[str, bytes]) -> ssl.SSLContext | None:
+    try:
+        return ssl.create_default_context(cadata=data[CA_KEY].decode("ascii"))
+    except (KeyError, ValueError, ssl.SSLError):
+        return None

@@ -1,0 +1,221 @@
+"""What each condition of a cluster says, and why. Pure.
+
+A message says what it means and what to do; a reason is one of the words below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from txlog.config.cluster import TxLogCluster
+from txlog.config.cluster_status import ClusterStatus, ConditionType
+from txlog.config.units import format_duration
+from txlog_operator.cluster_phase import ClusterPhase
+from txlog_operator.job_plan import last_backup
+from txlog_operator.object_names import ObjectNames
+from txlog_operator.observation import ClusterObservation
+from txlog_operator.plan import disruption_blocker, outdated_masters
+
+ConditionStatus = Literal["True", "False", "Unknown"]
+INCONSISTENT_WORKER_STATES = ("Blocked", "Diverged", "NeedsRestore", "Refused", "Unreachable")
+
+
+@dataclass(frozen=True)
+class ConditionCheck:
+    kind: ConditionType
+    status: ConditionStatus
+    reason: str
+    message: str
+
+
+def check_conditions(
+    cluster: TxLogCluster,
+    seen: ClusterObservation,
+    situation: ClusterPhase,
+    status: ClusterStatus,
+    problems: Sequence[str],
+    lag_s: float | None,
+) -> list[ConditionCheck]:
+    """All of them, ``Ready`` first."""
+    found = [
+        _check_spec(cluster, problems),
+        _check_masters(cluster, seen),
+        _check_peers(status),
+        _check_lag(cluster, status, lag_s),
+        _check_history(status, situation),
+        _check_workers(status),
+        _check_last_backup(seen),
+        _check_pipeline(seen, status),
+    ]
+    return [_summarise_ready(found), *found]
+
+
+def invalid_spec_checks(problems: Sequence[str]) -> list[ConditionCheck]:
+    """Of a resource that was never valid: nothing was made of it."""
+    found = [_invalid_spec_message(problems)]
+    found += [
+        ConditionCheck(kind, "Unknown", "SpecInvalid", "nothing is made of a resource that is not valid")
+        for kind in ConditionType
+        if kind not in (ConditionType.READY, ConditionType.SPEC_VALID)
+    ]
+    return [_summarise_ready(found), *found]
+
+
+def _invalid_spec_message(problems: Sequence[str]) -> ConditionCheck:
+    return ConditionCheck(ConditionType.SPEC_VALID, "False", "Invalid", "; ".join(problems))
+
+
+def _check_spec(cluster: TxLogCluster, problems: Sequence[str]) -> ConditionCheck:
+    if problems:
+        said = _invalid_spec_message(problems)
+        return ConditionCheck(
+            said.kind, said.status, said.reason, f"{said.message}. What was valid before is kept true"
+        )
+    if cluster.spec.paused:
+        return ConditionCheck(ConditionType.SPEC_VALID, "True", "Paused", "valid; spec.paused: nothing is changed")
+    return ConditionCheck(ConditionType.SPEC_VALID, "True", "Valid", "valid")
+
+
+def _check_masters(cluster: TxLogCluster, seen: ClusterObservation) -> ConditionCheck:
+    kind, wanted = ConditionType.MASTERS_READY, cluster.own_peer.masters
+    for node in seen.masters:
+        pod = seen.master_pods.get(node)
+        if pod is None:
+            return ConditionCheck(
+                kind, "False", "NoPod", f"{node} has no pod yet; kubectl describe statefulset says why"
+            )
+        if pod.waiting_reason:
+            more = _waiting_hint(cluster, pod.waiting_reason)
+            return ConditionCheck(
+                kind, "False", "PodWaiting", f"the pod {pod.name} of {node} waits: {pod.waiting_reason}{more}"
+            )
+        if not pod.ready:
+            heard = seen.masters[node]
+            said = f"is {heard.status.state}" if heard is not None else "does not answer"
+            more = f"; {heard.status.view.holding}" if heard is not None and heard.status.view.holding else ""
+            return ConditionCheck(kind, "False", "NotReady", f"{node} {said}{more}")
+    old = outdated_masters(cluster, seen)
+    if old:
+        why = disruption_blocker(seen)
+        more = f" waits: {why}" if why else " is restarted next"
+        return ConditionCheck(
+            kind, "False", "Updating", f"{len(old)} of {wanted} masters run what was before; {old[0]}{more}"
+        )
+    if len(seen.masters) > wanted:
+        last = list(seen.masters)[-1]
+        return ConditionCheck(kind, "False", "Leaving", f"{last} brings in what it has, and leaves the cluster")
+    unheard = [node for node, heard in seen.masters.items() if heard is None]
+    if unheard:
+        return ConditionCheck(
+            kind, "Unknown", "NotHeard", f"{unheard[0]} does not answer the operator, though its pod is ready"
+        )
+    return ConditionCheck(kind, "True", "AllReady", f"{wanted} of {wanted} masters take work")
+
+
+def _waiting_hint(cluster: TxLogCluster, waiting: str) -> str:
+    if waiting != "ContainerCreating":
+        return ""
+    token = cluster.spec.security.peer_token_secret_ref
+    name = token.name if token else ObjectNames(cluster).peer_token
+    return f" (a volume, an image, or the Secret {name} with the key token, the same in every data centre)"
+
+
+def _check_peers(status: ClusterStatus) -> ConditionCheck:
+    kind = ConditionType.PEERS_REACHABLE
+    away = [peer.name for peer in status.peers if peer.reachable == "False"]
+    unknown = [peer.name for peer in status.peers if peer.reachable == "Unknown"]
+    if away:
+        said = f"no master of {', '.join(away)} answers the masters here; look at the network, and at {away[0]} itself"
+        return ConditionCheck(kind, "False", "Unreachable", said)
+    if unknown:
+        return ConditionCheck(kind, "Unknown", "NotSeen", "no master of this data centre has told yet")
+    return ConditionCheck(kind, "True", "AllReachable", "every data centre is reached")
+
+
+def _check_lag(cluster: TxLogCluster, status: ClusterStatus, lag_s: float | None) -> ConditionCheck:
+    kind, most_s = ConditionType.LAG_WITHIN_LIMIT, cluster.spec.max_peer_lag / 1000
+    limit = format_duration(cluster.spec.max_peer_lag)
+    if not status.peers:
+        return ConditionCheck(kind, "True", "NoPeers", "there is one data centre")
+    if lag_s is None:
+        return ConditionCheck(kind, "Unknown", "NotSeen", "it is not known when another data centre was heard last")
+    if lag_s > most_s:
+        return ConditionCheck(kind, "False", "Behind", f"{lag_s:.0f}s without a word, above maxPeerLag ({limit})")
+    return ConditionCheck(kind, "True", "WithinLimit", f"below maxPeerLag ({limit})")
+
+
+def _check_history(status: ClusterStatus, situation: ClusterPhase) -> ConditionCheck:
+    kind = ConditionType.HISTORY_CONSISTENT
+    if situation is ClusterPhase.SPLIT:
+        silent = ", ".join(status.split.silent) if status.split is not None else ""
+        said = f"this side goes on without {silent}: two orders may exist; heal the link, and they are made one again"
+        return ConditionCheck(kind, "False", "Apart", said)
+    if situation in (ClusterPhase.JOINED, ClusterPhase.INCOMPLETE, ClusterPhase.JOINED_UNCERTAIN):
+        return ConditionCheck(kind, "True", "OneLog", "there is one order")
+    if situation is ClusterPhase.SUSPECTED:
+        silent = ", ".join(status.split.silent) if status.split is not None else ""
+        return ConditionCheck(
+            kind, "Unknown", "Suspected", f"{silent or 'a member'} is silent; whether it is apart is not known"
+        )
+    return ConditionCheck(kind, "Unknown", str(situation), "no master of this data centre can tell now")
+
+
+def _check_workers(status: ClusterStatus) -> ConditionCheck:
+    kind = ConditionType.WORKERS_CONSISTENT
+    bad = next((worker for worker in status.workers if worker.state in INCONSISTENT_WORKER_STATES), None)
+    if bad is not None:
+        more = f": {bad.error}" if bad.error else ""
+        return ConditionCheck(kind, "False", bad.state, f"{bad.name} is {bad.state}{more}")
+    unknown = next((worker for worker in status.workers if worker.state == "Unknown"), None)
+    if unknown is not None or not status.workers:
+        name = unknown.name if unknown is not None else "any worker"
+        return ConditionCheck(kind, "Unknown", "NotReported", f"the pipeline has not reported on {name} yet")
+    return ConditionCheck(kind, "True", "AllWorking", f"{len(status.workers)} workers are on the log")
+
+
+def _check_last_backup(seen: ClusterObservation) -> ConditionCheck:
+    kind, last = ConditionType.LAST_BACKUP_SUCCEEDED, last_backup(seen.job_resources)
+    if last is None:
+        return ConditionCheck(kind, "Unknown", "NoneYet", "no backup has ended yet")
+    name, status = last
+    if status.state == "Failed":
+        return ConditionCheck(kind, "False", "Failed", f"{name}: {status.message}")
+    return ConditionCheck(kind, "True", "Done", f"{name} is verified, at {status.position or 'its position'}")
+
+
+def _check_pipeline(seen: ClusterObservation, status: ClusterStatus) -> ConditionCheck:
+    kind, told = ConditionType.PIPELINE_HEALTHY, status.pipeline
+    if told.state == "Running" and told.executors is not None:
+        return _check_executors(told.job, seen, told.executors)
+    if told.state == "Running":
+        return ConditionCheck(kind, "True", "Running", f"{told.job} runs")
+    return ConditionCheck(kind, "False", "NotRunning", f"its pod does not run: {told.state}")
+
+
+def _check_executors(job: str | None, seen: ClusterObservation, told: str) -> ConditionCheck:
+    """One is enough to carry out the log."""
+    running, wanted = told.split("/")
+    if running == "0":
+        why = next((pod.waiting_reason for pod in seen.executor_pods.values() if pod.waiting_reason), "")
+        said = f"{job} runs, and none of its {wanted} executors{f': {why}' if why else ''}"
+        return ConditionCheck(ConditionType.PIPELINE_HEALTHY, "False", "NoExecutors", said)
+    return ConditionCheck(
+        ConditionType.PIPELINE_HEALTHY, "True", "Running", f"{job} and {running} of {wanted} executors run"
+    )
+
+
+def _summarise_ready(found: Sequence[ConditionCheck]) -> ConditionCheck:
+    """The worst of the others. A backup that nobody asked for is not missed."""
+    counted = [
+        each for each in found if not (each.kind is ConditionType.LAST_BACKUP_SUCCEEDED and each.status == "Unknown")
+    ]
+    for word in ("False", "Unknown"):
+        worst = next((each for each in counted if each.status == word), None)
+        if worst is not None:
+            status: ConditionStatus = "False" if word == "False" else "Unknown"
+            return ConditionCheck(
+                ConditionType.READY, status, f"{worst.kind}{worst.reason}", f"{worst.kind}: {worst.message}"
+            )
+    return ConditionCheck(ConditionType.READY, "True", "AllGood", "it takes work and carries it out")

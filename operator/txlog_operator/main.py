@@ -1,0 +1,206 @@
+"""``python -m txlog_operator``: what Kubernetes tells, handed to the keepers. Every kopf decorator stands here.
+
+kopf watches, and nothing else: it writes nothing into the resources, so that none of them waits for the operator
+when it is deleted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import kopf
+from prometheus_client import start_http_server
+
+from txlog_operator.kube_client import SERVICE_ACCOUNT_FOLDER, ApiEndpoint, KubeClient
+from txlog_operator.metrics import OperatorMetrics
+from txlog_operator.object_names import GROUP
+from txlog_operator.reconciler import OperatorSettings, Reconciler
+
+log = logging.getLogger("txlog_operator")
+
+API_VERSION: Final = "v1alpha1"
+MANAGED_BY_LABELS: Final = {"app.kubernetes.io/managed-by": "txlog-operator"}
+IDLE_MAX_S: Final = 120.0
+"""Without the end of a turn for so long, something hangs."""
+WATCH_TIMEOUT_S: Final = 300
+CONNECT_TIMEOUT_S: Final = 10.0
+
+
+class Operator:
+    """All keepers of the namespaces that it was given."""
+
+    def __init__(self, place: ApiEndpoint, settings: OperatorSettings) -> None:
+        self._endpoint = place
+        self._settings = settings
+        self._kube: KubeClient | None = None
+        self._reconcilers: dict[tuple[str, str], tuple[Reconciler, asyncio.Task[None]]] = {}
+        self._generations: dict[tuple[str, str], int] = {}
+        self.metrics = OperatorMetrics()
+
+    async def start(self) -> None:
+        self._kube = KubeClient(self._endpoint)
+
+    async def stop(self) -> None:
+        tasks = [task for _, task in self._reconcilers.values()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        if self._kube is not None:
+            await self._kube.close()
+
+    @property
+    def write_count(self) -> int:
+        return self._kube.write_count if self._kube is not None else 0
+
+    def on_changed(self, namespace: str, name: str, generation: int) -> None:
+        """A cluster is there, or has changed. A new status alone, which is the keeper's own, wakes nobody: it would
+        never sleep while the log grows."""
+        assert self._kube is not None, "started before anything is watched"
+        key = (namespace, name)
+        if key not in self._reconcilers:
+            keeper = Reconciler(self._kube, namespace, name, self._settings, self.metrics)
+            task = asyncio.get_running_loop().create_task(keeper.run(), name=f"{namespace}/{name}")
+            self._reconcilers[key] = (keeper, task)
+        elif self._generations[key] != generation:
+            self.wake(namespace, name)
+        self._generations[key] = generation
+
+    def on_deleted(self, namespace: str, name: str) -> None:
+        kept = self._reconcilers.pop((namespace, name), None)
+        if kept is not None:
+            kept[1].cancel()
+            self.metrics.forget(namespace, name)
+
+    def wake(self, namespace: str, name: str) -> None:
+        kept = self._reconcilers.get((namespace, name))
+        if kept is not None:
+            kept[0].wake()
+
+    def reconcile_count(self, namespace: str, name: str) -> int:
+        """How many this cluster has had."""
+        kept = self._reconcilers.get((namespace, name))
+        return kept[0].reconcile_count if kept is not None else 0
+
+    def idle_s(self) -> float:
+        """How long no turn has ended; 0 while there is no cluster."""
+        return time.monotonic() - self.metrics.last_reconcile_at if self._reconcilers else 0.0
+
+
+def build_registry(operator: Operator, place: ApiEndpoint) -> kopf.OperatorRegistry:
+    """What kopf calls. Each handler is one line."""
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry)
+    def login(**_: Any) -> kopf.ConnectionInfo:
+        return connection_info(place)
+
+    @kopf.on.startup(registry=registry)
+    async def startup(settings: kopf.OperatorSettings, **_: Any) -> None:
+        configure(settings)
+        await operator.start()
+
+    @kopf.on.cleanup(registry=registry)
+    async def cleanup(**_: Any) -> None:
+        await operator.stop()
+
+    @kopf.on.event(GROUP, API_VERSION, "txlogclusters", registry=registry, id="cluster")
+    async def cluster(**told: Any) -> None:
+        handle_cluster_event(operator, **told)
+
+    async def work(**told: Any) -> None:
+        operator.wake(told["namespace"], told["spec"].get("cluster", ""))
+
+    for plural in ("txlogbackups", "txlogrestores", "txlogbackupschedules"):
+        kopf.on.event(GROUP, API_VERSION, plural, registry=registry, id=plural)(work)
+
+    async def child(**told: Any) -> None:
+        operator.wake(told["namespace"], told["labels"].get("app.kubernetes.io/instance", ""))
+
+    kopf.on.event("v1", "pods", registry=registry, id="pod", labels=MANAGED_BY_LABELS)(child)
+    kopf.on.event("apps", "v1", "statefulsets", registry=registry, id="set", labels=MANAGED_BY_LABELS)(child)
+    kopf.on.event("batch", "v1", "jobs", registry=registry, id="job", labels=MANAGED_BY_LABELS)(child)
+
+    @kopf.on.probe(registry=registry, id="still")
+    def probe(**_: Any) -> str:
+        return check_liveness(operator)
+
+    return registry
+
+
+def handle_cluster_event(operator: Operator, **told: Any) -> None:
+    """What a watch told of a cluster."""
+    if told["type"] == "DELETED":
+        operator.on_deleted(told["namespace"], told["name"])
+    else:
+        operator.on_changed(told["namespace"], told["name"], told["meta"].get("generation", 0))
+
+
+def check_liveness(operator: Operator) -> str:
+    """For kopf's liveness endpoint, which fails when this raises."""
+    still = operator.idle_s()
+    if still > IDLE_MAX_S:
+        raise RuntimeError(f"no turn has ended for {still:.0f} s")
+    return f"{still:.1f} s since the last turn"
+
+
+def connection_info(place: ApiEndpoint) -> kopf.ConnectionInfo:
+    """As kopf wants it. It is asked for again when the API server takes a token no more."""
+    return kopf.ConnectionInfo(
+        server=place.server,
+        ca_data=place.ca_pem,
+        insecure=place.insecure,
+        token=place.read_token(),
+        certificate_data=place.certificate_pem,
+        private_key_data=place.key_pem,
+    )
+
+
+def configure(settings: kopf.OperatorSettings) -> None:
+    settings.posting.enabled = False
+    settings.scanning.disabled = True  # neither CRDs nor namespaces are listed: no right outside of its namespaces
+    settings.peering.standalone = True
+    settings.watching.server_timeout = WATCH_TIMEOUT_S
+    settings.watching.client_timeout = WATCH_TIMEOUT_S + CONNECT_TIMEOUT_S
+    settings.watching.connect_timeout = CONNECT_TIMEOUT_S
+    settings.networking.request_timeout = WATCH_TIMEOUT_S
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m txlog_operator", description="The TxLog operator.")
+    parser.add_argument("--namespace", action="append", help="to look after; default: the pod's own")
+    parser.add_argument("--image", default=os.environ.get("TXLOG_IMAGE"), help="of what it makes; default: TXLOG_IMAGE")
+    parser.add_argument("--pull-policy", default=os.environ.get("TXLOG_PULL_POLICY", "IfNotPresent"))
+    parser.add_argument("--pipeline-account", help="of Spark's driver where executors are pods; none: they are refused")
+    parser.add_argument("--liveness", default="http://0.0.0.0:8080/healthz", help="where it says that it lives")
+    parser.add_argument("--metrics-port", type=int, default=9100, help="0: none")
+    told = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    for busy in ("kopf", "aiohttp.access"):
+        logging.getLogger(busy).setLevel(logging.WARNING)
+    if not told.image:
+        parser.error("which image? --image, or TXLOG_IMAGE")
+    namespaces = told.namespace or [_pod_namespace(parser)]
+    place = ApiEndpoint.find()
+    operator = Operator(place, OperatorSettings(told.image, told.pull_policy, pipeline_account=told.pipeline_account))
+    if told.metrics_port:
+        start_http_server(told.metrics_port, registry=operator.metrics.registry)
+    kopf.run(
+        registry=build_registry(operator, place),
+        standalone=True,
+        namespaces=namespaces,
+        liveness_endpoint=told.liveness,
+    )
+
+
+def _pod_namespace(parser: argparse.ArgumentParser) -> str:
+    file: Path = SERVICE_ACCOUNT_FOLDER / "namespace"
+    if not file.exists():
+        parser.error("which namespace? --namespace (this is no pod)")
+    return file.read_text().strip()

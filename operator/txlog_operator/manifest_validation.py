@@ -1,0 +1,88 @@
+"""What a manifest may ask for that does not act on Kubernetes yet: said by name, instead of being half done. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from txlog.config.cluster import TxLogCluster
+from txlog_operator.specs import executors
+from txlog_operator.specs.common import KubeObject
+
+
+def read_manifest(found: KubeObject, account: str | None = None) -> tuple[TxLogCluster | None, list[str]]:
+    """The resource as the models read it, and what is wrong with it, or does not act yet: field and reason, a line
+    each. ``account``: by which Spark's driver may make executors, None where the chart gives none."""
+    cluster, problems = parse_manifest(found)
+    problems = unsupported_fields(cluster, account) if cluster is not None else problems
+    return (None if problems else cluster), problems
+
+
+def parse_manifest(found: KubeObject) -> tuple[TxLogCluster | None, list[str]]:
+    """As :func:`read_manifest`, also with what does not act."""
+    meta = found["metadata"]
+    plain = {
+        "apiVersion": found.get("apiVersion", "txlog.io/v1alpha1"),
+        "kind": found.get("kind", "TxLogCluster"),
+        "metadata": {"name": meta["name"], "namespace": meta.get("namespace", "default")},
+        "spec": found.get("spec", {}),
+    }
+    try:
+        return TxLogCluster.model_validate(plain), []
+    except ValidationError as wrong:
+        return None, [_format_errors(dict(error)) for error in wrong.errors()]
+
+
+def unsupported_fields(cluster: TxLogCluster, account: str | None = None) -> list[str]:
+    spec = cluster.spec
+    found = []
+    if spec.security.tls_secret_ref is not None and spec.security.peer_tls_secret_ref is None:
+        found.append(
+            "spec.security.tlsSecretRef needs peerTlsSecretRef beside it: what clients send would go on to"
+            " other masters plainly"
+        )
+    if spec.pipeline.mode == "executors":
+        found += _unsupported_executor_fields(cluster, account)
+    if spec.backup is not None and spec.backup.target.folder is not None and not spec.backup.target.folder.claim_name:
+        found.append(
+            "spec.backup.target.folder.claimName is missing; expected the PersistentVolumeClaim of that folder"
+        )
+    if spec.workers.engine != "oxigraph":
+        found.append(f"spec.workers.engine: {spec.workers.engine} does not run on Kubernetes yet; name it as external")
+    for at, worker in enumerate(spec.workers.external or []):
+        if worker.secret_ref is not None:
+            found.append(f"spec.workers.external[{at}].secretRef does not act on Kubernetes yet; leave it out")
+    return found
+
+
+def _unsupported_executor_fields(cluster: TxLogCluster, account: str | None) -> list[str]:
+    found = []
+    if account is None:
+        found.append(
+            "spec.pipeline.mode: executors needs an account that may make pods; set executors: true for the operator's"
+            " chart, or mode: local"
+        )
+    tasks, needed = (
+        executors.executor_count(cluster) * executors.executor_cores(cluster),
+        executors.concurrent_tasks(cluster),
+    )
+    if tasks < needed:
+        found.append(
+            f"spec.pipeline.executorCores: {tasks} tasks at once in all, which a batch would keep from the stream;"
+            f" expected {needed} at least (one for each worker, {executors.batch_tasks(cluster)} for a batch)"
+        )
+    return found
+
+
+def _format_errors(error: Mapping[str, Any]) -> str:
+    context = error.get("ctx", {})
+    field = "spec"
+    for part in (*error["loc"][1:], *context.get("at", ())):
+        field += f"[{part}]" if isinstance(part, int) else f".{part}"
+    if error["type"] == "expected":
+        return f"{field}: expected {context['what']}"
+    if error["type"] == "value_error":
+        return f"{field}: expected {context['error']}"
+    return f"{field}: {error['msg']}"

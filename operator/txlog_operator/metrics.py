@@ -1,0 +1,71 @@
+"""What the operator measures of itself, for Prometheus."""
+
+from __future__ import annotations
+
+import time
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from txlog.config.cluster_status import ClusterStatus
+
+
+class OperatorMetrics:
+    """In a registry of its own, so that a test may have several."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        names = ["namespace", "name"]
+        self._reconciles = Histogram(
+            "txlog_operator_reconcile_seconds",
+            "How long a turn of a cluster took",
+            [*names, "result"],
+            registry=self.registry,
+            buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+        )
+        self._last_reconcile = Gauge(
+            "txlog_operator_reconcile_last_success_timestamp_seconds",
+            "When the last turn of a cluster ended well",
+            names,
+            registry=self.registry,
+        )
+        self._conditions = Gauge(
+            "txlog_cluster_condition",
+            "1 for the status that a condition has",
+            [*names, "type", "status"],
+            registry=self.registry,
+        )
+        self._applied = Gauge(
+            "txlog_cluster_applied_index", "What every worker has executed", names, registry=self.registry
+        )
+        self.forbidden = Counter(
+            "txlog_operator_forbidden_total", "Requests that the API server refused (403)", registry=self.registry
+        )
+        self.last_reconcile_at = time.monotonic()
+        """Of the last turn that ended, whatever came of it."""
+
+    def observe_reconcile(self, namespace: str, name: str, seconds: float, result: str) -> None:
+        self.last_reconcile_at = time.monotonic()
+        self._reconciles.labels(namespace, name, result).observe(seconds)
+        if result == "done":
+            self._last_reconcile.labels(namespace, name).set_to_current_time()
+
+    def observe_status(self, namespace: str, name: str, status: ClusterStatus) -> None:
+        for each in status.conditions:
+            for word in ("True", "False", "Unknown"):
+                self._conditions.labels(namespace, name, each.type, word).set(each.status == word)
+        if status.applied is not None:
+            self._applied.labels(namespace, name).set(status.applied)
+
+    def forget(self, namespace: str, name: str) -> None:
+        """A cluster that is gone."""
+        for word in ("done", "failed"):
+            self._remove(self._reconciles, namespace, name, word)
+        self._remove(self._last_reconcile, namespace, name)
+        self._remove(self._applied, namespace, name)
+
+    @staticmethod
+    def _remove(metric: Histogram | Gauge, *labels: str) -> None:
+        try:
+            metric.remove(*labels)
+        except KeyError:
+            return

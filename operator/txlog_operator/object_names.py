@@ -1,0 +1,66 @@
+"""How the objects of a cluster are called. Names are the keys of idempotence: derived, never drawn."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Final
+
+from txlog.config.cluster import TxLogCluster
+
+GROUP: Final = "txlog.io"
+LABEL_MAX: Final = 63
+STATEFUL_SET_NAME_MAX: Final = 52
+"""Of a StatefulSet: its pods' labels append a hash of ten characters."""
+EXECUTOR_NAME_MAX: Final = 38
+"""Of what Spark puts a word of its own and a number behind; with the word it takes no more than 47 characters."""
+HASH_DIGITS: Final = 8
+
+
+def bounded_name(name: str, most: int = LABEL_MAX) -> str:
+    """The name, or its beginning and a hash of the whole where it is longer than ``most`` characters."""
+    return name if len(name) <= most else f"{name[: most - HASH_DIGITS - 1].rstrip('-')}-{short_hash(name)}"
+
+
+def short_hash(value: Any) -> str:
+    """Eight hexadecimal digits of anything that JSON can say."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:HASH_DIGITS]
+
+
+class ObjectNames:
+    """Of one cluster's objects, in its namespace."""
+
+    def __init__(self, cluster: TxLogCluster) -> None:
+        self.cluster = cluster.metadata.name
+        self.namespace = cluster.metadata.namespace
+        self.data_center = cluster.data_center
+        self.masters = bounded_name(self.cluster, STATEFUL_SET_NAME_MAX)
+        """The StatefulSet; its pods are ``<name>-1``, ``<name>-2``, ..."""
+        self.master_hosts = bounded_name(f"{self.cluster}-masters")
+        """The headless Service."""
+        self.clients = self.masters
+        """The Service for clients."""
+        self.workers = bounded_name(f"{self.cluster}-worker", STATEFUL_SET_NAME_MAX)
+        self.worker_hosts = bounded_name(f"{self.cluster}-workers")
+        self.pipeline = bounded_name(f"{self.cluster}-pipeline", LABEL_MAX - HASH_DIGITS - 1)
+        self.executors = bounded_name(f"{self.cluster}-executor", EXECUTOR_NAME_MAX)
+        """What the names of its executors begin with."""
+        self.jobs = bounded_name(f"{self.cluster}-jobs")
+        """The ConfigMap of what Jobs are told."""
+        self.split_backups = bounded_name(f"{self.cluster}-split-backups")
+        """The volume for split backups where the manifest names no target."""
+        self.peer_token = f"{self.cluster}-peer-token"
+
+    def master_pod(self, index: int) -> str:
+        return f"{self.masters}-{index}"
+
+    def worker_pod(self, index: int) -> str:
+        return f"{self.workers}-{index}"
+
+    def master_host(self, index: int) -> str:
+        """As every pod of the Kubernetes cluster resolves it, whatever its domain is."""
+        return f"{self.master_pod(index)}.{self.master_hosts}.{self.namespace}.svc"
+
+    def worker_host(self, index: int) -> str:
+        return f"{self.worker_pod(index)}.{self.worker_hosts}.{self.namespace}.svc"

@@ -1,0 +1,84 @@
+"""What was seen of a data centre at one moment. Values only: what could not be seen is ``None``, never an error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from txlog.client.responses import StatusResponse
+from txlog_operator.specs.common import KubeObject
+
+
+@dataclass(frozen=True)
+class TerminatedProcess:
+    """A process of a master that is gone for certain: its container has terminated, and had said which it was."""
+
+    node: str
+    birth: str
+    start: int
+    exit_code: int
+
+
+@dataclass(frozen=True)
+class PodStatus:
+    """``waiting_reason``: why its container does not run; ``terminated_processes``: processes that ended in it;
+    ``termination_message``: the last words of its container, when it has ended."""
+
+    name: str
+    uid: str
+    ip: str = ""
+    revision: str = ""
+    ready: bool = False
+    running: bool = False
+    terminating: bool = False
+    waiting_reason: str = ""
+    restarts: int = 0
+    terminated_processes: tuple[TerminatedProcess, ...] = ()
+    termination_message: str = ""
+
+
+@dataclass(frozen=True)
+class ObservedMaster:
+    """What a master told, in whole. ``peers``: as ``/txlog/peers``; ``settings``: by key, what is in force;
+    ``configuration``: None before the cluster is founded."""
+
+    status: StatusResponse
+    duties: tuple[Mapping[str, Any], ...] = ()
+    peers: tuple[Mapping[str, Any], ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    configuration: Mapping[str, Any] | None = None
+
+    @property
+    def birth(self) -> str:
+        birth = self.status.birth
+        return birth if isinstance(birth, str) else f"{birth:016x}"
+
+
+@dataclass(frozen=True)
+class ClusterObservation:
+    """``now``: seconds since 1970. ``objects``: what stands, by kind and name. ``master_pods``: the masters' by node
+    id. ``masters``: this data centre's, by node id; None when one did not answer. ``urls``: where they are.
+    ``job_resources``: its TxLogBackups and TxLogRestores, and ``schedules``; ``job_pods``: their pods, by the name of
+    the Job. ``masters_to_notify``: URL and answer of all masters, also those of other data centres, while there is
+    something to be proved to them."""
+
+    now: float
+    objects: Mapping[tuple[str, str], KubeObject] = field(default_factory=dict)
+    master_pods: Mapping[str, PodStatus] = field(default_factory=dict)
+    worker_pods: Mapping[str, PodStatus] = field(default_factory=dict)
+    pipeline_pods: Mapping[str, PodStatus] = field(default_factory=dict)
+    """By the name of the Job."""
+    executor_pods: Mapping[str, PodStatus] = field(default_factory=dict)
+    masters: Mapping[str, ObservedMaster | None] = field(default_factory=dict)
+    urls: Mapping[str, str] = field(default_factory=dict)
+    job_resources: tuple[KubeObject, ...] = ()
+    schedules: tuple[KubeObject, ...] = ()
+    job_pods: Mapping[str, PodStatus] = field(default_factory=dict)
+    masters_to_notify: Mapping[str, tuple[str, ObservedMaster | None]] = field(default_factory=dict)
+    tls_hosts: Mapping[str, str] = field(default_factory=dict)
+    """By URL, the host that the certificate of a master must name; empty where they speak plainly."""
+
+    @property
+    def reachable_masters(self) -> dict[str, ObservedMaster]:
+        return {node: heard for node, heard in self.masters.items() if heard is not None}

@@ -1,0 +1,206 @@
+"""Looking at a data centre: what stands in Kubernetes, and what its masters tell. A time-out is a value."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from txlog.client import MasterClient
+from txlog.config.cluster import TxLogCluster
+from txlog.model.errors import Conflict, TxLogError
+from txlog_operator.cluster_secrets import MasterAccess
+from txlog_operator.kube_client import KubeClient
+from txlog_operator.object_names import GROUP, ObjectNames
+from txlog_operator.observation import ClusterObservation, ObservedMaster, PodStatus, TerminatedProcess
+from txlog_operator.plan import OWNED_KINDS, node_index
+from txlog_operator.specs import executors as of_executors
+from txlog_operator.specs import jobs as of_jobs
+from txlog_operator.specs import masters as of_masters
+from txlog_operator.specs import pipeline as of_pipeline
+from txlog_operator.specs import workers as of_workers
+from txlog_operator.specs.common import MASTER_PORT, KubeObject, remote_master_url, url_scheme
+
+REQUEST_TIMEOUT_S: Final = 2.0
+CONNECT_TIMEOUT_S: Final = 1.0
+JOB_RESOURCE_KINDS: Final = ("TxLogBackup", "TxLogRestore", "TxLogBackupSchedule")
+NEVER_DELETED_KINDS: Final = ("PersistentVolumeClaim",)
+"""Made and never removed: what is in it outlives the cluster."""
+NO_SETTINGS: Final[dict[str, Any]] = {}
+T = TypeVar("T")
+
+
+async def observe(
+    kube: KubeClient, cluster: TxLogCluster, access: MasterAccess, clock: Callable[[], float] = time.time
+) -> ClusterObservation:
+    """Everything at once; masters are asked by ``access``. :class:`~txlog_operator.kube_client.ApiError` when the API
+    server cannot be asked: without it nothing can be done either."""
+    names, namespace = ObjectNames(cluster), cluster.metadata.namespace
+    ours = {"app.kubernetes.io/name": "txlog", "app.kubernetes.io/instance": cluster.metadata.name}
+    kinds = ("Pod", *OWNED_KINDS, *NEVER_DELETED_KINDS)
+    lists, works = await asyncio.gather(
+        asyncio.gather(*(kube.list(kind, namespace, ours) for kind in kinds)),
+        asyncio.gather(*(kube.list(kind, namespace) for kind in JOB_RESOURCE_KINDS)),
+    )
+    found = dict(zip(kinds, lists, strict=True))
+    mine_of = [[each for each in listed if each["spec"].get("cluster") == cluster.metadata.name] for listed in works]
+    backups, restores, schedules = mine_of
+    pods = [each for each in found.pop("Pod") if _label_of(each, "data-center", GROUP) == cluster.data_center]
+    objects = {(kind, each["metadata"]["name"]): each for kind, listed in found.items() for each in listed}
+    standing = objects.get(("StatefulSet", names.masters))
+    count = max(cluster.own_peer.masters, int(standing["spec"].get("replicas", 0)) if standing else 0)
+    nodes = [f"{cluster.data_center}-{index}" for index in range(1, count + 1)]
+    mine = _pods_by_name(pods, of_masters.COMPONENT)
+    masters = {node: pod for node in nodes if (pod := mine.get(names.master_pod(node_index(node)))) is not None}
+    urls = {node: _master_url(url_scheme(cluster), pod.ip) for node, pod in masters.items() if pod.ip}
+    secured = url_scheme(cluster) == "https"
+    hosts = {url: names.master_host(node_index(node)) for node, url in urls.items()} if secured else {}
+    access = access.with_hosts(hosts)
+    answers = await query_masters(urls, access)
+    heard = {node: answers.get(node) for node in nodes}
+    return ClusterObservation(
+        now=clock(),
+        objects=objects,
+        master_pods=masters,
+        worker_pods=_pods_by_name(pods, of_workers.COMPONENT),
+        pipeline_pods=_pods_by_name(pods, of_pipeline.COMPONENT, "job-name"),
+        executor_pods=_pods_by_name(pods, of_executors.COMPONENT),
+        masters=heard,
+        urls=urls,
+        job_resources=(*backups, *restores),
+        schedules=tuple(schedules),
+        job_pods={
+            **_pods_by_name(pods, of_jobs.COMPONENT, "job-name"),
+            **_pods_by_name(pods, of_jobs.DUTY_COMPONENT, "job-name"),
+        },
+        masters_to_notify=await _masters_to_notify(cluster, masters, heard, urls, access),
+        tls_hosts=hosts,
+    )
+
+
+def _master_url(how: str, ip: str) -> str:
+    return f"{how}://{f'[{ip}]' if ':' in ip else ip}:{MASTER_PORT}"
+
+
+async def _masters_to_notify(
+    cluster: TxLogCluster,
+    pods: Mapping[str, PodStatus],
+    heard: Mapping[str, ObservedMaster | None],
+    urls: Mapping[str, str],
+    access: MasterAccess,
+) -> dict[str, tuple[str, ObservedMaster | None]]:
+    """All masters, while somebody is gone for certain and not back: they may wait for it."""
+    gone = [
+        end for pod in pods.values() for end in pod.terminated_processes if not _has_restarted(heard.get(end.node), end)
+    ]
+    if not gone:
+        return {}
+    others = {
+        node: url
+        for peer in cluster.spec.peers
+        if peer.name != cluster.data_center
+        for index, node in enumerate(peer.nodes, 1)
+        if (url := remote_master_url(cluster, peer, index)) is not None
+    }
+    answers = await query_masters(others, access)
+    found = {node: (url, heard[node]) for node, url in urls.items()}
+    return found | {node: (url, answers[node]) for node, url in others.items()}
+
+
+def _has_restarted(heard: ObservedMaster | None, ended: TerminatedProcess) -> bool:
+    return heard is not None and (heard.birth != ended.birth or heard.status.start > ended.start)
+
+
+# -- masters
+
+
+async def query_masters(urls: Mapping[str, str], access: MasterAccess) -> dict[str, ObservedMaster | None]:
+    """By node id. None for one that does not answer, or answers as another one."""
+    answers = await asyncio.gather(*(asyncio.to_thread(query_master, url, access) for url in urls.values()))
+    return {
+        node: answer if answer is not None and answer.status.node == node else None
+        for node, answer in zip(urls, answers, strict=True)
+    }
+
+
+def query_master(url: str, access: MasterAccess) -> ObservedMaster | None:
+    with access.client(url, REQUEST_TIMEOUT_S, CONNECT_TIMEOUT_S) as client:
+        try:
+            status = client.status()
+        except TxLogError:
+            return None
+        # One that is being mended answers nothing else.
+        return ObservedMaster(
+            status=status,
+            duties=tuple(_or_default(client.duties, [])),
+            peers=tuple(_or_default(client.peers, [])),
+            settings={
+                one["key"]: one["value"] for one in _or_default(client.settings, NO_SETTINGS).get("settings", [])
+            },
+            configuration=_configuration_or_none(client),
+        )
+
+
+def _configuration_or_none(client: MasterClient) -> dict[str, Any] | None:
+    try:
+        return client.configuration()
+    except (Conflict, TxLogError):
+        return None
+
+
+def _or_default(ask_it: Callable[[], T], otherwise: T) -> T:
+    try:
+        return ask_it()
+    except TxLogError:
+        return otherwise
+
+
+# -- pods
+
+
+def _label_of(found: KubeObject, name: str, group: str = "app.kubernetes.io") -> str | None:
+    label: str | None = found["metadata"].get("labels", {}).get(f"{group}/{name}")
+    return label
+
+
+def _pods_by_name(found: list[KubeObject], component: str, by: str = "") -> dict[str, PodStatus]:
+    """By name, or by that label."""
+    chosen = [each for each in found if _label_of(each, "component") == component]
+    return {
+        (each["metadata"]["labels"].get(by, "") if by else each["metadata"]["name"]): parse_pod(each) for each in chosen
+    }
+
+
+def parse_pod(found: KubeObject) -> PodStatus:
+    """The first container is the one that counts: there is no other."""
+    meta, status = found["metadata"], found.get("status", {})
+    first: KubeObject = next(iter(status.get("containerStatuses", [])), {})
+    now, before = first.get("state", {}), first.get("lastState", {})
+    ends = [each["terminated"] for each in (now, before) if "terminated" in each]
+    conditions = {each["type"]: each for each in status.get("conditions", [])}
+    stuck = [each for each in (conditions.get("PodScheduled"),) if each is not None and each["status"] == "False"]
+    waiting = now.get("waiting", {}).get("reason", "")
+    return PodStatus(
+        name=meta["name"],
+        uid=meta["uid"],
+        ip=status.get("podIP", ""),
+        revision=meta.get("labels", {}).get("controller-revision-hash", ""),
+        ready=conditions.get("Ready", {}).get("status") == "True",
+        running="running" in now,
+        terminating="deletionTimestamp" in meta,
+        waiting_reason=stuck[0].get("message", "not scheduled") if stuck else waiting,
+        restarts=int(first.get("restartCount", 0)),
+        terminated_processes=tuple(filter(None, map(parse_terminated_process, ends))),
+        termination_message=next((str(each.get("message", "")) for each in ends), ""),
+    )
+
+
+def parse_terminated_process(terminated: Mapping[str, Any]) -> TerminatedProcess | None:
+    """None when the container did not get so far as to say which process it was."""
+    try:
+        told = json.loads(str(terminated.get("message", "")).strip().splitlines()[0])
+        return TerminatedProcess(str(told["node"]), str(told["birth"]), int(told["start"]), int(terminated["exitCode"]))
+    except (ValueError, KeyError, TypeError, IndexError):
+        return None

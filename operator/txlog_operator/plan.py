@@ -1,0 +1,298 @@
+"""What is to be done next. Pure: the same observation gives the same plan, and what was done is not planned again.
+
+At most one step of a plan disturbs anybody, and none while somebody is missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from txlog.config.cluster import TxLogCluster
+from txlog.config.preferences import format_preferences
+from txlog_operator.actions import (
+    DISRUPTIVE_ACTIONS,
+    AddPeer,
+    ApplyObject,
+    ChangeMasterSettings,
+    DeleteObject,
+    PlanAction,
+    RemovePeer,
+    ReportDown,
+    RestartMaster,
+)
+from txlog_operator.cluster_phase import DIVERGED_PHASES, ClusterPhase
+from txlog_operator.job_plan import plan_jobs
+from txlog_operator.object_names import GROUP, ObjectNames, short_hash
+from txlog_operator.observation import ClusterObservation, ObservedMaster
+from txlog_operator.specs import BuildContext, KubeObject, desired_objects, executors, jobs, pipeline
+from txlog_operator.specs.common import labels, peer_address
+
+HASH_ANNOTATION: Final = f"{GROUP}/applied"
+OWNED_KINDS: Final = (
+    "ConfigMap",
+    "Service",
+    "StatefulSet",
+    "PodDisruptionBudget",
+    "NetworkPolicy",
+    "Job",
+    "TxLogBackupSchedule",
+)
+"""Kinds of what stands as long as the cluster does; what of them is ours and not wanted is removed."""
+OWNED_COMPONENTS: Final = ("master", "worker", pipeline.COMPONENT, executors.COMPONENT, jobs.SCHEDULE_COMPONENT)
+
+
+def make_plan(
+    cluster: TxLogCluster, around: BuildContext, seen: ClusterObservation, situation: ClusterPhase
+) -> list[PlanAction]:
+    """In the order in which it is to be done."""
+    if cluster.spec.paused:
+        return []
+    around = replace(around, master_count=desired_master_count(cluster, seen))
+    actions: list[PlanAction] = [
+        *_plan_down_reports(seen),
+        *_plan_settings(cluster, seen, situation),
+        *_plan_objects(cluster, around, seen),
+        *_plan_added_peers(cluster, seen),
+        *_plan_removed_peers(cluster, seen, situation),
+        *_plan_restarts(cluster, seen, situation),
+        *plan_jobs(cluster, around, seen, situation),
+    ]
+    return _limit_to_one_disruption(actions)
+
+
+def _limit_to_one_disruption(actions: list[PlanAction]) -> list[PlanAction]:
+    first = next((action for action in actions if isinstance(action, DISRUPTIVE_ACTIONS)), None)
+    return [action for action in actions if not isinstance(action, DISRUPTIVE_ACTIONS) or action is first]
+
+
+# -- objects
+
+
+def desired_master_count(cluster: TxLogCluster, seen: ClusterObservation) -> int:
+    """As many as the manifest says, and whoever has not left the cluster yet: nobody is stopped before the log says
+    that it has brought in what it has. Not known: as many as there are."""
+    said = cluster.own_peer.masters
+    standing = seen.objects.get(("StatefulSet", ObjectNames(cluster).masters))
+    running = int(standing["spec"].get("replicas", 0)) if standing else 0
+    if running <= said:
+        return said
+    now = newest_configuration(seen)
+    if now is None:
+        founding = seen.reachable_masters and all(
+            heard.status.state == "Founding" for heard in seen.reachable_masters.values()
+        )
+        return said if founding else running
+    staying = [
+        node_index(str(master["node"])) for master in now["masters"] if master["dataCenter"] == cluster.data_center
+    ]
+    return max(said, min(running, max(staying, default=0)))
+
+
+def newest_configuration(seen: ClusterObservation) -> Mapping[str, Any] | None:
+    """The newest that a master told: what the log says of the cluster."""
+    told = [heard.configuration for heard in seen.reachable_masters.values() if heard.configuration is not None]
+    return max(told, key=lambda each: int(each["version"]), default=None)
+
+
+def node_index(node: str) -> int:
+    return int(node.rpartition("-")[2])
+
+
+def with_hash(wanted: KubeObject) -> KubeObject:
+    """With the hash of what it shall be: what was taken away from it shows, too."""
+    meta = wanted["metadata"]
+    notes = {**meta.get("annotations", {}), HASH_ANNOTATION: short_hash(wanted)}
+    return {**wanted, "metadata": {**meta, "annotations": notes}}
+
+
+def _plan_objects(cluster: TxLogCluster, around: BuildContext, seen: ClusterObservation) -> Iterator[PlanAction]:
+    wanted = {
+        (each["kind"], str(each["metadata"]["name"])): with_hash(each) for each in desired_objects(cluster, around)
+    }
+    job = ("Job", pipeline.pipeline_job_name(cluster, around))
+    others = [each for each in _owned_objects(cluster, seen) if each[0] == "Job" and each != job]
+    for key, each in wanted.items():
+        if key == job and (others or _is_being_deleted(seen.objects.get(key))):
+            continue  # never two of them at once
+        if key == job and key in seen.objects and _job_has_finished(seen.objects[key]):
+            yield DeleteObject(*key, _uid_of(seen.objects[key]), "it has ended; the next one follows")
+        elif not matches(seen.objects.get(key), each):
+            yield ApplyObject(each)
+    for key in _owned_objects(cluster, seen):
+        if key not in wanted and not _is_being_deleted(seen.objects[key]):
+            yield DeleteObject(*key, _uid_of(seen.objects[key]), "the manifest wants it no more")
+
+
+def _owned_objects(cluster: TxLogCluster, seen: ClusterObservation) -> list[tuple[str, str]]:
+    """What stands of what this operator makes for as long as the cluster stands."""
+    mine = [labels(cluster, component).items() for component in OWNED_COMPONENTS]
+    return [
+        (kind, name)
+        for (kind, name), each in seen.objects.items()
+        if kind in OWNED_KINDS and any(each["metadata"].get("labels", {}).items() >= those for those in mine)
+    ]
+
+
+def _uid_of(found: KubeObject) -> str | None:
+    uid: str | None = found["metadata"].get("uid")
+    return uid
+
+
+def _is_being_deleted(found: KubeObject | None) -> bool:
+    return found is not None and "deletionTimestamp" in found["metadata"]
+
+
+def _job_has_finished(job: KubeObject) -> bool:
+    told = job.get("status", {}).get("conditions", [])
+    return any(each["type"] in ("Complete", "Failed") and each["status"] == "True" for each in told)
+
+
+def matches(found: Any, wanted: Any) -> bool:
+    """Whether everything that is wanted is there; the API server adds its own defaults."""
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(
+            matches(found.get(key), value) or (value in ({}, [], "") and key not in found)
+            for key, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return isinstance(found, list) and len(found) == len(wanted) and all(map(matches, found, wanted))
+    return bool(found == wanted)
+
+
+# -- what masters are told
+
+
+def _plan_settings(cluster: TxLogCluster, seen: ClusterObservation, situation: ClusterPhase) -> Iterator[PlanAction]:
+    wanted = format_preferences(cluster.spec)
+    everybody = len(seen.reachable_masters) == len(seen.masters)
+    for node, heard in seen.reachable_masters.items():
+        different = {key: value for key, value in wanted.items() if heard.settings.get(key, value) != value}
+        if not everybody or situation not in (ClusterPhase.JOINED, ClusterPhase.INCOMPLETE):
+            # It is changed at all of them or at none, and each would refuse it now.
+            different.pop("splitRecovery", None)
+        if different:
+            yield ChangeMasterSettings(node, seen.urls[node], tuple(sorted(different.items())))
+
+
+def _plan_down_reports(seen: ClusterObservation) -> Iterator[PlanAction]:
+    for pod in seen.master_pods.values():
+        for ended in pod.terminated_processes:
+            for node, (url, heard) in seen.masters_to_notify.items():
+                if (
+                    node != ended.node
+                    and heard is not None
+                    and _still_waits_for(heard, ended.node, ended.birth, ended.start)
+                ):
+                    yield ReportDown(node, url, ended)
+
+
+def _still_waits_for(heard: ObservedMaster, node: str, birth: str, start: int) -> bool:
+    """Whether that process is still a member for it, and no later one was heard."""
+    member = any(each["node"] == node and each["birth"] == birth for each in heard.status.members)
+    later = next((peer.get("start") for peer in heard.peers if peer["node"] == node), None)
+    return member and (later is None or later <= start)
+
+
+# -- masters come and go
+
+
+def _plan_added_peers(cluster: TxLogCluster, seen: ClusterObservation) -> Iterator[PlanAction]:
+    now = newest_configuration(seen)
+    asked = _joined_masters(seen)
+    if now is None or now["pending"] or asked is None:
+        return
+    known = {str(master["node"]) for master in now["masters"]}
+    own = cluster.own_peer
+    new = next((node for node in own.nodes if node not in known), None)
+    if new is not None:
+        address = f"http://{peer_address(cluster, own, node_index(new))}"
+        yield AddPeer(seen.urls[asked], new, own.name, address, own.vote_weight)
+
+
+def _joined_masters(seen: ClusterObservation) -> str | None:
+    return next((node for node, heard in seen.reachable_masters.items() if heard.status.state == "Joined"), None)
+
+
+def _plan_removed_peers(
+    cluster: TxLogCluster, seen: ClusterObservation, situation: ClusterPhase
+) -> Iterator[PlanAction]:
+    """The last one first; the next when it has gone."""
+    now = newest_configuration(seen)
+    if now is None or now["pending"] or situation is not ClusterPhase.JOINED or disruption_blocker(seen):
+        return
+    own = [master for master in now["masters"] if master["dataCenter"] == cluster.data_center]
+    extra = [master for master in own if node_index(str(master["node"])) > cluster.own_peer.masters]
+    if not extra or any(master["role"] == "leaving" for master in own):
+        return
+    last = max((str(master["node"]) for master in extra), key=node_index)
+    asked = next(node for node in seen.reachable_masters if node != last)
+    yield RemovePeer(seen.urls[asked], last)
+
+
+# -- restarts
+
+
+def disruption_blocker(seen: ClusterObservation) -> str:
+    """Why nobody may be stopped in order now; empty when one may."""
+    missing = [node for node in seen.masters if node not in seen.reachable_masters]
+    if missing:
+        return f"{missing[0]} does not answer"
+    now = newest_configuration(seen)
+    gone = list(now["removed"]) if now is not None else []  # a master keeps the link to one that was taken out
+    for node, heard in seen.reachable_masters.items():
+        if heard.status.state != "Joined":
+            return f"{node} is {heard.status.state}"
+        if heard.status.view.out:
+            return f"{heard.status.view.out[0].node} is out of the view"
+        away = next(
+            (str(peer["node"]) for peer in heard.peers if not peer.get("present") and peer["node"] not in gone), None
+        )
+        if away is not None:
+            return f"{node} misses {away}"
+    waiting = next((node for node, pod in seen.master_pods.items() if not pod.ready or pod.terminating), None)
+    return f"the pod of {waiting} is not ready" if waiting is not None else ""
+
+
+def outdated_masters(cluster: TxLogCluster, seen: ClusterObservation) -> list[str]:
+    """Masters whose pods are not what the StatefulSet would make now, the last one first."""
+    standing = seen.objects.get(("StatefulSet", ObjectNames(cluster).masters))
+    if standing is None:
+        return []
+    told = standing.get("status", {})
+    if told.get("observedGeneration") != standing["metadata"].get("generation"):
+        return []
+    new = told.get("updateRevision")
+    old = [node for node, pod in seen.master_pods.items() if new and pod.revision and pod.revision != new]
+    return sorted(old, key=node_index, reverse=True)
+
+
+def _plan_restarts(cluster: TxLogCluster, seen: ClusterObservation, situation: ClusterPhase) -> Iterator[PlanAction]:
+    if any(pod.terminating for pod in seen.master_pods.values()):
+        return
+    names = [node for peer in cluster.spec.peers for node in peer.nodes]
+    for node, heard in seen.reachable_masters.items():
+        # Nothing is founded yet, so nothing is lost: it waits for masters that the manifest no longer names.
+        told = {node, *(str(peer["node"]) for peer in heard.peers)}
+        if heard.status.state == "Founding" and told != set(names) and node in seen.master_pods:
+            pod = seen.master_pods[node]
+            yield RestartMaster(node, pod.name, pod.uid, "the manifest names other masters for the founding")
+            return
+    for node in outdated_masters(cluster, seen):
+        pod = seen.master_pods[node]
+        down = node not in seen.reachable_masters and not pod.ready
+        if down or (situation not in DIVERGED_PHASES and not disruption_blocker(seen)):
+            yield RestartMaster(node, pod.name, pod.uid, "its image or configuration has changed")
+            return
+
+
+__all__ = [
+    "HASH_ANNOTATION",
+    "desired_master_count",
+    "disruption_blocker",
+    "make_plan",
+    "matches",
+    "outdated_masters",
+    "with_hash",
+]

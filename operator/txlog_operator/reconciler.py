@@ -1,0 +1,205 @@
+"""One cluster kept true: observe, diagnose, plan, act, say how it is; whenever something changes, and now and then.
+
+Nothing that matters is kept in here: a keeper that begins anew goes on where the last one was killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from txlog.config.cluster import TxLogCluster
+from txlog.config.cluster_status import ClusterStatus
+from txlog_operator import conditions, status_writer
+from txlog_operator.actions import ApplyObject, PlanAction
+from txlog_operator.cluster_phase import ClusterPhase, cluster_phase_of
+from txlog_operator.cluster_secrets import ClusterSecrets, MasterAccess
+from txlog_operator.kube_client import ApiError, KubeClient
+from txlog_operator.kubernetes_events import action_events, transition_events
+from txlog_operator.manifest_validation import read_manifest
+from txlog_operator.metrics import OperatorMetrics
+from txlog_operator.object_names import bounded_name
+from txlog_operator.observe import observe
+from txlog_operator.plan import make_plan
+from txlog_operator.plan_applier import FailedAction, apply_plan
+from txlog_operator.specs import BuildContext, KubeObject
+from txlog_operator.specs.masters import accepted_manifest
+
+log = logging.getLogger("txlog_operator")
+
+
+@dataclass(frozen=True)
+class ReconcileInterval:
+    """Seconds between two turns when nobody wakes it: while all is well, while something is not, and at least."""
+
+    idle_s: float = 3.0
+    busy_s: float = 1.0
+    min_s: float = 0.2
+
+
+@dataclass(frozen=True)
+class OperatorSettings:
+    """Of an operator. ``image``: of what it makes where a manifest names none; ``pipeline_account``: by which Spark's
+    driver may make executors."""
+
+    image: str
+    pull_policy: str = "IfNotPresent"
+    interval: ReconcileInterval = ReconcileInterval()
+    pipeline_account: str | None = None
+
+
+HTTP_CONFLICT: Final = 409
+
+
+class Reconciler:
+    """Of one resource, by namespace and name."""
+
+    def __init__(
+        self,
+        kube: KubeClient,
+        namespace: str,
+        name: str,
+        settings: OperatorSettings,
+        metrics: OperatorMetrics,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._kube = kube
+        self._namespace = namespace
+        self._name = name
+        self._settings = settings
+        self._metrics = metrics
+        self._clock = clock
+        self._secrets = ClusterSecrets(kube)
+        self._wake_event = asyncio.Event()
+        self._emitted_messages: list[str] = []
+        self.reconcile_count = 0
+
+    def wake(self) -> None:
+        self._wake_event.set()
+
+    async def run(self) -> None:
+        """Until it is cancelled. No error ends it: the next turn begins with what is there then."""
+        while True:
+            self._wake_event.clear()
+            began = time.monotonic()
+            pause = self._settings.interval.busy_s
+            try:
+                if await self.reconcile():
+                    pause = self._settings.interval.idle_s
+                self._metrics.observe_reconcile(self._namespace, self._name, time.monotonic() - began, "done")
+            except ApiError as error:
+                self._metrics.observe_reconcile(self._namespace, self._name, time.monotonic() - began, "failed")
+                log.warning("%s/%s: %s", self._namespace, self._name, error)
+            except Exception:  # a fault of ours; the next turn begins with what is there
+                self._metrics.observe_reconcile(self._namespace, self._name, time.monotonic() - began, "failed")
+                log.exception("%s/%s: a turn broke off", self._namespace, self._name)
+            await asyncio.sleep(self._settings.interval.min_s)
+            try:
+                await asyncio.wait_for(self._wake_event.wait(), pause)
+            except TimeoutError:
+                continue
+
+    async def reconcile(self) -> bool:
+        """One look, and what follows from it. Returns whether all is well, so that the next may take its time."""
+        self.reconcile_count += 1
+        found = await self._kube.get("TxLogCluster", self._namespace, self._name)
+        if found is None or "deletionTimestamp" in found["metadata"]:
+            return True  # what was made of it is collected with it
+        before = status_writer.parse_status(found)
+        cluster, access, problems = await self._read_spec(found)
+        if cluster is None:
+            return await self._report_invalid(found, before, problems)
+        seen = await observe(self._kube, cluster, access, self._clock)
+        situation = cluster_phase_of(seen)
+        now = status_writer.make_status(cluster, _generation(found), seen, situation, problems, before)
+        around = BuildContext(
+            self._settings.image,
+            self._settings.pull_policy,
+            owner_uid=found["metadata"]["uid"],
+            last_seen=status_writer.last_seen_incarnations(now),
+            pipeline_account=self._settings.pipeline_account,
+        )
+        # What was seen is kept before anything is done about it.
+        await self._write_status(found, before, now)
+        plan = make_plan(cluster, around, seen, situation)
+        done, failed = await apply_plan(self._kube, self._namespace, plan, access.with_hosts(seen.tls_hosts))
+        await self._emit_events(found, before, now, done, failed)
+        self._metrics.observe_status(self._namespace, self._name, now)
+        return self._is_stable(now, situation, done, failed)
+
+    def _is_stable(
+        self, now: ClusterStatus, situation: ClusterPhase, done: Sequence[PlanAction], failed: Sequence[FailedAction]
+    ) -> bool:
+        ready = next(each.status for each in now.conditions if each.type == "Ready")
+        return ready == "True" and situation is ClusterPhase.JOINED and not done and not failed
+
+    async def _read_spec(self, found: KubeObject) -> tuple[TxLogCluster | None, MasterAccess, list[str]]:
+        """What is kept true: the newest manifest, or, while something is wrong with it or with its Secrets, the last
+        one that was right; how its masters are spoken with; and what is wrong."""
+        cluster, problems = read_manifest(found, self._settings.pipeline_account)
+        if cluster is not None:
+            access, problems = await self._secrets.read_access(cluster)
+            if not problems:
+                return cluster, access, problems
+        cluster = await self._last_valid_spec()
+        if cluster is None:
+            return None, MasterAccess(), problems
+        access, _ = await self._secrets.read_access(cluster)
+        return cluster, access, problems
+
+    async def _last_valid_spec(self) -> TxLogCluster | None:
+        """The last valid one of this resource."""
+        name = bounded_name(f"{self._name}-masters")
+        return accepted_manifest(await self._kube.get("ConfigMap", self._namespace, name))
+
+    async def _report_invalid(self, found: KubeObject, before: ClusterStatus, problems: Sequence[str]) -> bool:
+        generation, now = _generation(found), self._clock()
+        told = status_writer.merge_conditions(
+            conditions.invalid_spec_checks(problems), before.conditions, generation, now
+        )
+        new = before.model_copy(update={"observed_generation": generation, "conditions": told})
+        await self._write_status(found, before, new)
+        await self._emit_events(found, before, new, [], [])
+        return True
+
+    async def _write_status(self, found: KubeObject, before: ClusterStatus, now: ClusterStatus) -> None:
+        if now == before and "status" in found:
+            return
+        try:
+            await self._kube.replace_status(found, status_writer.status_to_json(now))
+        except ApiError as error:
+            if error.code != HTTP_CONFLICT:
+                raise
+            self.wake()  # the resource was changed meanwhile: the next turn sees it
+
+    async def _emit_events(
+        self,
+        found: KubeObject,
+        before: ClusterStatus,
+        now: ClusterStatus,
+        done: Sequence[PlanAction],
+        failed: Sequence[FailedAction],
+    ) -> None:
+        """Each decision and each change once, as an Event."""
+        told = [
+            *transition_events(before, now),
+            *action_events([each for each in done if not isinstance(each, ApplyObject)], failed),
+        ]
+        new = [each for each in told if each.message not in self._emitted_messages]
+        self._emitted_messages = [each.message for each in told]
+        for each in new:
+            try:
+                await self._kube.create(each.to_object(found, self._clock()))
+            except ApiError as error:
+                if error.code == 403:
+                    raise
+                log.warning("an Event was not taken: %s", error)
+
+
+def _generation(found: KubeObject) -> int:
+    generation: Any = found["metadata"].get("generation", 0)
+    return int(generation)

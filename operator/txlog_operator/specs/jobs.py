@@ -1,0 +1,126 @@
+"""Backups and the duties of a data centre, as Jobs: each is tried once, and tried again by who made it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from txlog.config.cluster import TxLogCluster
+from txlog.config.process_config import DutyJobConfig, FolderConfig, TargetConfig
+from txlog.config.process_config_builder import build_backup_config, build_target_config
+from txlog_operator.object_names import ObjectNames
+from txlog_operator.specs.common import (
+    CONFIG_FOLDER,
+    SECRETS_FOLDER,
+    TMP_MOUNT,
+    BuildContext,
+    KubeObject,
+    build_object,
+    container,
+    internal_credentials,
+    labels,
+    master_urls,
+    pod_spec,
+    volume_claim,
+)
+
+COMPONENT: Final = "backup"
+DUTY_COMPONENT: Final = "duty"
+"""Of what is made for a duty: it waits for no backup that was asked for otherwise."""
+SCHEDULE_COMPONENT: Final = "schedule"
+BACKUPS_FOLDER: Final = Path("/backups")
+"""Where split backups go when the manifest names no target: a volume of its own."""
+DUTY_PROGRAM: Final = "txlog.backup.duty_job"
+DUTY_CONFIG_FILE: Final = "duty.json"
+BACKUP_CONFIG_FILE: Final = "backup.json"
+TERMINATION_LOG: Final = "/dev/termination-log"
+
+
+def backup_target(cluster: TxLogCluster) -> TargetConfig:
+    backup = cluster.spec.backup
+    if backup is None:
+        return FolderConfig(folder=BACKUPS_FOLDER)
+    return build_target_config(backup.target, lambda name: SECRETS_FOLDER / name)
+
+
+def config_map(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
+    """What Jobs are told."""
+    target, masters = backup_target(cluster), master_urls(cluster)
+    duty = DutyJobConfig(data_center=cluster.data_center, masters=masters, target=target)
+    data = {DUTY_CONFIG_FILE: duty.model_dump_json(indent=1, exclude_defaults=True) + "\n"}
+    if cluster.spec.backup is not None:
+        told = build_backup_config(cluster, masters, target)
+        data[BACKUP_CONFIG_FILE] = told.model_dump_json(indent=1, exclude_defaults=True) + "\n"
+    return build_object(cluster, around, "v1", "ConfigMap", ObjectNames(cluster).jobs, COMPONENT, data=data)
+
+
+def split_backup_volume(cluster: TxLogCluster) -> list[KubeObject]:
+    """For split backups, where the manifest names no target. Nobody owns it: what is in it outlives the resource."""
+    if cluster.spec.backup is not None:
+        return []
+    names, size = ObjectNames(cluster), cluster.spec.workers.storage
+    found = volume_claim(names.split_backups, size.size, size.storage_class_name, labels(cluster, COMPONENT))
+    found["metadata"]["namespace"] = names.namespace
+    return [found]
+
+
+def backup_schedules(cluster: TxLogCluster, around: BuildContext) -> list[KubeObject]:
+    """The schedule that the manifest asks for."""
+    backup = cluster.spec.backup
+    if backup is None or backup.schedule is None:
+        return []
+    spec = {"cluster": cluster.metadata.name, "schedule": backup.schedule}
+    name = cluster.metadata.name
+    return [
+        build_object(cluster, around, cluster.api_version, "TxLogBackupSchedule", name, SCHEDULE_COMPONENT, spec=spec)
+    ]
+
+
+def backup_command(name: str, why: str) -> list[str]:
+    return [
+        "python",
+        "-m",
+        "txlog.backup",
+        f"--config={CONFIG_FOLDER}/{BACKUP_CONFIG_FILE}",
+        f"--name={name}",
+        f"--why={why}",
+    ]
+
+
+def duty_command(*way: str) -> list[str]:
+    return ["python", "-m", DUTY_PROGRAM, f"--config={CONFIG_FOLDER}/{DUTY_CONFIG_FILE}", *way]
+
+
+def build_job(cluster: TxLogCluster, around: BuildContext, name: str, command: Sequence[str]) -> KubeObject:
+    component = DUTY_COMPONENT if command[2] == DUTY_PROGRAM else COMPONENT
+    names, backup, own = ObjectNames(cluster), cluster.spec.backup, internal_credentials(cluster)
+    mounts = [{"name": "config", "mountPath": str(CONFIG_FOLDER), "readOnly": True}, *own.mounts, TMP_MOUNT]
+    volumes: list[KubeObject] = [{"name": "config", "configMap": {"name": names.jobs}}, *own.volumes]
+    if backup is None:
+        mounts.append({"name": "backups", "mountPath": str(BACKUPS_FOLDER)})
+        volumes.append({"name": "backups", "persistentVolumeClaim": {"claimName": names.split_backups}})
+    elif backup.target.folder is not None:
+        mounts.append({"name": "backups", "mountPath": backup.target.folder.path})
+        volumes.append({"name": "backups", "persistentVolumeClaim": {"claimName": backup.target.folder.claim_name}})
+    elif backup.target.s3 is not None and backup.target.s3.secret_ref is not None:
+        secret = backup.target.s3.secret_ref.name
+        mounts.append({"name": "secret", "mountPath": str(SECRETS_FOLDER / secret), "readOnly": True})
+        volumes.append({"name": "secret", "secret": {"secretName": secret}})
+    worker = container(
+        cluster,
+        around,
+        component,
+        [*command, f"--answer={TERMINATION_LOG}"],
+        env=[{"name": "HOME", "value": "/tmp"}, *own.env],
+        terminationMessagePath=TERMINATION_LOG,
+        terminationMessagePolicy="FallbackToLogsOnError",
+        volumeMounts=mounts,
+    )
+    pod = pod_spec([worker], volumes, restartPolicy="Never", terminationGracePeriodSeconds=30)
+    spec: KubeObject = {
+        "backoffLimit": 0,
+        "ttlSecondsAfterFinished": 24 * 3600,
+        "template": {"metadata": {"labels": labels(cluster, component)}, "spec": pod},
+    }
+    return build_object(cluster, around, "batch/v1", "Job", name, component, spec=spec)

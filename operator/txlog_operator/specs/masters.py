@@ -1,0 +1,265 @@
+"""The masters of a data centre: one StatefulSet, what each is told, and the Services in front of them. Pure."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, Final
+
+from txlog.config.cluster import PeerSpec, TxLogCluster
+from txlog.config.process_config import NodeConfig
+from txlog.config.process_config_builder import MASTER_STOP_MARGIN_S, build_node_config, build_worker_configs
+from txlog_operator.object_names import GROUP, ObjectNames, short_hash
+from txlog_operator.specs.common import (
+    CONFIG_FOLDER,
+    DATA_FOLDER,
+    INTERNAL_TOKEN_KEY,
+    MASTER_PORT,
+    PEER_TOKEN_FOLDER,
+    SECURE_PEER_PORT,
+    TMP_MOUNT,
+    USERS_KEY,
+    BuildContext,
+    KubeObject,
+    build_object,
+    container,
+    is_secured,
+    labels,
+    peer_address,
+    pod_spec,
+    resource_requirements,
+    selector,
+    url_scheme,
+    volume_claim,
+    worker_url,
+)
+
+COMPONENT: Final = "master"
+PEER_TOKEN_KEY: Final = "token"
+USERS_FOLDER: Final = Path("/etc/txlog-users")
+TLS_FOLDER: Final = Path("/etc/txlog-tls")
+PEER_TLS_FOLDER: Final = Path("/etc/txlog-peer-tls")
+TERMINATION_LOG: Final = Path("/dev/termination-log")
+"""Each container has its own, and its end shows it: that proves which process is gone."""
+INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
+CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config"
+ENDPOINT_DRAIN_S: Final = 2
+"""Between a pod's end being known and the master hearing of it: Services learn of it meanwhile, and it takes work."""
+TERMINATION_GRACE_S_MIN: Final = 75
+ACCEPTED_MANIFEST_KEY: Final = "accepted.json"
+"""Beside what the masters read: the last manifest that was valid. It is kept true while a newer one is not."""
+LIVE_FIELDS: Final = {
+    "round_timeout_ms",
+    "idle_interval_ms",
+    "max_peer_lag_ms",
+    "none_split_delay_ms",
+    "max_clock_skew_ms",
+    "leave_timeout_ms",
+    "split_recovery",
+    "worker_repair",
+}
+"""What a master takes while it runs: changing it restarts nobody."""
+LOG_OWNED_FIELDS: Final = {"peers", "split_mode", "last_seen"}
+"""What counts at the founding only, or is told anew at each start."""
+
+
+def replica_count(cluster: TxLogCluster, around: BuildContext) -> int:
+    return max(cluster.own_peer.masters, around.master_count or 0)
+
+
+def node_names(cluster: TxLogCluster, around: BuildContext) -> list[str]:
+    """Of those that run, also of one that is leaving."""
+    return [f"{cluster.data_center}-{index}" for index in range(1, replica_count(cluster, around) + 1)]
+
+
+def master_config(cluster: TxLogCluster, node: str, around: BuildContext) -> NodeConfig:
+    """What the master of that node id is told. One that is leaving is still among the peers."""
+    names = ObjectNames(cluster)
+    running = replica_count(cluster, around)
+    if running > cluster.own_peer.masters:
+        own = cluster.own_peer.model_copy(update={"masters": running})
+        peers = [own if peer.name == own.name else peer for peer in cluster.spec.peers]
+        cluster = cluster.model_copy(update={"spec": cluster.spec.model_copy(update={"peers": peers})})
+
+    def url_of(peer: PeerSpec, index: int) -> str:
+        if peer.name == cluster.data_center:
+            return f"http://{names.master_host(index)}:{SECURE_PEER_PORT if is_secured(cluster) else MASTER_PORT}"
+        return f"http://{peer_address(cluster, peer, index)}"
+
+    return build_node_config(
+        cluster,
+        node,
+        url_of=url_of,
+        port=MASTER_PORT,
+        journal_folder=DATA_FOLDER / "journal",
+        token_file=PEER_TOKEN_FOLDER / PEER_TOKEN_KEY,
+        workers=build_worker_configs(cluster, lambda index: worker_url(cluster, index)),
+        host="0.0.0.0",
+        last_seen=around.last_seen.get(node),
+        identity_file=TERMINATION_LOG,
+        **_security_fields(cluster),
+    )
+
+
+def _security_fields(cluster: TxLogCluster) -> dict[str, Any]:
+    """What a master's configuration says of it."""
+    security, found = cluster.spec.security, dict[str, Any]()
+    if security.users is not None:
+        found |= {"users_file": USERS_FOLDER / USERS_KEY, "own_token_file": USERS_FOLDER / INTERNAL_TOKEN_KEY}
+    if security.tls_secret_ref is not None:
+        found["tls_folder"] = TLS_FOLDER
+    if security.peer_tls_secret_ref is not None:
+        found |= {"peer_tls_folder": PEER_TLS_FOLDER, "peer_port": SECURE_PEER_PORT}
+    return found
+
+
+def _secret_volumes(cluster: TxLogCluster) -> list[tuple[str, Path, str]]:
+    """Name, folder and Secret of each. Whole folders, never single files of them: what is in those is not renewed."""
+    security = cluster.spec.security
+    token, users = security.peer_token_secret_ref, security.users
+    found = [("peer-token", PEER_TOKEN_FOLDER, token.name if token else ObjectNames(cluster).peer_token)]
+    if users is not None:
+        found.append(("users", USERS_FOLDER, users.secret_ref.name))
+    if security.tls_secret_ref is not None:
+        found.append(("tls", TLS_FOLDER, security.tls_secret_ref.name))
+    if security.peer_tls_secret_ref is not None:
+        found.append(("peer-tls", PEER_TLS_FOLDER, security.peer_tls_secret_ref.name))
+    return found
+
+
+def restart_hash(cluster: TxLogCluster, around: BuildContext) -> str:
+    """Of what a master only learns at its start. What it takes live, and what the log says of the cluster, is not in
+    it; addresses are, since a master that runs keeps to those it knows."""
+    first = master_config(cluster, f"{cluster.data_center}-1", around)
+    told = first.model_dump(mode="json", exclude=LIVE_FIELDS | LOG_OWNED_FIELDS, exclude_defaults=True)
+    return short_hash([told, {peer.name: peer.address for peer in cluster.spec.peers}])
+
+
+def config_map(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
+    """A file for each master. It is not part of the pods: what is changed in it counts from the next start on. Without
+    defaults, so that an older image still reads it."""
+    data = {
+        f"{node}.json": master_config(cluster, node, around).model_dump_json(indent=1, exclude_defaults=True) + "\n"
+        for node in node_names(cluster, around)
+    }
+    data[ACCEPTED_MANIFEST_KEY] = cluster.model_dump_json(by_alias=True, exclude_unset=True) + "\n"
+    return build_object(cluster, around, "v1", "ConfigMap", ObjectNames(cluster).master_hosts, COMPONENT, data=data)
+
+
+def accepted_manifest(standing: KubeObject | None) -> TxLogCluster | None:
+    """The manifest that this ConfigMap was made from; None without one, or when it can no longer be read."""
+    try:
+        return TxLogCluster.model_validate_json(standing["data"][ACCEPTED_MANIFEST_KEY]) if standing else None
+    except (KeyError, ValueError):
+        return None
+
+
+def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
+    names, masters = ObjectNames(cluster), cluster.spec.masters
+    template: KubeObject = {
+        "metadata": {
+            "labels": labels(cluster, COMPONENT),
+            "annotations": {CONFIG_HASH_ANNOTATION: restart_hash(cluster, around)},
+        },
+        "spec": _pod_template(cluster, around),
+    }
+    spec: KubeObject = {
+        "replicas": replica_count(cluster, around),
+        "serviceName": names.master_hosts,
+        "ordinals": {"start": 1},
+        # A cluster is founded by all its masters at once, and none is ready before that.
+        "podManagementPolicy": "Parallel",
+        # The operator restarts them, one after the other, when nobody is missed.
+        "updateStrategy": {"type": "OnDelete"},
+        # A master that was taken out for good has nothing that the log lacks, and its journal would be refused.
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Delete"},
+        "selector": {"matchLabels": selector(cluster, COMPONENT)},
+        "template": template,
+        "volumeClaimTemplates": [volume_claim("journal", masters.storage.size, masters.storage.storage_class_name)],
+    }
+    return build_object(cluster, around, "apps/v1", "StatefulSet", names.masters, COMPONENT, spec=spec)
+
+
+def _pod_template(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
+    names, secrets = ObjectNames(cluster), _secret_volumes(cluster)
+    command = ["python", "-m", "txlog.server", f"--config={CONFIG_FOLDER}/{cluster.data_center}-$(TXLOG_INDEX).json"]
+    master = container(
+        cluster,
+        around,
+        COMPONENT,
+        command,
+        env=[_field_variable("TXLOG_INDEX", f"metadata.labels['{INDEX_LABEL}']")],
+        ports=[{"name": name, "containerPort": port} for name, port in _ports(cluster)],
+        resources=resource_requirements(cluster.spec.masters.resources),
+        startupProbe=_probe(cluster, "startup", periodSeconds=1, failureThreshold=600),
+        livenessProbe=_probe(cluster, "live", periodSeconds=10, timeoutSeconds=5, failureThreshold=6),
+        readinessProbe=_probe(cluster, "ready", periodSeconds=1, timeoutSeconds=2, failureThreshold=2),
+        lifecycle={"preStop": {"exec": {"command": ["sleep", str(ENDPOINT_DRAIN_S)]}}},
+        terminationMessagePath=str(TERMINATION_LOG),
+        terminationMessagePolicy="File",
+        volumeMounts=[
+            {"name": "journal", "mountPath": str(DATA_FOLDER)},
+            {"name": "config", "mountPath": str(CONFIG_FOLDER), "readOnly": True},
+            *({"name": name, "mountPath": str(folder), "readOnly": True} for name, folder, _ in secrets),
+            TMP_MOUNT,
+        ],
+    )
+    volumes = [
+        {"name": "config", "configMap": {"name": names.master_hosts}},
+        *({"name": name, "secret": {"secretName": secret}} for name, _, secret in secrets),
+    ]
+    return pod_spec(
+        [master],
+        volumes,
+        terminationGracePeriodSeconds=termination_grace_s(cluster),
+        topologySpreadConstraints=[
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": selector(cluster, COMPONENT)},
+            }
+        ],
+    )
+
+
+def termination_grace_s(cluster: TxLogCluster) -> int:
+    """Generous, since a master ends by itself, and not as exact as ``leaveTimeout``, which changes without restarts."""
+    return max(
+        TERMINATION_GRACE_S_MIN, math.ceil(cluster.spec.leave_timeout / 1000 + MASTER_STOP_MARGIN_S) + ENDPOINT_DRAIN_S
+    )
+
+
+def _probe(cluster: TxLogCluster, kind: str, **times: int) -> KubeObject:
+    """The kubelet looks at no certificate: it may be anybody's."""
+    speaks = {"scheme": "HTTPS"} if url_scheme(cluster) == "https" else {}
+    return {"httpGet": {"path": f"/health/{kind}", "port": "http", **speaks}, **times}
+
+
+def _ports(cluster: TxLogCluster) -> list[tuple[str, int]]:
+    """Of a pod, by name: that of clients, and where masters with certificates meet."""
+    return [("http", MASTER_PORT), *([("peers", SECURE_PEER_PORT)] if is_secured(cluster) else [])]
+
+
+def _field_variable(name: str, path: str) -> KubeObject:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def services(cluster: TxLogCluster, around: BuildContext) -> list[KubeObject]:
+    """One for names, which peers need before anybody is ready; one for clients."""
+    names = ObjectNames(cluster)
+    ports = [{"name": name, "port": port, "targetPort": name} for name, port in _ports(cluster)]
+    select: dict[str, Any] = {"selector": selector(cluster, COMPONENT), "ports": ports[:1]}
+    hosts = {"clusterIP": "None", "publishNotReadyAddresses": True, **select, "ports": ports}
+    return [
+        build_object(cluster, around, "v1", "Service", names.master_hosts, COMPONENT, spec=hosts),
+        build_object(cluster, around, "v1", "Service", names.clients, COMPONENT, spec={"type": "ClusterIP", **select}),
+    ]
+
+
+def disruption_budget(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
+    """One at a time; also of a single one, so that no node waits for ever to be drained."""
+    spec = {"maxUnavailable": 1, "selector": {"matchLabels": selector(cluster, COMPONENT)}}
+    return build_object(
+        cluster, around, "policy/v1", "PodDisruptionBudget", ObjectNames(cluster).master_hosts, COMPONENT, spec=spec
+    )

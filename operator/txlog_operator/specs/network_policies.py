@@ -1,0 +1,100 @@
+"""Who may speak with whom. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import urlsplit
+
+from txlog.config.cluster import TxLogCluster
+from txlog.config.process_config import SPARK_BLOCKS_PORT, SPARK_DRIVER_PORT
+from txlog_operator.object_names import GROUP, ObjectNames
+from txlog_operator.specs import executors, masters, pipeline, workers
+from txlog_operator.specs.common import (
+    MASTER_PORT,
+    SECURE_PEER_PORT,
+    WORKER_PORT,
+    BuildContext,
+    KubeObject,
+    build_object,
+    is_secured,
+    selector,
+)
+
+DNS_PORT: Final = 53
+
+
+def network_policies(cluster: TxLogCluster, around: BuildContext) -> list[KubeObject]:
+    """Masters are for everybody who reaches them, on their ports; stores for the pods of this cluster alone; Spark's
+    driver for its executors; and those reach it, each other, masters, stores and the servers of names, nobody else."""
+    names = ObjectNames(cluster)
+    same = {key: value for key, value in selector(cluster, "").items() if not key.endswith("/component")}
+    assert same[f"{GROUP}/data-center"] == cluster.data_center
+    doors = [MASTER_PORT, SECURE_PEER_PORT] if is_secured(cluster) else [MASTER_PORT]
+    found = [_policy(cluster, around, names.master_hosts, masters.COMPONENT, doors, None)]
+    if not cluster.spec.workers.external:
+        found.append(_policy(cluster, around, names.worker_hosts, workers.COMPONENT, [WORKER_PORT], same))
+    if executors.executor_count(cluster):
+        among = [SPARK_DRIVER_PORT, SPARK_BLOCKS_PORT]
+        executor = selector(cluster, executors.COMPONENT)
+        found.append(_policy(cluster, around, names.pipeline, pipeline.COMPONENT, among, executor))
+        found.append(_executor_policies(cluster, around))
+    return found
+
+
+def _executor_policies(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
+    def of(component: str, *ports: int) -> KubeObject:
+        return {"to": [_peer(selector(cluster, component))], "ports": [_port(port) for port in ports]}
+
+    driver, executor = (selector(cluster, each) for each in (pipeline.COMPONENT, executors.COMPONENT))
+    ways = [
+        of(pipeline.COMPONENT, SPARK_DRIVER_PORT, SPARK_BLOCKS_PORT),
+        of(executors.COMPONENT, SPARK_BLOCKS_PORT),
+        of(masters.COMPONENT, MASTER_PORT),
+        # Where the servers of names are, every Kubernetes answers otherwise.
+        {"ports": [_port(DNS_PORT, "UDP"), _port(DNS_PORT)]},
+    ]
+    outside = sorted({_port_of(each.url) for each in cluster.spec.workers.external or ()})
+    if outside:
+        ways.append({"ports": [_port(port) for port in outside]})  # a policy knows addresses, and these are names
+    else:
+        ways.append(of(workers.COMPONENT, WORKER_PORT))
+    spec = {
+        "podSelector": {"matchLabels": executor},
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{"from": [_peer(driver), _peer(executor)], "ports": [_port(SPARK_BLOCKS_PORT)]}],
+        "egress": ways,
+    }
+    name = ObjectNames(cluster).executors
+    return build_object(cluster, around, "networking.k8s.io/v1", "NetworkPolicy", name, executors.COMPONENT, spec=spec)
+
+
+def _port_of(url: str) -> int:
+    parts = urlsplit(url)
+    return parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def _peer(labels: dict[str, str]) -> KubeObject:
+    return {"podSelector": {"matchLabels": labels}}
+
+
+def _port(number: int, protocol: str = "TCP") -> KubeObject:
+    return {"protocol": protocol, "port": number}
+
+
+def _policy(
+    cluster: TxLogCluster,
+    around: BuildContext,
+    name: str,
+    component: str,
+    ports: list[int],
+    source: dict[str, str] | None,
+) -> KubeObject:
+    rule: KubeObject = {"ports": [_port(port) for port in ports]}
+    if source is not None:
+        rule["from"] = [_peer(source)]
+    spec = {
+        "podSelector": {"matchLabels": selector(cluster, component)},
+        "policyTypes": ["Ingress"],
+        "ingress": [rule],
+    }
+    return build_object(cluster, around, "networking.k8s.io/v1", "NetworkPolicy", name, component, spec=spec)

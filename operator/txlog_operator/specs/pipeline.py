@@ -1,0 +1,123 @@
+"""The Spark application of a data centre, as a Job. Its pod is driver and executor at once, or (``mode: executors``)
+the driver of executors that are pods of their own (:mod:`.executors`). Pure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from txlog.config.cluster import TxLogCluster
+from txlog.config.process_config import SPARK_BLOCKS_PORT, SPARK_DRIVER_PORT, PipelineConfig
+from txlog.config.process_config_builder import build_worker_configs
+from txlog_operator.object_names import GROUP, ObjectNames, short_hash
+from txlog_operator.specs import executors
+from txlog_operator.specs.common import (
+    CONFIG_FOLDER,
+    TMP_MOUNT,
+    BuildContext,
+    KubeObject,
+    build_object,
+    container,
+    internal_credentials,
+    labels,
+    master_urls,
+    pod_spec,
+    resource_requirements,
+    worker_url,
+)
+
+COMPONENT: Final = "pipeline"
+SCRATCH_FOLDER: Final = Path("/scratch")
+CONFIG_FILE: Final = "pipeline.json"
+TERMINATION_GRACE_S: Final = 30
+CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config"
+
+
+def pipeline_config(cluster: TxLogCluster, around: BuildContext) -> PipelineConfig:
+    more: dict[str, Any] = {}
+    if executors.executor_count(cluster):
+        more = {
+            "executors": executors.executor_config(cluster, around),
+            "batch_tasks": executors.batch_tasks(cluster),
+        }
+    return PipelineConfig(
+        data_center=cluster.data_center,
+        masters=master_urls(cluster),
+        workers=build_worker_configs(cluster, lambda index: worker_url(cluster, index)),
+        scratch_folder=SCRATCH_FOLDER,
+        **more,
+    )
+
+
+def config_map(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
+    """Named by what is in it, as its Job is: neither is ever changed."""
+    told = pipeline_config(cluster, around).model_dump_json(indent=1, exclude_defaults=True) + "\n"
+    data = {CONFIG_FILE: told}
+    if executors.executor_count(cluster):
+        data[executors.TEMPLATE_FILE] = executors.pod_template_yaml(cluster, around, SCRATCH_FOLDER)
+    return build_object(cluster, around, "v1", "ConfigMap", pipeline_job_name(cluster, around), COMPONENT, data=data)
+
+
+def pipeline_job_name(cluster: TxLogCluster, around: BuildContext) -> str:
+    """Another one whenever anything in a pod of it would be another."""
+    told = [
+        pipeline_config(cluster, around).model_dump(mode="json", exclude_defaults=True),
+        _pod_template(cluster, around, ""),
+    ]
+    if executors.executor_count(cluster):
+        told.append(executors.pod_template(cluster, around, SCRATCH_FOLDER))
+    return f"{ObjectNames(cluster).pipeline}-{short_hash(told)}"
+
+
+def pipeline_job(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
+    """Its pod is started again in place when it fails; that it ended, the operator sees, and makes the next."""
+    name = pipeline_job_name(cluster, around)
+    spec: KubeObject = {
+        "backoffLimit": 1_000_000,
+        "podReplacementPolicy": "Failed",
+        "template": {"metadata": {"labels": labels(cluster, COMPONENT)}, "spec": _pod_template(cluster, around, name)},
+    }
+    return build_object(cluster, around, "batch/v1", "Job", name, COMPONENT, spec=spec)
+
+
+def _pod_template(cluster: TxLogCluster, around: BuildContext, config: str) -> KubeObject:
+    own, apart = internal_credentials(cluster), bool(executors.executor_count(cluster))
+    env: list[KubeObject] = [{"name": "HOME", "value": "/tmp"}]
+    more: KubeObject = {}
+    if apart:
+        env += [_field_variable("POD_IP", "status.podIP"), _field_variable("POD_NAME", "metadata.name")]
+        ports = {"driver": SPARK_DRIVER_PORT, "blocks": SPARK_BLOCKS_PORT}
+        more["ports"] = [{"name": name, "containerPort": port} for name, port in ports.items()]
+    else:
+        env.append({"name": "SPARK_LOCAL_IP", "value": "127.0.0.1"})
+    driver = container(
+        cluster,
+        around,
+        COMPONENT,
+        ["python", "-m", "txlog.pipeline", f"--config={CONFIG_FOLDER}/{CONFIG_FILE}"],
+        workingDir=str(SCRATCH_FOLDER),
+        env=[*env, *own.env],
+        **more,
+        resources=resource_requirements(cluster.spec.pipeline.resources),
+        terminationMessagePolicy="FallbackToLogsOnError",
+        volumeMounts=[
+            {"name": "config", "mountPath": str(CONFIG_FOLDER), "readOnly": True},
+            {"name": "scratch", "mountPath": str(SCRATCH_FOLDER)},
+            *own.mounts,
+            TMP_MOUNT,
+        ],
+    )
+    volumes = [{"name": "config", "configMap": {"name": config}}, {"name": "scratch", "emptyDir": {}}]
+    # Spark asks the API server for executors; nothing else of TxLog but the operator has an account there.
+    account = {"serviceAccountName": around.pipeline_account, "automountServiceAccountToken": True} if apart else {}
+    return pod_spec(
+        [driver],
+        [*volumes, *own.volumes],
+        restartPolicy="OnFailure",
+        terminationGracePeriodSeconds=TERMINATION_GRACE_S,
+        **account,
+    )
+
+
+def _field_variable(name: str, path: str) -> KubeObject:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}

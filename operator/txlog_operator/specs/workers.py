@@ -1,0 +1,75 @@
+"""The stores that TxLog runs: one StatefulSet of Oxigraph. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from txlog.config.cluster import TxLogCluster
+from txlog_operator.object_names import ObjectNames
+from txlog_operator.specs.common import (
+    DATA_FOLDER,
+    TMP_MOUNT,
+    WORKER_PORT,
+    BuildContext,
+    KubeObject,
+    build_object,
+    container,
+    labels,
+    pod_spec,
+    resource_requirements,
+    selector,
+    volume_claim,
+)
+
+COMPONENT: Final = "worker"
+
+
+def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
+    names, workers = ObjectNames(cluster), cluster.spec.workers
+    probe = {"httpGet": {"path": "/", "port": "http"}}
+    store = container(
+        cluster,
+        around,
+        COMPONENT,
+        # The adapter refuses a store with --union-default-graph.
+        ["oxigraph", "serve", "-l", str(DATA_FOLDER / "store"), "-b", f"0.0.0.0:{WORKER_PORT}"],
+        ports=[{"name": "http", "containerPort": WORKER_PORT}],
+        resources=resource_requirements(workers.resources),
+        startupProbe={**probe, "periodSeconds": 1, "failureThreshold": 600},
+        readinessProbe={**probe, "periodSeconds": 2, "timeoutSeconds": 5, "failureThreshold": 3},
+        livenessProbe={**probe, "periodSeconds": 10, "timeoutSeconds": 10, "failureThreshold": 6},
+        volumeMounts=[{"name": "store", "mountPath": str(DATA_FOLDER)}, TMP_MOUNT],
+    )
+    # As the first process of a container it would not hear SIGTERM.
+    pod = pod_spec([store], [], terminationGracePeriodSeconds=30, shareProcessNamespace=True)
+    spec: KubeObject = {
+        "replicas": workers.replicas,
+        "serviceName": names.worker_hosts,
+        "ordinals": {"start": 1},
+        "podManagementPolicy": "Parallel",
+        "updateStrategy": {"type": "RollingUpdate"},
+        # A store is made again from the log; one that comes back later must not bring old data.
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Delete"},
+        "selector": {"matchLabels": selector(cluster, COMPONENT)},
+        "template": {"metadata": {"labels": labels(cluster, COMPONENT)}, "spec": pod},
+        "volumeClaimTemplates": [volume_claim("store", workers.storage.size, workers.storage.storage_class_name)],
+    }
+    return build_object(cluster, around, "apps/v1", "StatefulSet", names.workers, COMPONENT, spec=spec)
+
+
+def service(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
+    """Names only: masters and the pipeline speak with each store."""
+    spec = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": selector(cluster, COMPONENT),
+        "ports": [{"name": "http", "port": WORKER_PORT, "targetPort": "http"}],
+    }
+    return build_object(cluster, around, "v1", "Service", ObjectNames(cluster).worker_hosts, COMPONENT, spec=spec)
+
+
+def disruption_budget(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
+    spec = {"maxUnavailable": 1, "selector": {"matchLabels": selector(cluster, COMPONENT)}}
+    return build_object(
+        cluster, around, "policy/v1", "PodDisruptionBudget", ObjectNames(cluster).worker_hosts, COMPONENT, spec=spec
+    )

@@ -1,0 +1,279 @@
+"""What a cluster's status says: the one place where it is made. Pure; times are given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Literal
+
+from pydantic import ValidationError
+
+from txlog.config.cluster import TxLogCluster
+from txlog.config.cluster_status import (
+    ClusterStatus,
+    Condition,
+    NodeStatus,
+    PeerStatus,
+    PipelineStatus,
+    SplitStatus,
+    WorkerStatusEntry,
+)
+from txlog.config.process_config import LastSeenIncarnation
+from txlog.config.units import format_duration
+from txlog_operator.cluster_phase import ClusterPhase
+from txlog_operator.conditions import ConditionCheck, check_conditions
+from txlog_operator.job_plan import last_backup, open_duties
+from txlog_operator.observation import ClusterObservation, ObservedMaster
+from txlog_operator.specs import KubeObject, executors, pipeline
+
+STATE_SEVERITY = (
+    "Isolated",
+    "DiskFull",
+    "Damaged",
+    "Rejoining",
+    "Suspected",
+    "Founding",
+    "Learning",
+    "Starting",
+    "Left",
+)
+"""States of a master, the worst first; then what is not known, then Joined."""
+LAG_RESOLUTION_S = 5
+"""Below it nobody is behind: masters hear of each other every second."""
+MESSAGE_MAX = 500
+
+
+def format_time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_status(found: KubeObject) -> ClusterStatus:
+    """As it was written last; an empty one when another version wrote it."""
+    try:
+        return ClusterStatus.model_validate(found.get("status") or {})
+    except ValidationError:
+        return ClusterStatus()
+
+
+def status_to_json(status: ClusterStatus) -> KubeObject:
+    """As the API server takes it."""
+    return status.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def last_seen_incarnations(status: ClusterStatus) -> dict[str, LastSeenIncarnation]:
+    """By node id."""
+    return {
+        node.node: LastSeenIncarnation(birth=int(node.birth, 16), start=node.start)
+        for node in status.nodes
+        if node.birth and node.start > 0
+    }
+
+
+def make_status(
+    cluster: TxLogCluster,
+    generation: int,
+    seen: ClusterObservation,
+    situation: ClusterPhase,
+    problems: Sequence[str],
+    before: ClusterStatus,
+) -> ClusterStatus:
+    """``cluster``: what is kept true, an older one while ``problems`` says what is wrong with the newest."""
+    heard = seen.reachable_masters
+    peers = _peer_statuses(cluster, seen, before)
+    workers = _worker_statuses(seen, before)
+    ready = sum(pod.ready for pod in seen.master_pods.values())
+    said = [each for each in peers if each.reachable == "True"]
+    strategies = [told for each in heard.values() if (told := each.status.view.split_recovery) is not None]
+    last = last_backup(seen.job_resources)
+    indexes = [worker.index for worker in workers if worker.index is not None]
+    status = ClusterStatus(
+        observed_generation=generation,
+        state=_worst_state(seen),
+        masters_ready=f"{ready}/{cluster.own_peer.masters}",
+        peers_reachable=f"{len(said)}/{len(peers)}",
+        lag=_lag_by_peer(cluster, seen) if heard else "-",
+        recovery=strategies[0] if strategies else before.recovery,
+        applied=min(indexes, default=None),
+        nodes=_node_statuses(seen, before),
+        workers=workers,
+        peers=peers,
+        split=_split_status(seen, situation, before),
+        pipeline=_pipeline_status(cluster, seen),
+        last_backup=last[0] if last is not None else None,
+    )
+    found = check_conditions(cluster, seen, situation, status, problems, peer_lag_s(cluster, seen))
+    return status.model_copy(update={"conditions": merge_conditions(found, before.conditions, generation, seen.now)})
+
+
+def merge_conditions(
+    told: Sequence[ConditionCheck], before: Sequence[Condition], generation: int, now: float
+) -> list[Condition]:
+    """A transition's time moves with the status only."""
+    old = {each.type: each for each in before}
+    found = []
+    for each in told:
+        last = old.get(each.kind)
+        same = last is not None and last.status == each.status
+        found.append(
+            Condition(
+                type=each.kind,
+                status=each.status,
+                reason=each.reason,
+                message=each.message[:2000],
+                last_transition_time=last.last_transition_time if last is not None and same else format_time(now),
+                observed_generation=generation,
+            )
+        )
+    return found
+
+
+def _worst_state(seen: ClusterObservation) -> str:
+    states = [each.status.state for each in seen.reachable_masters.values()]
+    bad = next((state for state in STATE_SEVERITY if state in states), None)
+    if bad is not None:
+        return bad
+    return "Joined" if states and len(states) == len(seen.masters) else "Unknown"
+
+
+def _node_statuses(seen: ClusterObservation, before: ClusterStatus) -> list[NodeStatus]:
+    """The last birth and start of one that does not answer stay: its next start is told of them."""
+    old = {each.node: each for each in before.nodes}
+    found = []
+    for node, heard in seen.masters.items():
+        if heard is None:
+            found.append(old.get(node, NodeStatus(node=node)).model_copy(update={"state": "Unknown"}))
+            continue
+        told = heard.status
+        found.append(
+            NodeStatus(node=node, birth=heard.birth, start=told.start, state=told.state, index=told.stable.index)
+        )
+    return found
+
+
+def _worker_statuses(seen: ClusterObservation, before: ClusterStatus) -> list[WorkerStatusEntry]:
+    """As the master tells that knows most of each."""
+    if not seen.reachable_masters:
+        return [each.model_copy(update={"state": "Unknown"}) for each in before.workers]
+    found: dict[str, WorkerStatusEntry] = {}
+    for heard in seen.reachable_masters.values():
+        for worker in heard.status.workers:
+            index = worker.position.index if worker.position is not None else None
+            known = found.get(worker.name)
+            if known is not None and (known.index or -1) >= (index if index is not None else -1):
+                continue
+            error = worker.error[:MESSAGE_MAX] if worker.error else None
+            found[worker.name] = WorkerStatusEntry(name=worker.name, state=worker.state, index=index, error=error)
+    return [found[name] for name in sorted(found)]
+
+
+def _peer_statuses(cluster: TxLogCluster, seen: ClusterObservation, before: ClusterStatus) -> list[PeerStatus]:
+    """Reachable: a master of it is present for one of ours."""
+    found = []
+    for peer in cluster.spec.peers:
+        if peer.name == cluster.data_center:
+            continue
+        told = [
+            each
+            for heard in seen.reachable_masters.values()
+            for each in heard.peers
+            if each.get("dataCenter") == peer.name
+        ]
+        reachable: Literal["True", "False", "Unknown"] = "Unknown"
+        lag = None
+        if told:
+            reachable = "True" if any(each.get("present") for each in told) else "False"
+            heard_at = [at for each in told if (at := each.get("lastHeardAt")) is not None]
+            if reachable == "False" and heard_at:
+                lag = _lag_text(seen.now - max(heard_at))
+        found.append(PeerStatus(name=peer.name, reachable=reachable, lag=lag))
+    return found
+
+
+def peer_lag_s(cluster: TxLogCluster, seen: ClusterObservation) -> float | None:
+    """How long nobody here has heard of the data centre that is heard least; None when that is not known."""
+    worst: float | None = None
+    for peer in cluster.spec.peers:
+        told = [
+            each
+            for heard in seen.reachable_masters.values()
+            for each in heard.peers
+            if each.get("dataCenter") == peer.name
+        ]
+        at = [when for each in told if (when := each.get("lastHeardAt")) is not None]
+        if peer.name != cluster.data_center and at:
+            worst = max(worst or 0.0, seen.now - max(at))
+    return worst
+
+
+def _lag_by_peer(cluster: TxLogCluster, seen: ClusterObservation) -> str:
+    lag = peer_lag_s(cluster, seen)
+    if lag is None:
+        return "-" if len(cluster.spec.peers) > 1 else "0s"
+    return _lag_text(lag)
+
+
+def _lag_text(lag: float) -> str:
+    return "0s" if lag < LAG_RESOLUTION_S else format_duration(int(lag) * 1000)
+
+
+def _split_status(seen: ClusterObservation, situation: ClusterPhase, before: ClusterStatus) -> SplitStatus | None:
+    if situation is ClusterPhase.UNKNOWN:
+        return before.split  # nothing is known of it
+    phases: dict[ClusterPhase, Literal["Suspected", "Split", "Rejoining"]] = {
+        ClusterPhase.SUSPECTED: "Suspected",
+        ClusterPhase.SPLIT: "Split",
+    }
+    if before.split is not None:  # else it is a change of the view like others
+        phases[ClusterPhase.REJOINING] = "Rejoining"
+    phase = phases.get(situation)
+    if phase is None:
+        return None
+    silent = sorted({each for heard in seen.reachable_masters.values() for each in _silent_members(heard)})
+    old = before.split
+    return SplitStatus(
+        phase=phase,
+        silent=silent or (old.silent if old is not None else []),
+        since=old.since if old is not None else format_time(seen.now),
+        strategy=old.strategy if old is not None else (before.recovery if before.recovery != "-" else None),
+        backup=next(_running_split_backups(seen), old.backup if old is not None else None),
+    )
+
+
+def _running_split_backups(seen: ClusterObservation) -> Iterator[str]:
+    """What is made for the masters that ask for one now."""
+    asked = open_duties(seen)
+    for each in seen.job_resources:
+        if each["kind"] == "TxLogBackup" and each["spec"].get("duty") in asked:
+            yield str(each["metadata"]["name"])
+
+
+def _silent_members(heard: ObservedMaster) -> list[str]:
+    out = [each.node for each in heard.status.view.out if each.why == "silent"]
+    members = {each["node"] for each in heard.status.members}
+    return [*out, *sorted(members - set(heard.status.present))]
+
+
+def _pipeline_status(cluster: TxLogCluster, seen: ClusterObservation) -> PipelineStatus:
+    name = next((name for name in seen.pipeline_pods if not seen.pipeline_pods[name].terminating), None)
+    if name is None:
+        return PipelineStatus(job=None, state="Waiting")
+    pod = seen.pipeline_pods[name]
+    state = "Running" if pod.running else pod.waiting_reason or ("Ended" if pod.termination_message else "Pending")
+    return PipelineStatus(job=name, state=state, executors=_executor_ratio(cluster, seen))
+
+
+def _executor_ratio(cluster: TxLogCluster, seen: ClusterObservation) -> str | None:
+    wanted = executors.executor_count(cluster)
+    running = sum(pod.running and not pod.terminating for pod in seen.executor_pods.values())
+    return f"{running}/{wanted}" if wanted else None
+
+
+__all__ = [
+    "format_time",
+    "last_seen_incarnations",
+    "make_status",
+    "merge_conditions",
+    "parse_status",
+    "pipeline",
+    "status_to_json",
+]
