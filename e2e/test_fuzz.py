@@ -114,8 +114,8 @@ def test_a_head_that_two_parsers_read_differently_would_be_seen(monkeypatch: pyt
     head = b"POST /repositories/r/statements HTTP/1.1\r\nHost: x\r\nContent-Length: 5"
     read_head(head)
     read_head(head + b"\r\nConnection: Keep-Alive ")  # space around a value is none of it
-    wrong = SimpleNamespace(length=6, key="", kind="")
-    monkeypatch.setattr("e2e.fuzz.targets.recognised", lambda *_: wrong)
+    wrong = SimpleNamespace(content_length=6, key="", media_type="")
+    monkeypatch.setattr("e2e.fuzz.targets.parse_plain_write", lambda *_: wrong)
     with pytest.raises(ReadersDisagree, match="is taken as 6"):
         read_head(head)
 
@@ -134,6 +134,6 @@ def test_a_reader_of_frames_that_depends_on_their_pieces_would_be_seen(monkeypat
     read_frames(whole)
     with pytest.raises(BadInput, match="too much"):
         read_frames(b"\xff" * 8)
-    monkeypatch.setattr("e2e.fuzz.targets.Frames._keep", lambda *_: None)
+    monkeypatch.setattr("e2e.fuzz.targets.FrameConnection._buffer", lambda *_: None)
     with pytest.raises(ReadersDisagree, match="how they come"):
         read_frames(whole)

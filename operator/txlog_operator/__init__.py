@@ -1,1 +1,1 @@
-"""The operator: what a ``TxLogCluster`` says, kept true on Kubernetes."""
+"""The operator: keeps data centres on Kubernetes as their ``TxLogCluster`` resources specify."""

@@ -1,4 +1,4 @@
-"""What the operator can do. Values: :mod:`.plan` makes them, :mod:`.act` carries them out."""
+"""The actions of the operator, as values: :mod:`.plan` creates them, :mod:`.plan_applier` performs them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from txlog_operator.specs.common import KubeObject
 
 @dataclass(frozen=True)
 class ApplyObject:
-    """Make this object, or make it what it shall be."""
+    """Create this object, or update it by server-side apply."""
 
     desired: KubeObject
 
@@ -20,6 +20,8 @@ class ApplyObject:
 
 @dataclass(frozen=True)
 class DeleteObject:
+    """Delete this object, if its uid still matches."""
+
     kind: str
     name: str
     uid: str | None
@@ -31,7 +33,7 @@ class DeleteObject:
 
 @dataclass(frozen=True)
 class RestartMaster:
-    """End a master's pod in order; its StatefulSet makes it again."""
+    """Terminate a master's pod gracefully; its StatefulSet creates it again."""
 
     node: str
     pod: str
@@ -44,7 +46,7 @@ class RestartMaster:
 
 @dataclass(frozen=True)
 class ChangeMasterSettings:
-    """Change what a master prefers, while it runs."""
+    """Change settings of a running master."""
 
     node: str
     url: str
@@ -56,7 +58,7 @@ class ChangeMasterSettings:
 
 @dataclass(frozen=True)
 class ReportDown:
-    """Tell a master that a process is gone for certain."""
+    """Report to a master that a process is certainly gone."""
 
     node: str
     url: str
@@ -68,7 +70,7 @@ class ReportDown:
 
 @dataclass(frozen=True)
 class AddPeer:
-    """Ask this master to name a new one to the cluster."""
+    """Ask this master to add a new peer to the cluster."""
 
     url: str
     node: str
@@ -82,7 +84,7 @@ class AddPeer:
 
 @dataclass(frozen=True)
 class RemovePeer:
-    """Ask this master to take another one out of the cluster; it brings in what it has, and ends."""
+    """Ask this master to remove a peer from the cluster. The peer replicates its transactions and exits."""
 
     url: str
     node: str
@@ -105,7 +107,7 @@ class PatchStatus:
 
 @dataclass(frozen=True)
 class ReportDutyFailed:
-    """Tell a master that a duty failed: it shows it to people."""
+    """Report to a master that a duty failed; the master shows it to operators."""
 
     url: str
     duty: str

@@ -1,4 +1,5 @@
-"""What an observation means for a data centre's masters: one word. What is known is kept apart from what is not."""
+"""Derives the phase of a data centre's masters from an observation. Known and unknown facts lead to different
+phases."""
 
 from __future__ import annotations
 
@@ -8,26 +9,28 @@ from txlog_operator.observation import ClusterObservation
 
 
 class ClusterPhase(StrEnum):
+    """The phase of a data centre, as far as its reachable masters know it."""
+
     UNKNOWN = "Unseen"
-    """No master of this data centre answered. Nothing is known: they may work well, and not be reached from here."""
+    """No master of this data centre answered. They may work well and be unreachable from the operator."""
     FOUNDING = "Founding"
-    """All who answer wait for the cluster to be founded, which needs every master of every data centre once."""
+    """All reachable masters wait for the bootstrap, which needs every master of every data centre once."""
     JOINED = "Joined"
-    """Every master of this data centre answered, is Joined, and knows of nobody who is out of its view."""
+    """Every master of this data centre answered, is ``Joined``, and reports no master outside its view."""
     INCOMPLETE = "Incomplete"
-    """All who answer are Joined, in a view that somebody has left, or was proved down: nobody is waited for."""
+    """All masters are ``Joined``, in a view that a master has left or was proved down in. They wait for no master."""
     JOINED_UNCERTAIN = "JoinedUncertain"
-    """All who answer are Joined, but a master of this data centre did not answer: it may be suspected soon."""
+    """All reachable masters are ``Joined``, but one of this data centre did not answer and may be suspected soon."""
     SUSPECTED = "Suspected"
-    """Somebody who answers waits for a silent member. That it is apart is not known: it may be slow, or down."""
+    """A reachable master waits for a silent member. It is not known to be split off: it may be slow or down."""
     SPLIT = "Split"
-    """Somebody who answers works without a member that was silent: two orders may exist from now on."""
+    """A reachable master works without a member that was silent: two orders may exist from now on."""
     REJOINING = "Rejoining"
-    """Nobody is apart any more as far as those know who answer; the next view is being agreed on."""
+    """No reachable master knows of a split any more; the masters agree on the next view."""
     CATCHING_UP = "CatchingUp"
-    """Somebody fetches the log or mends its journal, or has just started; nobody is suspected or apart."""
+    """A master fetches the log, repairs its journal, or has just started; no member is suspected or split off."""
     DEGRADED = "Troubled"
-    """Somebody cannot take work for a reason of its own: its disk is full."""
+    """A master cannot accept writes for a reason of its own: its disk is full."""
 
 
 _PHASE_BY_STATE = (
@@ -41,11 +44,11 @@ _PHASE_BY_STATE = (
     ("Left", ClusterPhase.CATCHING_UP),
 )
 DIVERGED_PHASES = (ClusterPhase.SUSPECTED, ClusterPhase.SPLIT, ClusterPhase.REJOINING)
-"""While one of these holds, nothing is disturbed, and how splits are recovered from stays as it is."""
+"""In these phases the operator disrupts nothing and does not change the split recovery."""
 
 
 def cluster_phase_of(seen: ClusterObservation) -> ClusterPhase:
-    """The worst that somebody tells counts; those who do not answer are not guessed at."""
+    """The worst state that any master reports decides. Nothing is assumed of masters that do not answer."""
     heard = seen.reachable_masters
     states = {each.status.state for each in heard.values()}
     if not heard:

@@ -1,8 +1,7 @@
-"""The Secrets that a manifest's ``security`` names: whether they hold what masters need, and how the operator itself
-speaks with masters by them.
+"""Validates the Secrets that a manifest's ``security`` names, and derives the operator's own access to the masters.
 
-They are read by name, and only where a manifest names them. What is wrong is found here, before a master that is
-restarted would end with it.
+The operator reads them by name, and only where a manifest names them. It finds mistakes here, before a restarted master
+would exit because of them.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from txlog_operator.object_names import ObjectNames
 from txlog_operator.specs.common import CA_KEY, INTERNAL_TOKEN_KEY, USERS_KEY
 
 RECHECK_INTERVAL_S: Final = 600.0
-"""Certificates end by themselves: what has not changed is looked at again so often."""
+"""Certificates expire: unchanged Secrets are checked again after so many seconds."""
 CACHED_MAX: Final = 4
 HTTP_FORBIDDEN: Final = 403
 CERTIFICATE_KEYS: Final = (CERTIFICATE_FILE, KEY_FILE, CA_KEY)
@@ -38,14 +37,15 @@ NO_CREDENTIALS: Final = Credentials(None)
 
 @dataclass(frozen=True)
 class MasterAccess:
-    """How the operator speaks with masters. ``tls``: whom it believes, None where they speak plainly; ``tls_hosts``: by
-    URL, the host that its certificate must name (a pod is asked by its IP address)."""
+    """The operator's credentials for the masters. ``tls``: the trusted authorities, None without TLS. ``tls_hosts``: by
+    URL, the host that the certificate must name (the operator reaches a pod by its IP address)."""
 
     tls: ssl.SSLContext | None = None
     credentials: Credentials = NO_CREDENTIALS
     tls_hosts: Mapping[str, str] = field(default_factory=dict)
 
     def client(self, url: str, timeout_s: float, connect_s: float = 2.0) -> MasterClient:
+        """A client of the master at ``url`` with these credentials; time-outs are in seconds."""
         return MasterClient(
             url,
             timeout_s,
@@ -56,12 +56,14 @@ class MasterAccess:
         )
 
     def with_hosts(self, names: Mapping[str, str]) -> MasterAccess:
+        """A copy with ``names`` as the expected hosts by URL."""
         return replace(self, tls_hosts=names)
 
 
 @dataclass(frozen=True)
 class SecretContent:
-    """``data``: None when it could not be had, ``error`` says the reason. ``version`` changes with its content."""
+    """``data``: None when the Secret could not be read; ``error`` gives the reason. ``version`` changes with the
+    content."""
 
     data: Mapping[str, bytes] | None
     version: str = ""
@@ -70,7 +72,7 @@ class SecretContent:
 
 @dataclass(frozen=True)
 class SecretReference:
-    """A field of a manifest, the Secret that it names, and the keys that are needed of it."""
+    """A field of a manifest, the Secret that it names, and the keys that the Secret must have."""
 
     field: str
     secret: str
@@ -78,6 +80,7 @@ class SecretReference:
 
 
 def secret_references(cluster: TxLogCluster) -> list[SecretReference]:
+    """Every Secret that the manifest's ``security`` names."""
     security = cluster.spec.security
     found = []
     if security.users is not None:
@@ -93,7 +96,7 @@ def secret_references(cluster: TxLogCluster) -> list[SecretReference]:
 
 
 async def read_secrets(kube: KubeClient, cluster: TxLogCluster) -> dict[str, SecretContent]:
-    """By name. :class:`~txlog_operator.kube_client.ApiError` when the API server cannot be asked at all."""
+    """The content by name. :class:`~txlog_operator.kube_client.ApiError` when the API server cannot be reached."""
     names = list(dict.fromkeys(each.secret for each in secret_references(cluster)))
     found = await asyncio.gather(*(_read_secret(kube, cluster.metadata.namespace, name) for name in names))
     return dict(zip(names, found, strict=True))
@@ -117,7 +120,7 @@ async def _read_secret(kube: KubeClient, namespace: str, name: str) -> SecretCon
 
 
 def find_secret_problems(cluster: TxLogCluster, secrets: Mapping[str, SecretContent]) -> list[str]:
-    """What is wrong with them: field, Secret, key and reason, a line each. Nothing of what they hold is repeated."""
+    """The problems, one line each: field, Secret, key and reason. No line contains secret content."""
     return [
         problem
         for reference in secret_references(cluster)
@@ -162,7 +165,7 @@ def _internal_token(data: Mapping[str, bytes]) -> Credentials | None:
 
 
 def _check_certificates(cluster: TxLogCluster, data: Mapping[str, bytes], *, among_masters: bool) -> None:
-    """As each master will at its start, and as those will who ask it."""
+    """The checks of a master at its start, and of its clients."""
     names, masters = ObjectNames(cluster), cluster.own_peer.masters
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
@@ -181,7 +184,7 @@ def _check_certificates(cluster: TxLogCluster, data: Mapping[str, bytes], *, amo
 
 
 class ClusterSecrets:
-    """Of one resource. What was right before is used for as long as what came after it is not."""
+    """The Secrets of one resource. The last valid content stays in effect while newer content is invalid."""
 
     def __init__(self, kube: KubeClient, clock: Callable[[], float] = time.monotonic) -> None:
         self._kube = kube
@@ -190,7 +193,7 @@ class ClusterSecrets:
         self._checked: dict[tuple[object, ...], tuple[float, MasterAccess, list[str]]] = {}
 
     async def read_access(self, cluster: TxLogCluster) -> tuple[MasterAccess, list[str]]:
-        """How to speak with its masters, and what is wrong with its Secrets."""
+        """The credentials for the masters, and the problems of the Secrets."""
         if not secret_references(cluster):
             return MasterAccess(), []
         secrets = await read_secrets(self._kube, cluster)

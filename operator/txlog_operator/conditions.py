@@ -1,6 +1,6 @@
-"""What each condition of a cluster says, and why. Pure.
+"""Computes each condition of a cluster with its reason and message. Pure.
 
-A message says what it means and what to do; a reason is one of the words below.
+A message states the meaning and what to do; a reason is one of the fixed words below.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ INCONSISTENT_WORKER_STATES = ("Blocked", "Diverged", "NeedsRestore", "Refused", 
 
 @dataclass(frozen=True)
 class ConditionCheck:
+    """One condition as computed now: its type, status, reason and message."""
+
     kind: ConditionType
     status: ConditionStatus
     reason: str
@@ -38,7 +40,7 @@ def check_conditions(
     problems: Sequence[str],
     lag_s: float | None,
 ) -> list[ConditionCheck]:
-    """All of them, ``Ready`` first."""
+    """All conditions, ``Ready`` first."""
     found = [
         _check_spec(cluster, problems),
         _check_masters(cluster, seen),
@@ -53,7 +55,7 @@ def check_conditions(
 
 
 def invalid_spec_checks(problems: Sequence[str]) -> list[ConditionCheck]:
-    """Of a resource that was never valid: nothing was made of it."""
+    """The conditions of a resource that was never valid: the operator created nothing for it."""
     found = [_invalid_spec_message(problems)]
     found += [
         ConditionCheck(kind, "Unknown", "SpecInvalid", "nothing is made of a resource that is not valid")
@@ -195,7 +197,7 @@ def _check_pipeline(seen: ClusterObservation, status: ClusterStatus) -> Conditio
 
 
 def _check_executors(job: str | None, seen: ClusterObservation, told: str) -> ConditionCheck:
-    """One is enough to carry out the log."""
+    """One running executor is enough to execute the log."""
     running, wanted = told.split("/")
     if running == "0":
         why = next((pod.waiting_reason for pod in seen.executor_pods.values() if pod.waiting_reason), "")
@@ -207,7 +209,7 @@ def _check_executors(job: str | None, seen: ClusterObservation, told: str) -> Co
 
 
 def _summarise_ready(found: Sequence[ConditionCheck]) -> ConditionCheck:
-    """The worst of the others. A backup that nobody asked for is not missed."""
+    """The worst of the other conditions. A missing backup counts only after a backup was requested."""
     counted = [
         each for each in found if not (each.kind is ConditionType.LAST_BACKUP_SUCCEEDED and each.status == "Unknown")
     ]

@@ -1,8 +1,8 @@
-"""Backups, restores and other duties: which Job is made next, and what became of those that were. Pure.
+"""Plans backups, restores and other duties: which Job comes next, and the outcome of earlier Jobs. Pure.
 
-Each is a resource whose status says how far it is; its Job is named by resource and attempt: none is made twice.
-One duty and one other backup of a data centre run at a time. A duty is tried until the masters no longer list it; other
-work once.
+Each is a resource whose status records its progress. Resource and attempt name its Job, so no Job is created twice. One
+duty and one other backup of a data centre run at a time. The operator retries a duty until the masters no longer list
+it; other jobs get one attempt.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from txlog_operator.specs.common import build_object
 
 RETRY_DELAY_S: Final = 15.0
 RESOURCE_NAME_MAX: Final = 55
-"""Of a resource: its Job appends the attempt."""
+"""Longest name of a resource: its Job appends the attempt."""
 
 
 def plan_jobs(
     cluster: TxLogCluster, around: BuildContext, seen: ClusterObservation, situation: ClusterPhase
 ) -> list[PlanAction]:
+    """The actions for duties, schedules, backups, restores, and the release of split backups."""
     return [
         *_plan_duties(cluster, around, seen),
         *_plan_schedules(cluster, around, seen),
@@ -41,11 +42,11 @@ def plan_jobs(
     ]
 
 
-# -- what there is to do
+# -- open duties and schedules
 
 
 def open_duties(seen: ClusterObservation) -> dict[str, Mapping[str, Any]]:
-    """By id, as the masters of this data centre list them."""
+    """The open duties by id, as the masters of this data centre list them."""
     answers = [{"duties": list(heard.duties)} for heard in seen.reachable_masters.values()]
     judged = ("restore", "repair")
     found = {duty["id"]: duty for answer in answers for duty in answer["duties"] if duty["kind"] not in judged}
@@ -123,10 +124,11 @@ def _plan_schedules(cluster: TxLogCluster, around: BuildContext, seen: ClusterOb
         yield PatchStatus(found, {key: value for key, value in told.items() if value is not None})
 
 
-# -- how far it is
+# -- progress of jobs
 
 
 def job_status(work: KubeObject) -> JobStatus:
+    """The status of a backup or restore; an empty one when another version wrote it."""
     try:
         return JobStatus.model_validate(work.get("status") or {})
     except ValidationError:
@@ -140,12 +142,12 @@ def _is_open(work: KubeObject) -> bool:
 
 
 def _is_repair(duty: str) -> bool:
-    """It leaves the worker whole whenever it ends, and only what masters list still is to be done."""
+    """A repair leaves the worker consistent whenever it ends. It is retried only while masters list it."""
     return duty.startswith("repair-")
 
 
 def _priority(work: KubeObject) -> tuple[int, str]:
-    """A split waits for its backup."""
+    """Split backups come first: a split waits for them."""
     spec = work["spec"]
     return (0 if spec.get("why") == "split" else 1 if spec.get("duty") else 2, work["metadata"]["name"])
 
@@ -162,7 +164,7 @@ def _plan_job_resources(cluster: TxLogCluster, around: BuildContext, seen: Clust
             late = seen.now - parse_time(status.finished) >= RETRY_DELAY_S if status.finished else True
             half = _leaves_partial_state(work) and status.state == "Failed" and bool(seen.reachable_masters)
             if kind in busy or not late or not (duty in listed or half):
-                continue  # nobody wants it any more, or nobody can tell
+                continue  # no master lists the duty any more, or no master answers
             attempt += 1
         job = seen.objects.get(("Job", attempt_job_name(work, attempt)))
         if job is not None and not ended:
@@ -221,11 +223,12 @@ def _leaves_partial_state(work: KubeObject) -> bool:
 
 
 def attempt_job_name(work: KubeObject, attempt: int) -> str:
+    """The name of the Job for this attempt (1 for the first)."""
     return f"{bounded_name(work['metadata']['name'], RESOURCE_NAME_MAX)}-{attempt}"
 
 
 def job_command(cluster: TxLogCluster, work: KubeObject) -> list[str] | None:
-    """None for a backup of a cluster that names no place for it."""
+    """The command of the Job; None for a backup of a cluster whose manifest names no target."""
     spec, name = work["spec"], work["metadata"]["name"]
     duty = str(spec.get("duty") or "")
     if work["kind"] == "TxLogRestore":
@@ -238,13 +241,13 @@ def job_command(cluster: TxLogCluster, work: KubeObject) -> list[str] | None:
     return jobs.backup_command(f"{name}-{work['metadata']['uid'][:8]}", spec.get("why", "manual"))
 
 
-# -- when all are together again
+# -- after the rejoin
 
 
 def _plan_release(
     cluster: TxLogCluster, around: BuildContext, seen: ClusterObservation, situation: ClusterPhase
 ) -> Iterator[PlanAction]:
-    """The backups of splits are like any other from then on."""
+    """After the rejoin, split backups fall under the usual retention again."""
     done = [
         each for each in seen.job_resources if each["spec"].get("why") == "split" and job_status(each).state == "Done"
     ]
@@ -264,11 +267,11 @@ def _plan_release(
         yield DeleteObject("Job", name, job["metadata"].get("uid"), "it failed; it is tried again")
 
 
-# -- small things
+# -- helpers
 
 
 def parse_job_output(said: str) -> dict[str, Any]:
-    """What a Job answered; nothing when it did not get so far."""
+    """The JSON in the last line of a Job's output; empty when the Job ended before it wrote one."""
     lines = said.strip().splitlines()
     try:
         told = json.loads(lines[-1]) if lines else {}
@@ -278,7 +281,7 @@ def parse_job_output(said: str) -> dict[str, Any]:
 
 
 def last_backup(works: Sequence[KubeObject]) -> tuple[str, JobStatus] | None:
-    """The TxLogBackup that ended last, and its status."""
+    """Name and status of the TxLogBackup that finished last."""
     ended = [(each["metadata"]["name"], job_status(each)) for each in works if each["kind"] == "TxLogBackup"]
     return max((each for each in ended if each[1].finished), key=lambda each: str(each[1].finished), default=None)
 
@@ -307,4 +310,5 @@ def _format_time(seconds: float) -> str:
 
 
 def parse_time(text: str) -> float:
+    """Seconds since 1970 of an RFC 3339 time in UTC."""
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()

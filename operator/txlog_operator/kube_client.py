@@ -1,4 +1,5 @@
-"""The API server as the operator uses it: get, list, server-side apply, patch, delete. Nothing is made at import."""
+"""A client of the API server with what the operator needs: get, list, server-side apply, patch, delete. Importing it
+creates nothing."""
 
 from __future__ import annotations
 
@@ -24,14 +25,14 @@ from txlog_operator.specs.common import FIELD_MANAGER, KubeObject
 SERVICE_ACCOUNT_FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REQUEST_TIMEOUT_S: Final = 15.0
 TOKEN_CACHE_S: Final = 60.0
-"""A pod's token is written anew long before it ends; it is read again so often."""
+"""How long a token is cached. The kubelet replaces a pod's token long before it expires."""
 PAGE_SIZE: Final = 500
 HTTP_TOO_MANY_REQUESTS: Final = 429
 RETRY_DELAYS_S: Final = (0.2, 0.5, 1.0, 2.0)
 
 
 class ApiError(TxLogError):
-    """The API server refused or failed. ``code``: its HTTP status, 0 when it was not reached."""
+    """The API server refused or failed. ``code`` is its HTTP status, 0 when it was not reached."""
 
     def __init__(self, code: int, what: str) -> None:
         super().__init__(f"{code or 'not reached'}: {what}")
@@ -40,12 +41,13 @@ class ApiError(TxLogError):
 
 @dataclass(frozen=True)
 class ApiResource:
-    """Where a kind is served."""
+    """API group and version, and plural name, under which the server offers a kind."""
 
     api: str
     plural: str
 
     def path(self, namespace: str, name: str = "", sub: str = "") -> str:
+        """The path of the collection, of one object, or of its subresource ``sub``."""
         root = f"/api/{self.api}" if "/" not in self.api else f"/apis/{self.api}"
         where = f"{root}/namespaces/{quote(namespace)}/{self.plural}"
         return "/".join(part for part in (where, quote(name), sub) if part)
@@ -71,7 +73,7 @@ API_RESOURCES: Final[Mapping[str, ApiResource]] = {
 
 @dataclass(frozen=True)
 class ApiEndpoint:
-    """An API server, and who asks it. ``ca_pem``, ``certificate_pem`` and ``key_pem`` are PEM."""
+    """An API server and the client's credentials. ``ca_pem``, ``certificate_pem`` and ``key_pem`` are PEM."""
 
     server: str
     token: str | None = None
@@ -83,7 +85,8 @@ class ApiEndpoint:
 
     @classmethod
     def find(cls) -> ApiEndpoint:
-        """The kubeconfig that ``KUBECONFIG`` names, else the pod's own account. :class:`ApiError`: neither is there."""
+        """The kubeconfig that ``KUBECONFIG`` names, else the pod's own account. :class:`ApiError` when both are
+        missing."""
         named = os.environ.get("KUBECONFIG")
         if named:
             return cls.from_kubeconfig_file(Path(named))
@@ -97,6 +100,7 @@ class ApiEndpoint:
 
     @classmethod
     def from_kubeconfig_file(cls, file: Path) -> ApiEndpoint:
+        """The endpoint of the file's current context. :class:`ApiError` when the file cannot be used."""
         try:
             told = YAML(typ="safe").load(file.read_text())
         except (OSError, ValueError, YAMLError) as wrong:
@@ -105,7 +109,7 @@ class ApiEndpoint:
 
     @classmethod
     def from_kubeconfig(cls, told: Any, where: str) -> ApiEndpoint:
-        """What a kubeconfig says, for its current context. :class:`ApiError` names ``where`` it is from."""
+        """The endpoint of a kubeconfig's current context. ``where`` is its source, which :class:`ApiError` names."""
         try:
             context = _named_entry(told, "context", told["current-context"])
             cluster = _named_entry(told, "cluster", context["cluster"])
@@ -123,10 +127,11 @@ class ApiEndpoint:
             raise ApiError(0, f"{where} is no kubeconfig that TxLog can use: {wrong!r}") from None
 
     def read_token(self) -> str | None:
-        """As it is now: a pod's is written anew from time to time."""
+        """The current token: the kubelet replaces a pod's token from time to time."""
         return self.token_file.read_text().strip() if self.token_file is not None else self.token
 
     def tls_context(self) -> ssl.SSLContext:
+        """TLS for this endpoint, with its authority and the client certificate, if there is one."""
         found = ssl.create_default_context(cadata=self.ca_pem.decode() if self.ca_pem else None)
         if self.insecure:
             found.check_hostname, found.verify_mode = False, ssl.CERT_NONE
@@ -150,7 +155,8 @@ def _pem_data(of: Mapping[str, Any], key: str) -> bytes | None:
 
 
 class KubeClient:
-    """One API server. Every call raises :class:`ApiError` for an answer of 400 and more, or none at all."""
+    """A client of one API server. Every call raises :class:`ApiError` for a status of 400 and above, or when no answer
+    comes."""
 
     def __init__(self, place: ApiEndpoint) -> None:
         self._endpoint = place
@@ -161,13 +167,14 @@ class KubeClient:
             connector=connector, timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S)
         )
         self.write_count = 0
-        """Requests that changed something, or could have."""
+        """Requests that changed an object, or could have."""
 
     async def close(self) -> None:
+        """Closes all connections."""
         await self._session.close()
 
     async def get(self, kind: str, namespace: str, name: str) -> KubeObject | None:
-        """None when it is not there."""
+        """The object, or None when it does not exist."""
         try:
             return await self._request("GET", API_RESOURCES[kind].path(namespace, name))
         except ApiError as error:
@@ -176,14 +183,14 @@ class KubeClient:
             raise
 
     async def list(self, kind: str, namespace: str, selector: Mapping[str, str] | None = None) -> list[KubeObject]:
-        """All of a kind, ``selector``: with these labels."""
+        """All objects of a kind; ``selector``: only those with these labels."""
         query = {"limit": str(PAGE_SIZE)}
         if selector:
             query["labelSelector"] = ",".join(f"{key}={value}" for key, value in selector.items())
         found: list[KubeObject] = []
         while True:
             told = await self._request("GET", f"{API_RESOURCES[kind].path(namespace)}?{urlencode(query)}")
-            # A list's items do not say what they are.
+            # The items of a list carry neither kind nor API version.
             found += [{**each, "kind": kind, "apiVersion": API_RESOURCES[kind].api} for each in told["items"]]
             rest = told["metadata"].get("continue")
             if not rest:
@@ -191,26 +198,28 @@ class KubeClient:
             query["continue"] = rest
 
     async def apply(self, wanted: KubeObject) -> KubeObject:
-        """Server-side, with the operator's one field manager: the whole object as it shall be, or made."""
+        """Server-side apply of the whole object with the operator's field manager; creates the object if it is
+        missing."""
         meta = wanted["metadata"]
         path = API_RESOURCES[wanted["kind"]].path(meta["namespace"], meta["name"])
         query = urlencode({"fieldManager": FIELD_MANAGER, "force": "true", "fieldValidation": "Strict"})
         return await self._send_object("PATCH", f"{path}?{query}", wanted, "application/apply-patch+yaml")
 
     async def create(self, wanted: KubeObject) -> KubeObject:
+        """Creates an object and returns it as the server stored it."""
         meta = wanted["metadata"]
         path = API_RESOURCES[wanted["kind"]].path(meta["namespace"])
         return await self._send_object("POST", f"{path}?fieldManager={FIELD_MANAGER}", wanted, "application/json")
 
     async def replace_status(self, found: KubeObject, status: KubeObject) -> KubeObject:
-        """The whole status. :class:`ApiError` 409 when the object was changed meanwhile."""
+        """Replaces the whole status. :class:`ApiError` 409 when the object changed in the meantime."""
         meta = found["metadata"]
         path = API_RESOURCES[found["kind"]].path(meta["namespace"], meta["name"], "status")
         body = {**found, "status": status}
         return await self._send_object("PUT", f"{path}?fieldManager={FIELD_MANAGER}", body, "application/json")
 
     async def delete(self, kind: str, namespace: str, name: str, uid: str | None = None) -> None:
-        """Nothing when it is gone, or (``uid``) another one has its name."""
+        """Deletes the object. Does nothing when it is gone, or when another object (by ``uid``) has its name."""
         body: KubeObject = {"propagationPolicy": "Background"}
         if uid is not None:
             body["preconditions"] = {"uid": uid}
@@ -225,7 +234,7 @@ class KubeClient:
         return await self._request(how, path, json.dumps(body).encode(), form)
 
     async def _request(self, how: str, path: str, body: bytes | None = None, form: str = "") -> KubeObject:
-        """What is answered. One that is too busy has done nothing: it is asked again."""
+        """The parsed answer. A server that is too busy (429) has done nothing, so the client retries."""
         for pause in RETRY_DELAYS_S:
             try:
                 return await self._request_once(how, path, body, form)

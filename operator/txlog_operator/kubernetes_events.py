@@ -1,4 +1,4 @@
-"""Events: what people see of the operator's decisions in ``kubectl describe``. Pure."""
+"""Events: the operator's decisions as ``kubectl describe`` shows them. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from txlog_operator.status_writer import format_time
 
 @dataclass(frozen=True)
 class KubernetesEvent:
+    """One Event about a cluster, before it becomes an object."""
+
     kind: Literal["Normal", "Warning"]
     reason: str
     message: str
 
     def to_object(self, found: KubeObject, now: float) -> KubeObject:
+        """The Event object about ``found``; ``now`` in seconds since 1970."""
         meta, at = found["metadata"], format_time(now)
         name = bounded_name(f"{meta['name']}.{short_hash([self.reason, self.message, now])}", 200)
         return {
@@ -46,7 +49,7 @@ class KubernetesEvent:
 
 
 def transition_events(before: ClusterStatus, now: ClusterStatus) -> Iterator[KubernetesEvent]:
-    """What has become another between two statuses."""
+    """An Event for each change between two statuses."""
     old = {each.type: each.status for each in before.conditions}
     for each in now.conditions:
         if each.type in old and old[each.type] != each.status:
@@ -68,6 +71,7 @@ def transition_events(before: ClusterStatus, now: ClusterStatus) -> Iterator[Kub
 def action_events(
     done: Sequence[PlanAction], failed: Sequence[tuple[PlanAction, TxLogError]]
 ) -> Iterator[KubernetesEvent]:
+    """An Event for each action that was performed, and for each that failed."""
     for action in done:
         yield KubernetesEvent("Normal", type(action).__name__, str(action))
     for action, wrong in failed:

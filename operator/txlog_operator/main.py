@@ -1,7 +1,6 @@
-"""``python -m txlog_operator``: what Kubernetes tells, handed to the keepers. Every kopf decorator stands here.
+"""``python -m txlog_operator``: forwards events of Kubernetes to the reconcilers. Every kopf decorator is in this file.
 
-kopf watches, and nothing else: it writes nothing into the resources, so that none of them waits for the operator
-when it is deleted.
+kopf only watches. It writes nothing into the resources, so that their deletion never waits for the operator.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ log = logging.getLogger("txlog_operator")
 API_VERSION: Final = "v1alpha1"
 MANAGED_BY_LABELS: Final = {"app.kubernetes.io/managed-by": "txlog-operator"}
 IDLE_MAX_S: Final = 120.0
-"""Without the end of a turn for so long, something hangs."""
+"""The operator counts as hanging when no reconcile has ended for so many seconds."""
 WATCH_TIMEOUT_S: Final = 300
 CONNECT_TIMEOUT_S: Final = 10.0
 
 
 class Operator:
-    """All keepers of the namespaces that it was given."""
+    """All reconcilers of the namespaces that the operator manages."""
 
     def __init__(self, place: ApiEndpoint, settings: OperatorSettings) -> None:
         self._endpoint = place
@@ -44,9 +43,11 @@ class Operator:
         self.metrics = OperatorMetrics()
 
     async def start(self) -> None:
+        """Opens the client of the API server."""
         self._kube = KubeClient(self._endpoint)
 
     async def stop(self) -> None:
+        """Cancels all reconcilers, waits for them, and closes the client."""
         tasks = [task for _, task in self._reconcilers.values()]
         for task in tasks:
             task.cancel()
@@ -57,11 +58,12 @@ class Operator:
 
     @property
     def write_count(self) -> int:
+        """Requests of this operator that changed an object, or could have; 0 before :meth:`start`."""
         return self._kube.write_count if self._kube is not None else 0
 
     def on_changed(self, namespace: str, name: str, generation: int) -> None:
-        """A cluster is there, or has changed. A new status alone, which is the keeper's own, wakes nobody: it would
-        never sleep while the log grows."""
+        """A cluster was created or changed. An update of the status alone comes from the reconciler and wakes nothing:
+        the reconciler would never sleep while the log grows."""
         assert self._kube is not None, "started before anything is watched"
         key = (namespace, name)
         if key not in self._reconcilers:
@@ -73,28 +75,30 @@ class Operator:
         self._generations[key] = generation
 
     def on_deleted(self, namespace: str, name: str) -> None:
+        """Stops the reconciler of a deleted cluster and drops its metrics."""
         kept = self._reconcilers.pop((namespace, name), None)
         if kept is not None:
             kept[1].cancel()
             self.metrics.forget(namespace, name)
 
     def wake(self, namespace: str, name: str) -> None:
+        """Makes the reconciler of this cluster run now; does nothing for an unknown cluster."""
         kept = self._reconcilers.get((namespace, name))
         if kept is not None:
             kept[0].wake()
 
     def reconcile_count(self, namespace: str, name: str) -> int:
-        """How many this cluster has had."""
+        """Number of reconciles of this cluster so far."""
         kept = self._reconcilers.get((namespace, name))
         return kept[0].reconcile_count if kept is not None else 0
 
     def idle_s(self) -> float:
-        """How long no turn has ended; 0 while there is no cluster."""
+        """Seconds since the last reconcile ended; 0 while there is no cluster."""
         return time.monotonic() - self.metrics.last_reconcile_at if self._reconcilers else 0.0
 
 
 def build_registry(operator: Operator, place: ApiEndpoint) -> kopf.OperatorRegistry:
-    """What kopf calls. Each handler is one line."""
+    """The handlers that kopf calls. Each handler is one line."""
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
@@ -135,7 +139,7 @@ def build_registry(operator: Operator, place: ApiEndpoint) -> kopf.OperatorRegis
 
 
 def handle_cluster_event(operator: Operator, **told: Any) -> None:
-    """What a watch told of a cluster."""
+    """Handles one watch event of a TxLogCluster."""
     if told["type"] == "DELETED":
         operator.on_deleted(told["namespace"], told["name"])
     else:
@@ -151,7 +155,7 @@ def check_liveness(operator: Operator) -> str:
 
 
 def connection_info(place: ApiEndpoint) -> kopf.ConnectionInfo:
-    """As kopf wants it. It is asked for again when the API server takes a token no more."""
+    """The endpoint as kopf needs it. kopf asks again when the API server rejects the token."""
     return kopf.ConnectionInfo(
         server=place.server,
         ca_data=place.ca_pem,
@@ -163,8 +167,11 @@ def connection_info(place: ApiEndpoint) -> kopf.ConnectionInfo:
 
 
 def configure(settings: kopf.OperatorSettings) -> None:
+    """kopf's settings: it posts no events, needs no peering, and has bounded watches."""
     settings.posting.enabled = False
-    settings.scanning.disabled = True  # neither CRDs nor namespaces are listed: no right outside of its namespaces
+    settings.scanning.disabled = (
+        True  # kopf lists neither CRDs nor namespaces: the operator has no rights outside of its namespaces
+    )
     settings.peering.standalone = True
     settings.watching.server_timeout = WATCH_TIMEOUT_S
     settings.watching.client_timeout = WATCH_TIMEOUT_S + CONNECT_TIMEOUT_S
@@ -173,6 +180,7 @@ def configure(settings: kopf.OperatorSettings) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
+    """Parses the arguments and runs the operator until it is terminated."""
     parser = argparse.ArgumentParser(prog="python -m txlog_operator", description="The TxLog operator.")
     parser.add_argument("--namespace", action="append", help="to look after; default: the pod's own")
     parser.add_argument("--image", default=os.environ.get("TXLOG_IMAGE"), help="of what it makes; default: TXLOG_IMAGE")

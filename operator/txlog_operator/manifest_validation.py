@@ -1,4 +1,4 @@
-"""What a manifest may ask for that does not act on Kubernetes yet: said by name, instead of being half done. Pure."""
+"""Rejects fields of a manifest that have no effect on Kubernetes yet, by name, instead of ignoring them. Pure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from txlog_operator.specs.common import KubeObject
 
 
 def read_manifest(found: KubeObject, account: str | None = None) -> tuple[TxLogCluster | None, list[str]]:
-    """The resource as the models read it, and what is wrong with it, or does not act yet: field and reason, a line
-    each. ``account``: by which Spark's driver may make executors, None where the chart gives none."""
+    """The parsed resource, and its problems and unsupported fields, one line each with field and reason. ``account``:
+    the service account with which Spark's driver may create executors, None where the chart defines none."""
     cluster, problems = parse_manifest(found)
     problems = unsupported_fields(cluster, account) if cluster is not None else problems
     return (None if problems else cluster), problems
 
 
 def parse_manifest(found: KubeObject) -> tuple[TxLogCluster | None, list[str]]:
-    """As :func:`read_manifest`, also with what does not act."""
+    """As :func:`read_manifest`, but accepts unsupported fields."""
     meta = found["metadata"]
     plain = {
         "apiVersion": found.get("apiVersion", "txlog.io/v1alpha1"),
@@ -36,6 +36,7 @@ def parse_manifest(found: KubeObject) -> tuple[TxLogCluster | None, list[str]]:
 
 
 def unsupported_fields(cluster: TxLogCluster, account: str | None = None) -> list[str]:
+    """Fields that are set and have no effect on Kubernetes yet, one line each."""
     spec = cluster.spec
     found = []
     if spec.security.tls_secret_ref is not None and spec.security.peer_tls_secret_ref is None:

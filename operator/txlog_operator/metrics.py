@@ -1,4 +1,4 @@
-"""What the operator measures of itself, for Prometheus."""
+"""Metrics of the operator itself, for Prometheus."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from txlog.config.cluster_status import ClusterStatus
 
 
 class OperatorMetrics:
-    """In a registry of its own, so that a test may have several."""
+    """The metrics, in a registry of their own, so that a test may have several."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -41,15 +41,17 @@ class OperatorMetrics:
             "txlog_operator_forbidden_total", "Requests that the API server refused (403)", registry=self.registry
         )
         self.last_reconcile_at = time.monotonic()
-        """Of the last turn that ended, whatever came of it."""
+        """When the last reconcile ended, whatever its result."""
 
     def observe_reconcile(self, namespace: str, name: str, seconds: float, result: str) -> None:
+        """Records one reconcile, its duration in seconds and its result."""
         self.last_reconcile_at = time.monotonic()
         self._reconciles.labels(namespace, name, result).observe(seconds)
         if result == "done":
             self._last_reconcile.labels(namespace, name).set_to_current_time()
 
     def observe_status(self, namespace: str, name: str, status: ClusterStatus) -> None:
+        """Records the status of a cluster."""
         for each in status.conditions:
             for word in ("True", "False", "Unknown"):
                 self._conditions.labels(namespace, name, each.type, word).set(each.status == word)
@@ -57,7 +59,7 @@ class OperatorMetrics:
             self._applied.labels(namespace, name).set(status.applied)
 
     def forget(self, namespace: str, name: str) -> None:
-        """A cluster that is gone."""
+        """Removes the series of a deleted cluster."""
         for word in ("done", "failed"):
             self._remove(self._reconciles, namespace, name, word)
         self._remove(self._last_reconcile, namespace, name)

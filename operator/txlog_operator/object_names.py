@@ -1,4 +1,4 @@
-"""How the objects of a cluster are called. Names are the keys of idempotence: derived, never drawn."""
+"""Names of the objects of a cluster. Names make actions idempotent: they are derived, never random."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from txlog.config.cluster import TxLogCluster
 GROUP: Final = "txlog.io"
 LABEL_MAX: Final = 63
 STATEFUL_SET_NAME_MAX: Final = 52
-"""Of a StatefulSet: its pods' labels append a hash of ten characters."""
+"""Longest name of a StatefulSet: its pods' labels append a hash of ten characters."""
 EXECUTOR_NAME_MAX: Final = 38
-"""Of what Spark puts a word of its own and a number behind; with the word it takes no more than 47 characters."""
+"""Longest prefix of executor names. Spark appends a word and a number; it limits prefix and word to 47 characters."""
 HASH_DIGITS: Final = 8
 
 
 def bounded_name(name: str, most: int = LABEL_MAX) -> str:
-    """The name, or its beginning and a hash of the whole where it is longer than ``most`` characters."""
+    """The name, or its beginning and a hash of the whole if it is longer than ``most`` characters."""
     return name if len(name) <= most else f"{name[: most - HASH_DIGITS - 1].rstrip('-')}-{short_hash(name)}"
 
 
 def short_hash(value: Any) -> str:
-    """Eight hexadecimal digits of anything that JSON can say."""
+    """Eight hexadecimal digits of any value that JSON can represent."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:HASH_DIGITS]
 
 
 class ObjectNames:
-    """Of one cluster's objects, in its namespace."""
+    """The names of one cluster's objects, in its namespace."""
 
     def __init__(self, cluster: TxLogCluster) -> None:
         self.cluster = cluster.metadata.name
@@ -45,22 +45,25 @@ class ObjectNames:
         self.worker_hosts = bounded_name(f"{self.cluster}-workers")
         self.pipeline = bounded_name(f"{self.cluster}-pipeline", LABEL_MAX - HASH_DIGITS - 1)
         self.executors = bounded_name(f"{self.cluster}-executor", EXECUTOR_NAME_MAX)
-        """What the names of its executors begin with."""
+        """The prefix of the executors' names."""
         self.jobs = bounded_name(f"{self.cluster}-jobs")
-        """The ConfigMap of what Jobs are told."""
+        """The ConfigMap with the configuration of Jobs."""
         self.split_backups = bounded_name(f"{self.cluster}-split-backups")
         """The volume for split backups where the manifest names no target."""
         self.peer_token = f"{self.cluster}-peer-token"
 
     def master_pod(self, index: int) -> str:
+        """The pod of the master with this number; the first is 1."""
         return f"{self.masters}-{index}"
 
     def worker_pod(self, index: int) -> str:
+        """The pod of the worker with this number."""
         return f"{self.workers}-{index}"
 
     def master_host(self, index: int) -> str:
-        """As every pod of the Kubernetes cluster resolves it, whatever its domain is."""
+        """The host name that every pod of the Kubernetes cluster resolves, independent of the cluster's domain."""
         return f"{self.master_pod(index)}.{self.master_hosts}.{self.namespace}.svc"
 
     def worker_host(self, index: int) -> str:
+        """The host name of the worker with this number, as for :meth:`master_host`."""
         return f"{self.worker_pod(index)}.{self.worker_hosts}.{self.namespace}.svc"

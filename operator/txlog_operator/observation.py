@@ -1,4 +1,5 @@
-"""What was seen of a data centre at one moment. Values only: what could not be seen is ``None``, never an error."""
+"""The observation of a data centre at one moment. Values only: what could not be observed is ``None``, never an
+error."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from txlog_operator.specs.common import KubeObject
 
 @dataclass(frozen=True)
 class TerminatedProcess:
-    """A process of a master that is gone for certain: its container has terminated, and had said which it was."""
+    """A process of a master that is certainly gone: its container has terminated after it wrote its identity."""
 
     node: str
     birth: str
@@ -22,8 +23,8 @@ class TerminatedProcess:
 
 @dataclass(frozen=True)
 class PodStatus:
-    """``waiting_reason``: why its container does not run; ``terminated_processes``: processes that ended in it;
-    ``termination_message``: the last words of its container, when it has ended."""
+    """One pod. ``waiting_reason``: why its container does not run. ``terminated_processes``: processes that ended in
+    it. ``termination_message``: the last output of its container, after it ended."""
 
     name: str
     uid: str
@@ -40,8 +41,8 @@ class PodStatus:
 
 @dataclass(frozen=True)
 class ObservedMaster:
-    """What a master told, in whole. ``peers``: as ``/txlog/peers``; ``settings``: by key, what is in force;
-    ``configuration``: None before the cluster is founded."""
+    """The complete report of a master. ``peers``: as in ``/txlog/peers``. ``settings``: those in effect, by key.
+    ``configuration``: None before the cluster is bootstrapped."""
 
     status: StatusResponse
     duties: tuple[Mapping[str, Any], ...] = ()
@@ -51,24 +52,25 @@ class ObservedMaster:
 
     @property
     def birth(self) -> str:
+        """The incarnation of the master's journal, in hexadecimal."""
         birth = self.status.birth
         return birth if isinstance(birth, str) else f"{birth:016x}"
 
 
 @dataclass(frozen=True)
 class ClusterObservation:
-    """``now``: seconds since 1970. ``objects``: what stands, by kind and name. ``master_pods``: the masters' by node
-    id. ``masters``: this data centre's, by node id; None when one did not answer. ``urls``: where they are.
-    ``job_resources``: its TxLogBackups and TxLogRestores, and ``schedules``; ``job_pods``: their pods, by the name of
-    the Job. ``masters_to_notify``: URL and answer of all masters, also those of other data centres, while there is
-    something to be proved to them."""
+    """``now``: seconds since 1970. ``objects``: existing objects by kind and name. ``master_pods``: pods by node id.
+    ``masters``: this data centre's masters by node id; None when one did not answer. ``urls``: their URLs.
+    ``job_resources``: its TxLogBackups and TxLogRestores, and ``schedules``. ``job_pods``: their pods, by the name of
+    the Job. ``masters_to_notify``: URL and answer of all masters, also of other data centres, while there is a down
+    report for them."""
 
     now: float
     objects: Mapping[tuple[str, str], KubeObject] = field(default_factory=dict)
     master_pods: Mapping[str, PodStatus] = field(default_factory=dict)
     worker_pods: Mapping[str, PodStatus] = field(default_factory=dict)
     pipeline_pods: Mapping[str, PodStatus] = field(default_factory=dict)
-    """By the name of the Job."""
+    """Pods by the name of their Job."""
     executor_pods: Mapping[str, PodStatus] = field(default_factory=dict)
     masters: Mapping[str, ObservedMaster | None] = field(default_factory=dict)
     urls: Mapping[str, str] = field(default_factory=dict)
@@ -77,8 +79,9 @@ class ClusterObservation:
     job_pods: Mapping[str, PodStatus] = field(default_factory=dict)
     masters_to_notify: Mapping[str, tuple[str, ObservedMaster | None]] = field(default_factory=dict)
     tls_hosts: Mapping[str, str] = field(default_factory=dict)
-    """By URL, the host that the certificate of a master must name; empty where they speak plainly."""
+    """By URL, the host that the certificate of a master must name; empty without TLS."""
 
     @property
     def reachable_masters(self) -> dict[str, ObservedMaster]:
+        """The masters that answered, by node id."""
         return {node: heard for node, heard in self.masters.items() if heard is not None}

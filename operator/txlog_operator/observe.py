@@ -1,4 +1,5 @@
-"""Looking at a data centre: what stands in Kubernetes, and what its masters tell. A time-out is a value."""
+"""Observes a data centre: its objects in Kubernetes, and the reports of its masters. A time-out is a value, no
+error."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ REQUEST_TIMEOUT_S: Final = 2.0
 CONNECT_TIMEOUT_S: Final = 1.0
 JOB_RESOURCE_KINDS: Final = ("TxLogBackup", "TxLogRestore", "TxLogBackupSchedule")
 NEVER_DELETED_KINDS: Final = ("PersistentVolumeClaim",)
-"""Made and never removed: what is in it outlives the cluster."""
+"""Kinds that the operator creates and never deletes: their content outlives the cluster."""
 NO_SETTINGS: Final[dict[str, Any]] = {}
 T = TypeVar("T")
 
@@ -35,8 +36,9 @@ T = TypeVar("T")
 async def observe(
     kube: KubeClient, cluster: TxLogCluster, access: MasterAccess, clock: Callable[[], float] = time.time
 ) -> ClusterObservation:
-    """Everything at once; masters are asked by ``access``. :class:`~txlog_operator.kube_client.ApiError` when the API
-    server cannot be asked: without it nothing can be done either."""
+    """Reads everything concurrently; ``access`` holds the credentials for the masters.
+    :class:`~txlog_operator.kube_client.ApiError` when the API server cannot be reached: without it the operator cannot
+    act either."""
     names, namespace = ObjectNames(cluster), cluster.metadata.namespace
     ours = {"app.kubernetes.io/name": "txlog", "app.kubernetes.io/instance": cluster.metadata.name}
     kinds = ("Pod", *OWNED_KINDS, *NEVER_DELETED_KINDS)
@@ -91,7 +93,7 @@ async def _masters_to_notify(
     urls: Mapping[str, str],
     access: MasterAccess,
 ) -> dict[str, tuple[str, ObservedMaster | None]]:
-    """All masters, while somebody is gone for certain and not back: they may wait for it."""
+    """All masters, while a process is certainly gone and has no successor: they may still wait for it."""
     gone = [
         end for pod in pods.values() for end in pod.terminated_processes if not _has_restarted(heard.get(end.node), end)
     ]
@@ -117,7 +119,7 @@ def _has_restarted(heard: ObservedMaster | None, ended: TerminatedProcess) -> bo
 
 
 async def query_masters(urls: Mapping[str, str], access: MasterAccess) -> dict[str, ObservedMaster | None]:
-    """By node id. None for one that does not answer, or answers as another one."""
+    """The masters' reports by node id. None for a master that does not answer, or answers with another node id."""
     answers = await asyncio.gather(*(asyncio.to_thread(query_master, url, access) for url in urls.values()))
     return {
         node: answer if answer is not None and answer.status.node == node else None
@@ -126,12 +128,13 @@ async def query_masters(urls: Mapping[str, str], access: MasterAccess) -> dict[s
 
 
 def query_master(url: str, access: MasterAccess) -> ObservedMaster | None:
+    """The report of the master at ``url``; None when it does not answer."""
     with access.client(url, REQUEST_TIMEOUT_S, CONNECT_TIMEOUT_S) as client:
         try:
             status = client.status()
         except TxLogError:
             return None
-        # One that is being mended answers nothing else.
+        # A master that repairs its journal answers no other request.
         return ObservedMaster(
             status=status,
             duties=tuple(_or_default(client.duties, [])),
@@ -166,7 +169,7 @@ def _label_of(found: KubeObject, name: str, group: str = "app.kubernetes.io") ->
 
 
 def _pods_by_name(found: list[KubeObject], component: str, by: str = "") -> dict[str, PodStatus]:
-    """By name, or by that label."""
+    """Pods by name, or by the value of that label."""
     chosen = [each for each in found if _label_of(each, "component") == component]
     return {
         (each["metadata"]["labels"].get(by, "") if by else each["metadata"]["name"]): parse_pod(each) for each in chosen
@@ -174,7 +177,7 @@ def _pods_by_name(found: list[KubeObject], component: str, by: str = "") -> dict
 
 
 def parse_pod(found: KubeObject) -> PodStatus:
-    """The first container is the one that counts: there is no other."""
+    """The status of a pod, from its first and only container."""
     meta, status = found["metadata"], found.get("status", {})
     first: KubeObject = next(iter(status.get("containerStatuses", [])), {})
     now, before = first.get("state", {}), first.get("lastState", {})
@@ -198,7 +201,7 @@ def parse_pod(found: KubeObject) -> PodStatus:
 
 
 def parse_terminated_process(terminated: Mapping[str, Any]) -> TerminatedProcess | None:
-    """None when the container did not get so far as to say which process it was."""
+    """The process that ended; None when the container ended before it wrote its identity."""
     try:
         told = json.loads(str(terminated.get("message", "")).strip().splitlines()[0])
         return TerminatedProcess(str(told["node"]), str(told["birth"]), int(told["start"]), int(terminated["exitCode"]))

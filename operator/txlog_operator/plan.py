@@ -1,6 +1,7 @@
-"""What is to be done next. Pure: the same observation gives the same plan, and what was done is not planned again.
+"""Computes the next actions of one cluster. Pure: the same observation gives the same plan, and an action that took
+effect is not planned again.
 
-At most one step of a plan disturbs anybody, and none while somebody is missed.
+At most one action of a plan is disruptive, and none while a master is missing.
 """
 
 from __future__ import annotations
@@ -39,14 +40,15 @@ OWNED_KINDS: Final = (
     "Job",
     "TxLogBackupSchedule",
 )
-"""Kinds of what stands as long as the cluster does; what of them is ours and not wanted is removed."""
+"""Kinds of the objects that exist as long as the cluster does. The plan deletes own objects of these kinds that the
+manifest no longer wants."""
 OWNED_COMPONENTS: Final = ("master", "worker", pipeline.COMPONENT, executors.COMPONENT, jobs.SCHEDULE_COMPONENT)
 
 
 def make_plan(
     cluster: TxLogCluster, around: BuildContext, seen: ClusterObservation, situation: ClusterPhase
 ) -> list[PlanAction]:
-    """In the order in which it is to be done."""
+    """The actions, in the order in which the applier performs them; empty while ``spec.paused`` is set."""
     if cluster.spec.paused:
         return []
     around = replace(around, master_count=desired_master_count(cluster, seen))
@@ -71,8 +73,9 @@ def _limit_to_one_disruption(actions: list[PlanAction]) -> list[PlanAction]:
 
 
 def desired_master_count(cluster: TxLogCluster, seen: ClusterObservation) -> int:
-    """As many as the manifest says, and whoever has not left the cluster yet: nobody is stopped before the log says
-    that it has brought in what it has. Not known: as many as there are."""
+    """The manifest's count, plus masters that have not left the cluster yet. A master is stopped only after the log
+    shows its departure: by then it has replicated its transactions. Without a known configuration the running count
+    stays."""
     said = cluster.own_peer.masters
     standing = seen.objects.get(("StatefulSet", ObjectNames(cluster).masters))
     running = int(standing["spec"].get("replicas", 0)) if standing else 0
@@ -91,17 +94,19 @@ def desired_master_count(cluster: TxLogCluster, seen: ClusterObservation) -> int
 
 
 def newest_configuration(seen: ClusterObservation) -> Mapping[str, Any] | None:
-    """The newest that a master told: what the log says of the cluster."""
+    """The configuration with the highest version among those that the reachable masters report, or None."""
     told = [heard.configuration for heard in seen.reachable_masters.values() if heard.configuration is not None]
     return max(told, key=lambda each: int(each["version"]), default=None)
 
 
 def node_index(node: str) -> int:
+    """The number at the end of a node id: 2 for ``uk-2``."""
     return int(node.rpartition("-")[2])
 
 
 def with_hash(wanted: KubeObject) -> KubeObject:
-    """With the hash of what it shall be: what was taken away from it shows, too."""
+    """A copy of ``wanted`` with an annotation that holds its hash. The hash also reveals fields that were removed since
+    the last apply."""
     meta = wanted["metadata"]
     notes = {**meta.get("annotations", {}), HASH_ANNOTATION: short_hash(wanted)}
     return {**wanted, "metadata": {**meta, "annotations": notes}}
@@ -115,7 +120,7 @@ def _plan_objects(cluster: TxLogCluster, around: BuildContext, seen: ClusterObse
     others = [each for each in _owned_objects(cluster, seen) if each[0] == "Job" and each != job]
     for key, each in wanted.items():
         if key == job and (others or _is_being_deleted(seen.objects.get(key))):
-            continue  # never two of them at once
+            continue  # two pipeline Jobs must never run at the same time
         if key == job and key in seen.objects and _job_has_finished(seen.objects[key]):
             yield DeleteObject(*key, _uid_of(seen.objects[key]), "it has ended; the next one follows")
         elif not matches(seen.objects.get(key), each):
@@ -126,7 +131,7 @@ def _plan_objects(cluster: TxLogCluster, around: BuildContext, seen: ClusterObse
 
 
 def _owned_objects(cluster: TxLogCluster, seen: ClusterObservation) -> list[tuple[str, str]]:
-    """What stands of what this operator makes for as long as the cluster stands."""
+    """Keys (kind, name) of the observed objects that this operator creates for the lifetime of the cluster."""
     mine = [labels(cluster, component).items() for component in OWNED_COMPONENTS]
     return [
         (kind, name)
@@ -150,7 +155,7 @@ def _job_has_finished(job: KubeObject) -> bool:
 
 
 def matches(found: Any, wanted: Any) -> bool:
-    """Whether everything that is wanted is there; the API server adds its own defaults."""
+    """Whether ``found`` contains everything in ``wanted``; the API server adds its own defaults."""
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(
             matches(found.get(key), value) or (value in ({}, [], "") and key not in found)
@@ -161,7 +166,7 @@ def matches(found: Any, wanted: Any) -> bool:
     return bool(found == wanted)
 
 
-# -- what masters are told
+# -- settings and down reports
 
 
 def _plan_settings(cluster: TxLogCluster, seen: ClusterObservation, situation: ClusterPhase) -> Iterator[PlanAction]:
@@ -170,7 +175,7 @@ def _plan_settings(cluster: TxLogCluster, seen: ClusterObservation, situation: C
     for node, heard in seen.reachable_masters.items():
         different = {key: value for key, value in wanted.items() if heard.settings.get(key, value) != value}
         if not everybody or situation not in (ClusterPhase.JOINED, ClusterPhase.INCOMPLETE):
-            # It is changed at all of them or at none, and each would refuse it now.
+            # All masters change it or none does, and each master would refuse it now.
             different.pop("splitRecovery", None)
         if different:
             yield ChangeMasterSettings(node, seen.urls[node], tuple(sorted(different.items())))
@@ -189,13 +194,13 @@ def _plan_down_reports(seen: ClusterObservation) -> Iterator[PlanAction]:
 
 
 def _still_waits_for(heard: ObservedMaster, node: str, birth: str, start: int) -> bool:
-    """Whether that process is still a member for it, and no later one was heard."""
+    """Whether that process is still a member for this master, and the master has seen no later process of the node."""
     member = any(each["node"] == node and each["birth"] == birth for each in heard.status.members)
     later = next((peer.get("start") for peer in heard.peers if peer["node"] == node), None)
     return member and (later is None or later <= start)
 
 
-# -- masters come and go
+# -- adding and removing peers
 
 
 def _plan_added_peers(cluster: TxLogCluster, seen: ClusterObservation) -> Iterator[PlanAction]:
@@ -218,7 +223,7 @@ def _joined_masters(seen: ClusterObservation) -> str | None:
 def _plan_removed_peers(
     cluster: TxLogCluster, seen: ClusterObservation, situation: ClusterPhase
 ) -> Iterator[PlanAction]:
-    """The last one first; the next when it has gone."""
+    """Removes the last master first, and the next one after it has left."""
     now = newest_configuration(seen)
     if now is None or now["pending"] or situation is not ClusterPhase.JOINED or disruption_blocker(seen):
         return
@@ -235,12 +240,12 @@ def _plan_removed_peers(
 
 
 def disruption_blocker(seen: ClusterObservation) -> str:
-    """Why nobody may be stopped in order now; empty when one may."""
+    """Why no master may be stopped gracefully now; empty when one may be."""
     missing = [node for node in seen.masters if node not in seen.reachable_masters]
     if missing:
         return f"{missing[0]} does not answer"
     now = newest_configuration(seen)
-    gone = list(now["removed"]) if now is not None else []  # a master keeps the link to one that was taken out
+    gone = list(now["removed"]) if now is not None else []  # a master keeps its link to a removed peer
     for node, heard in seen.reachable_masters.items():
         if heard.status.state != "Joined":
             return f"{node} is {heard.status.state}"
@@ -256,7 +261,7 @@ def disruption_blocker(seen: ClusterObservation) -> str:
 
 
 def outdated_masters(cluster: TxLogCluster, seen: ClusterObservation) -> list[str]:
-    """Masters whose pods are not what the StatefulSet would make now, the last one first."""
+    """Masters whose pods differ from what the StatefulSet would create now, the last one first."""
     standing = seen.objects.get(("StatefulSet", ObjectNames(cluster).masters))
     if standing is None:
         return []
@@ -273,7 +278,7 @@ def _plan_restarts(cluster: TxLogCluster, seen: ClusterObservation, situation: C
         return
     names = [node for peer in cluster.spec.peers for node in peer.nodes]
     for node, heard in seen.reachable_masters.items():
-        # Nothing is founded yet, so nothing is lost: it waits for masters that the manifest no longer names.
+        # Not bootstrapped, so nothing is lost: the master waits for peers that the manifest no longer names.
         told = {node, *(str(peer["node"]) for peer in heard.peers)}
         if heard.status.state == "Founding" and told != set(names) and node in seen.master_pods:
             pod = seen.master_pods[node]

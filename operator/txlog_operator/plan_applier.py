@@ -1,4 +1,5 @@
-"""Carrying out a plan. What fails is said and left to the next turn: everything here can be done again."""
+"""Performs the actions of a plan. A failed action is logged and left to the next reconcile: every action is
+idempotent."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ log = logging.getLogger("txlog_operator")
 
 REQUEST_TIMEOUT_S: Final = 5.0
 CONFIGURATION_CHANGE_TIMEOUT_S: Final = 30.0
-"""A change of the configuration waits for its place in the log."""
+"""Time-out of a configuration change, which waits for its index in the log."""
 
 FailedAction = tuple[PlanAction, TxLogError]
 
@@ -35,7 +36,8 @@ FailedAction = tuple[PlanAction, TxLogError]
 async def apply_plan(
     kube: KubeClient, namespace: str, actions: Sequence[PlanAction], access: MasterAccess
 ) -> tuple[list[PlanAction], list[FailedAction]]:
-    """What was done, and what was not and why. Masters are told by ``access``."""
+    """The actions that succeeded, and those that failed with their errors. ``access`` holds the credentials for the
+    masters."""
     done: list[PlanAction] = []
     failed: list[FailedAction] = []
     for action in actions:

@@ -1,6 +1,6 @@
-"""One cluster kept true: observe, diagnose, plan, act, say how it is; whenever something changes, and now and then.
+"""Reconciles one cluster: observe, diagnose, plan, apply, write the status. Runs on every change, and periodically.
 
-Nothing that matters is kept in here: a keeper that begins anew goes on where the last one was killed.
+It keeps no essential state in memory: a new reconciler continues where a killed one stopped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = logging.getLogger("txlog_operator")
 
 @dataclass(frozen=True)
 class ReconcileInterval:
-    """Seconds between two turns when nobody wakes it: while all is well, while something is not, and at least."""
+    """Seconds between two reconciles without a wake-up: when all is well, when something is not, and the minimum."""
 
     idle_s: float = 3.0
     busy_s: float = 1.0
@@ -43,8 +43,8 @@ class ReconcileInterval:
 
 @dataclass(frozen=True)
 class OperatorSettings:
-    """Of an operator. ``image``: of what it makes where a manifest names none; ``pipeline_account``: by which Spark's
-    driver may make executors."""
+    """Settings of an operator. ``image`` is the default where a manifest names none. ``pipeline_account`` is the
+    service account with which Spark's driver may create executors."""
 
     image: str
     pull_policy: str = "IfNotPresent"
@@ -56,7 +56,7 @@ HTTP_CONFLICT: Final = 409
 
 
 class Reconciler:
-    """Of one resource, by namespace and name."""
+    """Reconciles one resource, given by namespace and name."""
 
     def __init__(
         self,
@@ -79,10 +79,12 @@ class Reconciler:
         self.reconcile_count = 0
 
     def wake(self) -> None:
+        """Makes the next reconcile start now."""
         self._wake_event.set()
 
     async def run(self) -> None:
-        """Until it is cancelled. No error ends it: the next turn begins with what is there then."""
+        """Reconciles until it is cancelled. No error ends it: the next reconcile starts from the state it finds
+        then."""
         while True:
             self._wake_event.clear()
             began = time.monotonic()
@@ -94,7 +96,7 @@ class Reconciler:
             except ApiError as error:
                 self._metrics.observe_reconcile(self._namespace, self._name, time.monotonic() - began, "failed")
                 log.warning("%s/%s: %s", self._namespace, self._name, error)
-            except Exception:  # a fault of ours; the next turn begins with what is there
+            except Exception:  # a bug; the next reconcile starts from the state it finds
                 self._metrics.observe_reconcile(self._namespace, self._name, time.monotonic() - began, "failed")
                 log.exception("%s/%s: a turn broke off", self._namespace, self._name)
             await asyncio.sleep(self._settings.interval.min_s)
@@ -104,11 +106,12 @@ class Reconciler:
                 continue
 
     async def reconcile(self) -> bool:
-        """One look, and what follows from it. Returns whether all is well, so that the next may take its time."""
+        """One observation and the actions that follow. Returns whether all is well, so that the next may wait
+        longer."""
         self.reconcile_count += 1
         found = await self._kube.get("TxLogCluster", self._namespace, self._name)
         if found is None or "deletionTimestamp" in found["metadata"]:
-            return True  # what was made of it is collected with it
+            return True  # Kubernetes collects the owned objects
         before = status_writer.parse_status(found)
         cluster, access, problems = await self._read_spec(found)
         if cluster is None:
@@ -123,7 +126,7 @@ class Reconciler:
             last_seen=status_writer.last_seen_incarnations(now),
             pipeline_account=self._settings.pipeline_account,
         )
-        # What was seen is kept before anything is done about it.
+        # The status is written before any action, so that a crash loses no observation.
         await self._write_status(found, before, now)
         plan = make_plan(cluster, around, seen, situation)
         done, failed = await apply_plan(self._kube, self._namespace, plan, access.with_hosts(seen.tls_hosts))
@@ -138,8 +141,8 @@ class Reconciler:
         return ready == "True" and situation is ClusterPhase.JOINED and not done and not failed
 
     async def _read_spec(self, found: KubeObject) -> tuple[TxLogCluster | None, MasterAccess, list[str]]:
-        """What is kept true: the newest manifest, or, while something is wrong with it or with its Secrets, the last
-        one that was right; how its masters are spoken with; and what is wrong."""
+        """The manifest in effect, the credentials for its masters, and the problems. While the newest manifest or its
+        Secrets are invalid, the last valid manifest stays in effect."""
         cluster, problems = read_manifest(found, self._settings.pipeline_account)
         if cluster is not None:
             access, problems = await self._secrets.read_access(cluster)
@@ -152,7 +155,7 @@ class Reconciler:
         return cluster, access, problems
 
     async def _last_valid_spec(self) -> TxLogCluster | None:
-        """The last valid one of this resource."""
+        """The last valid manifest of this resource."""
         name = bounded_name(f"{self._name}-masters")
         return accepted_manifest(await self._kube.get("ConfigMap", self._namespace, name))
 
@@ -174,7 +177,7 @@ class Reconciler:
         except ApiError as error:
             if error.code != HTTP_CONFLICT:
                 raise
-            self.wake()  # the resource was changed meanwhile: the next turn sees it
+            self.wake()  # the resource changed in the meantime: the next reconcile reads it
 
     async def _emit_events(
         self,
@@ -184,7 +187,7 @@ class Reconciler:
         done: Sequence[PlanAction],
         failed: Sequence[FailedAction],
     ) -> None:
-        """Each decision and each change once, as an Event."""
+        """Emits an Event for each decision and each change, once."""
         told = [
             *transition_events(before, now),
             *action_events([each for each in done if not isinstance(each, ApplyObject)], failed),

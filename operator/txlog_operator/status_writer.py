@@ -1,4 +1,4 @@
-"""What a cluster's status says: the one place where it is made. Pure; times are given."""
+"""Builds the status of a cluster; no other module does. Pure; times are arguments."""
 
 from __future__ import annotations
 
@@ -37,18 +37,19 @@ STATE_SEVERITY = (
     "Starting",
     "Left",
 )
-"""States of a master, the worst first; then what is not known, then Joined."""
+"""States of a master, the worst first. Unknown states and ``Joined`` follow after them."""
 LAG_RESOLUTION_S = 5
-"""Below it nobody is behind: masters hear of each other every second."""
+"""A smaller lag counts as none: masters exchange messages every second."""
 MESSAGE_MAX = 500
 
 
 def format_time(seconds: float) -> str:
+    """``seconds`` since 1970 as an RFC 3339 time in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_status(found: KubeObject) -> ClusterStatus:
-    """As it was written last; an empty one when another version wrote it."""
+    """The status as last written; an empty one when another version wrote it."""
     try:
         return ClusterStatus.model_validate(found.get("status") or {})
     except ValidationError:
@@ -56,12 +57,12 @@ def parse_status(found: KubeObject) -> ClusterStatus:
 
 
 def status_to_json(status: ClusterStatus) -> KubeObject:
-    """As the API server takes it."""
+    """The status as the API server accepts it."""
     return status.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def last_seen_incarnations(status: ClusterStatus) -> dict[str, LastSeenIncarnation]:
-    """By node id."""
+    """The last incarnation and start seen of each master, by node id."""
     return {
         node.node: LastSeenIncarnation(birth=int(node.birth, 16), start=node.start)
         for node in status.nodes
@@ -77,7 +78,8 @@ def make_status(
     problems: Sequence[str],
     before: ClusterStatus,
 ) -> ClusterStatus:
-    """``cluster``: what is kept true, an older one while ``problems`` says what is wrong with the newest."""
+    """The new status. ``cluster`` is the manifest in effect, an older one while ``problems`` lists what is wrong with
+    the newest."""
     heard = seen.reachable_masters
     peers = _peer_statuses(cluster, seen, before)
     workers = _worker_statuses(seen, before)
@@ -108,7 +110,7 @@ def make_status(
 def merge_conditions(
     told: Sequence[ConditionCheck], before: Sequence[Condition], generation: int, now: float
 ) -> list[Condition]:
-    """A transition's time moves with the status only."""
+    """The new conditions. A transition time changes only with the condition's status."""
     old = {each.type: each for each in before}
     found = []
     for each in told:
@@ -136,7 +138,7 @@ def _worst_state(seen: ClusterObservation) -> str:
 
 
 def _node_statuses(seen: ClusterObservation, before: ClusterStatus) -> list[NodeStatus]:
-    """The last birth and start of one that does not answer stay: its next start is told of them."""
+    """Keeps the last incarnation and start of a master that does not answer: its next start receives them."""
     old = {each.node: each for each in before.nodes}
     found = []
     for node, heard in seen.masters.items():
@@ -151,7 +153,7 @@ def _node_statuses(seen: ClusterObservation, before: ClusterStatus) -> list[Node
 
 
 def _worker_statuses(seen: ClusterObservation, before: ClusterStatus) -> list[WorkerStatusEntry]:
-    """As the master tells that knows most of each."""
+    """Each worker as reported by the master with the highest index for it."""
     if not seen.reachable_masters:
         return [each.model_copy(update={"state": "Unknown"}) for each in before.workers]
     found: dict[str, WorkerStatusEntry] = {}
@@ -167,7 +169,7 @@ def _worker_statuses(seen: ClusterObservation, before: ClusterStatus) -> list[Wo
 
 
 def _peer_statuses(cluster: TxLogCluster, seen: ClusterObservation, before: ClusterStatus) -> list[PeerStatus]:
-    """Reachable: a master of it is present for one of ours."""
+    """A peer is reachable if one of its masters is present for one of ours."""
     found = []
     for peer in cluster.spec.peers:
         if peer.name == cluster.data_center:
@@ -190,7 +192,8 @@ def _peer_statuses(cluster: TxLogCluster, seen: ClusterObservation, before: Clus
 
 
 def peer_lag_s(cluster: TxLogCluster, seen: ClusterObservation) -> float | None:
-    """How long nobody here has heard of the data centre that is heard least; None when that is not known."""
+    """Seconds since any master here last received a message from the most silent data centre; None when that is not
+    known."""
     worst: float | None = None
     for peer in cluster.spec.peers:
         told = [
@@ -218,12 +221,12 @@ def _lag_text(lag: float) -> str:
 
 def _split_status(seen: ClusterObservation, situation: ClusterPhase, before: ClusterStatus) -> SplitStatus | None:
     if situation is ClusterPhase.UNKNOWN:
-        return before.split  # nothing is known of it
+        return before.split  # no information about the split
     phases: dict[ClusterPhase, Literal["Suspected", "Split", "Rejoining"]] = {
         ClusterPhase.SUSPECTED: "Suspected",
         ClusterPhase.SPLIT: "Split",
     }
-    if before.split is not None:  # else it is a change of the view like others
+    if before.split is not None:  # without a split it is an ordinary view change
         phases[ClusterPhase.REJOINING] = "Rejoining"
     phase = phases.get(situation)
     if phase is None:
@@ -240,7 +243,7 @@ def _split_status(seen: ClusterObservation, situation: ClusterPhase, before: Clu
 
 
 def _running_split_backups(seen: ClusterObservation) -> Iterator[str]:
-    """What is made for the masters that ask for one now."""
+    """Names of the TxLogBackups for the open duties of the masters."""
     asked = open_duties(seen)
     for each in seen.job_resources:
         if each["kind"] == "TxLogBackup" and each["spec"].get("duty") in asked:

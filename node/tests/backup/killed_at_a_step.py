@@ -121,8 +121,8 @@ def victim(step: Callable[[str], None], way: str, url: str, folder: str, name: s
     part_codec.COALESCE_BYTES = 1000  # type: ignore[misc]  # and several pieces
     worker_lock.TAKEOVER_S = TAKEOVER_S  # type: ignore[misc]
     _watch(HttpTransport, ("send", "stream"), step)
-    _watch(FolderTarget, ("write", "read", "objects", "delete"), step)
-    _watch(MasterClient, ("put_hold", "lift_hold", "report_worker"), step)
+    _watch(FolderTarget, ("write", "read", "list_objects", "delete"), step)
+    _watch(MasterClient, ("pause_worker", "resume_worker", "report_worker"), step)
     _watch(os, ("fsync", "rename"), step)
 
     def told(progress: BackupProgress) -> None:

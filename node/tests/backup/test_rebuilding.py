@@ -326,8 +326,8 @@ def test_a_rebuild_that_is_killed_at_any_step_leaves_the_old_worker_or_one_that_
     assert {state for _, state in states} >= {"as before", "loading"}, states
     assert order.index("loading") > order.index("as before")
     assert "as before" not in order[order.index("loading") :], states
-    assert {step for step, state in states if state == "loading"} >= {"loading", "comparing", "send", "lift_hold"}
-    assert {step for step, state in states if state == "as before"} >= {"put_hold", "report_worker", "send"}
+    assert {step for step, state in states if state == "loading"} >= {"loading", "comparing", "send", "resume_worker"}
+    assert {step for step, state in states if state == "as before"} >= {"pause_worker", "report_worker", "send"}
 
 
 def marker_at(log: MemoryLog, index: int) -> tuple[MarkerPosition, ...]:

@@ -1,4 +1,5 @@
-"""Orders of the operator: members are let go (``txlog force-view``), a cluster begins without all (``txlog found``)."""
+"""Overrides of the operator: members are let go (``txlog force-view``), a cluster begins without all members
+(``txlog bootstrap``)."""
 
 from __future__ import annotations
 

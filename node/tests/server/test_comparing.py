@@ -169,7 +169,7 @@ async def test_stores_are_held_until_each_has_begun_to_be_read(pair: Pair, monke
 
 
 async def test_a_store_that_stands_still_holds_no_other_one(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in (("RENEW_S", 0.05), ("BEGIN_S", 0.1)):
+    for name, seconds in (("PAUSE_RENEW_S", 0.05), ("READ_START_TIMEOUT_S", 0.1)):
         monkeypatch.setattr(f"txlog.pipeline.divergence_scanner.{name}", seconds)
     held: list[bool] = []
     hold = DivergenceScanner._pause

@@ -302,26 +302,26 @@ async def test_orders_that_cannot_be_meant(clusters: Callable[..., Cluster]) -> 
 
 
 async def test_a_cluster_is_founded_by_order(clusters: Callable[..., Cluster]) -> None:
-    """`txlog found`: the third master cannot be there yet."""
+    """`txlog bootstrap`: the third master cannot be there yet."""
     cluster = clusters(3)
     cluster.spawn(0)
     cluster.spawn(1)
     urls = [word for at in (1, 0) for word in ("--master", cluster.url(at, ""))]
 
-    async def found(*members: str) -> subprocess.CompletedProcess[str]:
+    async def bootstrap(*members: str, command_name: str = "bootstrap") -> subprocess.CompletedProcess[str]:
         names = [word for node in members for word in ("--member", node)]
-        command = [sys.executable, "-m", "txlog.cli.main", "found", *urls, "--yes", "--json", *names]
+        command = [sys.executable, "-m", "txlog.cli.main", command_name, *urls, "--yes", "--json", *names]
         return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=90)
 
     async def meant() -> bool:
-        done = await found("uk-1", "uk-2")
+        done = await bootstrap("uk-1", "uk-2")
         return done.returncode == 0
 
     await until(meant)
     await cluster.ready(0)
     await cluster.ready(1)
     assert (await asked(cluster, 1, "two"))[0] == 204
-    again = await found("uk-1", "uk-2")
+    again = await bootstrap("uk-1", "uk-2", command_name="found")
     assert again.returncode == 1
     assert "founded cluster already" in again.stderr
     for body, status in (("{}", 400), ('{"members": []}', 400), ('{"members": ["nobody"]}', 404)):

@@ -1,4 +1,4 @@
-"""From the log into a worker, exactly once, without Spark and without asyncio."""
+"""Applies the log to a worker, exactly once, without Spark and without asyncio."""
 
 from txlog.apply.applier import MonotonicClock, SystemClock, apply_up_to
 from txlog.apply.log_source import LogSource, MasterLog

@@ -4,10 +4,10 @@ The worker's own marker is the only truth about its position. It moves in the sa
 from where the applier expects it (the guard), so anything may be lost, repeated or restored around it.
 
 Engines that let two updates overlap need a lock besides, because then two requests can pass the guard together.
-It lies in the worker as well, is claimed once per call, confirmed by the first request and given back by the last.
-An applier that dies leaves it behind; the next one takes it over once nothing has moved for ``takeover_s``, and raises
-the fence, so that nothing that the dead one sends later can land. A request that we gave up waiting for keeps the lock
-as well, until the connection tells that it is over.
+The lock is in the worker as well. An applier claims it once per call, confirms it with the first request and releases
+it with the last. An applier that dies leaves its lock in the worker. The next one takes it over once nothing has moved
+for ``takeover_s``, and raises the fence, so that no late request of the dead one can be applied. A request that timed
+out keeps the lock as well, until the connection reports that the request is over.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ from txlog.workers.adapter import (
 )
 
 MERGE_TRANSACTIONS = 500
-"""Transactions in one request when the worker is far behind. A request that is refused is repeated one by one."""
+"""Transactions in one request when the worker lags far. A refused request is repeated with one transaction each."""
 MERGE_BYTES = 1 << 16
-"""Payload bytes in one request (one larger transaction goes alone): above, Oxigraph takes longer per quad."""
+"""Payload bytes in one request (a larger transaction has its own request): above, Oxigraph takes longer per quad."""
 PAGE_BYTES = 4 << 20
-"""Payload asked of the log at a time."""
+"""Payload bytes that one request to the log asks for."""
 AUDIT_PROBABILITY = 1 / 64
-"""How often a cached marker is not believed but read anew, with all there are: two markers are found within minutes
-also where a worker is always busy."""
+"""The share of calls that read all markers again instead of using the cached one. So two markers are found within
+minutes, also where a worker is always busy."""
 YIELD_S = (0.02, 0.5)
-"""First and longest pause of who finds that another applier is at work on the same worker. Each of two that both go on
-loses half of its requests, and of the log that it fetches."""
+"""Seconds: the first and the longest pause of an applier that finds another one active on the same worker. Two appliers
+that both continue each waste half of their requests, and of the log pages that they fetch."""
 _POLL_S = 0.02
 
 
 class MonotonicClock(Protocol):
-    """Time that only grows, in seconds, and a way to let some of it pass."""
+    """A monotonic clock in seconds that can also sleep."""
 
     def now(self) -> float: ...
 
@@ -90,14 +90,14 @@ def apply_up_to(
     takeover_s: float = TAKEOVER_S,
     audit: float = AUDIT_PROBABILITY,
 ) -> ApplyOutcome:
-    """Bring one worker to index ``upto`` of ``log`` (at most to ``hold``), or as far as ``budget_s`` seconds allow;
-    at least one request is tried. Never raises for a fault of the worker: the outcome says it.
+    """Bring one worker to index ``upto`` of ``log`` (at most to ``hold``), or as far as ``budget_s`` seconds allow. At
+    least one request is tried. Never raises for a fault of the worker: the outcome holds it.
 
-    ``epoch`` is written into the marker: that of the view in which the log gave out the last page (a function is asked
-    then). By it a worker on an abandoned branch is known that stands above the log. ``cached``: where the worker stood
-    last, to spare asking; a wrong one costs a request and nothing else. ``foreign_lock``: the last outcome's, in the
-    same process and with the same transport. Errors of the log itself (no master reached) are raised, with the worker
-    left in order."""
+    ``epoch`` is written into the marker: the epoch of the view in which the log returned the last page (a function is
+    called then). It identifies a worker on an abandoned branch that is above the end of the log. ``cached``: the
+    worker's last known marker, which saves a request; a wrong one costs one request and nothing else. ``held``: the
+    last outcome's ``foreign_lock``, of the same process and transport. Errors of the log itself (no master reached)
+    are raised; the worker stays consistent."""
     if cached is not None and random.random() < audit:
         cached = None
     run = _ApplySession(
@@ -118,7 +118,7 @@ def apply_up_to(
 
 
 class _PositionChanged(Exception):
-    """The worker is not where this run thought: read its marker again."""
+    """The worker is not at the expected marker: read its marker again."""
 
 
 class _LockContended(Exception):
@@ -142,7 +142,7 @@ class _BatchLoading(Exception):
             f"a batch brings {url} up to index {loading.position.index}; wait until it is there, or until another one "
             "repeats it"
         )
-        # What it has executed for certain, and from where the log is needed.
+        # The marker up to which the worker has certainly executed the log; the log is needed from there.
         self.since = None if loading.since == EMPTY_MARKER else loading.since
 
 
@@ -173,17 +173,17 @@ class _ApplySession:
         self.foreign_lock = held
         self.locking = not adapter.capabilities.serial_updates
         self.known = False
-        """Whether ``marker`` is what the worker was last seen or left with; None then means an empty store."""
+        """Whether ``marker`` is the worker's last seen or last written marker; None then means an empty store."""
         self.marker: MarkerPosition | None = None
         self.token: int | None = None
-        """The lock that this run has, or may have, in the worker."""
+        """The lock that this session has, or may have, in the worker."""
         self.confirmed = False
         self.contended = False
         self.pause_s = YIELD_S[0]
         self.applied = 0
         self.requests = 0
 
-    # -- the frame
+    # -- the session
 
     def run(self, cached: MarkerPosition | None) -> ApplyOutcome:
         self.known, self.marker = cached is not None, cached
@@ -217,7 +217,7 @@ class _ApplySession:
         return ApplyOutcome(position, state, error, refusal, self.applied, self.requests, self.foreign_lock)
 
     def _follow(self, trusted: bool) -> str | None:
-        """Until the target or the end of the budget. Returns what it waits for, if anything."""
+        """Apply until the target is reached or the budget is spent. Returns the reason for a wait, if there is one."""
         while True:
             try:
                 if not self.known:
@@ -237,7 +237,7 @@ class _ApplySession:
                 self._release()
                 if isinstance(lost, _LockContended):
                     self.contended = True
-                    # Both of two that claimed at once find this out; which one comes back first is chance.
+                    # Two appliers that claimed at once both fail here; a random pause decides which one comes first.
                     self.clock.sleep(random.uniform(0.001, 0.01))
                 elif trusted:
                     self._back_off()
@@ -246,7 +246,8 @@ class _ApplySession:
                     return "another applier was faster; going on at the next call"
 
     def _back_off(self) -> None:
-        """The worker has moved since it was asked: another applier is at it, and gets on better alone."""
+        """Pause before the next try. The worker has moved since it was read, so another applier is active on it; that
+        one is faster without a competitor."""
         self.clock.sleep(min(random.uniform(0.5, 1) * self.pause_s, max(0.0, self.deadline - self.clock.now())))
         self.pause_s = min(2 * self.pause_s, YIELD_S[1])
 
@@ -271,7 +272,7 @@ class _ApplySession:
                 f"{system.loading[0].position.index}; wait, or begin that restore again if it broke off",
             )
         if not system.markers and not self.adapter.parse_is_empty(self._send(self.adapter.is_empty())):
-            system = self._read_markers()  # somebody may have begun to fill it between the two questions
+            system = self._read_markers()  # another applier may have begun to fill it between the two requests
             if not system.markers:
                 raise WorkerRefused(
                     "ForeignStore",
@@ -284,7 +285,7 @@ class _ApplySession:
         return self.adapter.parse_system_graphs(self._send(self.adapter.read_system()))
 
     def _read_markers(self) -> SystemGraphs:
-        """Two markers are a fault, except for the moment in which a takeover finds out that it came too early."""
+        """Read the system graphs. Two markers are a fault, except for a moment after a takeover that came too early."""
         system = self._read_system()
         for _ in range(5):
             if len(system.markers) < 2 or not system.claims:
@@ -306,7 +307,7 @@ class _ApplySession:
 
     def _fetch_entries(self) -> list[LogEntry]:
         position, unordered = (self.marker or EMPTY_MARKER).position, (self.marker or EMPTY_MARKER).unordered
-        # Also asked when there is nothing to fetch: only the log can say that this is its branch.
+        # The request is sent even when there is nothing to fetch: only the log can confirm that this is its branch.
         after, upto = position if position.index else None, max(self.target, position.index)
         entries = self.log.page(after, upto, self.page_bytes, unordered)
         assert not entries or entries[0].index == position.index + 1, (position.index, entries[0].index)
@@ -315,9 +316,9 @@ class _ApplySession:
     # -- the lock
 
     def _lock(self) -> bool:
-        """True: this run has claimed. False: another applier has, and the budget is spent."""
+        """Claim the lock. True: this session has claimed it. False: another applier has it, and the budget is spent."""
         while self.token is None:
-            # Claiming beside a lock that is known to be there would only look like its owner moving.
+            # Do not add a claim beside an existing lock: claims are its owner's heartbeat.
             if self.foreign_lock is None and not self.contended:
                 token = random.randrange(self.adapter.token_limit)
                 self.token = token  # it may be there from now on, whatever comes back
@@ -331,7 +332,7 @@ class _ApplySession:
         return True
 
     def _lock_owner_died(self) -> bool:
-        """Looks at the lock of another. True: its owner is gone, and this run has the lock now."""
+        """Check another applier's lock. True: its owner is gone, and this session has the lock now."""
         system = self._read_markers()
         if system.markers != (() if self.marker is None else (self.marker,)):
             raise _PositionChanged
@@ -359,8 +360,8 @@ class _ApplySession:
         raised = self.marker._replace(fence=self.marker.fence + 1)
         markers = self._read_system().markers
         if markers != (raised,):
-            # A request of the old owner was still under way and has landed. We have applied nothing, so its marker
-            # is the true one and ours goes.
+            # A request of the old owner was still under way and was applied. This session has applied nothing, so the
+            # old owner's marker is the true one, and this session removes its own.
             if raised in markers:
                 self._send(self.adapter.drop_marker(raised))
             raise _PositionChanged
@@ -373,9 +374,10 @@ class _ApplySession:
             self.token, self.confirmed = None, False
 
     def _keep_lock(self, fate: RequestOutcome) -> None:
-        """A request with an unknown end may need the lock: it stays in the worker, and this is what to know of it."""
+        """Keep the lock in the worker, because a request with an unknown outcome may still need it; remember it as a
+        :class:`ForeignLock`."""
         self.known = False
-        # An unknown end that the transport does not watch (a proxy gave up) is like that of a stranger's request.
+        # If the transport does not watch the request's end (a proxy timed out), the lock counts as another applier's.
         if self.token is not None and (fate is not RequestOutcome.UNKNOWN or not self.transport.settled()):
             self.foreign_lock = ForeignLock(self.adapter.claims_for_token(self.token), self.clock.now(), is_ours=True)
         self.token, self.confirmed = None, False
@@ -409,7 +411,7 @@ class _ApplySession:
         if response is None:
             return
         if len(batch) > 1:
-            # One of them is refused. The good ones before it land; which one it is, is found by being alone.
+            # The worker refuses one of them. Send each alone: those before it are applied, and the fault is located.
             for entry in batch:
                 self._apply_batch([entry])
             return
@@ -421,7 +423,7 @@ class _ApplySession:
         raise _TransactionRefused(Refusal(entry.index, entry.txid, response.status, response.text))
 
     def _send_batch(self, batch: list[LogEntry]) -> WorkerResponse | None:
-        """One request for the batch. None: applied. Else the worker's refusal of something inside."""
+        """Send the batch as one request. None: applied. Otherwise the worker's response that refuses an operation."""
         last = batch[-1]
         new = (self.marker or EMPTY_MARKER)._replace(position=Position(self.epoch(), last.index, last.hash))
         operations = [StoreOperation(e.kind, e.payload) for e in batch if not _is_noop(e)]
@@ -449,7 +451,7 @@ class _ApplySession:
         return None
 
     def _was_applied(self, new: MarkerPosition) -> bool:
-        """Whether a request without an answer has been carried out; the worker may well be gone."""
+        """Whether a request without an answer was applied. False, too, when the worker is unreachable."""
         try:
             return self._is_at(new)
         except Unreachable:

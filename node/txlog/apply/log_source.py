@@ -1,4 +1,4 @@
-"""The log as an applier sees it."""
+"""The interface through which an applier reads the log."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from txlog.model.entry import LogEntry, Position
 
 
 class LogSource(Protocol):
-    """Somebody who holds the log: a master, the masters of a data centre, a list in a test."""
+    """A holder of the log: a master, the masters of a data centre, a list in a test."""
 
     def page(
         self, after: Position | None, upto: int, max_bytes: int, unordered: Sequence[tuple[int, bytes]] = ()
     ) -> list[LogEntry]:
-        """The entries behind ``after`` (None: from the first), at most up to index ``upto``, about ``max_bytes`` of
-        payload and at least one when there is one; consecutive. Empty: there is none. What a worker that stood at the
-        places ``unordered`` has executed is a no-op (:class:`~txlog.workers.adapter.MarkerPosition`).
+        """The consecutive entries after ``after`` (None: from the first), at most up to index ``upto``: about
+        ``max_bytes`` of payload, and at least one entry when there is one. Empty: there is none. Entries that a worker
+        executed up to the positions ``unordered`` are no-ops (:class:`~txlog.workers.adapter.MarkerPosition`).
 
         Raises :class:`~txlog.model.errors.LogDiverged`, :class:`~txlog.model.errors.LogAhead` or
         :class:`~txlog.model.errors.LogNeedsRestore` when the log does not continue at ``after``, compared by index
-        and hash, also when there is nothing behind it. Any other error is the log's, and the applier passes it on."""
+        and hash, also when no entry follows it. Any other error is the log's, and the applier raises it."""
 
 
 class MasterLog:

@@ -1,4 +1,4 @@
-"""What an application to one worker came to."""
+"""The outcome of one application of the log to a worker."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from txlog.workers.adapter import MarkerPosition
 
 
 class WorkerState(StrEnum):
-    """The words of a worker's report (docs/reference/http-api.md)."""
+    """The states in a worker's report (docs/reference/http-api.md)."""
 
     WORKING = "Working"
-    """It is where it was asked to be, or on its way there."""
+    """The worker is at the requested index, or on its way there."""
     UNREACHABLE = "Unreachable"
-    """It gave no answer. The next application goes on where it stands."""
+    """The worker gave no answer. The next application continues at the worker's position."""
     BLOCKED = "Blocked"
-    """It refuses a transaction, alone. It stays there until the transaction is skipped by the log."""
+    """The worker refuses a transaction that is sent alone. It stays there until the log skips the transaction."""
     DIVERGED = "Diverged"
-    """It is on another branch than the log, or holds two markers: a duty to go back, or rebuild it."""
+    """The worker is on another branch than the log (duty ``restore``), or holds two markers (rebuild it)."""
     AHEAD = "Ahead"
-    """It is above the stable index of the master asked: decided when that master's log is there."""
+    """The worker is above the stable index of the answering master: decided once that master's log is there."""
     NEEDS_RESTORE = "NeedsRestore"
-    """The log no longer holds what follows: copy another worker, or restore a backup."""
+    """The log is trimmed above the worker's position: copy another worker, or restore a backup."""
     LOADING = "Loading"
-    """A batch brings it up to the log (:mod:`txlog.pipeline.batch`). It holds no prefix of the log: nobody reads it."""
+    """A batch load runs (:mod:`txlog.pipeline.batch`). The data is no prefix of the log: masters send it no query."""
     REFUSED = "Refused"
-    """It must not be written to: foreign data, or not what it was registered as."""
+    """The worker must not be written to: it holds foreign data, or is not what it was registered as."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The first transaction that fails alone: where it is in the log, and the worker's own words."""
+    """The first transaction that fails alone: its index in the log, its id, and the worker's HTTP status and body."""
 
     index: int
     txid: Txid
@@ -42,12 +42,12 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class ForeignLock:
-    """A lock that another applier has on the worker, or that an unanswered request of ours left there. Hand it to the
-    next :func:`~txlog.apply.apply_up_to`: who never hands it on never takes a worker over from an applier that died.
+    """A lock that another applier has on the worker, or that an unanswered request of this process left there. Pass it
+    to the next :func:`~txlog.apply.apply_up_to`: otherwise a worker is never taken over from an applier that died.
 
-    ``seen``: what stood there, to tell whether its owner is alive. ``since``: when that was first seen, by this
-    process' clock. ``is_ours``: left by a request of ours; the same transport knows when that is over, so that there is
-    neither a reason to wait longer nor to take over earlier."""
+    ``seen``: the claims and markers that were there; a change shows that the owner is alive. ``since``: when they were
+    first seen, by this process' clock (seconds). ``is_ours``: a request of this process left the lock. The same
+    transport knows when that request is over, so that the applier neither waits longer nor takes over earlier."""
 
     seen: frozenset[str]
     since: float
@@ -56,8 +56,9 @@ class ForeignLock:
 
 @dataclass(frozen=True, slots=True)
 class ApplyOutcome:
-    """``position``: where the worker stands, None when that is not known (unreachable, refused) or it is empty.
-    ``applied``: entries that this call moved it over. ``requests``: how many were sent to the worker."""
+    """The outcome of one :func:`~txlog.apply.apply_up_to`. ``position``: the worker's marker; None when it is not known
+    (unreachable, refused) or the worker is empty. ``applied``: the number of entries that this call applied.
+    ``requests``: the number of requests that it sent to the worker."""
 
     position: MarkerPosition | None
     state: WorkerState

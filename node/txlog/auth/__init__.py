@@ -1,7 +1,7 @@
-"""Who may do what at a master's door: users and their roles, the file they stand in, what each route needs,
-and which requests are none of a user's own.
+"""Authorisation at a master's HTTP API: users and their roles, the users file, the role that each route needs, and the
+detection of cross-site requests.
 
-Pure: no clock, no network. :mod:`txlog.auth.authenticator` reads the file and stands at the door.
+Pure: no clock, no network. :mod:`txlog.auth.authenticator` reads the file and authenticates the requests.
 """
 
 from txlog.auth.csrf import is_cross_site

@@ -1,9 +1,9 @@
-"""Who stands at the door: credentials of a request to a user, and whether that user's role is enough.
+"""Authenticates requests: maps credentials to a user, and checks that the user's role is sufficient.
 
-A token is compared at once. A password costs some 250 ms of scrypt in a thread of its own, one at a time, so it is
-asked once: who showed the right one is known for :data:`CREDENTIAL_CACHE_S`, by a keyed hash of what was shown. Files
-are looked at again, at most every :data:`RELOAD_CHECK_S`, with the next request; when one has changed, nobody is known
-any more."""
+A token is compared at once. A password costs some 250 ms of scrypt, in a thread, one at a time. Correct credentials are
+therefore cached for :data:`CREDENTIAL_CACHE_S`, under a keyed hash of what was sent. A request checks the files for
+changes, at most every :data:`RELOAD_CHECK_S`. When a file has changed, the cache is emptied.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ RELOAD_CHECK_S: Final = 1.0
 CREDENTIAL_CACHE_S: Final = 300.0
 CREDENTIAL_CACHE_MAX: Final = 1000
 PASSWORD_CHECKS_MAX: Final = 16
-"""Passwords that wait for their scrypt, some 0.25 s each: one more is answered 503."""
+"""Passwords that wait for their scrypt, some 0.25 s each; one more is answered 503."""
 CREDENTIAL_BYTES_MAX: Final = 4096
-"""A longer header is nobody's."""
+"""A longer header belongs to no user."""
 FILE_BYTES_MAX: Final = 4 << 20
 
 
 class Authenticator:
-    """Of one master. ``users_file``: as :mod:`txlog.auth.users_file` reads it; ``own_token_file``: what TxLog's own
-    processes show. :class:`BadUsers` when one cannot be read at the start; later what was read before counts on, and
-    the log says so."""
+    """The authenticator of one master. ``users_file``: in the format of :mod:`txlog.auth.users_file`.
+    ``own_token_file``: the token of TxLog's own processes. :class:`BadUsers` if a file cannot be read at the start.
+    Later the previous content stays in use, and the master logs that."""
 
     def __init__(
         self,
@@ -56,11 +56,12 @@ class Authenticator:
         self._users = self._load()
         self._last_reload_check = clock()
 
-    # At the door
+    # Requests
 
     async def authorize(self, shown: str | None, role: Role) -> User:
-        """Who showed this (the header ``Authorization``), when that is enough. :class:`Unauthorized` without or with
-        wrong credentials, :class:`Forbidden` for a lesser role, :class:`Unavailable` while too many ask at once."""
+        """The user with these credentials (the header ``Authorization``), if the role is sufficient.
+        :class:`Unauthorized` without credentials or with wrong ones, :class:`Forbidden` for a lesser role,
+        :class:`Unavailable` while too many passwords wait."""
         if shown is None:
             raise Unauthorized("this master wants to know who asks: send a password (Basic) or a token (Bearer)")
         user = self.identify_now(shown)
@@ -74,14 +75,14 @@ class Authenticator:
         return user
 
     def may_write(self, shown: str | None) -> bool:
-        """Whether it is sure without waiting that this one may; False for whom :meth:`authorize` must ask."""
+        """Whether these credentials are known, without a wait, to permit writes. If False, call :meth:`authorize`."""
         if shown is None:
             return False
         user = self.identify_now(shown)
         return user is not None and user.role >= Role.WRITER
 
     def identify_now(self, shown: str) -> User | None:
-        """Who this is, as far as it can be said at once: by a token, or a password that was right lately."""
+        """The user, if it is known at once: by a token, or by a password that was correct recently."""
         now = self._clock()
         if now - self._last_reload_check >= RELOAD_CHECK_S:
             self._last_reload_check = now
@@ -103,7 +104,7 @@ class Authenticator:
         return user
 
     async def _check_password(self, shown: str) -> User | None:
-        """By a password; None when it is wrong, or nothing of the kind was shown."""
+        """The user with this name and password; None if it is wrong, or if these are other credentials."""
         pair = parse_basic_credentials(shown)
         if pair is None:
             return None
@@ -174,7 +175,7 @@ def _read_text(file: Path) -> str:
 
 
 def parse_basic_credentials(shown: str) -> tuple[str, bytes] | None:
-    """Name and password of ``Basic …``; None when it is something else."""
+    """Name and password of ``Basic …``; None for any other credentials."""
     scheme, _, coded = shown.partition(" ")
     if scheme.lower() != "basic" or len(shown) > CREDENTIAL_BYTES_MAX:
         return None

@@ -1,7 +1,7 @@
-"""Requests that a page of another web site makes a browser send.
+"""Detects requests that a page of another web site makes a browser send (CSRF).
 
-A browser sends them without asking whoever sits before it, with what it knows of us (a password), and from where it
-stands (this very machine). Browsers say where such a request is from; everybody else sends neither header.
+A browser sends them without its user's consent. It adds the credentials that it has for TxLog, and sends from its own
+host. Browsers name the origin of such a request; other clients send neither header.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ TRUSTED_FETCH_SITES: Final = frozenset(("same-origin", "none"))
 
 
 def is_cross_site(method: str, host: str | None, origin: str | None, fetch_site: str | None) -> bool:
-    """Whether a request that may change something comes from a page of another site. By ``Sec-Fetch-Site`` where it is
-    sent, else by ``Origin`` beside ``Host``."""
+    """Whether a request that may change something comes from a page of another site. ``Sec-Fetch-Site`` decides;
+    without it, ``Origin`` is compared with ``Host``."""
     if method in SAFE_METHODS:
         return False
     if fetch_site is not None:

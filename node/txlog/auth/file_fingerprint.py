@@ -1,4 +1,4 @@
-"""Whether files have changed since they were read."""
+"""Detects whether files have changed since they were read."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ FileFingerprint = tuple[tuple[int, int, int] | None, ...]
 
 
 def fingerprint_files(files: Iterable[Path | None]) -> FileFingerprint:
-    """What changes when one of them does, also when a link to it is turned to another one (as Kubernetes does it). A
-    file that is not there has none."""
+    """A value that changes when one of the files does, also when a link to it is switched to another one (as Kubernetes
+    does it). A missing file is a value, too."""
     marks: list[tuple[int, int, int] | None] = []
     for file in files:
         try:

@@ -1,4 +1,4 @@
-"""What a client may do."""
+"""The roles of clients."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from enum import IntEnum
 
 
 class Role(IntEnum):
-    """Each may do what the one before it may, and more."""
+    """Each role includes the rights of the one before it."""
 
     READER = 1
-    """Queries, and how the cluster is."""
+    """Queries, and the state of the cluster."""
     WRITER = 2
     """Transactions."""
     ADMIN = 3
@@ -17,5 +17,5 @@ class Role(IntEnum):
 
     @property
     def label(self) -> str:
-        """As it stands in files."""
+        """The name as used in files."""
         return self.name.lower()

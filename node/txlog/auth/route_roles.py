@@ -1,4 +1,4 @@
-"""What each route of the HTTP API needs; a test holds docs/reference/http-api.md to it."""
+"""The role that each route of the HTTP API needs; a test compares docs/reference/http-api.md with it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ PUBLIC_ROUTES: Final = frozenset(
         ("GET", "/health/live"),
         ("GET", "/health/ready"),
         ("GET", "/health/startup"),
-        # Masters show each other the token of their cluster: that door has its own lock (server/peers).
+        # Masters authenticate to each other with the token of their cluster: that path has its own check
+        # (server/peers).
         ("GET", "/txlog/peer"),
     }
 )
@@ -41,7 +42,7 @@ _READER_ROUTES: Final = (
     ("GET", "/txlog/transactions/{txid}"),
 )
 _WRITER_ROUTES: Final = (
-    # Makes nothing: a client that makes its repository where it is missing learns that it is there.
+    # Creates nothing: a client that creates its repository if it is missing learns that it exists.
     ("PUT", _REPOSITORY_PATH),
     *((method, f"{_REPOSITORY_PATH}/statements") for method in ("POST", "PUT", "DELETE")),
     *((method, f"{_REPOSITORY_PATH}/rdf-graphs/service") for method in ("POST", "PUT", "DELETE")),
@@ -56,7 +57,7 @@ _WRITER_ROUTES: Final = (
 _ADMIN_ROUTES: Final = (
     ("DELETE", _REPOSITORY_PATH),
     ("POST", f"{_REPOSITORY_PATH}/config"),
-    # The log holds what was deleted, too: who reads a repository need not see it.
+    # The log also contains deleted data, which a reader of the repository need not see.
     ("GET", "/txlog/log"),
     ("GET", "/txlog/watch"),
     ("GET", "/txlog/doorbell"),
@@ -86,7 +87,7 @@ _ADMIN_ROUTES: Final = (
     ("POST", "/txlog/members/{node}/down"),
     ("POST", "/txlog/views"),
     ("POST", "/txlog/found"),
-    # Reading and changing are one route there, told apart by the body only.
+    # Reads and changes are one route here; only the body distinguishes them.
     ("GET", "/jolokia"),
     ("POST", "/jolokia"),
     ("POST", "/jolokia/"),
@@ -100,18 +101,19 @@ _ROLE_BY_ROUTE: Final = {
 
 
 def _route_key(method: str, path: str) -> tuple[str, str]:
-    """The cluster's own repository and any, with and without the prefix of an RDF4J server, are one."""
+    """One key for the cluster's own repository and any other, with and without the prefix of an RDF4J server."""
     bare = path.removeprefix("/rdf4j-server")
     return method, _REPOSITORY_PREFIX.sub(_REPOSITORY_PATH, bare)
 
 
 def required_role(method: str, path: str) -> Role | None:
-    """``path`` as a route has it. None: anybody may ask. A route that stands nowhere here needs an administrator."""
+    """``path`` in the form of a route. None: no authentication is needed. A route that is not listed needs an
+    administrator."""
     known = _route_key(method, path)
     return None if known in PUBLIC_ROUTES else _ROLE_BY_ROUTE.get(known, Role.ADMIN)
 
 
 def is_known_route(method: str, path: str) -> bool:
-    """Whether somebody has thought of that route."""
+    """Whether this route is listed with its role."""
     known = _route_key(method, path)
     return known in PUBLIC_ROUTES or known in _ROLE_BY_ROUTE

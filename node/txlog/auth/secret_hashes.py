@@ -1,7 +1,7 @@
-"""What stands in a file in place of a secret.
+"""Hashes that are stored in place of secrets.
 
-Passwords are chosen by people, so their hash is slow (scrypt). Tokens are drawn with 256 bits, which nobody guesses,
-so that one SHA-256 is enough and a request with a token costs nothing.
+People choose passwords, so a password's hash is slow (scrypt). Tokens are 256 random bits, which cannot be guessed. One
+SHA-256 is therefore enough, and a request with a token costs nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 SCRYPT_LOG2_N: Final = 14
 SCRYPT_R: Final = 8
 SCRYPT_P: Final = 5
-"""As OWASP's password storage cheat sheet has it for 16 MiB: as strong as 2^17 with p=1, which takes 128 MiB."""
+"""From OWASP's password storage cheat sheet, for 16 MiB: as strong as 2^17 with p=1, which takes 128 MiB."""
 KEY_BYTES: Final = 32
 SALT_BYTES: Final = 16
 SCRYPT_LOG2_N_MAX: Final = 17
@@ -31,7 +31,7 @@ _SHA256_PATTERN = re.compile(r"\$sha256\$([0-9a-f]{64})")
 
 
 class ScryptHash(NamedTuple):
-    """A password's hash, as a PHC string says it."""
+    """A password's hash; its text is a PHC string."""
 
     log2_n: int
     r: int
@@ -40,7 +40,7 @@ class ScryptHash(NamedTuple):
     key: bytes
 
     def matches(self, password: bytes) -> bool:
-        """Takes some 250 ms of a core and 16 MiB."""
+        """Whether the password is right. Takes some 250 ms of a core and 16 MiB."""
         return hmac.compare_digest(_derive_key(password, self.log2_n, self.r, self.p, self.salt), self.key)
 
 
@@ -51,11 +51,11 @@ class Sha256Hash(NamedTuple):
 
 
 DUMMY_HASH: Final = ScryptHash(SCRYPT_LOG2_N, SCRYPT_R, SCRYPT_P, bytes(SALT_BYTES), bytes(KEY_BYTES))
-"""Asked for a name that is not there: it takes as long as one that is, and fits nothing that anybody knows."""
+"""Compared for an unknown user name: it takes as long as a real hash, and no known password matches it."""
 
 
 def parse_hash(text: str) -> ScryptHash | Sha256Hash | None:
-    """None for what is none of both."""
+    """The hash in this text; None if it is neither kind."""
     token = _SHA256_PATTERN.fullmatch(text)
     if token is not None:
         return Sha256Hash(bytes.fromhex(token[1]))
@@ -73,22 +73,24 @@ def parse_hash(text: str) -> ScryptHash | Sha256Hash | None:
 
 
 def hash_password(password: str) -> str:
-    """Another one each time: the salt is drawn."""
+    """A password's hash as text, different each time: the salt is random."""
     salt = secrets.token_bytes(SALT_BYTES)
     key = _derive_key(password.encode(), SCRYPT_LOG2_N, SCRYPT_R, SCRYPT_P, salt)
     return f"$scrypt$ln={SCRYPT_LOG2_N},r={SCRYPT_R},p={SCRYPT_P}${_encode_base64(salt)}${_encode_base64(key)}"
 
 
 def hash_token(token: str) -> str:
+    """A token's hash as text."""
     return f"$sha256${token_digest(token).hex()}"
 
 
 def token_digest(token: str) -> bytes:
+    """The SHA-256 digest of a token."""
     return hashlib.sha256(token.encode("utf-8", "replace")).digest()
 
 
 def generate_token() -> str:
-    """256 bits, recognisable in what a scanner for secrets reads."""
+    """A random token of 256 bits, in a format that scanners for secrets recognise."""
     return f"txlog_{secrets.token_urlsafe(32)}"
 
 

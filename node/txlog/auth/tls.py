@@ -1,8 +1,8 @@
-"""A master's certificates: read from a folder, tried before they count, and read again when a file has changed.
+"""A master's certificates: read from a folder, tested before use, and read again when a file has changed.
 
-A folder is what Kubernetes mounts of a Secret of type ``kubernetes.io/tls``: ``tls.crt`` (its own certificate
-first, then what is between it and the CA), ``tls.key``, and ``ca.crt`` (whom to trust). Whether they are right is asked
-of OpenSSL itself, in a handshake of both ends in memory: what would fail between masters fails here first, by name.
+The folder is a mounted Kubernetes Secret of type ``kubernetes.io/tls``. It has ``tls.crt`` (the certificate, then the
+intermediate ones up to the CA), ``tls.key``, and ``ca.crt`` (the trusted authority). OpenSSL itself tests them, in a
+handshake of both ends in memory. An error that would occur between masters thus occurs here first, by name.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ KEY_FILE: Final = "tls.key"
 CA_FILE: Final = "ca.crt"
 FILE_BYTES_MAX: Final = 1 << 20
 HANDSHAKE_ROUNDS_MAX: Final = 20
-"""Of a handshake in memory; it takes three."""
+"""Rounds of a handshake in memory; it takes three."""
 
 
 class BadCertificates(BadInput):
-    """Files that are not right. The message names the file, and says what is expected."""
+    """Certificate files that are not valid. The message names the file and the expectation."""
 
 
 class _LoadedContexts(NamedTuple):
@@ -37,9 +37,9 @@ class _LoadedContexts(NamedTuple):
 
 
 class Certificates:
-    """Of one folder. ``node``: they are for masters among each other, must name that master, and both ends show one;
-    None: for clients, who show none. :class:`BadCertificates` when they are not right at the start; later what was read
-    before counts on, and the log says so (``CertificatesNotRead``)."""
+    """The certificates of one folder. With ``node`` they are for connections between masters: they must name that
+    master, and both ends show one. None: for clients, which show none. :class:`BadCertificates` if they are not valid
+    at the start. Later the previous ones stay in use, and the master logs ``CertificatesNotRead``."""
 
     def __init__(
         self,
@@ -59,25 +59,25 @@ class Certificates:
 
     @property
     def server_context(self) -> ssl.SSLContext:
-        """For a connection that somebody opens to this master."""
+        """The context for an incoming connection."""
         self._reload_if_changed()
         return self._current.server
 
     @property
     def client_context(self) -> ssl.SSLContext:
-        """For a connection to another master. Whether it is the right one is asked of :func:`dns_names`."""
+        """The context for a connection to another master. :func:`dns_names` checks whether it is the right master."""
         self._reload_if_changed()
         assert self._current.client is not None, "certificates for clients are no master's to show"
         return self._current.client
 
     def is_current(self, shaken_with: ssl.SSLContext | None) -> bool:
-        """Whether a connection with a handshake of that context was judged by what counts now."""
+        """Whether the handshake with that context was checked against the current certificates."""
         self._reload_if_changed()
         return shaken_with in (self._current.server, self._current.client)
 
     @property
     def expires(self) -> float:
-        """When this master's own ends; seconds since 1970."""
+        """When this master's own certificate expires; seconds since 1970."""
         return self._current.expires
 
     def _fingerprint_files(self) -> FileFingerprint:
@@ -115,7 +115,7 @@ class Certificates:
             context.minimum_version = ssl.TLSVersion.TLSv1_3
             _load_chain(context, certificate, key)
             _load_authority(context, trusted, authority)
-        server.num_tickets = 0  # nobody comes in by what was trusted once
+        server.num_tickets = 0  # no client may resume a session that was trusted under an earlier certificate
         expires, names = _try_handshake(server, client, certificate)
         if self._node not in names:
             raise BadCertificates(
@@ -125,7 +125,7 @@ class Certificates:
 
 
 class TlsConfig(NamedTuple):
-    """What a master was given: None speaks plainly."""
+    """The TLS configuration of a master. None means plain connections."""
 
     clients: Certificates | None = None
     peers: Certificates | None = None
@@ -135,8 +135,8 @@ NO_TLS: Final = TlsConfig()
 
 
 def check_hostname(folder: Path, host: str) -> None:
-    """:class:`BadCertificates` unless a client that trusts the folder's authority takes its certificate for that
-    host's."""
+    """:class:`BadCertificates` unless a client that trusts the folder's authority accepts its certificate for that
+    host."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _load_authority(client, _read_text(folder / CA_FILE), folder / CA_FILE)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -145,18 +145,18 @@ def check_hostname(folder: Path, host: str) -> None:
 
 
 def dns_names(certificate: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """The DNS names of a certificate that was verified, as ``getpeercert`` tells it. A wildcard names nobody."""
+    """The DNS names of a verified certificate, from the result of ``getpeercert``. A wildcard names no master."""
     alternatives = certificate.get("subjectAltName", ()) if certificate else ()
     return tuple(str(value) for kind, value in alternatives if kind == "DNS")
 
 
 def describe_names(certificate: Mapping[str, Any] | None) -> str:
-    """For people."""
+    """The names of a certificate, as text for people."""
     return _join_names(dns_names(certificate))
 
 
 def describe_handshake_failure(failed: Exception) -> tuple[str, str]:
-    """A handshake that failed: its name, and what to say of it."""
+    """The name and the message of a failed handshake."""
     reason = str(getattr(failed, "reason", None) or "")
     if isinstance(failed, ssl.SSLCertVerificationError):
         what = str(failed.verify_message)
@@ -189,7 +189,7 @@ def _read_text(file: Path) -> str:
 
 
 def _load_chain(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
-    """Both from where they are now: a link may be turned meanwhile."""
+    """Loads both from their resolved paths, because Kubernetes may switch the link meanwhile."""
     for file in (certificate, key):
         _read_text(file)
     try:
@@ -207,7 +207,7 @@ def _load_chain(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
 
 
 class _EncryptedKey(Exception):
-    """OpenSSL would ask for a password at the terminal."""
+    """The key is encrypted; OpenSSL would prompt for a password at the terminal."""
 
 
 def _refuse_password() -> str:
@@ -222,7 +222,8 @@ def _load_authority(context: ssl.SSLContext, trusted: str, file: Path) -> None:
 
 
 def _self_trusting_context(certificate: Path) -> ssl.SSLContext:
-    """Who issued it is for clients to judge; that it is valid today is ours to know."""
+    """A context that trusts this certificate itself: clients judge the issuer; this master checks that it is valid
+    today."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -233,8 +234,8 @@ def _self_trusting_context(certificate: Path) -> ssl.SSLContext:
 def _try_handshake(
     server: ssl.SSLContext, client: ssl.SSLContext, certificate: Path, host: str | None = None
 ) -> tuple[float, tuple[str, ...]]:
-    """A handshake of both in memory: when the server's certificate ends, and its names. ``host``: whom the client wants
-    to speak to."""
+    """A handshake of both ends in memory; returns when the server's certificate expires, and its names. ``host``: the
+    host that the client wants to reach."""
     one, other = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [client.wrap_bio(one, other, server_hostname=host), server.wrap_bio(other, one, server_side=True)]
     waiting = list(ends)

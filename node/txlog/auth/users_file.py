@@ -1,7 +1,7 @@
-"""The file of users: a line for each secret, ``NAME ROLE HASH``; ``#`` begins a remark.
+"""The users file: a line for each secret, ``NAME ROLE HASH``; ``#`` begins a comment.
 
-A name may have several lines, so that a new password or token counts beside the old one until every client has it.
-Errors name the line and never what stands in it.
+A name may have several lines. A new password or token is thus valid together with the old one until every client has
+it. Errors name the line and never its content.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ from txlog.model.errors import BadInput, NotFound
 
 NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 INTERNAL_USER: Final = "txlog"
-"""Of TxLog's own processes: pipeline, supervisor, duties, command line."""
+"""The user of TxLog's own processes: pipeline, supervisor, duties, command line."""
 ROLES_BY_NAME: Final = {role.label: role for role in Role}
 LINES_MAX: Final = 10_000
 
 
 class BadUsers(BadInput):
-    """A file of users that is not right. The message names file and line, and says what is expected."""
+    """A users file that is not valid. The message names file and line, and the expectation."""
 
 
 class User(NamedTuple):
+    """A user and the role of the secret that it has shown."""
+
     name: str
     role: Role
 
 
 class UserDatabase:
-    """Of one file, and TxLog's own token beside it."""
+    """The users of one file, and TxLog's own token."""
 
     def __init__(self, lines: Iterable[tuple[User, ScryptHash | Sha256Hash]], own_token: str | None = None) -> None:
         self.passwords: dict[str, list[tuple[User, ScryptHash]]] = {}
@@ -46,7 +48,7 @@ class UserDatabase:
             self._tokens.append((User(INTERNAL_USER, Role.ADMIN), token_digest(own_token)))
 
     def authenticate_token(self, token: str) -> User | None:
-        """Whose it is. Every one is compared, so that the time says nothing."""
+        """The user with this token. Every token is compared, so that the time reveals nothing."""
         given, found = token_digest(token), None
         for user, digest in self._tokens:
             if hmac.compare_digest(digest, given):
@@ -54,7 +56,8 @@ class UserDatabase:
         return found
 
     def authenticate_password(self, name: str, password: bytes) -> User | None:
-        """Whose it is. Slow on purpose, as slow for a name that is not there: call it in a thread."""
+        """The user with this name and password. Slow on purpose, and as slow for an unknown name: call it in a
+        thread."""
         found = None
         for user, hashed in self.passwords.get(name, [(User("", Role.READER), DUMMY_HASH)]):
             if hashed.matches(password) and user.name:
@@ -63,7 +66,7 @@ class UserDatabase:
 
 
 def parse_users_file(text: str, where: str) -> list[tuple[User, ScryptHash | Sha256Hash]]:
-    """The lines of a file; ``where`` names it in errors. :class:`BadUsers` for the first line that is not right."""
+    """The lines of a file; ``where`` names it in errors. :class:`BadUsers` for the first line that is not valid."""
     found: list[tuple[User, ScryptHash | Sha256Hash]] = []
     roles: dict[str, Role] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -92,14 +95,14 @@ def parse_users_file(text: str, where: str) -> list[tuple[User, ScryptHash | Sha
 
 
 def add_user(text: str, name: str, role: Role, hashed: str) -> str:
-    """The file with a line more. :class:`BadUsers` when it would not be right."""
+    """The file with one more line. :class:`BadUsers` if the result would not be valid."""
     more = f"{text.rstrip()}\n{name} {role.label} {hashed}\n".lstrip("\n")
     parse_users_file(more, "users")
     return more
 
 
 def remove_user(text: str, name: str) -> str:
-    """The file without the lines of that name. :class:`NotFound` when there are none."""
+    """The file without the lines of that name. :class:`NotFound` if there are none."""
     lines = text.splitlines(keepends=True)
     kept = [line for line in lines if line.split("#", 1)[0].split()[:1] != [name]]
     if len(kept) == len(lines):

@@ -1,4 +1,4 @@
-"""Backups of a worker at an exact position of the log: made, checked, kept, restored."""
+"""Backups of a worker at an exact position of the log: create, verify, keep, restore."""
 
 from txlog.backup.adoption import adopt, initial_position
 from txlog.backup.backup_manifest import BackupManifest

@@ -1,8 +1,8 @@
-"""A store that TxLog did not write becomes what the log begins with: a backup at position 0, from which every worker
-of the cluster is restored before the first write.
+"""Adopts a store that TxLog did not write: a backup at position 0, from which every worker is restored before the first
+write.
 
-The log does not know of it: a worker that is added empty later begins with nothing, so it must be rebuilt from a backup
-or from another worker.
+The log does not contain this data. A worker that is added empty later starts without it, so it must be rebuilt from a
+backup or from another worker.
 """
 
 from __future__ import annotations
@@ -48,11 +48,12 @@ def adopt(
     beginning: Position,
     told: ProgressCallback = no_progress,
 ) -> BackupManifest:
-    """The whole store as of one moment, with names in the place of blank nodes. It stays as it is; what is written to
-    it afterwards is not in the backup.
+    """Backs up the whole store as of one moment, with IRIs in place of blank nodes. The store itself stays unchanged;
+    later writes to it are not in the backup.
 
     Raises as :func:`txlog.backup.backup_writer.take_backup` does, ``AlreadyAWorker``, and
-    :class:`~txlog.model.errors.BadInput` for terms that no worker may hold (a graph of ours, a triple term)."""
+    :class:`~txlog.model.errors.BadInput` for terms that no worker may hold (a graph of TxLog's own, a triple term).
+    """
     told(BackupProgress("holding", 0, None, source.name))
     system = read_system_graphs(source.adapter, source.transport)
     if system.markers or system.loading:

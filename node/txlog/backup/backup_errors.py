@@ -1,4 +1,4 @@
-"""Every refusal of backups by its name. A name is stable: commands, operators and tests go by it."""
+"""The errors of backups, by name. Names are stable: commands, operators and tests depend on them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from txlog.model.errors import Conflict, NotFound, Refused, TxLogError, Unavaila
 
 
 class BackupFault(TxLogError):
-    """Base of what is wrong with a backup itself. Nothing was changed where it was to be restored."""
+    """Base of the faults of a backup itself. The restore changed nothing in its target."""
 
     status = 409
 
 
 class ManifestDamaged(BackupFault):
-    """The manifest is not what was written."""
+    """The manifest differs from what was written."""
 
 
 class UnknownFormat(BackupFault):
@@ -20,23 +20,23 @@ class UnknownFormat(BackupFault):
 
 
 class Incomplete(BackupFault):
-    """There are parts, but no manifest: whoever wrote it did not come to its end."""
+    """There are parts but no manifest: the backup was interrupted."""
 
 
 class PartMissing(BackupFault):
-    """The manifest names a part that is not there."""
+    """The manifest names a part that does not exist."""
 
 
 class PartTruncated(BackupFault):
-    """A part is shorter than the manifest says."""
+    """A part is shorter than in the manifest."""
 
 
 class PartDamaged(BackupFault):
-    """A part's bytes are not those that were written."""
+    """The bytes of a part differ from what was written."""
 
 
 class ContentDiffers(BackupFault):
-    """Every part is as it was written, but together they are not what the manifest counts and digests."""
+    """Every part is intact, but count or digest of their content differs from the manifest."""
 
 
 class OtherCluster(BackupFault):
@@ -44,27 +44,27 @@ class OtherCluster(BackupFault):
 
 
 class OtherEngine(BackupFault):
-    """A backup of another engine, which writes literals in ways of its own: digests could not be compared."""
+    """A backup of another engine. Each engine writes literals in its own way, so digests could not be compared."""
 
 
 class OffTheChain(BackupFault):
-    """Its position is not on the log's chain: the log could not go on from it."""
+    """Its position is not on the log's chain: the log cannot continue from it."""
 
 
 class WorkerNotEmpty(Refused):
-    """What is there stays there: only an empty worker is restored into."""
+    """The worker holds data. A restore needs an empty worker, so the data stays."""
 
 
 class WorkerLoading(Refused):
-    """A restore into this worker has begun and not ended."""
+    """A restore into this worker has started and not finished."""
 
 
 class LoadingLost(Refused):
-    """Somebody else began another load into the same worker meanwhile; theirs counts."""
+    """Another process started a load into the same worker in the meantime; that load counts."""
 
 
 class RestoredDiffers(Refused):
-    """The worker gives out something else than was loaded into it. It stays marked as loading."""
+    """The worker returns other data than was loaded. It stays marked as loading."""
 
 
 class NothingToBackUp(Refused):
@@ -72,69 +72,71 @@ class NothingToBackUp(Refused):
 
 
 class WorkerMoved(Refused):
-    """The worker has passed the index asked for, or did not come to it in time."""
+    """The worker has passed the requested index, or did not reach it in time."""
 
 
 class NotCanonical(Refused):
-    """The worker holds what no log can have put there: blank nodes."""
+    """The worker holds blank nodes, which no log can have written."""
 
 
 class AlreadyAWorker(Refused):
-    """A store to adopt is one that TxLog wrote: back it up instead."""
+    """TxLog wrote the store that is to be adopted: back it up instead."""
 
 
 class LogNotEmpty(Refused):
-    """Position 0 can be set only while nothing was written."""
+    """Position 0 can be set only while the log is empty."""
 
 
 class NameTaken(Conflict):
-    """A backup's name is never used twice."""
+    """A backup with this name exists; names are never reused."""
 
 
 class NoSuchBackup(NotFound):
-    pass
+    """The target holds no backup that fits the request."""
 
 
 class HeldBackup(Refused):
-    """A backup of the class *held* goes only after it was released."""
+    """A pinned backup can be deleted only after its release."""
 
 
 class BackupInUse(Refused):
-    """Somebody is restoring from it."""
+    """A restore reads this backup."""
 
 
 class ObjectMissing(NotFound):
-    """No such object on the target."""
+    """The target has no such object."""
 
 
 class TargetUnreachable(Unavailable):
-    """The target gave no answer, or one that says nothing."""
+    """The target did not answer, or its answer cannot be used."""
 
     def __init__(self, message: str) -> None:
         super().__init__("TargetUnreachable", message)
 
 
 class TargetFull(Unavailable):
+    """The target has no space left."""
+
     def __init__(self, message: str) -> None:
         super().__init__("TargetFull", message)
 
 
 class TargetDenied(Refused):
-    """The target knows the credentials not, or does not let them."""
+    """The target does not know the credentials, or denies them access."""
 
 
 class WorkerUnordered(Refused):
-    """It has executed some transactions in another order than the log's (``splitRecovery: None``)."""
+    """The worker has executed some transactions in another order than the log's (``splitRecovery: None``)."""
 
 
 class TooMuchDiffers(Refused):
-    """Too much, or what cannot be copied graph by graph: the worker has to be rebuilt. Nothing was touched."""
+    """The difference is too large, or cannot be copied by graph: the worker must be rebuilt. Nothing was changed."""
 
 
 class RepairDiffers(Refused):
-    """A worker that was repaired does not hold what it was given."""
+    """After the repair the worker does not hold the repaired data."""
 
 
 def describe(error: TxLogError) -> str:
-    """What a person is told: with its name in front, where it is one of these, so that it can be looked up."""
+    """The text for people. The name of an error of this module comes first, so that it can be looked up."""
     return f"{error.name}: {error}" if type(error).__module__ == __name__ else str(error)

@@ -1,7 +1,7 @@
-"""One backup and what goes with it, as a process of its own: ``python -m txlog.backup --config FILE.json``.
+"""Takes one backup and applies the retention, as a process of its own: ``python -m txlog.backup --config FILE.json``.
 
-For whoever performs schedules and duties. The last line on standard output is JSON: ``{"name", "position", "quads",
-"bytes", "seconds", "retired", "leftovers"}``, or ``{"error", "message"}`` with exit code 1.
+The supervisor starts it for schedules and duties. The last line on standard output is JSON: ``{"name", "position",
+"quads", "bytes", "seconds", "retired", "leftovers"}``, or ``{"error", "message"}`` with exit code 1.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from txlog.workers import ADAPTERS
 from txlog.workers.http_transport import HttpTransport
 
 READ_TIMEOUT_S = 600.0
-"""How long a worker may think between two pieces of its snapshot."""
+"""Time-out of the store between two chunks of its snapshot."""
 TERMINATION_MESSAGE_MAX = 4000
-"""Kubernetes keeps so much of a termination message."""
+"""Kubernetes truncates a termination message to so many bytes."""
 
 
 def list_workers(masters: Sequence[MasterClient]) -> list[WorkerStatus]:
-    """Of the first master that answers."""
+    """The workers as the first reachable master lists them."""
     last: TxLogError | None = None
     for master in masters:
         try:
@@ -49,7 +49,7 @@ def list_workers(masters: Sequence[MasterClient]) -> list[WorkerStatus]:
 
 
 def list_duties(masters: Sequence[MasterClient]) -> list[tuple[MasterClient, dict[str, Any]]]:
-    """What each master that answers wants done; the error of the last one when none does."""
+    """The open duties of each master that answers; the error of the last master when none does."""
     found: list[tuple[MasterClient, dict[str, Any]]] = []
     silent: list[TxLogError] = []
     for master in masters:
@@ -63,7 +63,7 @@ def list_duties(masters: Sequence[MasterClient]) -> list[tuple[MasterClient, dic
 
 
 def find_worker(masters: Sequence[MasterClient], name: str | None) -> WorkerStatus:
-    """By its name; without, the one that is farthest."""
+    """The worker of that name; without a name the most advanced one."""
     workers = list_workers(masters)
     found = choose_most_advanced(workers) if name is None else next((w for w in workers if w.name == name), None)
     if found is None and name is None:
@@ -76,7 +76,7 @@ def find_worker(masters: Sequence[MasterClient], name: str | None) -> WorkerStat
 def run_job(
     config: BackupJobConfig, told: ProgressCallback = no_progress
 ) -> tuple[BackupManifest, list[str], list[str]]:
-    """The backup, the names of those that went for it, and those of leftovers that went."""
+    """The backup, the names of backups that the retention deleted, and those of deleted leftovers."""
     target = open_target(config.target)
     made = _find_completed(config, target, told)
     with ExitStack() as closing:
@@ -93,14 +93,15 @@ def run_job(
             cluster, config.data_center, config.why, retention, config.name, at=config.at, deadline_s=config.wait_s
         )
         made = take_backup(source, target, order, told)
-        # Only now, when one more is there and was read back.
+        # Only after the new backup was verified.
         retired = apply_retention(target, cluster, config.data_center, config.keep, config.keep_days)
         register_backups(target, masters, cluster, config.data_center)
     return made, retired, delete_incomplete_backups(target)
 
 
 def _find_completed(config: BackupJobConfig, target: BackupTarget, told: ProgressCallback) -> BackupManifest | None:
-    """A duty may be asked for again after a crash: what was done is found sound, what was begun is cleared away."""
+    """A supervisor may repeat a duty after a crash. A finished backup is verified again; an unfinished one is
+    deleted."""
     if config.name is None:
         return None
     try:
@@ -113,6 +114,7 @@ def _find_completed(config: BackupJobConfig, target: BackupTarget, told: Progres
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Parses the arguments and runs the job. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="txlog.backup", description="one backup of a data centre, and its retention")
     parser.add_argument("--config", type=Path, required=True, help="a BackupJobConfig as JSON")
     parser.add_argument("--name", help="done once under that name, however often it is asked for")
@@ -147,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def print_result(told: dict[str, Any], answer: Path | None = None) -> None:
-    """The last line. ``answer``: a container's termination message, which Kubernetes keeps of it."""
+    """Writes the last line. ``answer``: the file of a container's termination message, which Kubernetes keeps."""
     line = json.dumps({"at": round(time.time(), 3), **told})
     print(line, flush=True)
     if answer is not None:

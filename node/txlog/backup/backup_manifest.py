@@ -1,7 +1,7 @@
-"""What a backup says of itself: ``manifest.json``, written last.
+"""The manifest of a backup: ``manifest.json``, written last.
 
-JSON for people, in exactly one form: what is read must be, byte for byte, what writing it again would give, and carries
-a checksum over the rest of itself. So no byte can change unnoticed.
+JSON in exactly one form: encoding the parsed manifest again must give the same bytes. It also carries a checksum over
+the rest of itself. So no changed byte goes unnoticed.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ MANIFEST_NAME: Final = "manifest.json"
 RELEASED_NAME: Final = "released.json"
 NAME_PATTERN: Final = re.compile(r"^[a-z0-9][a-z0-9.-]{0,119}$")
 MANIFEST_BYTES_MAX: Final = 64 << 20
-"""A part is about 120 bytes here: 16 TB of N-Quads."""
+"""A part takes about 120 bytes here: enough for 16 TB of N-Quads."""
 
 BackupReason = Literal["manual", "schedule", "split", "adopt"]
 Retention = Literal["normal", "held"]
-"""``held``: kept until it is released, whatever the retention says."""
+"""``held``: pinned until it is released, independent of the retention."""
 
 
 class BackupPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """``bytes`` and ``sha256`` of the object as it lies on the target; ``plain``: bytes of N-Quads in it."""
+    """``bytes`` and ``sha256`` of the object on the target; ``plain``: bytes of N-Quads in it."""
 
     name: str
     bytes: int
@@ -39,14 +39,16 @@ class BackupPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
 
 
 class ManifestPosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A position of the log as the manifest stores it."""
+
     epoch: int
     index: int
     hash: str
 
 
 class BackupManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", kw_only=True):
-    """Times are seconds since 1970 by the clock of who wrote it. ``digest``: the total of
-    :class:`txlog.workers.digest.Digest` in hexadecimal; ``graphs``: named graphs that hold quads."""
+    """Times are seconds since 1970 by the clock of the writer. ``digest``: the total of
+    :class:`txlog.workers.digest.Digest` in hexadecimal. ``graphs``: number of named graphs that hold quads."""
 
     format: int = FORMAT_VERSION
     name: str
@@ -71,10 +73,12 @@ class BackupManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
 
     @property
     def stored_bytes(self) -> int:
+        """Bytes of all parts on the target."""
         return sum(part.bytes for part in self.parts)
 
     @property
     def plain_bytes(self) -> int:
+        """Bytes of N-Quads in all parts."""
         return sum(part.plain for part in self.parts)
 
 
@@ -93,8 +97,8 @@ def _encode_fields(fields: dict[str, Any]) -> bytes:
 
 
 def decode_manifest(name: str, raw: bytes) -> BackupManifest:
-    """The inverse. :class:`ManifestDamaged` for anything that was not written so; :class:`UnknownFormat` for an
-    intact one of another format."""
+    """The inverse of :func:`encode_manifest`. :class:`ManifestDamaged` for bytes that it did not write;
+    :class:`UnknownFormat` for an intact manifest of another format."""
     try:
         fields = msgspec.json.decode(raw)
         given = fields.pop("checksum")

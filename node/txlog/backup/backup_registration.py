@@ -1,4 +1,5 @@
-"""The masters are told which verified backups of a data centre there are: they keep the log that these need."""
+"""Registers the verified backups of a data centre with its masters: the masters keep the log that these backups
+need."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from txlog.model.errors import TxLogError
 
 
 def register_backups(target: BackupTarget, masters: Sequence[MasterClient], cluster: str, data_center: str) -> None:
-    """As many masters as answer; they tell each other. Nobody has to hear it: what a master does not know of holds its
-    log back."""
+    """Registers with each master that answers; masters forward it to each other. A missed registration is safe: it only
+    makes the masters keep more of the log."""
     found = [
         {"name": each.name, "index": each.manifest.place.index, "hash": each.manifest.place.hash, "split": each.held}
         for each in newest_backups(target, cluster)

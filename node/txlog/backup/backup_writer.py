@@ -1,4 +1,4 @@
-"""A backup: snapshot → parts → read back → manifest, last."""
+"""Takes a backup: snapshot → parts → read back → manifest, last."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VERSION: Final = "0.1.0"
 
 
 class BackupRequest(NamedTuple):
-    """What is wanted. ``name``: drawn from position, reason and time unless given. ``at``: exactly this index."""
+    """A requested backup. ``name``: by default built from position, reason and time. ``at``: exactly this index."""
 
     cluster: str
     data_center: str
@@ -47,11 +47,12 @@ class BackupRequest(NamedTuple):
 def take_backup(
     source: SourceWorker, target: BackupTarget, order: BackupRequest, told: ProgressCallback = no_progress
 ) -> BackupManifest:
-    """It counts when this returns. Whatever goes wrong before leaves at most parts without a manifest, which are taken
-    away as far as the target lets.
+    """Takes a backup; it is complete and verified on return. A failure leaves at most parts without a manifest, which
+    it deletes as far as the target allows.
 
-    Raises the faults of the worker, of the masters, of the target (:mod:`txlog.backup.backup_errors`),
-    :class:`~txlog.backup.backup_errors.NotCanonical`, :class:`~txlog.backup.backup_errors.NameTaken`."""
+    Raises the errors of the worker, of the masters, of the target (:mod:`txlog.backup.backup_errors`),
+    :class:`~txlog.backup.backup_errors.NotCanonical`, :class:`~txlog.backup.backup_errors.NameTaken`.
+    """
     told(BackupProgress("holding", 0, None, source.name))
     size = source.adapter.parse_size(source.transport.send(source.adapter.size()))
     said: Callable[[str], None] = lambda text: told(BackupProgress("holding", 0, None, text))  # noqa: E731
@@ -70,7 +71,7 @@ def write_backup(
     told: ProgressCallback = no_progress,
     quads_about: int | None = None,
 ) -> BackupManifest:
-    """Canonical N-Quads in ``pieces`` as the backup at ``position``."""
+    """Writes the canonical N-Quads in ``pieces`` as the backup at ``position``."""
     started = time.time()
     name = order.name or generate_name(position, order.why, started)
     if not NAME_PATTERN.match(name):
@@ -114,7 +115,7 @@ def write_backup(
 
 
 def generate_name(position: Position, why: BackupReason, at: float) -> str:
-    """Sorts by index; never drawn twice."""
+    """A unique name that sorts by index."""
     when = time.strftime("%Y%m%dt%H%M%Sz", time.gmtime(at))
     return f"{position.index:012}-{position.hash.hex()[:8]}-{why}-{when}-{secrets.token_hex(3)}"
 

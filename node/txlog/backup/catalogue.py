@@ -1,4 +1,4 @@
-"""What lies on a target, and what may go from it."""
+"""Lists the backups on a target, and deletes them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from txlog.backup.verification import read_manifest
 COMPLETE: Final = "complete"
 INCOMPLETE: Final = "incomplete"
 INCOMPLETE_AGE_S: Final = 24 * 3600.0
-"""A backup to which nothing was added for so long is not under way any more."""
+"""A backup that has not grown for so many seconds is no longer in progress."""
 
 
 class CatalogueEntry(NamedTuple):
-    """``state``: complete, incomplete, or the name of what is wrong with the manifest (``error`` says more).
-    ``bytes`` on the target; ``touched``: when the newest object was written, in seconds since 1970; ``leased``: when
-    somebody last began to read it for a restore that has not ended, 0 when nobody did."""
+    """``state``: complete, incomplete, or the name of the manifest's fault (``error`` gives details). ``bytes``: on the
+    target. ``touched``: when the newest object was written, in seconds since 1970. ``leased``: when the latest
+    unfinished restore began to read it, 0 without one."""
 
     name: str
     state: str
@@ -35,8 +35,8 @@ class CatalogueEntry(NamedTuple):
 
 
 def catalogue(target: BackupTarget) -> list[CatalogueEntry]:
-    """Every backup of every cluster on this target, by position; without reading the parts. A part that is missing or
-    of another length shows (its checksum: :func:`txlog.backup.verification.check_backup`)."""
+    """Every backup of every cluster on this target, by position; it does not read the parts. It detects a missing part
+    and a wrong length, but not a wrong checksum (:func:`txlog.backup.verification.check_backup`)."""
     sizes: dict[str, dict[str, int]] = {}
     touched: dict[str, float] = {}
     leased: dict[str, float] = {}
@@ -78,15 +78,15 @@ def newest_backups(target: BackupTarget, cluster: str) -> list[CatalogueEntry]:
 
 
 def release_backup(target: BackupTarget, name: str) -> None:
-    """Let a held backup be like any other. Doing it twice is no error."""
+    """Releases a pinned backup, so that the retention applies to it. Idempotent."""
     read_manifest(target, name)
     if not any(each.key == f"{name}/{RELEASED_NAME}" for each in target.list_objects(f"{name}/")):
         target.write(f"{name}/{RELEASED_NAME}", msgspec.json.encode({"at": time.time()}) + b"\n")
 
 
 def delete_backup(target: BackupTarget, name: str) -> None:
-    """The manifest goes first, so that what a crash leaves is named incomplete. :class:`HeldBackup` for a held one,
-    :class:`BackupInUse` for one that is being restored from."""
+    """Deletes the manifest first, so that a crash leaves an incomplete backup. :class:`HeldBackup` for a pinned one,
+    :class:`BackupInUse` for one that a restore reads."""
     if not NAME_PATTERN.match(name):
         raise NoSuchBackup(f"{name[:80]!r} is no name of a backup; see txlog backup list")
     found = list(target.list_objects(f"{name}/"))
@@ -113,8 +113,8 @@ def delete_backup(target: BackupTarget, name: str) -> None:
 def delete_incomplete_backups(
     target: BackupTarget, older_s: float = INCOMPLETE_AGE_S, now: float | None = None
 ) -> list[str]:
-    """Delete what backups left that never came to their end, when nothing was added for ``older_s`` seconds by the
-    target's clock. Returns their names."""
+    """Deletes incomplete backups that have not grown for ``older_s`` seconds by the target's clock. Returns their
+    names."""
     now = time.time() if now is None else now
     gone = [x.name for x in catalogue(target) if x.state == INCOMPLETE and now - x.touched >= older_s]
     for name in gone:

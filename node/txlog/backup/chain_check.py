@@ -1,4 +1,4 @@
-"""Is a backup one of this cluster, and is its position on the log's chain?"""
+"""Checks that a backup belongs to this cluster, and that its position is on the log's chain."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from txlog.model.entry import Position
 from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore, TxLogError, Unavailable
 
 ChainCheck = Callable[[Position], None]
-"""Raises :class:`~txlog.backup.backup_errors.OffTheChain`, naming why, for a position from which the log cannot go
-on."""
+"""Raises :class:`~txlog.backup.backup_errors.OffTheChain`, with the reason, for a position from which the log cannot
+continue."""
 
 
 def make_chain_check(masters: Sequence[MasterClient]) -> ChainCheck:
-    """By asking the first master that answers."""
+    """A check that asks the first reachable master."""
 
     def on_chain(position: Position) -> None:
         last: TxLogError | None = None
@@ -38,7 +38,7 @@ def make_chain_check(masters: Sequence[MasterClient]) -> ChainCheck:
 
 
 def read_cluster_id(masters: Sequence[MasterClient]) -> str:
-    """The cluster's id, of the first master that answers."""
+    """The cluster's id, from the first reachable master."""
     last: TxLogError | None = None
     for master in masters:
         try:
@@ -53,6 +53,7 @@ def read_cluster_id(masters: Sequence[MasterClient]) -> str:
 
 
 def check_cluster(manifest: BackupManifest, cluster: str) -> None:
+    """:class:`~txlog.backup.backup_errors.OtherCluster` unless the backup is of this cluster."""
     if manifest.cluster != cluster:
         raise OtherCluster(
             f"{manifest.name} is a backup of the cluster {manifest.cluster}, this one is {cluster}; "

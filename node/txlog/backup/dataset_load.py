@@ -1,7 +1,7 @@
-"""A whole data set into one worker: Loading → batches → compared → its position.
+"""Loads a whole data set into one worker: mark as loading → batches → compare → set the position.
 
-Under the appliers' lock the worker is marked as loading, in one transaction with its being empty. From then on no
-applier touches it, so the lock is given back. What breaks off leaves that mark.
+Under the appliers' lock, one transaction marks the worker as loading while it is empty. From then on no applier touches
+it, so the lock is released. An interrupted load leaves that mark.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from txlog.workers.adapter import (
 from txlog.workers.digest import Digest, digest, stream_statements
 
 BATCH_BYTES: Final = 8 << 20
-"""N-Quads in one request: the store's memory grows with it, its speed hardly."""
+"""N-Quads in one request: the store's memory grows with it, its speed hardly does."""
 LOCK_TIMEOUT_S: Final = 120.0
 
 
 class ExpectedContent(NamedTuple):
-    """What the worker must give out when everything is loaded."""
+    """What the worker must return after the load."""
 
     position: Position
     quads: int
@@ -43,7 +43,7 @@ class ExpectedContent(NamedTuple):
 
 
 class RestoreTarget(NamedTuple):
-    """The worker to load into."""
+    """The worker that receives the data set."""
 
     name: str
     adapter: Adapter
@@ -51,13 +51,13 @@ class RestoreTarget(NamedTuple):
 
 
 def refuse_unless_empty(into: RestoreTarget, *, again: bool) -> None:
-    """:class:`~txlog.backup.backup_errors.WorkerNotEmpty` or ``WorkerLoading``. ``again``: a load that broke off may
-    lie there."""
+    """:class:`~txlog.backup.backup_errors.WorkerNotEmpty` or ``WorkerLoading``. ``again``: accept the rest of an
+    interrupted load."""
     _refuse_occupied(into, _read_store(into), again)
 
 
 class _StoreContents(NamedTuple):
-    """What lies in a worker, as of one moment."""
+    """The content of a worker as of one moment."""
 
     system: SystemGraphs
     has_data: bool
@@ -89,12 +89,12 @@ def _refuse_occupied(into: RestoreTarget, found: _StoreContents, again: bool) ->
 def start_load(
     into: RestoreTarget, position: Position, *, emptying: bool, again: bool = False, lock_s: float = LOCK_TIMEOUT_S
 ) -> LoadMarker:
-    """Mark the worker as loading; it is empty then. ``emptying``: whatever it holds goes. ``again``: only what a load
-    that broke off has left there goes.
+    """Marks the worker as loading; it is empty then. ``emptying``: deletes whatever it holds. ``again``: deletes only
+    the rest of an interrupted load.
 
-    To empty it is a request of its own, since beside others it takes as long as there are quads. So between it and the
-    mark there is an empty worker, which is where every log can begin, and if a pipeline does just that, it is emptied
-    once more."""
+    Deleting is a request of its own: in one request with others it would take time for each quad. So the worker is
+    empty and unmarked for a moment. A pipeline may start the log in it then; in that case the load deletes once more.
+    """
     loading = LoadMarker(position, secrets.randbits(62))
     adapter, transport = into.adapter, into.transport
     lock = WorkerLock(into, time.monotonic() + lock_s)
@@ -103,7 +103,7 @@ def start_load(
         if not emptying:
             _refuse_occupied(into, found, again)
         full = found.is_occupied
-        emptying = emptying or full  # a load that broke off, from here on
+        emptying = emptying or full  # from here on an interrupted load
         token = lock.claim()
         request = adapter.mark_unusable(found.system, loading, token) if full else adapter.begin_loading(loading, token)
         answer = transport.send(request)
@@ -118,7 +118,7 @@ def start_load(
         transport.send(adapter.release_claim(token))
         if verdict is ApplyResult.REFUSED:
             raise UnexpectedAnswer("beginning to load", answer)
-        # Somebody applied or claimed at this very moment: what that led to is seen at the next turn.
+        # An applier changed or claimed the worker at this moment; the next iteration sees the result.
         lock.raise_if_timed_out()
         time.sleep(random.uniform(POLL_S / 5, POLL_S))
 
@@ -126,7 +126,7 @@ def start_load(
 def load_batches(
     into: RestoreTarget, loading: LoadMarker, pieces: Iterator[bytes], quads: int | None, told: ProgressCallback
 ) -> int:
-    """Load N-Quads. Returns how many bytes."""
+    """Loads N-Quads. Returns the number of bytes."""
     size = 0
     for batch in batch_lines(report_progress("loading", quads, told, pieces), BATCH_BYTES):
         _check_ownership(into, loading)
@@ -140,7 +140,7 @@ def load_batches(
 def finish_load(
     into: RestoreTarget, loading: LoadMarker, expected: ExpectedContent, fence: int, told: ProgressCallback
 ) -> MarkerPosition:
-    """Compare what the worker gives out, then let it be a worker at its position."""
+    """Compares the worker's content, then replaces the loading mark by its position."""
     found = read_digest(into, expected.quads, told)
     if (found.quads, f"{found.total:032x}") != (expected.quads, expected.digest):
         raise RestoredDiffers(
@@ -156,7 +156,7 @@ def finish_load(
 
 
 def read_digest(into: RestoreTarget, quads: int | None, told: ProgressCallback) -> Digest:
-    """The digest of what the worker holds."""
+    """The digest of the worker's content."""
     with stream_statements(into.adapter, into.transport) as chunks:
         return digest(report_progress("comparing", quads, told, coalesce(chunks)))
 

@@ -1,7 +1,7 @@
-"""What a store holds, per named graph, in a sorted file: for stores with any number of graphs.
+"""The content of a store by named graph, as a sorted file: for stores with any number of graphs.
 
-One line for each graph, ``<IRI> TAB quads TAB sum``, the sum being that of :mod:`txlog.workers.digest`; the default
-graph has no IRI. Two such files are compared by reading both once.
+One line for each graph, ``<IRI> TAB quads TAB sum``, with the sum of :mod:`txlog.workers.digest`; the default graph has
+no IRI. Comparing two such files reads each once.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Final, NamedTuple
 from txlog.workers.digest import Digester
 
 GRAPHS_MAX: Final = 50_000
-"""In memory at a time, about 10 MB."""
+"""Graphs in memory at a time, about 10 MB."""
 _MODULUS: Final = 1 << 128
 
 
 class DigestLine(NamedTuple):
-    """Of one graph; ``graph`` as in N-Quads, empty for the default graph."""
+    """The digest of one graph; ``graph`` as in N-Quads, empty for the default graph."""
 
     graph: bytes
     quads: int
@@ -28,8 +28,8 @@ class DigestLine(NamedTuple):
 
 
 def write_digests(chunks: Iterable[bytes], path: Path, *, graphs_max: int = GRAPHS_MAX) -> int:
-    """Canonical N-Quads in pieces cut anywhere, as for :func:`~txlog.workers.digest.digest`. The file is there, whole,
-    when this returns. Returns how many graphs it names."""
+    """Reads canonical N-Quads in pieces with arbitrary boundaries, as :func:`~txlog.workers.digest.digest` does. The
+    file is complete on return. Returns the number of its graphs."""
     made = Digester()
     runs: list[Path] = []
     new = path.with_name(path.name + ".new")
@@ -54,8 +54,7 @@ def write_digests(chunks: Iterable[bytes], path: Path, *, graphs_max: int = GRAP
 
 
 def differing_graphs(shown: Path, final: Path) -> Iterator[tuple[str, int, int]]:
-    """The graphs that do not hold the same in both, in order: without brackets, with how many quads there were in
-    each."""
+    """The graphs whose content differs, in order: IRI without brackets, and the number of quads in each file."""
     with open(shown, "rb") as one, open(final, "rb") as other:
         before: DigestLine | None = None
         was_final = False
@@ -99,7 +98,7 @@ def _parse_lines(file: Iterable[bytes]) -> Iterator[DigestLine]:
 
 
 def _merge_runs(sums: Iterable[DigestLine]) -> Iterator[DigestLine]:
-    """A graph of which several runs have quads, as one."""
+    """Merges the lines of a graph that several runs contain."""
     last: DigestLine | None = None
     for one in sums:
         if last is not None and last.graph == one.graph:

@@ -1,8 +1,9 @@
-"""A duty of a data centre performed, as a process of its own: ``python -m txlog.backup.duty_job --config FILE.json``
+"""Performs one duty of a data centre, as a process of its own: ``python -m txlog.backup.duty_job --config FILE.json``
 with ``--backup DUTY``, ``--restore WORKER``, ``--unorder WORKER``, ``--repair WORKER`` or ``--release``.
 
-The last line on standard output is JSON: what was done, or ``{"error", "message"}`` with exit code 1. Doing it again
-finds what was done and says so: a split backup that helps, a worker that is on the log, one that does not differ.
+The last line on standard output is JSON: the result, or ``{"error", "message"}`` with exit code 1. Duties are
+idempotent: a repetition finds and reports the earlier result. That is a split backup that helps, a worker that is on
+the log, or one without differences.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ from txlog.workers.adapter import MarkerPosition
 from txlog.workers.http_transport import HttpTransport
 
 GRAPHS_REPORTED_MAX: Final = 20
-"""To the masters: they show no more."""
+"""Graphs in a report to the masters, which show no more."""
 
 
 def restore_worker(config: DutyJobConfig, name: str) -> dict[str, Any]:
-    """The worker made anew on the log's chain, by the first way that is possible: the newest sound backup of this data
-    centre or of another, a copy of a live worker, nothing and the whole log again."""
+    """Rebuilds the worker on the log's chain from the first source that works. The order is: the newest intact backup
+    of this data centre, backups of others, a copy of a live worker, the whole log."""
     with ExitStack() as closing:
         masters = _open_clients(config.masters, closing)
         found = next((w for w in list_workers(masters) if w.name == name), None)
@@ -96,8 +97,8 @@ def _restore_from_best_source(
 
 
 def skip_ahead(config: DutyJobConfig, name: str) -> dict[str, Any]:
-    """The worker set on the log's chain as it is: its marker names the place that it leaves, and the masters know from
-    there what it has executed (``splitRecovery: None``)."""
+    """Moves the worker to the log's chain without a change of its data. Its marker names the position that it leaves,
+    which tells the masters what it has executed (``splitRecovery: None``)."""
     with ExitStack() as closing:
         masters = _open_clients(config.masters, closing)
         duty = next((d for _, d in list_duties(masters) if d["kind"] == "unorder" and d["worker"] == name), None)
@@ -114,9 +115,8 @@ def skip_ahead(config: DutyJobConfig, name: str) -> dict[str, Any]:
 
 
 def repair_worker(config: DutyJobConfig, name: str) -> dict[str, Any]:
-    """The graphs in which a worker differs copied from one that is known to be right, of this data centre rather than
-    of another, while the masters list that. What was taken out and put in is kept in a file, where there is a folder
-    for it."""
+    """Copies the graphs in which a worker differs from a correct worker, preferably one of this data centre, while the
+    masters list that duty. The removed and added quads are saved in a file if a folder is configured."""
     with ExitStack() as closing:
         masters = _open_clients(config.masters, closing)
         duty = next((d for _, d in list_duties(masters) if d["kind"] == "repair" and d["worker"] == name), None)
@@ -145,7 +145,7 @@ def repair_worker(config: DutyJobConfig, name: str) -> dict[str, Any]:
             "fence": done.marker.fence,
         }
         for master in masters:
-            with suppress(TxLogError):  # who does not hear of it sees another fence
+            with suppress(TxLogError):  # a master that misses this report sees the raised fence
                 master.report_repair(duty["id"], {**told, "hash": at.hash.hex(), "epoch": at.epoch})
         return {"worker": name, "way": "repair", **told, "kept": str(kept[-1]) if kept else None}
 
@@ -153,7 +153,7 @@ def repair_worker(config: DutyJobConfig, name: str) -> dict[str, Any]:
 def _find_correct_worker(
     config: DutyJobConfig, known: Divergence, masters: Sequence[MasterClient], closing: ExitStack
 ) -> tuple[str, SourceWorker]:
-    """One that the judgement names and that still works, and its data centre."""
+    """A live worker that the judgement calls correct, and its data centre."""
     groups = [masters, *(_open_clients(urls, closing) for urls in config.elsewhere)]
     for group in groups:
         try:
@@ -167,7 +167,7 @@ def _find_correct_worker(
 
 
 def _read_data_center(masters: Sequence[MasterClient]) -> str:
-    """Of the first that answers."""
+    """The data centre of the first reachable master."""
     for master in masters:
         with suppress(TxLogError):
             return master.status().data_center
@@ -175,7 +175,7 @@ def _read_data_center(masters: Sequence[MasterClient]) -> str:
 
 
 def release_split_backups(config: DutyJobConfig) -> dict[str, Any]:
-    """All are joined: the split backups of this data centre are like any other from now on."""
+    """Releases the split backups of this data centre after the rejoin: the retention applies to them again."""
     with ExitStack() as closing:
         cluster = read_cluster_id(_open_clients(config.masters, closing))
         target = open_target(config.target)
@@ -205,8 +205,8 @@ def _open_source(worker: WorkerStatus, masters: Sequence[MasterClient], closing:
 
 
 def is_on_chain(into: RestoreTarget, chain: ChainCheck) -> bool:
-    """Whether the worker is whole, on the log's chain, and has executed nothing in another order. One that has
-    (``splitRecovery: None``) is made anew when somebody asks for it."""
+    """Whether the worker is whole, on the log's chain, and has executed nothing out of order. A worker that executed
+    out of order (``splitRecovery: None``) is rebuilt on request."""
     system = read_system_graphs(into.adapter, into.transport)
     if system.loading or len(system.markers) != 1 or system.markers[0].unordered:
         return False
@@ -218,7 +218,7 @@ def is_on_chain(into: RestoreTarget, chain: ChainCheck) -> bool:
 
 
 def _find_live_worker(urls: Sequence[str], but: str, closing: ExitStack) -> SourceWorker | None:
-    """A worker that can be copied, of the data centre of these masters."""
+    """A worker of these masters' data centre that can be copied."""
     masters = _open_clients(urls, closing)
     try:
         found = choose_most_advanced([w for w in list_workers(masters) if w.name != but])
@@ -228,6 +228,7 @@ def _find_live_worker(urls: Sequence[str], but: str, closing: ExitStack) -> Sour
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Parses the arguments and performs the duty. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="txlog.backup.duty_job", description="a duty of a data centre")
     parser.add_argument("--config", type=Path, required=True, help="a DutyJobConfig as JSON")
     ways = parser.add_mutually_exclusive_group(required=True)

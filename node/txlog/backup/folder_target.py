@@ -1,4 +1,4 @@
-"""A folder as the target: an object is a file, synced before it gets its name."""
+"""A folder as the target: an object is a file, which is synced before it is renamed to its name."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from txlog.backup.backup_errors import NameTaken, ObjectMissing, TargetDenied, T
 from txlog.backup.stored_object import StoredObject
 
 _TEMPORARY_SUFFIX = ".new"
-"""Behind the name of a file that is still being written."""
+"""Suffix of a file that is still being written."""
 
 
 class FolderTarget:
-    """``root`` must exist: one that is made on demand would hide a volume that is not mounted."""
+    """``root`` must exist: creating it on demand would hide an unmounted volume."""
 
     def __init__(self, root: Path) -> None:
         self._root = root.absolute()
@@ -43,7 +43,7 @@ class FolderTarget:
                 while view:
                     view = view[os.write(file, view) :]
                 os.fsync(file)
-                # What is read back must come from the disk, not from the memory that it was written through.
+                # Verification must read from the disk, not from the page cache of the write.
                 with suppress(OSError, AttributeError):
                     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
             finally:
@@ -84,7 +84,7 @@ class FolderTarget:
                 if not folder.is_dir():
                     continue
                 _sync_folder(folder)
-                with suppress(OSError):  # something else is in it
+                with suppress(OSError):  # the folder is not empty
                     folder.rmdir()
             if self._root.is_dir():
                 _sync_folder(self._root)

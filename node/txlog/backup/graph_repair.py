@@ -1,7 +1,6 @@
-"""A worker that holds something else in some graphs, set right from another one: only those graphs are read, and what
-differs is written in one request together with the marker. Whatever ends in the middle leaves the old state or the
-repaired one. Both are held meanwhile; the holds end by themselves when nobody asks for them any more.
-"""
+"""Repairs the graphs in which a worker differs, from another worker. It reads only those graphs, and writes the
+difference and the marker in one request. An interruption leaves the old state or the repaired one. Both workers are
+paused meanwhile; a pause that is not renewed expires."""
 
 from __future__ import annotations
 
@@ -38,19 +37,19 @@ from txlog.workers.digest import digest_worker
 LOCK_TIMEOUT_S: Final = 120.0
 ALIGN_TIMEOUT_S: Final = 60.0
 PAUSE_RENEW_S: Final = 3.0
-"""After so long a hold is asked for again; the masters keep it for some times that."""
+"""Interval in which a pause is renewed; the masters keep it for several times as long."""
 QUADS_MAX: Final = 200_000
-"""Quads to write in one request; above it a rebuild is faster, and kinder to the store's memory."""
+"""Quads to write in one request; above it a rebuild is faster and needs less of the store's memory."""
 GRAPH_BYTES_MAX: Final = 512 << 20
-"""Of one graph, as it is read."""
+"""Bytes of one graph, as it is read."""
 PATCHES_MAX: Final = 20
 _PATCH = re.compile(r"-[0-9]{12}-[0-9]{6}\.rdfp")
 _BLANK = re.compile(rb"^_:|^<[^>]*> <[^>]*> _:")
 
 
 class RepairResult(NamedTuple):
-    """``graphs``: those that were copied (empty: the default graph), with how many quads were ``added`` and
-    ``removed``; ``marker``: where the worker stands now."""
+    """``graphs``: the copied graphs (empty: the default graph), with the number of quads ``added`` and ``removed``.
+    ``marker``: the worker's marker after the repair."""
 
     graphs: list[str]
     added: int
@@ -59,8 +58,8 @@ class RepairResult(NamedTuple):
 
 
 class RepairPatch(NamedTuple):
-    """What a repair is about to do, as lines of N-Quads: ``removed`` from the worker, which stands at ``marker``, and
-    ``added``."""
+    """A planned repair as lines of N-Quads: ``removed`` from the worker, whose marker is ``marker``, and ``added`` to
+    it."""
 
     worker: str
     marker: MarkerPosition
@@ -79,7 +78,7 @@ class _GraphChange(NamedTuple):
 
 
 def known_graphs(known: Divergence | None) -> list[str] | None:
-    """The graphs that are known to differ; None: not all of them are."""
+    """The graphs that are known to differ; None if some of them are unknown."""
     if known is None or known.graph_count is None or known.graph_count != len(known.graphs) or not known.graphs:
         return None
     return known.graphs
@@ -95,11 +94,13 @@ def repair_graphs(
     told: ProgressCallback = no_progress,
     before: Callable[[RepairPatch], None] = lambda _: None,
 ) -> RepairResult:
-    """``into`` holds in ``graphs`` (None: in whatever graphs differ, found by reading both) what ``source`` holds, both
-    standing at one index. Their pipelines are asked to stand still meanwhile. ``before``: hears what will be written.
+    """Makes the ``graphs`` of ``into`` equal to those of ``source`` at one index. With None it finds the differing
+    graphs by reading both workers. The pipelines are paused meanwhile. ``before`` receives the patch before it is
+    written.
 
-    :class:`~txlog.backup.backup_errors.TooMuchDiffers` when it has to be rebuilt instead, ``RepairDiffers`` when it
-    still differs afterwards, ``WorkerMoved`` when they do not come to one index: nothing was touched."""
+    :class:`~txlog.backup.backup_errors.TooMuchDiffers` when the worker must be rebuilt instead, ``RepairDiffers`` when
+    it still differs afterwards, ``WorkerMoved`` when both do not reach one index: nothing was changed.
+    """
     if source.adapter.engine != into.adapter.engine:
         raise OtherEngine(f"{source.name} is {source.adapter.engine}, {into.name} is {into.adapter.engine}")
     until = time.monotonic() + ALIGN_TIMEOUT_S
@@ -111,7 +112,7 @@ def repair_graphs(
                 on_chain(right.position)
                 names = _find_differing_graphs(source, into, told) if graphs is None else list(graphs)
                 copied, change = _compute_changes(source, into, names, lines_max, told)
-                # A hold takes a moment to be heard: whoever moved on meanwhile is read again.
+                # A pause takes effect with a delay: a worker that moved in the meantime is read again.
                 _check_not_moved(source, right)
                 _check_not_moved(into, wrong)
                 if not copied:
@@ -131,8 +132,8 @@ def repair_graphs(
 
 
 def save_patch(folder: Path, taken: RepairPatch) -> Path:
-    """Write that as an RDF Patch (``D`` taken out, ``A`` put in), so that nothing is lost that somebody may want; the
-    newest :data:`PATCHES_MAX` of a worker stay."""
+    """Saves the repair as an RDF Patch (``D`` removed, ``A`` added), so that no data is lost. The newest
+    :data:`PATCHES_MAX` of a worker stay."""
     folder.mkdir(parents=True, exist_ok=True)
     at = taken.marker.position.index
     path = folder / f"{taken.worker}-{at:012d}-{taken.marker.fence:06d}.rdfp"
@@ -152,7 +153,7 @@ def save_patch(folder: Path, taken: RepairPatch) -> Path:
 
 
 class _PausedPair:
-    """The holds of both: asked for at one index, and again and again by a thread, until they end here."""
+    """Pauses both workers at one index; a thread renews the pauses until they end here."""
 
     def __init__(self, *both: SourceWorker) -> None:
         self._workers = both
@@ -173,13 +174,13 @@ class _PausedPair:
                     master.resume_worker(each.name, why="repair")
 
     def pause_at(self, index: int) -> None:
-        """``Unavailable`` when no master of one of them takes it."""
+        """``Unavailable`` when no master of one of them accepts the pause."""
         self._index = index
         for each in self._workers:
             _pause(each.masters, each.name, index)
 
     def _renew(self) -> None:
-        # A client is one thread's.
+        # A client is not thread-safe.
         with ExitStack() as closing:
             urls = {master.url: master.url for each in self._workers for master in each.masters}
             clients = {url: closing.enter_context(MasterClient(url)) for url in urls}
@@ -193,7 +194,7 @@ class _PausedPair:
 def _align_positions(
     source: SourceWorker, into: SourceWorker, held: _PausedPair, until: float
 ) -> tuple[MarkerPosition, MarkerPosition]:
-    """Both at one index, as far as a look can tell."""
+    """Pauses both at one index, as far as one poll shows."""
     while True:
         right, wrong = read_marker(source), read_marker(into)
         index = max(right.position.index, wrong.position.index)
@@ -218,7 +219,7 @@ def _check_not_moved(of: SourceWorker, marker: MarkerPosition) -> None:
 def _compute_changes(
     source: SourceWorker, into: SourceWorker, names: Sequence[str], lines_max: int, told: ProgressCallback
 ) -> tuple[list[str], _GraphChange]:
-    """The graphs that differ, and what makes them equal."""
+    """The graphs that differ, and the changes that make them equal."""
     change, copied = _GraphChange([], [], []), list[str]()
     for name in names:
         told(BackupProgress("comparing", 0, None, name or "the default graph"))
@@ -262,7 +263,7 @@ def _compute_change(source: SourceWorker, into: SourceWorker, graph: str) -> _Gr
         )
     operations = []
     if any(_BLANK.match(line) for line in remove):
-        # Nothing of ours has blank nodes, so all of them go; they cannot be named one by one.
+        # TxLog never writes blank nodes, so all are removed; a request cannot name a single one.
         inside = "?s ?p ?o FILTER(isBlank(?s) || isBlank(?o))"
         where = f"GRAPH <{graph}> {{ {inside} }}" if graph else inside
         pattern = f"GRAPH <{graph}> {{ ?s ?p ?o }}" if graph else "?s ?p ?o"
@@ -276,7 +277,7 @@ def _compute_change(source: SourceWorker, into: SourceWorker, graph: str) -> _Gr
 
 
 def _read_graph(of: SourceWorker, graph: str) -> set[bytes]:
-    """The triples of one graph as lines of N-Triples; none when it is not there."""
+    """The triples of one graph as lines of N-Triples; none when the graph does not exist."""
     with of.transport.stream(of.adapter.export("application/n-triples", graph or None)) as answer:
         pieces, size = [], 0
         for chunk in of.adapter.clean_snapshot(answer.chunks) if answer.status == 200 else answer.chunks:
@@ -297,7 +298,7 @@ def _read_graph(of: SourceWorker, graph: str) -> set[bytes]:
 def _apply_operations(
     into: SourceWorker, found: MarkerPosition, operations: Sequence[StoreOperation]
 ) -> MarkerPosition:
-    """All of it and the marker behind a new fence, or nothing."""
+    """Applies all operations and a marker with a raised fence, or nothing."""
     adapter, transport = into.adapter, into.transport
     new = found._replace(fence=found.fence + 1)
     lock = WorkerLock(into, time.monotonic() + LOCK_TIMEOUT_S)

@@ -1,6 +1,6 @@
-"""N-Quads to compressed parts, and back. One part, compressed, is in memory at a time.
+"""Converts N-Quads to compressed parts, and back. One compressed part is in memory at a time.
 
-A part holds whole lines, so that parts can be read apart; each is a zstd frame of its own.
+A part holds whole lines, so each part can be read alone; each is one zstd frame.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from txlog.backup.backup_manifest import BackupPart
 from txlog.backup.target import BackupTarget
 
 PART_BYTES: Final = 32 << 20
-"""Bytes of N-Quads in a part, before the last line and what came with it: 2 to 4 MB compressed, usually."""
+"""Bytes of N-Quads after which a part ends with the current piece: 2 to 4 MB compressed, usually."""
 PART_BYTES_MAX: Final = 1 << 30
-"""No part that this program writes comes near; a manifest that names a longer one is not read into memory."""
+"""Longest part that a manifest may name; longer ones are not read into memory. TxLog writes far smaller parts."""
 COMPRESSION_LEVEL: Final = 3
-"""Of zstd. On N-Quads 3 makes 7 % of the size at 450 MB/s of one core, 9 makes 6 % at 60 MB/s."""
+"""zstd level. On N-Quads level 3 gives 7 % of the size at 450 MB/s of one core, level 9 gives 6 % at 60 MB/s."""
 CHUNK_BYTES: Final = 1 << 20
 COALESCE_BYTES: Final = 256 << 10
 
 
 class PartWriter:
-    """``write`` gets each part's name and bytes; ``parts`` collects what the manifest says of them."""
+    """``write`` receives each part's name and bytes; ``parts`` collects the manifest's entries."""
 
     def __init__(self, write: Callable[[str, bytes], None], part_bytes: int = PART_BYTES) -> None:
         self._write = write
@@ -37,17 +37,17 @@ class PartWriter:
         self._frame: zstandard.ZstdCompressionObj | None = None
         self.parts: list[BackupPart] = []
         self.bytes = 0
-        """Of N-Quads so far."""
+        """Bytes of N-Quads so far."""
 
     def feed(self, chunk: bytes) -> None:
-        """More N-Quads, cut anywhere."""
+        """More N-Quads, with arbitrary boundaries."""
         self.bytes += len(chunk)
         while chunk:
             room = self._part_bytes - self._plain_bytes
             if len(chunk) < room:
                 self._add(chunk)
                 return
-            # At the last line's end that still fits; a line that is longer than a part has one of its own.
+            # Split after the last line that fits; a line longer than a part gets a part of its own.
             cut = chunk.rfind(b"\n", 0, max(room, 0)) + 1 or chunk.find(b"\n", max(room, 0)) + 1
             if not cut:
                 self._add(chunk)
@@ -80,8 +80,7 @@ class PartWriter:
 
 
 def read_part(target: BackupTarget, backup: str, part: BackupPart) -> Iterator[bytes]:
-    """The N-Quads of a part in pieces of at most :data:`CHUNK_BYTES`, after its length and checksum were found
-    right."""
+    """The N-Quads of a part in pieces of at most :data:`CHUNK_BYTES`, after its length and checksum were verified."""
     where = f"{backup}/{part.name}"
     try:
         data = target.read(where, min(part.bytes, PART_BYTES_MAX))
@@ -101,7 +100,7 @@ def read_part(target: BackupTarget, backup: str, part: BackupPart) -> Iterator[b
 
 
 def coalesce(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The same bytes in fewer pieces: a store sends a kilobyte at a time, and each piece costs every step its turn."""
+    """The same bytes in fewer pieces: a store sends a kilobyte at a time, and each piece has a cost in every step."""
     held: list[bytes] = []
     size = 0
     for piece in pieces:
@@ -115,7 +114,7 @@ def coalesce(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def batch_lines(pieces: Iterator[bytes], bytes_least: int) -> Iterator[bytes]:
-    """Pieces joined to batches of whole lines, at least so long except the last."""
+    """Joins pieces to batches of whole lines, at least that long except the last."""
     held: list[bytes] = []
     size = 0
     for piece in pieces:
@@ -132,7 +131,8 @@ def batch_lines(pieces: Iterator[bytes], bytes_least: int) -> Iterator[bytes]:
 
 
 def refuse_blank_nodes(pieces: Iterator[bytes], whose: str) -> Iterator[bytes]:
-    """The same, but :class:`NotCanonical` at a blank node: its label means nothing outside of the store."""
+    """Passes pieces on, but raises :class:`NotCanonical` at a blank node: its label has no meaning outside the
+    store."""
     rest = b""
     for piece in pieces:
         text = rest + piece
@@ -157,6 +157,6 @@ def _check_lines(lines: bytes, whose: str) -> None:
 def _has_blank_node(line: bytes) -> bool:
     if line.startswith(b"_:"):
         return True
-    # Anything may stand within a literal; before its first quote and behind its last there are only terms.
+    # A literal may contain anything; before its first quote and after its last there are only terms.
     first, last = line.find(b'"'), line.rfind(b'"')
     return b" _:" in (line if first < 0 else line[:first]) or (first >= 0 and b" _:" in line[last + 1 :])

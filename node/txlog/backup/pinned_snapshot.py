@@ -1,8 +1,8 @@
-"""A worker at exactly one position, while a snapshot of it opens.
+"""Opens a snapshot of a worker at exactly one position.
 
-The masters are asked to hold it where it stands; its pipeline hears of it with its next report. What makes the position
-exact is the marker, which is read before the snapshot opens and confirmed after; the hold only makes the two agree
-on a worker that is always busy.
+The masters are asked to pause the worker at its position; its pipeline learns of it with its next report. The marker
+makes the position exact: it is read before the snapshot opens and confirmed after. The pause only lets both agree on a
+worker that is always busy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PAUSE_TIMEOUT_S: Final = 60.0
 
 
 class SourceWorker(NamedTuple):
-    """A worker to read from. ``masters``: of its data centre; none when nobody applies to it."""
+    """A worker to read from. ``masters``: of its data centre; none when no pipeline applies to it."""
 
     name: str
     adapter: Adapter
@@ -32,7 +32,7 @@ class SourceWorker(NamedTuple):
 
 
 def pause_worker(masters: Sequence[MasterClient], worker: str, index: int) -> None:
-    """Ask all of them, since a pipeline asks the nearest that answers, which may change. One must take it."""
+    """Asks all masters: a pipeline uses the nearest one that answers, which may change. At least one must accept."""
     last: TxLogError | None = None
     done = 0
     for master in masters:
@@ -46,14 +46,14 @@ def pause_worker(masters: Sequence[MasterClient], worker: str, index: int) -> No
 
 
 def resume_worker(masters: Sequence[MasterClient], worker: str) -> None:
-    """As far as they can be reached; a hold ends with its master's process."""
+    """Resumes at each reachable master; a pause also ends with its master's process."""
     for master in masters:
         with suppress(TxLogError):
             master.resume_worker(worker)
 
 
 def choose_most_advanced(workers: Sequence[WorkerStatus]) -> WorkerStatus | None:
-    """The one that is farthest, of those that work and are not known to hold what they should not."""
+    """The most advanced of the working workers that are not known to hold wrong data."""
     fit = [
         w
         for w in workers
@@ -67,11 +67,12 @@ def choose_most_advanced(workers: Sequence[WorkerStatus]) -> WorkerStatus | None
 
 
 def read_system_graphs(adapter: Adapter, transport: Transport) -> SystemGraphs:
+    """The content of the worker's system graphs: markers, locks and the loading mark."""
     return adapter.parse_system_graphs(transport.send(adapter.read_system()))
 
 
 def read_marker(source: SourceWorker) -> MarkerPosition:
-    """Where it stands; a refusal by name when that cannot be said."""
+    """The worker's marker; a named error when it has none or is not readable."""
     system = read_system_graphs(source.adapter, source.transport)
     if system.loading:
         raise WorkerLoading(f"{source.name} is being restored; take another worker, or wait (txlog worker list)")
@@ -95,9 +96,8 @@ def open_snapshot(
     told: Callable[[str], None] = lambda _: None,
     onward: int | None = None,
 ) -> Iterator[tuple[MarkerPosition, Iterator[bytes]]]:
-    """The worker's whole data set as it is at one position: where the worker stands now, or at index ``at``. The
-    worker goes on as soon as this is open. ``onward``: to this index only, until whoever asks for that lifts the
-    hold."""
+    """The worker's whole data set at one position: the current one, or index ``at``. The worker resumes as soon as the
+    snapshot is open. ``onward``: it resumes to this index only, until the caller lifts that pause."""
     until = time.monotonic() + deadline_s
     opened = False
     try:
@@ -123,7 +123,7 @@ def open_snapshot(
 
 
 def _wait_at(source: SourceWorker, at: int | None, until: float, told: Callable[[str], None]) -> MarkerPosition:
-    """Held, and where."""
+    """Waits until the worker is paused, and returns where."""
     while True:
         marker = read_marker(source)
         index = marker.position.index

@@ -1,4 +1,4 @@
-"""What a long work tells on the way."""
+"""Progress reports of long operations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class BackupProgress(NamedTuple):
-    """``phase``: a word or two for people. ``done`` of ``total`` quads, None where nobody knows; ``detail`` more."""
+    """``phase``: a word or two for people. ``done`` of ``total`` quads, None if unknown; ``detail``: more text."""
 
     phase: str
     done: int
@@ -19,11 +19,11 @@ ProgressCallback = Callable[[BackupProgress], None]
 
 
 def no_progress(_: BackupProgress) -> None:
-    """Nobody is told."""
+    """Ignores the report."""
 
 
 def report_progress(phase: str, total: int | None, told: ProgressCallback, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The same pieces, and how many quads have passed."""
+    """Passes the pieces on and reports the number of quads so far."""
     done = 0
     for piece in pieces:
         yield piece

@@ -1,4 +1,4 @@
-"""A note beside a backup that somebody reads from it, so that it is not deleted under a restore."""
+"""A lease beside a backup while a restore reads it, so that the backup is not deleted meanwhile."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from txlog.backup.target import BackupTarget
 from txlog.model.errors import TxLogError
 
 LEASE_PREFIX: Final = "reading-"
-"""How the note's name begins."""
+"""Prefix of the lease's name."""
 LEASE_TTL_S: Final = 24 * 3600.0
-"""What a reader that was killed leaves keeps its backup for so long."""
+"""The lease of a killed reader protects its backup for so many seconds."""
 
 
 @contextmanager
 def hold_lease(target: BackupTarget, name: str) -> Iterator[None]:
-    """This backup, which is there, stays until this is left. On a target that cannot be written to nothing is said:
-    there nobody else deletes with these credentials either."""
+    """Leases this existing backup until the context ends. Does nothing on a read-only target: there these credentials
+    cannot delete backups either."""
     key = f"{name}/{LEASE_PREFIX}{secrets.token_hex(8)}.json"
     with suppress(TargetDenied, TargetFull):
         target.write(key, b"{}\n")

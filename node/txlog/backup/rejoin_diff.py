@@ -1,11 +1,11 @@
-"""Which named graphs hold something else after a rejoin than a worker that had to go back had shown to clients.
+"""Finds the named graphs that differ after a rejoin from what a restored worker had served to clients.
 
-What it held, per graph, is summed up before it goes back (:func:`record_before_restore`). When it executes the log
-again it is held twice for the moment in which a snapshot opens: where the branch ends that went on (``Smart``: that is
-what the workers that stayed had shown), and where everything stands that the rejoin brought together. That is compared
-(:func:`compare`). No other time would do: later, clients have written.
+Its content is digested by graph before the restore (:func:`record_before_restore`). When it executes the log again, it
+is paused at two indexes while a snapshot opens. The first is the end of the surviving branch (``Smart``), which is what
+the other workers had served. The second is the end of the merged log. The digests are compared there (:func:`compare`).
+Later indexes would include new writes of clients.
 
-None of this may keep a worker from going back. What cannot be told is said.
+No error here may prevent the restore; the result names what could not be compared.
 """
 
 from __future__ import annotations
@@ -25,18 +25,17 @@ from txlog.client import MasterClient
 from txlog.model.errors import TxLogError, Unavailable
 
 COMPARE_TIMEOUT_S: Final = 600.0
-"""How long the replay may take."""
+"""Time-out of the replay."""
 DUTY_POLL_S: Final = 1.0
 GRAPHS_NAMED_MAX: Final = 20
-"""Graphs that are named in the answer; the file names all."""
+"""Graphs in the answer; the file names all."""
 FILES_KEPT: Final = 40
-"""Files of comparisons that stay."""
+"""Comparison files that are kept."""
 
 
 class RejoinView(NamedTuple):
-    """``view``: the number of the view that brought branches together; ``surviving_index``: where the branch ends that
-    went on, None when branches were merged (``Simple``); ``merged_index``: the index at which everything stands that
-    was brought together."""
+    """``view``: number of the view that merged branches. ``surviving_index``: end of the surviving branch, None when
+    branches were merged (``Simple``). ``merged_index``: the index up to which all merged entries are stored."""
 
     view: str
     epoch: int
@@ -45,7 +44,7 @@ class RejoinView(NamedTuple):
 
 
 def find_last_rejoin(masters: Sequence[MasterClient]) -> RejoinView | None:
-    """The latest that a master of the data centre took part in, as far as they answer."""
+    """The latest rejoin in which a reachable master of the data centre took part."""
     found: list[tuple[int, int, RejoinView]] = []
     for master in masters:
         records: list[dict[str, Any]] = []
@@ -64,7 +63,7 @@ def find_last_rejoin(masters: Sequence[MasterClient]) -> RejoinView | None:
 
 
 class RejoinDiff:
-    """Of one worker that goes back. ``folder``: of its data centre."""
+    """The comparison of one worker that is restored. ``folder``: that of its data centre."""
 
     def __init__(self, folder: Path, source: SourceWorker) -> None:
         self._folder = folder
@@ -75,7 +74,7 @@ class RejoinDiff:
 
     @property
     def resume_limit(self) -> int | None:
-        """The first index at which the worker has to stand still when it has gone back; None: nothing to compare."""
+        """The first index at which the worker must pause after the restore; None when there is nothing to compare."""
         rejoin = self._rejoin
         return (
             None
@@ -86,7 +85,7 @@ class RejoinDiff:
         )
 
     def record_before_restore(self) -> None:
-        """Before the worker goes back: what it holds. One that is half loaded already was summed up when that began."""
+        """Digests the worker's content before the restore. A half loaded worker was digested when its load began."""
         self._folder.mkdir(parents=True, exist_ok=True)
         try:
             system = read_system_graphs(self._source.adapter, self._source.transport)
@@ -117,15 +116,15 @@ class RejoinDiff:
         return None
 
     def abandon(self) -> None:
-        """The worker is on the log, so it has gone back; a comparison that broke off may still hold it."""
+        """Ends the comparison: the worker is on the log already. An interrupted comparison may still pause it."""
         if self._read_json("shown.json") is not None:
             resume_worker(self._source.masters, self._name)
             self._delete_files()
 
     def compare(self, index: int) -> dict[str, Any]:
-        """When the worker has gone back to ``index`` and is held at :attr:`resume_limit`; that hold is lifted here.
-        What came of it: which view ended the split, and for each side how many graphs are not what it had shown, the
-        first of them, and the file that names all. ``notTold``: why it cannot be said."""
+        """Called when the worker was restored to ``index`` and is paused at :attr:`resume_limit`; lifts that pause.
+        Returns the view that ended the split. For each side it adds the number of differing graphs, the first of them,
+        and the file with all. ``notTold``: why there is no result."""
         rejoin = self._rejoin
         if rejoin is None:
             self._delete_files()
@@ -157,14 +156,14 @@ class RejoinDiff:
         return {**found, "notTold": not_told} if not_told else found
 
     def _write_digests_at(self, index: int, kind: str, until: float, onward: int | None) -> None:
-        """The sums of the worker at exactly this index."""
+        """Writes the digests of the worker at exactly this index."""
         look = _PreemptionCheck(self._source.masters)
         left = until - time.monotonic()
         with open_snapshot(self._source, index, left, look, onward) as (_, chunks):
             write_digests(_check_between(coalesce(chunks), look), self._path(kind))
 
     def _compare_side(self, rejoin: RejoinView, who: str, index: int, kind: str) -> dict[str, Any]:
-        """The file is named by the view, so that it is known whether a data centre has been compared for it."""
+        """The file's name contains the view, which shows whether a data centre was compared for it."""
         path = self._folder / f"{rejoin.view}-{kind}.graphs.jsonl"
         count, first = 0, list[str]()
         new = path.with_name(path.name + ".new")
@@ -209,7 +208,7 @@ class RejoinDiff:
 
 
 class _PreemptionCheck:
-    """Asked again and again: a duty that others wait for goes before a comparison."""
+    """Polls for duties that others wait for: they take precedence over a comparison."""
 
     def __init__(self, masters: Sequence[MasterClient]) -> None:
         self._masters = masters

@@ -1,4 +1,4 @@
-"""From a backup into a worker. All that can be said against it is said before the worker is touched."""
+"""Restores a backup into a worker. All checks come before the first change of the worker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from txlog.workers.adapter import MarkerPosition
 
 
 class RestoreResult(NamedTuple):
-    """``marker``: where the worker stands now; the pipeline goes on from there."""
+    """``marker``: the worker's marker now; the pipeline continues from there."""
 
     marker: MarkerPosition
     quads: int
@@ -45,12 +45,14 @@ def restore_backup(
     lock_s: float = LOCK_TIMEOUT_S,
     beginning: AbstractContextManager[None] | None = None,
 ) -> RestoreResult:
-    """Into an empty worker. ``again``: into one in which an earlier restore broke off, which is emptied first.
-    ``fence``: the number that appliers must find beside the position. ``beginning``: entered until the worker is
-    marked as loading (:func:`txlog.backup.worker_rebuild.out_of_rotation`, for a worker that a pipeline knows).
+    """Restores into an empty worker. ``again``: into one with an interrupted restore, which is emptied first.
+    ``fence``: the number that appliers must find beside the position. ``beginning``: a context that lasts until the
+    worker is marked as loading (:func:`txlog.backup.worker_rebuild.out_of_rotation`, for a worker that a pipeline
+    knows).
 
-    Raises, the worker untouched: every fault of the backup, ``OtherCluster``, ``OtherEngine``, ``OffTheChain``,
-    ``WorkerNotEmpty``, ``WorkerLoading``. Anything else leaves the worker marked as loading."""
+    Raises without a change of the worker: every fault of the backup, ``OtherCluster``, ``OtherEngine``,
+    ``OffTheChain``, ``WorkerNotEmpty``, ``WorkerLoading``. Any other error leaves the worker marked as loading.
+    """
     manifest = read_manifest(target, name)
     check_restorable(manifest, into, cluster, on_chain)
     refuse_unless_empty(into, again=again)
@@ -70,6 +72,7 @@ def restore_backup(
 
 
 def check_restorable(manifest: BackupManifest, into: RestoreTarget, cluster: str, on_chain: ChainCheck) -> None:
+    """Raises unless the backup is of this cluster, of the worker's engine, and on the log's chain."""
     check_cluster(manifest, cluster)
     if manifest.engine != into.adapter.engine:
         raise OtherEngine(
@@ -91,8 +94,8 @@ def load_backup(
     lock_s: float = LOCK_TIMEOUT_S,
     beginning: AbstractContextManager[None] | None = None,
 ) -> RestoreResult:
-    """The part of :func:`restore_backup` that touches the worker, for a backup that was checked. ``beginning``: entered
-    until the worker is marked as loading."""
+    """The part of :func:`restore_backup` that changes the worker, for a verified backup. ``beginning``: a context that
+    lasts until the worker is marked as loading."""
     with beginning or nullcontext():
         loading = start_load(into, manifest.position, emptying=emptying, again=again, lock_s=lock_s)
     size = load_batches(into, loading, read_contents(target, manifest), manifest.quads, told)

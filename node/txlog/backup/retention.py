@@ -1,4 +1,4 @@
-"""Which backups may go."""
+"""Decides which backups are deleted."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ DAY_S = 86_400.0
 def expired_backups(
     listed: Iterable[CatalogueEntry], cluster: str, data_center: str, keep: int, keep_days: int | None, now: float
 ) -> list[str]:
-    """Pure. Of the complete backups of this cluster and data centre that a schedule took, or a split and that were
-    released: those that are neither among the newest ``keep``, nor younger than ``keep_days``, nor being restored
-    from. What somebody took by hand stays until somebody deletes it, as does what is damaged, which counts for
-    nothing."""
+    """Pure. Considers complete backups of this cluster and data centre that a schedule took, and released split
+    backups. Expired are those that are neither among the newest ``keep``, nor younger than ``keep_days``, nor being
+    restored from. Manual backups stay until an operator deletes them. Damaged ones also stay, and do not count."""
     mine = [
         each
         for each in listed
@@ -43,7 +42,7 @@ def apply_retention(
     keep_days: int | None = None,
     now: float | None = None,
 ) -> list[str]:
-    """Delete what :func:`expired_backups`; returns the names."""
+    """Deletes what :func:`expired_backups` returns; returns the names."""
     gone = expired_backups(
         catalogue(target), cluster, data_center, keep, keep_days, time.time() if now is None else now
     )

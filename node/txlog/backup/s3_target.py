@@ -22,7 +22,8 @@ _CREDENTIALS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSIO
 
 
 class S3Target:
-    """A request that gets no answer is repeated for half a minute; every write names a new object, so that is safe."""
+    """The client retries a request without an answer for half a minute; that is safe, since every write has a new
+    key."""
 
     def __init__(self, config: S3Config) -> None:
         self._prefix = config.prefix.strip("/")
@@ -58,7 +59,7 @@ class S3Target:
             try:
                 obstore.put(self._store, key, data, mode="create", use_multipart=False)
             except AlreadyExistsError:
-                # Ours, when the answer to a first try was lost.
+                # Our own object, when the answer to the first attempt was lost.
                 if self.read(key, len(data)) != data:
                     raise NameTaken(f"{key} is on {self._location} already; nothing is ever written over") from None
 
@@ -75,7 +76,7 @@ class S3Target:
                 raise ObjectMissing(f"{key} is not on {self._location}") from None
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        # A store lists by whole folders, so a name's beginning is compared here.
+        # The store lists whole folders only, so the prefix is compared here.
         folder = prefix.rpartition("/")[0]
         with self._translate_errors("list", prefix):
             for page in obstore.list(self._store, folder or None):
@@ -112,7 +113,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _read_credentials(config: S3Config) -> dict[str, str]:
-    """From the folder when it is there; without, obstore looks into the environment itself."""
+    """The credentials in the folder, if it exists; otherwise obstore reads the environment itself."""
     folder = config.credentials_folder
     if folder is None or not folder.is_dir():
         return {}

@@ -1,7 +1,7 @@
-"""The backup without which a side of a split does not go on (rule 23): one that is there already, or a new one.
+"""The backup that a side of a split needs before it continues (rule 23): an existing one, or a new one.
 
-Each master that asks is served by itself: those of one data centre may be on different sides, and its stores follow one
-of them. Whether a position helps it is for that master to say, before a store is read and again after.
+Each requesting master is served separately: the masters of one data centre may be on different sides, while its stores
+follow one side. Only that master decides whether a position helps it, before a store is read and again after.
 """
 
 from __future__ import annotations
@@ -25,20 +25,24 @@ from txlog.workers import ADAPTERS
 from txlog.workers.http_transport import HttpTransport
 
 ANSWER_TIMEOUT_S: Final = 5.0
-"""How long a store may think about where it stands."""
+"""Time-out of a store for its position."""
 
 
 class StorePosition(NamedTuple):
+    """A store of the data centre and its position."""
+
     worker: WorkerStatus
     position: ManifestPosition
 
 
 def back_up_for_duty(config: DutyJobConfig, duty: str) -> dict[str, Any]:
-    """Until every master that lists this duty has a verified, held backup that helps it. What was made, or else found.
+    """Continues until every master that lists this duty has a verified, pinned backup that helps it. Returns the backup
+    that was taken or found.
 
-    Masters that do not answer are passed over; the error of the last one is raised when none does. Raises
-    :class:`~txlog.model.errors.OffTheLog` when every store of the data centre follows another order than a
-    master's, and nothing that was backed up before helps it; ``Unavailable`` when no store says where it stands."""
+    Skips masters that do not answer; raises the error of the last one when none does. Raises
+    :class:`~txlog.model.errors.OffTheLog` when every store of the data centre follows another order than a master's,
+    and no earlier backup helps it. Raises ``Unavailable`` when no store reports its position.
+    """
     with ExitStack() as closing:
         masters = [closing.enter_context(MasterClient(url)) for url in config.masters]
         fresh: list[BackupManifest] = []
@@ -49,7 +53,7 @@ def back_up_for_duty(config: DutyJobConfig, duty: str) -> dict[str, Any]:
             try:
                 served.append(_back_up_for(master, config, duty, masters, fresh, closing))
             except NotFound:
-                continue  # it is no duty any more
+                continue  # the master no longer lists the duty
             except TxLogError as fault:
                 failed.append(fault)
         if failed:
@@ -65,16 +69,16 @@ def _back_up_for(
     fresh: list[BackupManifest],
     closing: ExitStack,
 ) -> dict[str, Any]:
-    """One of the masters that ask. Stores are asked themselves: a pipeline that has died reports nothing. ``fresh``:
-    what was made for the others."""
+    """Serves one requesting master. It asks the stores directly, because a dead pipeline reports nothing. ``fresh``:
+    the backups taken for other masters."""
     stable = master.status().stable
-    if stable.index == 0:  # nothing was ever executed: an empty worker is the backup
+    if stable.index == 0:  # no entry was executed: an empty worker is the backup
         master.complete_duty(duty, 0, stable.hash)
         return {"name": "", "index": 0, "hash": stable.hash}
     cluster = read_cluster_id([master])
     stores, silent = store_positions(masters)
     found = next((store for store in stores if _is_usable_by(master, duty, store.position)), None)
-    # The stores of another data centre may be on this master's side, when those of its own are not.
+    # Stores of another data centre may be on this master's side when its own are not.
     targets = [config.target] if found is not None else [config.target, *config.others]
     for made in (*fresh, *_split_backups(targets, cluster)):
         near = found is None or made in fresh or made.place.index >= found.position.index
@@ -99,7 +103,7 @@ def _back_up_for(
 
 
 def store_positions(masters: Sequence[MasterClient]) -> tuple[list[StorePosition], list[str]]:
-    """Where the data centre's stores stand, the farthest first, and why others do not say it."""
+    """The positions of the data centre's stores, the most advanced first, and the errors of the other stores."""
     found: list[StorePosition] = []
     silent: list[str] = []
     for worker in list_workers(masters):
@@ -114,7 +118,7 @@ def store_positions(masters: Sequence[MasterClient]) -> tuple[list[StorePosition
 
 
 def _is_usable_by(master: MasterClient, duty: str, place: ManifestPosition, *, done: bool = False) -> bool:
-    """Whether this master can go back to there; ``done``: a verified backup stands there."""
+    """Whether this master can return to that position; ``done``: a verified backup exists there."""
     report = master.complete_duty if done else master.check_duty_position
     try:
         report(duty, place.index, place.hash, place.epoch)
@@ -124,7 +128,7 @@ def _is_usable_by(master: MasterClient, duty: str, place: ManifestPosition, *, d
 
 
 def _split_backups(targets: Sequence[TargetConfig], cluster: str) -> Iterator[BackupManifest]:
-    """The backups that splits hold, the farthest of each target first. Only the first target has to be there."""
+    """The pinned split backups, the most advanced of each target first. Only the first target must be reachable."""
     for at, target in enumerate(targets):
         try:
             listed = newest_backups(open_target(target), cluster)

@@ -1,4 +1,4 @@
-"""Where backups lie, as this room sees it: objects by key (``<backup>/<object>``), written once and whole."""
+"""The interface of a backup target: objects by key (``<backup>/<object>``), written once and whole."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ class BackupTarget(Protocol):
         """For people: a folder, or ``s3://bucket/prefix``."""
 
     def write(self, key: str, data: bytes) -> None:
-        """Whole and durable when it returns, else not there (leftovers have other keys). Never over another."""
+        """The object is whole and durable on return, otherwise absent (leftovers have other keys). Never overwrites."""
 
     def read(self, key: str, bytes_max: int) -> bytes:
         """The whole object; at most ``bytes_max + 1`` bytes of a longer one.
         :class:`~txlog.backup.backup_errors.ObjectMissing`."""
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Every object whose key begins with ``prefix``, leftovers too; any order."""
+        """Every object whose key begins with ``prefix``, including leftovers, in any order."""
 
     def delete(self, keys: list[str]) -> None:
-        """Gone when it returns; one that is not there is no error."""
+        """The objects are gone on return; a missing one is no error."""
 
 
 def open_target(config: TargetConfig) -> BackupTarget:
-    """Touches nothing yet, except that a folder must be there. :class:`~txlog.model.errors.BadInput` for what cannot
-    be used as it is."""
+    """Opens a target without a request; a folder must exist. :class:`~txlog.model.errors.BadInput` for an unusable
+    configuration."""
     if isinstance(config, FolderConfig):
         return FolderTarget(config.folder)
     assert isinstance(config, S3Config)
-    from txlog.backup.s3_target import S3Target  # slow to import, and folders do without
+    from txlog.backup.s3_target import S3Target  # slow to import, and not needed for folders
 
     return S3Target(config)

@@ -1,4 +1,4 @@
-"""A worker off the log's chain set on it as it is (``splitRecovery: None``)."""
+"""Moves a worker that is off the log's chain to the chain, without a change of its data (``splitRecovery: None``)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ LOCK_TIMEOUT_S: Final = 120.0
 
 
 def mark_unordered(source: SourceWorker, was: MarkerPosition | None, to: Position) -> MarkerPosition:
-    """Its marker now, in one transaction of the store: at ``to``, behind a new fence, and with the place that it leaves
-    among those that it came from. :class:`~txlog.backup.backup_errors.WorkerMoved` when it does not stand where it was
-    heard of last (``was``): then another place may be right."""
+    """Returns the new marker, written in one transaction of the store: position ``to``, a raised fence, and the
+    abandoned position among the earlier ones. :class:`~txlog.backup.backup_errors.WorkerMoved` when the worker is not
+    at its last reported position (``was``): then another target may be right."""
     adapter, transport = source.adapter, source.transport
     lock = WorkerLock(source, time.monotonic() + LOCK_TIMEOUT_S)
     while True:

@@ -1,4 +1,4 @@
-"""Is a backup what was written? All of it is read and compared; nothing is restored."""
+"""Verifies that a backup is what was written. It reads and compares everything, and restores nothing."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ def read_manifest(target: BackupTarget, name: str) -> BackupManifest:
 
 
 def read_contents(target: BackupTarget, manifest: BackupManifest) -> Iterator[bytes]:
-    """The N-Quads, in pieces, each part checked before its first piece. The faults of
+    """The N-Quads in pieces; each part is verified before its first piece. Raises the errors of
     :mod:`txlog.backup.part_codec`."""
     for part in manifest.parts:
         yield from read_part(target, manifest.name, part)
 
 
 def check_backup(target: BackupTarget, name: str, told: ProgressCallback = no_progress) -> BackupManifest:
-    """Returns when every byte is as it was written; else the fault says which part is not."""
+    """Returns when every byte is as written; otherwise the error names the part."""
     manifest = read_manifest(target, name)
     compare_digest(manifest, digest(report_progress("checking", manifest.quads, told, read_contents(target, manifest))))
     return manifest
 
 
 def compare_digest(manifest: BackupManifest, found: Digest) -> None:
-    """:class:`~txlog.backup.backup_errors.ContentDiffers` unless this is what the manifest says."""
+    """:class:`~txlog.backup.backup_errors.ContentDiffers` unless this is the digest in the manifest."""
     told = f"{found.quads:,} quads with digest {found.total:032x}"
     if (found.quads, f"{found.total:032x}") != (manifest.quads, manifest.digest):
         raise ContentDiffers(

@@ -1,4 +1,4 @@
-"""The appliers' lock inside a worker, for whoever else has to change it."""
+"""The appliers' lock inside a worker, for other processes that must change the worker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from txlog.workers.adapter import TAKEOVER_S, Adapter, SystemGraphs, Transport
 
 
 class LockableWorker(Protocol):
-    """A worker: :class:`~txlog.backup.pinned_snapshot.SourceWorker`, or what is loaded into."""
+    """A worker: :class:`~txlog.backup.pinned_snapshot.SourceWorker`, or the target of a load."""
 
     @property
     def name(self) -> str: ...
@@ -25,7 +25,8 @@ class LockableWorker(Protocol):
 
 
 class WorkerLock:
-    """The appliers' lock of a worker, also from one that is gone for :data:`~txlog.workers.adapter.TAKEOVER_S`."""
+    """The appliers' lock of a worker. It takes over the lock of an owner that was silent for
+    :data:`~txlog.workers.adapter.TAKEOVER_S`."""
 
     def __init__(self, into: LockableWorker, until: float, takeover_s: float | None = None) -> None:
         self._worker, self._until = into, until
@@ -34,7 +35,7 @@ class WorkerLock:
         self._unchanged_since = 0.0
 
     def claim(self) -> int:
-        """A token; it counts when a request that confirms it has succeeded."""
+        """A token. The lock is held after a request that confirms the token has succeeded."""
         adapter, transport = self._worker.adapter, self._worker.transport
         while True:
             token = random.randrange(adapter.token_limit)

@@ -1,7 +1,7 @@
-"""A worker of the cluster made anew, whatever it holds: from a backup, or from another worker, which keeps serving.
+"""Rebuilds a worker of the cluster, whatever it holds: from a backup, or from another worker, which keeps serving.
 
-Everything that can be said against where it comes from is said first. Then its pipeline is asked to stand still, the
-masters are told, so that no read goes there, and one request empties the worker and marks it as loading.
+All checks of the source come first. Then the pipeline of the worker is paused, and the masters stop routing reads to
+it. One request empties the worker and marks it as loading.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def rebuild_from_backup(
     told: ProgressCallback = no_progress,
     onward: int | None = None,
 ) -> tuple[BackupManifest, RestoreResult]:
-    """From this backup, or from the newest that is sound and on the chain (:class:`NoSuchBackup` names what was wrong
-    with each). ``masters``: of the worker's data centre; none for a store that no pipeline knows. ``onward``: its
-    pipeline is asked to bring it to this index only; that hold is the caller's to lift."""
+    """Restores this backup, or the newest that is intact and on the chain (:class:`NoSuchBackup` gives the fault of
+    each). ``masters``: of the worker's data centre; none for a store that no pipeline knows. ``onward``: the pipeline
+    resumes to this index only; the caller lifts that pause."""
     fence = _next_fence(into)
     against = []
     for each in [name] if name is not None else [listed.name for listed in newest_backups(target, cluster)]:
@@ -73,8 +73,8 @@ def rebuild_from_worker(
     told: ProgressCallback = no_progress,
     onward: int | None = None,
 ) -> RestoreResult:
-    """From another worker, as it is at one position. It goes on serving and applying while it is read. ``onward``: as
-    for :func:`rebuild_from_backup`."""
+    """Copies another worker at one position. The source serves and applies during the copy. ``onward``: as for
+    :func:`rebuild_from_backup`."""
     if source.adapter.engine != into.adapter.engine:
         raise OtherEngine(f"{source.name} is {source.adapter.engine}, {into.name} is {into.adapter.engine}")
     fence = _next_fence(into)
@@ -98,7 +98,7 @@ def _feed_digester(pieces: Iterator[bytes], made: Digester) -> Iterator[bytes]:
 
 
 def _next_fence(into: RestoreTarget) -> int:
-    """Above what any applier of the old content may still expect."""
+    """Above any fence that an applier of the old content may still expect."""
     return 1 + max((marker.fence for marker in read_system_graphs(into.adapter, into.transport).markers), default=0)
 
 
@@ -106,8 +106,8 @@ def _next_fence(into: RestoreTarget) -> int:
 def out_of_rotation(
     into: RestoreTarget, masters: Sequence[MasterClient], told: ProgressCallback, onward: int | None = None
 ) -> Iterator[None]:
-    """Its pipeline stands still and no read goes there, until the worker says itself that it is being loaded.
-    ``onward``: then it is held at this index instead."""
+    """Pauses the pipeline and stops reads, until the worker itself reports that it is loading. ``onward``: then pauses
+    it at this index instead."""
     told(BackupProgress("emptying", 0, None, into.name))
     pause_worker(masters, into.name, 0)
     try:
@@ -131,8 +131,8 @@ def rebuild_empty(
     told: ProgressCallback = no_progress,
     onward: int | None = None,
 ) -> RestoreResult:
-    """With nothing, at the log's beginning: its pipeline carries out the whole log again. Only while the log is kept
-    from its first entry on. ``onward``: as for :func:`rebuild_from_backup`."""
+    """Empties the worker and sets it to the start of the log: its pipeline executes the whole log again. Only while the
+    log is kept from its first entry. ``onward``: as for :func:`rebuild_from_backup`."""
     fence = _next_fence(into)
     start = Position(0, 0, NO_HASH)
     with out_of_rotation(into, masters, told, onward):

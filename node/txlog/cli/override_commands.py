@@ -1,4 +1,4 @@
-"""``txlog found``, ``force-view``: what only the operator can decide."""
+"""``txlog bootstrap``, ``force-view``: what only the operator can decide."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ POLL_INTERVAL_S = 0.2
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command()(found)
+    app.command()(bootstrap)
+    app.command("found", hidden=True, deprecated=True)(bootstrap)  # its name in the releases before
     app.command("force-view")(force_view)
 
 
-def found(
+def bootstrap(
     member: Annotated[list[str], typer.Option("--member", help="a master of the first view")],
     yes: Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")] = False,
     wait: Annotated[float, typer.Option(help="seconds until the first view must be installed")] = 60.0,
@@ -32,7 +33,7 @@ def found(
     Never repeat it with other masters: that makes two clusters, and each refuses the other."""
     masters = find_cluster(state, master).masters
     if not yes:
-        typer.confirm(f"The cluster is founded by {', '.join(member)}, now and for ever. Sure?", abort=True)
+        typer.confirm(f"This bootstraps the cluster with {', '.join(member)}. It cannot be undone. Continue?", abort=True)
     refused: TxLogError | None = None
     for url in masters:
         with MasterClient(url, timeout_s=10.0) as client:

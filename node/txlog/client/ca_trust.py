@@ -1,8 +1,7 @@
-"""Whom a client believes to be a master: who has a certificate of an authority in the file that ``TXLOG_CA_FILE``
-names. Without it the system's authorities count.
+"""The certificate authorities that a client trusts: those in the file that ``TXLOG_CA_FILE`` names. Without it the
+client trusts the system's authorities.
 
-The environment and not an argument, for the reasons of
-:mod:`txlog.client.credentials`.
+The environment and not an argument, for the reasons of :mod:`txlog.client.credentials`.
 """
 
 from __future__ import annotations
@@ -28,13 +27,15 @@ class CaTrust:
 
     @classmethod
     def from_environment(cls) -> CaTrust:
-        """One for each file: to read authorities takes longer than a request."""
+        """The shared instance for the file that the environment names. One per file, because reading authorities takes
+        longer than a request."""
         named = os.environ.get(CA_FILE)
         file = Path(named) if named else None
         return _trust_by_file.setdefault(file, cls(file))
 
     def context(self) -> ssl.SSLContext:
-        """For a new connection. :class:`BadInput` when the file cannot be read or holds no certificates."""
+        """The TLS context for a new connection. Raises :class:`BadInput` when the file cannot be read or holds no
+        certificates."""
         if self._file is None:
             self._context = self._context or ssl.create_default_context()
             return self._context
@@ -50,7 +51,8 @@ class CaTrust:
         return self._context
 
     def cached_context(self) -> ssl.SSLContext:
-        """Always the same one, for who keeps it: it learns of new authorities with the next call, and forgets none."""
+        """Always the same context, for a caller that keeps it. The next call adds new authorities to it; none is ever
+        removed."""
         if self._cached is None:
             self._cached = ssl.create_default_context(cafile=str(self._file) if self._file is not None else None)
         elif self._file is not None:
@@ -62,7 +64,7 @@ _trust_by_file: dict[Path | None, CaTrust] = {}
 
 
 def describe_tls_error(failed: Exception) -> str | None:
-    """What to do about a connection that failed for its TLS, for people; None when that is not why."""
+    """Advice for the user about a connection that TLS made fail; None when TLS is not the reason."""
     if isinstance(failed, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({failed.verify_message}); {CA_FILE} names the file of whom to trust"
     if isinstance(failed, ssl.SSLError) and failed.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):

@@ -1,4 +1,4 @@
-"""One keep-alive connection to a master: blocking, with a deadline on every wait, for one thread at a time."""
+"""One blocking keep-alive connection to a master, with a time-out on every wait, for one thread at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_HEADERS: Mapping[str, str] = {}
 
 
 def _has_bytes(sock: socket.socket | FullDuplexTlsSocket) -> bool:
-    """Whether something, or the end, is there to be read."""
+    """Whether bytes, or the end of the stream, can be read without waiting."""
     if isinstance(sock, FullDuplexTlsSocket) and sock.has_bytes():
         return True
     waiting = select.poll()
@@ -49,9 +49,10 @@ class _HttpsConnection(http.client.HTTPSConnection):
 
 
 class MasterConnection:
-    """``connect_s`` bounds connecting, ``timeout_s`` each wait for bytes of an answer (not the whole answer).
-    ``credentials``: what it shows, ``tls``: whom it believes; by default what the environment names. ``name``: the host
-    that a certificate must name, where that is not the URL's."""
+    """One connection to a master. ``connect_s`` bounds connecting, ``timeout_s`` each wait for bytes of an answer (not
+    the whole answer); both are seconds. ``credentials``: the credentials that it sends. ``tls``: the authorities that
+    it trusts. By default the environment names both. ``name``: the host that a certificate must name, where that is
+    not the URL's."""
 
     def __init__(
         self,
@@ -96,11 +97,11 @@ class MasterConnection:
         timeout_s: float | None = None,
         repeatable: bool = True,
     ) -> HttpReply:
-        """The whole answer. :class:`MasterUnreachable` when there is none; the master's own error, typed, when the
-        status is 400 or more.
+        """The whole answer. Raises :class:`MasterUnreachable` when there is none, and the master's own typed error when
+        the status is 400 or more.
 
-        A kept connection may have been closed by the master just before it is used; the request is then sent once
-        more on a new one, when it is ``repeatable``."""
+        The master may have closed a kept connection just before it is used. A ``repeatable`` request is then sent
+        once more on a new connection."""
         for attempt in (1, 2):
             kept = self._http.sock is not None
             try:
@@ -144,9 +145,9 @@ class MasterConnection:
             raise MasterUnreachable(self.url, _describe_error(refused), sent=False) from refused
 
     def follow_lines(self, path: str, *, headers: Mapping[str, str], timeout_s: float) -> Iterator[bytes]:
-        """GET an answer that need not end, and yield its lines as they come, without their newlines; what stands behind
-        the last one is dropped. ``timeout_s`` bounds the wait for bytes. Errors as in :meth:`request`; an answer that
-        is cut is one. The connection is closed afterwards."""
+        """GET an answer that need not end, and yield its lines as they arrive, without their newlines. An incomplete
+        last line is dropped. ``timeout_s`` bounds the wait for bytes. Errors as in :meth:`request`; a truncated answer
+        is one. The connection is closed afterwards."""
         shown = self._credentials.headers()
         self._connect()
         try:
@@ -167,10 +168,10 @@ class MasterConnection:
     def stream_lines(
         self, path: str, lines: Iterable[bytes], *, headers: Mapping[str, str], timeout_s: float
     ) -> Iterator[bytes]:
-        """POST ``lines`` as they come and yield the answer's lines as they come, without their newlines.
+        """POST ``lines`` as the caller produces them, and yield the answer's lines as they arrive, without newlines.
 
-        Both directions run at once: a master may answer the first line before it has read the last, and would
-        stop reading while nobody reads its answers. ``timeout_s`` bounds the wait for each line. Errors as in
+        Both directions run at once: a master may answer the first line before it has read the last. It would stop
+        reading while the client does not read its answers. ``timeout_s`` bounds the wait for each line. Errors as in
         :meth:`request`; never repeated. The connection is closed when the caller stops early."""
         shown = self._credentials.headers()
         self._connect()

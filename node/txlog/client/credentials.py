@@ -1,7 +1,7 @@
-"""What a client shows a master: the token in the file that ``TXLOG_TOKEN_FILE`` names.
+"""The credentials that a client sends to a master: the token in the file that ``TXLOG_TOKEN_FILE`` names.
 
-The environment and not an argument: a process of TxLog speaks as one user, and its children (Spark's Python workers)
-as the same. The file is read again when it has changed.
+The environment and not an argument: a process of TxLog acts as one user, and its children (Spark's Python workers) as
+the same user. The file is read again when it has changed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NO_HEADERS: Mapping[str, str] = {}
 
 
 class Credentials:
-    """``file``: None shows nothing."""
+    """The credentials of one process. ``file``: the token file; None sends no credentials."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
@@ -27,12 +27,12 @@ class Credentials:
 
     @classmethod
     def from_token(cls, token: str) -> Self:
-        """That one, from no file. ``ValueError`` for what no header can carry."""
+        """Credentials with this token, without a file. Raises ``ValueError`` for a token that no header can carry."""
         return cls.from_headers(_bearer_header(token))
 
     @classmethod
     def from_headers(cls, headers: Mapping[str, str]) -> Self:
-        """These with each request."""
+        """Credentials that send these headers with each request."""
         found = cls(None)
         found._headers = headers
         return found
@@ -43,7 +43,8 @@ class Credentials:
         return cls(Path(named) if named else None)
 
     def headers(self) -> Mapping[str, str]:
-        """To be sent with a request. :class:`Unauthorized` when the file cannot be read or holds no token."""
+        """The headers to send with a request. Raises :class:`Unauthorized` when the file cannot be read or holds no
+        token."""
         if self._file is None:
             return self._headers
         try:

@@ -1,4 +1,4 @@
-"""A master's error body as the exception it stands for."""
+"""Converts a master's error response into the exception that it names."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from txlog.model.errors import (
 
 
 class MasterUnreachable(Unavailable):
-    """Nothing answered: no connection, no answer in time, or the connection broke. ``sent`` is False when the
-    request surely never reached the master, so that even a write may be repeated elsewhere."""
+    """No answer: the client could not connect, the time was over, or the connection broke. ``sent`` is False when the
+    request certainly never reached the master. Then even a write without a key may be sent to another master."""
 
     def __init__(self, url: str, why: str, *, sent: bool) -> None:
         super().__init__("Unreachable", f"{url}: {why}")
@@ -69,16 +69,16 @@ _BY_NAME: dict[str, type[TxLogError]] = {
         errors.WorkerFault,
     )
 }
-"""Errors that are made of their message alone."""
+"""Errors whose constructor takes only a message."""
 
 
 _BY_REASON: dict[str, type[TxLogError]] = {c.reason: c for c in (errors.KeyNotTaken, errors.KeyTaken)}
 
 
 def parse_error(url: str, status: int, headers: Mapping[str, str] | Message, body: bytes) -> TxLogError:
-    """The exception for an answer of 400 or more. The doors of RDF4J and SPARQL say errors as a line of text, with
-    the reason in ``TxLog-Error``. A body that is no error of ours (a proxy's page) becomes the nearest class of its
-    status, with its first 200 bytes as the message."""
+    """The exception for a response whose status is 400 or more. The RDF4J and SPARQL endpoints send errors as a line
+    of text, with the reason in the header ``TxLog-Error``. A body in another format (a proxy's page) becomes the class
+    of its status, with the body's first 200 bytes as the message."""
     retry_after, reason = headers.get("Retry-After"), headers.get("TxLog-Error") or ""
     try:
         told = msgspec.json.decode(body, type=_ErrorBody)

@@ -1,4 +1,4 @@
-"""The masters of a data centre, nearest first: the first that answers is asked, and a write goes on to the next."""
+"""Fail-over over the masters of a data centre, nearest first. A read uses the first that answers; a write retries."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from txlog.wire.log_page import LogPage
 T = TypeVar("T")
 
 UNREACHABLE_BACKOFF_S = 5.0
-"""How long a master that did not answer is asked last. Long enough that its time-outs do not show in the latency
-of every micro-batch, short enough to go back to the nearest soon after its restart."""
+"""Seconds for which a master that did not answer is tried last. Long enough that its time-outs do not show in the
+latency of every micro-batch; short enough to return to the nearest master soon after its restart."""
 
 PROBE_TIMEOUT_S = 0.5
-"""How long a master that did not answer may take to say that it is ready, before it is asked anything else again:
-one that hangs would otherwise cost the whole time-out of a long poll each time."""
+"""Seconds that a master which did not answer may take for the readiness probe, before any other request. A hanging
+master would otherwise cost the whole time-out of a long poll each time."""
 
 
 WAIT_S = 10.0
-"""How long a master may take until a write has the level that is asked, or a worker is as far as a query wants."""
+"""Seconds that a master may take until a write reaches its durability level, or a worker the position of a query."""
 
 QUERY_TIMEOUT_S = 60.0
 
 
 class FailoverClient:
-    """Fail-over over clients of one thread. Reading calls are asked of each master once; a write (:meth:`update`,
-    :meth:`upload`) is tried as ``patience`` says, under one ``Idempotency-Key``, so that it takes effect once however
-    often it was sent. ``repository``: its id; None asks a master for it."""
+    """Fail-over over several masters, for one thread. A read is sent to each master at most once. A write
+    (:meth:`update`, :meth:`upload`) is retried according to ``patience`` under one ``Idempotency-Key``, so that it
+    takes effect once however often it was sent. ``repository``: its id; None asks a master for it."""
 
     def __init__(
         self,
@@ -67,10 +67,9 @@ class FailoverClient:
             client.close()
 
     def call_first_available(self, ask: Callable[[MasterClient], T]) -> T:
-        """The answer of the nearest master that has one. A master that cannot be reached, says that it is not
-        ready, or answers in a format that is not ours (another version) is passed over and remembered for
-        :data:`UNREACHABLE_BACKOFF_S`; any other error is the answer. When none has
-        one, the error of the last asked."""
+        """The answer of the nearest master that has one. The client skips a master that is unreachable, not ready, or
+        answers in another format (another version), and tries it last for :data:`UNREACHABLE_BACKOFF_S`. Any other
+        error of a master is raised. When no master answers, the error of the last one is raised."""
         last: TxLogError | None = None
         for i in self._by_preference():
             try:
@@ -88,12 +87,13 @@ class FailoverClient:
         raise last
 
     def _by_preference(self) -> list[int]:
-        """Nearest first, behind them those that did not answer a moment ago."""
+        """Indices of the masters: nearest first, and last those that did not answer a moment ago."""
         now = self._clock()
         return sorted(range(len(self._clients)), key=lambda i: (self._dead_until[i] > now, i))
 
     def _probe(self, i: int) -> None:
-        """Whether one that did not answer the last time is ready again. :class:`Unavailable`, and nothing was sent."""
+        """Check that a master which did not answer last time is ready again. Raises :class:`Unavailable`; then no
+        request was sent."""
         client = self._clients[i]
         if self._dead_until[i] and not client.health("ready", timeout_s=PROBE_TIMEOUT_S):
             raise Unavailable("Starting", f"{client.url} is not ready")
@@ -108,8 +108,8 @@ class FailoverClient:
         at_least: JsonPosition | None = None,
         wait_s: float = QUERY_TIMEOUT_S,
     ) -> QueryResult:
-        """As :meth:`MasterClient.query`, of the nearest master that has an answer. ``at_least``: the position of a
-        write, which is then read wherever that was made."""
+        """As :meth:`MasterClient.query`, at the nearest master that has an answer. ``at_least``: the position of a
+        write; the query then sees that write, whichever master accepted it."""
         if self._repository is None:
             self._repository = self.status().repository
         repository = self._repository
@@ -120,17 +120,17 @@ class FailoverClient:
     def update(
         self, text: str, *, key: str | None = None, durability: Durability | None = None, wait_s: float = WAIT_S
     ) -> WriteResult:
-        """A SPARQL update as one transaction, at the nearest master that takes it. Where one cannot be reached, breaks
-        off or says 503, the next is asked under the same ``key``, round after round; between rounds it waits as long as
-        ``Retry-After`` says. ``durability`` (None: the cluster's default) is waited for ``wait_s``; what was reached
-        is in the answer.
+        """Write a SPARQL update as one transaction, at the nearest master that accepts it. When a master is
+        unreachable, breaks off or answers 503, the client sends the update to the next one under the same ``key``,
+        round after round. Between rounds it waits for ``Retry-After``. The client waits ``wait_s`` seconds for
+        ``durability`` (None: the cluster's default); the result holds the level that was reached.
 
-        A ``LOAD`` and an update that is evaluated once can have no key. Without one given here such an update is
-        sent without, and from then on to another master only if it surely was not sent.
+        A ``LOAD`` and an update that is evaluated once can have no key. If the caller gave none, such an update is
+        sent without one. The client then sends it to another master only if it was certainly not sent.
 
-        Raises what a master refused it with (:class:`~txlog.model.errors.KeyNotTaken` and
-        :class:`~txlog.model.errors.KeyTaken` for a ``key`` that was given), and in the end :class:`Unavailable`: as
-        :class:`MasterUnreachable` with ``sent`` where it may take effect all the same."""
+        Raises the error with which a master refused the update (:class:`~txlog.model.errors.KeyNotTaken` and
+        :class:`~txlog.model.errors.KeyTaken` for a ``key`` that the caller gave). Raises :class:`Unavailable` when no
+        tries are left: as :class:`MasterUnreachable` with ``sent`` where the update may still take effect."""
         return self._submit_with_retries(RetryingWrite(text.encode(), SPARQL_UPDATE, (), key, durability), wait_s)
 
     def upload(
@@ -143,7 +143,8 @@ class FailoverClient:
         durability: Durability | None = None,
         wait_s: float = WAIT_S,
     ) -> WriteResult:
-        """RDF of the type ``media`` to add, into ``graphs`` (IRIs) or where it says; otherwise as :meth:`update`."""
+        """Add RDF of the media type ``media`` to ``graphs`` (IRIs), or to the graphs that it names. Otherwise as
+        :meth:`update`."""
         return self._submit_with_retries(RetryingWrite(data, media, graphs, key, durability), wait_s)
 
     def _submit_with_retries(self, writing: RetryingWrite, wait_s: float) -> WriteResult:
@@ -168,7 +169,7 @@ class FailoverClient:
             self._sleep(max(0.0, min(*(one.retry_after_s for one in failed), until - self._clock())))
 
     def _repository_of(self, i: int) -> str:
-        """The repository, once that master may be asked. :class:`MasterUnreachable`, and nothing was sent."""
+        """The repository id, once that master is ready. Raises :class:`MasterUnreachable`; then nothing was sent."""
         try:
             self._probe(i)
             if self._repository is None:

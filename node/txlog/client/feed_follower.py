@@ -1,4 +1,4 @@
-"""The log as one stream that outlives masters: a follower goes on at another one, exactly behind what it has."""
+"""The log as one stream over several masters: a follower continues at another master, directly after its position."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from txlog.model.errors import BadInput, LogAhead, LogDiverged, LogGone, PeerFau
 from txlog.wire.change_feed import FeedEvent, parse_feed_position
 
 BACK_OFF_S: Final = (0.2, 5.0)
-"""Between two rounds over all masters, doubled from the first to the second."""
+"""Seconds between two rounds over all masters: the first pause and the longest; each pause doubles."""
 
 
 class FeedFollower:
-    """Iterate over it: ``position`` first, then ``entry`` and ``rewound``, each once and in order, over as many masters
-    and connections as it takes. ``id`` is the place behind the last event that was yielded, to begin from another time.
+    """An iterator over feed events: ``position`` first, then ``entry`` and ``rewound``, each once and in order, over as
+    many masters and connections as needed. ``id`` is the position after the last yielded event; a later follower may
+    start there.
 
-    ``start``: ``now``, ``INDEX``, ``INDEX:HASH`` (compared) or ``EPOCH:INDEX:HASH``. ``until``: the index at which it
-    ends; None: never. ``settled``: only what no rejoin moves. A master that does not answer, ends, or is not as far is
-    left for the next one. :class:`LogDiverged` or :class:`LogGone` when that is what all masters say,
-    :class:`Unavailable` when none has answered in ``patience_s`` (None: it waits for ever, once one has answered)."""
+    ``start``: ``now``, ``INDEX``, ``INDEX:HASH`` (compared) or ``EPOCH:INDEX:HASH``. ``until``: the index at which the
+    stream ends; None: never. ``settled``: only final entries, which no rejoin moves. The follower moves to the next
+    master when one does not answer, ends the feed, or is not as far.
+
+    Raises :class:`LogDiverged` or :class:`LogGone` when all masters answer so. Raises :class:`Unavailable` when none
+    has answered in ``patience_s`` seconds (None: it waits for ever, once one has answered)."""
 
     def __init__(
         self,
@@ -79,7 +82,7 @@ class FeedFollower:
         return self._until is not None and self.id != "now" and parse_feed_position(self.id, "id").index >= self._until
 
     def _events_from(self, url: str) -> Iterator[FeedEvent]:
-        """What one master has to tell, as long as it does."""
+        """The events of one master's feed, until that feed ends."""
         with MasterClient(url) as master:
             feed = master.watch(self.id, until=self._until, settled=self._settled, heartbeat_s=self._heartbeat_s)
             for event in feed:

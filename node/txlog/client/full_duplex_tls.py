@@ -1,8 +1,8 @@
 """TLS over one connection that two threads use at once: one reads the answer while the other still sends the request.
 
-Python's own socket lets both into OpenSSL together, whose connection has one state for both directions and is no two
-threads' to use: now and then an answer seemed to have ended. Here OpenSSL works in memory, for one thread at a time,
-and no thread waits for the network meanwhile.
+Python's own TLS socket lets both threads call OpenSSL at once. An OpenSSL connection has one state for both directions
+and is not thread-safe: now and then an answer seemed to have ended. Here OpenSSL works on memory buffers, one thread at
+a time, and no thread waits for the network while it holds the lock.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ T = TypeVar("T")
 
 
 class FullDuplexTlsSocket:
-    """What :mod:`http.client` asks of a socket, over a connected one, which it owns. ``host``: whom the certificate
-    must name. One thread may read and one may write. Raises what :class:`ssl.SSLSocket` would: ``OSError`` of some
-    kind; the time-outs are those of the connected socket."""
+    """The socket interface that :mod:`http.client` needs, over a connected socket, which it owns. ``host``: the name
+    that the certificate must contain. One thread may read and one may write. Raises what :class:`ssl.SSLSocket` would:
+    an ``OSError``. The time-outs are those of the connected socket."""
 
     def __init__(self, connected: socket.socket, context: ssl.SSLContext, host: str) -> None:
         self._socket = connected
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls: Any = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
         self._state = threading.Lock()
-        """Whoever asks OpenSSL holds it, and never while it waits for anything else."""
+        """A thread holds it while it calls OpenSSL, and never while it waits for anything else."""
         self._sending, self._receiving = threading.RLock(), threading.Lock()
         self._received = 0
         try:
@@ -46,19 +46,20 @@ class FullDuplexTlsSocket:
                 self._send()
 
     def recv_into(self, buffer: memoryview) -> int:
-        """0 at the end, also at one that was not announced: HTTP itself says where an answer ends."""
+        """Read into ``buffer``; returns the number of bytes. 0 at the end, also without a TLS close notice: HTTP itself
+        defines where an answer ends."""
         try:
             return self._run_tls_step(lambda: int(self._tls.read(len(buffer), buffer)))
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
             return 0
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        """To be read; the connection is closed when this is, too."""
+        """A buffered reader. The connection stays open until the reader is closed, too."""
         assert mode == "rb", "nobody writes to it as to a file"
         return io.BufferedReader(_TlsReader(self, self._socket.makefile("rb", buffering=0)))
 
     def has_bytes(self) -> bool:
-        """Whether something was received that nobody has read."""
+        """Whether received bytes are waiting to be read."""
         return self._incoming.pending > 0
 
     def fileno(self) -> int:
@@ -84,7 +85,7 @@ class FullDuplexTlsSocket:
             raise
 
     def _run_tls_step(self, step: Callable[[], T]) -> T:
-        """What OpenSSL answers, as soon as it has received all that it needs for it."""
+        """The result of an OpenSSL call, repeated until OpenSSL has received all bytes that it needs."""
         while True:
             with self._state:
                 seen = self._received
@@ -94,7 +95,7 @@ class FullDuplexTlsSocket:
             self._receive(seen)
 
     def _receive(self, seen: int) -> None:
-        """More bytes, unless the other thread took some in since."""
+        """Receive more bytes, unless the other thread has received some since ``seen``."""
         with self._receiving:
             if self._received != seen:
                 return
@@ -107,7 +108,7 @@ class FullDuplexTlsSocket:
                 self._received += 1
 
     def _flush_outgoing(self) -> None:
-        """What OpenSSL itself has to say. While the other thread sends, it goes along with what that one does."""
+        """Send OpenSSL's own records. While the other thread sends, that thread sends these as well."""
         if self._outgoing.pending and self._sending.acquire(blocking=False):
             try:
                 self._send()
@@ -115,7 +116,7 @@ class FullDuplexTlsSocket:
                 self._sending.release()
 
     def _send(self) -> None:
-        """By whom ``_sending`` belongs to: in the order in which OpenSSL made it."""
+        """Send the pending bytes in the order in which OpenSSL made them. Only the holder of ``_sending`` calls it."""
         while True:
             with self._state:
                 data = self._outgoing.read(RECV_BYTES)

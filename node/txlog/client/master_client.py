@@ -1,4 +1,4 @@
-"""The client of one master's HTTP API ("The feed" in docs/reference/http-api.md): blocking and typed."""
+"""Blocking, typed client of one master's HTTP API (docs/reference/http-api.md)."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _decode_written = msgspec.json.Decoder(WriteResult).decode
 
 
 class MasterClient:
-    """One master, by its base URL (``http://host:port``). Keeps one connection, so one thread at a time uses it.
+    """One master, by its base URL (``http://host:port``). It keeps one connection, so one thread at a time uses it.
 
     Every call raises :class:`~txlog.client.errors.MasterUnreachable` when nothing answers within ``timeout_s``
-    (connecting: within ``connect_s``), :class:`PeerFault` ``Malformed`` when the answer is none of ours, and
-    otherwise the master's own error."""
+    (connecting: within ``connect_s``). It raises :class:`PeerFault` ``Malformed`` when the answer has another format,
+    and otherwise the master's own error."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class MasterClient:
         credentials: Credentials | None = None,
         name: str | None = None,
     ) -> None:
-        """``tls``, ``credentials``, ``name``: as :class:`~txlog.client.connection.MasterConnection` has them."""
+        """``tls``, ``credentials``, ``name``: as in :class:`~txlog.client.connection.MasterConnection`."""
         self._timeout_s = timeout_s
         self._connection = MasterConnection(
             url, timeout_s=timeout_s, connect_s=connect_s, tls=tls, credentials=credentials, name=name
@@ -66,9 +66,11 @@ class MasterClient:
 
     @property
     def url(self) -> str:
+        """The base URL of the master."""
         return self._connection.url
 
     def close(self) -> None:
+        """Close the connection. The next call opens another one."""
         self._connection.close()
 
     def __enter__(self) -> MasterClient:
@@ -77,9 +79,10 @@ class MasterClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # -- how it is
+    # -- status
 
     def status(self) -> StatusResponse:
+        """``GET /txlog/status``: the state of this master and of its view."""
         return self._get("/txlog/status", StatusResponse)
 
     def peers(self) -> list[dict[str, Any]]:
@@ -88,13 +91,14 @@ class MasterClient:
         return list(answer["peers"] if isinstance(answer, dict) else answer)
 
     def connectivity(self) -> dict[str, list[str] | None]:
-        """Who hears whom, as far as this master knows: node id to those it hears itself, None where it is not known."""
+        """The connectivity matrix as this master knows it: node id to the ids of the masters from which that node
+        receives messages. None: not known."""
         answer: Any = self._get("/txlog/peers", object)
         found: dict[str, list[str] | None] = answer.get("hears", {}) if isinstance(answer, dict) else {}
         return found
 
     def workers(self) -> list[WorkerStatus]:
-        """The workers of its data centre, as pipelines reported them."""
+        """The workers of the master's data centre, as pipelines reported them."""
         reply = self._connection.request("GET", "/txlog/workers").body
         try:
             told = msgspec.json.decode(reply)
@@ -103,7 +107,7 @@ class MasterClient:
             raise PeerFault(self.url, "Malformed", f"/txlog/workers: {wrong}") from None
 
     def health(self, kind: str = "ready", timeout_s: float | None = None) -> bool:
-        """``kind``: live, ready or startup. False when the master says no; unreachable is an error."""
+        """``kind``: live, ready or startup. False when the master answers 503; an unreachable master is an error."""
         try:
             self._connection.request("GET", f"/health/{kind}", timeout_s=timeout_s)
         except Unavailable as no:
@@ -113,7 +117,7 @@ class MasterClient:
         return True
 
     def metrics(self) -> str:
-        """The metrics in Prometheus' text format."""
+        """The master's metrics in Prometheus' text format."""
         return self._connection.request("GET", "/metrics").body.decode()
 
     # -- the log
@@ -131,11 +135,15 @@ class MasterClient:
         max_bytes: int | None = None,
         unordered: Sequence[tuple[int, bytes]] = (),
     ) -> LogPage:
-        """The entries behind index ``after``, at most up to ``upto`` and the stable index, about ``max_bytes`` of
-        them (at least one). ``at_hash`` is the caller's chain hash at ``after``: :class:`LogDiverged`,
-        :class:`LogAhead` or :class:`LogNeedsRestore` when this log does not continue there; None does not check.
-        ``unordered``: what was executed on the way to these places is a no-op; :class:`Unavailable` ``UnknownBranch``
-        from a master that never had such an order."""
+        """The entries after index ``after``, at most up to ``upto`` and the stable index: about ``max_bytes`` of
+        payload, at least one entry.
+
+        ``at_hash`` is the caller's chain hash at ``after``; None does not compare it. Raises :class:`LogDiverged`,
+        :class:`LogAhead` or :class:`LogNeedsRestore` when this log does not continue there.
+
+        ``unordered``: positions (index, chain hash) on abandoned branches. Entries that were executed up to them are
+        returned as no-ops. Raises :class:`Unavailable` ``UnknownBranch`` from a master that never had such a
+        branch."""
         query: dict[str, str | int] = {"after": after}
         if at_hash is not None:
             query["hash"] = at_hash.hex()
@@ -156,10 +164,12 @@ class MasterClient:
         settled: bool = False,
         heartbeat_s: int = 5,
     ) -> Iterator[FeedEvent]:
-        """This master's feed behind the place ``start`` (``INDEX``, ``INDEX:HASH``), as it comes; see
-        :class:`~txlog.wire.change_feed.FeedEvent` and, for one that goes on at other masters,
-        :class:`~txlog.client.Follower`.
-        :class:`LogGone`, :class:`LogDiverged`, :class:`LogAhead`."""
+        """Yield the events of this master's feed after the position ``start`` (``now``, ``INDEX`` or ``INDEX:HASH``)
+        as they arrive: see :class:`~txlog.wire.change_feed.FeedEvent`. ``until``: the last index. ``settled``: only
+        final entries. ``heartbeat_s``: seconds between two heartbeats.
+
+        :class:`~txlog.client.FeedFollower` continues at other masters; this call does not. Raises :class:`LogGone`,
+        :class:`LogDiverged` and :class:`LogAhead`."""
         query: dict[str, str | int] = {"from": start, "heartbeat": heartbeat_s}
         if until is not None:
             query["until"] = until
@@ -186,8 +196,9 @@ class MasterClient:
         at_least: JsonPosition | None = None,
         wait_s: float,
     ) -> QueryResult:
-        """A SPARQL query, answered by a worker that has executed ``at_least`` (:attr:`WriteResult.position`); the whole
-        answer, in the form ``accept``. :class:`Unavailable` when there is no such worker after ``wait_s``."""
+        """Run a SPARQL query on a worker that has executed ``at_least`` (:attr:`WriteResult.position`). Returns the
+        whole answer in the media type ``accept``. Raises :class:`Unavailable` when no worker is there within
+        ``wait_s`` seconds."""
         headers = {"Content-Type": "application/sparql-query", "Accept": accept, "Prefer": f"wait={wait_s:g}"}
         if at_least is not None:
             headers["TxLog-Min-Position"] = f"{at_least.epoch}:{at_least.index}:{at_least.hash}"
@@ -211,10 +222,14 @@ class MasterClient:
         durability: Durability | None = None,
         wait_s: float,
     ) -> WriteResult:
-        """One transaction: an update (:data:`SPARQL_UPDATE`), or RDF to add, in ``graphs`` (IRIs without brackets) if
-        there are some. ``durability`` is what was reached within ``wait_s``, None while nobody knows; without ``txid``
-        it is not even known whether it was taken. Sent again only with a ``key``, or when it surely was not sent.
-        :class:`KeyNotTaken`, :class:`KeyTaken`; :class:`Conflict` when workers refuse it."""
+        """Write one transaction: an update (:data:`SPARQL_UPDATE`), or RDF to add. ``graphs``: the graphs (IRIs without
+        brackets) to which RDF is added; empty: the default graph or those that the RDF names.
+
+        The result's ``durability`` is the level that was reached within ``wait_s`` seconds; None: not known. Without
+        ``txid`` it is not known whether the master accepted the write. The connection repeats the request only with
+        a ``key``, or when the request was certainly not sent.
+
+        Raises :class:`KeyNotTaken` and :class:`KeyTaken`, and :class:`Conflict` when workers refuse the transaction."""
         headers = {"Content-Type": media, "Prefer": f"wait={wait_s:g}"}
         if key is not None:
             headers["Idempotency-Key"] = key
@@ -239,7 +254,8 @@ class MasterClient:
     def transaction(
         self, txid: str, wait_s: float | None = None, durability: Durability | None = None
     ) -> TransactionStatus:
-        """What became of a transaction; with ``wait_s``, as soon as it has reached ``durability``, or then."""
+        """The status of a transaction. With ``wait_s`` the master answers once the transaction has reached
+        ``durability``, or after ``wait_s`` seconds."""
         query: dict[str, str] = {}
         if wait_s is not None:
             query["wait"] = f"{wait_s:g}"
@@ -255,8 +271,8 @@ class MasterClient:
         wait_s: float | None = None,
         batch_bytes: int = 1 << 16,
     ) -> Iterator[WriteResult]:
-        """Write many transactions over one request; yields one answer for each, in order, as soon as its level
-        is reached. A line that is refused is an answer with ``error``, and the others go on.
+        """Write many transactions over one request. Yields one result for each, in order, as soon as its level is
+        reached. A refused line yields a result with ``error``; the other lines are still written.
 
         ``writes`` is read in another thread, in pieces of about ``batch_bytes`` (0: each line at once, for a
         producer that waits for answers). ``wait_s`` bounds the wait for each answer."""
@@ -280,25 +296,26 @@ class MasterClient:
                 raise PeerFault(self.url, "Malformed", f"/txlog/transactions: {wrong}") from None
 
     def skip(self, txid: str) -> object:
-        """Append an entry that lets every worker pass over ``txid``; the operator's last resort."""
+        """Append an entry that makes every worker skip ``txid``: the operator's last resort."""
         return self._call("POST", f"/txlog/skip/{quote(txid)}", object, body=b"{}")
 
     def bootstrap(self, members: Sequence[str]) -> None:
-        """The operator's order to found the cluster with these, given to the first of them. :class:`Conflict` when it
-        is founded, when one of them has not answered, or when another one comes first."""
+        """Bootstrap the cluster with these members; send it to the first of them. Raises :class:`Conflict` when the
+        cluster exists already, when a member has not answered, or when another member comes first."""
         body = msgspec.json.encode({"members": list(members)})
         self._call("POST", "/txlog/found", object, body=body, repeatable=True)
 
     def force_view(self, without: Sequence[str]) -> dict[str, Any]:
-        """The operator's order to go on without these members; ``view`` is the one that is left, ``mayMiss`` what was
-        heard of them and is not held. :class:`Conflict` when one of them is heard, or is no member."""
+        """The operator's override: continue without these members. In the answer ``view`` is the view that the master
+        leaves. ``mayMiss``: up to which sequence number this master knows and has persisted each removed member's
+        transactions. Raises :class:`Conflict` when one of them is reachable, or is no member."""
         body = msgspec.json.encode({"without": list(without)})
         found: dict[str, Any] = self._call("POST", "/txlog/views", dict[str, Any], body=body, repeatable=True)
         return found
 
     def report_down(self, node: str, birth: str, start: int) -> bool:
-        """Say that this very process is gone for certain; whether it is still in the view. :class:`Conflict` when that
-        is stale, or about the master that is asked."""
+        """Report that this process (``birth``, ``start``) of a master has certainly ended. Returns whether the master
+        is still in the view. Raises :class:`Conflict` when the report is stale, or is about the receiving master."""
         body = msgspec.json.encode({"birth": birth, "start": start})
         answer: Any = self._call("POST", f"/txlog/members/{quote(node)}/down", object, body=body, repeatable=True)
         return bool(answer["inView"])
@@ -306,17 +323,18 @@ class MasterClient:
     # -- duties
 
     def duties(self) -> list[dict[str, Any]]:
-        """What its data centre has to do: ``id``, ``kind`` (backup, restore), ``why``, ``worker``, ``error``."""
+        """The open duties of the master's data centre: ``id``, ``kind`` (backup, restore), ``why``, ``worker``,
+        ``error``."""
         answer: Any = self._get("/txlog/duties", object)
         return list(answer["duties"])
 
     def complete_duty(self, duty: str, index: int, value: str, epoch: int = -1) -> bool:
-        """Report a duty as done at this position, which a worker reached in that epoch; whether it is still open.
-        :class:`~txlog.model.errors.OffTheLog` for a backup that does not help this master."""
+        """Report a duty as done at this position, which a worker reached in that epoch. Returns whether the duty is
+        still open. Raises :class:`~txlog.model.errors.OffTheLog` for a backup that this master cannot use."""
         return self._report_duty("done", duty, index, value, epoch)
 
     def check_duty_position(self, duty: str, index: int, value: str, epoch: int = -1) -> bool:
-        """Say that a backup at this position is about to be made. Answers and raises as :meth:`complete_duty`."""
+        """Report that a backup at this position is about to begin. Returns and raises as :meth:`complete_duty`."""
         return self._report_duty("begun", duty, index, value, epoch)
 
     def _report_duty(self, state: str, duty: str, index: int, value: str, epoch: int) -> bool:
@@ -325,46 +343,47 @@ class MasterClient:
         return bool(answer["open"])
 
     def report_repair(self, duty: str, done: Mapping[str, Any]) -> None:
-        """Say what a repair did: ``index``, ``hash``, ``epoch`` and ``fence`` of the worker's marker, ``source``,
+        """Report what a repair did: ``index``, ``hash``, ``epoch`` and ``fence`` of the worker's marker, ``source``,
         ``graphs``, ``graphCount``, ``added``, ``removed``."""
         body = msgspec.json.encode({"state": "done", **done})
         self._call("POST", f"/txlog/duties/{quote(duty)}", object, body=body, repeatable=True)
 
     def fail_duty(self, duty: str, message: str) -> None:
-        """Say what went wrong with it, for ``txlog status``."""
+        """Report why a duty failed, for ``txlog status``."""
         body = msgspec.json.encode({"state": "failed", "message": message})
         self._call("POST", f"/txlog/duties/{quote(duty)}", object, body=body, repeatable=True)
 
     def branch(self, at: int | None = None) -> dict[str, Any]:
-        """Which branch its log is: ``view`` with its history, ``end``, and ``hash`` at ``at``, else at the end.
-        :class:`~txlog.model.errors.NotFound` for an index above its log."""
+        """The branch of this master's log: ``view`` with its history, ``end``, and ``hash`` at ``at`` (None: at the
+        end). Raises :class:`~txlog.model.errors.NotFound` for an index above its log."""
         query = "" if at is None else f"?at={at}"
         found: dict[str, Any] = self._get(f"/txlog/branch{query}", dict[str, Any])
         return found
 
     def register_backups(self, backups: Sequence[Mapping[str, Any]]) -> None:
-        """All verified backups of its data centre: ``name``, ``index``, ``hash`` and whether it is held for a
-        ``split``."""
+        """Send the list of all verified backups of the data centre: ``name``, ``index``, ``hash``, and whether a
+        ``split`` pins it."""
         body = msgspec.json.encode({"backups": list(backups)})
         self._call("POST", "/txlog/backups", object, body=body, repeatable=True)
 
     def splits(self) -> dict[str, Any]:
-        """What it saw of splits: ``node``, ``dataCenter``, ``records``."""
+        """The splits that this master saw: ``node``, ``dataCenter``, ``records``."""
         found: dict[str, Any] = self._get("/txlog/splits", dict[str, Any])
         return found
 
     def branches(self) -> list[dict[str, Any]]:
-        """The branches that it has given up, oldest first: ``view``, ``members``, ``splitRecovery``, ``endedBy``,
-        ``at``, ``after``, ``end``, ``hash``, ``stable``; ``view`` and ``error`` of one that cannot be read."""
+        """The branches that this master abandoned, oldest first: ``view``, ``members``, ``splitRecovery``, ``endedBy``,
+        ``at``, ``after``, ``end``, ``hash``, ``stable``. A branch that cannot be read has ``view`` and ``error``."""
         found: list[dict[str, Any]] = self._get("/txlog/branches", dict[str, Any])["branches"]
         return found
 
     def branch_entries(
         self, view: str, after: int = 0, count: int = 1000, *, payload: bool = False
     ) -> list[dict[str, Any]]:
-        """Of one that it has given up, behind index ``after``: ``index``, ``id``, ``hash``, and ``now``, where the
-        transaction stands in the log today (None: it waits, or is trimmed). With ``payload`` also ``kind``, ``key``,
-        ``payload``, and ``missing`` (``reason``, ``backup``, ``text``) where it cannot be told. :class:`NotFound`."""
+        """At most ``count`` entries of an abandoned branch after index ``after``: ``index``, ``id``, ``hash``, and
+        ``now``, the transaction's index in the log today (None: it is in the queue, or is trimmed). With ``payload``
+        also ``kind``, ``key``, ``payload``, and ``missing`` (``reason``, ``backup``, ``text``) where the payload is
+        not available. Raises :class:`NotFound`."""
         found: list[dict[str, Any]] = []
         while len(found) < count:  # an answer with payloads may end early
             asked = {"after": after, "count": count - len(found), **({"payload": "true"} if payload else {})}
@@ -379,28 +398,30 @@ class MasterClient:
     # -- the configuration of the cluster
 
     def configuration(self) -> dict[str, Any]:
-        """What is in force by its log: ``version``, ``splitMode``, ``keyRetention``, ``masters``, ``removed``,
-        ``pending``. :class:`Conflict` before it belongs to a cluster. The next four answer the same."""
+        """The configuration in force by this master's log: ``version``, ``splitMode``, ``keyRetention``, ``masters``,
+        ``removed``, ``pending``. Raises :class:`Conflict` before the master belongs to a cluster. The next four
+        methods return the same."""
         found: dict[str, Any] = self._get("/txlog/configuration", dict[str, Any])
         return found
 
     def configure(self, split_mode: str | None, key_retention: str | None) -> dict[str, Any]:
-        """Change what is not None. :class:`BadInput`, :class:`ChangePending`."""
+        """Change the values that are not None. Raises :class:`BadInput` and :class:`ChangePending`."""
         body = {"splitMode": split_mode, "keyRetention": key_retention}
         return self._change("PATCH", "/txlog/configuration", body)
 
     def add_peer(self, node: str, data_center: str, urls: Sequence[str], weight: int = 1) -> dict[str, Any]:
-        """Name a new master. :class:`Conflict` when it is one, :class:`ChangePending`."""
+        """Add a master to the configuration. Raises :class:`Conflict` when it is there, and :class:`ChangePending`."""
         body = {"node": node, "dataCenter": data_center, "urls": list(urls), "weight": weight}
         return self._change("POST", "/txlog/peers", body)
 
     def update_peer(self, node: str, *, muted: bool | None = None, weight: int | None = None) -> dict[str, Any]:
-        """Mute it or no longer, or give it another weight. :class:`NotFound`, :class:`ChangePending`."""
+        """Mute or unmute a master, or change its vote weight. Raises :class:`NotFound` and :class:`ChangePending`."""
         return self._change("PATCH", f"/txlog/peers/{quote(node)}", {"muted": muted, "weight": weight})
 
     def remove_peer(self, node: str, *, lost: bool = False) -> dict[str, Any]:
-        """Take it out for good; it is among ``removed`` when it has brought in what it has. ``lost``: it is gone.
-        :class:`Conflict` when it is in the view and said to be lost, or is not and should bring in what it has."""
+        """Remove a master for good. It is among ``removed`` once the others have its transactions. ``lost``: the
+        master is gone. Raises :class:`Conflict` for a ``lost`` master that is in the view, and
+        for one that is not lost and is out of the view."""
         return self._change("DELETE", f"/txlog/peers/{quote(node)}{'?lost=true' if lost else ''}", {})
 
     def _change(self, how: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -411,13 +432,13 @@ class MasterClient:
     # -- settings
 
     def settings(self) -> dict[str, Any]:
-        """What it prefers, each value with where it comes from, and the view's strategy for splits."""
+        """This master's settings, each with the source of its value, and the view's strategy for splits."""
         found: dict[str, Any] = self._get("/txlog/settings", dict[str, Any])
         return found
 
     def change_settings(self, changes: Mapping[str, str | None], *, check: bool = False) -> dict[str, Any]:
-        """Change some, or (``check``) only ask whether that could be done. :class:`BadInput` for what is no setting or
-        does not fit, :class:`Conflict` while it may not be changed."""
+        """Change settings, or (``check``) only ask whether the change is possible. Raises :class:`BadInput` for an
+        unknown setting or a wrong value, and :class:`Conflict` while the setting may not be changed."""
         body = msgspec.json.encode(dict(changes))
         path = "/txlog/settings?check=true" if check else "/txlog/settings"
         found: dict[str, Any] = self._call("PATCH", path, dict[str, Any], body=body, repeatable=True)
@@ -426,22 +447,23 @@ class MasterClient:
     # -- workers
 
     def report_worker(self, name: str, report: WorkerReport) -> int | None:
-        """Tell this master how a worker is; the answer is the index at which to hold it, or None."""
+        """Report a worker's state to this master. Returns the index at which to pause the worker, or None."""
         body = msgspec.json.encode(report)
         return self._call("POST", f"/txlog/workers/{quote(name)}", PauseResponse, body=body, repeatable=True).hold
 
     def report_digests(self, name: str, look: GraphDigests) -> None:
-        """Tell this master what a worker was seen to hold."""
+        """Report the graph digests of a worker to this master."""
         body = msgspec.json.encode(look)
         self._call("POST", f"/txlog/workers/{quote(name)}/look", object, body=body, repeatable=True)
 
     def pause_worker(self, name: str, index: int, *, why: PauseReason = "") -> None:
-        """Ask the pipeline not to take this worker above ``index`` until :meth:`resume_worker`. With a ``why`` it
-        stands beside any other hold, and for some seconds only."""
+        """Ask the pipeline to pause this worker at ``index`` until :meth:`resume_worker`. A pause with a ``why`` exists
+        beside any other pause, and ends by itself after some seconds."""
         body = msgspec.json.encode({"index": index})
         self._connection.request("PUT", _pause_path(name, why), body=body, headers=_JSON)
 
     def resume_worker(self, name: str, *, why: PauseReason = "") -> None:
+        """End the pause of this worker that has the same ``why``."""
         self._connection.request("DELETE", _pause_path(name, why))
 
     # -- shared
@@ -474,7 +496,7 @@ class MasterClient:
 
 
 def _parse_position(told: str | None) -> JsonPosition | None:
-    """``epoch:index:hash``."""
+    """Parse ``epoch:index:hash``; None for any other text."""
     parts = (told or "").split(":")
     return JsonPosition(int(parts[0]), int(parts[1]), parts[2]) if len(parts) == 3 else None
 

@@ -1,4 +1,4 @@
-"""What a master answers, typed. Unknown fields are ignored, so that an older client reads a newer master."""
+"""Typed responses of a master. Unknown fields are ignored, so that an older client reads a newer master's answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from txlog.model.entry import Position
 
 
 class JsonPosition(msgspec.Struct, frozen=True):
-    """A position as JSON tells it; ``hash`` in hexadecimal."""
+    """A position in JSON form; ``hash`` is hexadecimal."""
 
     epoch: int
     index: int
@@ -26,7 +26,7 @@ class JsonPosition(msgspec.Struct, frozen=True):
 
 
 class JsonMarker(msgspec.Struct, frozen=True):
-    """A worker's marker as JSON tells it: position, fence, and ``unordered``, places as ``index:hash``."""
+    """A worker's marker in JSON form: position, fence, and ``unordered``, positions as ``index:hash``."""
 
     epoch: int
     index: int
@@ -45,9 +45,9 @@ class JsonMarker(msgspec.Struct, frozen=True):
 
 
 class Divergence(msgspec.Struct, frozen=True, rename="camel"):
-    """A worker that holds something else than others. ``wrong``: known to be this one; else undecided. ``graphs``: the
-    first of them, without brackets (empty: the default graph); ``graph_count`` None: not known which. ``right``: who
-    can be copied, as ``data centre/worker``."""
+    """A worker whose data differs from that of other workers. ``wrong``: this worker is known to be the wrong one; else
+    undecided. ``graphs``: the first graphs that differ, without brackets (empty: the default graph). ``graph_count``
+    None: the graphs are not known. ``right``: workers that can be copied, as ``data centre/worker``."""
 
     kind: str
     wrong: bool
@@ -61,8 +61,8 @@ class Divergence(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RepairRecord(msgspec.Struct, frozen=True, rename="camel"):
-    """What was copied into a worker without anybody asking. ``graphs``: the first of ``graph_count``; ``source``:
-    ``data centre/worker``; ``at``: seconds since 1970."""
+    """An automatic repair of a worker. ``graphs``: the first of ``graph_count`` copied graphs; ``source``: the worker
+    that was copied, as ``data centre/worker``; ``at``: seconds since 1970."""
 
     worker: str
     source: str
@@ -76,8 +76,8 @@ class RepairRecord(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RepairStatusEntry(msgspec.Struct, frozen=True):
-    """What becomes of a worker that differs: ``Due``, ``Running``, ``Waiting``, or a person is needed (``Undecided``,
-    ``ByHand``, ``GivenUp``); ``Done``: it does not differ any more. ``done``: repairs within a day."""
+    """The repair status of a worker that differs. ``state``: ``Due``, ``Running``, ``Waiting``; ``Undecided``,
+    ``ByHand``, ``GivenUp`` need an operator; ``Done``: the worker no longer differs. ``done``: repairs within a day."""
 
     state: str
     why: str = ""
@@ -86,7 +86,7 @@ class RepairStatusEntry(msgspec.Struct, frozen=True):
 
 
 class WorkerStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """A worker as the pipeline last reported it to the master asked. ``hold``: not to be taken above this index.
+    """A worker as the pipeline last reported it to this master. ``hold``: the pipeline pauses it at this index.
     ``reported_at`` is empty or 0 while nothing was reported."""
 
     name: str
@@ -107,7 +107,7 @@ class QueueStatus(msgspec.Struct, frozen=True):
 
 
 class DepartedMember(msgspec.Struct, frozen=True):
-    """A configured master out of the view. ``why``: left, down, lost, silent or unknown; ``text`` is for people."""
+    """A configured master out of the view. ``why``: left, down, lost, silent or unknown; ``text`` explains it."""
 
     node: str
     why: str
@@ -115,9 +115,9 @@ class DepartedMember(msgspec.Struct, frozen=True):
 
 
 class ViewStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """The view a master is in. Numbers are ``epoch.ballot.coordinator``. ``stopped``: it is over, a next one is on its
-    way (``changing``: this master leads that change); ``promised``: no view below it is worked in any more; ``ahead``:
-    the others are in that view without this master; ``holding``: why a change that is wanted cannot begin."""
+    """The view of a master. Numbers are ``epoch.ballot.coordinator``. ``stopped``: the view has ended and a view change
+    runs (``changing``: this master coordinates it). ``promised``: the master works in no view below it any more.
+    ``ahead``: the others are in that view without this master. ``holding``: why a needed view change cannot begin."""
 
     number: str | None = None
     installed: bool = False
@@ -154,12 +154,12 @@ class StatusResponse(msgspec.Struct, frozen=True, rename="camel"):
     data_center: str = ""
     uptime_seconds: float = 0.0
     native: bool = False
-    """Its hot rooms are compiled."""
+    """The master's performance-critical packages are compiled."""
 
 
 class Doorbell(msgspec.Struct, frozen=True):
-    """``GET /txlog/doorbell``: where the master is stable, and how its workers are. ``tick`` grows while a worker
-    is behind although nothing new arrives."""
+    """``GET /txlog/doorbell``: the master's stable index, and the state of its workers. ``tick`` grows while a worker
+    lags although no new entry arrives."""
 
     stable: JsonPosition
     tick: int
@@ -167,8 +167,8 @@ class Doorbell(msgspec.Struct, frozen=True):
 
 
 class WorkerReport(msgspec.Struct, frozen=True, rename="camel"):
-    """What a pipeline tells of a worker after each application. ``status`` and ``body`` are the worker's own words
-    to the transaction ``txid`` that it refused; ``took_ms`` is the time this application took."""
+    """A pipeline's report of a worker after each application. ``status`` and ``body`` are the worker's HTTP answer to
+    the transaction ``txid`` that it refused; ``took_ms`` is the time that this application took."""
 
     position: JsonMarker | None
     state: str
@@ -184,7 +184,7 @@ class PauseResponse(msgspec.Struct, frozen=True):
 
 
 class TransactionStatus(msgspec.Struct, frozen=True):
-    """``state`` and ``durability`` in the words of protocol section 5; ``workers``: name to what it answered."""
+    """``state`` and ``durability`` in the words of protocol section 5; ``workers``: worker name to its answer."""
 
     txid: str
     state: str
@@ -206,7 +206,7 @@ class WriteRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class QueryResult(msgspec.Struct, frozen=True):
-    """The answer to a query, as the worker wrote it; ``worker``: which one of the data centre that was."""
+    """The answer to a query, as the worker sent it; ``worker``: the name of that worker of the data centre."""
 
     body: bytes
     media: str
@@ -214,15 +214,15 @@ class QueryResult(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> list[dict[str, str]]:
-        """The solutions of a SELECT that was answered as JSON: each variable that is bound, and its value as text."""
+        """The solutions of a SELECT in JSON form: for each solution the bound variables, with their values as text."""
         told = msgspec.json.decode(self.body)
         return [{name: term["value"] for name, term in row.items()} for row in told["results"]["bindings"]]
 
 
 class WriteResult(msgspec.Struct, frozen=True):
-    """The answer to one write, or to one line. Refused when ``error`` is set: the name of the error, and ``message``
-    for a person.
-    ``durability`` is what was reached, which may be less than asked when the time was over."""
+    """The result of one write, or of one submitted line. ``error``: the name of the error that refused it, with
+    ``message`` to explain it. ``durability`` is the level that was reached; it may be lower than the requested level
+    when the time was over."""
 
     txid: str | None = None
     position: JsonPosition | None = None

@@ -1,4 +1,4 @@
-"""One write on its way through several masters."""
+"""One write that the client may send to several masters."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from txlog.model.errors import Conflict, KeyNotTaken, KeyTaken, Unavailable
 
 
 class RetryPolicy(NamedTuple):
-    """A write is tried at most ``tries`` times in all, and not once more when ``seconds`` are over. The masters keep a
-    key for ``keyRetention`` (a day by default): ``seconds`` stays well below it."""
+    """A write is sent at most ``tries`` times in all, and not again after ``seconds``. The masters keep a key for
+    ``keyRetention`` (a day by default): ``seconds`` must be well below it."""
 
     tries: int = 8
     seconds: float = 60.0
@@ -25,8 +25,9 @@ DEFAULT_RETRY_POLICY = RetryPolicy()
 
 
 class RetryingWrite:
-    """A body, and the ``key`` that makes it one transaction however often it is sent. One that is not given is drawn,
-    and dropped where a master says that this body can have none, if it surely is nowhere yet."""
+    """A body, and the idempotency ``key`` that makes it one transaction however often it is sent. Without a key the
+    client generates one. It drops a generated key when a master answers that this body can have none (``KeyNotTaken``)
+    and no master can have accepted the write yet."""
 
     def __init__(
         self, body: bytes, media: str, graphs: Sequence[str], key: str | None, durability: Durability | None
@@ -35,10 +36,11 @@ class RetryingWrite:
         self._key_generated = key is None
         self.key: str | None = secrets.token_hex(16) if key is None else key
         self.outcome_unknown = False
-        """It was sent, and nobody said what became of it."""
+        """The write was sent, and no master has reported its outcome."""
 
     def send_to(self, client: MasterClient, repository: str, wait_s: float) -> WriteResult:
-        """Send it there. :class:`Unavailable` when that master has not taken it, or does not say."""
+        """Send the write to this master; wait at most ``wait_s`` seconds for its level. Raises :class:`Unavailable`
+        when the master has not accepted it, or does not report whether it has."""
         try:
             written = self._send(client, repository, wait_s)
         except KeyNotTaken:
@@ -56,11 +58,11 @@ class RetryingWrite:
         return written
 
     def may_retry(self, failed: Unavailable) -> bool:
-        """Whether it may be sent to another master after that."""
+        """Whether the write may be sent to another master after this failure."""
         return self.key is not None or (isinstance(failed, MasterUnreachable) and not failed.sent)
 
     def final_error(self, last: Unavailable) -> Unavailable:
-        """What to raise when there are no tries left: ``last``, or that nobody knows."""
+        """The error to raise when no tries are left: ``last``, or one with ``sent`` when the outcome is unknown."""
         if not self.outcome_unknown:
             return last
         url = last.url if isinstance(last, MasterUnreachable) else "the masters"

@@ -1,1 +1,2 @@
-"""What people write (the manifest of a cluster, one for each data centre) and what a process is told at its start."""
+"""The manifests that people write (one for each data centre of a cluster), and the start configurations of
+processes."""

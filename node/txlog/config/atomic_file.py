@@ -1,4 +1,4 @@
-"""A small file that is there whole or not at all, also after a loss of power."""
+"""Writes small files atomically, also across a loss of power."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """In the place of what is there. On the disk when it returns: the file before it gets its name, then the folder.
-    ``OSError``; what was there is still there then."""
+    """Replaces the file. Durable on return: syncs the file before the rename, then the folder. ``OSError``; the old
+    content remains then."""
     new = path.with_name(path.name + ".new")
     with open(new, "wb") as file:
         file.write(content)
@@ -19,7 +19,7 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """The names in it are on the disk when it returns. ``OSError``."""
+    """Makes the names in the folder durable. ``OSError``."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

@@ -1,8 +1,8 @@
-"""``cluster.properties``: all that one master is started with, in place of a manifest. The file and its names are the
-predecessor's (``node-id``, ``master-url``, ``peer.<n>.id``, ``peer.<n>.url``, ``split-recovery``: camel case mapped to
-hyphens); what it had no name for is named in the same way. docs/reference/configuration.md lists them.
+"""``cluster.properties``: the whole start configuration of one master, in place of a manifest. File and names are those
+of the predecessor (``node-id``, ``master-url``, ``peer.<n>.id``, ``peer.<n>.url``, ``split-recovery``: camel case
+mapped to hyphens). New properties follow the same pattern. docs/reference/configuration.md lists them.
 
-What changes while the master runs (settings, masters that come and go) is written back; remarks and order stay.
+Changes while the master runs (settings, masters that come and go) are written back; comments and order stay.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ GRAPHDB_ONLY_NAMES: Final = frozenset(
         "master-replication-port",
     }
 )
-"""Names of the predecessor's that mean nothing here: passed over, and said."""
+"""Names of the predecessor that have no meaning here: ignored, and reported."""
 _FIXED_VALUES: Final = {"mode": "normal", "read-only": "false"}
-"""What is not kept in the file here; the value that changes nothing."""
+"""Names that this file cannot set, with the only value that is accepted because it changes nothing."""
 _REPOSITORY: Final = re.compile(r"/repositories/([A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?)/?$")
 _NUMBERED_NAME: Final = re.compile(r"(peer|worker)\.([0-9]{1,4})\.([a-z-]+)")
 _NUMBERED_NAMES: Final = {
@@ -62,15 +62,15 @@ _LOOPBACK: Final = "127.0.0.1"
 
 
 class BadProperties(BadInput):
-    """All that is wrong with the file: a line ``FILE:LINE: NAME: what stands there and what is expected`` each."""
+    """All errors of the file, one line each: ``FILE:LINE: NAME: the value found and what is expected``."""
 
 
 @dataclass(frozen=True)
 class ClusterProperties:
-    """``node``: the master. ``url``: where clients find it, without the repository. ``local_masters``: URLs of the
-    masters of its data centre, itself first; ``remote_masters``: those of each other data centre. ``runs_pipeline``:
-    whether its data centre's Spark application and duties are this machine's. ``ignored_names``: names that mean
-    nothing here."""
+    """``node``: the master. ``url``: its URL for clients, without the repository. ``local_masters``: URLs of the
+    masters of its data centre, itself first. ``remote_masters``: those of each other data centre. ``runs_pipeline``:
+    whether this machine runs the Spark application and duties of its data centre. ``ignored_names``: names without a
+    meaning here."""
 
     node: NodeConfig
     url: str
@@ -80,8 +80,8 @@ class ClusterProperties:
     ignored_names: list[str]
 
     def pipeline_config(self, scratch: Path) -> PipelineConfig | None:
-        """The Spark application of its data centre; None where the file names no stores, or says that it runs
-        elsewhere."""
+        """The Spark application of its data centre; None where the file names no stores, or assigns the application to
+        another machine."""
         if not self.runs_pipeline:
             return None
         workers = list(self.node.workers)
@@ -91,12 +91,12 @@ class ClusterProperties:
 
 
 def is_properties(path: Path) -> bool:
-    """Whether a file of that name is one."""
+    """Whether the file's name ends in ``.properties``."""
     return path.suffix == ".properties"
 
 
 def read_cluster_properties(path: Path) -> ClusterProperties:
-    """:class:`BadProperties` with every mistake that was found."""
+    """Parses the file. :class:`BadProperties` with every error."""
     return _PropertiesParser(
         str(path), parse_property_lines(_read_text(path)), path.absolute().parent, path.absolute()
     ).parse()
@@ -126,7 +126,7 @@ def _fold(name: str) -> str:
     return name.replace("-", "").lower()
 
 
-# What a value is
+# Parsers of values
 
 
 def _parse_node_id(value: str) -> str:
@@ -211,7 +211,7 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "updates-without-graph": ("updates_without_graph", _choice_parser("default", "all")),
     "mixed-engines": ("mixed_engines", _parse_bool),
 }
-"""By name: the field of :class:`NodeConfig`, and how a value is read (``ValueError`` says what is expected)."""
+"""By name: the field of :class:`NodeConfig`, and the parser of a value (``ValueError`` contains what is expected)."""
 _PATH_FIELDS: Final[Mapping[str, str]] = {
     "journal-folder": "journal_folder",
     "peer-token-file": "peer_token_file",
@@ -229,20 +229,20 @@ _OTHER_PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "run-pipeline": _parse_bool,
 }
 _LIST_NAMES: Final = ("load-sources", "load-networks")
-"""Values between spaces."""
+"""Their values are lists, separated by spaces."""
 NAMES: Final[tuple[str, ...]] = (*_OTHER_PARSERS, *map(property_name, KEYS), *_FIELDS, *_PATH_FIELDS, *_LIST_NAMES)
-"""All that are not numbered."""
+"""All names without a number."""
 _SPELLINGS: Final = {_fold(name): name for name in (*NAMES, *GRAPHDB_ONLY_NAMES, *_FIXED_VALUES)}
 _DEFAULT_PATHS: Final = {"journal-folder": "journal", "peer-token-file": "peer-token"}
 _PREFERENCE_FIELDS: Final = {
     name: name if name in ("split_recovery", "worker_repair") else f"{name}_ms" for name in Preferences.model_fields
 }
-"""Of :class:`Preferences` and of :class:`NodeConfig`."""
+"""Field of :class:`Preferences` to field of :class:`NodeConfig`."""
 
 
 @dataclass
 class _PropertiesParser:
-    """Of one file: what was found so far, and what is wrong."""
+    """Parses one file: the values and the errors so far."""
 
     file: str
     lines: list[PropertyLine]
@@ -338,10 +338,10 @@ class _PropertiesParser:
                 self.add_error(self.line_of_name.get(name, 0), name, f"{got}expected {what}")
             return None
 
-    # All of it together
+    # Checks across lines
 
     def _parse_url(self, name: str, repository: str | None) -> tuple[str, str, str] | None:
-        """The URL without its repository, the repository, and the host; blames and gives None else."""
+        """The URL without its repository, the repository, and the host; otherwise adds an error and returns None."""
         value: str = self.values[name]
         try:
             parts = urlsplit(value)
@@ -364,7 +364,7 @@ class _PropertiesParser:
         self.add_error(0, name, f"is missing; expected {name}={example}")
 
     def _data_center(self, node: str, name: str) -> str | None:
-        """As given, else the id without its number."""
+        """The given value, else the node id without its number."""
         told: str | None = self.values.get(name)
         own = _NODE_NUMBER.match(node)
         if told is None and own is None:
@@ -448,8 +448,8 @@ class _PropertiesParser:
     def _parse_peers(
         self, own: PeerConfig, repository: str, peer_port: int | None
     ) -> tuple[list[PeerConfig], dict[str, str]]:
-        """All masters, this one included, in the order of data centre and number: each file names the others only, and
-        precedence must be the same everywhere. Beside them, where clients find each."""
+        """All masters, this one included, in the order of data centre and number. Each file names only the others, and
+        precedence must be the same everywhere. Also returns each master's URL for clients."""
         found, urls = {own.node: own}, {own.node: own.url}
         for number in self._numbers("peer"):
             name = f"peer.{number}"
@@ -520,14 +520,14 @@ def _precedence_key(peer: PeerConfig) -> tuple[str, str, int, str]:
     return (peer.data_center, own[1] if own else peer.node, int(own[2]) if own else 0, peer.node)
 
 
-# Written back
+# Writing back
 
 _WRITE_LOCK: Final = threading.Lock()
 
 
 def rewrite_lines(path: Path, changes: Callable[[list[PropertyLine]], Mapping[str, str | None]]) -> bool:
-    """Change what ``changes`` says of the lines that are there, by name: another value, or None for no such line.
-    Durable when it returns, whole or not at all; whether anything was changed. ``OSError``, :class:`BadProperties`."""
+    """Applies ``changes`` to the lines, by name: a new value, or None to delete the line. Atomic, and durable on
+    return. Returns whether anything changed. ``OSError``, :class:`BadProperties`."""
     with _WRITE_LOCK:
         text = _read_text(path)
         wanted = changes(parse_property_lines(text))
@@ -565,8 +565,8 @@ def _apply_edits(text: str, wanted: Mapping[str, str | None]) -> str:
 
 
 def write_preferences(path: Path, wanted: Mapping[str, str], defaults: Mapping[str, str]) -> None:
-    """``wanted``: what is to be in force, by key; ``defaults``: what is without a line. A line that says it already, in
-    whatever words, stays as it is. ``OSError``, :class:`BadInput`."""
+    """``wanted``: the values in effect, by key; ``defaults``: the values without a line. A line with an equal value
+    stays as it is, whatever its spelling. ``OSError``, :class:`BadInput`."""
 
     def changes(lines: list[PropertyLine]) -> dict[str, str | None]:
         there = {canonical_name(line.name): line.value for line in lines}
@@ -579,8 +579,8 @@ def write_preferences(path: Path, wanted: Mapping[str, str], defaults: Mapping[s
 
 
 def write_masters(path: Path, node: str, repository: str, now: Configuration) -> bool:
-    """The file's peers become those that the log names: who came with an address is added, who was taken out for good
-    goes. Whether anything was changed. ``OSError``, :class:`BadProperties`."""
+    """Updates the file's peers to those of the log: adds new ones that have an address, deletes removed ones. Returns
+    whether anything changed. ``OSError``, :class:`BadProperties`."""
 
     def changes(lines: list[PropertyLine]) -> dict[str, str | None]:
         there = {canonical_name(line.name): line.value for line in lines}

@@ -1,9 +1,10 @@
-"""What was set while a master ran: a small file beside its journal, so that it outlives the process.
+"""Settings that were changed while a master ran: a small file beside its journal, so that they outlive the process.
 
-A live setting holds until the manifest's value of that key is *changed*: each is kept with what the manifest said then.
+A live setting is valid until the manifest's value of that key is *changed*: each is stored with the manifest's value at
+that time.
 
-A master that was started from a ``cluster.properties`` file has no manifest: that file is where they are kept, and what
-counts without a line in it is TxLog's default.
+A master that was started from a ``cluster.properties`` file has no manifest: its settings are written to that file, and
+TxLog's default applies to a missing line.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ BYTES_MAX = 64 << 10
 
 
 class BadSettings(TxLogError):
-    """The file cannot be read; nothing is guessed."""
+    """The file cannot be read; no value is guessed."""
 
 
 class LiveSetting(StrictModel):
-    """``value`` as it was given; ``manifest``: what the manifest said then; ``at``: seconds since 1970."""
+    """``value``: as given; ``manifest``: the manifest's value then; ``at``: seconds since 1970."""
 
     value: str
     manifest: str
@@ -44,8 +45,8 @@ class _SettingsFile(StrictModel):
 
 
 class EffectiveSettings(NamedTuple):
-    """``preferences`` in force; ``settings``: those that were set live, by key; ``superseded``: those that hold no
-    longer, since the manifest's value was changed, or since they do not fit to what it says now."""
+    """``preferences``: those in effect. ``settings``: live settings by key. ``superseded``: live settings that are no
+    longer valid, since the manifest's value was changed, or since they conflict with its current values."""
 
     preferences: Preferences
     settings: dict[str, LiveSetting]
@@ -53,7 +54,7 @@ class EffectiveSettings(NamedTuple):
 
 
 def manifest_values(config: NodeConfig) -> dict[str, str]:
-    """What the manifest says, by key, as people write it; TxLog's defaults where there is none."""
+    """The manifest's values by key, as text; TxLog's defaults where there is none."""
     return format_preferences(Preferences()) if config.properties_file is not None else _config_values(config)
 
 
@@ -87,7 +88,7 @@ def with_preferences(config: NodeConfig, preferences: Preferences) -> NodeConfig
 
 
 def read_effective_settings(config: NodeConfig) -> EffectiveSettings:
-    """What holds now. :class:`BadSettings` when the file is there and cannot be read."""
+    """The settings in effect. :class:`BadSettings` when the file exists and cannot be read."""
     if config.properties_file is not None:
         return _read_from_properties(config.properties_file, manifest_values(config))
     manifest = manifest_values(config)
@@ -114,8 +115,8 @@ def _read_from_properties(path: Path, defaults: Mapping[str, str]) -> EffectiveS
 
 
 def save_settings(config: NodeConfig, new: EffectiveSettings) -> None:
-    """Where it is found at the next start. Durable when it returns. ``OSError``, and :class:`BadInput` where a
-    ``cluster.properties`` file cannot be read any more."""
+    """Saves them for the next start; durable on return. ``OSError``, and :class:`BadInput` where a
+    ``cluster.properties`` file can no longer be read."""
     if config.properties_file is None:
         write_settings_file(config.journal_folder, new.settings)
     else:
@@ -128,7 +129,7 @@ def settings_path(config: NodeConfig) -> Path:
 
 
 def _preference_fields(config: NodeConfig) -> dict[str, Any]:
-    """As the process was given them: its own model has judged them."""
+    """The values in the process configuration, which its own model has validated."""
     return {
         "split_recovery": config.split_recovery,
         "max_peer_lag": config.max_peer_lag_ms,
@@ -144,8 +145,8 @@ def _preference_fields(config: NodeConfig) -> dict[str, Any]:
 def with_changes(
     config: NodeConfig, now: EffectiveSettings, changes: Mapping[str, Any], at: float
 ) -> EffectiveSettings:
-    """``now`` with these changes, by key; None: back to what the manifest says. A value that is the manifest's is no
-    live setting. :class:`BadInput` when they do not fit together; nothing is changed then."""
+    """``now`` with these changes, by key; None: back to the manifest's value. A value equal to the manifest's is no
+    live setting. :class:`BadInput` when they conflict; nothing is changed then."""
     manifest = manifest_values(config)
     wanted = {**manifest, **format_preferences(now.preferences)}
     wanted |= {key: manifest[key] if value is None else value for key, value in changes.items()}
@@ -161,7 +162,7 @@ def with_changes(
 
 
 def write_settings_file(folder: Path, settings: Mapping[str, LiveSetting]) -> None:
-    """Durable when it returns; whole or not at all. ``OSError``."""
+    """Atomic, and durable on return. ``OSError``."""
     text = _SettingsFile(version=1, settings=dict(settings)).model_dump_json(indent=1)
     write_durably(folder / SETTINGS_FILE, f"{text}\n".encode())
 

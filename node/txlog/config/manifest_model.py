@@ -1,4 +1,4 @@
-"""What all models of a manifest share."""
+"""Shared by all models of a manifest."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pydantic_core import PydanticCustomError
 
 CEL_RULES = "x-kubernetes-validations"
 NO_DEFAULTS = "x-no-defaults"
-"""For the schema's writer alone: the API server shall fill in nothing here."""
+"""Only for the schema generator: the API server must not fill in defaults here."""
 
 
 def expected_error(what: str, *at: str | int) -> PydanticCustomError:
-    """An error of a rule over several fields: what is expected, and the field (below this one) that is to blame."""
+    """An error of a rule over several fields: what is expected, and the field (below this one) that is wrong."""
     return PydanticCustomError("expected", "{what}", {"what": what, "at": at})
 
 
 def cel_rules(*pairs: tuple[str, str], **more: Any) -> dict[str, Any]:
-    """Rules in CEL that the API server checks, each with what it says; ``more``: other words of the schema."""
+    """Rules in CEL that the API server checks, each with its message; ``more``: other keywords of the schema."""
     return {CEL_RULES: [{"rule": rule, "message": message} for rule, message in pairs], **more}
 
 
@@ -28,11 +28,11 @@ def immutable(what: str) -> dict[str, Any]:
 
 
 def list_map(*keys: str) -> dict[str, Any]:
-    """A list whose elements are told apart by these fields."""
+    """A list whose elements are identified by these fields."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
 class ManifestModel(BaseModel):
-    """camelCase outside, an unknown field is an error."""
+    """camelCase in the manifest; an unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)

@@ -1,4 +1,4 @@
-"""Manifests as people write them: YAML files, read with line numbers, so that every error says where it is.
+"""Reads manifests: YAML files, parsed with line numbers, so that every error has its location.
 
 All errors of all files are reported at once, as one :class:`BadManifest`.
 """
@@ -25,7 +25,7 @@ from txlog.model.errors import BadInput
 FILE_BYTES_MAX = 1 << 20
 VALUES_MAX = 20_000
 DEPTH_MAX = 30
-"""Bounds for what aliases can blow a small file up to."""
+"""Bounds the size to which aliases can expand a small file."""
 
 TYPE_DESCRIPTIONS = {
     "missing": "this field",
@@ -47,8 +47,8 @@ FieldPath = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class ManifestProblem:
-    """One error: ``line`` counts from 1, ``field`` is a path such as ``spec.peers[0].masters`` (empty: the whole
-    document), ``message`` says what stands there and what is expected."""
+    """One error: ``line`` counts from 1. ``field`` is a path such as ``spec.peers[0].masters`` (empty: the whole
+    document). ``message`` contains the value found and what is expected."""
 
     file: str
     line: int
@@ -61,7 +61,7 @@ class ManifestProblem:
 
 
 class BadManifest(BadInput):
-    """``problems`` are all that is wrong, in the order of files and lines."""
+    """``problems``: all errors, in the order of files and lines."""
 
     def __init__(self, problems: Sequence[ManifestProblem]) -> None:
         self.problems = tuple(sorted(problems, key=lambda p: (p.file, p.line)))
@@ -70,7 +70,7 @@ class BadManifest(BadInput):
 
 @dataclass(frozen=True)
 class ClusterManifest:
-    """One data centre as it was written: ``file`` and ``line`` (from 1) say where its document begins."""
+    """One data centre's manifest: ``file`` and ``line`` (from 1) are the start of its document."""
 
     cluster: TxLogCluster
     file: str
@@ -83,7 +83,7 @@ class ClusterManifest:
 
 @dataclass(frozen=True)
 class _ParsedManifest:
-    """A manifest with the tree that it was read from, which knows the lines."""
+    """A manifest with its source tree, which knows the lines."""
 
     manifest: ClusterManifest
     tree: CommentedMap
@@ -162,7 +162,7 @@ def _read_file(path: Path, problems: list[ManifestProblem]) -> list[_ParsedManif
 
 
 def _parse_documents(file: str, text: str, problems: list[ManifestProblem]) -> Iterable[Any]:
-    """The documents that are not empty; a mistake in the syntax ends the file."""
+    """The non-empty documents; a syntax error ends the file."""
     yaml = YAML(typ="rt")
     try:
         for tree in yaml.load_all(io.StringIO(text)):
@@ -198,7 +198,7 @@ class _TooLarge(Exception):
 
 
 def _to_plain(tree: Any, depth: int, count: list[int]) -> Any:
-    """The tree as plain Python values, as pydantic wants them."""
+    """The tree as plain Python values, as pydantic needs them."""
     count[0] += 1
     if depth > DEPTH_MAX or count[0] > VALUES_MAX:
         raise _TooLarge
@@ -242,7 +242,7 @@ def _validate(file: str, tree: Any, problems: list[ManifestProblem]) -> _ParsedM
 
 
 def _check_kind(file: str, tree: CommentedMap, plain: dict[str, Any]) -> list[ManifestProblem]:
-    """Another kind of document: one clear error instead of one for each of its fields."""
+    """A document of another kind: one clear error instead of one for each of its fields."""
     found = []
     for field, expected in (("apiVersion", API_VERSION), ("kind", CLUSTER_KIND)):
         value = plain.get(field)
@@ -347,7 +347,7 @@ def _value_at(plain: Any, field: FieldPath) -> Any:
 
 
 def _line_of(tree: Any, field: FieldPath) -> int:
-    """The line (from 1) of the deepest part of ``field`` that is there."""
+    """The line (from 1) of the deepest existing part of ``field``."""
     line: int = tree.lc.line
     for part in field:
         if isinstance(tree, CommentedMap) and part in tree:
@@ -381,7 +381,7 @@ def _quote(value: Any) -> str:
 
 
 def _check_between_manifests(read: Sequence[_ParsedManifest]) -> list[ManifestProblem]:
-    """What only several manifests together can get wrong."""
+    """Errors that only appear between several manifests."""
     if not read:
         return []
     problems = []

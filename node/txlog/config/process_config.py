@@ -1,7 +1,7 @@
-"""What one process is told at its start: the files that a supervisor writes from the manifests.
+"""The start configuration of one process: the files that a supervisor writes from the manifests.
 
-JSON, validated on reading; an unknown field is an error, so that a misspelt one is never ignored. Durations are
-in milliseconds unless the name ends in ``_s``, sizes in bytes.
+JSON, validated on reading; an unknown field is an error, so that a misspelt one is never ignored. Durations are in
+milliseconds unless the name ends in ``_s``, sizes in bytes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from txlog.model.ids import NODE_ID
 
 
 class StrictModel(BaseModel):
+    """Base of all configurations: an unknown field is an error."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -40,7 +42,7 @@ class WorkerConfig(StrictModel):
 
 
 class LastSeenIncarnation(StrictModel):
-    """The last birth and start that the supervisor saw of this master (protocol section 1)."""
+    """The last incarnation and start that the supervisor saw of this master (protocol section 1)."""
 
     birth: int
     start: int
@@ -72,8 +74,8 @@ class Limits(StrictModel):
 
 
 class LoadConfig(StrictModel):
-    """What ``LOAD`` may fetch. ``sources``: URLs, one that ends in a slash with all that is below it; ``networks``:
-    where their names may lead besides addresses of the whole world."""
+    """What ``LOAD`` may fetch. ``sources``: URLs; one that ends in a slash includes everything below it. ``networks``:
+    addresses to which their host names may resolve, besides public ones."""
 
     sources: list[str] = Field(min_length=1)
     networks: list[str] = []
@@ -188,12 +190,12 @@ class NodeConfig(StrictModel):
 
 SPARK_DRIVER_PORT = 7078
 SPARK_BLOCKS_PORT = 7079
-"""Where a driver and executors that are pods get pieces of data from each other."""
+"""Port at which a driver and executor pods exchange blocks of data."""
 
 
 class ExecutorsConfig(StrictModel):
-    """Executors as pods of Kubernetes, which the driver, itself a pod, makes and removes. Its own name and address are
-    in its environment (``POD_NAME``, ``POD_IP``), its rights those of its account."""
+    """Executors as pods of Kubernetes, which the driver, itself a pod, creates and deletes. Its own name and address
+    are in its environment (``POD_NAME``, ``POD_IP``), its rights are those of its account."""
 
     name: str = Field(
         pattern=r"^[a-z0-9]([a-z0-9-]{0,36}[a-z0-9])?$", description="what the names of the pods begin with"
@@ -246,14 +248,14 @@ class PipelineConfig(StrictModel):
 
 
 class FolderConfig(StrictModel):
-    """Backups go to a folder that is there: a disk, or a volume."""
+    """Backups go to an existing folder: a disk, or a volume."""
 
     folder: Path
 
 
 class S3Config(StrictModel):
-    """Backups go to an S3-compatible store. Credentials are files in ``credentials_folder`` named as the environment
-    variables are (``AWS_ACCESS_KEY_ID``, …), as a mounted Secret has them; without such a folder the environment's."""
+    """Backups go to an S3-compatible store. Credentials are files in ``credentials_folder``, as in a mounted Secret.
+    They are named like the environment variables (``AWS_ACCESS_KEY_ID``, …), which are used without such a folder."""
 
     bucket: str
     prefix: str = ""
@@ -268,8 +270,8 @@ TargetConfig = FolderConfig | S3Config
 
 
 class BackupJobConfig(StrictModel):
-    """One backup of one data centre, by who performs a schedule or a duty. With a ``name`` it is done once, however
-    often it is asked for; ``at``: exactly this index. Those of splits are held until they are released."""
+    """One backup of one data centre, for a schedule or a duty. With a ``name`` it is idempotent. ``at``: exactly this
+    index. Split backups are pinned until they are released."""
 
     data_center: str
     masters: list[str] = Field(min_length=1)
@@ -283,10 +285,9 @@ class BackupJobConfig(StrictModel):
 
 
 class DutyJobConfig(StrictModel):
-    """Who performs the duties of one data centre. ``others``: targets of other data centres, for a worker that goes
-    back; ``elsewhere``: the masters of each, for a copy of a live worker; ``shown``: the folder for what a worker that
-    goes back had shown, by graph, and what came of it; ``repaired``: the folder for what repairs took out and put
-    in."""
+    """Performs the duties of one data centre. ``others``: targets of other data centres, for a restore. ``elsewhere``:
+    the masters of each, for a copy of a live worker. ``shown``: folder of the rejoin comparison of restored workers.
+    ``repaired``: folder of the patches of repairs."""
 
     data_center: str
     masters: list[str] = Field(min_length=1)

@@ -1,6 +1,5 @@
-"""From a manifest to what its processes are told, wherever they run. Who starts them, ``txlog up`` or the operator,
-says the addresses and the folders; everything else is said here, once.
-"""
+"""Builds the configurations of processes from a manifest, wherever they run. The supervisor (``txlog up`` or the
+operator) supplies addresses and folders; everything else is defined here, once."""
 
 from __future__ import annotations
 
@@ -23,18 +22,18 @@ from txlog.config.process_config import (
 SPLIT_RECOVERIES: dict[str, Literal["Simple", "Smart", "None"]] = {"Simple": "Simple", "Smart": "Smart", "None": "None"}
 WORKER_REPAIRS: dict[str, Literal["auto", "manual"]] = {"auto": "auto", "manual": "manual"}
 MASTER_STOP_MARGIN_S = 10.0
-"""Above its ``leaveTimeout``: for the answers that are on their way, the last sync, the end of Python."""
+"""Added to its ``leaveTimeout``: for answers in progress, the last sync, and the exit of Python."""
 
 
 def worker_names(cluster: TxLogCluster) -> list[str]:
-    """Of this data centre, in order."""
+    """Names of this data centre's workers, in order."""
     workers = cluster.spec.workers
     count = len(workers.external) if workers.external else workers.replicas
     return [f"{cluster.data_center}-worker-{index}" for index in range(1, count + 1)]
 
 
 def build_worker_configs(cluster: TxLogCluster, url_of: Callable[[int], str]) -> list[WorkerConfig]:
-    """``url_of``: the URL of the worker of that index (from 1) that TxLog runs."""
+    """``url_of``: the URL of the managed worker with that index (from 1)."""
     workers, names = cluster.spec.workers, worker_names(cluster)
     if workers.external:
         return [
@@ -57,8 +56,8 @@ def build_node_config(
     workers: Sequence[WorkerConfig],
     **more: Any,
 ) -> NodeConfig:
-    """``url_of``: where this master reaches the master of that data centre and index (from 1). ``more``: fields of
-    :class:`NodeConfig` that no manifest says."""
+    """``url_of``: the URL at which this master reaches the master of that data centre and index (from 1). ``more``:
+    fields of :class:`NodeConfig` that are in no manifest."""
     spec = cluster.spec
     peers = [
         PeerConfig(node=other, data_center=peer.name, url=url_of(peer, index), weight=peer.vote_weight)
@@ -103,7 +102,7 @@ def _build_load_config(load: LoadSpec | None) -> LoadConfig | None:
 
 
 def build_target_config(target: BackupTargetSpec, secret_folder: Callable[[str], Path]) -> TargetConfig:
-    """``secret_folder``: where the files of the Secret of that name are."""
+    """``secret_folder``: the folder with the files of the Secret of that name."""
     if target.folder is not None:
         return FolderConfig(folder=Path(target.folder.path))
     s3 = target.s3

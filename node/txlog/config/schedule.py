@@ -1,4 +1,4 @@
-"""When something is due: five fields as in cron, ``@daily`` and its like, or ``@every 6h``. Times are UTC.
+"""Computes due times: five fields as in cron, ``@daily`` and similar, or ``@every 6h``. Times are UTC.
 
 As in cron, when both the day of the month and the day of the week are restricted, either of them is enough.
 """
@@ -24,12 +24,12 @@ _DAYS: Final = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _FIELDS: Final = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
 EVERY_MIN_MS: Final = 1000
 _SEARCH_YEARS: Final = 8
-"""A leap day comes at least so often (1896 to 1904)."""
+"""The longest gap between two leap days (1896 to 1904)."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """``every_s``: an interval, in seconds, and the rest empty; else the minutes, hours, … that are meant."""
+    """``every_s``: an interval in seconds, with the other fields empty; otherwise the matching minutes, hours, …."""
 
     every_s: float | None
     minutes: frozenset[int] = frozenset()
@@ -41,7 +41,7 @@ class Schedule:
     """Both kinds of day are restricted."""
 
     def next_after(self, at: float) -> float:
-        """The first time above ``at`` that is meant; seconds since 1970."""
+        """The first due time after ``at``, in seconds since 1970."""
         if self.every_s is not None:
             return at + self.every_s
         moment = datetime.fromtimestamp(at, UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
@@ -58,7 +58,7 @@ class Schedule:
                 moment += timedelta(minutes=1)
             else:
                 return moment.timestamp()
-        raise AssertionError(self)  # parse_schedule refuses what never comes
+        raise AssertionError(self)  # parse_schedule refuses a schedule that is never due
 
     def _is_day(self, moment: datetime) -> bool:
         of_month, of_week = moment.day in self.days, moment.isoweekday() % 7 in self.weekdays
@@ -66,7 +66,7 @@ class Schedule:
 
 
 def parse_schedule(text: str) -> Schedule:
-    """``ValueError`` says what is expected instead."""
+    """``ValueError`` contains what is expected instead."""
     if text.startswith("@every "):
         every = parse_duration(text.removeprefix("@every "))
         if every < EVERY_MIN_MS:

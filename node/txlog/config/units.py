@@ -1,7 +1,7 @@
 """Values of a manifest that are written as text: durations (``500ms``, ``60s``, ``7d``) and quantities (``20Gi``).
 
-In Python a :data:`Duration` is a number of milliseconds and a :data:`Quantity` a number of bytes; both are
-written back, and described in a schema, as the text that people use.
+In Python a :data:`Duration` is a number of milliseconds and a :data:`Quantity` a number of bytes. Both are written
+back, and described in a schema, as text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _QUANTITY = re.compile(r"^([0-9]{1,18})(?:\.([0-9]{1,9}))?(k|M|G|T|P|Ki|Mi|Gi|Ti
 def parse_duration(value: object) -> int:
     """``60s`` to milliseconds. A bare number has no unit and is refused, 0 excepted.
 
-    ``ValueError`` says how a duration is written.
+    ``ValueError`` contains the expected notation.
     """
     text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
     if text == "0":
@@ -67,7 +67,7 @@ def format_quantity(size: int) -> str:
 
 
 def duration_within(least: str, most: str) -> Callable[[int], int]:
-    """A check for a duration, with its bounds as people write them."""
+    """A validator of a duration; the bounds are text."""
     low, high = parse_duration(least), parse_duration(most)
 
     def check(milliseconds: int) -> int:
@@ -79,7 +79,7 @@ def duration_within(least: str, most: str) -> Callable[[int], int]:
 
 
 def size_at_least(least: str) -> Callable[[int], int]:
-    """A check for a size."""
+    """A validator of a size, with a lower bound."""
     low = parse_quantity(least)
 
     def check(size: int) -> int:
@@ -91,7 +91,7 @@ def size_at_least(least: str) -> Callable[[int], int]:
 
 
 def size_at_most(most: str) -> Callable[[int], int]:
-    """The other check for a size."""
+    """A validator of a size, with an upper bound."""
     high = parse_quantity(most)
 
     def check(size: int) -> int:
@@ -110,7 +110,7 @@ def _validate_resource_quantity(value: Any) -> str:
 
 
 Engine = Literal["oxigraph", "fuseki", "rdf4j", "virtuoso"]
-"""Of stores that can be workers (:mod:`txlog.workers`)."""
+"""Engines of stores that can be workers (:mod:`txlog.workers`)."""
 
 Duration = Annotated[
     int,

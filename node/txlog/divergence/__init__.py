@@ -1,1 +1,1 @@
-"""Do all workers hold the same? Looks at equal positions, judged. Pure."""
+"""Detects workers whose data differs, by comparing their digests at equal positions. Pure."""

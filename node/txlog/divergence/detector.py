@@ -1,4 +1,4 @@
-"""Looks of several workers, judged: who does not hold what it should, since when, and how that is known."""
+"""Compares digests of several workers: which worker's data is wrong, since when, and how that is known."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from txlog.model.graph_digests import KINDS, GraphDigests, differing_graphs
 from txlog.workers.adapter import fingerprint_family
 
 POSITIONS_KEPT: Final = 3
-"""Positions at which looks of a worker are remembered, for each kind: data centres look at different moments."""
+"""Positions at which digests of a worker are kept, for each kind: data centres take digests at different moments."""
 GRAPHS_NAMED_MAX: Final = 20
-"""Graphs that a finding names."""
+"""The most graphs that a finding names."""
 
 
 class ObservedWorker(msgspec.Struct, frozen=True):
-    """A worker with what was seen of it. ``name``: ``data centre/worker``. ``refused_txid``: the transaction that it
-    refuses alone, while it is ``Blocked``; ``index``, ``fence``: where it was reported to stand."""
+    """A worker with its digests. ``name``: ``data centre/worker``. ``refused_txid``: the transaction that it refuses
+    alone, while it is ``Blocked``; ``index``, ``fence``: its reported marker."""
 
     name: str
     engine: str
@@ -29,10 +29,11 @@ class ObservedWorker(msgspec.Struct, frozen=True):
 
 
 class DivergenceFinding(msgspec.Struct, frozen=True, rename="camel"):
-    """A worker that holds something else than others, or than it should. ``kind``: of the looks, or ``refusal``.
-    ``wrong``: it is known to be this one that is wrong; False: undecided. ``graphs``: at most :data:`GRAPHS_NAMED_MAX`,
-    the empty name being the default graph; ``graph_count`` None: not known which. ``first_index``: the first position
-    at which it was seen; ``index``, ``hash``: the last. ``right``: workers to copy from, of its own engine."""
+    """A worker whose data differs from that of other workers, or from its own earlier data. ``kind``: the kind of the
+    digests, or ``refusal``. ``wrong``: this worker is known to be the wrong one; False: undecided. ``graphs``: at most
+    :data:`GRAPHS_NAMED_MAX`, the empty name being the default graph; ``graph_count`` None: the graphs are not known.
+    ``first_index``: the first position at which the difference was seen; ``index``, ``hash``: the last. ``right``:
+    workers of its own engine to copy from."""
 
     kind: str
     wrong: bool
@@ -47,7 +48,8 @@ class DivergenceFinding(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def append_digest(looks: Sequence[GraphDigests], look: GraphDigests) -> list[GraphDigests]:
-    """With one more: at a marker the first and the last that is another, at :data:`POSITIONS_KEPT` places of a kind."""
+    """The digests with one more. For a marker it keeps the first digest and the last one that differs, at
+    :data:`POSITIONS_KEPT` positions of each kind."""
     mine = [each for each in looks if each.kind == look.kind]
     same = [each for each in mine if (each.position, each.fence) == (look.position, look.fence)]
     if any(each.fingerprint == look.fingerprint for each in same[-1:]):
@@ -59,7 +61,7 @@ def append_digest(looks: Sequence[GraphDigests], look: GraphDigests) -> list[Gra
 
 
 def merge_digests(looks: Sequence[GraphDigests], others: Iterable[GraphDigests]) -> list[GraphDigests]:
-    """What two masters remember of one worker."""
+    """The union of what two masters have kept of one worker."""
     found = list(looks)
     for look in others:
         if look not in found:
@@ -68,15 +70,15 @@ def merge_digests(looks: Sequence[GraphDigests], others: Iterable[GraphDigests])
 
 
 class DivergenceDetector:
-    """What is known to differ, by worker and kind of look. Each call judges everything anew and returns what is new,
-    and which workers a finding was lifted from."""
+    """The current findings, by worker and kind of digest. Each call of :meth:`judge` compares everything again, and
+    returns the new findings and the workers whose finding was removed."""
 
     def __init__(self) -> None:
         self._findings: dict[tuple[str, str], DivergenceFinding] = {}
         self._engines: dict[str, str] = {}
 
     def finding_of(self, worker: str) -> DivergenceFinding | None:
-        """The gravest of a worker."""
+        """The most serious finding of a worker, or None."""
         mine = [finding for (name, _), finding in self._findings.items() if name == worker]
         return max(mine, key=lambda each: (each.wrong, each.kind == "sums", each.kind == "refusal"), default=None)
 
@@ -93,7 +95,7 @@ class DivergenceDetector:
         for alike in dict.fromkeys(fingerprint_family(subject.engine) for subject in subjects):
             group = [subject for subject in subjects if fingerprint_family(subject.engine) == alike]
             for kind in KINDS:
-                # What was seen before it was repaired or made anew says nothing of what it holds now.
+                # Digests from before a repair or a rebuild say nothing about the worker's present data.
                 self._compare(
                     kind,
                     {
@@ -146,7 +148,8 @@ class DivergenceDetector:
                     self._record(kind, name, look, other, False, why, [])
 
     def _compare_with_itself(self, kind: str, name: str, looks: Sequence[GraphDigests]) -> None:
-        """At one marker a worker holds one thing, whoever else there is: data and marker move in one transaction."""
+        """Compare a worker's digests at one marker, whatever other workers exist. They must be equal: data and marker
+        change in one transaction."""
         if not looks:
             return
         last = looks[-1]
@@ -204,5 +207,5 @@ class DivergenceDetector:
 
 
 def finding_to_dict(finding: DivergenceFinding | None) -> dict[str, Any] | None:
-    """As the API shows it."""
+    """The finding in the API's JSON form."""
     return None if finding is None else msgspec.to_builtins(finding)

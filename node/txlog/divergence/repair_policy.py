@@ -1,4 +1,4 @@
-"""May a worker that differs be repaired although nobody has asked for it? Pure: what is known in, a standing out."""
+"""Decides whether a worker that differs may be repaired automatically. Pure: known facts in, a repair status out."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import msgspec
 from txlog.divergence.detector import DivergenceFinding
 
 REPAIRS_MAX: Final = 3
-"""Repairs of one worker within :data:`REPAIR_WINDOW_S`; one that differs then is left to people: its disk is bad, or
-somebody writes into it all the time, and copying hides that."""
+"""Automatic repairs of one worker within :data:`REPAIR_WINDOW_S`. If it differs again, an operator must act: its disk
+is bad, or another program writes into it all the time, and copying hides that."""
 REPAIR_WINDOW_S: Final = 24 * 3600.0
 RETRY_PAUSES_S: Final = (15.0, 900.0)
-"""Behind one that failed: at first, and at most; doubled each time."""
+"""Seconds of pause after a failed repair: the first and the longest; doubled each time."""
 STATES: Final = ("Due", "Running", "Waiting", "Undecided", "ByHand", "GivenUp", "Done")
 
 
 class CompletedRepair(msgspec.Struct, frozen=True, rename="camel"):
-    """One that was done. ``at``: seconds since 1970; ``source``: the worker that was copied from, with its data centre;
+    """A completed repair. ``at``: seconds since 1970; ``source``: the worker that was copied, with its data centre;
     ``graphs``: the first of ``graph_count``; ``index``, ``fence``: of the repaired worker's marker."""
 
     worker: str
@@ -34,7 +34,7 @@ class CompletedRepair(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RepairFailure(msgspec.Struct, frozen=True):
-    """``count``: how many came one after another, up to ``at`` (seconds since 1970)."""
+    """Failed repairs. ``count``: the number of consecutive failures, the last at ``at`` (seconds since 1970)."""
 
     count: int
     message: str
@@ -46,9 +46,9 @@ class RepairFailure(msgspec.Struct, frozen=True):
 
 
 class RepairStatus(msgspec.Struct, frozen=True):
-    """``state``: ``Due``; ``Running``; ``Waiting`` for what ``why`` says; ``Undecided``, ``ByHand`` and ``GivenUp``
-    need a person; ``Done``: it does not differ. ``done``: repairs within :data:`REPAIR_WINDOW_S`; ``last``: the last
-    that is known."""
+    """``state``: ``Due``; ``Running``; ``Waiting`` for the reason in ``why``; ``Undecided``, ``ByHand`` and ``GivenUp``
+    need an operator; ``Done``: the worker does not differ. ``done``: repairs within :data:`REPAIR_WINDOW_S`; ``last``:
+    the last known repair."""
 
     state: str
     why: str
@@ -57,8 +57,8 @@ class RepairStatus(msgspec.Struct, frozen=True):
 
 
 class RepairInputs(msgspec.Struct, frozen=True):
-    """Of one worker. ``repairs``: its own, oldest first; ``given_up``: the fence at which it was left to people;
-    ``obstacle``: why this is not the moment, else empty."""
+    """The known facts about one worker. ``repairs``: its repairs, oldest first; ``given_up``: the fence at which
+    automatic repair was suspended; ``obstacle``: why a repair cannot begin now, else empty."""
 
     finding: DivergenceFinding | None
     repairs: Sequence[CompletedRepair] = ()
@@ -69,7 +69,8 @@ class RepairInputs(msgspec.Struct, frozen=True):
 
 
 def repair_status(seen: RepairInputs, by_itself: bool, now: float) -> RepairStatus | None:
-    """None: it does not differ, and never was repaired."""
+    """The repair status of a worker at ``now`` (seconds since 1970). ``by_itself``: automatic repair is on. None: the
+    worker does not differ, and was never repaired."""
     last = seen.repairs[-1] if seen.repairs else None
     lately = sum(1 for each in seen.repairs if each.at > now - REPAIR_WINDOW_S)
     finding = seen.finding
@@ -97,7 +98,7 @@ def _decide(
         return "ByHand", "workerRepair is manual: txlog worker repair NAME"
     if last is not None and last.fence > finding.fence:
         return "Waiting", "it was repaired, and is looked at again"
-    # A higher fence than ours: somebody repaired it or made it anew since.
+    # A higher fence: an operator or a duty has repaired or rebuilt the worker since.
     untouched = last is not None and last.fence == finding.fence
     if seen.given_up == finding.fence or (untouched and lately >= REPAIRS_MAX):
         return (

@@ -1,1 +1,1 @@
-"""SPARQL on a copy of the data in memory, in a process of its own, whose memory and time are bounded."""
+"""Executes SPARQL on an in-memory copy of the data, in a separate process whose memory and time are bounded."""

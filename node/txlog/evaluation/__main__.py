@@ -1,4 +1,4 @@
-"""``python -m txlog.evaluation BYTES PARENT``: the process that a master keeps for what it evaluates itself."""
+"""``python -m txlog.evaluation BYTES PARENT``: the process in which a master evaluates updates and queries itself."""
 
 import sys
 

@@ -1,6 +1,6 @@
-"""A copy of the data at one position of the log, in memory, that follows the log: where an update is evaluated once.
+"""An in-memory copy of the data at one position of the log. It follows the log; updates are evaluated once on it.
 
-Everything here blocks, and takes what time and memory it wants: it runs in a process that is bounded (``serving.py``).
+Everything here blocks and may use any time and memory: it runs in a bounded process (``evaluator_process.py``).
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from txlog.workers.adapter import EMPTY_MARKER, Adapter, StoreOperation
 from txlog.workers.update_batching import OPERATION_SEPARATOR, update_texts
 
 QUADS_READ_MAX: Final = 100_000
-"""Quads that an update may look at. Every worker reads them all where the effect has its place, 10 to 40 us each."""
+"""Quads that an update may read. Every worker reads all of them when it applies the effect, 10 to 40 us each."""
 
 
 PARTIAL_COPY: Final = "OnlyAPart"
-"""Reason of :class:`Unavailable`: the copy holds too little to follow. It never reaches a client."""
+"""Reason of :class:`Unavailable`: the copy holds too few predicates to follow the log. It never reaches a client."""
 
 
 class UpdateEffect(msgspec.Struct, frozen=True):
-    """What an evaluation did, as a transaction behind its condition. ``fingerprint``: of what it looked at."""
+    """The effect of an evaluation, as a transaction with its condition. ``fingerprint``: of the quads that it read."""
 
     body: TransactionBody
     fingerprint: DataFingerprint
 
 
 class DatasetCopy:
-    """``quads`` as they are after the entry at ``position``: all that have one of ``predicates`` (``<iri>``), or all
-    there are (None)."""
+    """A copy of the data. ``quads``: the quads after the entry at ``position``: all with one of ``predicates``
+    (``<iri>``), or all quads (None)."""
 
     def __init__(self, quads: Iterable[ox.Quad], position: Position, predicates: frozenset[str] | None = None) -> None:
         self.store = ox.Store()
@@ -60,9 +60,9 @@ class DatasetCopy:
         return any(True for _ in self.store)
 
     def apply_operations(self, operations: Sequence[StoreOperation], position: Position | None) -> None:
-        """Carry out what follows in the log, as a worker of this engine does, up to ``position``. None: it is a
-        transaction's own, and :class:`Conflict` when that cannot be carried out. Of a part of the data,
-        :class:`Unavailable` with :data:`PARTIAL_COPY` where all would have to be seen."""
+        """Execute the next operations of the log up to ``position``, as a worker of this engine does. ``position``
+        None: the operations belong to an open transaction; raises :class:`Conflict` when they fail. On a partial copy
+        it raises :class:`Unavailable` with :data:`PARTIAL_COPY` where an operation needs all data."""
         text = OPERATION_SEPARATOR.join(update_texts(self._restrict_operations(operations)))
         if text:
             try:
@@ -99,7 +99,7 @@ class DatasetCopy:
         return found
 
     def fingerprint(self, looks_at: Sequence[str] | None) -> DataFingerprint:
-        """Of the quads with these predicates, or of all."""
+        """The fingerprint of the quads with these predicates, or of all (None)."""
         found = self.store.query(fingerprint_query(looks_at))
         assert isinstance(found, ox.QuerySolutions)
         [row] = list(found)
@@ -108,9 +108,9 @@ class DatasetCopy:
     def evaluate(
         self, update: EvaluatedUpdate, draw: RandomBits, bytes_max: int, looks_max: int = QUADS_READ_MAX
     ) -> UpdateEffect:
-        """Carry the update out, see what changed, and undo it. ``draw`` gives 128 random bits for the names of blank
-        nodes. :class:`BadInput` when it fails, :class:`TooLarge` when it changes more than ``bytes_max``,
-        :class:`Conflict` when it looks at more than ``looks_max`` quads."""
+        """Execute the update, record what changed, and roll it back. ``draw`` returns 128 random bits for the names of
+        blank nodes. Raises :class:`BadInput` when the update fails, :class:`TooLarge` when it changes more than
+        ``bytes_max``, and :class:`Conflict` when it reads more than ``looks_max`` quads."""
         sums = self.fingerprint(update.read_predicates)
         if sums.count > looks_max:
             which = "all there are" if update.read_predicates is None else "those with its predicates"
@@ -138,7 +138,7 @@ class DatasetCopy:
         prepared = build_effect(deletes, [line for line in adds.split(b"\n") if line], update.read_predicates, sums)
         if len(prepared.payload) > bytes_max:
             raise _effect_too_large(len(prepared.payload), bytes_max)
-        # A worker would refuse it for ever, and hold the log up.
+        # A worker would refuse an invalid update for ever, and block the log.
         assert is_valid_update(prepared.payload.decode()), prepared.payload[:1000]
         return UpdateEffect(prepared, sums)
 
@@ -150,7 +150,8 @@ class DatasetCopy:
                 self.store.update(part.text)
 
     def _execute_on_union(self, part: EvaluatedOperation) -> None:
-        """Find what an operation does where the default graph is the union of all, and do it: what goes first."""
+        """Compute the effect of an operation whose default graph is the union of all graphs, and apply it: deletions
+        first."""
         quads = list(self.store)
         named = {quad for quad in quads if not isinstance(quad.graph_name, ox.DefaultGraph)}
         union = ox.Store()
@@ -203,8 +204,9 @@ def _effect_too_large(size: int, bytes_max: int) -> TooLarge:
 def load_copy(
     adapter: Adapter, rows: IO[bytes], predicates: frozenset[str] | None = None
 ) -> tuple[DatasetCopy, Position | None]:
-    """What a worker answered to ``everything`` (with these predicates), and where that stands on the log: None when
-    nowhere (data is being loaded into it, somebody else wrote into it, or it has executed in another order)."""
+    """The copy from a worker's answer to ``dump`` (with these predicates), and its position on the log. None: the data
+    is at no position of the log. Then a load runs, another program wrote into the worker, or the worker has executed
+    entries in another order."""
     ours: list[str] = []
     foreign: list[ox.Quad] = []
     copy = DatasetCopy(
@@ -224,7 +226,7 @@ def load_copy(
 def _parse_rows(
     rows: IO[bytes], media: str, ours: Callable[[str], None], foreign: Callable[[ox.Quad], None]
 ) -> Iterable[ox.Quad]:
-    """``foreign``: those with a blank node; the log brings none. One is told."""
+    """Parse the rows of a dump. Quads with a blank node are ``foreign``: the log never writes one. One is reported."""
     found = ox.parse_query_results(rows, ox.QueryResultsFormat.from_media_type(media))
     assert isinstance(found, ox.QuerySolutions)
     met = False

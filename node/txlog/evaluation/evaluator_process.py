@@ -1,10 +1,10 @@
 """The process that holds a copy and evaluates on it.
 
-What changes the copy is done by the process itself. What only looks is done by a fork of it, which shares the copy's
-memory: when that one is ended, for its time or its memory, the copy is as it was, and the next question is answered.
-The process has one thread, so it may fork. Time is kept by the kernel (``SIGALRM``, which nobody catches), so that it
-counts in the middle of Oxigraph's code, which gives control back when it is done and not before; so is memory
-(``RLIMIT_AS``: an allocation that fails ends whoever wanted it).
+The process itself executes what changes the copy. A forked child, which shares the copy's memory, executes what only
+reads it. When the child is ended, for its time or its memory, the copy is unchanged, and the process answers the next
+request. The process has one thread, so it may fork. The kernel bounds the time (``SIGALRM``, which no handler catches),
+so that the limit also holds inside Oxigraph's code, which returns only when it is done. The kernel bounds the memory as
+well (``RLIMIT_AS``: an allocation that fails ends the process that made it).
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 OUT_OF_MEMORY_STATUS: Final = 3
-"""Exit code of whoever met Python's ``MemoryError``."""
+"""Exit code of a process that got Python's ``MemoryError``."""
 NICE_INCREMENT: Final = 5
-"""Whoever evaluates gives way to the master beside it."""
+"""Nice value: evaluation yields the CPU to the master."""
 _PR_SET_PDEATHSIG: Final = 1
 _libc: Any = ctypes.CDLL(None) if sys.platform == "linux" else None
 _request_decoder = msgspec.msgpack.Decoder(EvaluationRequest)
@@ -64,7 +64,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Answer on standard output what is asked on standard input, to its end."""
+    """Answer the requests from standard input on standard output, until the input ends."""
     bytes_max, parent = int(arguments[0]), int(arguments[1])
     _exit_with_parent(parent)
     for limit, most in ((resource.RLIMIT_AS, bytes_max), (resource.RLIMIT_CORE, 0)):
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _exit_with_parent(parent: int) -> None:
-    """On Linux the kernel ends this process with that one; elsewhere it ends at its next question, or at its time."""
+    """On Linux the kernel ends this process with its parent; elsewhere it ends at its next request or its time-out."""
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
@@ -90,7 +90,7 @@ def _exit_with_parent(parent: int) -> None:
 
 
 def serve(source: IO[bytes], sink: IO[bytes]) -> None:
-    """Until the end of ``source``."""
+    """Answer requests until the end of ``source``."""
     held = LoadedDataset()
     while (frame := read_frame(source)) is not None:
         asked = _request_decoder.decode(frame)
@@ -115,7 +115,7 @@ class LoadedDataset:
         self.source_nquads = b""
 
     def apply_change(self, work: ChangeRequest, source: IO[bytes]) -> bytes:
-        """``source``: where the data of a :class:`LoadDataset` comes from."""
+        """Execute a change and return the answer. ``source``: the stream with the data of a :class:`LoadDataset`."""
         if isinstance(work, ApplyOperations):
             self.copy.apply_operations(
                 [StoreOperation(kind, payload) for kind, payload in work.operations], work.position
@@ -142,7 +142,7 @@ class LoadedDataset:
         return None
 
     def read(self, work: ReadRequest) -> bytes:
-        """Only in a fork, which may do away with what it holds."""
+        """Answer a read request. Only in a forked child, which may discard its copy."""
         if isinstance(work, FingerprintRequest):
             if work.before_changes:
                 self.copy = DatasetCopy((), EMPTY_MARKER.position)  # never two at once
@@ -196,7 +196,7 @@ def _child_main(
     code = 1
     try:
         _exit_with_parent(parent)
-        # Whoever runs out of memory says so with all that it was doing: not for the master's log, for each such query.
+        # A child that runs out of memory prints a traceback: it must not fill the master's log with one per query.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         signal.setitimer(signal.ITIMER_REAL, seconds)
         answer = _run_and_encode(partial(held.read, work))
@@ -211,7 +211,7 @@ def _child_main(
 
 
 class _FrameStream(io.RawIOBase):
-    """The frames behind a :class:`LoadDataset`, as one stream."""
+    """The frames after a :class:`LoadDataset`, as one stream."""
 
     def __init__(self, source: IO[bytes]) -> None:
         self._source = source

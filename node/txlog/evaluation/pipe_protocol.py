@@ -1,9 +1,8 @@
-"""What a master and a process that evaluates for it say to each other over two pipes.
+"""The protocol between a master and its evaluator process, over two pipes.
 
-A frame is its length (4 bytes, big-endian) and so many bytes. A question is a frame with an :class:`EvaluationRequest`;
-behind a
-:class:`LoadDataset` come frames of its data, up to an empty one. The answer is one frame: ``+`` and what the question
-says of it, or ``-`` and a :class:`EvaluationFailure`.
+A frame is its length (4 bytes, big-endian) and so many bytes. A request is a frame with an :class:`EvaluationRequest`.
+After a :class:`LoadDataset` come frames of its data, up to an empty one. The answer is one frame: ``+`` and the result
+in the form that the request defines, or ``-`` and an :class:`EvaluationFailure`.
 """
 
 from __future__ import annotations
@@ -23,14 +22,15 @@ ERROR_FLAG: Final = b"-"
 N_TRIPLES: Final = "application/n-triples"
 TIMEOUT_REASON: Final = "QueryTimeout"
 OUT_OF_MEMORY_REASON: Final = "QueryTooLarge"
-"""Reasons of :class:`Unavailable`: the evaluation was ended, since it wanted more than it may have."""
+"""Reasons of :class:`Unavailable`: the evaluation was ended because it exceeded its time or memory."""
 RETRY_S: Final = 1
 
 
 class LoadDataset(msgspec.Struct, frozen=True, tag=True):
-    """A copy anew, of the data behind it. ``engine``: whose answer to ``everything`` it is; "": N-Quads.
-    ``predicates`` (``<iri>``): the data holds all quads with these, None: all there are. ``keep_source``: N-Quads are
-    kept, for :class:`FingerprintRequest` what was ``before_changes``. The answer is a :class:`DatasetLoaded`."""
+    """Replace the copy by the data that follows this frame. ``engine``: the engine whose answer to ``dump`` the data
+    is; "": N-Quads. ``predicates`` (``<iri>``): the data holds all quads with these; None: all quads. ``keep_source``:
+    keep the N-Quads, for a :class:`FingerprintRequest` with ``before_changes``. The answer is a
+    :class:`DatasetLoaded`."""
 
     engine: str
     predicates: tuple[str, ...] | None = None
@@ -38,30 +38,30 @@ class LoadDataset(msgspec.Struct, frozen=True, tag=True):
 
 
 class DatasetLoaded(msgspec.Struct, frozen=True):
-    """``position``: the place on the log; None where the data says none, or stands nowhere on one."""
+    """``position``: the data's position on the log; None where the data holds none, or is at no position of a log."""
 
     position: Position | None
 
 
 class ApplyOperations(msgspec.Struct, frozen=True, tag=True):
-    """Carry these out (kind, payload). ``position``: what then is the copy's; None: they stand in no log, they are a
-    transaction's own."""
+    """Execute these operations (kind, payload). ``position``: the copy's position afterwards; None: the operations are
+    in no log, they belong to an open transaction."""
 
     operations: tuple[tuple[int, bytes], ...]
     position: Position | None
 
 
 class FingerprintRequest(msgspec.Struct, frozen=True, tag=True):
-    """The :class:`txlog.sparql.Sums` of what has these predicates, or of all. ``before_changes``: of what was loaded
-    and kept, without what followed."""
+    """Ask for the :class:`~txlog.sparql.update_effect.DataFingerprint` of the quads with these predicates, or of all.
+    ``before_changes``: of the data that was loaded and kept, without later changes."""
 
     predicates: tuple[str, ...] | None
     before_changes: bool = False
 
 
 class EvaluateRequest(msgspec.Struct, frozen=True, tag=True):
-    """What this update changes, as :meth:`txlog.evaluation.dataset_copy.DatasetCopy.evaluate` says. ``random_bits``:
-    128 random bits, big-endian."""
+    """Ask for the effect of this update, as :meth:`txlog.evaluation.dataset_copy.DatasetCopy.evaluate` computes it.
+    ``random_bits``: 128 random bits, big-endian."""
 
     update: EvaluatedUpdate
     random_bits: bytes
@@ -70,8 +70,8 @@ class EvaluateRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 class QueryRequest(msgspec.Struct, frozen=True, tag=True):
-    """The answer to a query in that media type: one of SPARQL's results, N-Triples for a graph. ``union``: of all
-    graphs; ``default``, ``named``: graphs by parameter, bare."""
+    """Ask for the answer to a query in a media type: one of SPARQL's result formats, or N-Triples for a graph.
+    ``union``: the default graph is the union of all graphs; ``default``, ``named``: graphs by parameter, bare IRIs."""
 
     text: str
     union: bool
@@ -82,8 +82,8 @@ class QueryRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 class MatchRequest(msgspec.Struct, frozen=True, tag=True):
-    """What matches (canonical N-Triples, None for any; graphs ``<iri>``, "" for the default one, None for all) as
-    N-Quads. ``merged``: without graphs, each statement once."""
+    """Ask for the matching quads as N-Quads. Terms are canonical N-Triples, None for any. Graphs are ``<iri>``, "" for
+    the default graph; None for all. ``merged``: without graphs, each statement once."""
 
     terms: tuple[str | None, str | None, str | None]
     graphs: tuple[str, ...] | None
@@ -92,18 +92,18 @@ class MatchRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 class CountRequest(msgspec.Struct, frozen=True, tag=True):
-    """How many statements there are in these graphs, or in all, in decimal digits."""
+    """Ask for the number of statements in these graphs, or in all, in decimal digits."""
 
     graphs: tuple[str, ...] | None
 
 
 ChangeRequest = LoadDataset | ApplyOperations
 ReadRequest = FingerprintRequest | EvaluateRequest | QueryRequest | MatchRequest | CountRequest
-"""What leaves the copy as it is."""
+"""Requests that do not change the copy."""
 
 
 class EvaluationRequest(msgspec.Struct, frozen=True):
-    """``seconds``: when they are over the work is ended; 0: it ends with its data."""
+    """One request. ``seconds``: the time limit of the work; 0: none, the work ends with its data."""
 
     seconds: float
     work: ChangeRequest | ReadRequest
@@ -127,7 +127,7 @@ def encode_failure(error: TxLogError) -> EvaluationFailure:
 
 
 def decode_failure(failure: EvaluationFailure) -> TxLogError:
-    """What a :class:`EvaluationFailure` is raised as."""
+    """The exception for an :class:`EvaluationFailure`."""
     if failure.reason:
         return Unavailable(failure.reason, failure.message, RETRY_S)
     return ERRORS.get(failure.name, WorkerFault)(failure.message)
@@ -144,7 +144,7 @@ def memory_error() -> Unavailable:
 
 
 def read_frame(source: IO[bytes]) -> bytes | None:
-    """The next frame; None at the end, also in the middle of one: whoever wrote it is gone."""
+    """The next frame; None at the end, also in the middle of a frame: the writing process is gone."""
     head = source.read(FRAME_LENGTH.size)
     if len(head) < FRAME_LENGTH.size:
         return None

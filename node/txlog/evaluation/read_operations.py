@@ -1,4 +1,4 @@
-"""What is asked of a copy without changing it: queries, and statements that match."""
+"""Read operations on a copy: queries, and matching of statements."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Term = ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple
 
 
 class BoundedResult(io.BytesIO):
-    """:class:`Conflict` for more than ``bytes_max``."""
+    """A buffer that raises :class:`Conflict` for more than ``bytes_max`` bytes."""
 
     def __init__(self, bytes_max: int) -> None:
         super().__init__()
@@ -37,7 +37,8 @@ class BoundedResult(io.BytesIO):
 
 
 def execute_query(store: ox.Store, asked: QueryRequest) -> bytes:
-    """:class:`BadInput` for what is no query, or has no answer in that media type."""
+    """The answer to a query. Raises :class:`BadInput` for a text that is no query, or has no answer in that media
+    type."""
     graphs: list[ox.NamedNode | ox.BlankNode | ox.DefaultGraph] = [ox.NamedNode(g) for g in asked.default]
     try:
         found = store.query(
@@ -61,7 +62,8 @@ def execute_query(store: ox.Store, asked: QueryRequest) -> bytes:
 
 
 def match_quads(store: ox.Store, terms: Sequence[str | None], graphs: Sequence[str] | None) -> Iterator[ox.Quad]:
-    """Each once. Canonical N-Triples, None for any; graphs ``<iri>``, "" for the default one, None for all."""
+    """The matching quads, each once. ``terms``: canonical N-Triples, None for any; ``graphs``: ``<iri>``, "" for the
+    default graph, None for all."""
     subject, predicate, value = (None if term is None else _parse_term(term) for term in terms)
     names = [None] if graphs is None else [_parse_term(g) if g else ox.DefaultGraph() for g in dict.fromkeys(graphs)]
     for name in names:
@@ -69,7 +71,8 @@ def match_quads(store: ox.Store, terms: Sequence[str | None], graphs: Sequence[s
 
 
 def serialise_quads(quads: Iterator[ox.Quad], merged: bool, bytes_max: int) -> bytes:
-    """As N-Quads. ``merged``: without graphs, each statement once."""
+    """The quads as N-Quads. ``merged``: without graphs, each statement once. Raises :class:`Conflict` for more than
+    ``bytes_max`` bytes."""
     out = BoundedResult(bytes_max)
     if merged:
         triples = dict.fromkeys(quad.triple for quad in quads)

@@ -1,7 +1,7 @@
 """aiohttp's server, except that it never repeats what a client sent.
 
-For a request that is no HTTP its own handler answers with the line that it cannot read and writes a stack trace with
-that line to the log: a token with one wrong byte would stand in both.
+If a request is not valid HTTP, aiohttp's own handler answers with the unreadable line. It also writes a stack trace
+with that line to the log. A token with one wrong byte would then appear in both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from txlog.telemetry.event_log import EventLog
 
 
 class _QuietRequestHandler(RequestHandler):
-    """One connection. ``log``: of the master."""
+    """One connection. ``log``: the event log of the master."""
 
     __slots__ = ("_event_log",)
 
@@ -31,9 +31,9 @@ class _QuietRequestHandler(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> Response:
-        """Kind and status alone; the connection ends."""
+        """Answers and logs the kind and the status only; the connection ends."""
         kind = type(exc).__name__ if exc is not None else "Error"
-        if not isinstance(exc, OSError):  # else the client has gone away
+        if not isinstance(exc, OSError):  # else the client has disconnected
             self._event_log.warning_rate_limited(
                 "NotHttp" if status < 500 else "InternalError", kind, status=status, error=kind
             )
@@ -46,7 +46,7 @@ class _QuietRequestHandler(RequestHandler):
 
 
 class HttpServer(web.Server):
-    """Of one door."""
+    """The server of one listener."""
 
     def __init__(self, door: Router, log: EventLog, **more: Any) -> None:
         super().__init__(door.handle, access_log=None, **more)

@@ -1,7 +1,7 @@
-"""An open port of a master, with TLS or without.
+"""A listening port of a master, with TLS or without.
 
-With TLS each connection is looked at before the handshake: who speaks plain HTTP is told so in plain HTTP, and a
-handshake that fails has a name. Certificates that were renewed count for the next connection.
+With TLS, the listener examines each connection before the handshake. A client that sends plain HTTP gets an error in
+plain HTTP, and a failed handshake has a named reason. Renewed certificates apply to the next connection.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from txlog.telemetry.event_log import EventLog
 
 BACKLOG: Final = 1024
 HANDSHAKE_TIMEOUT_S: Final = 10.0
-"""From the connection to the end of the handshake."""
+"""Seconds from the connection to the end of the handshake."""
 SHUTDOWN_TIMEOUT_S: Final = 1.0
-"""How long a connection is listened to after its last word was said, so that it is read."""
+"""Seconds for which the listener still reads a connection after its last answer, so that the client receives it."""
 ACCEPT_RETRY_S: Final = 0.1
-"""After a connection could not be taken (no file handle left)."""
+"""Seconds after a connection could not be accepted (no file handle left)."""
 
 _TLS_HANDSHAKE: Final = 0x16
 _PLAIN_HTTP_BODY: Final = b"this port speaks TLS: ask with https://\n"
@@ -33,8 +33,10 @@ _PLAIN_HTTP_RESPONSE: Final = (
 
 
 class Listener(Protocol):
+    """An open port."""
+
     def close(self) -> None:
-        """Take no more connections; those that are open stay."""
+        """Accepts no more connections; open ones stay."""
 
 
 def ignore_refusals(reason: str, message: str) -> None:
@@ -49,8 +51,8 @@ async def listen(
     certificates: Certificates | None,
     refused: Callable[[str, str], None] = ignore_refusals,
 ) -> Listener:
-    """Open the port. ``certificates``: None is plain. ``refused(reason, message)`` is told of each handshake that
-    failed. ``OSError`` when the port cannot be had."""
+    """Opens the port. ``certificates``: None for plain connections. The listener calls ``refused(reason, message)`` for
+    each failed handshake. ``OSError`` if the port cannot be opened."""
     if certificates is None:
         return await asyncio.get_running_loop().create_server(factory, host, port, backlog=BACKLOG, reuse_address=True)
     listening = _TlsListener(factory, log, certificates, refused)
@@ -105,7 +107,7 @@ class _TlsListener:
             self._spawn(self._handle_connection(sock, str(address[0])))
 
     async def _handle_connection(self, sock: socket.socket, address: str) -> None:
-        """One connection, as far as it is the factory's."""
+        """Handles one connection until the factory's protocol takes it over."""
         taken = False
         try:
             sock.setblocking(False)
@@ -136,7 +138,7 @@ class _TlsListener:
 
 
 async def _first_byte(sock: socket.socket) -> int | None:
-    """It stays to be read. None when the connection ended without a word."""
+    """The first byte, which stays unread. None if the connection ended without one."""
     loop = asyncio.get_running_loop()
     while True:
         try:
@@ -158,7 +160,8 @@ def _set_ready(ready: asyncio.Future[None]) -> None:
 
 
 async def _reply_plain_http(sock: socket.socket) -> None:
-    """And read what is still being sent: a connection that is closed on unread bytes is reset, its last word lost."""
+    """Answers, and reads what is still being sent. A connection that is closed with unread bytes is reset, and its last
+    answer is lost."""
     loop = asyncio.get_running_loop()
     with contextlib.suppress(OSError, TimeoutError):
         async with asyncio.timeout(SHUTDOWN_TIMEOUT_S):

@@ -1,7 +1,7 @@
-"""What all doors share of HTTP: routes, reading a body within its limit, errors as answers.
+"""The HTTP parts that all listeners share: routes, bodies within their limit, errors as answers.
 
-No ``web.Application``: a table of exact paths comes first and one expression per pattern after it, and nothing stands
-between the parser and a handler but :meth:`Router.handle`, which turns errors into answers. Never a stack trace.
+There is no ``web.Application``. A table of exact paths comes first, then one expression per pattern. Between the parser
+and a handler there is only :meth:`Router.handle`, which turns errors into answers. An answer never has a stack trace.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ Handler = Callable[[Request, Mapping[str, str]], Awaitable[Response]]
 encode_json = msgspec.json.Encoder().encode
 
 API_VERSION = "1.1"
-"""Of what stands below ``/txlog``, as ``/txlog/openapi.json`` says it: the first number changes when something that
+"""Version of the API below ``/txlog``, as in ``/txlog/openapi.json``. The first number changes when something that
 clients rely on goes away."""
 API_HEADER = "TxLog-API-Version"
 LONG_BODY_BYTES = 1 << 20
-"""A body from here on comes in with pauses, while others are there."""
+"""Minimum size of a long body, in bytes. It is read with pauses while there is interactive load."""
 BODY_YIELD_S = 0.002
-"""So long others have the loop and the processors after each piece of it that was taken from its socket."""
+"""Seconds for which other requests get the loop and the processors after each piece of a long body."""
 _NO_PARAMETERS: Mapping[str, str] = {}
 _REASONS = {200: "OK", 202: "Accepted", 204: "No Content"}
 
 
 class Route(NamedTuple):
-    """``path`` may hold names in braces, each standing for one segment; ``{name*}`` at its end for all that follow."""
+    """``path`` may contain names in braces, each for one segment; ``{name*}`` at its end matches all the rest."""
 
     method: str
     path: str
@@ -60,10 +60,10 @@ class Route(NamedTuple):
 
 
 class RawResponse(web.StreamResponse):
-    """An answer whose bytes are ready: one write, no header map. For the paths that are hot."""
+    """An answer whose bytes are ready: one write, no header map. For frequent paths."""
 
     def __init__(self, status: int, headers: bytes, body: bytes = b"") -> None:
-        # The parent's fields are never used: what aiohttp calls of an answer stands below.
+        # The parent's fields are unused; the members that aiohttp uses of an answer are below.
         self._status_line = b"HTTP/1.1 %d %s\r\n" % (status, _REASONS[status].encode())
         self._headers_bytes = headers
         self._body_bytes = body
@@ -72,17 +72,20 @@ class RawResponse(web.StreamResponse):
 
     @property
     def keep_alive(self) -> bool:
+        """Whether the connection stays open after this answer; set by :meth:`prepare`."""
         return self._kept
 
     @property
     def status(self) -> int:
+        """The HTTP status."""
         return self._code
 
     def as_status(self, status: int) -> RawResponse:
-        """The same answer under another status."""
+        """The same answer with another status."""
         return RawResponse(status, self._headers_bytes, self._body_bytes)
 
     async def prepare(self, request: Request) -> Any:
+        """Writes the whole answer. ``ConnectionResetError`` if the client has disconnected."""
         transport = request.transport
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the client is gone")
@@ -90,7 +93,7 @@ class RawResponse(web.StreamResponse):
         transport.write(self.encode(self._kept))
 
     def encode(self, keep_alive: bool) -> bytes:
-        """All of it, as it goes over the wire."""
+        """The whole answer, as sent over the wire."""
         length = b"" if self._code == 204 else b"Content-Length: %d\r\n" % len(self._body_bytes)
         return b"".join(
             (
@@ -113,7 +116,7 @@ class RawResponse(web.StreamResponse):
 
 
 class ConnectionUpgraded(RawResponse):
-    """The answer of a handler whose connection speaks another protocol now: there is nothing to write any more."""
+    """The answer of a handler whose connection now uses another protocol: nothing is left to write."""
 
     def __init__(self) -> None:
         super().__init__(204, b"")
@@ -123,7 +126,7 @@ class ConnectionUpgraded(RawResponse):
 
 
 def encode_response(answer: Response) -> bytes:
-    """The bytes of an answer that is whole, for a connection that stays open and has no request of aiohttp's."""
+    """The bytes of a complete answer, for a connection that stays open and has no aiohttp request."""
     if isinstance(answer, RawResponse):
         return answer.encode(True)
     assert isinstance(answer, web.Response)
@@ -136,21 +139,25 @@ def encode_response(answer: Response) -> bytes:
 
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] = _NO_PARAMETERS) -> Response:
+    """An answer with this value as JSON."""
     return web.Response(
         status=status, body=encode_json(value) + b"\n", content_type="application/json", headers=dict(headers)
     )
 
 
 def bytes_response(body: bytes, content_type: str) -> Response:
+    """An answer with these bytes."""
     return web.Response(body=body, content_type=content_type)
 
 
 def text_response(text: str, status: int = 200, headers: Mapping[str, str] = _NO_PARAMETERS) -> Response:
+    """An answer with this text."""
     return web.Response(status=status, text=text, content_type="text/plain", charset="utf-8", headers=dict(headers))
 
 
 def error_response(error: TxLogError, *, plain: bool) -> Response:
-    """``plain``: RDF4J's way, a line of text; otherwise JSON ``{"error","reason","message"}``."""
+    """The answer for an error. ``plain``: RDF4J's way, a line of text; otherwise JSON
+    ``{"error","reason","message"}``."""
     headers: dict[str, str] = {}
     reason = str(getattr(error, "reason", ""))
     if isinstance(error, Unavailable):
@@ -168,10 +175,10 @@ def error_response(error: TxLogError, *, plain: bool) -> Response:
 
 
 class Router:
-    """The routes of every room, and what stands between the parser and their handlers. ``guard``: who asks each
-    request for whom it comes from; without one everybody may do everything. ``closed``: why there is nothing but these
-    routes just now, so that a client comes again or goes to another master; without it, what is not here is 404.
-    ``company`` is told of each request of clients but long ones."""
+    """All routes, and the code between the parser and their handlers. ``guard`` authenticates each request; without it
+    every client may do everything. ``closed``: why only these routes exist now, so that a client retries or goes to
+    another master; without it an unknown path is 404. ``company`` counts each client request except long ones as
+    interactive load."""
 
     def __init__(
         self,
@@ -200,11 +207,12 @@ class Router:
             self._pattern_routes.append((pattern, handlers))
 
     async def handle(self, request: Request) -> Response:
+        """Dispatches a request to its handler; an error becomes an answer."""
         path = request.raw_path.partition("?")[0]
         if self._interactive_load is not None and not _is_admin_path(path) and not _has_long_body(request):
             self._interactive_load.note_request()
         answer = await self._respond(request, path)
-        # One that is streamed has said it itself; one whose bytes are ready has no map of headers.
+        # A streamed answer has sent the header itself; an answer with ready bytes has no map of headers.
         if _is_admin_path(path) and not answer.prepared and not isinstance(answer, RawResponse):
             answer.headers[API_HEADER] = API_VERSION
         return answer
@@ -226,7 +234,7 @@ class Router:
             raise ConnectionResetError("the client is gone") from gone
         except HTTPException:
             raise
-        except Exception as wrong:  # noqa: BLE001 - a mistake of ours in one request ends that request only
+        except Exception as wrong:  # noqa: BLE001 - a bug in the handling of one request ends that request only
             self._log.error("InternalError", method=request.method, path=path[:200], error=repr(wrong)[:1000])
             mistake = TxLogError("this master made a mistake with this request; its log says which")
             return error_response(mistake, plain=not _is_admin_path(path))
@@ -243,7 +251,7 @@ class Router:
             if handler is not None:
                 return await handler(request, {name: unquote(text) for name, text in found.groupdict().items()})
             allowed += handlers
-        if self._authenticator is not None:  # what is here and what is not, strangers need not know
+        if self._authenticator is not None:  # an unknown client must not learn which paths exist
             await self._authenticator.authorize(_authorization_header(request), Role.READER)
         if allowed:
             answer = text_response(f"{request.method} is not possible here; use {', '.join(sorted(allowed))}\n", 405)
@@ -262,14 +270,14 @@ def _reject_cross_site(request: Request) -> None:
 
 
 def _authorization_header(request: Request) -> str | None:
-    """``Authorization``, or, of who comes through a proxy that keeps that one for itself (Kubernetes' API server), the
-    same in a header of ours."""
+    """The header ``Authorization``. A proxy may keep that header for itself (Kubernetes' API server); then the same
+    value is in a header of TxLog."""
     shown = request.headers.get("Authorization")
     return shown if shown is not None else request.headers.get("TxLog-Authorization")
 
 
 def _require_role(guard: Authenticator | None, route: Route) -> Handler:
-    """The route's handler, behind the guard where it needs one."""
+    """The route's handler, with authentication if the route needs it."""
     role, handler = required_role(route.method, route.path), route.handler
     if guard is None or role is None:
         return handler
@@ -291,7 +299,7 @@ def _is_admin_path(path: str) -> bool:
 
 
 async def send_continue(request: Request) -> None:
-    """Say that the body may come, to a client that asked (``Expect: 100-continue``)."""
+    """Asks for the body of a client that waits for that (``Expect: 100-continue``)."""
     if "Expect" in request.headers and request.headers["Expect"].lower() == "100-continue":
         transport = request.transport
         if transport is not None and not request.content.is_eof():
@@ -299,8 +307,8 @@ async def send_continue(request: Request) -> None:
 
 
 async def read_body(request: Request, bytes_max: int, company: InteractiveLoad | None = None) -> bytes:
-    """The whole body. :class:`TooLarge` as soon as it is known to be above ``bytes_max``; what a compressed body
-    unpacks to counts, too. A long one gives way to ``company``."""
+    """The whole body. :class:`TooLarge` as soon as it is known to exceed ``bytes_max``; the limit also covers the
+    decompressed body. A long body yields to ``company``."""
     length = request.content_length
     if length is not None and length > bytes_max:
         raise _too_large(bytes_max)
@@ -311,7 +319,7 @@ async def read_body(request: Request, bytes_max: int, company: InteractiveLoad |
         if len(body) > bytes_max:
             raise _too_large(bytes_max)
         return body
-    whole = BytesIO()  # grows without being copied: to join megabytes at the end would hold up everybody
+    whole = BytesIO()  # grows without copies: a join of megabytes would delay every other request
     size = whole.write(body)
     while piece := await content.readany():
         size += whole.write(piece)
@@ -327,7 +335,7 @@ def _too_large(bytes_max: int) -> TooLarge:
 
 
 def int_parameter(query: Mapping[str, str], name: str, default: int, least: int = 0, most: int = 1 << 62) -> int:
-    """A whole number among the parameters; :class:`BadInput` names it."""
+    """An integer parameter; :class:`BadInput` names it."""
     text = query.get(name)
     if text is None:
         return default
@@ -337,7 +345,7 @@ def int_parameter(query: Mapping[str, str], name: str, default: int, least: int 
 
 
 def seconds_parameter(text: str | None, name: str, default: float, most: float) -> float:
-    """A duration in seconds; above ``most`` it counts as ``most``."""
+    """A duration in seconds; a value above ``most`` counts as ``most``."""
     if text is None:
         return default
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text):
@@ -346,4 +354,5 @@ def seconds_parameter(text: str | None, name: str, default: float, most: float) 
 
 
 def peer_fault_status(fault: PeerFault) -> int:
+    """The HTTP status for a refused peer."""
     return 401 if fault.reason == "WrongToken" else fault.status

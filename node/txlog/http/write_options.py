@@ -1,4 +1,4 @@
-"""What a client asks for in the headers of a write: level, patience, idempotency key."""
+"""The options of a write in its headers: durability level, time-out, idempotency key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PREFER_WAIT_PATTERN = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?([^\s,;\"]*)", re.
 
 
 class WriteOptions(NamedTuple):
-    """``timeout_s``: how long the answer may take until it is 202."""
+    """``timeout_s``: seconds until the answer is 202."""
 
     level: Durability
     timeout_s: float
@@ -25,7 +25,7 @@ class WriteOptions(NamedTuple):
 
 
 def parse_durability(text: str, name: str = "TxLog-Durability") -> Durability:
-    """The level of that word; :class:`BadInput` lists them."""
+    """The level of that name; :class:`BadInput` lists the names."""
     level = _LEVELS_BY_NAME.get(text.strip().lower())
     if level is None:
         raise BadInput(f"{name}: {text[:40]!r} is none of {', '.join(_LEVELS_BY_NAME)}")
@@ -33,14 +33,15 @@ def parse_durability(text: str, name: str = "TxLog-Durability") -> Durability:
 
 
 def check_key(key: str, name: str = "Idempotency-Key") -> str:
-    """The key, if it may be one."""
+    """The key, if it is valid."""
     if not _KEY_PATTERN.fullmatch(key):
         raise BadInput(f"{name}: 1 to {KEY_LENGTH_MAX} visible ASCII characters without spaces")
     return key
 
 
 def write_options_of(request: Request, level: Durability, seconds: float) -> WriteOptions:
-    """The headers of a request over the cluster's defaults. :class:`BadInput` names the header that is wrong."""
+    """The options from the headers of a request, over the cluster's defaults. :class:`BadInput` names a wrong
+    header."""
     headers = request.headers
     return parse_write_options(
         headers.get("TxLog-Durability"), headers.get("Prefer"), headers.get("Idempotency-Key"), level, seconds
@@ -50,7 +51,7 @@ def write_options_of(request: Request, level: Durability, seconds: float) -> Wri
 def parse_write_options(
     durability: str | None, prefer: str | None, key: str | None, level: Durability, seconds: float
 ) -> WriteOptions:
-    """The same of the headers' values; None for one that was not sent."""
+    """The options from the headers' values; None for a header that was not sent."""
     if durability is not None:
         level = parse_durability(durability)
     if prefer is not None:

@@ -1,16 +1,17 @@
-"""The append-only files of a master: what it promised, what it holds, the order it agreed to.
+"""The append-only files of a master: its promises, the transactions that it holds, and the order of the log.
 
 Format version 1. Numbers are little-endian; nothing here may change without a new version.
 
 **Folder**::
 
     lock                      flock: one process
-    segment-0000000001        made with its full size, zero-filled, fsynced before it gets this name
+    segment-0000000001        created with its full size, zero-filled, fsynced before it gets this name
     segment-0000000002        ...
-    index-0000000001          what that segment tells, made when another follows; never needed (:mod:`.sealed`)
+    index-0000000001          what a start needs of that segment, written when another follows; never needed
+                              (:mod:`.segment_index`)
     spare-0000000003          zeros (perhaps with a header): the next segment, or the reserve of a full disk
-    making-0000000004         a spare or an index that is not finished, or a payload that is on the disk before its
-                              record: the rest of the segment that this file becomes then; removed at the next start
+    making-0000000004         an unfinished spare or index, or a payload that is on the disk before its record: with
+                              the rest of that record this file becomes a segment; removed at the next start
 
 **Segment**: two copies of the header, records end to end, zeros::
 
@@ -23,7 +24,7 @@ Format version 1. Numbers are little-endian; nothing here may change without a n
 
     0   magic "TXLOGSEG"
     8   u32 crc32 of bytes 12..h
-    12  u32 format version         where this and the magic stand never changes
+    12  u32 format version         the offset of this and of the magic never changes
     16  u32 h
     20  u32 zero
     24  u64 size of the file
@@ -38,26 +39,26 @@ A header promises that every record before its first one was synced.
 
 **Record**::
 
-    0   mark f1 54 78 52           "next record here" when looking for one behind a damaged place
+    0   mark f1 54 78 52           "next record here", to find one after a damaged range
     4   u32 head crc               crc32 of bytes 8..front end; begins with crc32(birth, segment number)
     8   u32 length                 of the whole, a multiple of 8
     12  u8 kind, u8 flags, u16 length of the vitals
     16  u64 number                 1, 2, 3, ... over all segments
     24  u64 synced                 every record up to this number was fsynced before a byte of this one was written
     32  16 bytes chain hash        blake2b(chain hash of the previous record + front)
-    48  u32 tail crc               crc32 of the tail and the zeros behind it
+    48  u32 tail crc               crc32 of the tail and the zeros after it
     52  u32 length of the front
-    56  u64 a, u32 b               what they mean depends on the kind
+    56  u64 a, u32 b               their meaning depends on the kind
     68  u32 length of the tail
-    72  vitals                     what this record found
+    72  vitals                     the state before this record (:class:`.state_header.StateHeader`)
     ..  front                      kind's body
     ..  tail                       payloads (Held only)
     ..  zeros to a multiple of 8
 
-The chain hash covers the front, and the front of a Held record has the content hashes of what is in its tail.
+The chain hash covers the front, and the front of a Held record contains the content hashes of the payloads in its tail.
 
-**Vitals**, so that a damaged record never takes a promise with it: the state *before* the record that carries them (the
-record itself is the other half; when it cannot be read, the next one tells what it did)::
+**Vitals**, so that a damaged record never destroys a promise: the state *before* the record that carries them. The
+record itself is the other half; when it cannot be read, the vitals of the next one contain its effect::
 
     u64 start, ceiling, stable index, log end index, 16 bytes log end hash
     u64 changes: accepted views that changed the log, the stable index or stamps
@@ -66,8 +67,8 @@ record itself is the other half; when it cannot be read, the next one tells what
     promised: u8 0 (it is the accepted view), or u8 1, u64 epoch, ballot, u8 length + coordinator
     left:     u8 0 (none), or the same
     u16 origins, each: u8 length + node, u64 birth, u64 last seq held; the journal's own one first
-    orders: nothing where there are none, or u8 1, u8 who begin, u8 without whom, each of the former: u8 length + node,
-            each of the latter: u8 length + node, u64 birth, u64 start
+    orders: the operator's overrides. Empty if there are none, else u8 1, u8 members of a bootstrap, u8 excluded
+            members; each of the former: u8 length + node, each of the latter: u8 length + node, u64 birth, u64 start
     zeros to a multiple of 8
 
 **Kinds**::
@@ -81,28 +82,28 @@ record itself is the other half; when it cannot be read, the next one tells what
                      front: MessagePack [[[node, birth, first seq, count], ...], hashes, stable]
     4 Stable         a = index
     5 Ceiling        a = stamp
-    6 ViewAccepted   a = cut, b = the number of what it changes (changes + 1; 0: it changes nothing but the view);
-                     flag 2: a copy that a repair or a start made, which is no event
+    6 ViewAccepted   a = cut, b = the number of the change (changes + 1; 0: it changes nothing but the view);
+                     flag 2: a copy that a repair or a start wrote, which is no event
                      front: MessagePack [view, [[node, birth, first seq, count], ...], hashes,
                                          [[node, birth, first seq, u64 stamps], ...]]
-                     written twice in a row: nobody else has it. Of those with one number the first that can be read
-                     counts, where the first was written
+                     written twice in a row: no other master has it. Of the copies with one number the first
+                     readable one counts, at the position of the first one written
     7 ViewInstalled  a = index of the base; front: MessagePack [epoch, ballot, coordinator]
-    8 Seal           nothing: its ``synced`` tells a torn tail from a damaged last record. Two in a row, the first with
-                     zeros in its tail, so that the second stands in a sector of its own. One alone in front of a Held
-                     record fills the room that was left before a payload that was on the disk first
+    8 Seal           empty: its ``synced`` distinguishes a torn tail from a damaged last record. Two in a row, the first
+                     with zeros in its tail, so that the second has a sector of its own. One in front of a Held record
+                     fills the space that was left before a payload that was on the disk first
     9 Repaired       front: MessagePack [first, last, segment]: records first..last (and that segment's header) were
-                     damaged; what they held stands again before this record, and before that, where a stamp of it is
-                     not certain, a Promised that stops the view
+                     damaged. Their content is written again before this record. If a stamp in it is not certain, a
+                     Promised that stops the view precedes it
     10 Promised      front: MessagePack [epoch, ballot, coordinator]
     11 Left          front: the same
-    12 Trimmed       a = the first segment that is needed still, b = its number among the changes; flag 2 as with a view
+    12 Trimmed       a = the first segment that is still needed, b = its number among the changes; flag 2 as with a view
                      front: MessagePack of ``txlog.model.records.LogStart``; written twice in a row, as a view that
-                     changes something. Segments below ``a`` may be gone: what is left begins with a header that found
-                     what they told
-    13 Orders        front: MessagePack [[node, ...], [[node, birth, start], ...]]: all of the operator's orders that
-                     nothing has come of yet. A journal in which none was ever taken has no record of this kind, and is
-                     byte for byte what it was before there was one
+                     changes something. Segments below ``a`` may be gone: the header of the first remaining one
+                     contains their final state
+    13 Orders        front: MessagePack [[node, ...], [[node, birth, start], ...]]: all of the operator's overrides
+                     that have not taken effect yet. A journal without any override has no record of this kind, so its
+                     bytes are the same as before this kind existed
 """
 
 from txlog.journal.group_commit import GroupCommit, SparePreallocation

@@ -1,8 +1,9 @@
-"""Writes that go past the kernel's page cache, to a device that is told to be quick about little.
+"""Writes that bypass the kernel's page cache, to make small synced writes fast.
 
-A group commit is a write and a flush. Through the page cache the write is a copy, a search for what is dirty, and a
-wait for it; straight to the device it is one request (docs/decisions/0012-past-the-page-cache.md). What is written must
-begin and end at blocks, so the block a record begins in is written again, as it is: the page cache does the same.
+A group commit is a write and a flush. Through the page cache the write is a copy, a search for dirty pages, and a wait
+for them. Directly to the device it is one request (docs/decisions/0012-past-the-page-cache.md). Direct writes must
+begin and end at block boundaries. So the block in which a record begins is rewritten with its present content: the
+page cache does the same.
 """
 
 from __future__ import annotations
@@ -15,31 +16,31 @@ from typing import Final
 
 BLOCK_BYTES: Final = 4096
 BUFFER_BYTES: Final = 2 << 20
-"""Written at once. Memory that was never used costs nothing, and each piece of a large write costs a wait for the
-processor beside that for the disk."""
+"""Written at once. Memory that was never used costs nothing. Each piece of a large write costs a wait for the
+processor in addition to the wait for the disk."""
 ZERO_CHECK_BYTES: Final = 256 << 10
-"""What lies behind the end is read so far at once: mostly it is all zeros."""
+"""Bytes after the end that are read at once: mostly they are all zeros."""
 _ZEROS: Final = bytes(ZERO_CHECK_BYTES)
 _O_DIRECT: Final[int] = getattr(os, "O_DIRECT", 0)
 
 
 class DirectWriter:
-    """Of an open file that nobody else writes to meanwhile. ``fd`` reads it, through the page cache. ``zeros``: so many
-    bytes from its beginning on are known to be zeros, and are not read to find that out."""
+    """Writes to an open file that has no other writer meanwhile. ``fd`` reads it, through the page cache. ``zeros``:
+    this many bytes from its beginning are known to be zeros, and are not read to check that."""
 
     def __init__(self, fd: int, direct_fd: int, zeros: int = 0) -> None:
         self._fd = fd
         self._direct_fd = direct_fd
         self._buffer = memoryview(mmap.mmap(-1, BUFFER_BYTES))
-        """At a page's border, as the device wants it."""
+        """Aligned to a page, as the device requires."""
         self._block_at = 0
         self._block = b""
-        """The last block that was written, and where it stands."""
+        """The last block that was written; ``_block_at`` is its offset."""
         self._zeros_from, self._zeros_to = 0, zeros
-        """Between these there are zeros."""
+        """Bytes between these offsets are zeros."""
 
     def pwrite(self, offset: int, data: bytes) -> None:
-        """All of ``data``; it is with the device, and durable when that is told to flush."""
+        """Write all of ``data`` to the device; it is durable after a flush of the device."""
         if not data:
             return
         end = offset + len(data)
@@ -60,7 +61,7 @@ class DirectWriter:
             self._zeros_from = stop
 
     def _read_existing(self, begin: int, end: int) -> bytes:
-        """What stands in a part of one block."""
+        """The present content of a part of one block."""
         if begin == end:
             return b""
         if self._block and self._block_at <= begin and end <= self._block_at + BLOCK_BYTES:
@@ -78,7 +79,7 @@ class DirectWriter:
         return bytes(end - begin)
 
     def _write(self, offset: int, count: int) -> None:
-        """What stands in the buffer, whole blocks."""
+        """Write ``count`` bytes of the buffer, whole blocks."""
         done = 0
         while done < count:
             wrote = os.pwritev(self._direct_fd, [self._buffer[done:count]], offset + done)
@@ -88,18 +89,19 @@ class DirectWriter:
             done += wrote - wrote % BLOCK_BYTES
 
     def close(self) -> None:
+        """Close the direct file descriptor."""
         os.close(self._direct_fd)
 
 
 def _is_zeros(data: bytes) -> bool:
-    """Compared, not stripped: that looks at each byte for itself, a millisecond for :data:`ZERO_CHECK_BYTES` of
+    """Compared, not stripped: stripping examines each byte separately, a millisecond for :data:`ZERO_CHECK_BYTES` of
     them."""
     return data == (_ZEROS if len(data) == ZERO_CHECK_BYTES else _ZEROS[: len(data)])
 
 
 def open_direct_writer(fd: int, zeros: bool = False) -> DirectWriter | None:
-    """For the file of ``fd``, which holds nothing but ``zeros``; None where the system, the file system or the file's
-    size has no such way."""
+    """A writer for the file of ``fd``, which contains nothing but ``zeros``. None where the system, the file system or
+    the file's size does not allow direct writes."""
     size = os.fstat(fd).st_size
     if not _O_DIRECT or size % BLOCK_BYTES:
         return None

@@ -59,7 +59,7 @@ KIND_NAMES: Final = (
 FLAG_KEYED: Final = 1
 """On disk: a Held record with a key in it: idempotency keys, and the txids that skips name."""
 FLAG_REPAIR: Final = 2
-"""On disk: written by a repair; fills a gap behind the point where it stands."""
+"""On disk: written by a repair; fills a gap before its own position."""
 
 HEADERS_MAX: Final = 1 << 18
 """Both copies of a header fit: vitals and views are at most 64 KiB each."""
@@ -104,11 +104,12 @@ class SegmentHeader(NamedTuple):
 
     @property
     def records_from(self) -> int:
+        """Offset of the first record: after both copies."""
         return 2 * self.header_bytes
 
 
 def segment_name(number: int, prefix: str = "segment") -> str:
-    """On disk."""
+    """On disk: the file name of a segment."""
     return f"{prefix}-{number:010d}"
 
 
@@ -119,7 +120,7 @@ def parse_name(name: str) -> tuple[str, int] | None:
 
 
 def segment_seed(birth: int, number: int) -> int:
-    """What the head crc of every record in this segment begins with: a record of another one never fits."""
+    """Start value of the head crc of every record in this segment: a record of another segment never fits."""
     return crc32(_SEED.pack(birth, number))
 
 
@@ -129,26 +130,29 @@ def seal_bytes(vitals_bytes: int) -> int:
 
 
 def align_to_8(length: int) -> int:
+    """``length`` rounded up to a multiple of 8."""
     return (length + 7) & ~7
 
 
 def crc_with_padding(crc: int, zeros: int) -> int:
-    """Of a tail that has this checksum, with so many zeros (0 to 7) behind it."""
+    """The checksum of a tail with checksum ``crc`` and this many zeros (0 to 7) after it."""
     return crc32(_PADDING[zeros], crc)
 
 
 def next_chain_hash(previous: bytes, front: bytes) -> bytes:
+    """The chain hash of a record: of the previous record's hash and this record's front."""
     return short_hash(previous + front)
 
 
 def record_length(body: RecordBody, vitals_bytes: int) -> int:
+    """Length of a whole record in bytes, with padding; ``vitals_bytes``: of its state header."""
     return align_to_8(HEAD_BYTES + vitals_bytes + len(body.front) + len(body.tail))
 
 
 def encode_record(
     body: RecordBody, length: int, number: int, synced: int, chain: bytes, vitals: bytes, seed: int
 ) -> tuple[bytes, bytes, bytes, bytes]:
-    """Frame, head, tail, zeros. ``length``: :func:`record_length`. ``chain`` is the one after this record."""
+    """Frame, head, tail, zeros. ``length``: :func:`record_length`. ``chain`` is the hash after this record."""
     tail = body.tail
     zeros = _PADDING[length - HEAD_BYTES - len(vitals) - len(body.front) - len(tail)]
     frame, head = encode_head(body, length, number, synced, chain, vitals, seed, crc32(zeros, crc32(tail)))
@@ -158,7 +162,7 @@ def encode_record(
 def encode_head(
     body: RecordBody, length: int, number: int, synced: int, chain: bytes, vitals: bytes, seed: int, tail_crc: int
 ) -> tuple[bytes, bytes]:
-    """What stands before the tail, for a tail that is on the disk already. ``tail_crc``: with the zeros behind it."""
+    """The bytes before the tail, for a tail that is already on the disk. ``tail_crc``: with the zeros after it."""
     front = body.front
     state_bytes, front_bytes, tail_bytes = len(vitals), len(front), len(body.tail)
     fixed = _REST.pack(
@@ -170,7 +174,7 @@ def encode_head(
 
 
 class FramedRecord(NamedTuple):
-    """A record that passed its checksums, at ``offset`` of what was read."""
+    """A record that passed its checksums, at ``offset`` of the bytes read."""
 
     offset: int
     length: int
@@ -188,7 +192,7 @@ class FramedRecord(NamedTuple):
 
 
 def read_record_head(data: bytes, offset: int, seed: int) -> FramedRecord | None:
-    """The record at this place, its tail not looked at; None when there is none, or a broken one."""
+    """The record at this offset, without checking its tail; None when there is none, or a broken one."""
     if offset + HEAD_BYTES > len(data):
         return None
     fields = RECORD_HEAD.unpack_from(data, offset)
@@ -217,7 +221,7 @@ def read_record_head(data: bytes, offset: int, seed: int) -> FramedRecord | None
 
 
 def read_record(data: bytes, offset: int, seed: int) -> FramedRecord | None:
-    """The record at this place with a good head and a good tail, or None."""
+    """The record at this offset with a good head and a good tail, or None."""
     record = read_record_head(data, offset, seed)
     if record is None or offset + record.length > len(data):
         return None
@@ -250,7 +254,8 @@ def encode_segment_header(
 def read_segment_header(data: bytes, number: int) -> SegmentHeader | None:
     """The header of segment ``number`` from its first bytes, or None when both copies are broken.
 
-    Raises :class:`UnknownSegmentFormat` when no copy is of our version and one that is whole names another."""
+    Raises :class:`UnknownSegmentFormat` when no copy is of our version and a whole one names another.
+    """
     found = [copy for at in _find_magics(data) if (copy := _read_copy(data, at, number)) is not None]
     if not found:
         _refuse_unknown(data)
@@ -283,7 +288,7 @@ def _read_copy(data: bytes, at: int, number: int) -> SegmentHeader | None:
 
 
 def _refuse_unknown(data: bytes) -> None:
-    """A version is believed when both places where it stands say the same: a flipped bit is damage, not a format."""
+    """A version is believed when both of its copies agree: a flipped bit is damage, not a format."""
     versions = [int.from_bytes(data[at + 12 : at + 16], "little") for at in _find_magics(data)]
     if len(versions) > 1 and len(set(versions)) == 1 and versions[0] != FORMAT_VERSION:
         raise UnknownSegmentFormat(f"format version {versions[0]}; this program reads version {FORMAT_VERSION}")

@@ -1,4 +1,4 @@
-"""One group commit: which bytes go where, in which order, behind which fsync."""
+"""One group commit: which bytes are written where, in which order, and after which fsync."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SEPARATE_WRITE_BYTES: Final = 1 << 20
 
 @dataclass(slots=True, eq=False)
 class OpenSegment:
-    """A segment that is written to. ``end``: where the next record goes. ``header``: both copies, until they are on
-    the disk. ``source``: the file that becomes this segment; ``must_create``: it is not there yet;
-    ``has_staged_payload``: a payload is in it, and a start removes it while it has not become a segment. ``file``
-    belongs to the sync under way."""
+    """A segment that is written to. ``end``: the offset of the next record. ``header``: both copies, until they are on
+    the disk. ``source``: the file that becomes this segment; ``must_create``: it does not exist yet.
+    ``has_staged_payload``: it contains a payload; a start removes it if it has not become a segment. ``file`` belongs
+    to the sync under way."""
 
     number: int
     size: int
@@ -35,9 +35,11 @@ class OpenSegment:
 
     @property
     def name(self) -> str:
+        """The file name of this segment."""
         return fmt.segment_name(self.number)
 
     def close(self) -> None:
+        """Close its file, if it is open."""
         if self.file is not None:
             self.file.close()
             self.file = None
@@ -45,7 +47,8 @@ class OpenSegment:
 
 @dataclass(slots=True)
 class WriteExtent:
-    """Consecutive bytes of one batch in one segment. Behind a payload that is on the disk already begins another."""
+    """Consecutive bytes of one batch in one segment. After a payload that is already on the disk another extent
+    begins."""
 
     segment: OpenSegment
     offset: int
@@ -53,7 +56,7 @@ class WriteExtent:
 
 
 class GroupCommit:
-    """A batch on its way to the disk. :meth:`run` once, on any thread; then ``Journal.end_sync`` on the owner's."""
+    """A batch that is being written. Call :meth:`run` once, on any thread; then ``Journal.end_sync`` on the owner's."""
 
     def __init__(
         self,
@@ -68,14 +71,15 @@ class GroupCommit:
         self._space = space
         self.extents = extents
         self.retired = retired
-        """Segments that nobody writes to any more when this is done."""
+        """Segments that receive no more writes once this is done."""
         self.last = last
         """Number of the batch's last record."""
         self.done = False
         self._on_error = on_error
 
     def run(self) -> None:
-        """Write and fsync. :class:`JournalBroken` when the disk refuses: nothing may be written any more (rule 29)."""
+        """Write and fsync. Raises :class:`JournalBroken` when the disk fails: nothing may be written any more (rule
+        29)."""
         assert not self.done
         try:
             for extent, following in zip(self.extents, [*self.extents[1:], None], strict=True):
@@ -90,7 +94,8 @@ class GroupCommit:
         self.done = True
 
     def _write(self, extent: WriteExtent, last: bool) -> None:
-        """All before this segment is synced: the header written here promises so. ``last``: in it, of this batch."""
+        """Everything before this segment is synced first: the header written here promises that. ``last``: the last
+        extent of this batch."""
         segment = extent.segment
         if segment.header is not None:
             self._open(segment, segment.header)
@@ -106,8 +111,8 @@ class GroupCommit:
                 self._publish(segment, segment.source)
 
     def _open(self, segment: OpenSegment, header: bytes) -> None:
-        """One with a payload in it is named when its records are durable, too: that is a sync less. A spare is not: a
-        crash would leave records in it, and only its header is looked at by the next start."""
+        """A segment with a staged payload is renamed once its records are durable, too: that saves a sync. A spare is
+        renamed first. A crash would leave records in it, and the next start checks only its header."""
         source = self._create_file(segment.source, segment.size) if segment.must_create else segment.source
         segment.file, segment.header = self._files.open(source), None
         segment.file.pwrite(0, header)
@@ -121,7 +126,7 @@ class GroupCommit:
         self._files.sync_folder()
 
     def _create_file(self, name: str, size: int) -> str:
-        """Where the disk has filled up since this was planned, the reserve is taken."""
+        """If the disk has filled up since this was planned, the reserve is used."""
         spare = create_spare(self._files, name, size)
         if spare is not None:
             return spare
@@ -131,7 +136,7 @@ class GroupCommit:
 
 
 def _coalesce_parts(parts: list[bytes]) -> list[bytes]:
-    """What is written at once: all of it, but for large payloads, each of which would be copied for that."""
+    """Parts to write at once: all of them, except large payloads, which joining would copy."""
     if max(map(len, parts), default=0) < SEPARATE_WRITE_BYTES:
         return [b"".join(parts)] if parts else []
     found: list[bytes] = []
@@ -146,8 +151,8 @@ def _coalesce_parts(parts: list[bytes]) -> list[bytes]:
 
 
 class SparePreallocation:
-    """A spare in the making, so that no sync has to wait for zeros. :meth:`run` once, on any thread,
-    also beside a sync."""
+    """Creates a spare, so that no sync has to wait for zeros. Call :meth:`run` once, on any thread, also beside a
+    sync."""
 
     def __init__(self, files: Vfs, name: str, size: int, on_error: Callable[[str], None]) -> None:
         self._files, self._name, self._size = files, name, size
@@ -155,7 +160,7 @@ class SparePreallocation:
         self.spare: str | None = None
 
     def run(self) -> None:
-        """A full disk is no error: there is no new spare then. :class:`JournalBroken` for everything else."""
+        """A full disk is no error: there is no new spare then. Raises :class:`JournalBroken` for everything else."""
         try:
             self.spare = create_spare(self._files, self._name, self._size, gently=True)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Looking at a journal from outside: ``txlog journal check|show DIR``. Reads only: nothing is raised or cut."""
+"""Inspects a journal from outside: ``txlog journal check|show DIR``. Read-only: nothing is raised or truncated."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from txlog.model.view import NO_VIEW, Number
 @dataclass(frozen=True)
 class JournalReport:
     """``ok``: this journal will open without damage. ``refused``: why it will not open at all, or empty. ``accepted``,
-    ``installed``, ``promised``, ``left``: numbers of views, empty without one. ``log_start``: the log is kept from
-    there on, ``first_segment``: where its files begin."""
+    ``installed``, ``promised``, ``left``: numbers of views, empty without one. ``foot``: the log start,
+    ``first_segment``: the first segment of the retained log."""
 
     origin: str = ""
     start: int = 0
@@ -44,6 +44,7 @@ class JournalReport:
 
     @property
     def ok(self) -> bool:
+        """Whether this journal will open without damage."""
         return not (self.refused or self.damage)
 
 

@@ -1,4 +1,4 @@
-"""The journal of a running master: append, group commit, read, repair. The format is the package's docstring."""
+"""The journal of a running master: append, group commit, read, repair. The package's docstring specifies the format."""
 
 from __future__ import annotations
 
@@ -51,13 +51,14 @@ CACHE_BYTES: Final = 32 << 20
 
 
 class Journal(TransactionReader):
-    """One per master process. All methods belong to one thread, the owner's; only ``GroupCommit.run`` and
-    ``SparePreallocation.run`` may be called on others.
+    """One per master process. All methods belong to one thread, the owner's. Other threads may only call ``run`` of
+    the tasks it returns, such as ``GroupCommit.run`` and ``SparePreallocation.run``.
 
     The owner's loop: :meth:`append` ...; when :attr:`dirty` and no sync is under way, :meth:`begin_sync`, ``run``,
-    :meth:`end_sync`; after a short idle, :meth:`seal`; and whenever it likes, :meth:`begin_preallocation`, ``run``,
-    :meth:`end_preallocation` (without it, the sync that fills a segment makes the next one itself, and is slow
-    once)."""
+    :meth:`end_sync`. After a short idle time it calls :meth:`seal`. At any time it may call
+    :meth:`begin_preallocation`, ``run``, :meth:`end_preallocation`. Without them, the sync that fills a segment
+    creates the next one itself, and is slow once.
+    """
 
     def __init__(
         self, files: Vfs, space: SegmentPool, found: JournalScan, reader: RecordReader, cache_bytes: int
@@ -87,9 +88,9 @@ class Journal(TransactionReader):
         self.staged_used = 0
         """Records whose payload was on the disk before them."""
         self.damage: list[Damage] = []
-        """What stood in damaged records and is still missing (rule 28)."""
+        """Content of damaged records that is still missing (rule 28)."""
         self.notes: list[str] = found.notes
-        """What recovery met that costs nothing, in words."""
+        """Recovery's findings that cost nothing, as text."""
 
     # -- open and close
 
@@ -105,8 +106,10 @@ class Journal(TransactionReader):
     ) -> tuple[Journal, RecoveredState]:
         """Read the folder, or begin a new journal in an empty one, and make ``start + 1`` durable (rule 1).
 
-        :class:`JournalDamaged`: what no other master can repair; a folder that belongs to another node or process; an
-        unknown format. :class:`JournalBroken`: a write failed. :class:`JournalFull`: not even room to start."""
+        :class:`JournalDamaged`: damage that no other master can repair; a folder that belongs to another node or
+        process; an unknown format. :class:`JournalBroken`: a write failed. :class:`JournalFull`: no room even to
+        start.
+        """
         try:
             return cls._open(files, node, draw_birth, segment_bytes, cache_bytes)
         except BlockingIOError:
@@ -161,7 +164,7 @@ class Journal(TransactionReader):
         return journal, recovered
 
     def _keep_damage(self, found: JournalScan, recovered: RecoveredState) -> None:
-        """What a repair will be checked against."""
+        """Keep the state against which a repair is checked."""
         self.damage = list(recovered.damage)
         for damage in self.damage:
             before = damage.log_from - 1
@@ -176,7 +179,7 @@ class Journal(TransactionReader):
         return chain_start(view.cluster_id) if view else NO_HASH
 
     def _start(self, start: int) -> None:
-        """Synced together with whatever good records an earlier process left unsynced."""
+        """Synced together with the good records that an earlier process left unsynced."""
         started = record_bodies.encode_started(start)
         length = self._buffer.length(started)
         if not self._space.spares and not self._add_spare() and not self._buffer.fits(length):
@@ -200,7 +203,7 @@ class Journal(TransactionReader):
         return prepare.spare is not None
 
     def close(self) -> None:
-        """Lets go of the folder. Writes nothing: what is not synced is lost, as in a crash."""
+        """Unlock the folder. It writes nothing: unsynced records are lost, as in a crash."""
         self._reader.close()
         self._scrubber.close()
         for segment in (self._buffer.tail, *self._buffer.retired):
@@ -210,7 +213,7 @@ class Journal(TransactionReader):
     # -- append
 
     def append(self, record: Record | Sequence[Record]) -> None:
-        """Into the buffer; no writing. Several records are taken together or not at all.
+        """Append to the buffer, without writing. Several records are taken together or not at all.
 
         :class:`JournalFull`, for ``TransactionsPersisted`` only: no room for work (rule 29). :class:`JournalBroken`
         after a failed write.
@@ -321,7 +324,7 @@ class Journal(TransactionReader):
         self._buffer.append(body)
 
     def _append_trimmed(self, record: LogTrimmed) -> None:
-        """Written twice, as nobody else knows where this journal begins."""
+        """Written twice, since only this journal records where it begins."""
         foot, vitals = record.log_start, self._state_header
         seqs = seqs_at(foot)
         first = self._segments.first_retained_segment(foot.index, seqs)
@@ -348,39 +351,39 @@ class Journal(TransactionReader):
     # -- payloads that are on the disk before their records
 
     def stage_payload(self, content: bytes, size: int, key: str) -> StagedPayload | None:
-        """A file for a payload of a transaction with this content hash and key, which will be appended soon, if at all.
-        Write it, finish it, then :meth:`finish_staging`. None when there is one, or no room. Whose removal is due then
-        says :meth:`take_unwanted`."""
+        """A file for the payload of a transaction with this content hash and key, which the caller will append soon,
+        if at all. Write it, finish it, then call :meth:`finish_staging`. None when there is one already, or no room.
+        :meth:`pop_removable_staged` lists the payloads to remove afterwards."""
         return None if self._broken else self._payload_staging.begin(content, size, key)
 
     def finish_staging(self, laid: StagedPayload) -> None:
-        """On the owner's thread, after ``finish``: from here on it may be used."""
+        """On the owner's thread, after ``finish``: from here on the payload may be used."""
         self._payload_staging.finish(laid)
 
     def discard_staged(self, laid: StagedPayload) -> None:
-        """It will not be wanted. Its removal is due."""
+        """The caller does not need this payload: schedule its removal."""
         self._payload_staging.discard(laid)
 
     def pop_removable_staged(self) -> list[StagedPayload]:
-        """Whose ``remove`` is due, in the thread that writes them."""
+        """The payloads whose ``remove`` is due, on the thread that writes them."""
         return self._payload_staging.pop_removable()
 
     # -- room
 
     @property
     def has_room_for_work(self) -> bool:
-        """Whether a ``TransactionsPersisted`` of ordinary size is taken now. True again by itself when there is space
-        again."""
+        """Whether a ``TransactionsPersisted`` of ordinary size is accepted now. It becomes true again by itself once
+        there is space."""
         return self.has_room_for(0)
 
     def has_room_for(self, length: int) -> bool:
-        """Whether a ``TransactionsPersisted`` of ``length`` bytes, or of ordinary size if that is more, is taken
+        """Whether a ``TransactionsPersisted`` of ``length`` bytes, or of ordinary size if that is more, is accepted
         now."""
         return self._buffer.has_room_for(length)
 
     @property
     def bytes_used(self) -> int:
-        """In files of this journal, spares included."""
+        """Bytes in files of this journal, spares included."""
         return sum(self._size_of(name) for name in self._files.list() if fmt.parse_name(name))
 
     def _size_of(self, name: str) -> int:
@@ -392,14 +395,15 @@ class Journal(TransactionReader):
 
     @property
     def bytes_free(self) -> int:
-        """What work may still take: the current segment's rest, spares beyond the reserve, the disk beyond that."""
+        """Bytes that work may still take: the rest of the current segment, spares beyond the reserve, the disk beyond
+        that."""
         return self._buffer.bytes_free
 
     # -- sync
 
     @property
     def dirty(self) -> bool:
-        """Records wait for a sync that has not begun."""
+        """Whether records wait for a sync that has not begun."""
         return bool(self._buffer.extents)
 
     def begin_sync(self) -> GroupCommit | None:
@@ -413,7 +417,8 @@ class Journal(TransactionReader):
         return self._sync
 
     def end_sync(self, sync: object) -> None:
-        """The batch is durable. On the owner's thread, after ``run`` of what :meth:`begin_sync` gave returned."""
+        """The batch is durable. Call this on the owner's thread, after ``run`` of the task of :meth:`begin_sync`
+        returned."""
         assert sync is self._sync
         assert isinstance(sync, GroupCommit)
         assert sync.done
@@ -437,9 +442,10 @@ class Journal(TransactionReader):
             self.end_sync(sync)
 
     def seal(self) -> bool:
-        """After a short idle: write, but do not sync, two tiny records that tell that the last one is synced.
+        """After a short idle time: write, but do not sync, two tiny records that prove that the last one is synced.
 
-        Without them a bit flipped in the very last record reads as a torn tail. True when they were written."""
+        Without them a bit flipped in the very last record reads as a torn tail. Returns whether they were written.
+        """
         tail = self._buffer.tail
         if self._broken or self._sync is not None or self._sealed == self._synced or tail.file is None:
             return False
@@ -455,7 +461,7 @@ class Journal(TransactionReader):
         return True
 
     def begin_preallocation(self) -> SparePreallocation | None:
-        """A spare to be made ahead, if one is missed and there is room. One at a time; may run beside a sync."""
+        """A spare to create ahead, if one is missing and there is room. One at a time; may run beside a sync."""
         if self._preallocation is not None or self._broken:
             return None
         if not self._space.needs_spare_segment(self._buffer.is_half_full):
@@ -476,11 +482,11 @@ class Journal(TransactionReader):
     # -- trim
 
     def segments_freed_by(self, foot_index: int, seqs: dict[Origin, int]) -> int:
-        """How many segments a foot there would leave without need."""
+        """The number of segments that a log start there would free."""
         return self._segments.count_below(self._segments.first_retained_segment(foot_index, seqs))
 
     def begin_removal(self) -> SegmentRemoval | None:
-        """The segments that a durable trim needs no more. One at a time; may run beside a sync."""
+        """The segments that a durable trim no longer needs. One at a time; may run beside a sync."""
         if self._removal is not None or self._broken:
             return None
         gone = self._segments.pop_removable(self._synced)
@@ -499,8 +505,8 @@ class Journal(TransactionReader):
     # -- the indexes of sealed segments
 
     def begin_scrub(self) -> ScrubTask | None:
-        """A sealed segment to be read again: first those without an index, then each one that this start has not read.
-        One at a time; may run beside a sync. The same one again until it is done."""
+        """A sealed segment to read again: first those without an index, then each one that this start has not read.
+        One at a time; may run beside a sync. It returns the same task again until that is done."""
         return None if self._broken else self._scrubber.begin()
 
     def end_scrub(self, survey: ScrubTask) -> None:
@@ -512,14 +518,16 @@ class Journal(TransactionReader):
     def repair(
         self, damage: Damage, runs: Sequence[TransactionRun], contents: Sequence[bytes], added: LogAppended | None
     ) -> None:
-        """What other masters sent for one of :attr:`damage`, with the content hashes of each run. It is checked and
-        appended; it is mended when the sync behind it is. :class:`JournalDamaged` when something does not fit or is
-        still missing; nothing is appended then.
+        """Repair one of :attr:`damage` with what other masters sent, with the content hashes of each run. The content
+        is checked and appended; it is repaired once the next sync is durable. Raises :class:`JournalDamaged` when
+        something does not fit or is still missing; nothing is appended then.
 
-        Where what was sent has a stamp that nothing proves, the view is stopped for good, first of all: whoever sent it
-        may have it with a later view's stamp, and with that this master must neither order nor post it in its own.
+        If something sent has a stamp that nothing proves, the view is stopped for good, first of all. The sender may
+        have the transaction with a later view's stamp. With that stamp this master must neither order nor post it in
+        its own view.
 
-        A master that has mended everything opens its journal anew and so learns what stood there."""
+        After it has repaired everything, a master reopens its journal and so reads the repaired records.
+        """
         assert damage in self.damage
         assert self._logged_transactions is not None
         before = self._chain_before_damage[damage.first]
@@ -539,8 +547,8 @@ class Journal(TransactionReader):
             self._copy_views()
 
     def provable_prefix(self, run: TransactionRun) -> int:
-        """How many of the first of these may stand in a damaged place: what is in the log must have the stamp and the
-        content with which its chain hash was made. For a journal that is damaged."""
+        """How many of the first of these transactions may replace damaged ones. A transaction in the log must have the
+        stamp and the content that its chain hash covers. For a journal that is damaged."""
         assert self._logged_transactions is not None
         return self._logged_transactions.provable_prefix(run, self._certain_stamp)
 
@@ -552,7 +560,7 @@ class Journal(TransactionReader):
             self._append_other(ViewPromised(epoch, ballot + 1, ""))
 
     def _copy_views(self) -> None:
-        """A copy of a view stood in what was damaged, or in a torn tail, and nobody can send it: two again."""
+        """Restore two copies: one was lost in damage or in a torn tail, and no other master can send it."""
         for place in self._unpaired_copies:
             try:
                 body = self._reader.read_body(place)

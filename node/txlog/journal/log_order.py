@@ -1,4 +1,4 @@
-"""The order of the log while a journal is read: spans and hashes, holes and what filled them."""
+"""The order of the log while a journal is read: spans and hashes, missing spans and their repairs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from txlog.model.entry import Span
 from txlog.model.hashes import HASH_BYTES
 
 HOLE: Final = ""
-"""The node of a span that stands for entries whose order cannot be read."""
+"""The node of a span that represents entries whose order cannot be read."""
 
 
 class RepairedSpan(NamedTuple):
-    """A repaired piece of the order."""
+    """A repaired part of the order."""
 
     first_index: int
     spans: list[Span]
@@ -20,12 +20,14 @@ class RepairedSpan(NamedTuple):
 
     @property
     def last_index(self) -> int:
+        """The log index of its last entry."""
         return self.first_index + len(self.hashes) // HASH_BYTES - 1
 
 
 class LogOrder:
-    """``spans`` and ``hashes`` as in :class:`txlog.model.records.RecoveredState`; neighbours are merged as they come.
-    ``start``: entries before the first that is known, ``hash_before`` the chain hash there (a log that was trimmed)."""
+    """``spans`` and ``hashes`` as in :class:`txlog.model.records.RecoveredState`; adjacent spans are merged as they
+    come. ``start``: entries before the first known one, ``hash_before`` the chain hash there (a log that was
+    trimmed)."""
 
     def __init__(self) -> None:
         self.start = 0
@@ -36,16 +38,17 @@ class LogOrder:
 
     @property
     def end(self) -> int:
+        """The index of the last entry."""
         return self.start + len(self.hashes) // HASH_BYTES
 
     def begin(self, index: int, value: bytes) -> None:
-        """Nothing of the first ``index`` entries is known but the chain hash behind them."""
+        """Start at a trimmed log: of the first ``index`` entries only the chain hash after them is known."""
         self.start, self.hash_before = index, value
         self.spans, self.hashes = [], bytearray()
         self.repaired_spans.clear()
 
     def trim(self, index: int, value: bytes) -> None:
-        """Forget the first ``index`` entries (at least those that are not known), holes among them."""
+        """Forget the first ``index`` entries (at least those that are not known), missing spans among them."""
         self.apply_repairs()
         kept = slice_spans(self.spans, index - self.start, self.end - index)
         hashes = self.hashes[HASH_BYTES * (index - self.start) :]
@@ -53,16 +56,18 @@ class LogOrder:
         self.spans, self.hashes = kept, hashes
 
     def add(self, spans: list[Span], hashes: bytes | memoryview) -> None:
+        """Append entries with their chain hashes."""
         self.hashes += hashes
         for span in spans:
             self._append_span(span)
 
     def add_missing_span(self, count: int, end_hash: bytes) -> None:
+        """Append ``count`` entries whose order is unknown; ``end_hash`` is the chain hash after them."""
         self._append_span(Span(HOLE, 0, self.end + 1, count))
         self.hashes += bytes(HASH_BYTES * (count - 1)) + end_hash
 
     def entries_after(self, index: int) -> tuple[list[Span], bytes] | None:
-        """The entries behind ``index`` and their hashes; None where a hole is among them."""
+        """The entries after ``index`` and their hashes; None if a missing span is among them."""
         self.apply_repairs()
         if index < self.start:
             return None
@@ -72,10 +77,11 @@ class LogOrder:
         return spans, bytes(self.hashes[HASH_BYTES * (index - self.start) :])
 
     def hash_at(self, index: int) -> bytes:
+        """The chain hash after entry ``index``; zeros where it is unknown."""
         return bytes(self._hash(index))
 
     def truncate(self, index: int) -> None:
-        """The entries behind ``index`` are in the log no more; what filled holes so far is in its place."""
+        """Remove the entries after ``index``; repairs read so far are put in place first."""
         self.apply_repairs()
         if index < self.start:  # below the foot, which comes later
             self.begin(index, b"")
@@ -90,10 +96,11 @@ class LogOrder:
 
     @property
     def end_is_unknown(self) -> bool:
-        """The log ends inside of a hole, so that its hash there is unknown."""
+        """Whether the log ends within a missing span, so that its hash there is unknown."""
         return bool(self.spans) and self.spans[-1].node == HOLE and not any(self.hashes[-HASH_BYTES:])
 
     def set_end_hash(self, value: bytes) -> None:
+        """Set the chain hash after the last entry."""
         self.hashes[-HASH_BYTES:] = value
 
     def _append_span(self, span: Span) -> None:
@@ -104,7 +111,7 @@ class LogOrder:
             self.spans.append(span)
 
     def apply_repairs(self) -> None:
-        """Every repaired piece goes where it belongs."""
+        """Put every repaired part in its place."""
         if not self.repaired_spans:
             return
         spans, self.spans = self.spans, []
@@ -116,8 +123,8 @@ class LogOrder:
         self.repaired_spans.clear()
 
     def _fill_hole(self, index: int, hole: Span) -> list[Span]:
-        """A hole from ``index`` on, in order, with what fills it. Where nobody knows the hash at the end of what is
-        left of it, the first entry behind that proves it, so it stays in the hole."""
+        """A missing span from ``index`` on, in order, with its repairs. If the hash at the end of the rest is unknown,
+        the first entry after it proves the order. So that entry stays missing, too."""
         pieces: list[Span] = []
         end = index + hole.count - 1
         for fill in sorted(self.repaired_spans, key=_first_index):
@@ -149,7 +156,7 @@ class LogOrder:
         return self.hashes[HASH_BYTES * (index - 1 - self.start) : HASH_BYTES * (index - self.start)]
 
     def missing_ranges(self) -> list[tuple[int, int]]:
-        """First and last index of each piece of the order that is missing."""
+        """First and last index of each missing part of the order."""
         found, index = [], self.start + 1
         for span in self.spans:
             if span.node == HOLE:
@@ -167,7 +174,7 @@ def _is_contiguous(last: Span, span: Span) -> bool:
 
 
 def slice_spans(spans: list[Span], skip: int, count: int) -> list[Span]:
-    """``count`` entries of an order behind its first ``skip``."""
+    """``count`` entries of an order after its first ``skip``."""
     found: list[Span] = []
     for span in spans:
         first, stop = min(skip, span.count), min(skip + count, span.count)

@@ -1,7 +1,7 @@
-"""A disk in memory that can do what a real one does on a bad day; deterministic, for tests and the simulator.
+"""A disk in memory with the faults of a real one; deterministic, for tests and the simulator.
 
-What was written but not synced is known, write by write. :meth:`MemoryVfs.crash` asks a *chooser* what became of each
-of it: ``choose(what, options) -> 0..options-1``; option 0 is always the mildest (the write survived).
+It records each unsynced write. :meth:`MemoryVfs.crash` asks a *chooser* for the fate of each one: ``choose(what,
+options) -> 0..options-1``; option 0 is always the mildest (the write survived).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SimulatedCrash(BaseException):
 
 
 class _Inode:
-    """``data`` is what a reader sees; ``unsynced`` are the writes since the last sync, with what they covered."""
+    """``data`` is what a reader sees; ``unsynced`` are the writes since the last sync, with the bytes they replaced."""
 
     def __init__(self, name: str, size: int) -> None:
         self.name = name
@@ -65,6 +65,8 @@ def _sectors(start: int, stop: int) -> list[tuple[int, int]]:
 
 
 class MemoryFile:
+    """An open file of a :class:`MemoryVfs`."""
+
     def __init__(self, files: MemoryVfs, inode: _Inode) -> None:
         self._files, self._inode = files, inode
 
@@ -84,10 +86,9 @@ class MemoryFile:
 
 
 class MemoryVfs:
-    """See the module. ``capacity``: sum of the file sizes in bytes. ``hook``: a failing or ending disk.
+    """See the module. ``capacity``: sum of the file sizes in bytes. ``hook``: a failing disk or an ending process.
 
-    ``operations`` is the text of everything that was done, for tests that expect it; it is kept only when
-    ``trace`` is true.
+    ``operations`` is the text of all operations, for tests that compare it; it is kept only when ``trace`` is true.
     """
 
     def __init__(self, capacity: int = 1 << 40, hook: OperationHook | None = None, *, trace: bool = False) -> None:
@@ -101,7 +102,7 @@ class MemoryVfs:
         self._unsynced: list[Callable[[dict[str, _Inode]], object]] = []
 
     def record_operation(self, operation: str, name: str, detail: str = "") -> None:
-        """Every operation passes here first: it may fail, or be the process's last."""
+        """Every operation calls this first: it may fail, or be the last one of the process."""
         if self._trace:
             self.operations.append(f"{operation} {name} {detail}".rstrip())
         if self.hook is not None:
@@ -161,10 +162,10 @@ class MemoryVfs:
     def close(self) -> None:
         self._locked = False
 
-    # -- a bad day
+    # -- faults
 
     def crash(self, choose: CrashChooser) -> None:
-        """The power fails: of what was not synced, ``choose`` says what is left. Folder changes survive in order."""
+        """The power fails: ``choose`` decides which unsynced writes survive. Folder changes survive in order."""
         survivors = choose("folder", len(self._unsynced) + 1) if self._unsynced else 0
         names = dict(self._durable)
         for change in self._unsynced[: len(self._unsynced) - survivors]:
@@ -177,11 +178,11 @@ class MemoryVfs:
         self._locked = False
 
     def kill(self) -> None:
-        """The process ends, the machine goes on: everything written is still there, synced or not."""
+        """The process ends, the machine does not: everything written survives, synced or not."""
         self._locked = False
 
     def flip_bit(self, name: str, offset: int, bit: int) -> None:
-        """One bit of a file at rest turns."""
+        """Flip one bit of a file at rest."""
         self._inode(name).data[offset] ^= 1 << bit
 
     def truncate(self, name: str, size: int) -> None:
@@ -191,7 +192,7 @@ class MemoryVfs:
         del inode.data[size:]
 
     def erase(self, name: str) -> None:
-        """The file is lost, name and all."""
+        """The file is lost, with its name."""
         self._names.pop(name)
         self._durable.pop(name, None)
 
@@ -201,7 +202,7 @@ class MemoryVfs:
 
     @classmethod
     def load(cls, files: dict[str, bytes]) -> MemoryVfs:
-        """A disk that holds these files, synced."""
+        """A disk that contains these files, synced."""
         made = cls()
         for name, data in files.items():
             inode = _Inode(name, 0)

@@ -1,4 +1,4 @@
-"""Where each held transaction stands: three numbers for a record, no object for an entry (about 16 bytes a record)."""
+"""Locations of held transactions: three numbers per record, no object per entry (about 16 bytes a record)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from txlog.model.ids import Origin
 
 
 class RecordLocation:
-    """Of the record that should hold a transaction: its first seq, segment number, offset in bytes."""
+    """The location of the record that should hold a transaction: its first seq, segment number, offset in bytes."""
 
     __slots__ = ("first_seq", "offset", "segment")
 
@@ -23,9 +23,9 @@ class RecordLocation:
 
 
 class OriginIndex:
-    """The records of one origin, sorted by first seq. ``last``: the last seq held, damaged or not. ``restamps``: the
-    ones given since, which stand in no Held record. ``keyed``: first seqs of the records in which one has a key.
-    ``trimmed``: nothing up to this seq is kept."""
+    """The records of one origin, sorted by first seq. ``last``: the last seq held, damaged or not. ``restamps``:
+    stamps assigned since, which no Held record contains. ``keyed``: first seqs of the records that contain a key.
+    ``trimmed``: nothing up to this seq is retained."""
 
     __slots__ = (
         "encoded_origin",
@@ -53,32 +53,33 @@ class OriginIndex:
         self.restamps = Restamps()
 
     def add(self, first_seq: int, segment: int, offset: int) -> None:
+        """Add a record after the last one; ``offset`` in bytes, a multiple of 8."""
         self.first_seqs.append(first_seq)
         self.segments.append(segment)
         self.offsets.append(offset >> 3)
 
     def extend(self, firsts: array[int], segment: int, offsets: array[int], last: int) -> None:
-        """Records of one segment together, behind the last one. ``offsets`` in units of 8 bytes."""
+        """Add records of one segment together, after the last one. ``offsets`` in units of 8 bytes."""
         self.first_seqs.extend(firsts)
         self.segments.extend(array("I", [segment]) * len(firsts))
         self.offsets.extend(offsets)
         self.last = last
 
     def replace_damaged(self, first_seq: int, segment: int, offset: int) -> None:
-        """A repaired record goes where the damaged one was."""
+        """A repaired record replaces the damaged one."""
         at = bisect_left(self.first_seqs, first_seq)
         self.first_seqs.insert(at, first_seq)
         self.segments.insert(at, segment)
         self.offsets.insert(at, offset >> 3)
 
     def index_keyed(self, first_seq: int) -> None:
-        """In the record that begins there one has a key."""
+        """The record that begins with this seq contains a key."""
         at = bisect_left(self.keyed, first_seq)
         if at == len(self.keyed) or self.keyed[at] != first_seq:
             self.keyed.insert(at, first_seq)
 
     def trim(self, seq: int, segment: int) -> None:
-        """The transactions up to ``seq`` and the records below that segment are no more."""
+        """Forget the transactions up to ``seq`` and the records below that segment."""
         self.trimmed = max(self.trimmed, seq)
         self.last = max(self.last, seq)
         self.restamps.forget_up_to(seq)
@@ -90,7 +91,7 @@ class OriginIndex:
         self.keyed = array("Q", [first for first in self.keyed if self._reaches_beyond(first, seq)])
 
     def _reaches_beyond(self, first: int, seq: int) -> bool:
-        """Whether the record that begins at ``first`` may hold something beyond ``seq``."""
+        """Whether the record that begins at ``first`` may contain a seq beyond ``seq``."""
         at = bisect_right(self.first_seqs, first)
         return first > seq or at == len(self.first_seqs) or self.first_seqs[at] > seq + 1
 
@@ -101,7 +102,7 @@ class OriginIndex:
 
 
 def apply_restamps(held: OriginIndex, seq: int, items: list[RunItem]) -> list[RunItem]:
-    """The items from ``seq`` on with the stamps that they have now."""
+    """The items from ``seq`` on with their present stamps."""
     copied = items
     for first, stamps in held.restamps.ranges(seq, seq + len(items)):
         copied = list(items) if copied is items else copied
@@ -112,17 +113,18 @@ def apply_restamps(held: OriginIndex, seq: int, items: list[RunItem]) -> list[Ru
 
 
 class JournalIndex:
-    """All origins. ``by_encoded_origin``: found by the bytes with which a Held record begins."""
+    """All origins. ``by_encoded_origin``: keyed by the first bytes of a Held record."""
 
     def __init__(self) -> None:
         self.by_encoded_origin: dict[bytes, OriginIndex] = {}
         self._by_origin: dict[tuple[str, int], OriginIndex] = {}
 
     def get(self, node: str, birth: int) -> OriginIndex | None:
+        """The index of this origin, or None."""
         return self._by_origin.get((node, birth))
 
     def get_or_create(self, origin: Origin) -> OriginIndex:
-        """Made when it is new."""
+        """The index of this origin, created when it is new."""
         found = self._by_origin.get(origin)
         if found is None:
             found = self._by_origin[origin] = OriginIndex(origin, len(self._by_origin))
@@ -130,4 +132,5 @@ class JournalIndex:
         return found
 
     def all(self) -> list[OriginIndex]:
+        """The indexes of all origins."""
         return list(self._by_origin.values())

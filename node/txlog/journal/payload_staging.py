@@ -1,6 +1,7 @@
-"""Which payloads are on the disk before their records, and which records take them (why: docs/decisions/0021).
+"""Payloads that are on the disk before their records, and the records that use them (why: docs/decisions/0021).
 
-Each is an offer, never a need: what does not fit, is not whole, or is not wanted is written with its record.
+Each is an optimisation, never a need: a payload that does not fit, is not whole, or is not needed is written with its
+record.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ from txlog.model.ids import Origin
 from txlog.model.records import Record, TransactionsPersisted
 
 STAGED_MAX: Final = 8
-"""Written or in the writing; the oldest goes when there is another one."""
+"""Payloads on the disk or being written; a new one replaces the oldest."""
 HEADROOM_BYTES: Final = 4096
-"""Left in front of a payload beside what header and head take when it is begun: they may grow until they are there."""
+"""Left in front of a payload in addition to the header and head at its begin: they may grow until the record is
+appended."""
 TRAILING_BYTES: Final = 2 << 20
-"""Behind it, for the records that follow."""
+"""Left after it, for the records that follow."""
 
 
 class PayloadStaging:
-    """Those of a journal, by content hash, the oldest first. All of it belongs to the journal's owner; ``on_error`` is
-    told on the thread that writes."""
+    """The staged payloads of a journal, by content hash, the oldest first. All of it belongs to the journal's owner;
+    ``on_error`` is called on the thread that writes."""
 
     def __init__(self, files: Vfs, space: SegmentPool, buffer: WriteBuffer, on_error: Callable[[str], None]) -> None:
         self._files = files
@@ -42,11 +44,11 @@ class PayloadStaging:
         self._staged: dict[bytes, StagedPayload] = {}
         self._removable: list[StagedPayload] = []
 
-    # -- from the first byte to the end
+    # -- life cycle
 
     def begin(self, content: bytes, size: int, key: str) -> StagedPayload | None:
-        """A file for a payload with this content hash, of a transaction with this key. None when there is one, or no
-        room."""
+        """A file for a payload with this content hash, of a transaction with this key. None when there is one already,
+        or no room."""
         space, buffer = self._space, self._buffer
         if not size or content in self._staged:
             return None
@@ -65,19 +67,19 @@ class PayloadStaging:
         return laid
 
     def finish(self, laid: StagedPayload) -> None:
-        """It is finished, and may be used; or it is gone, as the disk was full."""
+        """The payload is finished and may be used, or it was removed since the disk was full."""
         self._release_space(laid)
         if laid.discarded:
             self._forget(laid)
         self._space.refresh()
 
     def discard(self, laid: StagedPayload) -> None:
-        """It will not be wanted."""
+        """The caller does not need this payload."""
         self._release_space(laid)
         self._forget(laid)
 
     def pop_removable(self) -> list[StagedPayload]:
-        """Whose :meth:`StagedPayload.remove` is due."""
+        """The payloads whose :meth:`StagedPayload.remove` is due."""
         unwanted, self._removable = self._removable, []
         return unwanted
 
@@ -91,27 +93,27 @@ class PayloadStaging:
             del self._staged[laid.content]
             self._removable.append(laid)
 
-    # -- what there is
+    # -- queries
 
     @property
     def has_payloads(self) -> bool:
-        """Whether there is one, written or in the writing."""
+        """Whether any payload is on the disk or being written."""
         return bool(self._staged)
 
     @property
     def claimed_bytes(self) -> int:
-        """Bytes of the disk that those in the writing take, as far as anybody knows."""
+        """Disk bytes claimed by the payloads being written, as far as known."""
         return sum(laid.file_bytes for laid in self._staged.values() if laid.claims_space)
 
     def find_durable(self, content: bytes, size: int) -> StagedPayload | None:
-        """The one of this content, when all of it is durable."""
+        """The payload of this content, when all of it is durable."""
         laid = self._staged.get(content)
         return laid if laid is not None and laid.is_durable and not laid.discarded and laid.size == size else None
 
-    # -- records that take them
+    # -- records that use them
 
     def split_out_staged(self, records: Sequence[Record]) -> list[Record]:
-        """The same, each payload that is on the disk in a record of its own."""
+        """The same records, with each payload that is on the disk in a record of its own."""
         found: list[Record] = []
         for record in records:
             if isinstance(record, TransactionsPersisted):
@@ -139,9 +141,9 @@ class PayloadStaging:
         ]
 
     def match_records(self, work: Sequence[tuple[OriginIndex, RecordBody]]) -> dict[int, StagedPayload]:
-        """By the identity of the body, those whose payload need not be written: it is there, what stands in front of it
-        fits however much the records before it change, and what follows finds room in another segment. ``work`` is all
-        that is appended: only for ``TransactionsPersisted`` is it known how much they change."""
+        """The bodies, by identity, whose payload need not be written. The payload is on the disk, and the bytes in
+        front of it fit however much earlier records change. What follows fits into another segment. ``work`` is all
+        that is appended: only ``TransactionsPersisted`` have a known bound on these changes."""
         found: dict[int, StagedPayload] = {}
         segment_bytes = self._space.segment_bytes
         self._space.refresh()
@@ -173,14 +175,14 @@ class PayloadStaging:
 
 
 def _payload_offset(header_bytes: int, vitals_bytes: int, key: str, node: str, slack: int) -> int:
-    """Where in its file the payload of one transaction goes: behind header, Seal and head of its record, with ``slack``
-    bytes to spare. ``header_bytes``: both copies. A record begins at a multiple of 8, so this is as far from one as
-    its front is long."""
+    """The offset of one transaction's payload in its file: after header, Seal and head of its record, with ``slack``
+    bytes to spare. ``header_bytes``: both copies. A record begins at a multiple of 8, so the distance depends on the
+    length of its front."""
     front = _prologue_bytes(node, key)
     return fmt.align_to_8(header_bytes + 2 * (fmt.HEAD_BYTES + vitals_bytes) + front + slack) + front % 8
 
 
 def _prologue_bytes(node: str, key: str) -> int:
-    """Of a Held record of one transaction (the package's docstring)."""
+    """Length of the front of a Held record of one transaction (the package's docstring)."""
     name = key.encode()
     return fmt.align_to_8(1 + len(node.encode()) + 8) + 8 + 4 + 16 + 1 + (2 + len(name) if name else 0)

@@ -1,4 +1,4 @@
-"""The runs of the last records, as they came: peers and workers mostly ask for what has just arrived."""
+"""The runs of the latest records, as appended: peers and workers mostly ask for what has just arrived."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import Final
 from txlog.model.entry import TransactionRun
 
 ITEM_BYTES: Final = 200
-"""What an item costs in memory beside its payload: the object, its stamp, the bytes object's head."""
+"""Memory of an item in addition to its payload: the object, its stamp, the bytes object's head."""
 EVICTIONS_MAX: Final = 64
-"""So many are forgotten at once besides twice as many as came: behind a large one thousands of small ones have to go,
-and that is no work for one turn."""
+"""Evictions at once, in addition to twice the number of new runs. After a large run thousands of small ones must go,
+and that is too much for one turn."""
 
 
 class RecentCache:
-    """Some ``bytes_max`` bytes of synced records, and every record that is not synced: those stand nowhere else."""
+    """Some ``bytes_max`` bytes of synced records, and every unsynced record: those exist nowhere else."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
         self._runs: dict[int, tuple[int, int, TransactionRun]] = {}
         self._oldest: deque[int] = deque()
-        """The keys as they came. (The first key of a dict is behind all that were taken from its front.)"""
+        """The keys in order of arrival. (The first key of a dict is slow to find after many removals from its
+        front.)"""
         self._came = 0
 
     def put(self, slot: int, number: int, run: TransactionRun, payload_bytes: int) -> None:

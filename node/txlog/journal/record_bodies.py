@@ -40,23 +40,25 @@ _pack = msgspec.msgpack.encode
 
 
 def encode_origin(origin: Origin) -> bytes:
-    """How the front of a Held record begins; a multiple of 8 long."""
+    """The first bytes of the front of a Held record; a multiple of 8 long."""
     node = origin.node.encode()
     data = bytes((len(node),)) + node + _U64.pack(origin.birth)
     return data + bytes(-len(data) % 8)
 
 
 def origin_length(node_bytes: int) -> int:
+    """Length of :func:`encode_origin` for a node id of ``node_bytes`` bytes."""
     return fmt.align_to_8(1 + node_bytes + 8)
 
 
 def parse_origin(front: bytes) -> Origin:
+    """The origin at the beginning of a Held record's front."""
     end = 1 + front[0]
     return Origin(front[1:end].decode(), _U64.unpack_from(front, end)[0])
 
 
 def encode_held(origin: bytes, run: TransactionRun, contents: bytes, flags: int = 0) -> RecordBody:
-    """``origin`` is :func:`encode_origin`. Columns, not rows: each is made by one call for the whole run."""
+    """``origin`` is :func:`encode_origin`. Columns, not rows: one call makes each column for the whole run."""
     items = run.items
     count = len(items)
     assert len(contents) == HASH_BYTES * count
@@ -88,10 +90,12 @@ class HeldPrologue(NamedTuple):
     keys: list[str]
 
     def content(self, i: int) -> bytes:
+        """The content hash of item ``i``."""
         return self.contents[HASH_BYTES * i : HASH_BYTES * (i + 1)]
 
 
 def decode_held(front: bytes, count: int, flags: int) -> HeldPrologue:
+    """Decode the front of a Held record with ``count`` items."""
     at = origin_length(front[0])
     stamps = _read_column("Q", front, at, count)
     at += 8 * count
@@ -121,16 +125,18 @@ def _decode_keys(front: bytes, at: int, count: int) -> list[str]:
 
 
 def encode_added(record: LogAppended, flags: int = 0) -> RecordBody:
+    """Encode the entries by which the log grew."""
     front = _pack(AppendedPrologue(record.spans, record.hashes, record.stable))
     return RecordBody(fmt.ADDED, flags, record.first_index, len(record.hashes) // HASH_BYTES, front, b"")
 
 
 def decode_added(front: bytes) -> AppendedPrologue:
+    """Decode the front of an Added record."""
     return _decode_added(front)
 
 
 def encode_accepted(record: ViewAccepted, change: int, flags: int = 0) -> RecordBody:
-    """``change``: the number of what it changes, 0 for nothing."""
+    """``change``: the number of the change that it makes, 0 for none."""
     stamped = [
         RestampedPrologue(s.node, s.birth, s.first_seq, array("Q", s.stamps).tobytes()) for s in record.reassigned
     ]
@@ -139,57 +145,67 @@ def encode_accepted(record: ViewAccepted, change: int, flags: int = 0) -> Record
 
 
 def decode_accepted(front: bytes) -> ViewAcceptedPrologue:
+    """Decode the front of a ViewAccepted record."""
     return _decode_accepted(front)
 
 
 def decode_stamps(stamps: bytes) -> array[int]:
+    """Decode stamps, u64 each."""
     return _read_column("Q", stamps, 0, len(stamps) // 8)
 
 
 def encode_installed(number: Number, base_index: int) -> RecordBody:
+    """Encode an installed view; ``base_index``: the log index of its base."""
     return RecordBody(fmt.VIEW_INSTALLED, 0, base_index, 0, _pack(number), b"")
 
 
 def decode_view_number(front: bytes) -> Number:
-    """Of a record that names a view: installed, promised, left."""
+    """The view number of a record that names a view: installed, promised, left."""
     return _decode_view_number(front)
 
 
 def encode_started(start: int) -> RecordBody:
+    """Encode the number of a start."""
     return RecordBody(fmt.STARTED, 0, start, 0, b"", b"")
 
 
 def encode_seal(zeros: int) -> RecordBody:
+    """Encode a Seal with this many zeros in its tail."""
     return RecordBody(fmt.SEAL, 0, 0, 0, b"", bytes(zeros))
 
 
 def encode_repaired(first: int, last: int, segment: int) -> RecordBody:
+    """Records ``first``..``last`` and the header of ``segment`` are repaired."""
     return RecordBody(fmt.REPAIRED, 0, 0, 0, _pack((first, last, segment)), b"")
 
 
 def decode_repaired(front: bytes) -> tuple[int, int, int]:
+    """First record, last record and segment of a repair."""
     return _decode_range(front)
 
 
 def encode_trimmed(foot: LogStart, first_segment: int, change: int) -> RecordBody:
-    """``first_segment``: the first that is kept. ``change``: its number, counted with those of the views."""
+    """``first_segment``: the first one that is retained. ``change``: its number, counted with those of the views."""
     return RecordBody(fmt.TRIMMED, 0, first_segment, change, _pack(foot), b"")
 
 
 def decode_trimmed(front: bytes) -> LogStart:
+    """The log start of a Trimmed record."""
     return _decode_log_start(front)
 
 
 def encode_orders(orders: OperatorOverrides) -> RecordBody:
+    """Encode the operator's overrides."""
     return RecordBody(fmt.ORDERS, 0, 0, 0, _pack(orders), b"")
 
 
 def decode_orders(front: bytes) -> OperatorOverrides:
+    """Decode the operator's overrides."""
     return _decode_orders(front)
 
 
 def encode_scalar_record(record: Record) -> RecordBody:
-    """Every record that is nothing but a number, or the number of a view."""
+    """Encode a record that is only a number, or the number of a view."""
     match record:
         case StableAdvanced():
             return RecordBody(fmt.STABLE, 0, record.index, 0, b"", b"")

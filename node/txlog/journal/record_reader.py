@@ -1,4 +1,4 @@
-"""Reading single transactions from segments: only the head of a record and the payloads that are asked for."""
+"""Reads single transactions from segments: only the head of a record and the requested payloads."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from txlog.model.entry import RunItem
 from txlog.model.hashes import content_hash
 
 WINDOW_BYTES: Final = 1 << 18
-"""Read at once: single transactions that follow one another cost one call, not one each."""
+"""Read at once: consecutive single transactions cost one call, not one each."""
 OPEN_FILES_MAX: Final = 32
 """Segments kept open for reading; a process may open 1,024 files."""
 
 
 class RecordUnreadable(Exception):
-    """A record that was good once is not good now, or lies in a damaged part."""
+    """A record that was good before is bad now, or lies in a damaged part."""
 
 
 class HeldRecordHead:
-    """The front of a Held record, and where its payloads stand."""
+    """The front of a Held record, and the location of its payloads."""
 
     __slots__ = ("columns", "count", "first_seq", "offset", "segment", "tail_from")
 
@@ -38,6 +38,7 @@ class HeldRecordHead:
 
     @property
     def last_seq(self) -> int:
+        """The seq of its last transaction."""
         return self.first_seq + self.count - 1
 
 
@@ -55,10 +56,10 @@ class RecordReader:
         self._open: OrderedDict[int, VfsFile] = OrderedDict()
         self._window = (0, 0, b"")
         self.suspect_segments: set[int] = set()
-        """Segments in which something could not be read. Their index files are gone: the next start reads them."""
+        """Segments with an unreadable record. Their index files are removed: the next start reads the segments."""
 
     def read_head(self, place: RecordLocation) -> HeldRecordHead:
-        """:class:`RecordUnreadable` when no good Held record stands there."""
+        """Raises :class:`RecordUnreadable` when there is no good Held record."""
         raw = self._read_bytes(place.segment, place.offset, fmt.HEAD_BYTES)
         if len(raw) < fmt.HEAD_BYTES:
             raise self._mark_suspect(place.segment, "the segment ends before it")
@@ -71,7 +72,7 @@ class RecordReader:
         return HeldRecordHead(place, record)
 
     def read_body(self, place: RecordLocation) -> RecordBody:
-        """A whole record that is no Held one; :class:`RecordUnreadable` when it is good no more."""
+        """A whole record of another kind than Held. Raises :class:`RecordUnreadable` when it is bad now."""
         raw = self._read_bytes(place.segment, place.offset, fmt.HEAD_BYTES)
         length = fmt.RECORD_HEAD.unpack(raw)[2] if len(raw) == fmt.HEAD_BYTES else 0
         raw = self._read_bytes(place.segment, place.offset, length)
@@ -104,18 +105,19 @@ class RecordReader:
         return RecordUnreadable(why)
 
     def invalidate(self, segment: int) -> None:
-        """This segment has been written to: what was read ahead in it is old."""
+        """This segment was written to: bytes read ahead from it are outdated."""
         if self._window[0] == segment:
             self._window = (0, 0, b"")
 
     def close_below(self, segment: int) -> None:
-        """Those segments are about to be removed."""
+        """Close these segments: they are about to be removed."""
         for number in [number for number in self._open if number < segment]:
             self._open.pop(number).close()
         if self._window[0] < segment:
             self._window = (0, 0, b"")
 
     def close(self) -> None:
+        """Close all segments."""
         for file in self._open.values():
             file.close()
         self._open.clear()

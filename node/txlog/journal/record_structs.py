@@ -1,4 +1,5 @@
-"""Fronts that MessagePack reads into a type. A room of their own: compiled classes lose the annotations it needs."""
+"""Fronts that MessagePack decodes into a type. A module of their own: compiled classes lose the annotations it
+needs."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from txlog.model.view import View
 
 
 class AppendedPrologue(msgspec.Struct, array_like=True):
-    """On disk."""
+    """On disk: the front of an Added record."""
 
     spans: list[Span]
     hashes: bytes
@@ -17,7 +18,7 @@ class AppendedPrologue(msgspec.Struct, array_like=True):
 
 
 class RestampedPrologue(msgspec.Struct, array_like=True):
-    """On disk. ``stamps``: u64 each, end to end."""
+    """On disk. ``stamps``: u64 each, concatenated."""
 
     node: str
     birth: int
@@ -26,7 +27,7 @@ class RestampedPrologue(msgspec.Struct, array_like=True):
 
 
 class ViewAcceptedPrologue(msgspec.Struct, array_like=True):
-    """On disk. ``cut`` and the number of the change stand in the record's head."""
+    """On disk. The record's head contains ``cut`` and the number of the change."""
 
     view: View
     spans: list[Span]

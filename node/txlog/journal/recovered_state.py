@@ -1,4 +1,4 @@
-"""From what was read to what a master is told: :class:`txlog.model.records.RecoveredState`."""
+"""Builds the state that recovery hands to a master: :class:`txlog.model.records.RecoveredState`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from txlog.model.records import AbandonedBranch, Damage, QueuedMetadata, Recover
 
 
 def rebuild_state(found: JournalScan, reader: RecordReader) -> RecoveredState:
-    """``start`` is the one that the journal has; the caller raises it."""
+    """``start`` is the journal's present one; the caller increments it."""
     state = found.state
     accepted = found.view(state.accepted)
     installed = state.installed == state.accepted
@@ -89,7 +89,7 @@ def _read_head(place: RecordLocation | None, seq: int, reader: RecordReader) -> 
 
 
 def _queued_transactions(held: OriginIndex, settled: int, reader: RecordReader) -> Iterator[QueuedMetadata]:
-    """Held beyond the stable part of the log; in several pieces where something between them is damaged."""
+    """Transactions held beyond the stable part of the log; several pieces where something between them is damaged."""
     origin, piece = held.origin, None
     for head, first in _heads_from(held, settled + 1, reader):
         seq = head.first_seq + first
@@ -115,7 +115,7 @@ def _restamp_piece(piece: QueuedMetadata, held: OriginIndex) -> QueuedMetadata:
 
 
 def _heads_from(held: OriginIndex, seq: int, reader: RecordReader) -> Iterator[tuple[HeldRecordHead, int]]:
-    """The records from ``seq`` on, and the place of the first item asked for in each."""
+    """The records from ``seq`` on, and in each the position of the first requested item."""
     at = max(0, bisect_left(held.first_seqs, seq + 1) - 1)
     for first_seq, segment, offset in zip(held.first_seqs[at:], held.segments[at:], held.offsets[at:], strict=True):
         head = reader.read_head(RecordLocation(first_seq, segment, offset << 3))
@@ -124,7 +124,7 @@ def _heads_from(held: OriginIndex, seq: int, reader: RecordReader) -> Iterator[t
 
 
 def _idempotency_keys(found: JournalScan) -> list[RecoveredKeyEntry]:
-    """Walks the order once, and only where an origin has named transactions at all."""
+    """Walks the order once, and only if an origin has transactions with keys."""
     if not found.keyed:
         return []
     seqs = {origin: sorted(named) for origin, named in found.keyed.items()}
@@ -158,7 +158,7 @@ def _keys_in(found: JournalScan, span: Span) -> Iterator[tuple[str, Txid]]:
 
 
 def find_damage(found: JournalScan) -> list[Damage]:
-    """What is bad and not made good by a repair that is itself still good."""
+    """Damage that no repair has replaced, or whose repair is itself damaged."""
     open_ones = []
     for bad in found.damaged:
         damage = _unrepaired_part(found, bad)

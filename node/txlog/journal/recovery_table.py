@@ -1,48 +1,48 @@
-"""What is decided where the records of a segment stop: a lettered table, observations -> decision (rule 28).
+"""The decision where the records of a segment stop: a lettered table, observations -> decision (rule 28).
 
-Reading stops behind record *n* where no good record *n + 1* follows. There are three ends of a log: zeros, a broken
-record, too few bytes. What else is seen there tells a torn tail from corruption:
+Reading stops after record *n* where no good record *n + 1* follows. There are three ends of a log: zeros, a broken
+record, too few bytes. The other observations distinguish a torn tail from corruption:
 
-``later``     a good record stands behind this place in the same segment
+``later``     a good record is stored after this offset in the same segment
 ``next``      another segment follows
-``promised``  record *n + 1* is known to have been synced: a later good record says so (its ``synced``), or the next
+``promised``  record *n + 1* is known to have been synced: a later good record proves it (its ``synced``), or the next
               segment's header does (its first record is above *n + 1*)
 ``whole``     the file has the size with which it was made
 
-A batch is written only when the batch before it is synced, and a segment gets its name only when everything before it
-is synced and its header is durable. So power failing in the middle of a batch leaves any mixture of that batch's
-sectors, in the last segment only; and the records of a batch that did survive promise nothing about one another.
+The journal writes a batch only when the batch before it is synced. It names a segment only when everything before it
+is synced and its header is durable. So a power failure in the middle of a batch leaves any mixture of that batch's
+sectors, in the last segment only. The records of a batch that survived promise nothing about one another.
 
-**A** The end of a journal at rest, or of one whose last batch never reached the disk. Nothing is missing. That holds
-in a file that lost its end too, since the zeros in front of the loss were never written.
+**A** The end of a journal at rest, or of one whose last batch never reached the disk. Nothing is missing. That also
+holds in a file that lost its end, since the zeros in front of the loss were never written.
 
 **B** The same where the last segment is full to a few bytes.
 
-**C** The record that came next did not fit and opened the next segment, whose header proves that *n* is the last one
-here.
+**C** The next record did not fit and opened the next segment, whose header proves that *n* is the last one here.
 
 **D** A torn tail: the power failed (or the process was killed between two writes) before the fsync of the last batch
-had returned; nobody was told of anything in it. It is zeroed, durably, up to the segment's end before anything else is
-written, good records of the same batch behind the torn one included: a record may only stand behind all earlier ones.
+had returned. No client or peer was notified of anything in it. Recovery zeroes it durably, up to the segment's end,
+before anything else is written. That includes good records of the same batch after the torn one: a record may only be
+stored after all earlier ones.
 
-**E** Bits turned in the unused end of a segment, or a torn seal of which the next batch never had need. The next
-segment's header proves that nothing is missing.
+**E** Flipped bits in the unused end of a segment, or a torn seal that the next batch never needed. The next segment's
+header proves that nothing is missing.
 
-**F** A bad record in the middle, in front of good ones: no crash does this to synced bytes. It is named; reading goes
-on at the good record.
+**F** A bad record in the middle, in front of good ones: no crash does this to synced bytes. It is named; reading
+continues at the good record.
 
-**G** A bad end of a segment, an end lost, or whole segments lost (or the first one: then *n* is 0): reading goes on in
-the next segment, whose header tells the state that it found.
+**G** A bad end of a segment, an end lost, or whole segments lost (or the first one: then *n* is 0). Reading continues
+in the next segment, whose header contains the state before it.
 
-**H** The last segment is shorter than it was made and broken there: what stood behind cannot be known, so neither can
-this master's promises and own transactions. Nothing else in the folder tells.
+**H** The last segment is shorter than it was made and broken there. What followed cannot be known, so neither can this
+master's promises and own transactions. No other file in the folder contains them.
 
-Case V is no row of the table: a damaged part (F, G) in which an accepted view changed the log or stamps, without a good
-copy of that record anywhere. Held by this master alone, it cannot be fetched.
+Case V is no row of the table: a damaged part (F, G) in which an accepted view changed the log or stamps, without a
+good copy of that record anywhere. Only this master holds it, so it cannot be fetched.
 
-Case T is none either: a trimmed log of which a segment is missing that the trim has left.
+Case T is none either: a trimmed log that lacks a segment which the trim retained.
 
-**X** Contradictions: a good record behind nothing but zeros, a promise that nobody made, a good record that the next
+**X** Contradictions: a good record after nothing but zeros, a promise without an origin, a good record that the next
 segment's header does not count. Only a mixture of folders or our own mistake explains them.
 """
 
@@ -55,7 +55,7 @@ from typing import NamedTuple
 
 
 class EndOfRecords(Enum):
-    """What is read in place of a record."""
+    """What the scan reads in place of a record."""
 
     ZEROS = "zeros to the end of the segment"
     BROKEN = "something, but no good record"
@@ -63,6 +63,8 @@ class EndOfRecords(Enum):
 
 
 class RecoveryDecision(Enum):
+    """What recovery does where the records of a segment stop."""
+
     END = "the journal ends here"
     CUT = "the journal ends here; what stands behind is zeroed"
     NEXT = "go on in the next segment"
@@ -82,6 +84,8 @@ class Observation(NamedTuple):
 
 
 class RecoveryCase(NamedTuple):
+    """The letter of the matching row, and its decision."""
+
     letter: str
     decision: RecoveryDecision
 
@@ -105,6 +109,7 @@ class RecoveryRule(NamedTuple):
     decision: RecoveryDecision
 
     def matches(self, seen: Observation) -> bool:
+        """Whether all observations are within this rule."""
         return (
             seen.end in self.end
             and seen.later in self.later

@@ -1,4 +1,4 @@
-"""What other masters sent to mend a damage is checked here before a byte of it is written (rule 28)."""
+"""Checks what other masters sent to repair a damage, before a byte of it is written (rule 28)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from txlog.model.records import Damage, LogAppended, RecoveredState
 MetaLookup = Callable[[Origin, int], tuple[int, bytes] | None]
 """Stamp and content hash of a held transaction, or None."""
 StampLookup = Callable[[Origin, int, int], int]
-"""The stamp that a transaction has here, given the one with which it was sent."""
+"""The stamp that a transaction has here, given the stamp that the sender sent."""
 
 
 class LoggedTransactions:
-    """Where transactions stand in the part of a log that can be read, as it was when the journal was opened. ``start``:
-    the chain hash in front of index 1, ``NO_HASH`` where no view is left that tells it. 24 bytes for each span of the
-    log, from the first question on."""
+    """The log indexes of transactions in the readable part of a log, as it was when the journal was opened. ``start``:
+    the chain hash before index 1, ``NO_HASH`` where no view is left that contains it. It takes 24 bytes for each span
+    of the log, from the first lookup on."""
 
     def __init__(self, recovered: RecoveredState, start: bytes) -> None:
         self._recovered = recovered
@@ -32,7 +32,7 @@ class LoggedTransactions:
         """First seqs, their indexes in the log, counts."""
 
     def index_of(self, origin: Origin, seq: int) -> int:
-        """0 for what is not in it."""
+        """The log index; 0 for a transaction that is not in it."""
         if self._spans is None:
             self._spans = self._find_spans()
         firsts, indexes, counts = self._spans.get(origin, _NO_SPANS)
@@ -51,7 +51,7 @@ class LoggedTransactions:
         return found
 
     def provable_prefix(self, run: TransactionRun, stamp: StampLookup) -> int:
-        """How many of the first of these are what their entries' chain hashes were made of, or are not in the log."""
+        """How many of the first of these match their entries' chain hashes, or are not in the log."""
         tag = origin_tag(run.origin)
         for at, item in enumerate(run.items):
             seq = run.first_seq + at
@@ -82,7 +82,7 @@ def check_repair(
     stamp: StampLookup,
     logged: LoggedTransactions,
 ) -> None:
-    """:class:`JournalDamaged` unless this is exactly what is missed. ``before``: the chain hash in front of it."""
+    """Raises :class:`JournalDamaged` unless this is exactly what is missing. ``before``: the chain hash before it."""
     for run, hashes in zip(runs, contents, strict=True):
         _check_contents(damage, run, hashes)
         fitting = logged.provable_prefix(run, stamp)
@@ -105,8 +105,8 @@ def proves_all_stamps(
     logged: LoggedTransactions,
     known: Callable[[Origin, int], bool],
 ) -> bool:
-    """Whether the stamps of all that was sent are certain: by the chain hash of the log, or since a view that was
-    accepted here gave them (``known``). Of what only waited for its order whoever sends it may have another one."""
+    """Whether the stamps of everything sent are certain: by the chain hash of the log, or since a view accepted here
+    assigned them (``known``). For a transaction that only waited for its order, the sender may have another stamp."""
     sent = [Span(run.node, run.birth, run.first_seq, len(run.items)) for run in runs]
     return all(
         logged.index_of(Origin(span.node, span.birth), seq) or known(Origin(span.node, span.birth), seq)
@@ -129,7 +129,7 @@ def _check_contents(damage: Damage, run: TransactionRun, hashes: bytes) -> None:
 def _lookup_meta(
     runs: Sequence[TransactionRun], contents: Sequence[bytes], held: MetaLookup, stamp: StampLookup
 ) -> MetaLookup:
-    """What is held, and what was sent."""
+    """Looks in what the sender sent, then in what is held."""
 
     def meta(origin: Origin, seq: int) -> tuple[int, bytes] | None:
         for run, hashes in zip(runs, contents, strict=True):

@@ -1,6 +1,6 @@
-"""What the records of a journal did, told one after another: the state, what is held, the log's order, the views.
+"""Replays the records of a journal: its state, the transactions held, the order of the log, and the views.
 
-Knows no files; :mod:`txlog.journal.scan` reads them.
+It reads no files; :mod:`txlog.journal.scan` does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class KeyedTransaction(NamedTuple):
 
 
 class DamagedRecords(NamedTuple):
-    """Records ``first``..``last`` cannot be read (none when only a header is bad); what stood before and after."""
+    """Records ``first``..``last`` cannot be read (none when only a header is bad). ``log_from``..``log_to`` are the
+    log indexes whose order is lost, ``end_hash`` the chain hash after them, and ``spans`` the transactions lost."""
 
     first: int
     last: int
@@ -45,24 +46,27 @@ class DamagedRecords(NamedTuple):
 
 
 class RepairedRecords(NamedTuple):
+    """Records ``first``..``last`` that a repair has replaced."""
+
     first: int
     last: int
     segment: int
 
     def covers(self, bad: DamagedRecords) -> bool:
+        """Whether this repair covers all of that damage; damage of a header is compared by segment."""
         if bad.last < bad.first:
             return bad.segment == self.segment
         return self.first <= bad.first and bad.last <= self.last
 
 
 class JournalReplay:
-    """Where the journal of ``own`` stands behind the records that were told so far."""
+    """The state of the journal of ``own`` after the records replayed so far."""
 
     def __init__(self, own: Origin) -> None:
         self.own = own
         self.state = StateHeader(own)
         self.number = 1
-        """Of the next record."""
+        """Number of the next record."""
         self.index = JournalIndex()
         self.index.get_or_create(own)
         self.order = LogOrder()
@@ -70,11 +74,11 @@ class JournalReplay:
         """As :class:`txlog.model.records.AbandonedBranch`, without keys."""
         self.views: dict[Number, View] = {}
         self.copies: dict[tuple[Number, int], list[RecordLocation]] = {}
-        """Where the good copies of each accepted view stand, by the number of what it changes besides (0: nothing);
-        those of a foot under no view."""
+        """Locations of the good copies of each accepted view, by view number and number of the change it makes (0:
+        none). Copies of a log start are stored under no view."""
         self.log_start: LogStart = EMPTY_LOG_START
         self.first_segment = 0
-        """The first that is needed since the log was trimmed there."""
+        """The first segment that is still needed after the last trim."""
         self.keyed: dict[Origin, dict[int, KeyedTransaction]] = {}
         self.damaged: list[DamagedRecords] = []
         self.repaired: list[RepairedRecords] = []
@@ -140,7 +144,7 @@ class JournalReplay:
         self.state.set_log(self.order.end, added.hashes[-16:] or self.state.log_hash, added.stable)
 
     def _replay_view_accepted(self, flags: int, cut: int, change: int, front: bytes, place: RecordLocation) -> None:
-        """The second copy, and the one that a repair has made, change nothing."""
+        """The second copy, and a copy that a repair wrote, change nothing."""
         accepted = record_bodies.decode_accepted(front)
         view, state = accepted.view, self.state
         self._remember_views(view)
@@ -187,8 +191,9 @@ class JournalReplay:
     # -- the order
 
     def _apply_view_change(self, cut: int, front: ViewAcceptedPrologue) -> None:
-        """The log is cut and goes on otherwise, and transactions have new stamps. Where the cut lies in a damaged part,
-        nobody knows the hash there but the entry behind it does: it is counted as damaged, too."""
+        """Truncate the log at ``cut``, continue it with the view's order, and reassign stamps. If ``cut`` lies in a
+        damaged part, the hash there is unknown but the hash of the next entry is known. That entry is then counted as
+        damaged, too."""
         order, view = self.order, front.view
         self._remember_views(view)
         if cut > order.end:
@@ -220,23 +225,23 @@ class JournalReplay:
             self.abandoned.append((cut, self.order.hash_at(cut) if cut else b"", *found))
 
     def _add_missing_span(self, log_to: int, end_hash: bytes) -> None:
-        """The order up to this index stood in the damage that was named last."""
+        """The order up to this index was stored in the most recently recorded damage."""
         first, bad = self.order.end + 1, self.damaged[-1]
         if log_to >= first:
             self.order.add_missing_span(log_to - first + 1, end_hash)
             log_from = bad.log_from if bad.log_from <= bad.log_to else first
             self.damaged[-1] = bad._replace(log_from=log_from, log_to=log_to)
 
-    # -- what was told
+    # -- state header and copies
 
     def sync_state_header(self) -> None:
-        """The loop over the records keeps what is held in the index only; now the vitals have it too."""
+        """Copy the last seqs from the index to the state header: the loop over the records updates only the index."""
         for held in self.index.all():
             if self.state.held.get(held.origin, 0) != held.last:
                 self.state.set_held(held.origin, held.last)
 
     def unpaired_copies(self) -> list[RecordLocation]:
-        """Of the changes, and of the view in force: what one more flipped bit would cost."""
+        """Changes, and the view in force, of which only one copy is left: one more flipped bit would lose it."""
         kept = self._retained_copies()
         feet = [change for number, change in kept if number == NO_VIEW]
         needed = [
@@ -247,17 +252,19 @@ class JournalReplay:
         return [places[0] for places in needed if len(places) == 1]
 
     def view_without_copy(self) -> View | None:
-        """The view in force where only headers tell it."""
+        """The view in force if only segment headers contain it."""
         copied = {number for number, _ in self._retained_copies()}
         return None if self.state.accepted in copied else self.view(self.state.accepted)
 
     def _retained_copies(self) -> dict[tuple[Number, int], list[RecordLocation]]:
-        """Those in segments that a trim has not left: the others go before anything is written, if they are there."""
+        """Copies in segments that the last trim retained. The other segments, if they still exist, are removed before
+        the next write."""
         first = self.first_segment
         kept = {key: [place for place in places if place.segment >= first] for key, places in self.copies.items()}
         return {key: places for key, places in kept.items() if places}
 
     def view(self, number: Number) -> View | None:
+        """The accepted view of this number; None for no view or an unknown number."""
         return None if number == NO_VIEW else self.views.get(number)
 
     def _refuse(self, what: str, letter: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Stamps that held transactions were given after they were held (by the views that were accepted since)."""
+"""Stamps that accepted views reassigned to transactions after these were held."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 
 class Restamps:
-    """Of one origin: ranges that neither overlap nor touch, sorted by seq; 8 bytes a stamp, no object an entry."""
+    """Of one origin: ranges that neither overlap nor touch, sorted by seq; 8 bytes a stamp, no object per entry."""
 
     __slots__ = ("_columns", "_firsts", "_stops")
 
@@ -21,7 +21,7 @@ class Restamps:
         return bool(self._columns)
 
     def set_range(self, first_seq: int, stamps: array[int]) -> None:
-        """These replace what was there before for the same transactions."""
+        """Set these stamps; they replace earlier ones of the same transactions."""
         if not stamps:
             return
         stop = first_seq + len(stamps)
@@ -39,17 +39,17 @@ class Restamps:
         self._columns[low:high] = [merged]
 
     def forget_up_to(self, upto: int) -> None:
-        """Nothing up to this seq is asked for any more. A range that reaches beyond stays whole."""
+        """No caller asks for seqs up to this one any more. A range that reaches beyond stays whole."""
         gone = bisect_right(self._stops, upto + 1)
         del self._firsts[:gone], self._stops[:gone], self._columns[:gone]
 
     def get(self, seq: int, held: int) -> int:
-        """The stamp of a transaction that was held with the stamp ``held``."""
+        """The stamp of a transaction that was persisted with the stamp ``held``."""
         at = bisect_right(self._firsts, seq) - 1
         return self._columns[at][seq - self._firsts[at]] if at >= 0 and seq < self._stops[at] else held
 
     def ranges(self, first: int, stop: int) -> Iterator[tuple[int, array[int]]]:
-        """What is known of seqs ``first``..``stop - 1``: first seq and stamps of each range."""
+        """The reassigned stamps of seqs ``first``..``stop - 1``: first seq and stamps of each range."""
         at = bisect_right(self._stops, first)
         while at < len(self._firsts) and self._firsts[at] < stop:
             start, end = max(first, self._firsts[at]), min(stop, self._stops[at])

@@ -1,7 +1,7 @@
-"""Reading a whole journal, once, in order. Changes nothing on the disk; :mod:`txlog.journal.recovery_table` decides.
+"""Reads a whole journal once, in order. It changes nothing on the disk; :mod:`txlog.journal.recovery_table` decides.
 
-One ``pread`` for a segment; then a loop over its records that makes no object for an entry. Where a good index stands
-beside a segment that another follows, it is read instead (:mod:`txlog.journal.segment_index`).
+One ``pread`` reads a segment; the loop over its records creates no object per entry. A segment that another follows is
+not read if it has a valid index: the scan reads that index instead (:mod:`txlog.journal.segment_index`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class StaleBytes(NamedTuple):
 
 
 class JournalTail(NamedTuple):
-    """Where the next record goes. ``size`` is ``end`` where nothing more may go into that segment."""
+    """The offset of the next record. ``size`` equals ``end`` when that segment must not be extended."""
 
     segment: int
     end: int
@@ -54,7 +54,7 @@ class JournalTail(NamedTuple):
 
 
 class ScannedSegment(NamedTuple):
-    """A segment that is there. ``first``, ``chain``, ``state_header``: before its first (good) record."""
+    """A segment that exists. ``first``, ``chain``, ``state_header``: before its first (good) record."""
 
     number: int
     header: SegmentHeader | None
@@ -66,19 +66,19 @@ class ScannedSegment(NamedTuple):
 
 
 class JournalScan(JournalReplay):
-    """What was read. Filled by :func:`scan_journal`."""
+    """The result of a scan. :func:`scan_journal` fills it."""
 
     def __init__(self, files: Vfs, own: Origin, indexes: frozenset[int] = frozenset()) -> None:
         super().__init__(own)
         self.files = files
         self._indexes = indexes
-        """Of which segments there is one that may be used."""
+        """Numbers of the segments with an index that may be used."""
         self.indexed_segments: list[int] = []
-        """The segments that were not read, since their index told everything."""
+        """Segments that were not read, since their index replaced them."""
         self.intact_segments: list[int] = []
-        """Those that were read, in which nothing is damaged."""
+        """Segments that were read and have no damage."""
         self.chain: bytes | None = fmt.EMPTY_CHAIN
-        """Before the next record; None behind damage."""
+        """The chain hash before the next record; None after damage."""
         self.segments: list[ScannedSegment] = []
         self.notes: list[str] = []
         self.cases: list[str] = []
@@ -90,7 +90,7 @@ class JournalScan(JournalReplay):
     # -- segments
 
     def read_segments(self, pieces: list[ScannedSegment], broken: list[int], *, trimmed: bool = False) -> None:
-        """``trimmed``: what stood before the first segment is gone for good."""
+        """Replay all segments in order. ``trimmed``: the segments before the first one are gone for good."""
         self.segments = pieces
         if trimmed:
             self._begin_at(pieces[0])
@@ -116,7 +116,7 @@ class JournalScan(JournalReplay):
         self.order.apply_repairs()
 
     def _begin_at(self, piece: ScannedSegment) -> None:
-        """In the middle of a life: the segments before were trimmed away."""
+        """Start at a segment in the middle of the journal: a trim removed the earlier ones."""
         self.state = piece.state_header.copy()
         self.number, self.chain = piece.first, piece.chain
         for origin, last in self.state.held.items():
@@ -125,7 +125,7 @@ class JournalScan(JournalReplay):
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything that a trim has left is there."""
+        """Whether every segment that a trim retained exists."""
         first = self.segments[0]
         return first.first == 1 or (0 < first.number <= self.first_segment and self.order.start == self.log_start.index)
 
@@ -154,8 +154,8 @@ class JournalScan(JournalReplay):
     # -- segments that need not be read
 
     def _apply_index(self, piece: ScannedSegment, following: ScannedSegment) -> bool:
-        """Take what the segment's index tells in place of its records, if it is this very segment's: between these
-        records, with these chain hashes, as its header and the next one's say."""
+        """Apply the segment's index in place of its records, if it belongs to exactly this segment. Its record numbers
+        and chain hashes must match this segment's header and the next one's."""
         header, behind = piece.header, following.header
         if piece.number not in self._indexes or header is None or behind is None:
             return False
@@ -211,7 +211,7 @@ class JournalScan(JournalReplay):
             self.state.set_log(self.order.end, bytes(hashes[-HASH_BYTES:]), self.state.stable)
 
     def _check_index_result(self, segment: int, end: StateHeader) -> None:
-        """What an index told leads to what the next segment's header found."""
+        """Check that the index leads to the state that the next segment's header records."""
         self.sync_state_header()
         state = self.state
         views = (state.changes, state.accepted, state.installed, state.promised, state.left, state.overrides)
@@ -259,7 +259,7 @@ class JournalScan(JournalReplay):
         return case
 
     def _skip_damage(self, number: int, chain: bytes | None, after: StateHeader, where: str, letter: str) -> None:
-        """The records up to ``number`` are lost; the vitals behind them tell what they did."""
+        """Skip lost records up to ``number``; the state header after them contains their effects."""
         self.sync_state_header()
         before, self.state = self.state, after.copy()
         spans = missing_spans(before, after)
@@ -282,7 +282,7 @@ class JournalScan(JournalReplay):
         self.number, self.chain = number, chain
 
     def _find_change(self, change: int, where: str) -> tuple[int, ViewAcceptedPrologue] | FramedRecord:
-        """A good copy of it, wherever it stands: mostly right behind the one that is lost."""
+        """Find a good copy of the record of this change in any segment: mostly it directly follows the lost one."""
         for piece in self.segments:
             data = read_whole(self.files, fmt.segment_name(piece.number))[: piece.size]
             for record in iterate_valid_records(data, 0, fmt.segment_seed(self.own.birth, piece.number)):
@@ -300,7 +300,7 @@ class JournalScan(JournalReplay):
     # -- records
 
     def _replay_records(self, data: bytes, offset: int, seed: int, segment: int) -> int:
-        """Good records from here on; returns the offset behind the last one."""
+        """Replay good records from ``offset`` on; returns the offset after the last one."""
         unpack, size = fmt.RECORD_HEAD.unpack_from, len(data)
         number, chain, by_data = self.number, self.chain, self.index.by_encoded_origin
         while offset + fmt.HEAD_BYTES <= size:
@@ -340,7 +340,8 @@ class JournalScan(JournalReplay):
 
 
 class IndexContradicts(Exception):
-    """An index that was whole and of this segment tells what cannot be: our own mistake, so the segment is read."""
+    """A whole index of this segment contradicts the headers. That is a defect of this program, so the segment is
+    read."""
 
     def __init__(self, segment: int, why: str) -> None:
         super().__init__(f"{index_name(segment)} contradicts the headers: {why}; the segment was read")
@@ -348,10 +349,10 @@ class IndexContradicts(Exception):
 
 
 def scan_journal(files: Vfs, segment_bytes: int, *, by_index: bool = True) -> JournalScan | None:
-    """Everything that the folder tells, or None for a folder without a journal. ``by_index``: segments that have an
-    index are not read.
+    """Scan the folder; None for a folder without a journal. ``by_index``: segments that have an index are not read.
 
-    Raises :class:`JournalDamaged` for what no other master can repair, and for a format that is not known."""
+    Raises :class:`JournalDamaged` for damage that no other master can repair, and for an unknown format.
+    """
     parsed = [one for name in files.list() if (one := fmt.parse_name(name)) is not None]
     numbers = [number for kind, number in parsed if kind == "segment"]
     if not numbers:

@@ -1,8 +1,8 @@
-"""Reading a sealed segment once more, beside the work of a master: its index is made of it, and old damage is found.
+"""Scrubbing: reads sealed segments again while the master works, to build their indexes and find latent corruption.
 
-A start that has an index does not read the segment, so somebody else must (rule 28): each sealed segment is read again
-in every life of a master, a piece at a time, all of its checksums and the chain. What is bad there ends the process by
-name, without that segment's index; the next start reads it, says what is missing, and fetches it.
+A start that has an index does not read the segment, so the scrubber must (rule 28). In every run of a master it reads
+each sealed segment again, a chunk at a time, all of its checksums and the chain. Damage ends the process by name,
+without that segment's index. The next start reads the segment, names what is missing, and fetches it.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ from txlog.journal.vfs import Vfs, VfsFile
 from txlog.model.errors import JournalBroken, JournalDamaged
 
 SCRUB_CHUNK_BYTES: Final = 128 << 10
-"""Read in one run: a millisecond. What was written past the page cache is read from the disk, and syncs wait behind
-that; and compiled code does not let go of the interpreter's lock between two records."""
+"""Read in one run: a millisecond. Bytes that bypassed the page cache are read from the disk, and syncs wait for that
+read. Compiled code also does not release the interpreter's lock between two records."""
 RECORD_OVERHEAD_BYTES: Final = 1 << 10
-"""A record counts as so many, besides its own: its head is read by this process, a tail by the checksum alone."""
+"""Cost of a record in addition to its bytes: this process reads its head, only the checksum reads a tail."""
 WINDOW_BYTES: Final = SCRUB_CHUNK_BYTES
 INDEX_FREE_SEGMENTS: Final = 2
-"""So many segments must fit on the disk beside an index: what is no more than quick does not take the reserve."""
+"""Free segments required to write an index; an optimisation must not use the disk reserve."""
 
 
 class Scrubber:
-    """Which sealed segment of a journal is read again next: first those without an index, then each one that this start
-    has not read. One at a time, the same one until it is done. Belongs to the journal's owner.
+    """Chooses the sealed segment that is read again next: first those without an index, then each one that this start
+    has not read. One at a time, the same one until it is done. It belongs to the journal's owner.
 
-    ``whole``: read by this start, and nothing is damaged in them; ``indexed``: not read."""
+    ``whole``: segments that this start read and found without damage; ``indexed``: segments that it did not read.
+    """
 
     def __init__(
         self,
@@ -57,11 +58,11 @@ class Scrubber:
         self._is_running = False
 
     def add_sealed(self, segment: int) -> None:
-        """Nothing is written to this one any more."""
+        """This segment receives no more writes."""
         self._without_index.append(segment)
 
     def begin(self) -> ScrubTask | None:
-        """None: all is done, or another one runs."""
+        """The next task; None when all is done, or another one runs."""
         if self._is_running:
             return None
         if self._task is None:
@@ -82,7 +83,7 @@ class Scrubber:
         return None
 
     def end(self, survey: ScrubTask) -> None:
-        """Its ``run`` has returned."""
+        """The task's ``run`` has returned."""
         assert survey is self._task
         self._is_running = False
         if survey.done:
@@ -90,15 +91,15 @@ class Scrubber:
             self._space.refresh()
 
     def close(self) -> None:
-        """Nobody goes on; one that runs closes its file itself, or the process does."""
+        """Stop scrubbing. A task that runs closes its file itself, or the process does."""
         if self._task is not None and not self._is_running:
             self._task.abandon()
 
 
 class ScrubTask:
-    """One segment. :meth:`run` on any thread, also beside a sync, then ``Journal.end_survey`` on the owner's; both
-    again until :attr:`done`. ``making``: the name under which the index is written. ``may_write``: there is room for
-    it. ``is_new``: it has no index yet."""
+    """One segment. Call :meth:`run` on any thread, also beside a sync, then ``Journal.end_scrub`` on the owner's;
+    repeat both until :attr:`done`. ``making``: the name under which the index is written. ``may_write``: there is room
+    for it. ``is_new``: it has no index yet."""
 
     def __init__(
         self,
@@ -120,8 +121,8 @@ class ScrubTask:
         self.done = False
 
     def run(self) -> None:
-        """The next piece. :class:`JournalDamaged`: a record that was promised is bad now. :class:`JournalBroken`: the
-        disk refuses. Both end the process; a full disk is no error."""
+        """Read the next chunk. :class:`JournalDamaged`: a record that was promised is bad now. :class:`JournalBroken`:
+        the disk fails. Both end the process; a full disk is no error."""
         assert not self.done
         try:
             self._run()
@@ -156,12 +157,12 @@ class ScrubTask:
             self.done = True
 
     def abandon(self) -> None:
-        """Nobody goes on with it."""
+        """Close the file: no caller continues this task."""
         if self._scan is not None:
             self._scan.close()
 
     def _damaged(self, bad: _DamageFound) -> JournalDamaged:
-        """Without the index the next start reads this segment."""
+        """Remove the index, so that the next start reads this segment."""
         self._remove_if_present(index_name(self.segment))
         text = (
             f"reading {fmt.segment_name(self.segment)} again: {bad}; it was good when it was written. Another master"
@@ -175,7 +176,7 @@ class ScrubTask:
             self._files.sync_folder()
 
     def _write(self, data: bytes) -> None:
-        """Under another name first: an index has its name when it is durable."""
+        """Write under a temporary name first: an index gets its name when it is durable."""
         names = self._files.list()
         name = index_name(self.segment)
         if fmt.segment_name(self.segment) not in names:
@@ -211,12 +212,12 @@ class ScrubTask:
 
 
 class _DamageFound(Exception):
-    """What is wrong, and where."""
+    """What is damaged, and where."""
 
 
 @dataclass(slots=True)
 class _PartialTail:
-    """A record whose tail is read: the rest is ``start``..``stop``."""
+    """A record whose tail is being read: the rest is ``start``..``stop``."""
 
     record: FramedRecord
     tail_crc: int
@@ -226,7 +227,7 @@ class _PartialTail:
 
 
 class _SegmentScan:
-    """The records of one segment up to where the next one's header says that they end."""
+    """The records of one segment up to the end that the next segment's header records."""
 
     def __init__(self, files: Vfs, segment: int) -> None:
         self._segment = segment
@@ -251,7 +252,7 @@ class _SegmentScan:
         return encode_index(identity, self._builder.events, self._builder.hashes)
 
     def read_piece(self) -> bool:
-        """Whether it was the last one."""
+        """Read one chunk; returns whether it was the last one."""
         self._left = SCRUB_CHUNK_BYTES
         while self._number < self._behind.first:
             if self._left <= 0:
@@ -262,7 +263,7 @@ class _SegmentScan:
         return True
 
     def _check_next_record(self) -> None:
-        """The next one, or as much of it as is left of this piece."""
+        """Check the next record, or as much of it as fits into this chunk."""
         tail = self._open or self._read_head()
         self._open = tail if self._check_tail(tail) else None
         if self._open is not None:
@@ -292,7 +293,7 @@ class _SegmentScan:
         return _PartialTail(record, tail_crc, at + head_bytes, at + record.length)
 
     def _check_tail(self, tail: _PartialTail) -> bool:
-        """Go on with its checksum; whether some of it is left for the next piece."""
+        """Continue its checksum; returns whether some of the tail is left for the next chunk."""
         while tail.start < tail.stop:
             if self._left <= 0:
                 return True

@@ -1,7 +1,8 @@
-"""Which segments a trimmed log needs no more, and their removal (rule 19).
+"""The segments that a trimmed log no longer needs, and their removal (rule 19).
 
-The record of the trim is durable first; then the files go, the oldest first, each gone for certain before the next: so
-what a crash leaves is always an unbroken row of segments, with or without some that are needed no more.
+The record of the trim is durable first; then the segments are removed, the oldest first. Each removal is durable
+before the next. So a crash always leaves an unbroken row of segments, with or without some that are no longer
+needed.
 """
 
 from __future__ import annotations
@@ -17,32 +18,32 @@ from txlog.model.records import LogStart
 
 
 class SegmentStart(NamedTuple):
-    """What stood before the first record of a segment: entries in the log, last seq held of each origin."""
+    """The state before the first record of a segment: entries in the log, last seq held of each origin."""
 
     segment: int
     log_end: int
     held: Mapping[Origin, int]
 
     def is_below(self, index: int, seqs: Mapping[Origin, int]) -> bool:
-        """Whether everything before this segment stands at or below a foot."""
+        """Whether everything before this segment is at or below a log start."""
         return self.log_end <= index and all(last <= seqs.get(origin, 0) for origin, last in self.held.items())
 
 
 class SegmentSet:
-    """The segments of a journal, oldest first, and which of them a foot leaves."""
+    """The segments of a journal, oldest first, and those that a log start retains."""
 
     def __init__(self, starts: list[SegmentStart], first: int) -> None:
         self.first = first
-        """The first that is needed; those before it are being removed."""
+        """The first segment that is needed; those before it are being removed."""
         self._starts = starts
         self._due: list[tuple[int, int]] = []
 
     def add(self, start: SegmentStart) -> None:
-        """The journal goes on in this one."""
+        """Register the journal's next segment."""
         self._starts.append(start)
 
     def first_retained_segment(self, index: int, seqs: Mapping[Origin, int]) -> int:
-        """The first segment that a log with this foot needs."""
+        """The first segment that a log with this log start needs."""
         needed = self.first
         for start in self._starts:
             if start.segment > needed and start.is_below(index, seqs):
@@ -50,16 +51,16 @@ class SegmentSet:
         return needed
 
     def count_below(self, first: int) -> int:
-        """How many stand before this one."""
+        """The number of segments before this one."""
         return sum(1 for start in self._starts if start.segment < first)
 
     def trim(self, record: int, first: int) -> None:
-        """Those before ``first`` may go when the record of this number is durable."""
+        """Segments before ``first`` may be removed once the record of this number is durable."""
         self.first = max(self.first, first)
         self._due.append((record, first))
 
     def pop_removable(self, synced: int) -> range:
-        """The segments to remove now. Asked behind every sync, so nothing due costs nothing."""
+        """The segments to remove now. The owner asks after every sync, so the usual empty answer is free."""
         if not self._due:
             return range(0)
         upto = 0
@@ -71,8 +72,8 @@ class SegmentSet:
 
 
 class SegmentRemoval:
-    """Files that go. :meth:`run` once, on any thread, also beside a sync; then ``Journal.end_removal`` on the
-    owner's."""
+    """The removal of segments. Call :meth:`run` once, on any thread, also beside a sync; then ``Journal.end_removal``
+    on the owner's."""
 
     def __init__(self, files: Vfs, segments: range, on_error: Callable[[str], None]) -> None:
         self._files = files
@@ -80,7 +81,7 @@ class SegmentRemoval:
         self._on_error = on_error
 
     def run(self) -> None:
-        """:class:`JournalBroken` when the disk refuses: what is on it is unknown then (rule 29)."""
+        """Raises :class:`JournalBroken` when the disk fails: its content is unknown then (rule 29)."""
         try:
             there = set(self._files.list())
             for number in self.segments:
@@ -98,5 +99,5 @@ class SegmentRemoval:
 
 
 def seqs_at(foot: LogStart) -> dict[Origin, int]:
-    """The last seq of each origin at the foot."""
+    """The last seq of each origin at the log start."""
     return {Origin(node, birth): seq for node, birth, seq in foot.seqs}

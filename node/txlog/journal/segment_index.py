@@ -1,20 +1,21 @@
 """The index file of a sealed segment: what a start needs of its records, so that it need not read them.
 
-Beside ``segment-0000000001`` stands ``index-0000000001``. It is written when a segment follows and is never needed:
-missing, broken, of another segment or of another version it is passed over, and the segment is read. Little-endian::
+``index-0000000001`` belongs to ``segment-0000000001``. It is written when the next segment exists, and is never
+needed. If it is missing, broken, of another segment or of another version, the segment is read instead.
+Little-endian::
 
     0   magic "TXLOGIDX"
     8   u32 crc32 of bytes 12..end
-    12  u32 version 1              where this and the magic stand never changes
+    12  u32 version 1              the offset of this and of the magic never changes
     16  u64 birth of the journal
     24  u64 segment number
-    32  u64 number of the segment's first record, u64 of the one behind its last
-    48  16 bytes chain hash before the first record, 16 bytes behind the last
+    32  u64 number of the segment's first record, u64 of the one after its last
+    48  16 bytes chain hash before the first record, 16 bytes after the last
     80  u64 length of the events
-    88  events (MessagePack), then the chain hashes of the log that they tell of, end to end
+    88  events (MessagePack), then the chain hashes of the log entries in them, concatenated
 
-*Events* are what the records did, in their order: a *block* is any number of ordinary ones together (``Held``,
-``Added``, ``Started``, ``Stable``, ``Ceiling``, ``Seal``), every other record stands there as it is.
+*Events* are the effects of the records, in their order. A *block* combines any number of ordinary ones (``Held``,
+``Added``, ``Started``, ``Stable``, ``Ceiling``, ``Seal``); every other record is stored as it is.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ assert _HEAD.size == 88
 
 
 class OriginRecords(msgspec.Struct, array_like=True):
-    """On disk. The Held records of one origin in a block: ``firsts`` (u64 each) and where they stand (``offsets``, u32
-    each, in units of 8 bytes); ``last``: the last seq of the last one; ``named``: first seqs of those with a key."""
+    """On disk. The Held records of one origin in a block: ``firsts`` (u64 each) and their offsets in the segment
+    (``offsets``, u32 each, in units of 8 bytes). ``last``: the last seq of the last one; ``named``: first seqs of
+    those with a key."""
 
     node: str
     birth: int
@@ -65,7 +67,7 @@ class KeyedRow(msgspec.Struct, array_like=True):
 
 
 class IndexBlock(msgspec.Struct, array_like=True, tag=0):
-    """On disk. ``spans`` enter the log; their chain hashes stand behind the events."""
+    """On disk. ``spans`` enter the log; their chain hashes are stored after the events."""
 
     origins: list[OriginRecords]
     spans: list[Span]
@@ -73,7 +75,7 @@ class IndexBlock(msgspec.Struct, array_like=True, tag=0):
 
 
 class IndexedRecord(msgspec.Struct, array_like=True, tag=1):
-    """On disk. Any other record; ``offset`` is where it stands."""
+    """On disk. Any other record; ``offset`` is its byte offset in the segment."""
 
     kind: int
     flags: int
@@ -84,8 +86,8 @@ class IndexedRecord(msgspec.Struct, array_like=True, tag=1):
 
 
 class SegmentIdentity(NamedTuple):
-    """Which segment, in whose journal, between which records: the number of its first one and of the first behind it,
-    and the chain hash before each of the two."""
+    """Identifies a segment of one journal by its records: the number of its first record and of the first one after
+    it, and the chain hash before each of the two."""
 
     birth: int
     segment: int
@@ -107,14 +109,14 @@ _decode_events = msgspec.msgpack.Decoder(list[IndexBlock | IndexedRecord]).decod
 
 
 def index_name(segment: int) -> str:
-    """On disk."""
+    """On disk: the name of the index file of a segment."""
     return fmt.segment_name(segment, "index")
 
 
 def encode_index(
     identity: SegmentIdentity, events: list[IndexBlock | IndexedRecord], hashes: bytes | bytearray
 ) -> bytes:
-    """The whole file."""
+    """Encode the whole file."""
     packed = msgspec.msgpack.encode(events)
     one = identity
     head = _HEAD.pack(
@@ -139,7 +141,7 @@ def decode_index(data: bytes) -> SegmentIndex | None:
 
 
 class IndexRows:
-    """What is gathered of one origin's Held records."""
+    """The Held records of one origin collected so far."""
 
     __slots__ = ("firsts", "last", "named", "offsets", "origin")
 
@@ -152,7 +154,8 @@ class IndexRows:
 
 
 class IndexBuilder:
-    """Records of one segment, in order, on their way to events. ``held``: the last seq of each origin before them."""
+    """Converts the records of one segment, added in order, to events. ``held``: the last seq of each origin before
+    them."""
 
     def __init__(self, held: dict[Origin, int]) -> None:
         self.events: list[IndexBlock | IndexedRecord] = []
@@ -167,7 +170,7 @@ class IndexBuilder:
         self._named: list[KeyedRow] = []
 
     def add(self, kind: int, flags: int, a: int, b: int, front: bytes, offset: int) -> bool:
-        """One record that is good. False for one that contradicts those before it."""
+        """Add one good record. Returns False for one that contradicts those before it."""
         if kind == fmt.HELD and not flags & fmt.FLAG_REPAIR:
             return self._add_held(flags, a, b, front, offset)
         if kind == fmt.ADDED and not flags & fmt.FLAG_REPAIR:
@@ -203,7 +206,7 @@ class IndexBuilder:
         return True
 
     def _add_trimmed(self, front: bytes) -> None:
-        """A foot above what is held is another master's."""
+        """A log start above what is held belongs to another master's snapshot."""
         for node, birth, seq in record_bodies.decode_trimmed(front).seqs:
             origin = Origin(node, birth)
             self._last[origin] = max(seq, self._last.get(origin, 0))
@@ -220,5 +223,5 @@ class IndexBuilder:
         self._begin()
 
     def finish(self) -> None:
-        """There are no more."""
+        """Close the last block: no more records follow."""
         self._end_block()

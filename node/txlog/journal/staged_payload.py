@@ -1,7 +1,8 @@
-"""A payload that is on the disk before its record (why: docs/decisions/0021; which record takes it: ``offers``).
+"""A payload that is on the disk before its record (why: docs/decisions/0021; matching: ``payload_staging``).
 
-A large one is written beside the syncs, in pieces, into a file that becomes the segment of its record: what is left to
-write when the record gets its number is what stands in front. The file has no name that recovery reads until then.
+A large payload is written beside the syncs, in chunks, into a file that becomes the segment of its record. When the
+record gets its number, only the bytes in front of the payload are left to write. Until then the file has no name that
+recovery reads.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from txlog.journal.vfs import ZEROS, Vfs, VfsFile
 from txlog.model.errors import JournalBroken
 
 SYNC_CHUNK_BYTES: Final = 512 << 10
-"""A sync of the segment in use waits for what the disk has been given before it."""
+"""Small, since a sync of the segment in use waits for earlier writes to the disk."""
 BLOCK_BYTES: Final = 4096
 """The size of a file that may be written past the page cache is a multiple of it."""
 
 
 class StagedPayload:
-    """A payload on its way to the disk, or there. ``offset``: where in the file it begins. :meth:`write`,
+    """A payload that is being written, or is on the disk. ``offset``: its first byte in the file. Call :meth:`write`,
     :meth:`finish` and :meth:`remove` on any thread, one at a time; the rest belongs to the journal's owner."""
 
     def __init__(
@@ -36,13 +37,13 @@ class StagedPayload:
         self.size = size
         self.file_bytes = -(-(at + fmt.align_to_8(size) + rest) // BLOCK_BYTES) * BLOCK_BYTES
         self.crc = 0
-        """Of the payload; certain when it is done."""
+        """Of the payload; final when it is durable."""
         self.is_durable = False
-        """All of it is durable, and zeros behind it."""
+        """Whether all of it is durable, with zeros after it."""
         self.discarded = False
-        """Nobody wants it, or the disk is full: what comes is not written."""
+        """It is not needed, or the disk is full: later chunks are not written."""
         self.claims_space = True
-        """Its room is taken, and the disk does not say so yet. The owner's."""
+        """Its space is claimed, and the disk's free space does not show that yet. The owner's."""
         self._on_error = on_error
         self._file: VfsFile | None = None
         self._created = False
@@ -50,14 +51,14 @@ class StagedPayload:
         self._unsynced = 0
 
     def write(self, data: bytes) -> None:
-        """The next piece. A full disk is no error: the payload is written with its record then, if at all.
-        :class:`JournalBroken` for everything else."""
+        """Write the next chunk. A full disk is no error: the payload is written with its record then, if at all.
+        Raises :class:`JournalBroken` for everything else."""
         assert self._written + len(data) <= self.size
         if not self.discarded:
             self._unless_disk_full(partial(self._write_next, data))
 
     def finish(self) -> None:
-        """All pieces are written: durable when this returns, unless the disk is full. Errors as with :meth:`write`."""
+        """All chunks are written: make them durable, unless the disk is full. Errors as with :meth:`write`."""
         if not self.discarded:
             assert self._written == self.size
             assert not self.is_durable
@@ -99,7 +100,7 @@ class StagedPayload:
         self.is_durable = True
 
     def remove(self) -> None:
-        """It is not wanted any more. :class:`JournalBroken` when the disk refuses."""
+        """Remove the file: it is not needed any more. Raises :class:`JournalBroken` when the disk fails."""
         self.discarded = True
         if self._file is not None:
             self._file.close()

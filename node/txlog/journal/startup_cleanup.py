@@ -1,4 +1,4 @@
-"""What a start settles on the disk, before anything relies on what was read."""
+"""Disk clean-up of a start, before any code relies on what was read."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from txlog.journal.vfs import ZEROS, Vfs, VfsFile
 
 
 def open_tail_segment(tail: JournalTail, birth: int) -> OpenSegment:
+    """The segment that the journal's next record goes into."""
     return OpenSegment(tail.segment, tail.size, tail.end, fmt.segment_seed(birth, tail.segment))
 
 
 def truncate_torn_tail(files: Vfs, found: JournalScan) -> None:
-    """Stale bytes are zeroed, and what an earlier process wrote without a
-    sync, or renamed without one, is made durable."""
+    """Zero stale bytes, and make durable what an earlier process wrote or renamed without a sync."""
     files.sync_folder()
     if found.tail.segment == 0:
         return
@@ -28,7 +28,7 @@ def truncate_torn_tail(files: Vfs, found: JournalScan) -> None:
 
 
 def finish_trim(files: Vfs, found: JournalScan) -> None:
-    """A crash came between a trim and the removal of what it left."""
+    """Finish a removal that a crash interrupted after its trim."""
     gone = [piece.number for piece in found.segments if piece.number < found.first_segment]
     if gone:
         SegmentRemoval(files, range(gone[0], gone[-1] + 1), _ignore_error).run()
@@ -45,8 +45,8 @@ def _zero(file: VfsFile, start: int, stop: int) -> None:
 
 
 def clean_up_files(files: Vfs, segment_bytes: int) -> SegmentPool:
-    """Half-made spares go, and indexes without a segment; whole spares are zeros again, should one carry a header that
-    was never needed."""
+    """Remove half-made spares and indexes without a segment. Zero whole spares again, since one may contain a header
+    that was never needed."""
     spares, highest = [], 0
     names = files.list()
     for name in names:

@@ -1,4 +1,5 @@
-"""What no damaged record may take with it: promises, the log's end, and how much is held (see the package's format)."""
+"""The state that no damaged record may destroy: promises, the log's end, and what is held (see the package's
+format)."""
 
 from __future__ import annotations
 
@@ -18,10 +19,11 @@ _ORDERS = Struct("<BBB")
 
 
 class StateHeader:
-    """The state between two records. Every change keeps :attr:`encoded` right, in place where the size allows it.
+    """The state between two records (called *vitals* in the format). Every change updates :attr:`encoded`, in place
+    where the size allows it.
 
-    ``held``: the last seq held of each origin (contiguous from 1), the journal's own origin first. ``changes``: how
-    many accepted views have changed the log, the stable index or stamps.
+    ``held``: the last seq held of each origin (contiguous from 1), the journal's own origin first. ``changes``: the
+    number of accepted views that have changed the log, the stable index or stamps, and of trims.
     """
 
     def __init__(self, own: Origin) -> None:
@@ -40,11 +42,13 @@ class StateHeader:
 
     @property
     def own(self) -> Origin:
+        """The journal's own origin."""
         return next(iter(self.held))
 
     # -- changes
 
     def set_held(self, origin: Origin, last_seq: int) -> None:
+        """Set the last seq held of an origin."""
         known = origin in self.held
         self.held[origin] = last_seq
         place = self._offsets.get(origin) if known else None
@@ -55,29 +59,34 @@ class StateHeader:
             self._encoded = None
 
     def set_log(self, log_end: int, log_hash: bytes, stable: int) -> None:
+        """Set the end of the log, its chain hash and the stable index."""
         self.log_end, self.log_hash, self.stable = log_end, log_hash, stable
         self._refresh()
 
     def set_start(self, start: int) -> None:
+        """Raise the number of the latest start; a lower value changes nothing."""
         self.start = max(start, self.start)
         self._refresh()
 
     def set_stable(self, index: int) -> None:
+        """Set the stable index."""
         self.stable = index
         self._refresh()
 
     def set_ceiling(self, stamp: int) -> None:
+        """Raise the ceiling of stamps; a lower value changes nothing."""
         self.ceiling = max(stamp, self.ceiling)
         self._refresh()
 
     def set_accepted(self, view: View) -> None:
-        """It changes nothing else; :meth:`set_change` besides where it does."""
+        """Set the accepted view and nothing else; call :meth:`set_change`, too, if the view changes more."""
         self.accepted, self.promised = view.number, max(view.number, self.promised)
         self.overrides = self.overrides.remaining_after(view, False)
         self._rebuild()
 
     def set_change(self, view: View, cut: int, hashes: bytes) -> None:
-        """One more accepted view that cuts the log and lets it go on with these entries, or gives new stamps."""
+        """Count one more accepted view that truncates the log and continues it with these entries, or gives new
+        stamps."""
         if cut != self.log_end or hashes:
             self.log_end = cut + len(hashes) // HASH_BYTES
             self.log_hash = hashes[-HASH_BYTES:] or (view.base_hash if cut else NO_HASH)
@@ -86,8 +95,8 @@ class StateHeader:
         self._refresh()
 
     def set_log_start(self, foot: LogStart) -> None:
-        """The log was trimmed, which counts as a change: nobody else can tell where. Above its end it is another
-        master's (a snapshot)."""
+        """Record a trim of the log. It counts as a change, since only this journal records it. A log start above the
+        log's end comes from another master (a snapshot)."""
         self.changes += 1
         for node, birth, seq in foot.seqs:
             if seq > self.held.get(Origin(node, birth), 0):
@@ -97,19 +106,23 @@ class StateHeader:
         self._refresh()
 
     def set_installed(self, number: Number, base_index: int) -> None:
+        """Record the installation of a view: its base is stable, and an override to bootstrap has taken effect."""
         self.installed, self.stable = number, base_index
         self.overrides = OperatorOverrides([], self.overrides.excluded_members)
         self._rebuild()
 
     def set_promised(self, number: Number) -> None:
+        """Raise the promised view number; a lower value changes nothing."""
         self.promised = max(number, self.promised)
         self._rebuild()
 
     def set_left(self, number: Number) -> None:
+        """Set the number of the view that this master has left."""
         self.left = number
         self._rebuild()
 
     def set_overrides(self, orders: OperatorOverrides) -> None:
+        """Set the operator's overrides."""
         self.overrides = orders
         self._rebuild()
 
@@ -117,6 +130,7 @@ class StateHeader:
 
     @property
     def encoded(self) -> bytes:
+        """The bytes of this state as the package's format specifies them."""
         if self._encoded is None:
             if not self._buffer:
                 self._rebuild()
@@ -179,11 +193,12 @@ class StateHeader:
         return vitals
 
     def copy(self) -> StateHeader:
+        """An independent copy."""
         return StateHeader.parse(self.encoded)
 
 
 def missing_spans(before: StateHeader, after: StateHeader) -> list[Span]:
-    """What was held between two states."""
+    """The transactions persisted between two states."""
     spans = []
     for origin, last in after.held.items():
         first = before.held.get(origin, 0) + 1
@@ -193,7 +208,7 @@ def missing_spans(before: StateHeader, after: StateHeader) -> list[Span]:
 
 
 def _encode_overrides(orders: OperatorOverrides) -> bytes:
-    """Mostly there are none: nothing, as in a journal of before."""
+    """Mostly there are none: then nothing is written, so the bytes equal those of a journal without this field."""
     if orders == NO_OVERRIDES:
         return b""
     parts = bytearray(_ORDERS.pack(1, len(orders.bootstrap_members), len(orders.excluded_members)))
@@ -228,7 +243,7 @@ def _encode_text(text: str) -> bytes:
 
 
 def _encode_optional(usual: Number, number: Number) -> bytes:
-    """A number that is mostly the usual one."""
+    """A number that mostly equals ``usual``."""
     return b"\0" if number == usual else b"\1" + _NUMBER.pack(*number[:2]) + _encode_text(number[2])
 
 

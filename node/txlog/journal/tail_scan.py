@@ -1,4 +1,4 @@
-"""The bytes of a segment as they are found: where its records stop, and whether they go on behind that."""
+"""The raw bytes of a segment: where its records stop, and whether good ones follow after that."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from txlog.journal.vfs import ZEROS, Vfs
 
 
 def read_prefix(files: Vfs, name: str, count: int) -> bytes:
-    """At most so many bytes of a file."""
+    """At most ``count`` bytes of a file."""
     file = files.open(name)
     try:
         return file.pread(0, count)
@@ -20,12 +20,13 @@ def read_prefix(files: Vfs, name: str, count: int) -> bytes:
 
 
 def read_whole(files: Vfs, name: str) -> bytes:
-    """The whole file, as long as it is now."""
+    """The whole file at its present length."""
     return read_prefix(files, name, files.size(name))
 
 
 def classify_end(data: bytes, offset: int) -> EndOfRecords:
-    """What stands where no good record does. Eight zeros prove that none stood there: each begins with a mark."""
+    """The kind of bytes where no good record is. Eight zeros prove that there was none: each record begins with a
+    mark."""
     rest = len(data) - offset
     if rest >= 8 and not data[offset : offset + 8].strip(b"\0"):
         return EndOfRecords.ZEROS if _is_all_zeros(data, offset) else EndOfRecords.BROKEN

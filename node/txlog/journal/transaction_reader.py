@@ -1,4 +1,4 @@
-"""What a journal holds, as others read it: from memory when it is recent, else from its record on the disk."""
+"""Reads the transactions of a journal: from memory when they are recent, else from their records on the disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from txlog.model.ids import Origin
 
 
 class TransactionReader:
-    """``_recent`` holds the latest records whole. What a later view has said of a stamp holds for every reader."""
+    """``_recent`` holds the latest records whole. Every read returns the stamps that later views assigned."""
 
     def __init__(self, reader: RecordReader, index: JournalIndex, cache_bytes: int) -> None:
         self._reader = reader
@@ -69,7 +69,7 @@ class TransactionReader:
         return self._reader.read_items(head, first, _count_fitting(head.columns.sizes[first : first + count], room))
 
     def _head(self, place: RecordLocation) -> HeldRecordHead:
-        """The last one is kept: a big record is often read in small pieces."""
+        """The last head is cached: a big record is often read in small pieces."""
         if self._last_head.segment != place.segment or self._last_head.offset != place.offset:
             self._last_head = self._reader.read_head(place)
         return self._last_head
@@ -118,7 +118,7 @@ class TransactionReader:
         ]
 
     def _lookup_meta(self, origin: Origin, seq: int) -> tuple[int, bytes] | None:
-        """Stamp and content hash of what is held."""
+        """Stamp and content hash of a held transaction."""
         held = self._index.get(*origin)
         place = held.locate(seq) if held is not None and seq <= held.last else None
         if held is None or place is None:
@@ -137,18 +137,18 @@ class TransactionReader:
         return held.restamps.get(seq, head.columns.stamps[at]), head.columns.content(at)
 
     def _certain_stamp(self, origin: Origin, seq: int, sent: int) -> int:
-        """Of a transaction that was sent: what a view that was accepted here has said of it holds."""
+        """The stamp of a transaction that another master sent; a stamp from a view accepted here takes precedence."""
         held = self._index.get(*origin)
         return held.restamps.get(seq, sent) if held is not None else sent
 
     def _is_restamped(self, origin: Origin, seq: int) -> bool:
-        """Whether a view that was accepted here has said of its stamp."""
+        """Whether a view accepted here assigned its stamp."""
         held = self._index.get(*origin)
         return held is not None and held.restamps.get(seq, 0) != 0
 
 
 def _count_fitting(sizes: Sequence[int] | array[int], room: int) -> int:
-    """How many of these payloads, at least one."""
+    """How many of these payloads fit into ``room``, at least one."""
     count, total = 0, 0
     for size in sizes:
         total += size

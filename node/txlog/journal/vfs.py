@@ -1,9 +1,9 @@
-"""The one way to the disk: what a journal asks of it, and the real one.
+"""The one way to the disk: the file operations that a journal needs, and their implementation on a real disk.
 
-Nothing in this room opens a file but through :class:`Vfs`. :class:`txlog.journal.memory_vfs.MemoryVfs` is the other
-one: it knows synced from unsynced bytes and can crash, tear, flip, fail and be full.
+No module of this package opens a file except through :class:`Vfs`. :class:`txlog.journal.memory_vfs.MemoryVfs` is the
+other implementation: it distinguishes synced from unsynced bytes, and can crash, tear, flip, fail and be full.
 
-Every method raises ``OSError`` and nothing else; :mod:`txlog.journal.journal` alone turns it into a typed error.
+Every method raises ``OSError`` and nothing else; only :mod:`txlog.journal.journal` converts it to a typed error.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from txlog.journal.direct_io import BLOCK_BYTES, DirectWriter, open_direct_write
 
 ZEROS = bytes(1 << 20)
 FILL_CHUNK_BYTES = 4 << 20
-"""Zeros given to the disk between two syncs. Beside 64 MiB at once the p99 of a small write and its sync was 20 to
-42 ms, beside 4 MiB 12 to 19 ms, beside nothing 14 to 18 ms."""
+"""Zeros written to the disk between two syncs. Beside 64 MiB at once the p99 of a small write and its sync was 20 to
+42 ms. Beside 4 MiB it was 12 to 19 ms, beside nothing 14 to 18 ms."""
 THROTTLED_CHUNK_BYTES = 256 << 10
 YIELD_S = 0.002
-"""Behind so many zeros for which nobody waits: 64 MiB take half a second. Past the page cache they cost a third of the
-processor, and leave little that a sync has to wait for."""
+"""Pause after each chunk of zeros that no write waits for: 64 MiB take half a second. Past the page cache they cost a
+third of the processor, and leave little that a sync has to wait for."""
 
 
 class VfsFile(Protocol):
@@ -47,14 +47,15 @@ class Vfs(Protocol):
     """The files of one folder, by plain name."""
 
     def lock(self) -> None:
-        """This process alone works in the folder until :meth:`close`; ``BlockingIOError`` when another one does."""
+        """Lock the folder for this process until :meth:`close`. Raises ``BlockingIOError`` when another process holds
+        the lock."""
 
     def list(self) -> list[str]:
         """Names in alphabetical order."""
 
     def create(self, name: str, size: int, *, gently: bool = False) -> None:
-        """A new file of ``size`` zeros, durable with its name. ``ENOSPC`` leaves nothing behind. ``gently``: nobody
-        waits for it, so others have the disk in between."""
+        """A new file of ``size`` zeros, durable with its name. ``ENOSPC`` leaves nothing behind. ``gently``: no caller
+        waits for it, so other writes use the disk in between."""
 
     def create_sparse(self, name: str, size: int) -> None:
         """A new file that reads as ``size`` zeros and takes room only as it is written: each write may find the disk
@@ -78,10 +79,10 @@ class Vfs(Protocol):
 
 
 class OsFile:
-    """A file descriptor, and where it can be one that writes past the page cache (``direct``)."""
+    """A file descriptor, and where possible one that writes past the page cache (``direct``)."""
 
     def __init__(self, path: Path, flags: int = os.O_RDWR, *, direct: bool = True, zeros: bool = False) -> None:
-        """``zeros``: there is nothing else in it, and nobody else writes to it."""
+        """``zeros``: the file contains only zeros, and has no other writer."""
         self._fd = os.open(path, flags | os.O_CLOEXEC, 0o640)
         self._writer: DirectWriter | None = None
         self._may_be_direct = direct
@@ -109,7 +110,7 @@ class OsFile:
 
     @property
     def uses_direct_io(self) -> bool:
-        """Whether what was written went past the page cache, as far as the file system keeps to what it takes."""
+        """Whether writes bypassed the page cache, as far as the file system honours the flag that it accepts."""
         return self._writer is not None
 
     def fdatasync(self) -> None:
@@ -124,7 +125,7 @@ class OsFile:
 class OsVfs:
     """A folder on a disk. ``bytes_max`` bounds the sum of the file sizes (a quota, and full disks in tests).
 
-    ``read_only``: nothing is made or locked, for a look at a folder that may belong to a running process.
+    ``read_only``: nothing is created or locked, to inspect a folder that may belong to a running process.
     """
 
     LOCK = "lock"
@@ -137,10 +138,10 @@ class OsVfs:
         if not read_only:
             self._folder.mkdir(parents=True, exist_ok=True)
         self._fresh: set[str] = set()
-        """Files of zeros that were made here and not opened since."""
+        """Files of zeros that were created here and not opened since."""
         self._bytes = 0 if read_only else sum(self.size(name) for name in self.list())
         self._quota_lock = Lock()
-        """A sync and a spare in the making count beside one another."""
+        """A sync and a preallocation may count at the same time."""
 
     def lock(self) -> None:
         if self._lock_fd >= 0:
@@ -176,8 +177,8 @@ class OsVfs:
 
     @staticmethod
     def _fill(path: Path, size: int, gently: bool) -> None:
-        """Zeros are written, not reserved: an overwrite then changes no metadata (1.4 to 1.6 times as fast). A little
-        at a time: a sync of the segment in use waits for what the disk has been given before it."""
+        """Zeros are written, not reserved: an overwrite then changes no metadata (1.4 to 1.6 times as fast). They are
+        written in small chunks: a sync of the segment in use waits for earlier writes to the disk."""
         file = OsFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, direct=size % BLOCK_BYTES == 0)
         piece = THROTTLED_CHUNK_BYTES if gently else len(ZEROS)
         unsynced = 0

@@ -1,6 +1,6 @@
-"""Records that wait for a sync: each is framed, numbered and chained, and has its place in a segment.
+"""Records that wait for a sync: each is framed, numbered and chained, and has its offset in a segment.
 
-Nothing is written here; :class:`txlog.journal.group_commit.GroupCommit` does that. The owner's thread alone uses it.
+Nothing is written here; :class:`txlog.journal.group_commit.GroupCommit` does that. Only the owner's thread uses it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from txlog.model.errors import JournalFull
 from txlog.model.view import Number, View
 
 STATE_HEADER_GROWTH: Final = 96
-"""How much longer the vitals may become by the record itself: an origin that was not there before."""
+"""Bytes by which one record may lengthen the state header: a new origin."""
 ORIGIN_BYTES_MAX: Final = 80
 """Of the origin's name in a Held record, padded."""
 ORDINARY_RECORD_BYTES: Final = 1 << 16
@@ -29,29 +29,29 @@ ORDINARY_RECORD_BYTES: Final = 1 << 16
 
 
 class WriteBuffer:
-    """The end of a journal as it will be, ahead of what is on the disk."""
+    """The future end of a journal, ahead of the bytes on the disk."""
 
     def __init__(self, space: SegmentPool, segments: SegmentSet, found: JournalScan) -> None:
         self._space = space
         self._segments = segments
         self._birth = found.own.birth
         self.state_header: StateHeader = found.state
-        """What the next record finds. Who puts a record in changes it, behind the record."""
+        """The state before the next record. The caller that appends a record updates it afterwards."""
         self.views: dict[Number, View] = dict(found.views)
         self.number = found.number
-        """Of the next record."""
+        """Number of the next record."""
         self.tail = open_tail_segment(found.tail, self._birth)
-        """Where the next record goes, if it fits."""
+        """The segment of the next record, if it fits."""
         self.extents: list[WriteExtent] = []
         self.retired: list[OpenSegment] = []
-        """Segments that the next batch, or what was synced before it, has filled."""
+        """Segments that the next batch, or earlier synced records, have filled."""
         self._chain = found.chain if found.chain is not None else fmt.EMPTY_CHAIN
         self._batch_first = found.number
         """Every record below it is synced before a byte of the next batch is written."""
 
     def take_batch(self) -> tuple[list[WriteExtent], list[OpenSegment]]:
-        """What waits, and which segments are full when it is written: the next batch. Its last record is the one below
-        :attr:`number`."""
+        """The next batch: the waiting extents, and the segments that are full once it is written. Its last record is
+        the one below :attr:`number`."""
         taken = self.extents, self.retired
         self.extents, self.retired = [], []
         self._batch_first = self.number
@@ -60,7 +60,7 @@ class WriteBuffer:
     # -- records
 
     def append(self, body: RecordBody, *, work: bool = False) -> tuple[OpenSegment, int]:
-        """Frame the record and give it its place, which is told: the segment, and the offset in it."""
+        """Frame the record and allocate its bytes. Returns the segment and the offset in it."""
         vitals = self.state_header.encoded
         length = fmt.record_length(body, len(vitals))
         extent, offset = self._allocate(length, len(vitals), work, sealing=body.kind == fmt.SEAL)
@@ -72,8 +72,8 @@ class WriteBuffer:
         return segment, offset
 
     def append_staged(self, laid: StagedPayload, body: RecordBody) -> tuple[OpenSegment, int]:
-        """A record whose tail is on the disk: that file is the next segment. What is over in front of the tail is a
-        Seal; what follows is written behind it."""
+        """Append a record whose tail is on the disk: that file becomes the next segment. A Seal fills the unused bytes
+        in front of the tail; later records are written after it."""
         tail = self._open(laid.file_bytes, laid.name, False)
         tail.has_staged_payload = True
         vitals = self.state_header.encoded
@@ -93,8 +93,8 @@ class WriteBuffer:
         return tail, offset
 
     def append_seals(self) -> WriteExtent | None:
-        """Two, to be written where they stand, without a sync. The second one begins in a sector of which the last
-        record has no part. None where they find no room, or where records wait: those will tell the same."""
+        """Two seals, written at the end without a sync. The second one begins in a sector that contains no part of the
+        last record. None if they do not fit, or if records wait: those prove the same."""
         if self.extents or not self.fits(0):
             return None
         first_end = self.tail.end + fmt.HEAD_BYTES + len(self.state_header.encoded)
@@ -103,7 +103,7 @@ class WriteBuffer:
         return self.extents.pop()
 
     def _allocate(self, length: int, vitals_bytes: int, work: bool, sealing: bool) -> tuple[WriteExtent, int]:
-        """Always leaves room for the seals."""
+        """Allocate bytes for a record. This always leaves room for the seals."""
         tail, seals = self.tail, fmt.seal_bytes(vitals_bytes)
         if tail.end + length + seals > tail.size and not sealing:
             tail = self._rotate(length + seals, work)
@@ -116,7 +116,8 @@ class WriteBuffer:
     # -- segments
 
     def _rotate(self, length: int, work: bool) -> OpenSegment:
-        """The next segment; its header promises that all records up to here are synced, and the sync keeps it."""
+        """The next segment; its header promises that all earlier records are synced, and the sync keeps that
+        promise."""
         size = self._segment_size(length)
         spare = self._space.acquire(size, work)
         return self._open(size, spare or self._space.next_name(), spare is None)
@@ -139,40 +140,41 @@ class WriteBuffer:
 
     @property
     def header_bytes(self) -> int:
-        """Of one copy of a segment's header, as things stand."""
+        """Of one copy of a segment's header in the present state."""
         return fmt.segment_header_bytes(self.state_header, self._views_in_header())
 
     def _segment_size(self, length: int) -> int:
-        """A record that is larger than a segment gets one of its own size."""
+        """A record larger than a segment gets a segment of its own size."""
         return max(self._space.segment_bytes, fmt.align_to_8(2 * self.header_bytes + length))
 
     # -- room
 
     @property
     def is_half_full(self) -> bool:
-        """More than half of the segment in use is taken."""
+        """Whether more than half of the segment in use is taken."""
         return self.tail.size - self.tail.end < self.tail.size // 2
 
     @property
     def bytes_to_create(self) -> int:
-        """Of the segments that the sync of what waits will have to make."""
+        """Bytes of the segments that the next sync must create."""
         waiting = {extent.segment for extent in self.extents if extent.segment.header is not None}
         return sum(segment.size for segment in waiting if segment.must_create)
 
     @property
     def bytes_free(self) -> int:
-        """What work may still take: the current segment's rest, spares beyond the reserve, the disk beyond that."""
+        """Bytes that work may still take: the rest of the current segment, spares beyond the reserve, the disk beyond
+        that."""
         self._space.refresh()
         kept = len(self._space.spares) - 1
         beyond = max(0, self._space.unclaimed_bytes + kept * self._space.segment_bytes)
         return self.tail.size - self.tail.end + beyond if self._space.has_reserve else 0
 
     def length(self, body: RecordBody) -> int:
-        """Of its record, whatever the records before it do to the state."""
+        """Upper bound of the record's length, whatever the records before it do to the state."""
         return fmt.record_length(body, len(self.state_header.encoded) + STATE_HEADER_GROWTH)
 
     def fits(self, length: int) -> bool:
-        """Whether a record of this length, and the seals behind it, have a place in the segment in use."""
+        """Whether a record of this length, and the seals after it, fit into the segment in use."""
         return self.tail.end + length + fmt.seal_bytes(len(self.state_header.encoded)) <= self.tail.size
 
     def has_room_for(self, length: int) -> bool:
@@ -182,7 +184,7 @@ class WriteBuffer:
         return self._has_room(size)
 
     def require_room(self, length: int) -> None:
-        """:class:`JournalFull` unless records of work of this length, all together, have room."""
+        """Raises :class:`JournalFull` unless records of work of this total length have room."""
         if not self._has_room(length):
             raise JournalFull(
                 f"holding {length} bytes in segment {self.tail.name}: the disk is full up to the reserve that the"
@@ -190,7 +192,7 @@ class WriteBuffer:
             )
 
     def _has_room(self, length: int) -> bool:
-        """The disk is asked anew before the answer is no."""
+        """Query the disk again before the answer is no."""
         if self._has_room_cached(length):
             return True
         self._space.refresh()

@@ -1,4 +1,4 @@
-"""One child process: how it is started, what is heard of its end, and its log file."""
+"""One child process: its start, its end, and its log file."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _libc: Any = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else N
 
 
 def _prepare_child(parent: int) -> None:
-    """In the new process: it can be interrupted, also when its supervisor was started in the background of a shell,
-    which ignores SIGINT then. On Linux the kernel kills it when its supervisor is gone, however that ended."""
+    """Runs in the new process. It restores SIGINT, which a shell ignores for a supervisor in the background. On Linux
+    it makes the kernel kill the process when its supervisor ends, for whatever reason."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -31,7 +31,7 @@ def _prepare_child(parent: int) -> None:
 
 
 class ChildProcess:
-    """A running process, in a session of its own, so that Ctrl-C in a terminal reaches its supervisor only."""
+    """A running process, in a session of its own, so that Ctrl-C in a terminal reaches only its supervisor."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ChildProcess:
         self.identity: ProcessIdentity | None = identity_of(self.pid)
 
     async def wait(self) -> int:
-        """Its exit code, negative for a signal; what it left behind in its process group is killed (on Linux)."""
+        """Its exit code, negative for a signal. Kills what it left in its process group (on Linux)."""
         loop = asyncio.get_running_loop()
         if hasattr(os, "pidfd_open"):
             over = asyncio.Event()
@@ -70,12 +70,12 @@ class ChildProcess:
                 os.close(descriptor)
         else:
             return await asyncio.to_thread(self._process.wait)
-        self.signal(signal.SIGKILL)  # not reaped yet, so its number is still its own: this reaches only its group
+        self.signal(signal.SIGKILL)  # not reaped yet, so its process id is not reused: this reaches only its group
         return self._process.wait()  # it has ended, so this does not block
 
     async def wait_or_interrupt(self, clear_up_s: float) -> int:
-        """Its exit code, as :meth:`wait`. When the waiting is cancelled it is interrupted, and killed if it has not
-        ended after ``clear_up_s``."""
+        """Its exit code, as :meth:`wait`. When the wait is cancelled, it interrupts the process, and kills it after
+        ``clear_up_s`` seconds."""
         ending = asyncio.ensure_future(self.wait())
         try:
             return await asyncio.shield(ending)
@@ -88,8 +88,8 @@ class ChildProcess:
             raise
 
     def signal(self, number: signal.Signals) -> None:
-        """SIGKILL to its whole process group, any other to the process alone: it ends its own children in order
-        (a Spark driver its JVM). Nothing once it has been reaped."""
+        """Sends SIGKILL to its whole process group, any other signal to the process alone, which ends its own children
+        gracefully (a Spark driver its JVM). Does nothing after it was reaped."""
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 (os.killpg if number == signal.SIGKILL else os.kill)(self.pid, number)

@@ -1,4 +1,4 @@
-"""What the command line does about a supervisor: leave one behind, wait for it, end it."""
+"""How the command line starts a supervisor in the background, waits for it, and ends it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from txlog.local.supervisor_client import SupervisorClient
 
 
 def start_daemon(paths: Sequence[Path], state: StateFolder, deadline_s: float = 30.0) -> None:
-    """Leave a supervisor behind that outlives this process; returns when it can be asked.
+    """Starts a supervisor that outlives this process; returns when it answers.
 
-    :class:`CannotRun` with its last words when it ends instead.
+    :class:`CannotRun` with its last log lines when it exits instead.
     """
     state.prepare()
     with state.locked():
-        pass  # whoever has it, is named now rather than in a log
+        pass  # report a supervisor that holds the lock now rather than in a log
     log = state.log("supervisor")
     with open(log, "ab") as output:
         process = subprocess.Popen(
@@ -55,8 +55,8 @@ def start_daemon(paths: Sequence[Path], state: StateFolder, deadline_s: float = 
 
 
 def stop_daemon(state: StateFolder, deadline_s: float = 90.0) -> bool:
-    """End what runs, gracefully, then by force; True when something ran. Also ends what a supervisor that was
-    killed left behind."""
+    """Ends what runs, gracefully, then by force. Also ends what a killed supervisor left. Returns whether
+    anything ran."""
     ran = state.is_locked
     if ran:
         mark = state.read("supervisor.json")
@@ -80,9 +80,10 @@ def stop_daemon(state: StateFolder, deadline_s: float = 90.0) -> bool:
 def wait_ready(
     state: StateFolder, deadline_s: float, ready: Callable[[dict[str, Any]], bool]
 ) -> Iterator[list[dict[str, Any]]]:
-    """Yields the processes again and again until each is ``ready``, or one has ended for good.
+    """Yields the processes repeatedly until each is ``ready``, or one has ended for good.
 
-    :class:`CannotRun` when the time is over."""
+    :class:`CannotRun` after the time-out.
+    """
     until = time.monotonic() + deadline_s
     while True:
         processes = SupervisorClient(state).status()["processes"]

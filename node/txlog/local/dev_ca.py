@@ -1,7 +1,7 @@
-"""An authority and certificates of a local cluster's own, for manifests that ask for TLS and bring none.
+"""Creates an authority and certificates for a local cluster whose manifests require TLS and supply none.
 
-They stand in ``tls/`` of the state folder: ``ca.crt`` and ``ca.key``, and for each master a folder as a Secret has
-it. What comes to its end is made anew while the cluster runs; masters read it then.
+They are in ``tls/`` of the state folder: ``ca.crt`` and ``ca.key``, and for each master a folder with the layout of a
+Secret. The supervisor renews expiring certificates while the cluster runs; masters then reload them.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from txlog.auth.tls import CA_FILE, CERTIFICATE_FILE, KEY_FILE
 CA_VALID_DAYS: Final = 3650
 CERTIFICATE_VALID_DAYS: Final = 90
 RENEW_BEFORE_DAYS: Final = 30
-"""Before its end."""
+"""A certificate is renewed so many days before it expires."""
 CLOCK_SKEW_MINUTES: Final = 10
-"""It counts from so long ago, for clocks that are behind."""
+"""A certificate is valid from so many minutes ago, for clocks that are slow."""
 CERTIFICATE_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 
 
 def make_certificates(folder: Path, nodes: Iterable[str]) -> list[str]:
-    """One for each master, where there is none of this authority that lasts; whose were made. ``OSError`` and
-    ``ValueError`` when the folder's files cannot be written or read."""
+    """Creates a certificate for each master without a valid one of this authority; returns the names of those masters.
+    ``OSError`` and ``ValueError`` when the folder's files cannot be written or read."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority, key = _load_or_create_ca(folder)
     made = []
@@ -42,7 +42,7 @@ def make_certificates(folder: Path, nodes: Iterable[str]) -> list[str]:
             continue
         place.mkdir(mode=0o700, exist_ok=True)
         own_key, own = _issue_certificate(node, authority, key)
-        # A master that looks between the two finds a key that does not fit, and looks again.
+        # A master that reads between the two writes finds a key that does not match, and reads again.
         _write_private_file(place / KEY_FILE, _key_to_pem(own_key))
         _write_private_file(place / CERTIFICATE_FILE, own.public_bytes(serialization.Encoding.PEM))
         _write_private_file(place / CA_FILE, authority.public_bytes(serialization.Encoding.PEM))

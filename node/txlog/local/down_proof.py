@@ -1,4 +1,4 @@
-"""The proof that a master's process is gone, brought to every other master: they need not wait for it then."""
+"""Reports that a master's process is gone to every other master, so that they need not wait for it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ log = logging.getLogger("txlog.local")
 
 REQUEST_TIMEOUT_S: Final = 2.0
 RETRY_DELAYS_S: Final = (0.1, 2.0)
-"""Between two tries: at first, and at most."""
+"""Between two attempts: at first, and at most."""
 LEAVE_GRACE_S: Final = 1.0
-"""A master that ended in order has told the others itself. Only when it is still in their view then, a proof helps."""
+"""A master that exited gracefully has announced its departure itself. The report only helps if it is still in their
+view then."""
 GIVE_UP_AFTER_S: Final = 600.0
-"""After so long with nobody to be reached whoever is there has begun anew, and asks for itself."""
+"""After so long without an answer, a master that returns has restarted, and asks for itself."""
 
 
 async def report_down(
@@ -32,8 +33,8 @@ async def report_down(
     *,
     left: bool = False,
 ) -> None:
-    """Tell all ``others`` (node id to URL), each until it has let ``node`` go, or knows better. ``left``: it has ended
-    in order. ``state``: of the cluster that is asked."""
+    """Reports to all ``others`` (node id to URL), until each continues without ``node``, or knows better. ``left``: the
+    process exited gracefully. ``state``: of the cluster."""
     if left:
         await asyncio.sleep(LEAVE_GRACE_S)
     async with session_of(state, REQUEST_TIMEOUT_S) as session:
@@ -44,7 +45,7 @@ async def report_down(
 
 
 async def _report_to_master(session: aiohttp.ClientSession, master: str, node: str, birth: str, start: int) -> str:
-    """What came of it at one master."""
+    """The outcome at one master."""
     clock = asyncio.get_running_loop().time
     until, pause = clock() + GIVE_UP_AFTER_S, RETRY_DELAYS_S[0]
     last = "not reached"
@@ -59,7 +60,7 @@ async def _report_to_master(session: aiohttp.ClientSession, master: str, node: s
                 return f"refused: {body['message']}"
             last = "still in the view" if answer.status == 200 else f"answered {answer.status}"
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError, TypeError) as wrong:
-            last = f"not reached: {wrong!r}"  # it may be down as well: it is told when it is back
+            last = f"not reached: {wrong!r}"  # it may be down as well: it gets the report when it is back
         await asyncio.sleep(pause)
         pause = min(RETRY_DELAYS_S[1], 2 * pause)
     return last

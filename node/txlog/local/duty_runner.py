@@ -1,10 +1,9 @@
-"""The duties of the data centres of one machine, performed: split backups, workers that go back, backups let go,
-workers repaired.
+"""Performs the duties of the data centres of one machine: split backups, restores, releases of backups, repairs.
 
-What is to be done stands at the masters (``GET /txlog/duties``); each is a process, ``python -m
-txlog.backup.duty_job``, one at a time in a data centre. A supervisor that died finds the same list again, and whatever
-was done is found done. The one thing kept here is which workers were being made anew: one that was left half loaded
-stands nowhere, so its masters cannot know that it is to go on.
+The masters list the open duties (``GET /txlog/duties``). Each is a process, ``python -m txlog.backup.duty_job``, one at
+a time in a data centre. A new supervisor finds the same list, and finished duties are recognised as such. Only the
+names of workers that are being restored are stored here. A half loaded worker has no position, so its masters cannot
+list that its restore must continue.
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ log = logging.getLogger("txlog.local")
 
 POLL_INTERVAL_S: Final = 1.0
 RETRY_DELAYS_S: Final = (1.0, 15.0)
-"""Between two tries of one that failed: at first, and at most."""
+"""Between two attempts of a failed duty: at first, and at most."""
 INTERRUPT_TIMEOUT_S: Final = 5.0
 HISTORY_MAX: Final = 200
-"""Duties that are remembered for the split report."""
+"""Duties that are kept for the split report."""
 
 
 def duty_log_name(data_center: str) -> str:
-    """Of the log file of a data centre's duties."""
+    """Name of the log file of a data centre's duties."""
     return f"{data_center}-duties"
 
 
 class DutyRunner:
-    """Of the data centres of one plan."""
+    """Performs the duties of the data centres of one plan."""
 
     def __init__(self, plans: Mapping[str, DutyJobConfig], state: StateFolder) -> None:
         self._plans = plans
@@ -52,7 +51,7 @@ class DutyRunner:
         self._released: set[str] = set()
 
     async def run(self) -> None:
-        """Until it is cancelled; a duty under way is ended then, and begun again by the next supervisor."""
+        """Runs until it is cancelled; interrupts a running duty then, which the next supervisor starts again."""
         async with (
             session_of(self._state, 2.0) as session,
             asyncio.TaskGroup() as all_,
@@ -61,7 +60,7 @@ class DutyRunner:
                 all_.create_task(self._poll_loop(data_center, session))
 
     def describe(self) -> list[dict[str, Any]]:
-        """What was done, newest last."""
+        """The finished duties, newest last."""
         return list(self._saved["done"])
 
     async def _poll_loop(self, data_center: str, session: aiohttp.ClientSession) -> None:
@@ -150,7 +149,7 @@ class DutyRunner:
         masters: Sequence[str] = (),
         session: aiohttp.ClientSession | None = None,
     ) -> dict[str, Any] | None:
-        """What the process said; None when it failed, or failed so lately that it is not tried again yet."""
+        """The result of the process; None when it failed, or failed so recently that the next attempt is not due."""
         due, pause = self._retry_at.get(name, (0.0, 0.0))
         if time.monotonic() < due:
             return None
@@ -193,7 +192,7 @@ async def _fetch_duties(session: aiohttp.ClientSession, url: str) -> dict[str, A
 
 
 async def _report_duty(session: aiohttp.ClientSession, masters: Sequence[str], duty: str, body: dict[str, Any]) -> None:
-    """As far as they can be reached; who was not lists it again."""
+    """Reports to each reachable master; one that misses it lists the duty again."""
     for url in masters:
         try:
             async with session.post(f"{url}/txlog/duties/{duty}", json=body) as answer:

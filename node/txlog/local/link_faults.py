@@ -1,4 +1,4 @@
-"""What is wrong with which link: names to directions, and the table that the link proxies are given."""
+"""Faults of links: resolves names to directions, and builds the table for the link proxies."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ DELAY_MS_MAX = 60_000
 
 @dataclass(frozen=True)
 class LinkFault:
-    """Of one direction. Without either it is not in the table."""
+    """The fault of one direction. A direction without delay and cut is not in the table."""
 
     delay_ms: float = 0.0
     cut: bool = False
 
 
 class LinkFaultTable:
-    """The faults by direction ``(from, to)``. Names are those of masters, or of data centres for all their masters."""
+    """The faults by direction ``(from, to)``. A name is a master's, or a data centre's for all its masters."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
         self._faults: dict[tuple[str, str], LinkFault] = {}
 
     def delay(self, a: str, b: str, delay_ms: float) -> int:
-        """Slow the links between ``a`` and ``b``, each way; 0 ends it. Returns how many directions that are."""
+        """Delays the links between ``a`` and ``b``, in both directions; 0 removes it. Returns the number of
+        directions."""
         if not 0 <= delay_ms <= DELAY_MS_MAX:
             raise CannotRun(f"a delay is 0 to {DELAY_MS_MAX} ms, not {delay_ms:g} ms")
         return self._update_faults(
@@ -36,13 +37,13 @@ class LinkFaultTable:
         )
 
     def cut(self, a: str, b: str, one_way: bool = False) -> int:
-        """No byte from ``a`` to ``b`` any more; nor from ``b`` to ``a``, unless ``one_way``."""
+        """Cuts the link from ``a`` to ``b``, and from ``b`` to ``a`` unless ``one_way``."""
         return self._update_faults(
             [*self._directions_between(a, b), *(() if one_way else self._directions_between(b, a))], cut=True
         )
 
     def heal(self, a: str | None = None, b: str | None = None, *, delays: bool = False) -> int:
-        """End the cuts (and ``delays``) between two, of all links of one, or everywhere."""
+        """Removes the cuts (and ``delays``) between two names, of all links of one, or everywhere."""
         if a is None:
             directions = self.directions
         else:
@@ -56,14 +57,16 @@ class LinkFaultTable:
 
     @property
     def directions(self) -> list[tuple[str, str]]:
+        """Every direction of the cluster."""
         nodes = [master.node for master in self._topology.masters]
         return [(a, b) for a in nodes for b in nodes if a != b]
 
     def fault(self, a: str, b: str) -> LinkFault:
+        """The fault of the direction from ``a`` to ``b``."""
         return self._faults.get((a, b), LinkFault())
 
     def rows(self) -> list[dict[str, Any]]:
-        """The table as the proxies take it."""
+        """The table in the form that the proxies accept."""
         return [
             {"from": a, "to": b, "delayMs": fault.delay_ms, "cut": fault.cut}
             for (a, b), fault in sorted(self._faults.items())

@@ -5,16 +5,16 @@ The connections that master A opens to B go through the proxy (A, B), so each by
 sends on it to A→B, what B answers to B→A. A direction can be slow (``delay_s``) or cut. With neither, a chunk that
 is read is written at once, and nothing else is done to it.
 
-- *Slow*: a chunk leaves ``delay_s`` after it came, in order; any number are on their way, up to ``QUEUE_BYTES``.
-- *Cut*: as behind a packet filter. Established connections stay, their bytes and ends wait where they are (in this
-  process and in the sockets' buffers, then the sender waits), and go on in order when the link heals: what TCP's
-  retransmission does. A new connection needs both directions, for its handshake: it is taken, hears nothing, and is
-  reset when the link heals, so that nothing its maker has long given up arrives late.
+- *Slow*: a chunk leaves ``delay_s`` after it came, in order. Up to ``QUEUE_BYTES`` are in transit.
+- *Cut*: like a packet filter. Established connections stay. Their bytes and ends wait in this process and in the
+  sockets' buffers, then the sender waits. They continue in order when the link heals, as with TCP's retransmission.
+  A new connection needs both directions for its handshake. It is accepted, receives nothing, and is reset when the
+  link heals, so that no data of a connection that the master has abandoned arrives late.
   (One difference: with one direction cut, TCP would also stall the other one, after a window, for want of
-  acknowledgements. Here the other one goes on.)
+  acknowledgements. Here the other one continues.)
 
-The supervisor speaks over a socket that it hands down (``--control-fd``), a JSON object in each line. It always says
-the whole table, so a proxy that was restarted is as before. When the supervisor is gone, so is this process.
+The supervisor sends commands over an inherited socket (``--control-fd``), a JSON object in each line. It always sends
+the whole table, so a restarted proxy has the same faults. The proxy exits when the supervisor is gone.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from pydantic import BaseModel, ConfigDict
 log = logging.getLogger("txlog.links")
 
 QUEUE_BYTES: Final = 64 << 20
-"""On their way in one direction of one connection; above it the sender waits. 50 ms of 10 Gbit/s."""
+"""Bytes in transit in one direction of one connection; above it the sender waits. 50 ms of 10 Gbit/s."""
 HELD_CONNECTIONS_MAX: Final = 1024
 """Connections that wait for a link to heal; more are reset at once."""
 TIMER_SLACK_S: Final = 0.0005
-"""uvloop's timers count milliseconds."""
+"""uvloop's timers have a resolution of milliseconds."""
 
 FULL, CUT, QUEUED = 1, 2, 4
-"""Why a flow does not read: its sink is full, its direction is cut, too much is on its way."""
+"""Why a flow does not read: its sink is full, its direction is cut, or its queue is full."""
 
 
 class LinkConfig(BaseModel):
@@ -60,7 +60,7 @@ class LinkConfig(BaseModel):
 
 
 class LinkDirection:
-    """Bytes from one master to another, on whichever connection."""
+    """Bytes from one master to another, on all connections."""
 
     __slots__ = ("cut", "delay_s", "flows")
 
@@ -70,7 +70,7 @@ class LinkDirection:
         self.flows: set[StreamFlow] = set()
 
     def set_fault(self, delay_s: float, cut: bool) -> None:
-        """Acts on what is under way, too."""
+        """Also affects bytes in transit."""
         self.delay_s, self.cut = delay_s, cut
         for flow in list(self.flows):
             flow.on_fault_changed()
@@ -108,17 +108,19 @@ class StreamFlow:
             self.block(CUT)
 
     def block(self, reason: int) -> None:
+        """Stops reading for this reason (a bit of ``block_reasons``)."""
         if not self.block_reasons and self.source.open and not self.ended:
             self.source.transport.pause_reading()
         self.block_reasons |= reason
 
     def unblock(self, reason: int) -> None:
+        """Removes this reason; reading continues when none is left."""
         before, self.block_reasons = self.block_reasons, self.block_reasons & ~reason
         if before and not self.block_reasons and self.source.open and not self.ended:
             self.source.transport.resume_reading()
 
     def receive(self, data: bytes) -> None:
-        """What the source's socket gave."""
+        """Data from the source's socket."""
         self.bytes_received += len(data)
         if self.passes_through:
             self.sink.write(data)
@@ -126,7 +128,7 @@ class StreamFlow:
             self._enqueue(data)
 
     def end(self) -> None:
-        """The source's socket has ended or is lost; the sink hears it behind all that came before."""
+        """The source's socket has ended or is lost; the sink receives that after all earlier data."""
         if self.ended:
             return
         self.ended = True
@@ -177,7 +179,7 @@ class StreamFlow:
             self.passes_through = False
             self.block(CUT)
             return
-        if self.block_reasons & CUT:  # what waited sets out now
+        if self.block_reasons & CUT:  # the delay of queued data starts now
             due = monotonic() + delay_s
             self.queue = deque((due, data) for _, data in self.queue)
         else:
@@ -188,7 +190,7 @@ class StreamFlow:
         self._schedule()
 
     def drop(self) -> None:
-        """The connection is over on both ends."""
+        """The connection ends on both sides."""
         self.direction.flows.discard(self)
         if self.timer is not None:
             self.timer.cancel()
@@ -203,17 +205,15 @@ class ProxySocket(asyncio.Protocol):
         self.link = link
         self.transport: asyncio.Transport
         self.open = False
-        self.reset = False  # lost without an end of its stream
-        self.finished = False  # we have ended what we write to it
-        self.outgoing: StreamFlow | None = None  # what this socket gives
-        self.incoming: StreamFlow | None = None  # what is written to it
+        self.reset = False  # lost without an end of stream
+        self.finished = False  # the proxy has closed its writing side
+        self.outgoing: StreamFlow | None = None  # data from this socket
+        self.incoming: StreamFlow | None = None  # data to this socket
         self.connecting: asyncio.Task[None] | None = None
-        self.early_data: list[
-            bytes
-        ] = []  # what came before the other socket was there; uvloop may read before it pauses
+        self.early_data: list[bytes] = []  # data from before the other socket existed; uvloop may read before it pauses
         self.early_end = False
 
-    # -- what the socket says
+    # -- events of the socket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's own class is none of asyncio's
@@ -230,12 +230,12 @@ class ProxySocket(asyncio.Protocol):
         if self.outgoing is not None:
             self.outgoing.end()
         elif self in self.link.held_sockets:
-            return False  # over; the link has not healed in its time
+            return False  # too late: the link did not heal in time
         self.early_end = True
         return True
 
     def start_flows(self) -> None:
-        """Both sockets are there, and their flows."""
+        """Both sockets and their flows exist."""
         assert self.outgoing is not None
         early, self.early_data = self.early_data, []
         for data in early:
@@ -262,22 +262,22 @@ class ProxySocket(asyncio.Protocol):
             return
         if not (self.outgoing.ended and self.finished):
             self.reset = True
-            self.outgoing.ended = False  # an end of the stream alone would leave the other socket half open
+            self.outgoing.ended = False  # an end of stream alone would leave the other socket half open
             self.outgoing.end()
-        self.incoming.unblock(FULL)  # what still comes for this socket is read, and thrown away
+        self.incoming.unblock(FULL)  # later data for this socket is read and discarded
         if not self.outgoing.sink.open:
             self.outgoing.drop()
             self.incoming.drop()
             self.link.connections -= 1
 
-    # -- what the flow says
+    # -- calls of the flow
 
     def write(self, data: bytes) -> None:
         if self.open and not self.finished:
             self.transport.write(data)
 
     def end(self) -> None:
-        """No more will be written; the socket is closed once both of its streams have ended."""
+        """No more data will be written; the socket is closed once both of its streams have ended."""
         if not self.open or self.finished:
             return
         self.finished = True
@@ -378,7 +378,7 @@ class LinkProxy:
 
 
 class LinkProxySet:
-    """All links, and the table of what is wrong with them."""
+    """All links, and the table of their faults."""
 
     def __init__(self, configs: list[LinkConfig]) -> None:
         self.directions: dict[tuple[str, str], LinkDirection] = {}
@@ -394,7 +394,7 @@ class LinkProxySet:
             await link.listen()
 
     def set_faults(self, table: list[dict[str, Any]]) -> None:
-        """``[{"from","to","delayMs","cut"}]``; a direction that is not named is without fault."""
+        """``[{"from","to","delayMs","cut"}]``; a direction that is not in the table has no fault."""
         wanted = {(row["from"], row["to"]): row for row in table}
         for pair, direction in self.directions.items():
             row = wanted.get(pair, {})
@@ -412,7 +412,7 @@ class LinkProxySet:
 
 
 async def serve(configs: list[LinkConfig], control: socket.socket) -> None:
-    """Until the other end of ``control`` closes."""
+    """Runs until the other end of ``control`` closes."""
     links = LinkProxySet(configs)
     reader, writer = await asyncio.open_connection(sock=control)
     await links.listen()

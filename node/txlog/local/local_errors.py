@@ -1,4 +1,4 @@
-"""What can go wrong around a local cluster, each saying what to do next."""
+"""Errors of a local cluster; each message names the next step."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from txlog.model.errors import BadInput, Refused, Unavailable
 
 
 class AlreadyRunning(Refused):
-    """Another supervisor holds the state folder."""
+    """Another supervisor has locked the state folder."""
 
 
 class NotRunning(Unavailable):
-    """Nothing runs for this state folder."""
+    """No supervisor runs for this state folder."""
 
     def __init__(self, folder: object) -> None:
         super().__init__(
@@ -20,8 +20,8 @@ class NotRunning(Unavailable):
 
 
 class NotOurFolder(Refused):
-    """The state folder holds what `txlog up` did not put there, so it is neither used nor removed."""
+    """The state folder has content that `txlog up` did not write, so it is neither used nor removed."""
 
 
 class CannotRun(BadInput):
-    """The manifests are right, but this machine cannot run what they say."""
+    """The manifests are valid, but this machine cannot run them."""

@@ -1,4 +1,5 @@
-"""What manifests say of security, on one machine: whose users, whose certificates, whom our own processes believe."""
+"""The security of manifests on one machine: the users files, the certificates, and the authorities that local processes
+trust."""
 
 from __future__ import annotations
 
@@ -20,18 +21,18 @@ from txlog.telemetry.event_log import EventLog
 log = logging.getLogger("txlog.local")
 
 RENEWAL_CHECK_INTERVAL_S: Final = 30.0
-"""Between two looks at certificates of our own making, and at the authorities of those that were given."""
+"""Interval of checks of TxLog's own certificates, and of the authorities of supplied ones."""
 LOOPBACK: Final = "127.0.0.1"
 
 
 def users_file(manifest: ClusterManifest, state: StateFolder) -> Path | None:
-    """Where that data centre's masters read who may do what; None when its manifest names no users."""
+    """The users file of that data centre's masters; None when its manifest names no users."""
     users = manifest.cluster.spec.security.users
     return state.secret(users.secret_ref.name) / USERS_FILE if users is not None else None
 
 
 def tls_folder(secret: SecretRef | None, node: str, state: StateFolder) -> Path | None:
-    """Where that master reads its certificate: the folder of the Secret, where somebody has put it; else our own."""
+    """The folder of that master's certificate: that of the Secret, if it was supplied; else the generated one."""
     if secret is None:
         return None
     given = state.secret(secret.name)
@@ -39,7 +40,7 @@ def tls_folder(secret: SecretRef | None, node: str, state: StateFolder) -> Path 
 
 
 def security_fields(manifest: ClusterManifest, node: str, state: StateFolder) -> dict[str, Path]:
-    """What a master's configuration says of it."""
+    """The security fields of a master's configuration."""
     security, file = manifest.cluster.spec.security, users_file(manifest, state)
     found = {
         "users_file": file,
@@ -51,8 +52,8 @@ def security_fields(manifest: ClusterManifest, node: str, state: StateFolder) ->
 
 
 def prepare_security(manifests: Sequence[ClusterManifest], state: StateFolder) -> None:
-    """Make what is missing and can be made; :class:`CannotRun` says what is missing or wrong else, or
-    :class:`~txlog.auth.BadUsers` for a file of users that masters would not read."""
+    """Creates what is missing and can be generated. Otherwise :class:`CannotRun` names what is missing or wrong, or
+    :class:`~txlog.auth.BadUsers` for a users file that masters would reject."""
     for manifest in manifests:
         _check_users(manifest, state)
     _check_tls_is_complete(manifests)
@@ -64,7 +65,7 @@ def prepare_security(manifests: Sequence[ClusterManifest], state: StateFolder) -
 
 
 async def renew_certificates(manifests: Sequence[ClusterManifest], state: StateFolder) -> None:
-    """Make certificates anew before they end, and believe authorities that were exchanged. For ever."""
+    """Renews certificates before they expire, and trusts replaced authorities. Runs for ever."""
 
     def look() -> None:
         made = create_certificates(manifests, state)
@@ -83,7 +84,7 @@ async def renew_certificates(manifests: Sequence[ClusterManifest], state: StateF
 
 
 def create_certificates(manifests: Sequence[ClusterManifest], state: StateFolder) -> list[str]:
-    """Certificates for those masters that need them and were given none; whose were made."""
+    """Creates certificates for masters that need one and have none; returns their names."""
     nodes = [
         node
         for manifest in manifests
@@ -92,13 +93,13 @@ def create_certificates(manifests: Sequence[ClusterManifest], state: StateFolder
     ]
     if not nodes:
         return []
-    from txlog.local.dev_ca import make_certificates  # late: most clusters of a laptop need none
+    from txlog.local.dev_ca import make_certificates  # imported late: most clusters on a laptop need no certificates
 
     return make_certificates(state.certificates, nodes)
 
 
 def write_trusted_authorities(manifests: Sequence[ClusterManifest], state: StateFolder) -> None:
-    """The authorities of all masters that speak TLS to clients. ``OSError`` when one cannot be read."""
+    """Writes the authorities of all masters that use TLS for clients. ``OSError`` when one cannot be read."""
     folders = {
         folder
         for manifest in manifests
@@ -122,7 +123,7 @@ def _check_users(manifest: ClusterManifest, state: StateFolder) -> None:
 
 
 def _check_tls_is_complete(manifests: Sequence[ClusterManifest]) -> None:
-    """Whoever asks for TLS must not get half of it."""
+    """A manifest that requires TLS must not get half of it."""
     asks = [(manifest, manifest.cluster.spec.security) for manifest in manifests]
     secured = [manifest for manifest, security in asks if security.peer_tls_secret_ref is not None]
     for manifest, security in asks:

@@ -1,4 +1,4 @@
-"""Log files: kept bounded, and their ends shown."""
+"""Log files: limits their size, and reads their last lines."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 
 LOG_BYTES_MAX: Final = 16 << 20
-"""Of one log file; the one before it is kept as ``.1``."""
+"""Limit of one log file; the previous one is kept as ``.1``."""
 
 
 def rotate_log(log: Path, bytes_max: int = LOG_BYTES_MAX) -> None:
-    """Moves a log's content to ``.1`` once it is large. The process goes on writing to the same file, which it has
-    open for appending, so at most the lines of this very moment are lost."""
+    """Moves a log's content to ``.1`` once it is large. The process continues to write to the same file, which it
+    opened for appending, so at most the lines of this moment are lost."""
     with contextlib.suppress(FileNotFoundError):
         if log.stat().st_size > bytes_max:
             shutil.copyfile(log, log.with_name(log.name + ".1"))
@@ -23,7 +23,7 @@ def rotate_log(log: Path, bytes_max: int = LOG_BYTES_MAX) -> None:
 
 
 def last_lines(log: Path, count: int = 5) -> list[str]:
-    """The end of a log, for people."""
+    """The last lines of a log."""
     try:
         with open(log, "rb") as file:
             file.seek(max(0, log.stat().st_size - 8192))
@@ -33,7 +33,7 @@ def last_lines(log: Path, count: int = 5) -> list[str]:
 
 
 def parse_job_output(lines: list[str]) -> dict[str, Any]:
-    """The JSON that a job says last; what it said instead, when it ended without any."""
+    """The JSON in a job's last line; the plain output when the job ended without any."""
     try:
         found = json.loads(lines[-1])
         return found if isinstance(found, dict) else {}

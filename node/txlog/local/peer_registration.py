@@ -1,4 +1,4 @@
-"""A master that is new in the manifests is named to the others: who is in the cluster is what its log says."""
+"""Adds a master that is new in the manifests to the cluster: the log defines the members."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from txlog.local.state_folder import StateFolder
 log = logging.getLogger("txlog.local")
 
 REQUEST_TIMEOUT_S: Final = 30.0
-"""A change waits for its place in the log."""
+"""A configuration change waits for its index in the log."""
 RETRY_DELAY_S: Final = 0.5
 
 
 async def register_new_masters(peers: list[PeerConfig], urls: Mapping[str, str], state: StateFolder) -> None:
-    """Until the log names all ``peers``; ``urls`` by node id. A founding does that by itself. Who is in the log
-    and in no manifest any more is only said: what it has may be nowhere else. ``state``: of the
-    cluster that is asked."""
+    """Runs until the log names all ``peers``; ``urls`` by node id. A bootstrap does that by itself. A master that is in
+    the log and in no manifest is only logged: its transactions may exist nowhere else. ``state``: of the cluster."""
     async with session_of(state, REQUEST_TIMEOUT_S) as session:
         while True:
             for url in urls.values():
@@ -52,7 +51,7 @@ def _log_unlisted(nodes: list[str]) -> None:
 
 
 async def _request(session: aiohttp.ClientSession, how: str, url: str, body: object) -> dict[str, Any] | None:
-    """None while it does not answer, or not yet."""
+    """None while the master does not answer, or not yet."""
     try:
         async with session.request(how, url, json=body) as answer:
             told: dict[str, Any] = await answer.json()

@@ -1,4 +1,4 @@
-"""Loopback ports: free ones, kept for a state folder's life, and no two state folders of a user choose the same."""
+"""Loopback ports: free ones, fixed for a state folder's lifetime, and different for all state folders of a user."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from txlog.local.local_errors import CannotRun
 from txlog.local.state_folder import StateFolder
 
 FIRST_PORT, LAST_PORT = 7301, 32_000
-"""Below the ports that systems give to outgoing connections, so that a port is still free after a restart."""
+"""Below the ports that systems assign to outgoing connections, so that a port is still free after a restart."""
 
 
 def is_free(port: int) -> bool:
+    """Whether a socket can be bound to this loopback port now."""
     with closing(socket.socket()) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -32,11 +33,11 @@ def is_free(port: int) -> bool:
 def choose_ports(
     state: StateFolder, names: Iterable[str], reserved: Path | None = None, *, running: Collection[str] = ()
 ) -> dict[str, int]:
-    """A port for each name: the one that it had, while that is free, else a new one. ``running``: names that use theirs
-    at this moment, and keep it.
+    """A port for each name: its earlier one while that is free, else a new one. ``running``: names whose processes use
+    their port now, and keep it.
 
-    ``reserved`` is the list of what this user's other state folders hold (in the system's folder for temporary
-    files); a folder that is gone holds nothing any more.
+    ``reserved`` is the list of the ports of this user's other state folders (in the system's folder for temporary
+    files). A deleted folder reserves nothing.
     """
     file = reserved or Path(tempfile.gettempdir()) / f"txlog-ports-{os.getuid()}.json"
     kept: dict[str, int] = state.read("ports.json", {})
@@ -66,7 +67,7 @@ def _unused_port(port: int, kept: dict[str, int], ports: dict[str, int]) -> bool
 
 @contextmanager
 def _locked_reservations(file: Path) -> Iterator[dict[str, Any]]:
-    """The reservations; what the caller leaves in the dictionary is merged into what others hold."""
+    """The reservations; changes that the caller makes to the dictionary are merged with those of others."""
     with open(os.open(file, os.O_RDWR | os.O_CREAT, 0o600), "r+") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         try:

@@ -1,4 +1,5 @@
-"""Is the process of this number still the one that we started? Numbers are used again, so start times are compared."""
+"""Checks that a process id still belongs to the process that was started. Systems reuse ids, so start times are
+compared."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class ProcessIdentity(BaseModel):
-    """A process and when it began, in the words of the system: no other process has both."""
+    """A process id and its start time, in the notation of the system: no other process has both."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     pid: int
@@ -20,19 +21,19 @@ class ProcessIdentity(BaseModel):
 
 
 def identity_of(pid: int) -> ProcessIdentity | None:
-    """The mark of a living process; None for one that is gone (a zombie is gone)."""
+    """The identity of a running process; None for one that is gone (a zombie is gone)."""
     began = _start_time(pid)
     return ProcessIdentity(pid=pid, began=began) if began else None
 
 
 def is_alive(mark: ProcessIdentity) -> bool:
-    """Whether it still runs, and is no other that got its number."""
+    """Whether it still runs, and its id was not reused."""
     return _start_time(mark.pid) == mark.began
 
 
 def terminate_all(marks: list[ProcessIdentity], deadline_s: float) -> list[int]:
-    """SIGTERM, then after ``deadline_s`` SIGKILL (to the whole process group) for those still alive. Returns numbers
-    of those that were alive. Never touches a process that only has the number."""
+    """Sends SIGTERM, then after ``deadline_s`` SIGKILL (to the whole process group) to those still alive. Returns ids
+    of those that were alive. Never signals a process that only reuses the id."""
     alive = [mark for mark in marks if is_alive(mark)]
     _signal_all(alive, signal.SIGTERM)
     until = time.monotonic() + deadline_s
@@ -60,7 +61,7 @@ def _start_time(pid: int) -> str | None:
             boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         except OSError:
             return None
-        fields = text.rpartition(")")[2].split()  # a command's name may hold anything, also spaces and brackets
+        fields = text.rpartition(")")[2].split()  # a command's name may contain anything, also spaces and brackets
         return None if fields[0] in "ZX" else f"{boot}:{fields[19]}"
     found = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
     text = found.stdout.strip()

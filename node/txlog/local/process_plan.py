@@ -1,7 +1,7 @@
-"""From manifests to the processes of one machine. Pure: what is written and started here is decided elsewhere.
+"""Plans the processes of one machine from manifests. Pure: other modules write the files and start the processes.
 
-Every master, store and link gets a loopback port in place of the addresses of the manifest. A master is told, for
-each peer, the port of the link to it, so that every link can be slowed and cut (:mod:`txlog.local.link_proxy`).
+Every master, store and link gets a loopback port in place of the manifest's addresses. For each peer, a master gets the
+port of the link to it, so that every link can be delayed and cut (:mod:`txlog.local.link_proxy`).
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ LINK_PROXY_NAME = "links"
 """The name of the process that carries all links."""
 
 _ENDPOINT_PATHS = {"fuseki": f"/{DATASET}", "rdf4j": REPOSITORY_PATH}
-"""Of what a store of this engine holds for us, on its server."""
+"""Path of the worker's endpoint on the server of this engine."""
 _READY_PATHS = {"rdf4j": "/size", "virtuoso": VIRTUOSO_READY_PATH}
-"""Behind that, where the store does not answer at once with a page."""
+"""Suffix of that path for the readiness check, where the endpoint itself does not answer at once."""
 Role = Literal["worker", "links", "master", "pipeline"]
 
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """One process: its name is that of its log file. ``url`` with ``ready_path`` answers once it works;
-    ``stop_timeout_s`` is how long it may take to end by itself."""
+    """One process; its name is also the name of its log file. ``url`` with ``ready_path`` answers once the process is
+    ready. ``stop_timeout_s``: how long a graceful exit may take."""
 
     name: str
     role: Role
@@ -66,7 +66,7 @@ class ProcessSpec:
 
 @dataclass(frozen=True)
 class BackupPlan:
-    """``schedule`` as the manifest has it; None: by hand only."""
+    """``schedule``: as in the manifest; None: manual backups only."""
 
     config: BackupJobConfig
     schedule: str | None
@@ -74,7 +74,7 @@ class BackupPlan:
 
 @dataclass(frozen=True)
 class ProcessPlan:
-    """All that runs. ``master_configs`` and ``pipeline_configs`` are configurations by the name of their process."""
+    """Every process to run. ``master_configs`` and ``pipeline_configs``: configurations by process name."""
 
     topology: Topology
     programs: tuple[ProcessSpec, ...]
@@ -82,13 +82,13 @@ class ProcessPlan:
     master_configs: Mapping[str, NodeConfig]
     pipeline_configs: Mapping[str, PipelineConfig]
     backup_plans: Mapping[str, BackupPlan] = field(default_factory=dict)
-    """By data centre; only those that have a target."""
+    """By data centre; only those with a target."""
     duty_configs: Mapping[str, DutyJobConfig] = field(default_factory=dict)
     """By data centre."""
 
     @property
     def port_names(self) -> list[str]:
-        """What has a port now."""
+        """The names that have a port now."""
         stores = [worker.name for worker in self.topology.workers if worker.managed]
         links = [_link_name(link.source, link.target) for link in self.links]
         peers = [_peer_port_name(node) for node, config in self.master_configs.items() if config.peer_port is not None]
@@ -101,8 +101,8 @@ class ProcessPlan:
 
 
 def check_complete(manifests: Sequence[ClusterManifest]) -> None:
-    """A cluster is founded by all its masters: :class:`BadManifest` names data centres without a manifest, and several
-    engines that a manifest does not know of."""
+    """All masters bootstrap a cluster together: :class:`BadManifest` names data centres without a manifest, and mixed
+    engines that a manifest does not allow."""
     have = {manifest.data_center for manifest in manifests}
     peers = manifests[0].cluster.spec.peers
     missing = [peer.name for peer in peers if peer.name not in have]
@@ -134,7 +134,7 @@ NO_CHANGES = WorkerChanges()
 
 
 def _managed_worker_names(manifest: ClusterManifest, changes: WorkerChanges) -> list[str]:
-    """Of the stores that run here."""
+    """Names of the stores that run on this machine."""
     added = [each.name for each in changes.added if each.data_center == manifest.data_center]
     planned = worker_names(manifest.cluster)
     return [
@@ -144,7 +144,7 @@ def _managed_worker_names(manifest: ClusterManifest, changes: WorkerChanges) -> 
 
 
 def port_names(manifests: Sequence[ClusterManifest], changes: WorkerChanges = NO_CHANGES) -> list[str]:
-    """What needs a port: masters, then stores, then links, so that the numbers read well."""
+    """The names that need a port: masters, then stores, then links, so that the numbers are readable."""
     nodes = [node for manifest in manifests for node in manifest.cluster.own_peer.nodes]
     workers = [
         name for m in manifests if not m.cluster.spec.workers.external for name in _managed_worker_names(m, changes)
@@ -159,7 +159,7 @@ def _link_name(source: str, target: str) -> str:
 
 
 def _peer_port_name(node: str) -> str:
-    """Where other masters come to it, with certificates."""
+    """Name of the port for peers with certificates."""
     return f"{node}/peers"
 
 
@@ -184,9 +184,9 @@ def make_plan(
     python: str = sys.executable,
     changes: WorkerChanges = NO_CHANGES,
 ) -> ProcessPlan:
-    """What runs, with ``changes``, for manifests that passed :func:`check_complete`. ``ports`` has one for each of
-    :func:`port_names`; ``oxigraph`` and ``virtuoso`` are the paths of the stores' programs, ``fuseki`` that of its
-    jar, ``rdf4j`` those of its files, where a manifest asks for them."""
+    """The plan with ``changes``, for manifests that passed :func:`check_complete`. ``ports`` has one for each of
+    :func:`port_names`. ``oxigraph`` and ``virtuoso`` are the paths of the stores' programs, ``fuseki`` that of its jar,
+    ``rdf4j`` those of its files, where a manifest uses them."""
     masters = [
         MasterLocation(
             node=node, data_center=manifest.data_center, url=_loopback_url(ports[node], tls=_uses_tls(manifest))
@@ -250,7 +250,7 @@ def make_plan(
 def _duty_config(
     manifests: Sequence[ClusterManifest], topology: Topology, state: StateFolder
 ) -> dict[str, DutyJobConfig]:
-    """Split backups go where the manifest says, else into the state folder."""
+    """Split backups go to the manifest's target, else into the state folder."""
     targets: dict[str, TargetConfig] = {}
     for manifest in manifests:
         backup, data_center = manifest.cluster.spec.backup, manifest.data_center

@@ -1,6 +1,6 @@
-"""Scheduled backups of a local cluster: each is a process, ``python -m txlog.backup``, one at a time in a data centre.
+"""Scheduled backups of a local cluster. Each is a process, ``python -m txlog.backup``, one at a time in a data centre.
 
-When one is due while the last still runs, it is passed over, as is what was due while no supervisor ran.
+A due backup is skipped while the last one still runs, and when no supervisor runs.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from txlog.local.state_folder import StateFolder
 log = logging.getLogger("txlog.local")
 
 SCHEDULE_CHECK_INTERVAL_S: Final = 30.0
-"""How long a wait may be at a time: the clock may be set meanwhile."""
+"""Longest single wait: the clock may be set meanwhile."""
 INTERRUPT_TIMEOUT_S: Final = 5.0
-"""How long a backup that must end may take to clear up behind itself."""
+"""How long an interrupted backup may take to delete its unfinished files."""
 
 
 def backup_log_name(data_center: str) -> str:
-    """Of the log file of a data centre's backups."""
+    """Name of the log file of a data centre's backups."""
     return f"{data_center}-backup"
 
 
 class ScheduledBackups:
-    """Of the data centres of one plan."""
+    """The schedules of the data centres of one plan."""
 
     def __init__(
         self, plans: Mapping[str, BackupPlan], state: StateFolder, clock: Callable[[], float] = time.time
@@ -44,13 +44,14 @@ class ScheduledBackups:
         self._results: dict[str, dict[str, Any]] = state.read("backups.json", {})
 
     async def run(self) -> None:
-        """Until it is cancelled; a backup under way is ended then."""
+        """Runs until it is cancelled; interrupts a running backup then."""
         async with asyncio.TaskGroup() as group:
             for data_center, schedule in self._schedules.items():
                 group.create_task(self._run_schedule(data_center, schedule))
 
     def describe(self) -> list[dict[str, Any]]:
-        """``last``: what the last one said, with its exit code; ``next``: when one is due, in seconds since 1970."""
+        """``last``: the output of the last one, with its exit code; ``next``: when one is due, in seconds since
+        1970."""
         return [
             {"dataCenter": dc, "schedule": text, **self._results.get(dc, {})} | ({} if text else {"next": None})
             for dc, text in self._texts.items()

@@ -1,6 +1,5 @@
-"""One master, started from its ``cluster.properties``: its peers run elsewhere, each from its own file. Its stores are
-somebody else's; the Spark application and the duties of its data centre are performed here, where the file says so.
-"""
+"""Runs one master from its ``cluster.properties``. Its peers run elsewhere, each from its own file, and its stores are
+external. The Spark application and the duties of its data centre run here if the file specifies that."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ _WILDCARD_ADDRESSES = ("0.0.0.0", "::")
 
 
 def single_master_properties(paths: list[Path]) -> ClusterProperties | None:
-    """What the file says, where the one path is that of a ``cluster.properties``; None where manifests are given.
+    """The content of the file, if the only path is a ``cluster.properties``; None where manifests are given.
     :class:`~txlog.config.cluster_properties.BadProperties`."""
     given = [path for path in paths if is_properties(path)]
     if not given:
@@ -31,7 +30,7 @@ def single_master_properties(paths: list[Path]) -> ClusterProperties | None:
 def single_master_plan(
     found: ClusterProperties, state: StateFolder, java_home: Path, python: str = sys.executable
 ) -> ProcessPlan:
-    """What runs, in the (prepared) state folder."""
+    """The plan of its processes, in the (prepared) state folder."""
     config, node = found.node, found.node.node
     if config.users_file is not None:
         config = config.model_copy(update={"own_token_file": state.own_token_file})
@@ -80,7 +79,7 @@ def single_master_plan(
 
 
 def _client_url(found: ClusterProperties) -> str:
-    """Where this machine's own processes ask it: with TLS by its name, else where it listens."""
+    """The URL for this machine's own processes: with TLS by the master's host name, else its listen address."""
     config = found.node
     if config.tls_folder is not None:
         return found.url

@@ -1,26 +1,26 @@
 """The one folder in which a local cluster keeps everything (``--state``, by default ``.txlog``)::
 
 txlog-state.json   the mark that this folder is ours, and its format
-lock               held by the supervisor as long as it lives; the kernel lets go of it even after kill -9
+lock               locked while the supervisor runs; the kernel releases it even after kill -9
 control.json       how to reach the supervisor: loopback URL, token, process
 topology.json      what runs where, for the command line
 ports.json         name to port, kept over restarts
-workers.json       workers that were added or taken out since the manifests
+workers.json       workers that were added or removed since the manifests were written
 processes.json     process id and start time of every child, so that leftovers are found
-seen.json          the last birth and start seen of every master (protocol section 1)
-peer-token         what the masters show each other
-own-token          what our own processes show the masters, where a manifest names users
-tls/               this cluster's own authority and certificates, where a manifest asks for TLS and brings none
-tls-trusted.crt    the authorities whom our own processes believe, where a manifest asks for TLS
-logs/NAME.log      what each process says, and NAME.log.1 before it
+seen.json          the last incarnation and start seen of every master (protocol section 1)
+peer-token         the token that masters present to each other
+own-token          the token of local processes for the masters, where a manifest names users
+tls/               the generated authority and certificates, where a manifest requires TLS and supplies none
+tls-trusted.crt    the authorities that local processes trust, where a manifest requires TLS
+logs/NAME.log      the output of each process; NAME.log.1 is older
 masters/NODE/      config.json, journal/
 workers/NAME/      the store's own files
 pipelines/DC/      config.json, scratch/
 backups/DC.json    where backups of that data centre go, how many stay
 backups.json       when the next is due, how the last one ended
-repaired/DC/       what repairs took out of workers and put in
-shown/DC/          of workers that went back: the graphs that are not what they had shown
-secrets/NAME/      a secretRef's files, put there by hand; users (by txlog user)
+repaired/DC/       quads that repairs removed from workers and added
+shown/DC/          of restored workers: the graphs that differ from what they had served
+secrets/NAME/      a secretRef's files, supplied by the operator; users (by txlog user)
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from txlog.local.local_errors import AlreadyRunning, NotOurFolder, NotRunning
 FORMAT_VERSION: Final = 1
 DEFAULT_FOLDER: Final = Path(".txlog")
 USERS_FILE: Final = "users"
-"""In the folder of the secret that ``security.users`` names."""
+"""The file in the folder of the Secret that ``security.users`` names."""
 LOCK_WAIT_S: Final = 1.0
 
 
@@ -63,6 +63,8 @@ class _StateModel(BaseModel):
 
 
 class MasterLocation(_StateModel):
+    """A master of the topology, and where it is reached."""
+
     node: str
     data_center: str
     url: str
@@ -75,7 +77,7 @@ class WorkerLocation(_StateModel):
     engine: str
     managed: bool
     serves: bool = True
-    """Whether the masters know it: a store that is being filled is none of theirs yet."""
+    """Whether the masters know it: a store that is being filled is not their worker yet."""
 
 
 class Topology(_StateModel):
@@ -87,32 +89,39 @@ class Topology(_StateModel):
     workers: list[WorkerLocation]
 
     def masters_of(self, data_center: str) -> list[MasterLocation]:
+        """The masters of that data centre."""
         return [master for master in self.masters if master.data_center == data_center]
 
 
 class AddedWorker(_StateModel):
+    """A worker that was added since the manifests were written."""
+
     name: str
     data_center: str
     serves: bool
 
 
 class WorkerChanges(_StateModel):
-    """What was added and taken out since the manifests (``txlog worker``)."""
+    """Workers that were added and removed since the manifests were written (``txlog worker``)."""
 
     added: list[AddedWorker] = []
     removed: list[str] = []
 
     def with_added(self, name: str, data_center: str, *, serves: bool) -> WorkerChanges:
+        """These changes and the added worker."""
         added = AddedWorker(name=name, data_center=data_center, serves=serves)
         others = [each for each in self.added if each.name != name]
         return WorkerChanges(added=[*others, added], removed=[each for each in self.removed if each != name])
 
     def without(self, name: str) -> WorkerChanges:
+        """These changes with that worker among the removed ones."""
         others = [each for each in self.added if each.name != name]
         return WorkerChanges(added=others, removed=[*(each for each in self.removed if each != name), name])
 
 
 class SupervisorEndpoint(_StateModel):
+    """How to reach the supervisor: the content of ``control.json``."""
+
     url: str
     token: str
     pid: int
@@ -143,12 +152,12 @@ class StateFolder:
 
     @property
     def own_environment(self) -> dict[str, str]:
-        """With which a process of ours is known to the masters, and knows them."""
+        """Environment of a local process with its credentials for the masters and the trusted authorities."""
         known = {CA_FILE: str(self.trusted_file)} if self.trusted_file.exists() else {}
         return {TOKEN_FILE: str(self.own_token_file), **known}
 
     def own_headers(self) -> dict[str, str]:
-        """The same for a request of the supervisor's."""
+        """The same for a request of the supervisor."""
         return dict(Credentials(self.own_token_file).headers())
 
     @property
@@ -157,11 +166,11 @@ class StateFolder:
 
     @property
     def certificates(self) -> Path:
-        """Of this cluster's own making."""
+        """The folder of the generated certificates."""
         return self.root / "tls"
 
     def write_trusted(self, text: str | None) -> None:
-        """The authorities whom our own processes believe; None: no master speaks TLS to them."""
+        """Writes the authorities that local processes trust; None: no master uses TLS for them."""
         if text is None:
             self.trusted_file.unlink(missing_ok=True)
         elif not self.trusted_file.exists() or self.trusted_file.read_text() != text:
@@ -187,27 +196,29 @@ class StateFolder:
         return self.root / "split-backups" / data_center
 
     def repair_patches(self, data_center: str) -> Path:
-        """What repairs took out of workers and put in, as RDF Patches."""
+        """What repairs removed from workers and added, as RDF Patches."""
         return self.root / "repaired" / data_center
 
     def rejoin_diffs(self, data_center: str) -> Path:
-        """What workers that went back had shown, by graph (``txlog split-report``)."""
+        """What restored workers had served, by graph (``txlog split-report``)."""
         return self.root / "shown" / data_center
 
     def secret(self, name: str) -> Path:
         return self.root / "secrets" / name
 
     def log(self, name: str) -> Path:
+        """The log file of a process."""
         return self.logs / f"{name}.log"
 
-    # -- its life
+    # -- lifecycle
 
     @property
     def exists(self) -> bool:
+        """Whether the folder has the mark of a state folder."""
         return self._format_file.is_file()
 
     def prepare(self) -> None:
-        """Make the folder, or recognise it. :class:`NotOurFolder` when something else is in it."""
+        """Creates the folder, or recognises it. :class:`NotOurFolder` when it has other content."""
         if not self.exists:
             if self.root.exists() and (not self.root.is_dir() or any(self.root.iterdir())):
                 raise NotOurFolder(f"{self.root} holds other files; choose an empty or new folder with --state")
@@ -225,9 +236,10 @@ class StateFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder; :class:`AlreadyRunning` when a supervisor does.
+        """Locks the folder; :class:`AlreadyRunning` when a supervisor has locked it.
 
-        Whoever asks :attr:`is_locked` shares the lock for a moment, so a refusal is believed after a moment only."""
+        A caller of :attr:`is_locked` takes a shared lock for a moment, so only a repeated failure counts.
+        """
         until = time.monotonic() + LOCK_WAIT_S
         with open(self.root / "lock", "a") as lock:  # Python's files are not inherited, so no child keeps it
             while not _lock(lock, fcntl.LOCK_EX):
@@ -241,34 +253,35 @@ class StateFolder:
 
     @property
     def is_locked(self) -> bool:
-        """Whether a supervisor lives."""
+        """Whether a supervisor runs."""
         if not (self.root / "lock").exists():
             return False
         with open(self.root / "lock") as lock:
             return not _lock(lock, fcntl.LOCK_SH)
 
     def purge(self) -> None:
-        """Remove the folder and everything in it. Only while nothing runs."""
+        """Removes the folder with all content. Only while nothing runs."""
         if not self.exists:
             raise NotOurFolder(f"{self.root} is not a state folder of TxLog, nothing was removed")
         with self.locked():
             shutil.rmtree(self.root)
 
-    # -- its files
+    # -- files
 
     def read(self, name: str, default: Any = None) -> Any:
-        """A JSON file of the folder; ``default`` when it is not there or half written by something else."""
+        """A JSON file of the folder; ``default`` when it does not exist or is not valid JSON."""
         try:
             return json.loads((self.root / name).read_text())
         except (FileNotFoundError, ValueError):
             return default
 
     def write(self, name: str, value: Any) -> None:
-        """Whole or not at all; readable by its owner only, since some hold tokens."""
+        """Atomic; only the owner can read the file, since some contain tokens."""
         self._write_text(self.root / name, json.dumps(value, indent=1) + "\n")
 
     def write_config(self, path: Path, config: BaseModel) -> None:
-        """What differs from the defaults: an older program refuses fields that it does not know (decision 37)."""
+        """Writes only what differs from the defaults: an older program refuses fields that it does not know (decision
+        37)."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._write_text(path, config.model_dump_json(indent=1, exclude_defaults=True) + "\n")
 
@@ -279,20 +292,22 @@ class StateFolder:
         os.replace(new, path)
 
     def worker_changes(self) -> WorkerChanges:
+        """The stored differences from the manifests; none without the file."""
         return WorkerChanges.model_validate(self.read("workers.json", {}))
 
     def write_worker_changes(self, changes: WorkerChanges) -> None:
+        """Stores the differences from the manifests."""
         self.write("workers.json", changes.model_dump())
 
     def topology(self) -> Topology:
-        """What was started last. :class:`NotRunning` when nothing ever was."""
+        """The topology of the last start. :class:`NotRunning` when there was none."""
         found = self.read("topology.json")
         if found is None:
             raise NotRunning(self.root)
         return Topology.model_validate(found)
 
     def control(self) -> SupervisorEndpoint:
-        """How to reach the supervisor. :class:`NotRunning` without one."""
+        """The supervisor's URL and token. :class:`NotRunning` without one."""
         found = self.read("control.json") if self.is_locked else None
         if found is None:
             raise NotRunning(self.root)

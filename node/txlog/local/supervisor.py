@@ -1,12 +1,12 @@
-"""Keeps the processes of a local cluster running: what dies is started again, at once and then with growing pauses.
+"""Keeps the processes of a local cluster running: restarts what dies, at once and then with growing pauses.
 
-A process that ends with the exit code of :class:`~txlog.model.errors.Fatal` said by name that it must not go on; it
-stays down and is shown, until somebody starts it. A master is told, at each start, the last birth and start that
-were seen of it, which the supervisor asks for at ``/txlog/status`` and keeps on disk.
+A process that exits with the code of :class:`~txlog.model.errors.Fatal` has logged why it must not continue. It stays
+down, and is shown, until an operator starts it. At each start, a master receives the last incarnation and start that
+the supervisor saw of it. The supervisor polls ``/txlog/status`` for them and stores them on disk.
 
-Everything stands in one state folder (:mod:`txlog.local.state_folder`). On Linux the children die with the supervisor,
-also with one that was killed by ``kill -9``; elsewhere, and for whatever slipped through, the next supervisor of
-the folder ends what the last one left, recognised by process id *and* start time.
+All files are in one state folder (:mod:`txlog.local.state_folder`). On Linux the children die with the supervisor, even
+after ``kill -9``. Elsewhere, and for any process that survived, the next supervisor of the folder ends what the last
+one left. It recognises them by process id *and* start time.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ from txlog.model.errors import Fatal, NotFound
 log = logging.getLogger("txlog.local")
 
 STOP_ORDER: Final = ("pipeline", "master", "worker", "links")
-"""Readers before what they read; each group ends together."""
+"""Readers before what they read; the processes of a group end together."""
 LINK_PROXY_TIMEOUT_S: Final = 10.0
 
 
 @dataclass(frozen=True)
 class SupervisorIntervals:
-    """Seconds. A process that has lived for ``stable_after_s`` starts with no pause again; ``watch_new_s`` is how often
-    a master is asked for its birth until it has told it, ``watch_s`` how often then."""
+    """Seconds. A process that has run for ``stable_after_s`` restarts without a pause again. ``watch_new_s``: polling
+    interval until a new master has reported its incarnation, ``watch_s``: afterwards."""
 
     restart_min_s: float = 0.2
     restart_max_s: float = 10.0
@@ -70,19 +70,21 @@ class SupervisorIntervals:
 
 
 class ProcessState(StrEnum):
+    """The state of one supervised process."""
+
     STARTING = "Starting"
     RUNNING = "Running"
     WAITING = "Waiting"
-    """It died, and is started again soon."""
+    """It died, and the supervisor restarts it soon."""
     FATAL = "Fatal"
-    """It ended by name and is not started again by itself."""
+    """It exited with a fatal error and is not restarted automatically."""
     STOPPED = "Stopped"
-    """Somebody stopped it."""
+    """An operator stopped it."""
 
 
 @dataclass
 class SupervisedProcess:
-    """What is known of one process."""
+    """The state of one process, as the supervisor knows it."""
 
     spec: ProcessSpec
     state: ProcessState = ProcessState.STOPPED
@@ -99,7 +101,7 @@ class SupervisedProcess:
 
 
 class Supervisor:
-    """Of one plan in one state folder, whose lock the caller holds."""
+    """Supervises one plan in one state folder, whose lock the caller holds."""
 
     def __init__(self, plan: ProcessPlan, state: StateFolder, pace: SupervisorIntervals | None = None) -> None:
         self.plan = plan
@@ -110,7 +112,7 @@ class Supervisor:
         self._intervals = pace or SupervisorIntervals()
         self._processes = {program.name: SupervisedProcess(program) for program in plan.programs}
         self._last_seen: dict[str, dict[str, int]] = state.read("seen.json", {})
-        self._seen_start: dict[str, int] = {}  # process id whose birth and start have been heard
+        self._seen_start: dict[str, int] = {}  # process id whose incarnation and start were reported
         self._links_reader: asyncio.StreamReader | None = None
         self._links_writer: asyncio.StreamWriter | None = None
         self._links_lock = asyncio.Lock()
@@ -119,10 +121,10 @@ class Supervisor:
         self._is_stopping = False
         self._down_reports: set[asyncio.Task[None]] = set()
 
-    # -- its life
+    # -- lifecycle
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Clean up what an earlier one left, start everything, keep it running until ``stop``, end everything."""
+        """Ends what an earlier supervisor left, starts everything, keeps it running until ``stop``, ends everything."""
         left = self._previous_processes()
         if left:
             ended = await asyncio.to_thread(process_identity.terminate_all, left, 10.0)
@@ -140,7 +142,7 @@ class Supervisor:
             self._is_stopping = True
             for task in (*watchers, *self._down_reports):
                 task.cancel()
-            await asyncio.wait(watchers[-2:])  # a backup under way ends before what it reads from
+            await asyncio.wait(watchers[-2:])  # a running backup ends before the stores that it reads
             await self._stop_all()
             await asyncio.gather(*watchers, *self._down_reports, return_exceptions=True)
             self.state.write("processes.json", {})
@@ -183,15 +185,15 @@ class Supervisor:
             group = [name for name, kept in self._processes.items() if kept.spec.role == role]
             await asyncio.gather(*(self.stop(name) for name in group))
 
-    # -- another plan
+    # -- change of plan
 
     def adopt_plan(self, plan: ProcessPlan) -> None:
-        """What is started from now on is started as this plan says; what runs, runs on as it was started."""
+        """New processes are started by this plan; running ones are unchanged."""
         self.plan = plan
         self._write_configs()
 
     async def apply_plan(self, plan: ProcessPlan) -> None:
-        """Start what is new in this plan, stop what it lacks; the others run on, see :meth:`adopt_plan`."""
+        """Starts what is new in this plan, stops what it lacks; the others continue, see :meth:`adopt_plan`."""
         self.adopt_plan(plan)
         wanted = {program.name for program in plan.programs}
         for name in [name for name in self._processes if name not in wanted]:
@@ -211,7 +213,7 @@ class Supervisor:
         kept.task = asyncio.create_task(self._keep_running(kept))
 
     async def _keep_running(self, kept: SupervisedProcess) -> None:
-        """Start it until it is no longer wanted."""
+        """Restarts it until it is no longer wanted."""
         pause = 0.0
         while kept.wanted:
             if pause:
@@ -237,7 +239,7 @@ class Supervisor:
                 return
             kept.restarts += 1
             lived = time.monotonic() - began
-            # Somebody whose process was killed once wants it back now; only what keeps dying waits.
+            # A process that was killed once restarts at once; only one that keeps dying waits.
             pause = (
                 0.0
                 if lived >= self._intervals.stable_after_s
@@ -289,7 +291,7 @@ class Supervisor:
         return self._processes[name]
 
     async def stop(self, name: str) -> None:
-        """SIGTERM, after its deadline SIGKILL; it stays down until :meth:`start`."""
+        """Sends SIGTERM, after its deadline SIGKILL; the process stays down until :meth:`start`."""
         kept = self._process_named(name)
         kept.wanted = False
         kept.wake_event.set()
@@ -306,7 +308,7 @@ class Supervisor:
         kept.set_state(ProcessState.STOPPED)
 
     def _stop_timeout_s(self, program: ProcessSpec) -> float:
-        """A longer ``leaveTimeout`` may have been set since the master was started."""
+        """A longer ``leaveTimeout`` may be in effect since the master was started."""
         if program.role != "master":
             return program.stop_timeout_s
         try:
@@ -316,7 +318,7 @@ class Supervisor:
         return max(program.stop_timeout_s, leave_ms / 1000 + MASTER_STOP_MARGIN_S)
 
     async def start(self, name: str) -> None:
-        """Also what stopped for good. Nothing when it runs."""
+        """Starts it, even after a fatal exit. Does nothing while it runs."""
         kept = self._process_named(name)
         if kept.task is None or kept.task.done():
             self._start_process(kept)
@@ -324,16 +326,16 @@ class Supervisor:
             kept.wake_event.set()
 
     async def kill(self, name: str) -> None:
-        """SIGKILL, as a crash would; it is started again."""
+        """Sends SIGKILL, as in a crash; the process is restarted."""
         kept = self._process_named(name)
         if kept.child is not None:
             kept.child.signal(signal.SIGKILL)
 
-    # -- masters: their end, and the last birth and start
+    # -- masters: their end, and the last incarnation and start
 
     def _report_down(self, node: str, code: int) -> None:
-        """This process has been waited for: it is gone for certain, which no other master can know (protocol section
-        3). Not while everything ends: then nobody shall let anybody go."""
+        """This process has been waited for, so it is certainly gone, which no other master can know (protocol section
+        3). Not while everything ends: then no master may continue without another."""
         seen = self._last_seen.get(node)
         if seen is None or self._is_stopping:
             return
@@ -370,7 +372,7 @@ class Supervisor:
             birth, start = status["birth"], int(status["start"])
             seen = {"birth": int(birth, 16) if isinstance(birth, str) else int(birth), "start": start}
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError, TypeError):
-            return  # unknown is not wrong: it is asked again
+            return  # not known yet: the next poll asks again
         if child is None or kept.child is not child or status.get("node") != node or start < 1:
             return
         self._seen_start[node] = child.pid
@@ -404,7 +406,7 @@ class Supervisor:
         self._links_reader = self._links_writer = None
 
     async def push_link_faults(self) -> list[dict[str, Any]]:
-        """Give the link proxies the whole table; returns what they carry, by ordered pair."""
+        """Sends the whole table to the link proxies; returns their traffic by ordered pair."""
         async with self._links_lock:
             reader, writer = self._links_reader, self._links_writer
             if reader is None or writer is None:
@@ -425,14 +427,15 @@ class Supervisor:
             raise CannotRun("the links' process does not answer; it gets this table when it has started again")
 
     async def change_links(self, change: Callable[[LinkFaultTable], int]) -> int:
-        """Change the table, and have it in force. Returns how many directions were named."""
+        """Changes the table and sends it to the proxies. Returns the number of named directions."""
         count = change(self.links)
         await self.push_link_faults()
         return count
 
-    # -- for people and machines
+    # -- status
 
     def describe(self) -> dict[str, Any]:
+        """The status, as ``GET /status`` returns it."""
         return {
             "pid": os.getpid(),
             "folder": str(self.state.root),

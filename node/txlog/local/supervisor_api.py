@@ -1,4 +1,4 @@
-"""How the command line speaks to a supervisor: a small HTTP API on loopback, with a token from the state folder.
+"""The HTTP API of a supervisor for the command line: on loopback, with a token from the state folder.
 
 =======  ===========================  ==================================================================
 method   path                         meaning
@@ -40,8 +40,8 @@ ControlHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 async def serve_control_api(
     supervisor: Supervisor, stop: asyncio.Event, altering: WorkerScaling | None = None
 ) -> AsyncIterator[str]:
-    """Serve until the block ends; yields the URL. ``control.json`` says how to reach it meanwhile. Without ``altering``
-    no worker comes or goes."""
+    """Serves until the context ends; yields the URL. Meanwhile ``control.json`` contains the URL and the token. Without
+    ``altering`` no worker can be added or removed."""
     token = secrets.token_hex(24)
 
     @web.middleware

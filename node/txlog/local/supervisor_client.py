@@ -1,4 +1,4 @@
-"""The supervisor of a state folder, from outside. Its API is described in :mod:`txlog.local.supervisor_api`."""
+"""A client of the supervisor of a state folder. :mod:`txlog.local.supervisor_api` describes the API."""
 
 from __future__ import annotations
 
@@ -13,55 +13,61 @@ from txlog.model.errors import BadInput, NotFound
 
 
 class SupervisorClient:
-    """The supervisor of a state folder, from outside; blocking. Every call raises :class:`NotRunning` without one."""
+    """A blocking client of the supervisor of a state folder. Every call raises :class:`NotRunning` without one."""
 
     def __init__(self, state: StateFolder, timeout_s: float = 60.0) -> None:
         self._state = state
         self._timeout_s = timeout_s
 
     def status(self) -> dict[str, Any]:
+        """The supervisor, its processes, and the faults of links."""
         found: dict[str, Any] = self._request("GET", "/status")
         return found
 
     def down(self) -> None:
+        """Ends everything; returns at once."""
         self._request("POST", "/down")
 
     def links(self) -> list[dict[str, Any]]:
+        """Every direction with its delay, cut and connections."""
         found: list[dict[str, Any]] = self._request("GET", "/links")
         return found
 
     def delay(self, a: str, b: str, delay_ms: float) -> int:
-        """Each way. Returns how many directions were changed, as do the next two."""
+        """Delays both directions. Returns the number of changed directions, as the next two do."""
         return self._change_links(action="delay", a=a, b=b, delayMs=delay_ms)
 
     def cut(self, a: str, b: str, one_way: bool = False) -> int:
+        """Cuts both directions, or only that from ``a`` to ``b`` (``one_way``)."""
         return self._change_links(action="cut", a=a, b=b, oneWay=one_way)
 
     def heal(self, a: str | None = None, b: str | None = None, *, delays: bool = False) -> int:
+        """Removes cuts (and ``delays``)."""
         return self._change_links(action="heal", a=a, b=b, delays=delays)
 
     def start(self, name: str) -> None:
+        """Starts a process that is stopped or failed."""
         self._request("POST", f"/processes/{quote(name)}/start")
 
     def stop(self, name: str) -> None:
-        """SIGTERM, and it stays down."""
+        """Sends SIGTERM; the process stays down."""
         self._request("POST", f"/processes/{quote(name)}/stop")
 
     def kill(self, name: str) -> None:
-        """SIGKILL, as a crash; the supervisor starts it again."""
+        """Sends SIGKILL, as in a crash; the supervisor restarts the process."""
         self._request("POST", f"/processes/{quote(name)}/kill")
 
     def add_worker(self, name: str, data_center: str) -> tuple[str, str]:
-        """An empty store, which nobody knows yet; its URL and its engine."""
+        """Starts an empty store that no master uses yet; returns its URL and its engine."""
         told = self._request("POST", "/workers", {"action": "add", "name": name, "dataCenter": data_center})
         return told["url"], told["engine"]
 
     def serve_worker(self, name: str) -> None:
-        """The masters and the pipeline know it from now on."""
+        """From now on the masters and the pipeline use the worker."""
         self._request("POST", "/workers", {"action": "serve", "name": name})
 
     def remove_worker(self, name: str, *, purge: bool = False) -> None:
-        """Returns when the reads that were under way there are over and its process has ended."""
+        """Returns when the worker's reads in progress have finished and its process has ended."""
         self._request("POST", "/workers", {"action": "remove", "name": name, "purge": purge})
 
     def _change_links(self, **order: Any) -> int:

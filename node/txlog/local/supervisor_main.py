@@ -1,6 +1,6 @@
-"""``txlog up`` without its words: from manifests to a running supervisor.
+"""The core of ``txlog up`` without its output: from manifests to a running supervisor.
 
-``python -m txlog.local.supervisor_main --state DIR FILE…`` is the supervisor that ``txlog up --detach`` leaves behind.
+``python -m txlog.local.supervisor_main --state DIR FILE…`` is the supervisor that ``txlog up --detach`` starts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EXIT_REFUSED = 2
 
 
 def obtain_oxigraph() -> str:
-    """The store's program of the wheel ``oxigraph``, beside this Python; else on the PATH."""
+    """The store's program from the wheel ``oxigraph``, beside this Python; else from the PATH."""
     beside = Path(sys.executable).parent / "oxigraph"
     found = str(beside) if beside.exists() else shutil.which("oxigraph")
     if found is None:
@@ -45,8 +45,8 @@ def obtain_oxigraph() -> str:
 
 
 def plan_for(paths: Sequence[Path], state: StateFolder, running: Collection[str] = ()) -> ProcessPlan:
-    """Read the manifests, and what was changed since, and choose ports in the (prepared) state folder; or read the one
-    ``cluster.properties``. ``running``: names that keep theirs."""
+    """Reads the manifests and the later changes, and chooses ports in the (prepared) state folder; or reads the one
+    ``cluster.properties``. ``running``: names that keep their ports."""
     lone = single_master_properties(list(paths))
     if lone is not None:
         return single_master_plan(lone, state, obtain_java_home(state.root / "java") if lone.runs_pipeline else Path())
@@ -70,13 +70,13 @@ def plan_for(paths: Sequence[Path], state: StateFolder, running: Collection[str]
 
 
 def check(paths: Sequence[Path]) -> None:
-    """All that can be said of the manifests, or of the ``cluster.properties``, before anything is touched."""
+    """Validates the manifests, or the ``cluster.properties``, before anything is changed."""
     if single_master_properties(list(paths)) is None:
         check_complete(load_manifests(paths))
 
 
 async def supervise(paths: Sequence[Path], state: StateFolder) -> None:
-    """Run the cluster until SIGTERM, SIGINT, or ``down``; the folder is ours meanwhile."""
+    """Runs the cluster until SIGTERM, SIGINT, or ``down``, and locks the state folder meanwhile."""
     state.prepare()
     with state.locked():
         supervisor = Supervisor(plan_for(paths, state), state)
@@ -99,6 +99,7 @@ async def supervise(paths: Sequence[Path], state: StateFolder) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the supervisor. Returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="txlog.local.supervisor_main", description="the supervisor of a local cluster"
     )

@@ -1,9 +1,10 @@
-"""Workers that come and go while the cluster runs: ``txlog worker add`` and ``remove``.
+"""Adds and removes workers while the cluster runs: ``txlog worker add`` and ``remove``.
 
-``workers.json`` of the state folder says what differs from the manifests, for the next start too. A new store is
-started first, filled by whoever asked for it, and only then a worker (*serves*): the masters hear of it, and the
-pipeline goes on with it from them. One that goes is taken from the masters first, which wait for the reads that are
-under way there."""
+``workers.json`` of the state folder records the differences from the manifests, also for the next start. A new store is
+started first and filled by the client that requested it. Only then it becomes a worker (*serves*): the masters register
+it, and the pipeline learns of it from them. A worker to remove is first removed from the masters, which wait for its
+reads in progress.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +27,16 @@ from txlog.model.ids import NODE_ID
 log = logging.getLogger("txlog.local")
 
 READ_DRAIN_TIMEOUT_S: Final = 60.0
-"""How long reads may go on at a worker that is taken out."""
+"""How long reads may continue at a worker that is being removed."""
 NOTIFY_TIMEOUT_S: Final = 60.0
-"""How long a master may be away that has to hear of it. One that starts later reads it."""
+"""How long the supervisor retries a master that does not answer. A master that starts later reads the change."""
 REQUEST_TIMEOUT_S: Final = 35.0
 RETRY_DELAY_S: Final = 0.5
 
 
 class WorkerScaling:
-    """Of one supervisor. ``replan``: the plan for what stands in the state folder now (it may take a second)."""
+    """For one supervisor. ``replan``: computes the plan for the current content of the state folder (it may take a
+    second)."""
 
     def __init__(self, supervisor: Supervisor, state: StateFolder, replan: Callable[[], ProcessPlan]) -> None:
         self._supervisor = supervisor
@@ -43,8 +45,8 @@ class WorkerScaling:
         self._lock = asyncio.Lock()
 
     async def add(self, name: str, data_center: str) -> WorkerLocation:
-        """An empty store of this name runs when this returns (or is about to). Again for one that does not
-        serve yet. :class:`Conflict` for one that is there."""
+        """An empty store of this name runs on return (or is about to). Idempotent for one that does not serve yet.
+        :class:`Conflict` for one that serves."""
         async with self._lock:
             topology = self._supervisor.plan.topology
             if not NODE_ID.fullmatch(name) or not name.startswith(f"{data_center}-"):
@@ -64,8 +66,8 @@ class WorkerScaling:
             return self._location_of(name)
 
     async def serve(self, name: str) -> None:
-        """It is a worker from now on: every master of its data centre is told. :class:`Unavailable` names those that
-        did not answer; they know it after their next start."""
+        """Makes it a worker: notifies every master of its data centre. :class:`Unavailable` names those that did not
+        answer; they learn of it at their next start."""
         async with self._lock:
             place = self._location_of(name)
             self._save_changes(lambda changes: changes.with_added(name, place.data_center, serves=True))
@@ -74,8 +76,8 @@ class WorkerScaling:
             await self._notify_masters(place.data_center, lambda url: ("POST", f"{url}/txlog/workers", body))
 
     async def remove(self, name: str, *, purge: bool) -> None:
-        """No more reads and no more transactions for it; when the reads that are under way there are over, its process
-        ends. ``purge``: its files go, too. Again for one that is gone already."""
+        """Ends its reads and transactions; its process ends when its reads in progress have finished. ``purge``: also
+        deletes its files. Idempotent."""
         async with self._lock:
             place = next((w for w in self._supervisor.plan.topology.workers if w.name == name), None)
             if place is None:
@@ -130,7 +132,7 @@ class WorkerScaling:
 
 
 async def _notify_master(session: aiohttp.ClientSession, how: str, url: str, body: object) -> dict[str, Any] | None:
-    """Its answer; None when it gave none for :data:`NOTIFY_TIMEOUT_S`."""
+    """The master's answer; None when it did not answer for :data:`NOTIFY_TIMEOUT_S`."""
     clock = asyncio.get_running_loop().time
     until = clock() + NOTIFY_TIMEOUT_S
     while True:

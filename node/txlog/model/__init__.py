@@ -1,1 +1,1 @@
-"""The words of TxLog: values only, no behaviour that needs a clock, chance, or the outside."""
+"""The value types of TxLog: no behaviour that needs a clock, a random source, or I/O."""

@@ -1,8 +1,8 @@
 """What all masters of a cluster agree on besides the transactions: entries of the log (protocol section 3).
 
 A change is a transaction of kind ``KIND_CONFIG``. Its key is the change, so that it is part of the content hash and of
-the chain; its payload says why, for people. The configuration at a place in the log is the founding one, changed by
-every entry up to there that took effect.
+the chain; its payload is the reason, for people to read. The configuration at an index of the log is the founding one,
+changed by every entry up to there that took effect.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from txlog.model.ids import NODE_ID, ViewNumber
 
 MEMBER: Final = "member"
 MUTED: Final = "muted"
-"""It takes no writes of clients; it orders, and feeds its workers, as before."""
+"""The master takes no client writes; it orders transactions, and feeds its workers, as before."""
 LEAVING: Final = "leaving"
-"""It takes no writes of clients any more; the last transaction that it makes takes it out for good."""
+"""The master takes no more client writes; its last transaction removes it for good."""
 ROLES: Final = (MEMBER, MUTED, LEAVING)
 
 MASTERS_MAX: Final = 64
 CHANGE_CHARACTERS_MAX: Final = 60_000
-"""Of a change as a key: what 64 masters with an address each take is well below."""
+"""Limit of a change as a key, in characters: 64 masters with an address each take far less."""
 _DATA_CENTER = re.compile(r"[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?")
 _URL = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
 
 
 class Master(msgspec.Struct, array_like=True, frozen=True):
-    """``urls``: where the others reach it, unless they were told another address; the first counts."""
+    """``urls``: where the others reach the master, unless they are given another address; the first counts."""
 
     node: str
     data_center: str
@@ -55,7 +55,7 @@ class Configuration(msgspec.Struct, array_like=True, frozen=True):
         return next((m for m in self.masters if m.node == node), None)
 
     def has_majority(self, nodes: Iterable[str], among: Iterable[str] | None = None) -> bool:
-        """Whether these have more than half of the vote weight; ``among``: of these masters only, and where they have
+        """Whether these have more than half of the vote weight. ``among``: of these masters only and, where they have
         no votes at all, whether they are all there."""
         there = set(nodes)
         counted = {m.node for m in self.masters} if among is None else set(among)
@@ -65,7 +65,7 @@ class Configuration(msgspec.Struct, array_like=True, frozen=True):
         return 2 * sum(m.weight for m in self.masters if m.node in there & counted) > total
 
     def validation_error(self) -> str:
-        """What is wrong with it; empty when nothing is."""
+        """Why the configuration is not valid; empty when it is."""
         nodes = [m.node for m in self.masters]
         total = sum(m.weight for m in self.masters)
         for m in self.masters:
@@ -105,7 +105,7 @@ def encode_configuration_change(change: ConfigurationChange) -> str:
 
 
 def decode_configuration_change(key: str) -> ConfigurationChange | None:
-    """The inverse of :func:`encode_configuration_change`; None for what is none, which takes no effect."""
+    """The inverse of :func:`encode_configuration_change`; None for any other key, which takes no effect."""
     try:
         return msgspec.json.decode(key, type=ConfigurationChange)
     except DECODE_ERRORS:
@@ -113,9 +113,9 @@ def decode_configuration_change(key: str) -> ConfigurationChange | None:
 
 
 def apply_configuration_change(now: Configuration, key: str, views: list[ViewNumber]) -> Configuration | None:
-    """What is in force behind this entry, where ``now`` was before it and the chain has grown through ``views``. None
-    when it is a no-op: made in a view that the chain does not know, or for a configuration that is not in force there,
-    because another change came first."""
+    """The configuration after this entry, where ``now`` was before it and the chain descends from ``views``. None when
+    the entry is a no-op. It was made in a view that the chain does not know. Or it was made for a configuration that is
+    not in force there, because another change came first."""
     change = decode_configuration_change(key)
     if (
         change is None

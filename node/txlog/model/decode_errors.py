@@ -1,4 +1,4 @@
-"""What decoding raises for bytes that are not what they should be."""
+"""The exceptions that decoding raises for malformed bytes."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from typing import Final
 
 DECODE_ERRORS: Final = (ValueError, RecursionError)
 """For ``except`` around msgspec: its ``DecodeError`` is a ``ValueError``, and so is the ``UnicodeDecodeError`` that it
-raises for wrong UTF-8; what is nested too deep is a ``RecursionError``."""
+raises for wrong UTF-8; input that is nested too deep raises ``RecursionError``."""

@@ -1,4 +1,4 @@
-"""What a client may ask to be told (protocol section 5), in growing order of promise."""
+"""The durability levels that a client may wait for (protocol section 5), from weakest to strongest."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from enum import StrEnum
 
 
 class Durability(StrEnum):
+    """What a write waits for before the master answers."""
+
     ACCEPTED = "accepted"
     """Durable on the master that answered."""
     QUORUM = "quorum"

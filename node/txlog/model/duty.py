@@ -1,4 +1,4 @@
-"""What masters of one data centre list as its duties, put together. Pure."""
+"""Merges the duties that the masters of one data centre list. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 
 def merge_repair_duties(answers: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """By worker, one at most: what every master that answers lists, beside nothing else. One that knows of an obstacle
-    is enough to wait."""
+    """By worker, one duty at most: one that every answering master lists, with no other duty. A master that knows of
+    an obstacle is enough to wait."""
     if not answers or any(duty["kind"] != "repair" for answer in answers for duty in answer["duties"]):
         return {}
     for duty in answers[0]["duties"]:
@@ -18,7 +18,8 @@ def merge_repair_duties(answers: Sequence[Mapping[str, Any]]) -> dict[str, dict[
 
 
 def merge_restore_duties(answers: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """By worker. What one master ``lacks`` only, another of the data centre may know: then the worker stays."""
+    """By worker. Where one master only ``lacks`` a branch, another of the data centre may know it: then the worker
+    stays."""
     found: dict[str, dict[str, Any]] = {}
     for answer in answers:
         for duty in answer["duties"]:

@@ -1,4 +1,4 @@
-"""A transaction as the masters carry it. Its hashes are :mod:`txlog.model.hashes`."""
+"""A transaction as the masters transfer it. Its hashes are in :mod:`txlog.model.hashes`."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import msgspec
 from txlog.model.ids import Origin, Txid
 
 KIND_UPDATE = 1
-"""Payload: a SPARQL update in UTF-8, normalised at the door; the same result on every worker."""
+"""Payload: a SPARQL update in UTF-8, normalised at the HTTP API; the same result on every worker."""
 KIND_QUADS = 2
 """Payload: quads to delete and to add, see :mod:`txlog.model.quads`."""
 KIND_SKIP = 3
-"""The key is the txid of a transaction that every worker passes over; the payload says why (UTF-8). A key that begins
+"""The key is the txid of a transaction that every worker skips; the payload gives the reason (UTF-8). A key that begins
 with ``namespace `` names no transaction: it is a change of the namespaces
 (``server/frontdoor/namespace_changes.py``)."""
 KIND_CONFIG = 4
-"""The key is a change of the configuration (:mod:`txlog.model.configuration`); the payload says why (UTF-8)."""
+"""The key is a change of the configuration (:mod:`txlog.model.configuration`); the payload gives the reason (UTF-8)."""
 KINDS = (KIND_UPDATE, KIND_QUADS, KIND_SKIP, KIND_CONFIG)
 CONTROL_KINDS = (KIND_SKIP, KIND_CONFIG)
-"""Workers only move their position over them, and their keys are no idempotency keys."""
+"""Kinds of entries over which workers only move their position. Their keys are no idempotency keys."""
 
 
 class RunItem(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -40,15 +40,17 @@ class TransactionRun(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def origin(self) -> Origin:
+        """The origin of the run's transactions."""
         return Origin(self.node, self.birth)
 
     @property
     def last_seq(self) -> int:
+        """The seq of the last transaction of the run."""
         return self.first_seq + len(self.items) - 1
 
 
 class Span(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """``count`` consecutive transactions of one origin, by name: a piece of the log's order without contents."""
+    """``count`` consecutive transactions of one origin, by name: a part of the log's order without contents."""
 
     node: str
     birth: int
@@ -57,8 +59,8 @@ class Span(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Position(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """How far a log or a worker is. ``index`` counts entries (0 = nothing). Two are compared by index and
-    hash; the epoch is for people."""
+    """How far a log or a worker is. ``index`` counts entries (0 = nothing). Two positions are compared by index and
+    hash; the epoch is for people to read."""
 
     epoch: int
     index: int
@@ -69,8 +71,8 @@ class Position(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class LogEntry(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """An entry of the log as workers see it. ``noop`` is empty, or says why the entry only moves the
-    position: ``key <txid>`` (a repeated Idempotency-Key) or ``skip`` (passed over by a stable skip)."""
+    """An entry of the log as workers see it. ``noop`` is empty, or the reason why the entry only moves the
+    position: ``key <txid>`` (a repeated Idempotency-Key) or ``skip`` (skipped by a stable skip)."""
 
     index: int
     hash: bytes

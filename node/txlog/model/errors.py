@@ -3,11 +3,11 @@
 ::
 
     TxLogError
-    ├── BadInput                  the client's: 400, says which part of the input and what to send instead
+    ├── BadInput                  the client's: 400, names the part of the input and what to send instead
     │   ├── NotDeterministic      an update that could differ between workers; names the construct
     │   ├── KeyNotTaken           an Idempotency-Key with what can have none; nothing was done
     │   └── SystemGraphNamed      an update or a query that names a system graph
-    ├── Refused                   right input, wrong moment or place; says what to do next
+    ├── Refused                   right input, wrong moment or server; states what to do next
     │   ├── NotFound              404
     │   ├── Conflict              409
     │   │   ├── KeyTaken          409: an Idempotency-Key came with another body before, and that one counts
@@ -15,14 +15,14 @@
     │   ├── TooLarge              413
     │   ├── Unsupported           415
     │   ├── NotAcceptable         406
-    │   ├── Unauthorized          401: nobody known
+    │   ├── Unauthorized          401: no known user
     │   ├── Forbidden             403: known, and may not
     │   ├── LogDiverged           409: this position is on another branch than the log asked
     │   ├── LogAhead              409: this position is above the stable index of the log asked
-    │   ├── LogNeedsRestore       409: the log asked no longer holds what follows this position
+    │   ├── LogNeedsRestore       409: the log asked no longer has what follows this position
     │   ├── LogGone               410: the same for a follower
     │   └── Unavailable           503 with Retry-After: queue full, disk full, not ready, no worker
-    ├── PeerFault                 a peer broke the protocol or may not speak; names peer and reason
+    ├── PeerFault                 a peer broke the protocol or is not allowed; names peer and reason
     ├── JournalFault              the disk's: operation, place, next step, whether another master can repair it
     │   ├── JournalFull           no room for new work; the protocol's own records still fit
     │   ├── JournalDamaged        a bad record that is no torn tail (rule 28)
@@ -30,7 +30,7 @@
     ├── WorkerFault               a worker refused, failed or could not be reached
     └── Fatal                     this process must end, by name (exit code 70)
 
-Our own mistakes are ``assert``: no peer, no disk and no client can reach one.
+Our own mistakes are ``assert``: no peer, disk or client can trigger one.
 """
 
 from __future__ import annotations
@@ -45,15 +45,19 @@ class TxLogError(Exception):
 
     @property
     def name(self) -> str:
+        """The class name, which is stable."""
         return type(self).__name__
 
 
 class BadInput(TxLogError):
+    """The client's input is wrong (HTTP 400). The message names the part and what to send instead."""
+
     status = 400
 
 
 class NotDeterministic(BadInput):
-    """``once``: evaluated once, with its effect in the log, it would be the same everywhere."""
+    """An update that could differ between workers. ``once``: evaluated once, with its effect in the log, it would be
+    the same everywhere."""
 
     def __init__(self, construct: str, why: str, *, once: bool = False) -> None:
         super().__init__(f"{construct} is not deterministic: {why}")
@@ -63,73 +67,87 @@ class NotDeterministic(BadInput):
 
 
 class SystemGraphNamed(BadInput):
-    pass
+    """The update or query names a system graph, which clients may not use."""
 
 
 class KeyNotTaken(BadInput):
-    """What is fetched or evaluated anew by each master that is asked has no key: no two tries of it are the same."""
+    """A request that each master fetches or evaluates again takes no key: no two tries of it are the same."""
 
     reason: ClassVar[str] = "KeyNotTaken"
 
 
 class Refused(TxLogError):
+    """Right input at the wrong moment or on the wrong server. The message states what to do next."""
+
     status = 409
 
 
 class NotFound(Refused):
+    """The named resource does not exist (HTTP 404)."""
+
     status = 404
 
 
 class Conflict(Refused):
+    """The request conflicts with the current state (HTTP 409)."""
+
     status = 409
 
 
 class KeyTaken(Conflict):
-    """The message ends with the transaction that counts for the key. A body with ``NOW()`` or blank nodes is another
-    one each time that it is sent: what they become is drawn by the master that takes it."""
+    """The message ends with the transaction that counts for the key. A body with ``NOW()`` or blank nodes differs each
+    time that it is sent: the master that accepts it draws their values."""
 
     reason: ClassVar[str] = "KeyTaken"
 
     @property
     def txid(self) -> str:
+        """The transaction that counts for the key, as text."""
         return str(self).rpartition(" ")[2]
 
 
 class ChangePending(Conflict):
-    """Ask again when it is in effect."""
+    """A configuration change is not in effect yet; try again when it is."""
 
 
 class OffTheLog(Conflict):
-    """A position that is not on the part of this master's log that every branch has: no backup there helps it."""
+    """A position that is not on the part of this master's log that every branch has: no backup there helps this
+    master."""
 
 
 class TooLarge(Refused):
+    """The request is too large (HTTP 413)."""
+
     status = 413
 
 
 class Unsupported(Refused):
+    """The media type of the request is not supported (HTTP 415)."""
+
     status = 415
 
 
 class NotAcceptable(Refused):
+    """No format that the client accepts is available (HTTP 406)."""
+
     status = 406
 
 
 class Unauthorized(Refused):
-    """Nobody that this master knows: no credentials, or wrong ones."""
+    """The request has no credentials, or wrong ones."""
 
     status = 401
 
 
 class Forbidden(Refused):
-    """Somebody known whose role does not reach; the message says which one does."""
+    """The user is known and its role does not suffice; the message names the role that does."""
 
     status = 403
 
 
 class OneRepository(Refused):
-    """A repository would have to be made, removed or configured; a cluster has the one that its manifest names.
-    ``allow``: the methods that there are in this place."""
+    """A repository would have to be created, removed or configured; a cluster has the one that its manifest names.
+    ``allow``: the methods that are available at this address."""
 
     status = 405
     reason: ClassVar[str] = "OneRepository"
@@ -140,25 +158,25 @@ class OneRepository(Refused):
 
 
 class LogDiverged(Refused):
-    """The caller's hash at its position is not the log's. Nothing may be applied; going back is a duty."""
+    """The caller's hash at its position is not the log's. Nothing may be applied; a restore is a duty."""
 
     reason: ClassVar[str] = "Diverged"
 
 
 class LogAhead(Refused):
-    """The caller is above this master's stable index. Decided by hash once the log is there."""
+    """The caller is above this master's stable index. Its hash decides once the log is there."""
 
     reason: ClassVar[str] = "Ahead"
 
 
 class LogNeedsRestore(Refused):
-    """What follows the caller's position is no longer kept; restore a newer backup or copy a live worker."""
+    """The entries after the caller's position are no longer kept; restore a newer backup or copy a live worker."""
 
     reason: ClassVar[str] = "NeedsRestore"
 
 
 class LogGone(Refused):
-    """What follows the place that a follower asked for is no longer kept; it begins anew, from a copy of the data."""
+    """The entries after a follower's position are no longer kept; it begins again, from a copy of the data."""
 
     status = 410
     reason: ClassVar[str] = "Gone"
@@ -188,27 +206,33 @@ class PeerFault(TxLogError):
 
 
 class JournalFault(TxLogError):
-    pass
+    """A fault of the disk. The message names the operation, the place, the next step, and whether another master can
+    repair it."""
 
 
 class JournalFull(JournalFault):
+    """No room for new work; the protocol's own records still fit."""
+
     status = 503
 
 
 class JournalDamaged(JournalFault):
-    pass
+    """A bad record that is no torn tail (rule 28)."""
 
 
 class JournalBroken(JournalFault):
-    pass
+    """A write or fsync failed: the process ends (rule 29)."""
 
 
 class WorkerFault(TxLogError):
+    """A worker refused, failed or could not be reached."""
+
     status = 502
 
 
 class Fatal(TxLogError):
-    """``reason`` is a stable word (IdentityLost, OldJournal, Superseded, TwoContents, Forked, JournalBroken, ...)."""
+    """This process must end (exit code 70). ``reason`` is a stable word (IdentityLost, OldJournal, Superseded,
+    TwoContents, Forked, JournalBroken, ...)."""
 
     EXIT_CODE: ClassVar[int] = 70
 

@@ -1,4 +1,4 @@
-"""What a worker was seen to hold at one position: per graph how many quads, or their sum as well."""
+"""What a worker contained at one position: per graph how many quads, or their sum as well."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 GRAPHS_MAX: Final = 100
-"""Of a store with more, a look carries the fingerprint alone: it is told to every master."""
+"""For a store with more graphs, only the fingerprint is reported, because the digests go to every master."""
 KINDS: Final = ("counts", "sums")
 
 
@@ -28,6 +28,7 @@ class GraphDigests(msgspec.Struct, frozen=True):
 
     @property
     def position(self) -> tuple[int, str]:
+        """Index and hash of the position that the digests are for."""
         return self.index, self.hash
 
 
@@ -49,7 +50,7 @@ def build_graph_digests(
 
 
 def differing_graphs(one: GraphDigests, other: GraphDigests) -> list[str] | None:
-    """The graphs that do not hold the same in both, sorted; None when that is not known."""
+    """The graphs whose contents differ between the two, sorted; None when that is not known."""
     if one.graphs is None or other.graphs is None:
         return None
     names = one.graphs.keys() | other.graphs.keys()

@@ -12,18 +12,18 @@ NO_HASH: Final = bytes(HASH_BYTES)
 _LONG: Final = 1 << 16
 _BLANK: Final = blake2b(digest_size=HASH_BYTES)
 _UNNAMED: Final = tuple(b"%d 0 " % kind for kind in range(8))
-"""What stands before the payload of a transaction without a key."""
+"""The hash input in front of the payload of a transaction without a key, per kind."""
 
 
 def short_hash(data: bytes) -> bytes:
-    """blake2b of 16 bytes. A copied state costs half of a new one with its keyword."""
+    """blake2b of 16 bytes. Copying a state costs half as much as making a new one with its keyword."""
     state = _BLANK.copy()
     state.update(data)
     return state.digest()
 
 
 def content_state(kind: int, key: str) -> blake2b:
-    """What :func:`content_hash` has before the payload, for one that comes in pieces."""
+    """The state of :func:`content_hash` before the payload, for a payload that arrives in parts."""
     state = _BLANK.copy()
     name = key.encode()
     state.update(b"%d %d %s" % (kind, len(name), name))

@@ -1,4 +1,4 @@
-"""Who and which: origins and transaction ids (rules 1 and 3)."""
+"""The ids of masters and transactions: origins and txids (rules 1 and 3)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _TXID = re.compile(r"^([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)\.([0-9a-f]{16})\.([
 
 
 ViewNumber = tuple[int, int, str]
-"""Of a view: epoch, ballot, coordinator."""
+"""The number of a view: epoch, ballot, coordinator."""
 
 
 class Origin(NamedTuple):
     """A master's node id together with the birth of its journal.
 
-    ``birth`` is 64 random bits, drawn when the journal is created: a master that lost its disk is
+    ``birth`` is the incarnation: 64 random bits, drawn when the journal is created. A master that lost its disk is
     another origin and can never use an id again. Tuples compare as the protocol orders origins
     (node id bytes, then birth): node ids are ASCII, so text order is byte order.
     """
@@ -31,7 +31,7 @@ class Origin(NamedTuple):
 
 
 class Txid(NamedTuple):
-    """The name of a transaction for ever: origin and a sequence number, contiguous from 1."""
+    """The permanent name of a transaction: origin and a sequence number, contiguous from 1."""
 
     origin: Origin
     seq: int
@@ -41,7 +41,7 @@ class Txid(NamedTuple):
 
 
 def parse_txid(text: str) -> Txid:
-    """The inverse of ``str(txid)``; :class:`BadInput` names what is wrong."""
+    """The inverse of ``str(txid)``; :class:`BadInput` names the fault."""
     found = _TXID.match(text)
     if not found:
         raise BadInput(f"not a transaction id: {text[:100]!r}; it looks like uk-1.00c0ffee00c0ffee.42")

@@ -1,6 +1,6 @@
-"""Prefixes that clients share, as they stand in the log: in the names of entries that workers pass over.
+"""Prefixes that clients share, stored in the log as the names of entries that workers skip.
 
-A name says a whole change: ``namespace <unique> set|remove|clear <prefix> <namespace>``.
+A name contains a whole change: ``namespace <unique> set|remove|clear <prefix> <namespace>``.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ KEY_PREFIX: Final = "namespace "
 
 
 class NamespaceChange(NamedTuple):
-    """One change. ``prefix`` is None when all go, ``name`` when this one goes."""
+    """One change. ``prefix`` is None when all prefixes are removed, ``name`` when this one is."""
 
     prefix: str | None
     name: str | None
 
 
 def encode_namespace_change(change: NamespaceChange, unique: str) -> str:
-    """The name of an entry that says this change. ``unique`` holds no space."""
+    """The name of an entry that contains this change. ``unique`` has no space."""
     verb = "clear" if change.prefix is None else "remove" if change.name is None else "set"
     return f"{KEY_PREFIX}{unique} {verb} {change.prefix or ''} {change.name or ''}"
 
@@ -33,7 +33,7 @@ def decode_namespace_change(key: str) -> NamespaceChange | None:
 
 
 def apply_namespace_changes(keys: Iterable[str]) -> dict[str, str]:
-    """Prefix to namespace after these entries, oldest first; others are passed over."""
+    """Prefix to namespace after these entries, oldest first; other entries are ignored."""
     table: dict[str, str] = {}
     for key in keys:
         change = decode_namespace_change(key)

@@ -5,7 +5,7 @@ UTF-8 lines, deletes before adds, no quad twice, each line one operation::
     D <s> <p> "o"@en <g> .
     A <s> <p> <o> .
 
-Behind the two letters stands one line of canonical N-Quads, single spaces, as the door writes them.
+After the two leading characters follows one line of canonical N-Quads, single spaces, as the HTTP API writes them.
 No graph term means the default graph. The payload ends with a newline, or is empty.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator
 _LINE = re.compile(
     rb'^(?:<[^<>]*> ){2}(?:<[^<>]*>|"(?:[^"\\\n]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>]*>)?)( <[^<>]*>)? \.$'
 )
-# A quoted literal may hold anything, so the graph term is found by matching the line as a whole.
+# A quoted literal may contain anything, so the graph term is found by matching the line as a whole.
 
 
 def encode_quads(deletes: Collection[bytes], adds: Collection[bytes]) -> bytes:
@@ -36,7 +36,7 @@ def _prefix_lines(letter: bytes, lines: Collection[bytes]) -> bytes:
 
 
 def decode_quads(payload: bytes) -> Iterator[tuple[bool, bytes]]:
-    """``(is_add, n-quads line)`` in order. The payload was checked at the door, so anything else is our mistake."""
+    """``(is_add, n-quads line)`` in order. The HTTP API has checked the payload, so anything else is our mistake."""
     for line in payload.splitlines() if payload else ():
         assert line[:2] in (b"A ", b"D "), line[:80]
         yield line[:1] == b"A", line[2:]

@@ -1,6 +1,6 @@
-"""What a master makes durable, in the order in which it happens. The core says them, the journal keeps them.
+"""What a master makes durable, in the order in which it happens. The core emits records, the journal stores them.
 
-A record is durable when the fsync behind it has returned; nothing that depends on it leaves the process before
+A record is durable when its fsync has returned; nothing that depends on it leaves the process before
 (rules 3, 5, 8, 15, 33). All indexes count log entries from 1; 0 means "nothing yet".
 """
 
@@ -19,15 +19,15 @@ from txlog.model.view import NO_VIEW, Number, View
 
 
 class TransactionsPersisted(msgspec.Struct, frozen=True):
-    """These transactions, own or foreign, are held with their payload. ``contents``: their content hashes,
-    16 bytes each, end to end. Seqs of one origin arrive without a gap."""
+    """These transactions, own or replicated, are persisted with their payload. ``contents``: their content hashes,
+    16 bytes each, concatenated. Seqs of one origin arrive without a gap."""
 
     run: TransactionRun
     contents: bytes
 
 
 class LogAppended(msgspec.Struct, frozen=True):
-    """The log grew: ``spans`` are the entries from ``first_index`` on, ``hashes`` the chain hash behind each of
+    """The log grew: ``spans`` are the entries from ``first_index`` on, ``hashes`` the chain hash after each of
     them (16 bytes each), ``stable`` the stable index afterwards (rule 33)."""
 
     first_index: int
@@ -49,7 +49,7 @@ class CounterCeiling(msgspec.Struct, frozen=True):
 
 
 class ViewPromised(msgspec.Struct, frozen=True):
-    """A report was given for the proposal of this number: the view in force is stopped for good, and no lower view is
+    """A report was sent for the proposal of this number: the view in force is stopped for good. No lower view is
     accepted, installed or posted in any more (rule 34). Numbers grow from record to record."""
 
     epoch: int
@@ -58,7 +58,7 @@ class ViewPromised(msgspec.Struct, frozen=True):
 
 
 class ReassignedStamps(msgspec.Struct, array_like=True, frozen=True):
-    """New stamps of held transactions of one origin: ``stamps[i]`` is that of seq ``first_seq + i``."""
+    """New stamps of persisted transactions of one origin: ``stamps[i]`` is that of seq ``first_seq + i``."""
 
     node: str
     birth: int
@@ -69,10 +69,10 @@ class ReassignedStamps(msgspec.Struct, array_like=True, frozen=True):
 class ViewAccepted(msgspec.Struct, frozen=True):
     """From now on this view is this master's latest, installed or not (rule 21); its promise is at least its number.
 
-    The log is cut behind index ``cut`` (what was cut off is held as before) and goes on with ``spans``, ``hashes``
-    being the chain hash behind each of these entries, up to ``view.base_index``. ``reassigned``: transactions, in the
-    base or waiting, that have another stamp from now on than they were held with; an own one that was held while no
-    view was in force had none (0). The stable index becomes the lesser of itself and ``cut``."""
+    The log is truncated after index ``cut``; the truncated transactions stay persisted. It continues with ``spans``, up
+    to ``view.base_index``; ``hashes`` are the chain hash after each of these entries. ``reassigned``: transactions, in
+    the base or waiting, that have another stamp from now on than they were persisted with. An own transaction that was
+    persisted while no view was in force had none (0). The stable index becomes the lesser of itself and ``cut``."""
 
     view: View
     cut: int = 0
@@ -98,9 +98,9 @@ class ViewLeft(msgspec.Struct, frozen=True):
 
 
 class AbandonedBranch(msgspec.Struct, array_like=True, frozen=True):
-    """A piece of an order that a view cut off the log, behind ``after`` entries with this chain hash: ``spans``, the
-    chain hash behind each, and the idempotency keys in it with their transactions. Kept where ``None`` is the strategy
-    of the view or of one before it: workers that executed it do not go back."""
+    """A part of the log that a view truncated, after ``after`` entries with this chain hash. It has ``spans``, the
+    chain hash after each entry, and the idempotency keys in it with their transactions. Kept where ``None`` is the
+    strategy of the view or of one before it: workers that executed it do not go back."""
 
     after: int
     after_hash: bytes
@@ -122,9 +122,10 @@ class IdempotencyKeyRecord(msgspec.Struct, array_like=True, frozen=True):
 
 
 class LogStart(msgspec.Struct, array_like=True, frozen=True):
-    """What is kept for ever of a log that was trimmed behind its first ``index`` entries (rule 19): the chain hash
-    there, the last entry's origin and stamp, the last seq of each origin among them (node, birth, seq), the keys that
-    may still be repeated, the txids that skips name with the index of the skip, and the abandoned orders known then."""
+    """What is kept for ever of a log that was trimmed after its first ``index`` entries (rule 19). ``hash``: the chain
+    hash there; ``last``, ``stamp``: the last entry's origin and stamp; ``seqs``: the last seq of each origin among
+    them (node, birth, seq). ``keys``: those that may still be repeated; ``skips``: the txids that skips name, with the
+    index of the skip; ``abandoned_branches``: those known then."""
 
     index: int
     hash: bytes
@@ -135,40 +136,41 @@ class LogStart(msgspec.Struct, array_like=True, frozen=True):
     skips: list[tuple[str, int]]
     abandoned_branches: list[AbandonedBranch]
     configuration: tuple[int, Configuration] | None = None
-    """In force there, and since which entry."""
+    """The configuration in force there, and the index of the entry since which it is; None without a founding one."""
     retention: int = 0
     """For how long keys are kept there, in stamps."""
     retentions: list[tuple[int, int, int]] = []
-    """Where that was changed before: index, stamp, and for how long it was until then."""
+    """Where the retention was changed before: index, stamp, and the retention until then."""
 
     def last_seq_of(self, node: str, birth: int) -> int:
-        """The last seq of an origin at the foot, 0 for one that has none."""
+        """The last seq of an origin at the log start, 0 for one that has none."""
         return next((seq for n, b, seq in self.seqs if n == node and b == birth), 0)
 
 
 EMPTY_LOG_START: Final = LogStart(0, b"", ("", 0), 0, [], [], [], [])
-"""Of a log that is whole."""
+"""The log start of a log that was never trimmed."""
 
 
 class LogTrimmed(msgspec.Struct, frozen=True):
-    """The log begins behind this foot from now on. What stood below may be gone from the disk once this is durable; a
-    foot above the log's end is a snapshot of another master, taken over (the log is what it says then)."""
+    """The log begins after this log start from now on. Entries below may be gone from the disk once this is durable. A
+    log start above the log's end is an installed snapshot of another master; the log then is what the snapshot has."""
 
     log_start: LogStart
 
 
 class OperatorOverrides(msgspec.Struct, array_like=True, frozen=True):
-    """The operator's orders that this master has taken and nothing has come of yet, all of them; those of the record
-    before count no more. ``bootstrap_members``: who begins the cluster (``txlog found``), by node.
-    ``excluded_members``: members that the next view does without (``txlog force-view``): node, birth, and the last
-    start of it that was heard."""
+    """All operator overrides that this master has taken and that have had no effect yet; they replace those of the
+    record before. ``bootstrap_members``: the masters that bootstrap the cluster (``txlog bootstrap``), by node.
+    ``excluded_members``: members that the next view excludes (``txlog force-view``): node, birth, and the latest
+    start of the member that was seen."""
 
     bootstrap_members: list[str] = []
     excluded_members: list[tuple[str, int, int]] = []
 
     def remaining_after(self, view: View, installed: bool) -> OperatorOverrides:
-        """What of them is left once this view is accepted here, or ``installed``: a cluster has begun with the install
-        of its first view, or where a later one is known, and whoever is in the view no more was let go."""
+        """The overrides left once this view is accepted here, or ``installed``. A bootstrap is complete with the
+        install of its first view, or where a later view is known. An exclusion is complete when the view lacks the
+        member."""
         begin = [] if installed or view.ancestors else self.bootstrap_members
         return OperatorOverrides(
             begin, [one for one in self.excluded_members if view.has_member(Origin(one[0], one[1]))]
@@ -193,9 +195,10 @@ Record = (
 
 
 class QueuedMetadata(msgspec.Struct, frozen=True):
-    """What recovery tells of held transactions behind the stable part of the log: ``first_seq`` on, parallel columns
-    (of numbers: 8 bytes each, for there may be millions). ``kinds`` are ``kind | payload bytes << 8``, ``contents`` the
-    content hashes, 16 bytes each. A stamp of 0: held while no view was in force, without one yet."""
+    """Persisted transactions after the stable part of the log, as recovery returns them: ``first_seq`` on, parallel
+    columns (of numbers: 8 bytes each, for there may be millions). ``kinds`` are ``kind | payload bytes << 8``,
+    ``contents`` the content hashes, 16 bytes each. A stamp of 0: persisted while no view was in force, not stamped
+    yet."""
 
     node: str
     birth: int
@@ -208,7 +211,7 @@ class QueuedMetadata(msgspec.Struct, frozen=True):
 
 class RecoveredKeyEntry(msgspec.Struct, frozen=True):
     """An entry of the log whose ``key`` is not empty: an idempotency key, or (``kind`` SKIP) the txid of the
-    transaction to pass over. ``content`` is its content hash, ``span`` its txid (count 1)."""
+    transaction to skip. ``content`` is its content hash, ``span`` its txid (count 1)."""
 
     index: int
     kind: int
@@ -221,9 +224,10 @@ class RecoveredKeyEntry(msgspec.Struct, frozen=True):
 class Damage(msgspec.Struct, frozen=True):
     """A bad record that is no torn tail (rule 28): records ``first`` to ``last`` (record numbers) cannot be read.
 
-    ``log_from``/``log_to``: entries of the log whose order stood there (from > to: none). ``spans``: the held
-    transactions that stood there and are missed elsewhere (foreign and own); both can be fetched from any master
-    that holds them, checked against ``end_hash`` (chain hash at ``log_to``) and by content hash."""
+    ``log_from``/``log_to``: entries of the log whose order was stored there (from > to: none). ``spans``: the persisted
+    transactions that were stored there and have no copy elsewhere in the journal (replicated and own). Both can be
+    fetched from any master that has them, checked against ``end_hash`` (chain hash at ``log_to``) and by content
+    hash."""
 
     first: int
     last: int
@@ -237,16 +241,17 @@ class Damage(msgspec.Struct, frozen=True):
 class RecoveredState(msgspec.Struct):
     """All that a master knows when its journal has been read, ``start`` already raised and durable (rule 1).
 
-    ``log_spans`` is the order of the log behind its ``log_start``, ``log_hashes`` its chain hashes there (16 bytes
-    each, the first entry behind the foot first). Where the order itself is damaged, a span with an empty node stands
-    for the entries that are missed, and their hashes are zeros but for the last. ``log_stamp`` is the stamp of the last
-    entry, 0 without one. ``queued`` lists, per origin, what is held beyond the stable part of the log (or, while a
-    silent master is out, beyond what was stable when it went: ``View.apart_at``), in the log or not. ``keys`` are the
-    keyed and skip entries of the log, in order. ``is_new``: the journal was made by this very start. ``installed`` is
-    the accepted view or None. ``accepted_number``, ``promised`` and ``left`` are known even where the records
-    themselves cannot be read: the number of the latest accepted view, the highest number that was promised or accepted,
-    the number of the view that this master has left; (0, 0, "") without one. ``abandoned_branches``: oldest first; one
-    that cannot be read in full is not among them. ``overrides``: the operator's, that nothing has come of yet."""
+    ``log_spans`` is the order of the log after its ``log_start``, ``log_hashes`` its chain hashes there (16 bytes
+    each, the first entry after the log start first). Where the order itself is damaged, a span with an empty node
+    replaces the missing entries, and their hashes are zeros except the last. ``log_stamp`` is the stamp of the last
+    entry, 0 without one. ``queued`` lists, per origin, the persisted transactions beyond the stable part of the log,
+    in the log or not. While a silent master is out, it lists those beyond the index that was stable when the master
+    went out (``View.diverged_index``). ``keys`` are the keyed and skip entries of the log, in order. ``is_new``: this
+    start created the journal. ``installed`` is the accepted view or None. ``accepted_number``, ``promised`` and
+    ``left`` are known even where the records themselves cannot be read. They are the number of the latest accepted
+    view, the highest number promised or accepted, and the number of the view that this master has left; (0, 0, "")
+    without one. ``abandoned_branches``: oldest first, without those that cannot be read in full. ``overrides``: the
+    operator's overrides that have had no effect yet."""
 
     node: str
     birth: int
@@ -275,6 +280,6 @@ class RecoveredState(msgspec.Struct):
         return self.log_start.index + len(self.log_hashes) // HASH_BYTES
 
     def hash_at(self, index: int) -> bytes:
-        """Chain hash behind an entry that is kept, or at the foot."""
+        """Chain hash after an entry that is kept, or at the log start."""
         at = HASH_BYTES * (index - self.log_start.index)
         return bytes(self.log_hashes[at - HASH_BYTES : at]) if at else self.log_start.hash

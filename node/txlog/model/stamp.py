@@ -9,7 +9,7 @@ STAMP_MAX = (1 << 63) - 1
 
 def stamp_at(wall_us: int) -> int:
     """The stamp of a wall-clock microsecond. The part below a millisecond goes into the upper end of the counting
-    bits, so that batches which different masters accept in one millisecond do not interleave."""
+    bits. So batches that different masters accept in one millisecond do not interleave."""
     ms, us = divmod(wall_us, 1000)
     return ms << LOGICAL_BITS | us << 6
 

@@ -26,10 +26,10 @@ from txlog.pipeline.spark_settings import build_spark_settings, prepare_spark_ho
 log = logging.getLogger(__name__)
 
 EXIT_QUERY_FAILED = 1
-"""Exit code when the query died by itself: the supervisor starts the application anew."""
+"""Exit code when the query ended by itself: the supervisor restarts the application."""
 
 STOP_TIMEOUT_S = 8.0
-"""How long stopping the query and Spark may take before the process ends without them."""
+"""How long stopping the query and Spark may take before the process exits without them."""
 
 MASTER_RETRY_S = 0.5
 
@@ -37,7 +37,8 @@ PROGRESS_TRACKING_OPTIONS = {
     "asyncProgressTrackingEnabled": "true",
     "asyncProgressTrackingCheckpointIntervalMs": "60000",
 }
-"""Nobody waits for the checkpoint's files, and there are few: it is a cache of one number, deleted at each start."""
+"""The checkpoint's files are few, and no query depends on them: the checkpoint is a cache of one number, deleted at
+each start."""
 
 
 def run(config: PipelineConfig) -> int:
@@ -64,8 +65,8 @@ def run(config: PipelineConfig) -> int:
 
 
 def wait_for_master(config: PipelineConfig, stop: threading.Event) -> bool:
-    """Return True when a master answers and is ready, False when ``stop`` came first. Says what it waits for,
-    ever less often."""
+    """Returns True when a master answers and is ready, False when ``stop`` came first. Logs what it waits for, at
+    growing intervals."""
     masters = FailoverClient(config.masters, timeout_s=2.0)
     said_at, pause_s = 0.0, 1.0
     try:
@@ -87,15 +88,16 @@ def wait_for_master(config: PipelineConfig, stop: threading.Event) -> bool:
 
 @contextmanager
 def spark_session(config: PipelineConfig) -> Iterator[Any]:
-    """Spark with our settings in a clean scratch folder; both gone afterwards.
+    """Spark with TxLog's settings in a clean scratch folder; both are removed afterwards.
 
-    The checkpoint is deleted as a whole, never in part: Spark refuses one that lacks a file."""
+    The checkpoint is deleted as a whole, never in part: Spark refuses an incomplete one.
+    """
     for folder in ("checkpoint", "local", "warehouse", "turns"):
         shutil.rmtree(config.scratch_folder / folder, ignore_errors=True)
     config.scratch_folder.mkdir(parents=True, exist_ok=True)
     if config.executors is None:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    else:  # its address is its pod's
+    else:  # the driver's address is its pod's
         delete_stale_executors(config.executors, spark_master_url(config))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     sockets = Path(tempfile.mkdtemp(prefix="txlog-", dir="/tmp"))
@@ -137,14 +139,14 @@ def _watch_query(query: Any, died: list[str], stop: threading.Event) -> None:
         query.awaitTermination()
         if not stop.is_set():
             died.append("it was stopped from outside")
-    except Exception as error:  # noqa: BLE001 - whatever ended it (a lost JVM too), the process says it and ends
+    except Exception as error:  # noqa: BLE001 - the process logs any cause (also a lost JVM) and exits
         if not stop.is_set():
             died.append(str(error))
     stop.set()
 
 
 def _run_with_timeout(seconds: float, act: Callable[[], Any]) -> None:
-    """Do it in another thread, and give up waiting after ``seconds``: a JVM that hangs must not keep the process."""
+    """Runs it in another thread, and stops waiting after ``seconds``: a hanging JVM must not keep the process alive."""
     thread = threading.Thread(target=act, daemon=True)
     thread.start()
     thread.join(seconds)

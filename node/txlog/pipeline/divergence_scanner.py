@@ -1,8 +1,8 @@
-"""Do the workers of this data centre hold the same? Looked at in the background, one query each, at one index.
+"""Compares the workers of this data centre in the background, by one query each, at one index.
 
-Every look is exact by itself (counts and marker come from one moment of the store); a short hold makes the moments meet
-at one index while writes go on. The masters keep the looks, compare and judge (:mod:`txlog.divergence`).
-Fingerprints of pieces are compared here: they are an alarm, upon which looks follow
+Every sample is exact by itself: counts and marker come from one moment of the store. A short pause makes the moments
+meet at one index while writes continue. The masters keep the samples, compare and judge (:mod:`txlog.divergence`).
+Fingerprints of pieces are compared here. They are an alarm, which samples then confirm
 (docs/decisions/0030-fingerprints-are-an-alarm.md).
 """
 
@@ -37,42 +37,43 @@ log = logging.getLogger(__name__)
 
 MASTER_TIMEOUT_S: Final = 2.0
 ALIGN_TIMEOUT_S: Final = 2.0
-"""How long workers may take to come to one index; who does not is compared the next time."""
+"""Time for the workers to reach one index; a worker that does not is compared the next time."""
 ALIGN_LOCK_TIMEOUT_S: Final = 10.0
-"""Two meetings and their queries, and room for a busy machine."""
+"""Two alignments and their queries, with a margin for a busy machine."""
 POLL_S: Final = 0.02
 PAUSE_RENEW_S: Final = 1.0
-"""After so long a hold is put again: masters forget it after five seconds."""
+"""Interval in which a pause is renewed: masters drop it after five seconds."""
 QUERY_START_S: Final = (0.1, 2.0)
-"""How long a hold outlives the sending of the queries, at first and at most: a store fixes a query's moment when it
-begins with it, and nobody is told when that was. It doubles when that was too short. Ended earlier by all answers."""
+"""How long a pause lasts after the queries were sent, at first and at most. A store fixes a query's moment when it
+starts the query, which no client can observe. It doubles after a value that was too short. It ends earlier when all
+stores have answered."""
 ATTEMPTS: Final = 3
-"""So often a piece is looked at, or all is read, that met at no index; then what is next has its turn."""
+"""Attempts for a piece, or for a full read, that reached no common index; then the next item follows."""
 COUNT_ATTEMPTS: Final = 2
-"""The same for counts. The second time stores are held longer; without it what is found in ten seconds would take
+"""The same for counts. The second attempt pauses stores for longer. Without it, detection within ten seconds would take
 fifteen."""
 MISALIGNED_WARN_EVERY: Final = 5
-"""Looks one after another that met at no index until that is said."""
+"""Consecutive samples without a common index until a warning is logged."""
 DUTY_CYCLE_SAMPLES: Final = 5
-"""Looks, the last ones."""
+"""Number of recent samples that count."""
 READ_START_TIMEOUT_S: Final = 4.0
-"""So long stores are held until all of them have begun to be read; who has not by then is read at another index."""
+"""Longest pause until all stores have started to be read; a later store is read at another index."""
 COUNT_TIMEOUT_S: Final = 120.0
 READ_TIMEOUT_S: Final = 120.0
-"""For the next bytes of an answer: a store that is stopped holds up all comparing for so long."""
+"""Time-out for the next bytes of an answer: a stopped store delays all comparisons for so long."""
 PIECE_QUADS: Final = 100_000
-"""Quads of which a fingerprint is asked at once: about 0.6 s of a store's processor."""
+"""Quads of one fingerprint request: about 0.6 s of a store's CPU."""
 FALSE_ALARM_BACKOFF_S: Final = (60.0, 3600.0)
-"""How long fingerprints are not looked at when sums have not confirmed one, at first and at most; doubled each time."""
+"""How long fingerprints are suspended after sums did not confirm an alarm, at first and at most; doubled each time."""
 PAUSE_S_MAX: Final = 20.0
-"""Between two pieces of a data set that is read slowly: below the time after which stores give a reader up."""
+"""Between two pieces of a slow read: below the time-out after which stores abandon a reader."""
 
 
 T = TypeVar("T")
 
 
 class ScannedWorker(NamedTuple):
-    """A worker to look at. ``is_diverged``: that it does is known."""
+    """A worker to compare. ``is_diverged``: its divergence is known already."""
 
     name: str
     url: str
@@ -81,7 +82,7 @@ class ScannedWorker(NamedTuple):
 
 
 def start_divergence_scan(config: PipelineConfig, stop: threading.Event) -> None:
-    """In threads of their own, until ``stop``: counts often, fingerprints of a piece as often, sums seldom."""
+    """Runs in threads of its own until ``stop``: counts often, fingerprints of a piece as often, sums rarely."""
     meeting = threading.Lock()
     if config.compare_s > 0:
         threading.Thread(
@@ -116,25 +117,27 @@ def _scan_loop(config: PipelineConfig, kind: str, stop: threading.Event, meeting
 
 
 class DutyCycle:
-    """Pauses between looks, so that looking takes ``share`` of a store's time at most, and ``least`` seconds at least.
+    """Computes pauses between samples, so that sampling takes at most ``share`` of a store's time, with pauses of at
+    least ``least`` seconds.
 
-    Whatever else the machine does adds to what a look takes, a store that was just filled most of all: the least of the
-    last few is what it costs. One alone says nothing yet."""
+    Other load on the machine lengthens a sample, most of all in a store that was just filled. So the cost is the
+    minimum of the last few samples. A single sample is not enough.
+    """
 
     def __init__(self, least: float, share: float) -> None:
         self._min_pause_s, self._share = least, share
         self._durations: deque[float] = deque(maxlen=DUTY_CYCLE_SAMPLES)
 
     def pause_after(self, busy: float) -> float:
-        """``busy``: the seconds that the last look took."""
+        """Seconds to pause. ``busy``: the seconds that the last sample took."""
         self._durations.append(busy)
         costs = min(self._durations) if len(self._durations) > 1 else 0.0
         return max(self._min_pause_s, costs / self._share - costs)
 
 
 class DivergenceScanner:
-    """The workers of one data centre. One thread. ``meeting``: of all that compare them, since a worker has one hold
-    for them: whoever is done first would lift it for the others."""
+    """The workers of one data centre. Not thread-safe. ``meeting``: shared by all scanners of them. A worker has one
+    pause for all, so the first to finish would lift it for the others."""
 
     def __init__(self, config: PipelineConfig, meeting: threading.Lock) -> None:
         self._config = config
@@ -143,7 +146,7 @@ class DivergenceScanner:
         self._query_start_s = QUERY_START_S[0]
         self._misaligned = 0
         self._sums_misaligned = False
-        """The last sums were not of all stores at one index."""
+        """The last sums did not cover all stores at one index."""
         self._piece_scan = PieceScan()
 
     def __enter__(self) -> DivergenceScanner:
@@ -154,13 +157,13 @@ class DivergenceScanner:
             master.close()
 
     def compare_counts(self) -> float:
-        """One look at each worker, and another at once when they met at no index. Returns the seconds that the slowest
-        store was at it."""
+        """One sample of each worker, and another at once when they reached no common index. Returns the seconds that
+        the slowest store took."""
         busy = 0.0
         for _ in range(COUNT_ATTEMPTS):
             looks, took = self._query_workers(self._comparable_workers(), _count_quads)
             busy += took
-            # All at once: of two that differ nobody can say which is wrong before the third is heard of.
+            # All at once: when two differ, the masters need the third to judge which is wrong.
             for name, look in looks:
                 self._report(name, look)
             positions = len({look.position for _, look in looks})
@@ -172,7 +175,7 @@ class DivergenceScanner:
     def _query_workers(
         self, places: Sequence[ScannedWorker], ask: Callable[[ScannedWorker, HttpTransport], T | None]
     ) -> tuple[list[tuple[str, T]], float]:
-        """What each answered, by name, asked at one index, and the seconds that the slowest was at it."""
+        """The answers by worker name, queried at one index, and the seconds that the slowest took."""
         if not places:
             return [], 0.0
 
@@ -191,7 +194,7 @@ class DivergenceScanner:
             for place, answer in zip(places, asked, strict=True):
                 try:
                     told, seconds = answer.result()
-                except (TxLogError, OSError) as wrong:  # it is reported by who applies to it
+                except (TxLogError, OSError) as wrong:  # the worker's applier reports it
                     log.info("%s is not looked at: %s", place.name, wrong)
                     continue
                 busy = max(busy, seconds)
@@ -201,12 +204,12 @@ class DivergenceScanner:
 
     @property
     def piece_offset(self) -> int:
-        """How many quads lie before the next piece. The further in, the more a store has to pass over."""
+        """Number of quads before the next piece. The higher it is, the more quads a store must skip."""
         return self._piece_scan.next_offset
 
     def compare_pieces(self, stop: threading.Event) -> float:
-        """One look at the fingerprints of the next piece. Where they differ, all is read at once: by sums it is told
-        which graphs, and who is right. Returns the seconds that the slowest store was at it."""
+        """One sample of the fingerprints of the next piece. Where they differ, all is read at once: sums show which
+        graphs differ and which worker is right. Returns the seconds that the slowest store took."""
         if self._piece_scan.is_suspended:
             return 0.0
         first = self.piece_offset
@@ -234,8 +237,8 @@ class DivergenceScanner:
         return busy
 
     def _confirm_by_sums(self, stop: threading.Event, fences: Mapping[str, int]) -> bool:
-        """Whether stores differ, as sums have it, or one was repaired since it had this fence. Where sums met at no
-        index they say nothing: once more then."""
+        """Whether sums show a difference, or a worker was repaired since it had this fence. Sums without a common index
+        are repeated once, since they prove nothing."""
         for _ in range(ATTEMPTS):
             self.compare_sums(stop, share=1.0)
             places = self._comparable_workers()
@@ -260,8 +263,8 @@ class DivergenceScanner:
             )
 
     def compare_sums(self, stop: threading.Event, share: float | None = None) -> float:
-        """All of each worker read, slowly, as of one moment. ``share``: of the time, unless the configured one. Returns
-        the seconds for which the stores were asked."""
+        """Reads all of each worker, slowly, as of one moment. ``share``: of the time, instead of the configured one.
+        Returns the seconds for which the stores worked."""
         places = self._comparable_workers()
         if not places:
             return 0.0
@@ -290,7 +293,7 @@ class DivergenceScanner:
                     looks.append(look)
                     self._report(place.name, look)
             self._sums_misaligned = len(looks) < len(places) or len({look.position for look in looks}) > 1
-        return 0.0  # reading has kept to its share
+        return 0.0  # the read itself has kept to its share
 
     def _comparable_workers(self) -> list[ScannedWorker]:
         found = []
@@ -314,9 +317,9 @@ class DivergenceScanner:
 
     @contextmanager
     def _paused_at_same_index(self, names: Sequence[str]) -> Iterator[int | None]:
-        """As many of them as possible at one index meanwhile, which is that of the hold; None: nobody has to be held.
-        One alone has nobody to meet. Another comparison is waited for, but not one whose store has stopped
-        answering."""
+        """Pauses as many workers as possible at one index in the meantime and yields that index; None when no pause is
+        needed. A single worker needs no alignment. It waits for another comparison, but not for one whose store has
+        stopped answering."""
         mine = self._align_lock.acquire(timeout=ALIGN_LOCK_TIMEOUT_S)
         index: int | None = None
         try:
@@ -326,7 +329,7 @@ class DivergenceScanner:
                 self._pause(names, index)
                 while time.monotonic() < until:
                     at = self._worker_indexes(names)
-                    if max(at.values()) > index:  # it passed before it heard of the hold
+                    if max(at.values()) > index:  # a worker passed the index before the pause took effect
                         index = max(at.values())
                         self._pause(names, index)
                     elif min(at.values()) == index:
@@ -342,7 +345,7 @@ class DivergenceScanner:
                 self._align_lock.release()
 
     def _needs_pause(self, names: Sequence[str]) -> bool:
-        """Whether anything has to be held: workers of a log that stands still stand at its end anyway."""
+        """Whether a pause is needed: while the log does not grow, all workers are at its end anyway."""
         ends = set()
         for master in self._masters:
             with suppress(TxLogError):
@@ -370,7 +373,7 @@ class DivergenceScanner:
 
 
 class PieceScan:
-    """Which piece is looked at next, and what was seen of each."""
+    """The next piece, and the fingerprints seen of each piece."""
 
     def __init__(self) -> None:
         self.next_offset = 0
@@ -381,14 +384,14 @@ class PieceScan:
 
     @property
     def is_suspended(self) -> bool:
-        """No pieces are to be looked at now."""
+        """Whether pieces are not compared now."""
         return time.monotonic() < self._resume_at
 
     def find_differing(
         self, first: int, found: Sequence[tuple[str, tuple[MarkerPosition, RangeFingerprint]]]
     ) -> list[str]:
-        """Of the workers in ``found`` those that hold something else than another at the same position, or than they
-        did before at the same marker."""
+        """The workers in ``found`` that differ from another at the same position, or from their own earlier result at
+        the same marker."""
         differing = set()
         at: dict[object, dict[str, str]] = {}
         for name, (marker, piece) in found:
@@ -407,8 +410,8 @@ class PieceScan:
         return sorted(differing)
 
     def record_confirmation(self, confirmed: bool) -> None:
-        """Whether sums have confirmed that. Where not, an order is not what it should be: all is not read for it again
-        and again."""
+        """Records whether sums confirmed the difference. If not, a store's order is not as expected: the full read is
+        not repeated for it each time."""
         if confirmed:
             self._backoff_s, self._resume_at = FALSE_ALARM_BACKOFF_S[0], 0.0
             return
@@ -428,7 +431,7 @@ def _count_quads(place: ScannedWorker, transport: HttpTransport) -> GraphDigests
 
 
 def _single_marker(system: SystemGraphs) -> MarkerPosition | None:
-    """Where it stands; None when it holds no prefix of the log."""
+    """The worker's marker; None when it holds no prefix of the log."""
     if system.loading or len(system.markers) != 1 or system.markers[0].unordered:
         return None
     return system.markers[0]
@@ -442,8 +445,9 @@ def _read_marker(place: ScannedWorker) -> MarkerPosition | None:
 def _digest_worker(
     place: ScannedWorker, share: float, stop: threading.Event, begun: threading.Event
 ) -> GraphDigests | None:
-    """All that it holds, read as of one moment; ``begun`` when that is fixed, or will not be. None: it holds no prefix
-    of the log, went on before that, was repaired meanwhile (what was would be found once more), or ``stop``."""
+    """The digest of the whole content, read as of one moment; sets ``begun`` when that moment is fixed, or never will
+    be. None when the worker holds no prefix of the log, moved before that, or was repaired meanwhile (its result would
+    be stale), or after ``stop``."""
     try:
         marker = _read_marker(place)
         if marker is None:

@@ -1,12 +1,12 @@
-"""The source ``txlog_doorbell``: rings when the log has grown; one row ``(worker, upto, store)`` for each worker that
-the masters list: one may come or go while the application runs.
+"""The source ``txlog_doorbell``: wakes the stream when the log has grown. It has one row ``(worker, upto, store)`` for
+each worker that the masters list, since workers come and go while the application runs.
 
-The offset is only a doorbell: ``{"pos": stable index, "tick": n}``. Where a worker really is, stands in the worker.
-So a lost checkpoint, a replayed batch or two applications at once change nothing. ``tick`` rings without a new
-transaction: when the master says that a worker is behind, when the application starts, when an idle worker is gone or
-is not where it was (:mod:`txlog.pipeline.worker_liveness`), and every :data:`RECHECK_S`, whatever was missed.
+The offset is only a wake-up: ``{"pos": stable index, "tick": n}``. The real position is in the worker. So a lost
+checkpoint, a replayed batch or two concurrent applications change nothing. ``tick`` wakes without a new transaction.
+That happens when the master reports a lagging worker, when the application starts, and every :data:`RECHECK_S`. It also
+happens when an idle worker is gone or has moved (:mod:`txlog.pipeline.worker_liveness`).
 
-The reader lives in a Python process of the driver and is called by one thread.
+The reader lives in a Python process of the driver; one thread calls it.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ log = logging.getLogger(__name__)
 
 SCHEMA = "worker string, upto bigint, store string"
 CONFIG_OPTION = "config"
-"""The option of source and sink that carries the whole :class:`PipelineConfig` as JSON."""
+"""The option of source and sink that holds the whole :class:`PipelineConfig` as JSON."""
 
 RECHECK_S = 30.0
-"""How long all may be idle before everybody is looked at again. A micro-batch costs about 0.1 s of CPU, so this is well
+"""Interval after which an idle application checks all workers. A micro-batch costs about 0.1 s of CPU, so this is well
 under 1 % of a core."""
 
 DOORBELL_WAIT_S = 2.0
-"""How long one doorbell request waits at most while workers are watched, and so the watch's ring."""
+"""Longest wait of one doorbell request while workers are watched, and so the longest delay of the watch's alarm."""
 
 PROGRESS_POLL_S = 0.25
-"""The same while a worker that works is on its way: that it is there is heard with the next answer, and it is not
-watched before. While transactions come, each rings by itself, so this is for the last of them."""
+"""The same while a working worker catches up. Only the next answer shows that it has arrived, and it is not watched
+before. New transactions wake the stream themselves, so this applies to the last one."""
 
 NO_MASTER_RETRY_S = 1.0
-"""The wait before the masters are asked again when none of them answered at once."""
+"""The wait before the next attempt after all masters failed at once."""
 
 
 @dataclass
 class WorkerRange(InputPartition):  # type: ignore[misc]  # pyspark is not followed
-    """Bring this worker up to this index of the log, as far as it goes. ``store``: its :class:`WorkerConfig` as JSON;
+    """Bring this worker up to this index of the log, as far as possible. ``store``: its :class:`WorkerConfig` as JSON;
     empty for one of the application's configuration."""
 
     worker: str
@@ -62,10 +62,11 @@ class WorkerRange(InputPartition):  # type: ignore[misc]  # pyspark is not follo
 
 
 class WakeupPoller:
-    """What the source knows between two rings: free of Spark, so that tests can ring it.
+    """The state of the source between two wake-ups. Independent of Spark, so that tests can use it.
 
-    A master's tick counts by itself and starts anew with the master; the offset's tick is ours and grows whenever
-    a master's has changed."""
+    A master's tick is its own count and restarts with the master. The offset's tick is the application's, and grows
+    whenever a master's tick has changed.
+    """
 
     def __init__(
         self,
@@ -83,19 +84,19 @@ class WakeupPoller:
         self._clock = clock
         self._ticks: dict[str, int] = {}
         self._pauses: Mapping[str, int] = {}
-        self._recheck_at = clock()  # at once: every worker is looked at when the application starts
+        self._recheck_at = clock()  # at once: the application checks every worker when it starts
         self._no_master = False
         self._catching_up = False
 
     def wait(self, pos: int, tick: int) -> tuple[int, int]:
-        """The next ``(pos, tick)``, after at most ``poll_s``; the same again when nothing happened. Never raises
-        for masters that cannot be reached: their logs wait, and so do we."""
+        """The next ``(pos, tick)``, after at most ``poll_s``; unchanged when nothing happened. Never raises for
+        unreachable masters: their logs wait, and so does the source."""
         for _ in range(self._polls):
             due = self._recheck_at - self._clock()
             piece = min(due, self._poll_s, PROGRESS_POLL_S) if self._catching_up else min(due, self._poll_s)
             try:
                 url, bell = self._masters.call_first_available(
-                    lambda master: self._request_doorbell(master, pos, max(0.0, piece))  # noqa: B023 - asked now
+                    lambda master: self._request_doorbell(master, pos, max(0.0, piece))  # noqa: B023 - called at once
                 )
             except TxLogError as nobody:
                 if not self._no_master:
@@ -112,7 +113,7 @@ class WakeupPoller:
         return pos, tick
 
     def _has_work(self, url: str, bell: Doorbell, pos: int) -> bool:
-        """Whether there is something to do."""
+        """Whether a micro-batch has something to do."""
         self._pauses = {w.name: w.hold for w in bell.workers if w.hold is not None}
         listed = {w.name: _store_config_json(w) for w in bell.workers}
         changed, self._workers = listed.keys() != self._workers.keys(), listed
@@ -128,14 +129,14 @@ class WakeupPoller:
         return master.url, master.doorbell(pos, self._ticks.get(master.url, 0), timeout_s)
 
     def ranges(self, upto: int) -> list[WorkerRange]:
-        """One for each worker, bounded by the holds that the last ring told of."""
+        """One for each worker, limited by the pauses in the last answer."""
         return [
             WorkerRange(name, min(upto, self._pauses.get(name, upto)), store) for name, store in self._workers.items()
         ]
 
 
 def _store_config_json(worker: WorkerStatus) -> str:
-    """A master that does not say where it is means one that was configured."""
+    """Where a master reports no URL for a worker, the configured one counts."""
     if not worker.url:
         return ""
     told = {"name": worker.name, "url": worker.url, "engine": worker.engine or "oxigraph"}
@@ -145,7 +146,7 @@ def _store_config_json(worker: WorkerStatus) -> str:
 class DoorbellReader(DataSourceStreamReader):  # type: ignore[misc]
     def __init__(self, config: PipelineConfig) -> None:
         self._config = config
-        # made where they are used: their connections cannot be pickled
+        # created on first use: connections cannot be pickled
         self._poller: WakeupPoller | None = None
         self._watch: LivenessMonitor | None = None
 

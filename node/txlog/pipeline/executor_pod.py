@@ -1,7 +1,7 @@
-"""``python -m txlog.pipeline.executor_pod executor``: an executor of Spark, in a pod that Spark's driver made.
+"""``python -m txlog.pipeline.executor_pod executor``: an executor of Spark, in a pod that Spark's driver created.
 
-Spark names the container's command once, in the template of such pods, and adds the word ``executor``; everything else
-it says in the environment. This turns it into the JVM, which takes the place of this process.
+Spark takes the container's command from the template of such pods, and appends the argument ``executor``. Everything
+else is in the environment. This program builds the JVM's command from it and replaces itself by the JVM.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ BACKEND_ARGUMENTS = {
     "--resourceProfileId": "SPARK_RESOURCE_PROFILE_ID",
     "--podName": "SPARK_EXECUTOR_POD_NAME",
 }
-"""What the JVM is told, and the variable in which Spark says it."""
+"""Arguments of the JVM, and the variable in which Spark passes each."""
 MEMORY_VARIABLE = "SPARK_EXECUTOR_MEMORY"
 
 
 class NotStartedByDriver(Exception):
-    """Started by somebody else than a driver of Spark; the message is for a person."""
+    """The process was not started by a driver of Spark; the message is for a person."""
 
 
 def build_command(environ: Mapping[str, str], home: Path) -> list[str]:
-    """The JVM and its arguments; ``home``: where Spark's jars are. :class:`NotStartedByDriver` names what is
+    """The JVM and its arguments; ``home``: the folder with Spark's jars. :class:`NotStartedByDriver` names what is
     missing."""
     missing = [name for name in (*BACKEND_ARGUMENTS.values(), MEMORY_VARIABLE) if not environ.get(name)]
     if missing:
@@ -53,7 +53,7 @@ def build_command(environ: Mapping[str, str], home: Path) -> list[str]:
 
 
 def read_java_options(environ: Mapping[str, str]) -> list[str]:
-    """Of the JVM, in the order that Spark gave them: one in each variable."""
+    """The JVM's options in Spark's order: one in each variable."""
     numbers = sorted(
         int(name.removeprefix(JAVA_OPTION_PREFIX)) for name in environ if name.startswith(JAVA_OPTION_PREFIX)
     )
@@ -61,7 +61,7 @@ def read_java_options(environ: Mapping[str, str]) -> list[str]:
 
 
 def main() -> int:
-    """The exit code; does not return where the JVM takes over."""
+    """Returns an exit code on errors; otherwise the JVM replaces this process."""
     if sys.argv[1:] == [EXECUTOR_ROLE]:
         home = prepare_spark_home(Path("/tmp"))
         try:

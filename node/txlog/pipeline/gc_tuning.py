@@ -1,6 +1,6 @@
-"""Spark's Python processes run a full garbage collection after every task: 20 ms and more over all that pyspark and
-pyarrow have loaded, five times in each micro-batch. What is loaded never becomes garbage, so it is set aside once.
-"""
+"""Excludes loaded modules from garbage collection, once. Spark's Python processes run a full collection after every
+task. It takes 20 ms and more over all that pyspark and pyarrow have loaded, five times in each micro-batch. Loaded
+modules never become garbage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _frozen_pid = 0
 
 
 def freeze_gc() -> None:
-    """Once in each process (a forked one has loaded more since), when everything that it needs is there."""
+    """Call it once in each process (a forked one has loaded more since), after everything that it needs is loaded."""
     global _frozen_pid
     if _frozen_pid != os.getpid():
         _frozen_pid = os.getpid()

@@ -1,11 +1,10 @@
-"""``python -m txlog.pipeline.jvm_class_archive``: the classes that Spark loads at its start, ready to be mapped by the
-next JVM.
+"""``python -m txlog.pipeline.jvm_class_archive``: archives the classes that Spark loads at its start, so that the next
+JVM can map them.
 
-Half of what a JVM does until Spark has run its first job is reading, checking and linking classes: 3 of 6 s of
-processor. Java can keep the result (class data sharing, JEP 350: ``-XX:ArchiveClassesAtExit``) in a file of 90 MB,
-which lies in the installation. It is of one Java and of one set of jars: a JVM for which it was not made says
-nothing, leaves it, and starts as without it. Made once, after installing; whatever runs Spark here takes it when it
-is there.
+Until Spark has run its first job, a JVM spends half of its CPU time on reading, checking and linking classes: 3 of 6 s.
+Java can store the result (class data sharing, JEP 350: ``-XX:ArchiveClassesAtExit``) in a file of 90 MB inside the
+installation. An archive is valid for one Java and one set of jars: another JVM silently ignores it and starts as
+without it. Create it once after installing; every Spark of this installation uses it if it exists.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ log = logging.getLogger("txlog.pipeline.jvm_class_archive")
 TASKS = 2
 DRIVER_MEMORY = "512m"
 EXIT_TIMEOUT_S = 600.0
-"""For the JVM to write the file when it ends: some seconds, minutes where others have the processor."""
+"""Time for the JVM to write the file when it exits: some seconds, minutes on a busy machine."""
 
 
 class ArchiveError(Exception):
-    """Java could not make one; the message is for a person. Spark starts without it."""
+    """Java could not create the archive; the message is for a person. Spark starts without it."""
 
 
 def create_archive(to: Path = CLASS_ARCHIVE) -> Path:
-    """Run Spark with a job of a batch's shape, and keep its classes in ``to``, which is replaced as a whole."""
+    """Runs Spark with a job of a batch's shape, and stores its classes in ``to``, which is replaced atomically."""
     to.parent.mkdir(parents=True, exist_ok=True)
     new = to.with_name(to.name + ".new")
     new.unlink(missing_ok=True)
@@ -47,7 +46,7 @@ def create_archive(to: Path = CLASS_ARCHIVE) -> Path:
         context = starting.result()
         _run_sample_job(context)
         gateway = context._gateway
-    # it ends, and writes, when nobody is at the other end of its input
+    # the JVM exits, and writes the archive, when its standard input closes
     gateway.proc.stdin.close()
     try:
         gateway.proc.wait(EXIT_TIMEOUT_S)
@@ -62,7 +61,7 @@ def create_archive(to: Path = CLASS_ARCHIVE) -> Path:
 
 @contextmanager
 def _spark_context(memory: str, classes: str | None) -> Iterator[Future[Any]]:
-    """Spark as a batch has it, with nobody to work for."""
+    """Spark as for a batch, without a worker."""
     with tempfile.TemporaryDirectory(prefix="txlog-archive-") as scratch:
         config = PipelineConfig.model_validate(
             {
@@ -77,12 +76,13 @@ def _spark_context(memory: str, classes: str | None) -> Iterator[Future[Any]]:
 
 
 def _run_sample_job(context: Any) -> None:
-    """Of a batch's shape: read, shuffle, load."""
+    """A job of a batch's shape: read, shuffle, load."""
     pairs = context.parallelize(range(TASKS), TASKS).map(lambda number: (number, b""))
     pairs.partitionBy(TASKS).mapPartitions(lambda found: [sum(1 for _ in found)]).coalesce(1).collect()
 
 
 def main() -> int:
+    """Creates the archive. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m txlog.pipeline.jvm_class_archive", description=__doc__)
     parser.add_argument(
         "--start-only",

@@ -1,8 +1,9 @@
-"""Executors as pods of Kubernetes: what Spark's driver is told of them, and the end of those that a former one left.
+"""Executors as pods of Kubernetes: the settings of Spark's driver for them, and the removal of those that a former
+driver left.
 
-The driver is a pod itself, in client mode: executors come to its address and are owned by it, so that they go with it.
-One that is lost Spark makes again. A driver that is started anew in its pod has none of the executors of the process
-before: those end by themselves when nobody answers, and are removed before the new ones are made.
+The driver is a pod itself, in client mode. Executors connect to its address, and its pod owns them, so Kubernetes
+collects them with it. Spark replaces a lost executor. A driver that restarts in its pod has none of the executors of
+its predecessor. Those exit when the driver does not answer, and are deleted before the new ones are created.
 """
 
 from __future__ import annotations
@@ -23,26 +24,26 @@ log = logging.getLogger(__name__)
 KUBERNETES_MASTER_URL = "k8s://https://kubernetes.default.svc:443"
 SERVICE_ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 SOCKET_FOLDER = "/tmp"
-"""Of Spark's Python processes, in driver and executors: one setting counts for all of them."""
+"""Folder of the sockets of Spark's Python processes: one setting applies to driver and executors."""
 NETWORK_TIMEOUT_S = 30
-"""Without a word from an executor, it is lost. Spark's two minutes would be two minutes without applying anything: a
-micro-batch waits for all of its tasks."""
+"""An executor that is silent for so long is lost. Spark's default of two minutes would stop all applying for two
+minutes: a micro-batch waits for all of its tasks."""
 HEARTBEAT_S = 5
 FAILURE_WINDOW_MINUTES = 10
-"""Of executors that were lost within so long. Where those are more than twice as many as there should be, and than 3,
-Spark ends itself, and is started anew."""
+"""Window in which lost executors are counted. Spark exits, and is restarted, when they are more than 3 and more than
+twice the configured number."""
 API_TIMEOUT_S = 5.0
 
 
 class DriverPodUnknown(Exception):
-    """The driver does not know which pod it is; the message is for a person."""
+    """The driver does not know the name of its pod; the message is for a person."""
 
 
 def build_executor_settings(
     executors: ExecutorsConfig, java_options: str, environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """``java_options``: of an executor's JVM. ``environ``: the driver's; :class:`DriverPodUnknown` names what is
-    missing there."""
+    """``java_options``: of an executor's JVM. ``environ``: the driver's environment; :class:`DriverPodUnknown` names
+    what is missing there."""
     missing = [name for name in ("POD_IP", "POD_NAME") if not environ.get(name)]
     if missing:
         raise DriverPodUnknown(
@@ -52,21 +53,21 @@ def build_executor_settings(
     return {
         "spark.submit.deployMode": "client",
         "spark.kubernetes.namespace": executors.namespace,
-        # it owns its executors, which Kubernetes collects with it
+        # the driver's pod owns its executors, so Kubernetes collects them with it
         "spark.kubernetes.driver.pod.name": environ["POD_NAME"],
         "spark.driver.host": address,
         "spark.driver.bindAddress": address,
         "spark.driver.port": str(executors.driver_port),
         "spark.driver.blockManager.port": str(executors.blocks_port),
         "spark.blockManager.port": str(executors.blocks_port),
-        # whoever reaches the driver's port could give it executors or tasks of his own
+        # otherwise any client of the driver's port could register executors or submit tasks
         "spark.authenticate": "true",
         "spark.network.crypto.enabled": "true",
         "spark.kubernetes.container.image": executors.image,
         "spark.kubernetes.container.image.pullPolicy": executors.pull_policy,
         "spark.kubernetes.executor.podTemplateFile": str(executors.template),
         "spark.kubernetes.executor.podTemplateContainerName": "spark-executor",
-        # another one at each start: those of a former process may still be there
+        # unique for each start: executors of a former process may still exist
         "spark.kubernetes.executor.podNamePrefix": f"{executors.name}-{secrets.token_hex(4)}",
         "spark.executor.instances": str(executors.count),
         "spark.executor.cores": str(executors.cores),
@@ -76,7 +77,7 @@ def build_executor_settings(
         "spark.executor.extraJavaOptions": java_options,
         "spark.executor.syncLogLevel.enabled": "true",
         "spark.dynamicAllocation.enabled": "false",
-        # one that was killed, for its memory or otherwise, is followed by one like it, not by one of a single task
+        # Spark must replace a killed executor by an equal one, not by one with a single task
         "spark.kubernetes.allocation.recoveryMode.enabled": "false",
         # the first executor begins
         "spark.scheduler.minRegisteredResourcesRatio": "0.0",
@@ -93,8 +94,9 @@ def build_executor_settings(
 
 
 def delete_stale_executors(executors: ExecutorsConfig, master: str, account: Path = SERVICE_ACCOUNT_FOLDER) -> None:
-    """Ask the API server of ``master`` (Spark's URL of it) to remove all executors of this data centre. Nobody but this
-    driver has any: what is there is of a process that is gone. Where that fails Spark will say more of it."""
+    """Asks the API server of ``master`` (Spark's URL of it) to delete all executors of this data centre. Only this
+    driver has executors here, so existing ones belong to a process that is gone. A failure is only logged: Spark will
+    report more of it."""
     server = master.removeprefix("k8s://")
     query = urlencode({"labelSelector": executors.selector})
     url = f"{server}/api/v1/namespaces/{quote(executors.namespace)}/pods?{query}"

@@ -1,7 +1,7 @@
-"""Reports to every master of the data centre, none of which may slow a worker down.
+"""Reports to every master of the data centre; no master may slow a worker down.
 
-One thread for each master sends the latest report of each worker. A master that does not answer is remembered as
-dead: nobody waits for it, and its thread offers it the latest reports until it is back.
+One thread for each master sends the latest report of each worker. A master that does not answer is marked as dead: no
+lane waits for it, and its thread retries the latest reports until it is back.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from txlog.model.errors import NotFound, TxLogError
 log = logging.getLogger(__name__)
 
 TIMEOUT_S = 1.0
-"""For one report, connecting included in half of it: a report is a kilobyte to a master nearby."""
+"""Time-out of one report, with half of it for the connection: a report is a kilobyte to a master nearby."""
 
 RETRY_S = (0.25, 4.0)
-"""First and longest wait before a dead master is offered the reports again."""
+"""First and longest wait before the reports are sent again to a dead master."""
 
 
 class ReportQueue:
@@ -35,16 +35,17 @@ class ReportQueue:
         self._sending: str | None = None
         self._dead = False
         self.pauses: dict[str, int] = {}
-        """By worker, as this master last answered."""
+        """The pauses by worker, from this master's last answer."""
         threading.Thread(target=self._run, name=f"txlog-reports {url}", daemon=True).start()
 
     def put(self, worker: str, report: WorkerReport) -> None:
+        """Replaces the pending report of the worker."""
         with self._changed:
             self._pending[worker] = report
             self._changed.notify_all()
 
     def wait_until_answered(self, worker: str, deadline: float) -> None:
-        """Return when the worker's report was answered, the master is dead, or at ``deadline`` (monotonic)."""
+        """Returns when the worker's report was answered, the master is dead, or at ``deadline`` (monotonic)."""
         with self._changed:
             while not self._dead and (worker in self._pending or self._sending == worker):
                 left = deadline - time.monotonic()
@@ -62,12 +63,12 @@ class ReportQueue:
                 self._sending = worker
             try:
                 hold = self._client.report_worker(worker, report)
-            except NotFound:  # it was taken out, or this master has not heard of it yet: the next report tells
+            except NotFound:  # the worker was removed, or this master does not know it yet: the next report shows which
                 hold = None
             except TxLogError as fault:
                 with self._changed:
                     self._sending = None
-                    self._pending.setdefault(worker, report)  # a newer one may have come meanwhile
+                    self._pending.setdefault(worker, report)  # keep a newer report that came in the meantime
                     if not self._dead:
                         log.warning("no reports to %s until it answers: %s", self._client.url, fault)
                     self._dead = True
@@ -89,13 +90,13 @@ class ReportQueue:
 
 
 class ProgressReporter:
-    """All masters of the data centre."""
+    """The report queues to all masters of the data centre."""
 
     def __init__(self, urls: Sequence[str]) -> None:
         self._queues = [ReportQueue(url) for url in urls]
 
     def send(self, worker: str, report: WorkerReport, wait_s: float = TIMEOUT_S) -> None:
-        """Report to every master; return when each has answered, is dead, or ``wait_s`` is over."""
+        """Sends a report to every master; returns when each has answered or is dead, or after ``wait_s``."""
         for desk in self._queues:
             desk.put(worker, report)
         deadline = time.monotonic() + wait_s
@@ -103,14 +104,14 @@ class ProgressReporter:
             desk.wait_until_answered(worker, deadline)
 
     def pause_index(self, worker: str) -> int | None:
-        """The lowest index at which any master asked to hold this worker, by its last answer; None: no hold."""
+        """The lowest index at which any master pauses this worker, from the last answers; None: no pause."""
         asked = [desk.pauses[worker] for desk in self._queues if worker in desk.pauses]
         return min(asked, default=None)
 
 
 def report_once(urls: Sequence[str], worker: str, report: WorkerReport) -> None:
-    """Report to each master that answers now. One that does not is not told later, when it may no longer be so: others
-    tell it, and the worker's lane does."""
+    """Sends a report to each master, once. There is no retry, because the report may be outdated by then. Other masters
+    forward it, and the worker's lane reports too."""
 
     def to(url: str) -> None:
         with suppress(TxLogError), MasterClient(url, TIMEOUT_S, connect_s=TIMEOUT_S / 2) as master:

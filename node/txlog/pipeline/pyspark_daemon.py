@@ -1,9 +1,9 @@
 """Spark's Python daemon, which loads what every task needs before it forks: ``spark.python.daemon.module``.
 
-Each of its children would otherwise load this room and all that it imports again (half a second of CPU and 30 MB,
-and there are as many as tasks at once). Not pyarrow: it starts a thread, and a thread does not survive a fork. What is
-loaded is also set aside from garbage collection (:mod:`txlog.pipeline.gc_tuning`), and a child that Spark lets go ends
-without a word.
+Otherwise each of its children would load this package and its imports again. That costs half a second of CPU and 30 MB
+for each concurrent task. pyarrow is not loaded: it starts a thread, and a thread does not survive a fork. Loaded
+modules are also excluded from garbage collection (:mod:`txlog.pipeline.gc_tuning`), and a child that Spark releases
+exits silently.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark import daemon
 from txlog.pipeline.gc_tuning import freeze_gc
 
 WORKER_MODULE = "pyspark.worker"
-"""The kind of daemon that forks many; Spark starts the others for one child each."""
+"""The kind of daemon that forks many children; Spark starts the other kinds for one child each."""
 
 EXIT_RELEASED = 1
 """Any code but 0: this child takes no more tasks."""
@@ -28,8 +28,8 @@ PRELOADED_MODULES = ("txlog.pipeline.worker_sink", "txlog.pipeline.doorbell_sour
 
 
 def exit_on_closed_connection(work: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:
-    """``work`` of pyspark's daemon, but not for a connection that was closed while it was idle, as Spark does after a
-    minute: pyspark would take that for a broken task and print how its answer to it broke, too."""
+    """Wraps ``work`` of pyspark's daemon, so that it exits on a connection that was closed while idle, as Spark does
+    after a minute. pyspark would treat that as a failed task, and print that its answer failed, too."""
 
     def next_work(connection: socket.socket, authenticated: bool) -> int:
         try:
@@ -42,7 +42,7 @@ def exit_on_closed_connection(work: Callable[[socket.socket, bool], int]) -> Cal
 
 
 def main(loaded: Sequence[str] = PRELOADED_MODULES) -> None:
-    """Never returns: ends with the JVM that started it. ``loaded``: modules that its tasks need."""
+    """Never returns: exits with the JVM that started it. ``loaded``: modules that its tasks need."""
     if sys.argv[1:] == [WORKER_MODULE]:
         for module in (WORKER_MODULE, *loaded):
             importlib.import_module(module)

@@ -1,4 +1,4 @@
-"""What Spark is told. Each setting that is not Spark's default stands here with its reason."""
+"""The settings of Spark. Each one that is not Spark's default is in this file with its reason."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from txlog.config.process_config import PipelineConfig
 from txlog.pipeline.kubernetes_executors import KUBERNETES_MASTER_URL, SOCKET_FOLDER, build_executor_settings
 
 JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss512k"
-"""A heap of half a gigabyte and two cores: one collector thread, and the quick compiler only, since the driver's
-work is short and always the same."""
+"""A heap of half a gigabyte and two cores. One collector thread and only the quick compiler, since the driver's work is
+short and always the same."""
 
 CLASS_ARCHIVE = Path(sys.prefix) / "txlog-java" / "spark.jsa"
-"""Spark's classes as :mod:`txlog.pipeline.jvm_class_archive` keeps them. Used where it is; never needed."""
+"""The archive of Spark's classes that :mod:`txlog.pipeline.jvm_class_archive` creates. Used if it exists; never
+required."""
 
 TASK_ATTEMPTS = 4
-"""``local[N]`` alone never tries a task twice."""
+"""``local[N]`` alone never retries a task."""
 
 
 def build_spark_settings(config: PipelineConfig, socket_folder: Path) -> dict[str, str]:
-    """``socket_folder``: short (a socket's path has about 100 bytes) and on this machine."""
+    """``socket_folder``: short (a socket's path is limited to about 100 bytes) and on this machine."""
     scratch = config.scratch_folder.resolve()
     workers = len(config.workers)
     apart = {} if config.executors is None else build_executor_settings(config.executors, JAVA_OPTIONS, os.environ)
@@ -48,8 +49,8 @@ def build_spark_settings(config: PipelineConfig, socket_folder: Path) -> dict[st
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.adaptive.enabled": "false",
-        "spark.sql.lightweightPlanChangeValidation": "false",  # of every rule of the optimizer, for developers of Spark
-        "spark.broadcast.compress": "false",  # a task of some kilobytes
+        "spark.sql.lightweightPlanChangeValidation": "false",  # a check for developers of the optimizer
+        "spark.broadcast.compress": "false",  # a task has a few kilobytes
         "spark.broadcast.checksum": "false",
         "spark.sql.shuffle.partitions": str(max(2, workers)),
         "spark.shuffle.sort.bypassMergeThreshold": "500",  # a batch: as many files as buckets, and nothing is sorted
@@ -62,7 +63,7 @@ def build_spark_settings(config: PipelineConfig, socket_folder: Path) -> dict[st
         "spark.ui.retainedJobs": "100",
         "spark.ui.retainedStages": "100",
         "spark.ui.retainedTasks": "1000",
-        "spark.ui.liveUpdate.period": "-1",  # there is nobody to show it to
+        "spark.ui.liveUpdate.period": "-1",  # no user interface
         "spark.sql.streaming.numRecentProgressUpdates": "5",
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.catalogImplementation": "in-memory",
@@ -71,7 +72,7 @@ def build_spark_settings(config: PipelineConfig, socket_folder: Path) -> dict[st
 
 
 def spark_master_url(config: PipelineConfig) -> str:
-    """Where Spark has its executors from."""
+    """The URL through which Spark obtains its executors."""
     if config.spark_master is not None:
         return config.spark_master
     if config.executors is not None:
@@ -80,25 +81,26 @@ def spark_master_url(config: PipelineConfig) -> str:
 
 
 def java_options(socket_folder: Path, classes: str | None = None) -> str:
-    """Of the driver's JVM. ``classes``: how it shares classes; None: it takes the archive's, where there is one."""
+    """Options of the driver's JVM. ``classes``: how it shares classes; None: from the archive, if it exists."""
     if classes is None:
-        # one that is of another Java or of other jars is left aside, and not a word about it goes to our output
+        # the JVM ignores an archive of another Java or of other jars, and must not log that to our output
         classes = f"-XX:SharedArchiveFile={CLASS_ARCHIVE} -Xlog:cds*=off" if CLASS_ARCHIVE.exists() else ""
     return f"{JAVA_OPTIONS} -Djava.io.tmpdir={socket_folder} {classes}".rstrip()
 
 
 def prepare_spark_home(folder: Path) -> Path:
-    """A SPARK_HOME with Spark's programs and jars, but without its ``python`` folder. Beside the archive of classes,
-    since an archive is of one path; in ``folder`` where the installation is not ours to write to.
+    """A SPARK_HOME with Spark's programs and jars, but without its ``python`` folder. It is beside the archive of
+    classes, since an archive is valid for one path; or in ``folder`` where the installation is read-only.
 
-    Spark puts the pyspark of that folder, a zip without byte code, before the installed one; each of a dozen Python
-    processes would compile it anew, half a second of CPU each."""
+    Spark prefers the pyspark of that folder, a zip without byte code, to the installed one. Each of a dozen Python
+    processes would compile it again, which costs half a second of CPU each.
+    """
     import pyspark
 
     installed = Path(pyspark.__file__).parent
     try:
         return _link_spark_home(installed, CLASS_ARCHIVE.parent / "spark")
-    except OSError:  # an installation that is not ours to write to
+    except OSError:  # the installation is read-only
         return _link_spark_home(installed, folder / "spark")
 
 
@@ -107,9 +109,9 @@ def _link_spark_home(installed: Path, home: Path) -> Path:
     for part in ("bin", "jars"):
         link = home / part
         if not link.is_symlink():
-            with suppress(FileExistsError):  # another process has just made it
+            with suppress(FileExistsError):  # another process has just created it
                 link.symlink_to(installed / part)
-        elif link.readlink() != installed / part:  # an installation that was moved
+        elif link.readlink() != installed / part:  # the installation was moved
             new = home / f"{part}.{os.getpid()}"
             new.symlink_to(installed / part)
             new.replace(link)

@@ -1,4 +1,4 @@
-"""One worker, ready to be applied to: adapter, connection, log, probe; what comes out is a report."""
+"""Applies the log to one worker: owns its adapter, connection, log and probe, and returns a report."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from txlog.workers.http_transport import HttpTransport
 from txlog.workers.probe import probe
 
 REQUEST_TIMEOUT_S = 30.0
-"""How long a worker may work at one update before it counts as unreachable. It waits in its own lane, so this is
-as long as a large update may take, not as short as the others would like."""
+"""Time-out of one update, after which the worker counts as unreachable. The worker blocks only its own lane. So this
+allows for a large update, whatever latency the others want."""
 
 IDLE_CHECK_TIMEOUT_S = 5.0
-"""How long one that has nothing to do may take to say where it is: a name looked up. A store that stands still accepts
-connections, and would be found as late as one that works at something large."""
+"""Time-out of an idle worker for its position, which is one look-up of a name. A hanging store accepts connections;
+with the longer time-out it would be found as late as one that executes a large update."""
 
 MASTER_TIMEOUT_S = 3.0
-"""How long a master may keep a page waiting before the next master is asked."""
+"""Time-out of a master for a page; then the next master is asked."""
 
 
 class WorkerCache(NamedTuple):
-    """What one application to a worker leaves for the next, in whatever process. Both may be wrong: a wrong marker
-    costs a request. ``probed``: this store passed the probe and has been there ever since."""
+    """What one application to a worker leaves for the next, in any process. Both fields may be wrong: a wrong marker
+    costs a request. ``probed``: this store passed the probe and has been available ever since."""
 
     probed: bool = False
     marker: MarkerPosition | None = None
@@ -40,7 +40,7 @@ EMPTY_CACHE = WorkerCache()
 
 
 class ApplyRound(NamedTuple):
-    """``healthy``: applying could go on at once."""
+    """``healthy``: the next round could start at once."""
 
     report: WorkerReport
     cache: WorkerCache
@@ -48,7 +48,8 @@ class ApplyRound(NamedTuple):
 
 
 class PagedMasterLog:
-    """The log of the nearest master that answers; remembers the epoch, which a page tells and an entry does not."""
+    """The log of the nearest master that answers. It remembers the epoch, which a page contains and an entry does
+    not."""
 
     def __init__(self, masters: FailoverClient) -> None:
         self._masters = masters
@@ -64,7 +65,7 @@ class PagedMasterLog:
 
 
 class WorkerApplier:
-    """One worker of a configuration. One thread at a time."""
+    """One worker of a configuration. Not thread-safe."""
 
     def __init__(
         self, config: PipelineConfig, worker: str, transport: Callable[[str], Transport] | None = None
@@ -81,7 +82,8 @@ class WorkerApplier:
         self._foreign_lock: ForeignLock | None = None
 
     def __call__(self, upto: int, budget_s: float, known: WorkerCache) -> ApplyRound:
-        """Towards ``upto`` for about ``budget_s``. Never raises for a fault of the worker or of the masters."""
+        """Applies towards ``upto`` for about ``budget_s``. Never raises for an error of the worker or of the
+        masters."""
         started = time.monotonic()
         if not known.probed:
             refused = self._probe_refusal()
@@ -102,12 +104,12 @@ class WorkerApplier:
                 held=self._foreign_lock,
             )
         except TxLogError as no_log:
-            # the worker is not to blame and no worse than it was; where it is, is not known for now
+            # the error is not the worker's, and its state is unchanged; its position is unknown for now
             place = None if known.marker is None else to_worker_position(known.marker)
             error = f"no log from any master: {no_log}"
             return ApplyRound(WorkerReport(place, WorkerState.WORKING, error), WorkerCache(True), False)
         self._foreign_lock = outcome.foreign_lock
-        # What comes back may be another store; what is off the log is made anew, behind our back.
+        # A returning worker may be another store; a worker off the log is rebuilt by another process.
         lost = outcome.state in (WorkerState.UNREACHABLE, WorkerState.DIVERGED, WorkerState.AHEAD)
         at = None if outcome.state is WorkerState.LOADING else outcome.position
         after = EMPTY_CACHE if lost else WorkerCache(True, at)
@@ -115,7 +117,7 @@ class WorkerApplier:
         return ApplyRound(_to_report(outcome, (time.monotonic() - started) * 1000), after, healthy)
 
     def _check_reachable(self, upto: int, marker: MarkerPosition | None) -> WorkerReport | None:
-        """The report for a worker that has nothing to do and does not answer. What it answers is for the applier."""
+        """The report for an idle worker that does not answer. The applier evaluates the answer of one that does."""
         if marker is None or marker.position.index < upto:
             return None
         try:
@@ -125,7 +127,7 @@ class WorkerApplier:
         return None
 
     def _probe_refusal(self) -> WorkerReport | None:
-        """The report for a store that may not be a worker; None when it may."""
+        """The report for a store that cannot be a worker; None when it can."""
         try:
             result = probe(self._adapter, self._transport)
         except Unreachable as fault:
@@ -147,7 +149,7 @@ def _to_report(outcome: ApplyOutcome, took_ms: float) -> WorkerReport:
 
 
 def to_worker_position(marker: MarkerPosition) -> JsonMarker:
-    """As a report tells it."""
+    """The position in the form of a report."""
     at = marker.position
     paths = [f"{index}:{value.hex()}" for index, value in marker.unordered]
     return JsonMarker(at.epoch, at.index, at.hash.hex(), marker.fence, paths)

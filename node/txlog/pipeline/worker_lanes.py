@@ -1,12 +1,13 @@
-"""On the executor: one lane for each worker, in which it is brought up to the log whatever the others do.
+"""Runs on the executor: one lane for each worker, in which the worker is brought up to the log independently of the
+others.
 
-A task rings the lanes of its rows and waits for them, but no longer than :data:`TASK_WAIT_S`: a worker that catches
-up, or hangs, goes on in its lane while the micro-batch ends and the next one serves the others.
+A task sends a request to the lanes of its rows and waits at most :data:`TASK_WAIT_S` for them. A worker that catches
+up, or hangs, continues in its lane while the micro-batch ends and the next one serves the others.
 
-Spark hands tasks to its Python processes in turn, so several processes know a worker. Its *turn*, a locked file in
-the scratch folder, lets one of them at a time apply to it, since some stores do not keep overlapping updates apart.
-The file also holds the highest index asked for, so that a ring is not lost on a lane that is busy elsewhere. Neither
-is needed for exactly-once, which is the marker inside the worker: on several machines each has turns of its own.
+Spark assigns tasks to its Python processes in turn, so several processes know a worker. A *mutex*, a locked file in the
+scratch folder, lets one process at a time apply to it, since some stores do not isolate overlapping updates. The file
+also holds the highest requested index, so that a request is not lost on a lane that another process runs. Neither is
+needed for exactly-once, which the marker inside the worker guarantees: on several machines each has mutexes of its own.
 
 Lanes live as long as their process; this module must be importable (not pickled) for that.
 """
@@ -32,17 +33,18 @@ from txlog.pipeline.worker_applier import EMPTY_CACHE, ApplyRound, WorkerApplier
 log = logging.getLogger(__name__)
 
 TASK_WAIT_S = 0.25
-"""How long a task waits for its lanes. Long enough that a usual transaction is applied and reported within its
-micro-batch; what a worker that is behind may add to the latency of the others."""
+"""How long a task waits for its lanes. Long enough to apply and report a usual transaction within its micro-batch. It
+also bounds the latency that a lagging worker adds to the others."""
 
 BATCH_BACKLOG = 100_000
-"""Entries that a worker is behind when another machine may want to take it for a batch, ..."""
+"""Missing entries of a worker above which another machine may want to take it for a batch, ..."""
 YIELD_S = 0.1
-"""... for which the lock inside the worker is free so long after each application."""
+"""... for which the lock inside the worker stays free for so long after each application."""
 
 
 class ApplyRequest(NamedTuple):
-    """Bring ``worker`` up to ``upto``. ``store``: its :class:`WorkerConfig` as JSON; empty for a configured one."""
+    """A request to bring ``worker`` up to ``upto``. ``store``: its :class:`WorkerConfig` as JSON; empty for a
+    configured one."""
 
     worker: str
     upto: int
@@ -50,13 +52,15 @@ class ApplyRequest(NamedTuple):
 
 
 class Applier(Protocol):
-    """Brings one worker towards ``upto`` for about ``budget_s``; never raises for the worker's or a master's fault."""
+    """Brings one worker towards ``upto`` for about ``budget_s``; never raises for an error of the worker or of a
+    master."""
 
     def __call__(self, upto: int, budget_s: float, known: WorkerCache) -> ApplyRound: ...
 
 
 class WorkerMutex:
-    """Who may apply to a worker on this machine, how far it was asked to go, and what the last one knew of it."""
+    """Lets one process of this machine apply to a worker. It also stores the requested index and the last owner's
+    cache."""
 
     _TARGET_BYTES = 20
 
@@ -66,14 +70,16 @@ class WorkerMutex:
         self._reservation_fd = os.open(path.with_name(path.name + ".asked"), os.O_RDWR | os.O_CREAT, 0o600)
 
     def set_target(self, upto: int) -> None:
-        """The last word counts: a log that was founded anew begins again at 0."""
+        """The last request counts, even a lower one: a new cluster's log begins again at 0."""
         os.pwrite(self._fd, b"%0*d" % (self._TARGET_BYTES, upto), 0)
 
     def read_target(self) -> int:
+        """The index requested last."""
         return int(os.pread(self._fd, self._TARGET_BYTES, 0) or b"0")
 
     def try_acquire(self) -> bool:
-        """True when it is ours; False when another process has it. Given back also when the process dies."""
+        """True when this process has it now; False when another process has it. The kernel releases it when the process
+        dies."""
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -81,11 +87,12 @@ class WorkerMutex:
         return True
 
     def release(self) -> None:
+        """Lets another process apply to the worker."""
         fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     @contextmanager
     def reserve(self) -> Iterator[None]:
-        """Meanwhile a lane gives way at its next chance, and takes no turn."""
+        """While it is reserved, a lane yields at its next opportunity and does not acquire the mutex."""
         fcntl.flock(self._reservation_fd, fcntl.LOCK_EX)
         try:
             yield
@@ -93,7 +100,7 @@ class WorkerMutex:
             fcntl.flock(self._reservation_fd, fcntl.LOCK_UN)
 
     def is_reserved(self) -> bool:
-        """Whether a batch wants the worker. Never for long: it is asked for by a lock that ends with its process."""
+        """Whether a batch wants the worker. Never for long: the reservation is a lock that ends with its process."""
         try:
             fcntl.flock(self._reservation_fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -102,23 +109,25 @@ class WorkerMutex:
         return False
 
     def close(self) -> None:
+        """Closes the files; this also releases the mutex."""
         os.close(self._fd)
         os.close(self._reservation_fd)
 
     def read_cache(self) -> WorkerCache:
-        """Only for who has the turn."""
+        """Only for the owner of the mutex."""
         told = os.pread(self._fd, 4096, self._TARGET_BYTES)
         return msgspec.json.decode(told, type=WorkerCache) if told else EMPTY_CACHE
 
     def write_cache(self, known: WorkerCache) -> None:
-        """Only for who has the turn."""
+        """Only for the owner of the mutex."""
         told = msgspec.json.encode(known)
         os.pwrite(self._fd, told, self._TARGET_BYTES)
         os.ftruncate(self._fd, self._TARGET_BYTES + len(told))
 
 
 class WorkerLane:
-    """One worker in this process. ``request`` and ``wait`` are for tasks; everything else happens in its own thread."""
+    """One worker in this process. Tasks call ``request`` and ``wait``; everything else runs in the lane's own
+    thread."""
 
     def __init__(
         self, worker: str, turn: WorkerMutex, apply: Applier, reports: ProgressReporter, budget_s: float
@@ -135,7 +144,7 @@ class WorkerLane:
         threading.Thread(target=self._run, name=f"txlog-lane {worker}", daemon=True).start()
 
     def request(self, upto: int) -> int:
-        """Ask for ``upto``; the number to :meth:`wait` for."""
+        """Request ``upto``; returns the number to :meth:`wait` for."""
         self._mutex.set_target(upto)
         with self._changed:
             self._requested += 1
@@ -143,7 +152,7 @@ class WorkerLane:
             return self._requested
 
     def wait(self, number: int, deadline: float) -> bool:
-        """Until this ring was answered or ``deadline`` (monotonic); whether it was answered."""
+        """Waits until this request was answered or until ``deadline`` (monotonic). Returns whether it was answered."""
         with self._changed:
             return self._changed.wait_for(lambda: self._served >= number, max(0.0, deadline - time.monotonic()))
 
@@ -154,7 +163,7 @@ class WorkerLane:
                 number = self._requested
             try:
                 self._apply_while_requested()
-            except Exception:  # a fault of ours must not end the lane for good; the next ring tries again
+            except Exception:  # a bug must not end the lane; the next request retries
                 log.exception("worker %s", self._worker)
             with self._changed:
                 self._served = number
@@ -167,16 +176,16 @@ class WorkerLane:
             finally:
                 self._mutex.release()
             if not healthy or self._mutex.read_target() <= wanted:
-                return  # asked for more just before the turn was given back, nobody else would do it
+                return  # a request came just before the release; no other lane would serve it
 
     def _apply_to_target(self) -> tuple[int, bool]:
-        """Apply and report until the worker is where it is wanted, is held, or cannot go on. Returns what was
-        wanted at last and whether it could go on."""
+        """Applies and reports until the worker reaches the target, is paused, or cannot continue. Returns the last
+        target and whether it could continue."""
         before: int | None = None
         while True:
             wanted = self._mutex.read_target()
             hold = self._reports.pause_index(self._worker)
-            # nothing is applied before the masters have told a new lane of their holds
+            # a new lane applies nothing before it knows the masters' pauses
             limit = 0 if not self._pauses_known else wanted if hold is None else min(wanted, hold)
             done = self._apply(limit, self._budget_s, self._mutex.read_cache())
             self._mutex.write_cache(done.cache)
@@ -185,7 +194,7 @@ class WorkerLane:
                 return wanted, False
             hold = self._reports.pause_index(self._worker)
             at = done.report.position.index if done.report.position else 0
-            # at == before: the master that gives the pages is not as far as the one that rang; it will ring
+            # at == before: the master that serves the pages lags the one that sent the request; it will send one too
             if at >= (wanted if hold is None else min(wanted, hold)) or at == before:
                 return wanted, True
             before = at if self._pauses_known else None
@@ -206,7 +215,7 @@ class LaneSet:
         self._lanes: dict[tuple[str, str], WorkerLane] = {}
 
     def apply_workers(self, rows: Sequence[ApplyRequest], patience_s: float = TASK_WAIT_S) -> None:
-        """Ring for each and wait, at most ``patience_s`` for all of them."""
+        """Sends a request to each lane and waits, at most ``patience_s`` for all of them."""
         deadline = time.monotonic() + patience_s
         rung = [(self._lane_for(row), row.upto) for row in rows]
         numbers = [(lane, lane.request(upto)) for lane, upto in rung]
@@ -214,7 +223,7 @@ class LaneSet:
             lane.wait(number, deadline)
 
     def _lane_for(self, ring: ApplyRequest) -> WorkerLane:
-        """One that came back at another place gets a lane of its own."""
+        """A worker that returns at another URL gets a new lane."""
         key = (ring.worker, ring.store)
         if key not in self._lanes:
             config = self._config
@@ -231,7 +240,8 @@ _lanes_by_config: dict[str, LaneSet] = {}
 
 
 def apply_workers(config_json: str, rows: Sequence[ApplyRequest]) -> None:
-    """What a task does: see :meth:`Lanes.apply_workers`. The lanes of a configuration are made once in each process."""
+    """Entry point of a task: see :meth:`LaneSet.apply_workers`. Each process creates the lanes of a configuration
+    once."""
     if config_json not in _lanes_by_config:
         _lanes_by_config[config_json] = LaneSet(PipelineConfig.model_validate_json(config_json), WorkerApplier)
     _lanes_by_config[config_json].apply_workers(rows)

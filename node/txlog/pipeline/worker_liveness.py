@@ -1,22 +1,20 @@
-"""Whether workers that have nothing to do still are where they were: a store that was put back to an older copy, that
-has gone, or that stands still, tells nobody.
+"""Checks that idle workers are still at their positions: a store that was reset to an older copy, is gone, or hangs,
+reports nothing.
 
-How long it takes at most until the masters call one ``Unreachable``, from its last sign of life on:
+The longest time until the masters call a worker ``Unreachable``, from its last sign of life on:
 
-- **It stands still** while its machine accepts connections, or the machine is gone: :data:`CHECK_INTERVAL_S` until it
-is asked
-  the next time, and :data:`ANSWER_TIMEOUT_S` without an answer: 5.5 s. The watch tells the masters itself. A ring would
-  add the rest of a doorbell request (:data:`txlog.pipeline.doorbell_source.DOORBELL_WAIT_S`), a micro-batch, and the
-  silence once more that the lane waits for (:data:`txlog.pipeline.worker_applier.IDLE_CHECK_TIMEOUT_S`): 2 + 0.1 + 5 s.
-- **The same just after it has executed something**: :data:`txlog.pipeline.doorbell_source.PROGRESS_POLL_S` and the rest
-of a micro-batch
-  until the source hears that it is there: 5.9 s.
-- **It refuses connections, ends them, or a proxy says so**: 1 + 2 + 0.1 s, by a ring, until its lane looks. Most are
-  there again by then, and nobody calls them so. A host that swallows what is sent adds the time of two connects.
+- **It hangs** while its machine accepts connections, or the machine is gone: :data:`CHECK_INTERVAL_S` until the next
+  check, and :data:`ANSWER_TIMEOUT_S` without an answer: 5.5 s. The monitor reports to the masters itself. A wake-up
+  would add the rest of a doorbell request (:data:`txlog.pipeline.doorbell_source.DOORBELL_WAIT_S`), a micro-batch, and
+  the lane's own time-out (:data:`txlog.pipeline.worker_applier.IDLE_CHECK_TIMEOUT_S`): 2 + 0.1 + 5 s.
+- **The same just after it has executed an entry**: :data:`txlog.pipeline.doorbell_source.PROGRESS_POLL_S` and the rest
+  of a micro-batch until the source knows that it has arrived: 5.9 s.
+- **It refuses or closes connections, or a proxy reports that**: 1 + 2 + 0.1 s, by a wake-up, until its lane probes it.
+  Most are available again by then, and are not reported. A host that drops packets adds two connect time-outs.
 
-Each is asked in a thread of its own, so several that stand still do not add up. A store may be silent for
-:data:`ANSWER_TIMEOUT_S` without being called anything, whatever it does meanwhile. One that has something to execute is
-not watched: how long that may take is for its lane (:data:`txlog.pipeline.worker_applier.REQUEST_TIMEOUT_S`).
+Each worker has a thread of its own, so several hanging ones do not add up. A store may be silent for
+:data:`ANSWER_TIMEOUT_S` without being reported, whatever it does meanwhile. A worker with entries to execute is not
+watched: its lane has the time-out for that (:data:`txlog.pipeline.worker_applier.REQUEST_TIMEOUT_S`).
 """
 
 from __future__ import annotations
@@ -37,16 +35,19 @@ from txlog.workers.http_transport import HttpTransport
 _log = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S = 1.0
-"""How often an idle worker is asked: one look-up of a name, 0.3 ms of processor here and half of that there."""
+"""Interval between two checks of an idle worker. A check is one look-up of a name: 0.3 ms of CPU here, half of that at
+the store."""
 
 ANSWER_TIMEOUT_S = 4.5
-"""How long it may take: a store that collects garbage, or whose processors all are at large queries, is slow, and not
-dead. Together with :data:`CHECK_INTERVAL_S` below six seconds."""
+"""Time-out of a check. A store that collects garbage, or executes large queries on all CPUs, is slow, not dead.
+Together with :data:`CHECK_INTERVAL_S` below six seconds."""
 
 CONNECT_TIMEOUT_S = 1.0
 
 
 class Liveness(Enum):
+    """The result of one check."""
+
     AT_POSITION = "where it was"
     MOVED = "not where it was"
     REFUSING = "no connection, or none that holds"
@@ -54,8 +55,10 @@ class Liveness(Enum):
 
 
 class ProbeTransport(Transport, Protocol):
+    """A connection for checks, which can be closed and used again."""
+
     def close(self) -> None:
-        """Give up what is under way; it may be used again."""
+        """Abandons the request in progress; the transport can be used again."""
 
 
 def _open_transport(url: str) -> ProbeTransport:
@@ -63,7 +66,7 @@ def _open_transport(url: str) -> ProbeTransport:
 
 
 class _WatchedWorker:
-    """Where a worker is, and how it was seen there last."""
+    """The store of a worker, and the result of its last check."""
 
     def __init__(self, url: str, engine: str, transport: ProbeTransport) -> None:
         self.store = (url, engine)
@@ -77,8 +80,8 @@ class _WatchedWorker:
             at = self.adapter.parse_is_at(self.transport.send(self.adapter.is_at(marker)))
         except Unreachable as fault:
             self.last_error = str(fault)
-            self.transport.close()  # else each look at a store that stands still leaves a connection behind
-            # a proxy that says 502, or a connection that ends, is an answer: the lane looks, and judges
+            self.transport.close()  # otherwise each check of a hanging store leaves a connection open
+            # a 502 of a proxy, or a closed connection, is an answer: the lane probes and decides
             silent = fault.fate is RequestOutcome.UNKNOWN and isinstance(fault.__cause__, TimeoutError)
             return Liveness.SILENT if silent else Liveness.REFUSING
         except UnexpectedAnswer:
@@ -87,8 +90,8 @@ class _WatchedWorker:
 
 
 class LivenessMonitor:
-    """:meth:`start`, :meth:`set_expected` and :meth:`take_alarm` are for the source's thread; a worker is looked at in
-    its own, in which one that hangs delays nobody. ``tell``: the masters, of a worker that stands still."""
+    """The source's thread calls :meth:`start`, :meth:`set_expected` and :meth:`take_alarm`. Each worker is checked in a
+    thread of its own, so a hanging one delays no other. ``tell``: reports a hanging worker to the masters."""
 
     def __init__(
         self,
@@ -107,16 +110,19 @@ class LivenessMonitor:
         self._started = False
 
     def start(self) -> None:
+        """Starts a thread for each worker."""
         self._started = True
         for name, place in self._watched.items():
             self._start_thread(name, place)
 
     def stop(self) -> None:
+        """Ends all threads after their current check."""
         self._stopped.set()
 
     def set_expected(self, stable: int, workers: Sequence[WorkerStatus]) -> bool:
-        """As a master tells it. One that is not at the end of its way is not watched: it is being moved, or the
-        master rings for it. Returns whether one that works is on its way, and to be watched soon."""
+        """Sets the expected positions, as a master reports them. A worker that is not at its end is not watched: it is
+        being moved, or the master requests it. Returns whether a working worker is catching up, and will be watched
+        soon."""
         for name in self._watched.keys() - {w.name for w in workers}:
             del self._watched[name]
         for w in workers:
@@ -136,8 +142,8 @@ class LivenessMonitor:
         return moving
 
     def _track(self, worker: WorkerStatus) -> None:
-        """One that came back at another place is another store. A master that does not say where it is means one that
-        was configured."""
+        """A worker that returns at another URL is another store. Where a master reports no URL, the configured one
+        counts."""
         told = (worker.url, worker.engine or "oxigraph") if worker.url else self._configured.get(worker.name)
         known = self._watched.get(worker.name)
         if told is None or (known is not None and known.store == told):
@@ -147,13 +153,13 @@ class LivenessMonitor:
             self._start_thread(worker.name, place)
 
     def take_alarm(self) -> bool:
-        """Whether a worker was met that somebody should look after, since this was asked last."""
+        """Whether a check since the last call found a worker that a lane should look at."""
         rang = self._alarm.is_set()
         self._alarm.clear()
         return rang
 
     def check(self, name: str) -> None:
-        """Ask it once, if it is to be watched."""
+        """Checks the worker once, if it is to be watched."""
         if (place := self._watched.get(name)) is not None:
             self._check(name, place)
 
@@ -163,15 +169,15 @@ class LivenessMonitor:
             return
         seen = place.probe(marker)
         if self._expected.get(name) != marker or self._watched.get(name) is not place:
-            return  # it has been given something to do meanwhile, or has been taken out
+            return  # it received work in the meantime, or was removed
         before, place.liveness = place.liveness, seen
-        # between two silences its lane may have met it, and said so
+        # between two silent checks its lane may have reported it
         again = seen is Liveness.SILENT and self._reported_states.get(name) != "Unreachable"
         if seen is before and not again:
             return
         if seen is Liveness.SILENT:
             self._report(name, WorkerReport(None, WorkerState.UNREACHABLE, place.last_error))
-        # whoever is where it should be has been looked after, unless it was only not to be seen
+        # a worker that moved and is back at its position needs no lane; one that was unreachable does
         if not (seen is Liveness.AT_POSITION and before is Liveness.MOVED):
             self._alarm.set()
 
@@ -182,6 +188,6 @@ class LivenessMonitor:
         while not self._stopped.wait(CHECK_INTERVAL_S) and self._watched.get(name) is place:
             try:
                 self._check(name, place)
-            except Exception:  # noqa: BLE001 - a fault of ours must not end the watching for good
+            except Exception:  # noqa: BLE001 - a bug must not end the checks
                 _log.exception("looking whether worker %s is where it was", name)
         place.transport.close()

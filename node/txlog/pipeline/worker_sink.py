@@ -1,7 +1,7 @@
-"""The sink: on the executor, brings each worker of its rows up to the log.
+"""The sink: runs on the executor and brings each worker of its rows up to the log.
 
-A ``ForeachWriter``, not a Python data source: Spark would start a planning and a commit of a data source's writer in
-Python processes of the driver for each micro-batch, and both have nothing to say here.
+A ``ForeachWriter``, not a Python data source: for each micro-batch, Spark would start planning and commit of a data
+source's writer in Python processes of the driver. Both would do nothing here.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from txlog.pipeline.worker_lanes import ApplyRequest, apply_workers
 
 
 class WorkersSink:
-    """``.writeStream.foreach(WorkersSink(<PipelineConfig as JSON>))``. Travels to each task by name and configuration;
-    the lanes are the process'."""
+    """``.writeStream.foreach(WorkersSink(<PipelineConfig as JSON>))``. Its pickled form for a task is class and
+    configuration; the lanes belong to the process."""
 
     def __init__(self, config_json: str) -> None:
         self._config_json = config_json
         self._rows: list[ApplyRequest] = []
 
     def process(self, row: Row) -> None:
-        """One worker and how far. Nothing is done yet: Spark throws the Python process of rows that were not all
-        read away, and with it every connection (0.7 s for each micro-batch)."""
+        """Records one worker and its target. It does no work yet: Spark discards a Python process whose rows were not
+        all read, and with it every connection (0.7 s for each micro-batch)."""
         self._rows.append(ApplyRequest(str(row[0]), int(row[1]), str(row[2])))
 
     def close(self, error: Exception | None) -> None:
-        """All rows were read. Never raises for a fault of a worker or a master: what was applied is in the workers,
-        how far they are was reported to the masters, and the micro-batch that follows goes on from there."""
+        """All rows were read; applies them. Never raises for an error of a worker or of a master. The workers hold what
+        was applied, the masters have the reports, and the next micro-batch continues from there."""
         rows, self._rows = self._rows, []
         if rows and error is None:
             freeze_gc()

@@ -1,7 +1,7 @@
 """The core of a master: messages, submissions and the passing of time in; records and messages out.
 
-It has no clock, no chance, no I/O and no dependence on hash order (rule 31). It changes its state as if everything
-it says were durable; the caller makes that true by releasing nothing before (``README.md``).
+It has no clock, no random source, no I/O and no dependence on hash order (rule 31). It changes its state as if all its
+output were durable. The caller makes that true by releasing nothing before it is (``README.md``).
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from txlog.wire import messages as wire
 from txlog.wire.messages import FetchRuns, Hello, HelloReply, Message, Post, Relay, RunsReply
 
 VIEW_CHECK_INTERVAL_MS: Final = 20
-"""While nothing has been heard that bears on the view, it is looked so often whether somebody is silent."""
+"""How often the core checks for silent members, in milliseconds, while no message bears on the view."""
 
 
 class Core(ConfigurationFollower):
-    """One master, layer upon layer, each a file: ``state.py`` ← ``adding.py`` ← ``hearing.py`` ← ``posting.py`` ←
-    ``leaving.py`` ← ``configuring.py`` ← ``submitting.py`` ← ``trimming.py`` ← ``snapshots.py`` ← ``following.py``;
-    here: who is listened to, and what is done when time passes."""
+    """One master, in layers, each a file: ``master_state.py`` ← ``commit.py`` ← ``post_receiver.py`` ←
+    ``post_sender.py`` ← ``departure.py`` ← ``configuration_changes.py`` ← ``submission.py`` ← ``log_trimming.py`` ←
+    ``snapshot_install.py`` ← ``configuration_effects.py``. This class dispatches messages and acts when time passes."""
 
     def __init__(self, settings: ProtocolSettings, recovered: RecoveredState, now: ClockReading) -> None:
         super().__init__(settings, recovered, now)
         self._enter_view(now)
 
     def receive(self, peer: str, message: Message, now: ClockReading, room_for_work: bool) -> None:
-        """One message from an authenticated peer. :class:`PeerFault` when it is refused: nothing of it counts.
-        :class:`Fatal` when this process must end."""
+        """Process one message from an authenticated peer. ``room_for_work``: the disk has room for transactions.
+        :class:`PeerFault` when the message is refused: no part of it counts. :class:`Fatal` when this process must
+        end."""
         self.disk_full = not room_for_work
         self._post_schedule.now_ms = max(self._post_schedule.now_ms, now.mono)
         self.failure_detector.tick(now.mono)
@@ -64,7 +65,7 @@ class Core(ConfigurationFollower):
         self._advance()
 
     def _on_view_change_message(self, peer: str, message: Message, now: ClockReading) -> None:
-        """A message of a change of views, from ``peer`` itself or forwarded for it."""
+        """Process a message of a view change, sent by ``peer`` itself or relayed for it."""
         self.check_listed(peer)
         self._needs_view_check = True
         views = self.views
@@ -96,7 +97,7 @@ class Core(ConfigurationFollower):
         self._send_view_messages()
 
     def _on_relay(self, peer: str, forward: Relay, now: ClockReading) -> None:
-        """Rule 22: on to whom it is for, or one step farther; each message passes a master once."""
+        """Rule 22: pass the message to its target, or one hop on; each message passes a master once."""
         if not forward.path or len(forward.path) > len(self.views.configured_members):
             raise PeerFault(peer, "Malformed", "a forwarded message without a path that fits")
         if forward.target == self.settings.node:
@@ -139,7 +140,7 @@ class Core(ConfigurationFollower):
         self._send([(peer, build_hello_reply(who, self.views, self.peers))])
         history = self.log_state.log_index if self.log_state is not None else None
         if history is not None and who.view == NO_VIEW and who.log_index < history.start:
-            # It may lack no payload, so that it asks for nothing, and yet stand below what was trimmed meanwhile.
+            # The master may lack no payload and request nothing, and yet be below what was trimmed meanwhile.
             self._send([(peer, wire.LogTruncatedBelow(history.start, history.log_start_hash))])
         self.views.on_hello(who)
 
@@ -154,8 +155,8 @@ class Core(ConfigurationFollower):
             self._become_learner(known.accepted.cluster_id)
 
     def poll(self, now: ClockReading) -> int:
-        """Time has passed, or input has been taken: say the posts that are due. Returns the ``mono`` millisecond
-        at which to poll again, if nothing else happens before."""
+        """Send the posts that are due, after time has passed or input was taken. Returns the ``mono`` millisecond
+        at which to poll again, if no input comes before."""
         self._post_schedule.now_ms = max(self._post_schedule.now_ms, now.mono)
         self.failure_detector.tick(now.mono)
         self._send(self.bootstrap.poll(now.mono))
@@ -180,7 +181,7 @@ class Core(ConfigurationFollower):
         return min(wake, self._fetch_missing(now))
 
     def _send_hellos(self, now: ClockReading) -> int:
-        """Tell the others where this master is, and ask where they are, while that is not settled."""
+        """Send this master's hello to the others, which asks for theirs, while the view is not settled."""
         views = self.views
         if not self.bootstrap.others or self._has_left:
             return 1 << 60
@@ -219,7 +220,7 @@ class Core(ConfigurationFollower):
         return wake
 
     def _send_view_messages(self) -> None:
-        """What the change of views says finds its way around a lost link (rule 22)."""
+        """Send the messages of the view change, around a lost link where needed (rule 22)."""
         sends, self.views.sends = self.views.sends, []
         for node, message in sends:
             if node == self.settings.node:
@@ -227,7 +228,7 @@ class Core(ConfigurationFollower):
             self._effects.sends += self.route(node, message)
 
     def route(self, node: str, message: Message) -> list[OutgoingMessage]:
-        """The message to that master, or to those that hear it when the link between the two is lost (rule 22)."""
+        """The message to that master, or to those that reach it when the link between the two is lost (rule 22)."""
         if self.failure_detector.is_bidirectional(node) or node not in self.failure_detector.reachable():
             return [OutgoingMessage(node, message, None)]
         return [OutgoingMessage(step, message, None, node) for step in self._next_hops(node)]
@@ -243,7 +244,7 @@ class Core(ConfigurationFollower):
 
     @property
     def needs_split_backup(self) -> bool:
-        """A member is silent: before its term is over, a backup of an up-to-date worker must stand (rule 23)."""
+        """A member is silent: before the view may exclude it, a backup of an up-to-date worker must exist (rule 23)."""
         agreement = self.log_state
         return (
             self._backup_missing
@@ -253,9 +254,9 @@ class Core(ConfigurationFollower):
 
     @property
     def accepts_earlier_backup(self) -> bool:
-        """As :attr:`needs_split_backup`, where none may be made: workers stand on what has left the log with a view
-        that is accepted and not installed, and the install may never come, since whoever would say so is cut off. One
-        from before does, where it stands on the log."""
+        """As :attr:`needs_split_backup`, where no new backup can be made. An accepted view that is not installed has
+        truncated entries that workers executed. Its install may never come, because the members that would report it
+        may be partitioned. An earlier backup suffices, if its position is on the log."""
         return self._backup_missing and not self.views.installed
 
     @property
@@ -267,7 +268,8 @@ class Core(ConfigurationFollower):
 
     @property
     def silent_members(self) -> list[str]:
-        """Members of the view that are not heard, or hear nobody. Nobody posts while the view is stopped."""
+        """Members of the view that are silent, or that receive from no member. No posts are sent while the view is
+        stopped, so the failure detector decides then."""
         if self.views.is_active:
             return sorted(p.node for p in self.peers if not self.is_present(p))
         most_ms = self.settings.round_timeout_ms
@@ -276,22 +278,22 @@ class Core(ConfigurationFollower):
     def check_backup_position(self, index: int, value: bytes, epoch: int) -> None:
         """:class:`OffTheLog` unless every branch that a split can make of this view has this position.
 
-        That is certain at or below the stable index. Another member's may be higher for now, and its workers stand
-        there: whatever was executed in this view or before (``epoch`` of the marker; -1: not known) is held here too,
-        so it is certain when closing the view gives the same hash."""
+        That is certain at or below the stable index. Another member's stable index may be higher for now, and its
+        workers may be there. Entries executed in this view or before are persisted here too. So the position is certain
+        when closing the view gives the same hash. ``epoch``: that of the marker; -1 when not known."""
         agreement = self.log_state
         near = agreement is not None and (index <= agreement.stable or 0 <= epoch <= agreement.view.epoch)
         if agreement is None or not near or agreement.hash_if_view_closed(index) != value:
             raise OffTheLog(f"position {index} is not on the part of this master's log that every branch has")
 
     def on_backup_verified(self, index: int, value: bytes, epoch: int = -1) -> None:
-        """A verified backup stands at this position. Raises as :meth:`check_backup_position`."""
+        """Record a verified backup at this position. Raises as :meth:`check_backup_position`."""
         self.check_backup_position(index, value, epoch)
         self.views.backup_index = max(self.views.backup_index, index)
 
     def apply_settings(self, settings: ProtocolSettings) -> None:
-        """Other times, and another preferred strategy, from now on. Nothing that masters have to agree on may differ. A
-        strategy that the view does not know of is followed by a view of the same members."""
+        """Replaces the time-outs and the preferred strategy. All settings that masters have to agree on must be equal.
+        A preferred strategy that the view does not know of leads to a view of the same members."""
         mine = self.settings
         assert (settings.node, settings.members, settings.majority) == (mine.node, mine.members, mine.majority)
         assert settings.key_retention_ms == mine.key_retention_ms, "it decides what the log means"
@@ -301,26 +303,26 @@ class Core(ConfigurationFollower):
         self._needs_view_check = True
 
     def order_bootstrap(self, members: list[str]) -> None:
-        """The operator's order: these begin the cluster. :class:`Conflict` when it cannot be meant. It is taken, for
-        this start and those after it, when its record is durable."""
+        """The operator's override: these masters bootstrap the cluster. :class:`Conflict` when it is not valid. It is
+        in force, for this start and later ones, once its record is durable."""
         self.bootstrap.order_bootstrap(members)
 
     def force_view(self, without: list[str]) -> None:
-        """The operator's order: go on without these members. :class:`Conflict` when it cannot be meant. It is taken,
-        for this start and those after it, when its record is durable."""
+        """The operator's override: continue without these members. :class:`Conflict` when it is not valid. It is in
+        force, for this start and later ones, once its record is durable."""
         self._needs_view_check = True
         self.views.force_view(without)
 
     def report_down(self, node: str, birth: int, start: int) -> None:
         """The supervisor has proved that this process of a member is gone. :class:`Conflict` when a later one was
-        heard."""
+        seen."""
         self._needs_view_check = True
         self.views.report_down(node, birth, start)
 
     @property
     def state(self) -> str:
         """``Founding``, ``Learning``, ``Starting``, ``DiskFull``, ``Left``, ``Rejoining`` (a view is being changed, or
-        this master has to be let in again), ``Suspected`` (a member is silent), ``Isolated`` (a configured master is
+        this master has to rejoin), ``Suspected`` (a member is silent), ``Isolated`` (a configured master is
         out because it was silent) or ``Joined``."""
         views = self.views
         if self.log_state is None:

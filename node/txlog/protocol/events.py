@@ -1,4 +1,4 @@
-"""What goes into the core and what comes out of it. The numbered duties of the caller are in ``README.md``."""
+"""Input and output of the core. The numbered duties of the caller are in ``README.md``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ConfiguredMember(NamedTuple):
 
 @dataclass(frozen=True)
 class ProtocolSettings:
-    """Milliseconds, bytes and counts; the reasons are beside :class:`txlog.config.process_config.NodeConfig`."""
+    """Milliseconds, bytes and counts; :class:`txlog.config.process_config.NodeConfig` gives the reasons."""
 
     node: str
     members: tuple[ConfiguredMember, ...]
@@ -53,8 +53,8 @@ class ProtocolSettings:
 
     @property
     def repeat_ms(self) -> int:
-        """Between two sends of a question or a step that was not answered: several in any round time-out, few enough
-        to be nothing."""
+        """Milliseconds between two sends of a request or step that was not answered: several in any round time-out, at
+        a negligible cost."""
         return max(20, min(200, self.round_timeout_ms // 4))
 
 
@@ -71,7 +71,7 @@ class Submission:
 
 
 class SubmissionAccepted:
-    """The transaction has this txid; it is durable when the effects' marks say ``accepted >= txid.seq``.
+    """The transaction has this txid; it is durable when the effects' marks have ``accepted >= txid.seq``.
     ``is_repeat``: an earlier transaction with the same idempotency key, which this one did not follow."""
 
     __slots__ = ("is_repeat", "txid")
@@ -83,8 +83,8 @@ class SubmissionAccepted:
 
 class OutgoingMessage:
     """``own_range``: own transactions (first seq, last seq) that the caller puts into the post's ``runs``. ``target``:
-    the message is for that master and goes to ``peer`` inside a ``Forward``; empty: it is for ``peer``. The caller
-    fills the ``stamps`` of an ``Accept`` from the journal."""
+    the message is for that master and goes to ``peer`` inside a ``Relay``; empty: it is for ``peer``. The caller
+    fills the ``stamps`` of an ``AcceptView`` from the journal."""
 
     __slots__ = ("message", "own_range", "peer", "target")
 
@@ -96,7 +96,7 @@ class OutgoingMessage:
 
 
 class DurabilityMarks(NamedTuple):
-    """How far this master is, to be believed once the effects are durable.
+    """How far this master is, valid once the effects are durable.
 
     ``accepted``, ``quorum``, ``synced``: every own transaction up to this seq has reached that level.
     ``log``, ``stable``: last index of the log and of its stable part."""
@@ -125,4 +125,5 @@ class Effects:
 
     @property
     def is_empty(self) -> bool:
+        """Whether there is nothing to append, send or release."""
         return not self.records and not self.sends and self.marks is None

@@ -1,4 +1,4 @@
-"""What the core of a master knows of itself: its view, its peers, and what it has said since it was asked last."""
+"""The state of a master's core: its view, its peers, and its output since the last drain."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from txlog.protocol.views.view_policy import ViewManager
 from txlog.wire.messages import Checkpoint, FetchRuns, Message
 
 NO_EFFECTS: Final = Effects()
-"""What most calls have to say; nobody writes into it."""
+"""The result of most calls: no effects. It is shared and never modified."""
 
 
 class CoreState:
-    """``log_state`` is there once a view is installed, or followed as a learner; ``peers`` are the other members of the
-    latest view. ``known_log_positions``: where each configured master was last known to be, over changes of views.
-    ``relayed_requests``: questions that came around a lost link; the caller answers them by :meth:`route`."""
+    """``log_state`` is set once a view is installed, or followed as a learner; ``peers`` are the other members of the
+    latest view. ``known_log_positions``: the last known position of each configured master, across view changes.
+    ``relayed_requests``: requests that were relayed around a lost link; the caller answers them by :meth:`route`."""
 
     def __init__(self, settings: ProtocolSettings, recovered: RecoveredState, now: ClockReading) -> None:
         self.settings = settings
@@ -52,8 +52,7 @@ class CoreState:
         self._hello_sent_ms = -(1 << 60)
 
     def drain(self) -> Effects:
-        """What has been said since the last call. Its ``records`` go to the journal before anything else of it
-        leaves."""
+        """The output since the last call. Its ``records`` go to the journal before the rest of it leaves."""
         self._collect_records()
         if self.log_state is not None:
             if self.log_state.truncated_to != UNBOUNDED:  # equal numbers would not be the same log
@@ -86,7 +85,7 @@ class CoreState:
         self._effects.sends += [OutgoingMessage(node, message, None) for node, message in sends]
 
     def _enter_view(self, now: ClockReading) -> None:
-        """After a start, an accept or an install: the peers are those of the latest view, and nothing that they said in
+        """After a start, an accept or an install: the peers are those of the latest view, and nothing that they sent in
         an earlier one counts."""
         views = self.views
         view = views.accepted
@@ -123,7 +122,7 @@ class CoreState:
         self._post_schedule.on_view_entered(now.mono)
 
     def _record_peer_positions(self) -> None:
-        """Where the members were when they last said so (rule 19: the silent ones count)."""
+        """Record the position that each member last reported (rule 19: the silent ones count)."""
         for peer in self.peers:
             if peer.replica_state is not None:
                 self.known_log_positions[peer.node] = Checkpoint(
@@ -131,12 +130,12 @@ class CoreState:
                 )
 
     def _own_seq_held_by_all(self, agreement: LogState) -> int:
-        """The last own seq that every member of the view holds for certain."""
+        """The last own seq that every member of the view has certainly persisted."""
         history, base = agreement.log_index, agreement.view.base_index
         return max(agreement.own_synced, history.seq_within(self.slot, base) if base >= history.start else 0)
 
     def _become_learner(self, cluster: bytes) -> None:
-        """A master without a view follows: it holds what it is sent, and counts for nothing (rule 2)."""
+        """A master without a view follows: it persists what it receives, and has no vote (rule 2)."""
         recovered = self._recovered
         assert recovered is not None
         own = Origin(self.settings.node, self.birth)
@@ -148,7 +147,8 @@ class CoreState:
         self._recovered = None
 
     def is_present(self, peer: PeerProgress) -> bool:
-        """Heard within the round time-out, and hearing this master. A guess; safety never depends on it (rule 14)."""
+        """A message of the peer arrived within the round time-out, and the peer receives from this master. A guess;
+        safety never depends on it (rule 14)."""
         claim = peer.replica_state
         return (
             claim is not None
@@ -171,4 +171,5 @@ class CoreState:
 
     @property
     def view(self) -> View | None:
+        """The latest view of this master; None without a log."""
         return self.log_state.view if self.log_state is not None else None

@@ -1,4 +1,4 @@
-"""How far the workers of a data centre were a moment ago: the least at which one is as good for a read as the best."""
+"""How far the workers of a data centre were a moment ago: the least index at which a worker may serve reads."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Final
 
 READ_LAG_S: Final = 0.5
-"""So long a worker may lack what the best one has executed, and still takes its share of the reads. Time, not entries:
-a hundred entries are an instant while data is loaded, and an hour at night. Workers that keep up differ by a
-micro-batch of their pipeline, which is well below."""
+"""A worker may lag the most advanced one by this time and still takes its share of the reads. Time, not entries: a
+hundred entries are an instant while data is loaded, and an hour at night. Workers that keep up differ by a micro-batch
+of their pipeline, which is well below."""
 _STEP_S: Final = 0.02
-"""What happens within so short a time is one step: it bounds what is remembered."""
+"""Changes within this many seconds are one step: that bounds the memory."""
 
 
 class AppliedHistory:
@@ -23,7 +23,7 @@ class AppliedHistory:
         self._steps: deque[tuple[float, int]] = deque([(clock(), 0)])
 
     def record(self, index: int) -> None:
-        """It is ``index`` now. It may fall: a worker is taken out, or made anew."""
+        """Record the present index. It may fall: a worker is removed, or rebuilt."""
         steps, now = self._steps, self.clock()
         if index == steps[-1][1]:
             return
@@ -34,7 +34,7 @@ class AppliedHistory:
         self._drop_old_steps(now)
 
     def lower_bound(self) -> int:
-        """What the best had executed :data:`READ_LAG_S` ago, or has now, if that is less."""
+        """The highest index executed :data:`READ_LAG_S` ago, or now, if that is less."""
         self._drop_old_steps(self.clock())
         return min(self._steps[0][1], self._steps[-1][1])
 

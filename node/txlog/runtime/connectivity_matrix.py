@@ -1,7 +1,9 @@
-"""Who hears whom, told by each master of itself: what names a one-way link, a deaf or a mute master (rule 22).
+"""Which master receives from which, as each reports of itself: it names one-way links, deaf and mute masters (rule
+22).
 
-Each master's *row* is whom it hears itself, not through others. Rows travel with the notices between masters, each
-also through third ones, so a link that is lost hides no row of a master that anybody hears. Nothing is decided by them.
+Each master's *row* lists the masters from which it receives directly, not through relays. Rows travel in the notices
+between masters, also through third masters. So a lost link hides no row of a master from which any other receives. No
+decision depends on them.
 """
 
 from __future__ import annotations
@@ -16,14 +18,14 @@ from txlog.model.decode_errors import DECODE_ERRORS
 
 TOPIC = "hears"
 ROW_TTL_S = 5.0
-"""A row counts for so long. Rows are told every second, and may go through two others."""
+"""Seconds for which a row counts. Masters send rows every second, and a row may pass through two others."""
 
 MatrixRows = Mapping[str, frozenset[str] | None]
-"""By node id: whom it hears, or None where that is not known."""
+"""By node id: the masters from which it receives, or None where that is unknown."""
 
 
 class ConnectivityRow(msgspec.Struct, array_like=True, frozen=True):
-    """``number`` counts the rows of one start."""
+    """One master's row. ``number`` counts the rows of one start."""
 
     node: str
     start: int
@@ -32,25 +34,26 @@ class ConnectivityRow(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def version(self) -> tuple[int, int]:
-        """Of two rows of one master the greater is the newer."""
+        """Of two rows of one master the greater version is the newer."""
         return self.start, self.number
 
 
 class LinkFinding(NamedTuple):
-    """``kind``: ``cut``, ``one-way`` (from the first of ``nodes`` to the second nothing arrives), ``deaf``, ``mute`` or
-    ``silent``. ``text`` says it to people."""
+    """One fault of connectivity. ``kind``: ``cut``, ``one-way`` (from the first of ``nodes`` to the second nothing
+    arrives), ``deaf``, ``mute`` or ``silent``. ``text`` describes it for operators."""
 
     kind: str
     nodes: list[str]
     text: str
 
     def to_dict(self) -> dict[str, Any]:
-        """As the API shows it."""
+        """The finding as the API shows it."""
         return self._asdict()
 
 
 class ConnectivityMatrix:
-    """``heard_nodes``: whom this master hears itself, now. ``clock``: seconds that never go back."""
+    """The rows of all masters. ``hears`` returns the masters from which this one receives directly, now. ``clock``:
+    monotonic seconds."""
 
     def __init__(
         self,
@@ -75,7 +78,8 @@ class ConnectivityMatrix:
         return msgspec.json.encode([own, *(row for row, _ in self._fresh_rows())])
 
     def on_notice(self, body: bytes) -> None:
-        """Another master's rows. Of each master the newest counts; an old one is no news, whoever tells it."""
+        """Take another master's rows. Of each master the newest row counts, independent of the master that relays
+        it."""
         try:
             rows = msgspec.json.decode(body, type=list[ConnectivityRow])
         except DECODE_ERRORS:
@@ -85,7 +89,7 @@ class ConnectivityMatrix:
             if row.node == self._node or row.node not in self.nodes:
                 continue
             before = self._rows.get(row.node)
-            # A master that lost its disk counts its starts anew: a row that is no longer fresh gives way.
+            # A master that lost its disk restarts its count of starts: a row that has expired is always replaced.
             if before is None or now - before[1] > ROW_TTL_S or row.version > before[0].version:
                 self._rows[row.node] = (row, now)
 
@@ -94,7 +98,7 @@ class ConnectivityMatrix:
         return [each for each in self._rows.values() if now - each[1] <= ROW_TTL_S]
 
     def rows(self) -> dict[str, frozenset[str] | None]:
-        """What is known now, in the order of the configuration."""
+        """The rows known now, in the order of the configuration."""
         found: dict[str, frozenset[str] | None] = dict.fromkeys(self.nodes)
         found.update((row.node, frozenset(row.heard_nodes)) for row, _ in self._fresh_rows())
         found[self._node] = frozenset(self._heard_nodes())
@@ -102,7 +106,7 @@ class ConnectivityMatrix:
 
 
 def diagnose(rows: MatrixRows) -> list[LinkFinding]:
-    """What is wrong, each fault named once: a master before its links."""
+    """The faults in ``rows``, each named once: a faulty master hides the faults of its links."""
     found: list[LinkFinding] = []
     named: set[str] = set()
     known = [node for node, row in rows.items() if row is not None]

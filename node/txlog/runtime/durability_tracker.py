@@ -1,6 +1,7 @@
-"""What a master can show of its log and its transactions, and who waits for it: durable facts only.
+"""Durability watermarks of this master's log and transactions, and the requests that wait for them: durable facts
+only.
 
-:class:`~txlog.runtime.master_loop.MasterLoop` moves them, once in a turn.
+:class:`~txlog.runtime.master_loop.MasterLoop` moves them once per turn.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from txlog.runtime.watermark import Watermark
 
 
 class DurabilityWaiter(NamedTuple):
-    """A future to resolve once a transaction that another master (or an earlier start) began reaches a level."""
+    """A future to resolve once a transaction that another master (or an earlier start) accepted reaches a level."""
 
     txid: Txid
     level: Durability
@@ -30,8 +31,8 @@ class DurabilityWaiter(NamedTuple):
 
 
 class ViewTransition(NamedTuple):
-    """A view was accepted. The log of ``old`` ended at ``end`` and was stable up to ``stable``; if it was cut, it is
-    the same up to ``common_index``."""
+    """The acceptance of a view. The log of ``old`` ended at ``end`` and was stable up to ``stable``. If it was
+    truncated, it is unchanged up to ``common_index``."""
 
     old: View
     new: View
@@ -41,14 +42,15 @@ class ViewTransition(NamedTuple):
 
 
 class DurabilityTracker:
-    """``accepted``, ``quorum``, ``synced``: over this master's own seqs. ``stable``, ``applied``, ``applied_all``:
-    over the log's index. All of them are durable facts. ``executable``: how far workers may execute: ``stable``, or the
-    log's end (``None``, while a member is silent).
+    """``accepted``, ``quorum``, ``synced`` are over this master's own seqs; ``stable``, ``applied``, ``applied_all``
+    over the log's index. All of them are durable facts. ``executable`` is how far workers may execute: ``stable``, or
+    the log's end (``None``, while a member is silent).
 
-    When a view with another branch is accepted, the log is cut at once, and ``synced``, ``stable`` and what was known
-    of workers fall with it in the same call: from then on an index above the cut means nothing, until the base of that
-    view is installed and durable. ``truncation_count`` counts these moments; whoever awaits in between looks at it
-    again."""
+    An accepted view with another branch truncates the log at once. ``synced``, ``stable`` and the known positions of
+    workers fall with it in the same call. From then on an index above the truncation point is meaningless, until the
+    base of that view is installed and durable. ``truncation_count`` counts these moments; a caller that awaits in
+    between must check it again.
+    """
 
     def __init__(
         self,
@@ -64,7 +66,7 @@ class DurabilityTracker:
         self.log_index = 0
         self.truncation_count = 0
         self.is_aborted = False
-        """Nobody may wait for anything any more: this process is about to end."""
+        """No caller may wait any more: this process is about to end."""
         self.on_stable_moved = stable_moved
         self.on_log_truncated = log_cut
         self.on_view_changed = view_changed
@@ -79,22 +81,24 @@ class DurabilityTracker:
             Durability.APPLIED_ALL: self.synced,
         }
 
-    # What is known
+    # Known facts
 
     @property
     def core(self) -> Core:
+        """The protocol core of this master."""
         return self.executor.core
 
     @property
     def log_state(self) -> LogState | None:
+        """The core's log; None while this master has none."""
         return self.executor.core.log_state
 
     def stable_position(self) -> Position:
-        """Where workers may execute to; released, so durable."""
+        """The position up to which the log is stable; released, so durable."""
         return self.position_at(self.stable.value)
 
     def executable_position(self) -> Position:
-        """Up to where pages and doorbells go."""
+        """The position up to which log pages and doorbells go."""
         return self.position_at(self.executable.value)
 
     def log_position(self) -> Position:
@@ -104,21 +108,21 @@ class DurabilityTracker:
 
     @property
     def persisted_end(self) -> int:
-        """Nothing has been executed anywhere in this view above this: the end of the log, were all that is held here
-        and waits for its order in it."""
+        """No worker has executed anything above this index in this view. It is where the log would end if it contained
+        everything that this master holds unordered."""
         agreement = self.log_state
         return 0 if agreement is None else agreement.log_index.length + sum(len(queue) for queue in agreement.queues)
 
     def position_at(self, index: int) -> Position:
-        """A place on the log; 0, or from its foot on."""
+        """The position at an index of the log: 0, or from the log start on."""
         agreement = self.log_state
         if agreement is None:
             return Position(0, 0, bytes(16))
         return Position(agreement.view.epoch, index, agreement.log_index.hash_at(index))
 
     def _valid_index(self, agreement: LogState) -> int:
-        """Up to where indexes mean anything. An accepted view cuts the log, and shows its base at the install only;
-        until the marks that say so are released, the log may already be shorter than they said before."""
+        """The index up to which indexes are valid. An accepted view truncates the log, and shows its base only once
+        installed. Until the marks for that are released, the log may already be shorter than the earlier marks."""
         if not agreement.installed:
             return self.stable.value
         return min(self.log_index, agreement.log_index.length)
@@ -132,16 +136,17 @@ class DurabilityTracker:
         return index if index <= self._valid_index(agreement) else 0
 
     def is_trimmed(self, txid: Txid) -> bool:
-        """It stood where the log was trimmed: every worker of every data centre has passed it."""
+        """Whether the transaction is in the trimmed part of the log: every worker of every data centre is past it."""
         agreement = self.log_state
         return agreement is not None and agreement.log_index.is_trimmed(txid.origin, txid.seq)
 
     def is_own(self, txid: Txid) -> bool:
+        """Whether this incarnation of this master accepted the transaction."""
         agreement = self.log_state
         return agreement is not None and agreement.own.origin == txid.origin
 
     def level_of(self, txid: Txid) -> Durability | None:
-        """The highest level that this transaction is known to have reached; None when it is not known here."""
+        """The highest level that this transaction is known to have reached; None when this master does not know it."""
         index = self.index_of(txid)
         if (index and index <= self.applied_all.value) or self.is_trimmed(txid):
             return Durability.APPLIED_ALL
@@ -164,10 +169,10 @@ class DurabilityTracker:
         queue = agreement.by_origin.get(txid.origin) if agreement is not None else None
         return queue is not None and txid.seq <= queue.held
 
-    # Who waits
+    # Waiters
 
     def wait_txid(self, txid: Txid, level: Durability) -> asyncio.Future[bool]:
-        """True as soon as the transaction, whoever's it is, has reached accepted, quorum or synced."""
+        """Resolves to True as soon as the transaction, of any master, has reached accepted, quorum or synced."""
         future = self._asyncio_loop.create_future()
         if self.is_own(txid):
             self._watermarks[level].add_waiter(txid.seq, future)
@@ -178,7 +183,7 @@ class DurabilityTracker:
         return future
 
     def wait_in_stable_log(self, txid: Txid) -> asyncio.Future[bool]:
-        """True as soon as the transaction, whoever's it is, stands in the stable log."""
+        """Resolves to True as soon as the transaction, of any master, is in the stable log."""
         future = self._asyncio_loop.create_future()
         if self._foreign_reached(txid, Durability.SYNCED):
             future.set_result(True)
@@ -195,14 +200,14 @@ class DurabilityTracker:
         return 0 < index <= self.stable.value
 
     def wait_index(self, mark: Watermark, index: int) -> asyncio.Future[bool]:
-        """True as soon as ``mark`` (``stable``, ``applied``, ``applied_all``) is at ``index``."""
+        """Resolves to True as soon as ``mark`` (``stable``, ``applied``, ``applied_all``) is at ``index``."""
         future = self._asyncio_loop.create_future()
         mark.add_waiter(index, future)
         return future
 
     async def wait_for(self, future: asyncio.Future[bool], seconds: float) -> bool:
-        """The future's answer, or False when it is not there in time; the future is done afterwards either way, also
-        when the client goes away."""
+        """The future's result, or False after ``seconds``. The future is done afterwards either way, also when the
+        client disconnects."""
         if future.done():
             return future.result()
         if self.is_aborted:
@@ -215,7 +220,7 @@ class DurabilityTracker:
             timer.cancel()
 
     def abort_waiters(self) -> None:
-        """Whoever waits is told how far its transaction has come (202), and so is whoever would begin to wait."""
+        """End all waits, present and later ones: each request is answered with the level reached so far (202)."""
         self.is_aborted = True
         for mark in (self.accepted, self.quorum, self.synced, self.stable, self.applied, self.applied_all):
             mark.abort_waiters()
@@ -228,7 +233,7 @@ class DurabilityTracker:
     # What moves it
 
     def _apply_released(self, marks: DurabilityMarks | None, added: bool) -> None:
-        """What was released: marks, and whether the log grew."""
+        """Apply what was released: marks, and whether the log grew."""
         if marks is not None:
             self.log_index = marks.log
             if marks.accepted > self.accepted.value:
@@ -262,7 +267,7 @@ class DurabilityTracker:
                 self._foreign_waiters.append(one)
 
     def _detect_view_change(self) -> None:
-        """To be called after everything that may have changed the view, before anything is read."""
+        """Call this after everything that may have changed the view, before anything is read."""
         view = self.core.views.accepted
         if view is self._view:
             return

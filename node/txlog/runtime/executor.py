@@ -1,8 +1,8 @@
-"""Event → core → journal → release: the one place that keeps *durable, then sent*.
+"""Event → core → journal → release: the one place that guarantees *durable, then sent*.
 
-Whatever the core says waits here until every record said with it or before it is durable (rules 8, 15, 33). The
+Each effect of the core waits here until every record issued with it or before it is durable (rules 8, 15, 33). The
 simulator drives this very code; it knows no clock, no network and no thread. One fsync is in flight at a time, and
-what arrives meanwhile goes into the next one (group commit).
+events that arrive meanwhile go into the next one (group commit).
 """
 
 from __future__ import annotations
@@ -46,24 +46,27 @@ from txlog.wire.messages import (
 )
 
 ITEM_OVERHEAD_BYTES: Final = 64
-"""More than a transaction takes in a record beside its payload and key."""
+"""An upper bound of what a transaction takes in a record in addition to its payload and key."""
 RECEIVED_GROWTH_MAX: Final = 3
-"""A message's transactions take less than this many times its bytes in a record, however small they are."""
+"""An upper bound of the growth: a message's transactions take less than this many times its bytes in a record, however
+small they are."""
 LARGE_SYNC_BYTES: Final = 1 << 20
-"""To be written in one sync: so much takes milliseconds, on any disk."""
+"""A sync that writes this much counts as large: it takes milliseconds on any disk."""
 STAMP_READ_BYTES: Final = 4 << 20
-"""Payload read at once where only the stamps are wanted."""
+"""Payload bytes read at once where only the stamps are needed."""
 ORDER_ENTRIES_MAX: Final = 20_000
-"""Entries in one answer about the log's order: at most a megabyte."""
+"""Entries in one ``OrderReply``: at most a megabyte."""
 
 
 class SyncTask(Protocol):
+    """One group commit, to be run on any thread."""
+
     def run(self) -> None:
         """Write and fsync; on any thread. Raises ``JournalBroken``: the process must end (rule 29)."""
 
 
 class JournalPort(Protocol):
-    """What the executor needs of ``txlog.journal.Journal``."""
+    """The part of :class:`txlog.journal.Journal` that the executor uses."""
 
     @property
     def dirty(self) -> bool: ...
@@ -77,14 +80,14 @@ class JournalPort(Protocol):
 
 
 class PayloadTransferPort(Protocol):
-    """What the executor needs of ``txlog.runtime.payload_transfer.Ahead``."""
+    """The part of :class:`txlog.runtime.payload_transfer.PayloadTransfer` that the executor uses."""
 
     def substitute(self, peer: str, runs: list[TransactionRun]) -> tuple[list[TransactionRun], int]: ...
     def restore(self, peer: str, runs: list[TransactionRun]) -> tuple[list[TransactionRun], dict[Txid, bytes], int]: ...
 
 
 class Released(NamedTuple):
-    """What may leave the process now. ``added``: records of the log's growth, for whoever waits for positions."""
+    """What may leave the process now. ``added``: records by which the log grew, for callers that wait for positions."""
 
     messages: list[tuple[str, bytes]]
     marks: DurabilityMarks | None
@@ -92,43 +95,43 @@ class Released(NamedTuple):
 
 
 class Executor:
-    """One master without its shell. Nothing of it may be called from two threads at once."""
+    """One master without its event loop. No two threads may call it at once."""
 
     def __init__(self, core: Core, journal: JournalPort) -> None:
         self.core = core
         self.journal = journal
         self.notices: list[tuple[str, Notice]] = []
         self.truncated_to = UNBOUNDED
-        """The least index that the log was cut behind since the caller looked; it sets this back. Whatever it was told
-        of the log above counts no more, from this moment on and not only when the cut is durable."""
+        """The least index to which the log was truncated since the caller last reset this. What the caller knows of
+        the log above it is invalid from this moment, not only once the truncation is durable."""
         self._waiting: list[Effects] = []
         self._syncing: list[Effects] = []
         self._ready: list[Effects] = []
         self._sync: SyncTask | None = None
         self.payload_transfer: PayloadTransferPort | None = None
-        """Payloads that travel ahead of posts; without it none is named."""
+        """Replicates payloads before their posts; without it no post names one."""
         self.large_sync = False
-        """The sync that was begun last has much to write."""
+        """Whether the latest sync has at least :data:`LARGE_SYNC_BYTES` to write."""
         self._unsynced_bytes = 0
         self._unwritten_bytes = 0
         self._last_push: tuple[tuple[int, int], int, int, str] | None = None
         self._last_push_runs: list[TransactionRun] = []
-        """What was read for a post of this release: every peer is usually sent the same."""
+        """The runs read for a post of this release: every peer is usually sent the same."""
         self._snapshot_chunks = SnapshotChunks()
         self._collect_effects()
 
     # In
 
     def submit(self, batch: list[Submission], now: ClockReading) -> list[SubmissionAccepted | Refused]:
-        """Transactions from clients; see :meth:`Core.submit`. They are durable when the marks say so, after the next
-        :meth:`poll`: what arrives before it becomes one record."""
+        """Submit transactions from clients; see :meth:`Core.submit`. They are durable when the marks show it, after
+        the next :meth:`poll`. All that arrive before that call become one record."""
         size = sum(len(one.payload) + len(one.key) + ITEM_OVERHEAD_BYTES for one in batch)
         self._unwritten_bytes += size
         self._unsynced_bytes += size
         return self.core.submit(batch, now, self.journal.has_room_for(self._unwritten_bytes))
 
     def receive(self, peer: str, data: bytes, now: ClockReading) -> None:
-        """One message from a peer; :class:`PeerFault` when it is refused."""
+        """Process one message from a peer. Raises :class:`PeerFault` when it is refused."""
         message = wire.decode(peer, data)
         match message:
             case Post():  # most are
@@ -158,7 +161,7 @@ class Executor:
         self._collect_effects()
 
     def _receive_with_references(self, peer: str, message: Post, length: int, now: ClockReading) -> None:
-        """A post whose payloads came ahead of it, or some of them."""
+        """Process a post whose payloads, or some of them, arrived before it."""
         if self.payload_transfer is None:
             raise PeerFault(peer, "Malformed", "it names payloads, and none can have come ahead here")
         runs, contents, size = self.payload_transfer.restore(peer, message.runs)
@@ -174,13 +177,14 @@ class Executor:
                 agreement.known_content_hashes = {}
 
     def poll(self, now: ClockReading) -> int:
-        """Time has passed. Returns the ``mono`` millisecond at which to poll again."""
+        """Advance the core's time. Returns the ``mono`` millisecond at which to poll again."""
         wake = self.core.poll(now)
         self._collect_effects()
         return wake
 
     def leave(self, now: ClockReading, timeout_ms: int) -> None:
-        """See :meth:`Core.leave`; the process may end when ``core.leave_done`` and nothing waits for a sync."""
+        """See :meth:`Core.leave`. The process may end once ``core.is_leave_done`` is true and nothing waits for a
+        sync."""
         self.core.leave(now, timeout_ms)
         self._collect_effects()
 
@@ -195,7 +199,7 @@ class Executor:
         self._collect_effects()
 
     def bootstrap(self, members: list[str]) -> None:
-        """See :meth:`Core.bootstrap`."""
+        """See :meth:`Core.order_bootstrap`."""
         self.core.order_bootstrap(members)
         self._collect_effects()
 
@@ -210,8 +214,8 @@ class Executor:
         self._collect_effects()
 
     def trim(self, places: list[RetentionPosition], keep_from: int) -> TrimDecision:
-        """Trim the log as far as :meth:`Core.decide_trim` allows, if that leaves a whole file of the journal without
-        need. The files go when the caller removes them."""
+        """Trim the log as far as :meth:`Core.decide_trim` allows, if that frees a whole segment of the journal. The
+        segments are removed when the caller removes them."""
         verdict = self.core.decide_trim(places, keep_from)
         agreement = self.core.log_state
         if agreement is None or verdict.trim_to <= verdict.start:
@@ -224,7 +228,8 @@ class Executor:
         return verdict
 
     def _is_still_needed(self, seqs: dict[Origin, int]) -> bool:
-        """Whether something that waits for the disk will be put together from what would go. It is soon released."""
+        """Whether an effect that waits for the disk will be built from entries that the trim removes. It is soon
+        released."""
         own = self.core.log_state.own.origin if self.core.log_state is not None else None
         for effects in (*self._ready, *self._syncing, *self._waiting):
             for send in effects.sends:
@@ -235,7 +240,7 @@ class Executor:
         return False
 
     def stamp_at(self, agreement: LogState, index: int) -> int:
-        """The stamp of an entry that is kept."""
+        """The stamp of an entry that this master's log still contains."""
         if index == agreement.log_index.start:
             return agreement.log_index.log_start.stamp
         one = agreement.log_index.spans(index - 1, index)[0]
@@ -254,7 +259,7 @@ class Executor:
 
     @property
     def idle(self) -> bool:
-        """Nothing waits for the disk."""
+        """Whether nothing waits for the disk."""
         return self._sync is None and not self.journal.dirty and not self._ready
 
     def _collect_effects(self) -> None:
@@ -270,7 +275,7 @@ class Executor:
         self._defer_until_durable(effects)
 
     def _clamp_pending_marks(self, cut: int, agreement: LogState) -> None:
-        """Marks that wait for the disk speak of the log as it was before it was cut."""
+        """Marks that wait for the disk describe the log as it was before the truncation."""
         self.truncated_to = min(self.truncated_to, cut)
         synced = agreement.log_index.seq_within(agreement.slots[agreement.own.origin], cut)
         for effects in (*self._ready, *self._syncing, *self._waiting):
@@ -300,7 +305,7 @@ class Executor:
         return self._sync
 
     def end_sync(self) -> None:
-        """The sync has run: what waited for it may leave."""
+        """The sync has run: effects that waited for it may leave."""
         assert self._sync is not None
         self.journal.end_sync(self._sync)
         self._sync = None
@@ -310,7 +315,7 @@ class Executor:
     # Out
 
     def release(self) -> Released:
-        """Everything that may leave now, in the order in which it was said."""
+        """Everything that may leave now, in the order in which the core issued it."""
         ready, self._ready = self._ready, []
         messages: list[tuple[str, bytes]] = []
         marks: DurabilityMarks | None = None
@@ -409,7 +414,7 @@ class Executor:
         )
 
     def _serve_snapshot(self, peer: str, asked: FetchSnapshot) -> None:
-        """A master that is outside may ask for it piece by piece; of the foot of now only."""
+        """Serve one chunk of the present log start only. A master outside the view may ask for it chunk by chunk."""
         agreement = self.core.log_state
         if agreement is None:
             raise PeerFault(peer, "NotHeld", "it asks for a snapshot, and there is no log here")

@@ -1,9 +1,10 @@
-"""Rule 28: what a damaged journal misses is fetched from other masters, checked, written again; then the master starts.
+"""Rule 28: a master fetches what its damaged journal lacks from other masters, checks it, writes it again; then
+starts.
 
-A master whose journal has a bad record that is no torn tail does not vote: there is no core yet, so there is no post
-and no add. It asks the others for the order of the damaged part of its log and for the transactions that stood there,
-proves both against the chain hash that its journal still has, and writes them again. With nobody to fetch from it
-stays stopped; when everybody says that they do not hold what only they could have, it ends by name.
+A master whose journal has a bad record that is no torn tail does not vote: there is no core yet, so it sends no post
+and no added entries. It asks the others for the order of the damaged part of its log and for the transactions in it.
+It proves both against the chain hash that its journal still has, and writes them again. It stays stopped while no peer
+can answer. When all peers report that they do not hold what only they could have, it ends by name.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from txlog.wire import messages as wire
 from txlog.wire.messages import FetchOrder, FetchRuns, LogTruncatedBelow, Message, OrderReply, RunsReply
 
 _RETRY_MS = 300
-"""Between two questions: a peer that does not answer is followed by the next one."""
+"""Milliseconds between two requests: after a peer that does not answer, the next one is asked."""
 
 
 class DamagedJournal(Protocol):
-    """What a repair needs of ``txlog.journal.Journal``."""
+    """The part of :class:`txlog.journal.Journal` that a repair uses."""
 
     def read(self, node: str, birth: int, first_seq: int, count_max: int, bytes_max: int) -> TransactionRun: ...
     def provable_prefix(self, run: TransactionRun) -> int: ...
@@ -33,7 +34,7 @@ class DamagedJournal(Protocol):
 
 @dataclass
 class RepairedRange:
-    """What stood in one damaged place: ``runs`` with their ``contents`` (as in ``Held``), then ``added``."""
+    """The content of one damaged range: ``runs`` with their ``contents`` (as in ``Held``), then ``added``."""
 
     runs: list[TransactionRun] = field(default_factory=list)
     contents: list[bytes] = field(default_factory=list)
@@ -42,7 +43,7 @@ class RepairedRange:
 
 @dataclass
 class _MissingRange:
-    """One damaged place. ``order`` grows until it reaches ``damage.log_to``; ``items`` until nothing is missing."""
+    """One damaged range. ``order`` grows until it reaches ``damage.log_to``; ``items`` until nothing is missing."""
 
     damage: Damage
     order: list[Span] = field(default_factory=list)
@@ -53,7 +54,7 @@ class _MissingRange:
         return self.damage.log_from - 1 + sum(span.count for span in self.order)
 
     def next_missing(self) -> Span | None:
-        """The first transaction to ask for, with as many behind it as are missing too."""
+        """The first transaction to fetch, with as many after it as are missing too."""
         for span in self.damage.spans:
             have = self.items.get(Origin(span.node, span.birth), {})
             for seq in range(span.first_seq, span.first_seq + span.count):
@@ -63,8 +64,8 @@ class _MissingRange:
 
 
 class JournalRepair:
-    """One journal's repair. Drive it like the core: ``receive``, ``poll``, and send what they say. When
-    ``is_finished``, ``repaired`` lists what to write for each damage, in order."""
+    """One journal's repair. Drive it like the core: call ``receive`` and ``poll``, and send the messages that they
+    return. When ``is_finished``, ``repaired`` lists what to write for each damage, in order."""
 
     def __init__(self, settings: ProtocolSettings, recovered: RecoveredState, journal: DamagedJournal) -> None:
         assert recovered.damage
@@ -80,6 +81,7 @@ class JournalRepair:
 
     @property
     def is_finished(self) -> bool:
+        """Whether everything missing was fetched and checked."""
         return not self._missing_ranges
 
     @property
@@ -88,7 +90,7 @@ class JournalRepair:
         return [f"{w.damage.where}: records {w.damage.first} to {w.damage.last}" for w in self._missing_ranges]
 
     def poll(self, now: ClockReading) -> tuple[int, list[tuple[str, Message]]]:
-        """When to poll again, and whom to ask for what."""
+        """The ``mono`` millisecond at which to poll again, and the requests to send, by peer."""
         self._complete_verified()
         if self.is_finished:
             return 1 << 60, []
@@ -102,7 +104,7 @@ class JournalRepair:
         return now.mono + _RETRY_MS, [(peer, self._next_request())]
 
     def receive(self, peer: str, data: bytes, now: ClockReading) -> None:
-        """An answer, or anything else, which a master that does not vote passes over."""
+        """Process a reply; a master that does not vote ignores all other messages."""
         message = wire.decode(peer, data)
         if not self._missing_ranges:
             return
@@ -132,7 +134,7 @@ class JournalRepair:
             wanted.order += message.spans
 
     def _on_below(self, peer: str, message: LogTruncatedBelow) -> None:
-        """It does not keep that part of the log any more."""
+        """The peer has trimmed that part of its log."""
         self._peers_without.add(peer)
         if self._peers_without >= set(self._peers):
             wanted = self._missing_ranges[0]
@@ -163,7 +165,7 @@ class JournalRepair:
             for offset, item in enumerate(run.items[:count]):
                 have[run.first_seq + offset] = item
 
-    # Check and hand over
+    # Verification and hand-over
 
     def _complete_verified(self) -> None:
         while self._missing_ranges:
@@ -179,7 +181,8 @@ class JournalRepair:
             self._missing_ranges.pop(0)
 
     def _verified_hashes(self, wanted: _MissingRange) -> bytes | None:
-        """The chain hashes of the damaged part of the log, if they end where the journal says; empty without one."""
+        """The chain hashes of the damaged part of the log, if they end with the hash in the journal; empty without
+        such a part."""
         damage = wanted.damage
         if damage.log_from > damage.log_to:
             return b""

@@ -1,4 +1,4 @@
-"""What every door of one master is given."""
+"""The dependencies of every endpoint of one master."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from txlog.telemetry.event_log import EventLog
 
 @dataclass
 class MasterContext:
-    """One master's shell. ``payload_transfer``: how large payloads reach the others; None: with their posts.
-    ``interactive_load``: to whom what is large gives way.
+    """One master's runtime. ``payload_transfer``: sends large payloads to the others ahead; None: they travel with
+    their posts. ``interactive_load``: the load to which large transfers yield.
 
-    There is one only over a whole journal: a damaged one is mended before."""
+    It exists only over a whole journal: a damaged one is repaired before.
+    """
 
     config: NodeConfig
     loop: MasterLoop
@@ -33,13 +34,13 @@ class MasterContext:
 
     @property
     def state(self) -> str:
-        """The core's own word."""
+        """The state as the core names it."""
         return self.loop.core.state
 
     @property
     def masters(self) -> list[tuple[str, str]]:
-        """Node id and data centre of every master of the cluster, in order of precedence: as the log says, or the
-        manifests before."""
+        """Node id and data centre of every master of the cluster, in order of precedence: from the log, or from the
+        manifests before the bootstrap."""
         return [(m.node, m.data_center) for m in self.loop.core.views.configured_members]
 
     @property
@@ -49,5 +50,6 @@ class MasterContext:
 
     @property
     def is_ready(self) -> bool:
+        """Whether this master accepts requests: it has a log, its start may vote (rule 2), and it is not closing."""
         core = self.loop.core
         return not self.is_closing and core.log_state is not None and core.bootstrap.admitted

@@ -1,14 +1,14 @@
 """The asyncio side of a master: it owns the executor, its timer and the sync thread.
 
-Handlers put something in and await an answer; the order inside is fixed (one *turn*)::
+Handlers submit work and await an answer; the order inside is fixed (one *turn*)::
 
-    sockets once more → writes that gathered → poll → sync (here while it is short, else on its thread)
+    sockets once more → gathered writes → poll → sync (inline while it is short, else on its thread)
     → release: messages, marks → waiters
 
-What comes while a sync is under way waits for its end, since it could not become durable before the next one anyway:
-the writes of clients become one run, one record, one message; what peers say is in the core, and is answered at once
-for all. Nothing here awaits between reading the core's state and changing it. What the core, the journal or an
-assertion raises ends the process, by name.
+Writes that arrive during a sync wait for its end, since they could not become durable before the next one anyway. The
+writes of clients become one run, one record, one message. Messages of peers go to the core at once, and one answer
+covers them all. Nothing here awaits between reading the core's state and changing it. Any error of the core, the
+journal or an assertion ends the process, by name.
 """
 
 from __future__ import annotations
@@ -33,32 +33,31 @@ from txlog.runtime.watermark import Waiter
 
 NEVER_MS: Final = 1 << 60
 INLINE_SYNC_S: Final = 0.002
-"""While syncs take less than this on average they run on the loop's own thread: handing one over and back costs more
-than it hides. On a slower disk, and where there is much to write, they run on the sync thread, so that what comes
-meanwhile is read."""
+"""Syncs that take less than this on average run on the loop's own thread: a handover costs more than it hides. On a
+slower disk, and for large syncs, they run on the sync thread, so that the loop reads arriving messages meanwhile."""
 SYNC_AVERAGE_WEIGHT: Final = 0.1
-"""Of the newest sync in that average."""
+"""Weight of the newest sync in that average."""
 SOCKET_POLLS_MAX: Final = 5
-"""So often at most are the sockets read before a turn, so that a flood of messages cannot put it off."""
+"""How often at most the sockets are read before a turn, so that a flood of messages cannot delay it."""
 IDLE_SEAL_S: Final = 1.0
-"""After so long without a sync the journal may put down that everything in it is durable."""
+"""Seconds without a sync after which the journal may record that everything in it is durable."""
 SCRUB_START_DELAY_S: Final = 2.0
-"""After a start, before old segments are read."""
+"""Seconds after a start before old segments are read."""
 SCRUB_AFTER_SEAL_S: Final = 0.1
-"""So long after a segment was sealed it is read once more."""
+"""Seconds after a segment was sealed until it is read again."""
 SCRUB_NEW_INTERVAL_S: Final = 0.003
-"""Between two pieces of it: some 30 MB/s, or 30,000 records, with a quarter of a core at most."""
+"""Seconds between two chunks of it: some 30 MB/s, or 30,000 records, with a quarter of a core at most."""
 SCRUB_OLD_INTERVAL_S: Final = 0.1
-"""Between two pieces of an old segment: 1.3 MB/s, half a percent of a core."""
+"""Seconds between two chunks of an old segment: 1.3 MB/s, half a percent of a core."""
 
 
 def system_now() -> ClockReading:
-    """The clocks of this machine."""
+    """The clocks of this machine: wall in microseconds, monotonic in milliseconds."""
     return ClockReading(time.time_ns() // 1000, time.monotonic_ns() // 1_000_000)
 
 
 def clock_with_offset(offset_ms: int) -> Callable[[], ClockReading]:
-    """:func:`system_now` with a wall clock that is wrong by so many milliseconds (0: as it is)."""
+    """:func:`system_now` with a wall clock that is wrong by so many milliseconds (0: unchanged)."""
     if not offset_ms:
         return system_now
 
@@ -70,8 +69,8 @@ def clock_with_offset(offset_ms: int) -> Callable[[], ClockReading]:
 
 
 class PendingWrite:
-    """Transactions of one request on their way. ``waiter`` is told True when the last of them has reached the level
-    asked, or all were refused. ``answers`` stand in the batch's order and are there when it is told."""
+    """Transactions of one request in progress. ``waiter`` resolves to True when the last of them has reached the
+    requested level, or all were refused. ``answers`` are in the batch's order and complete by then."""
 
     __slots__ = ("answers", "batch", "level", "waiter")
 
@@ -83,7 +82,7 @@ class PendingWrite:
 
 
 class AwaitedWrite(PendingWrite):
-    """``reached`` gives what the waiter is told; False when the time was over before."""
+    """``reached`` resolves like the waiter; False after a time-out."""
 
     __slots__ = ("reached",)
 
@@ -93,7 +92,7 @@ class AwaitedWrite(PendingWrite):
 
 
 class LoopCounters:
-    """What the metrics show of the loop. Plain numbers, so that counting costs nothing."""
+    """Counters of the loop for the metrics. Plain numbers, so that counting costs nothing."""
 
     def __init__(self) -> None:
         self.turns = 0
@@ -107,8 +106,8 @@ class LoopCounters:
 
 
 class MasterLoop(DurabilityTracker):
-    """``send(peer, message)`` must not block. ``ended(error)`` is called once when this process must end; nothing
-    is sent or answered after it. ``on_notice(peer, topic, body)``: what other masters' shells tell."""
+    """``send(peer, message)`` must not block. ``ended(error)`` is called once when this process must end; nothing is
+    sent or answered after it. ``on_notice(peer, topic, body)`` receives the notices of other masters' runtimes."""
 
     def __init__(
         self,
@@ -130,7 +129,7 @@ class MasterLoop(DurabilityTracker):
         self.end_reason: BaseException | None = None
         self.in_flight = 0
         self.departed: dict[str, str] = {}
-        """Why a master left the view, as far as this process has heard: left, down or lost, by node id."""
+        """Why a master left the view, as far as this process knows: left, down or lost, by node id."""
         self._now = now
         self._interactive_load = company or InteractiveLoad()
         self._send = send
@@ -160,16 +159,17 @@ class MasterLoop(DurabilityTracker):
     # In: clients
 
     def write(self, batch: list[Submission], level: Durability) -> AwaitedWrite:
-        """Hand over transactions. ``level`` above ``synced`` means synced here; go on with :meth:`wait_index`.
+        """Submit transactions. ``level`` above ``synced`` means synced here; continue with :meth:`wait_index`.
 
-        :class:`Unavailable` when too many requests wait already. What the core refuses stands in ``answers``."""
+        Raises :class:`Unavailable` when too many requests wait already. ``answers`` contains what the core refuses.
+        """
         write = AwaitedWrite(batch, level, self._asyncio_loop.create_future())
         self.enqueue(write)
         return write
 
     def enqueue(self, write: PendingWrite) -> None:
-        """The same for a request that is told by its own waiter; never before this call has returned, unless this
-        master is ending."""
+        """The same for a request with its own waiter. The waiter resolves only after this call has returned, unless
+        this master is ending."""
         if self.in_flight >= self._in_flight_max:
             self._count_refused("RequestsInFlight")
             raise Unavailable("QueueFull", f"{self.in_flight} write requests wait already; come back with fewer")
@@ -187,7 +187,8 @@ class MasterLoop(DurabilityTracker):
     # In: peers
 
     def receive(self, peer: str, data: bytes) -> None:
-        """One message from an authenticated peer. :class:`PeerFault` when it is refused; counted here."""
+        """Process one message from an authenticated peer. Raises :class:`PeerFault` when it is refused, and counts
+        it."""
         if self.end_reason is not None:
             return
         counts = self.counts
@@ -214,38 +215,39 @@ class MasterLoop(DurabilityTracker):
         self._schedule()
 
     def _record_departures(self) -> None:
-        """The core forgets why a master is out as soon as it is: the next view needs no reasons. People do."""
+        """Remember why a master left: the core forgets the reason once the next view is in force. Operators still need
+        it."""
         views = self.core.views
         if views.departures or views.overrides:
             self.departed.update({node: one.why for node, one in views.departing.items()})
 
     def prove_down(self, node: str, birth: int, start: int) -> None:
-        """See :meth:`Core.prove_down`; its :class:`Conflict` is the caller's answer."""
+        """See :meth:`Core.report_down`; its :class:`Conflict` is the caller's answer."""
         self.executor.prove_down(node, birth, start)
         self._record_departures()
         self._schedule()
 
     def adopt(self, settings: ProtocolSettings) -> None:
-        """See :meth:`Core.adopt`."""
+        """See :meth:`Core.apply_settings`."""
         self.executor.adopt(settings)
         self._schedule()
 
     def bootstrap(self, members: list[str]) -> None:
-        """See :meth:`Core.bootstrap`; its :class:`Conflict` is the caller's answer. Taken when it is
+        """See :meth:`Core.order_bootstrap`; its :class:`Conflict` is the caller's answer. It takes effect after
         :meth:`wait_durable`."""
         self.executor.bootstrap(members)
         self._schedule()
 
     def force_view(self, without: list[str]) -> None:
-        """See :meth:`Core.force_view`; its :class:`Conflict` is the caller's answer. Taken when it is
+        """See :meth:`Core.force_view`; its :class:`Conflict` is the caller's answer. It takes effect after
         :meth:`wait_durable`."""
         self.executor.force_view(without)
         self._record_departures()
         self._schedule()
 
     async def wait_durable(self) -> None:
-        """Until all that was said before is on the disk. :class:`Unavailable` when this master ends before: then it may
-        be there or not."""
+        """Wait until every earlier record is on the disk. Raises :class:`Unavailable` when this master ends before;
+        then the record may be there or not."""
         if self.end_reason is not None:
             raise Unavailable("Closing", "this master is ending; ask another one, or this one when it is back")
         dirty = self.executor.journal.dirty
@@ -264,17 +266,18 @@ class MasterLoop(DurabilityTracker):
                 future.set_exception(error) if error is not None else future.set_result(None)
 
     def backup_done(self, index: int, value: bytes, epoch: int) -> None:
-        """See :meth:`Core.backup_done`; its :class:`OffTheLog` is the caller's answer."""
+        """See :meth:`Core.on_backup_verified`; its :class:`OffTheLog` is the caller's answer."""
         self.executor.backup_done(index, value, epoch)
         self._schedule()
 
     def trim(self, places: list[RetentionPosition], keep_from: int) -> TrimDecision:
-        """See :meth:`Executor.trim`; the files go behind the next sync."""
+        """See :meth:`Executor.trim`; the segments are removed after the next sync."""
         verdict = self.executor.trim(places, keep_from)
         self._schedule()
         return verdict
 
     def count_fault(self, peer: str, reason: str) -> None:
+        """Count one refused message of a peer, by reason."""
         key = (peer, reason)
         self.counts.peer_faults[key] = self.counts.peer_faults.get(key, 0) + 1
 
@@ -289,8 +292,8 @@ class MasterLoop(DurabilityTracker):
             self._asyncio_loop.call_soon(self._poll_sockets)
 
     def _poll_sockets(self) -> None:
-        """The sockets are read once more before the turn, and again while that brings something: what came while the
-        first of it was looked at shares the turn, its sync and its posts. Nothing is waited for."""
+        """Read the sockets once more before the turn, and again while that brings something. Messages that arrive
+        while the first one is processed then share the turn, its sync and its posts. This never waits."""
         came = len(self._writes) + self.counts.received_messages
         self._socket_polls += 1
         more = came != self._arrivals_seen and self._socket_polls < SOCKET_POLLS_MAX
@@ -345,7 +348,8 @@ class MasterLoop(DurabilityTracker):
             self._schedule()
 
     def _await_level(self, write: PendingWrite) -> None:
-        """The watermark on the last own seq; a repeated key names another transaction and is waited for apart."""
+        """Wait for the watermark of the last own seq. A repeated key names another transaction, which is awaited
+        separately."""
         agreement = self.log_state
         target = 0
         for answer in reversed(write.answers):
@@ -379,7 +383,7 @@ class MasterLoop(DurabilityTracker):
             self._schedule()
 
     def _after_sync(self, took_s: float) -> None:
-        """The sync under way has run."""
+        """Complete the sync under way: it has run."""
         if not self.executor.large_sync:
             self._average_sync_s += (took_s - self._average_sync_s) * SYNC_AVERAGE_WEIGHT
         self.counts.syncs += 1
@@ -394,7 +398,7 @@ class MasterLoop(DurabilityTracker):
             self._schedule_scrub(SCRUB_AFTER_SEAL_S)
 
     def _prepare_segment(self) -> None:
-        """The journal's next file is made ahead, in another thread than the sync's: it takes longer than a sync."""
+        """Preallocate the journal's next file in another thread than the sync's: it takes longer than a sync."""
         if self._is_preparing:
             return
         prepare = self.executor.journal.begin_preallocation()  # type: ignore[attr-defined]
@@ -408,7 +412,7 @@ class MasterLoop(DurabilityTracker):
         self.executor.journal.end_preallocation(prepare)  # type: ignore[attr-defined]
 
     def _remove_trimmed(self) -> None:
-        """What a trim has left without need goes in a thread of its own: unlinking a large file takes a while."""
+        """Remove the segments that a trim freed in a thread of its own: unlinking a large file takes a while."""
         if not hasattr(self.executor.journal, "begin_removal"):
             return
         removal = self.executor.journal.begin_removal()
@@ -424,7 +428,7 @@ class MasterLoop(DurabilityTracker):
             self._scrub_timer = self._asyncio_loop.call_later(seconds, self._begin_scrub)
 
     def _begin_scrub(self) -> None:
-        """Sealed segments are read again, a piece at a time: for their indexes, and so that old damage is found."""
+        """Read sealed segments again, a chunk at a time: to build their indexes, and to find latent corruption."""
         self._scrub_timer = None
         if self.end_reason is not None or self._is_scrubbing:
             return
@@ -439,7 +443,7 @@ class MasterLoop(DurabilityTracker):
         self._schedule_scrub(SCRUB_NEW_INTERVAL_S if survey.is_new else SCRUB_OLD_INTERVAL_S)
 
     def _run_in_thread(self, work: Any, then: Callable[[Any], None]) -> None:
-        """``work.run()`` in a thread, then ``then(work)`` here. What goes wrong there ends this process."""
+        """Run ``work.run()`` in a thread, then ``then(work)`` here. An error there ends this process."""
         self._asyncio_loop.run_in_executor(None, work.run).add_done_callback(partial(self._thread_done, work, then))
 
     def _thread_done(self, work: Any, then: Callable[[Any], None], done: asyncio.Future[None]) -> None:
@@ -501,15 +505,15 @@ class MasterLoop(DurabilityTracker):
     # The end
 
     def end(self, error: BaseException) -> None:
-        """This process must end: nothing is released from now on."""
+        """End this process: nothing is released from now on."""
         if self.end_reason is None:
             self.end_reason = error
             self._notify_durable(NEVER_MS, Unavailable("Closing", f"this master is ending: {error}"))
             self._on_ended(error)
 
     def leave(self, timeout_ms: int) -> None:
-        """Take no new transactions, and leave the view once those that stay hold what was accepted here, at the latest
-        after ``timeout_ms``. :attr:`has_left` says when."""
+        """Accept no new transactions. Leave the view once the remaining members hold what was accepted here, at the
+        latest after ``timeout_ms``. :attr:`has_left` reports the end."""
         if self.end_reason is not None:
             return
         try:
@@ -521,7 +525,7 @@ class MasterLoop(DurabilityTracker):
 
     @property
     def has_left(self) -> bool:
-        """Nothing is left to be said or written before the process ends. A master that never was in a view has none
+        """Whether nothing is left to send or write before the process ends. A master that never was in a view has none
         to leave."""
         if self.end_reason is not None:
             return True

@@ -1,18 +1,19 @@
 """Large payloads travel ahead of the posts that bring their transactions.
 
-A log has one order: whatever has a later stamp waits until everybody holds what is before it. With 14 MB in a post that
-is a long time, and on the link nothing passes them. So a payload of :data:`LARGE_PAYLOAD_BYTES` goes to the other
-masters first, in pieces between which small messages pass, while its transaction has neither txid nor stamp and nobody
-waits for it. The post then says its content hash where the payload would stand.
+A log has one order: a transaction with a later stamp waits until every member holds all earlier ones. With 14 MB in a
+post that takes long, and no other message passes it on the link. So this module first sends a payload of
+:data:`LARGE_PAYLOAD_BYTES` to the other masters, in chunks between which small messages pass. Meanwhile its
+transaction has neither txid nor stamp, and no other transaction waits for it. The post then carries the content hash
+in place of the payload.
 
-On each master it is also written to the disk meanwhile, beside the syncs, into the file that will be the segment of its
-record (``laying.py``); it is confirmed when it is there. So nothing is left to be written of it when its transaction
-stands before all others.
+Each master also writes the payload to the disk meanwhile, in parallel with the syncs. It writes into the file that
+will be the segment of its record (``payload_writer.py``), and acknowledges it when it is there. So no payload is left
+to write when its transaction is first in the order.
 
-Nothing here is a promise. What came ahead is bounded and may be forgotten at any time: it is held when the journal
-holds its record, as ever. Whoever does not have it takes nothing of the run from there on, its answer says so,
-and it gets the run again with the payload in it (a payload is named once). A master that does not know these notices
-answers none, and gets everything whole.
+Nothing here is a promise. The buffer is bounded, and a receiver may forget a payload at any time. A payload is held
+only when the journal holds its record, as always. A receiver without the payload takes nothing of the run from there
+on, and its answer reports that. The sender then sends the run again with the payload in it (a payload is named once).
+A master that does not know these notices answers none, and receives every payload with its post.
 """
 
 from __future__ import annotations
@@ -40,33 +41,33 @@ from txlog.wire import messages as wire
 
 TOPIC: Final = "ahead"
 LARGE_PAYLOAD_BYTES: Final = 1 << 20
-"""A payload of this size goes ahead; a smaller one is over before it is noticed."""
+"""A payload of this size is sent ahead; a smaller one causes no noticeable delay."""
 CHUNK_BYTES: Final = 64 << 10
 UNACKED_BYTES_MAX: Final = 1 << 20
-"""Sent to a peer and not confirmed: what a small message may find before it on the link. Over a round trip of 100 ms
-that is 10 MB/s."""
+"""Sent to a peer and not acknowledged: the most that a small message finds before it on the link. Over a round trip of
+100 ms that is 10 MB/s."""
 WRITE_BATCH_BYTES: Final = 256 << 10
-"""Given to the disk at once, and then confirmed."""
+"""Written to the disk at once, and then acknowledged."""
 YIELD_S: Final = 0.007
-"""So long others, if there are any, have the processors, the link and the disk for themselves after so much: no more
-than 36 MB/s."""
+"""Seconds of yield to interactive load, if there is any, after each batch: processors, link and disk are free for it.
+That allows no more than 36 MB/s."""
 BUFFERED_BYTES_MAX: Final = 64 << 20
 """Of one peer, kept here until its posts name it; then the oldest is forgotten."""
 ACK_TIMEOUT_S: Final = 2.0
-"""A peer that confirms nothing for so long gets the payload with the post."""
+"""A peer that acknowledges nothing for so long gets the payload with the post."""
 TRANSFER_TIMEOUT_S: Final = 10.0
-"""So long at most does a transaction wait for its payload to go ahead."""
+"""The longest time that a transaction waits for its payload to be sent ahead."""
 RETRY_UNRESPONSIVE_S: Final = 30.0
-"""Whoever confirmed not one piece is not tried again for so long: it does not know of this, or is gone."""
+"""A peer that acknowledged no chunk is not tried again for so long: it does not know these notices, or is gone."""
 TRANSFERS_MAX: Final = 2
-"""At once, so that they do not hold up one another."""
+"""Concurrent transfers, few so that they do not delay each other."""
 REPLICATED_PAYLOADS_MAX: Final = 4
 """Payloads that a peer has and no post has named yet."""
 
 
 class PayloadChunk(msgspec.Struct, array_like=True, frozen=True, tag="piece"):
     """Bytes from ``offset`` on of a payload of ``size`` bytes; with ``kind`` and ``key`` it has this ``content`` hash.
-    The first one begins it anew."""
+    The chunk at offset 0 restarts the transfer."""
 
     content: bytes
     kind: int
@@ -77,7 +78,7 @@ class PayloadChunk(msgspec.Struct, array_like=True, frozen=True, tag="piece"):
 
 
 class TransferAck(msgspec.Struct, array_like=True, frozen=True, tag="had"):
-    """The sender has the first ``upto`` bytes; -1: it does not know the beginning."""
+    """The sender has the first ``upto`` bytes; -1: it lacks the beginning."""
 
     content: bytes
     upto: int
@@ -87,7 +88,7 @@ _decode_message = msgspec.msgpack.Decoder(PayloadChunk | TransferAck).decode
 
 
 class _IncomingTransfer:
-    """A payload that is on its way here."""
+    """A payload that this master is receiving."""
 
     __slots__ = ("hasher", "key", "kind", "payload", "received_bytes", "size", "staged", "unwritten")
 
@@ -98,13 +99,14 @@ class _IncomingTransfer:
         self.size = size
         self.received_bytes = 0
         self.payload = BytesIO()
-        """Grows as it comes, and is handed over without a copy: one of megabytes at its end would hold up everybody."""
+        """Grows with each chunk, and is handed over without a copy: a copy of megabytes at its end would delay all
+        requests."""
         self.unwritten: list[bytes] = []
         self.hasher: blake2b = content_state(kind, key)
 
 
 class _OutgoingTransfer:
-    """A payload that is on its way to a peer."""
+    """A payload that this master is sending to a peer."""
 
     __slots__ = ("acked_bytes", "progress")
 
@@ -114,9 +116,9 @@ class _OutgoingTransfer:
 
 
 class PayloadTransfer:
-    """``send(peer, message)`` must not block. ``connected()``: the peers that hear it now. ``bytes_max``: of a
-    payload. ``laying``: who writes payloads to the disk; without it they stand in memory only. ``company``: to whom all
-    this gives way."""
+    """``send(peer, message)`` must not block. ``connected()``: the peers that are connected now. ``bytes_max``: the
+    limit of a payload. ``laying``: writes payloads to the disk; without it they are in memory only. ``company``: the
+    interactive load to which all this yields."""
 
     def __init__(
         self,
@@ -136,19 +138,20 @@ class PayloadTransfer:
         """By content hash, without a stamp."""
         self._outgoing: dict[tuple[str, bytes], _OutgoingTransfer] = {}
         self._payloads_at_peer: dict[str, dict[int, tuple[bytes, bytes]]] = {}
-        """Per peer what it has: payload and content hash, by the identity of the payload, which is kept for that."""
+        """Per peer, the payloads that it has: payload and content hash, by the identity of the payload, which is kept
+        alive for that."""
         self._unresponsive_since: dict[str, float] = {}
         self._transfer_slots = asyncio.Semaphore(TRANSFERS_MAX)
         self.substituted = 0
-        """Payloads that posts have named instead of bringing them."""
+        """Payloads that posts have named instead of carrying them."""
         self.missed = 0
-        """Payloads that a peer named and that were not here."""
+        """Payloads that a peer named and that this master does not have."""
 
     # Out
 
     async def replicate(self, kind: int, key: str, payload: bytes, content: bytes) -> None:
-        """Returns when every peer that is connected has it, or is known to need it with the post, and it is on the disk
-        here."""
+        """Send a payload ahead. Returns when every connected peer has it or is known to need it with the post, and it
+        is on the local disk."""
         if len(payload) < LARGE_PAYLOAD_BYTES:
             return
         async with self._transfer_slots:
@@ -200,8 +203,8 @@ class PayloadTransfer:
                 del there[next(iter(there))]
 
     def substitute(self, peer: str, runs: list[TransactionRun]) -> tuple[list[TransactionRun], int]:
-        """The runs for a post to this peer, with content hashes for the payloads that it has, and how many these
-        are. It has them for this once."""
+        """The runs for a post to this peer, with content hashes for the payloads that it has, and the number of these
+        payloads. Each is substituted once."""
         there = self._payloads_at_peer.get(peer)
         if not there:
             return runs, 0
@@ -223,7 +226,7 @@ class PayloadTransfer:
     # In
 
     def on_notice(self, peer: str, topic: str, body: bytes) -> None:
-        """A notice of another master. :class:`PeerFault` for one that nobody sends."""
+        """Process a notice of another master. Raises :class:`PeerFault` for a malformed one."""
         if topic != TOPIC:
             return
         try:
@@ -240,7 +243,7 @@ class PayloadTransfer:
             going.progress.set()
 
     def _on_chunk(self, peer: str, piece: PayloadChunk) -> None:
-        """It is answered how much of it is here now, -1 without its beginning."""
+        """Acknowledge how much of the payload is here now; -1 without its beginning."""
         if not LARGE_PAYLOAD_BYTES <= piece.size <= self._bytes_max or len(piece.content) != HASH_BYTES:
             raise PeerFault(peer, "Malformed", f"{piece.size} bytes ahead of a post; {self._bytes_max} may be")
         if piece.offset == 0:
@@ -278,7 +281,7 @@ class PayloadTransfer:
             one.unwritten = []
 
     def _complete(self, peer: str, content: bytes, one: _IncomingTransfer) -> None:
-        """All of it is here, and on the disk if it can be."""
+        """The whole payload is here, and on the disk if it can be."""
         if self._incoming[peer].get(content) is not one:
             return  # forgotten meanwhile
         del self._incoming[peer][content]
@@ -301,7 +304,7 @@ class PayloadTransfer:
             self._payload_writer.discard(one.staged)
 
     def _make_room(self, peer: str, size: int) -> None:
-        """The oldest of this peer goes; first what is here in whole, for its post may never come."""
+        """Drop the oldest payloads of this peer; complete ones first, for their post may never come."""
         coming, came = self._incoming[peer], self._received.setdefault(peer, {})
         kept = sum(len(one.payload) for one in came.values()) + sum(one.size for one in coming.values())
         while kept + size > BUFFERED_BYTES_MAX and came:
@@ -312,8 +315,8 @@ class PayloadTransfer:
             self._drop_incoming(coming, content)
 
     def restore(self, peer: str, runs: list[TransactionRun]) -> tuple[list[TransactionRun], dict[Txid, bytes], int]:
-        """The runs of a post that names payloads, with these in them; up to the first that is not here. The content
-        hashes of those that were found, and how many bytes they are."""
+        """The runs of a post that names payloads, with these payloads inserted, up to the first one that is missing.
+        Also the content hashes of the payloads found, and their total size in bytes."""
         came = self._received.get(peer, {})
         contents: dict[Txid, bytes] = {}
         size = 0
@@ -337,4 +340,4 @@ class PayloadTransfer:
 
 
 def _no_op() -> None:
-    """What is left is confirmed with the whole."""
+    """The last chunk needs no acknowledgement of its own: the whole payload is acknowledged."""

@@ -13,14 +13,14 @@ from txlog.journal.staged_payload import StagedPayload
 from txlog.runtime.interactive_load import InteractiveLoad
 
 CHUNK_BYTES: Final = 256 << 10
-"""Written at once: what a sync may find before it on its way to the device."""
+"""Written at once: the most that a sync finds before it on its way to the device."""
 OnDone = Callable[[], None]
 YIELD_S: Final = 0.007
-"""So long others, if there are any, have the disk for themselves after each."""
+"""Seconds for which the thread leaves the disk to interactive load, if there is any, after each chunk."""
 
 
 class PayloadWriter:
-    """All methods on the loop's thread. ``broken(error)``: the disk refused, this process must end."""
+    """Call all methods on the loop's thread. ``broken(error)``: the disk failed, this process must end."""
 
     def __init__(
         self, journal: Journal, broken: Callable[[BaseException], None], company: InteractiveLoad | None = None
@@ -33,17 +33,17 @@ class PayloadWriter:
         self._thread: threading.Thread | None = None
 
     def begin(self, content: bytes, size: int, key: str) -> StagedPayload | None:
-        """None: this payload is written with its record."""
+        """Start to write a payload; None: it is written with its record."""
         laid = self._journal.stage_payload(content, size, key)
         self._remove_discarded()
         return laid
 
     def write(self, laid: StagedPayload, pieces: list[bytes], then: OnDone) -> None:
-        """The next pieces; ``then()`` when they are written, or known not to be needed."""
+        """Write the next chunks; ``then()`` is called when they are written, or known not to be needed."""
         self._enqueue(lambda: laid.write(b"".join(pieces)), then)
 
     def finish(self, laid: StagedPayload, then: OnDone) -> None:
-        """``then()`` when all of it is durable, or known not to be needed."""
+        """``then()`` is called when the whole payload is durable, or known not to be needed."""
 
         def done() -> None:
             self._journal.finish_staging(laid)
@@ -53,12 +53,12 @@ class PayloadWriter:
         self._enqueue(laid.finish, done)
 
     def discard(self, laid: StagedPayload) -> None:
-        """It will not be needed."""
+        """The caller does not need this payload any more."""
         self._journal.discard_staged(laid)
         self._remove_discarded()
 
     async def write_all(self, content: bytes, key: str, payload: bytes) -> None:
-        """All of a payload; returns when it is durable, or known not to be needed."""
+        """Write a whole payload; returns when it is durable, or known not to be needed."""
         laid = self.begin(content, len(payload), key)
         if laid is None:
             return
@@ -106,11 +106,11 @@ class PayloadWriter:
             then()
 
     def close(self, timeout_s: float) -> None:
-        """End the thread when what was given to it has run, or after ``timeout_s``."""
+        """End the thread when it has run its queued jobs, or after ``timeout_s``."""
         if self._thread is not None:
             self._jobs.put(None)
             self._thread.join(timeout_s)
 
 
 def _no_op() -> None:
-    """Nobody waits for a removal."""
+    """No caller waits for a removal."""

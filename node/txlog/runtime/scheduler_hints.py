@@ -1,10 +1,10 @@
-"""Who of this process's threads gets a processor first, as far as Linux lets a program say so without privileges.
+"""Scheduling hints: which threads of this process get a processor first, as far as Linux allows it without privileges.
 
-A thread that was woken waits until the one that has the processor has used up its slice, 1.4 to 4 ms; where both
-processors copy or hash megabytes, that is what a small transaction waits for, and on each master in turn. From Linux
-6.12 on a thread may ask for a slice of its own (``sched_setattr``, ``sched_runtime`` of ``SCHED_OTHER``): whoever has a
-shorter one than the running thread gets the processor at once, and no larger share of it. Older kernels pass over that,
-and elsewhere nothing of it is asked for: it is never needed.
+A woken thread waits until the running one has used up its slice, 1.4 to 4 ms. While both processors copy or hash
+megabytes, a small transaction waits that long, on each master in turn. From Linux 6.12 on a thread may request its own
+slice (``sched_setattr``, ``sched_runtime`` of ``SCHED_OTHER``). A thread with a shorter slice than the running one
+gets the processor at once, and no larger share of it. Older kernels ignore the request, and other systems never get
+it: it is never needed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Any, Final
 TIMESLICE_US: Final = 100
 """The least that Linux grants: a turn of a master is not much longer."""
 MMAP_THRESHOLD_BYTES: Final = 1 << 20
-"""Memory from here on comes from the kernel by itself: it grows without being copied, and goes back at once."""
+"""Allocations of this size or more are mapped separately by the kernel: they grow without a copy, and are returned at
+once."""
 TRIM_THRESHOLD_BYTES: Final = 8 << 20
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
@@ -31,8 +32,8 @@ _libc: Any = ctypes.CDLL(None) if sys.platform == "linux" and struct.calcsize("P
 
 
 def request_short_timeslice() -> bool:
-    """The thread that calls this has short slices from now on; the threads and processes that it starts have those that
-    all have. False where the system knows nothing of this, forbids it, or was told otherwise by whoever started us."""
+    """Request short slices for the calling thread; threads and processes that it starts get the default. Returns False
+    where the system does not know or allow this, or where the parent process chose another scheduling policy."""
     number = _SCHED_SETATTR.get(platform.machine())
     if _libc is None or number is None:
         return False
@@ -47,8 +48,8 @@ def request_short_timeslice() -> bool:
 
 
 def mmap_large_allocations() -> None:
-    """glibc otherwise learns from the first large piece that is freed to cut such pieces from its heap, where one that
-    grows is copied each time, and what is free stays with the process."""
+    """Fix glibc's threshold for separate mappings. Otherwise, after the first large block is freed, glibc allocates
+    such blocks from its heap. There a growing block is copied each time, and free memory stays with the process."""
     if _libc is not None and hasattr(_libc, "mallopt"):
         _libc.mallopt(_M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES)
         _libc.mallopt(_M_TRIM_THRESHOLD, TRIM_THRESHOLD_BYTES)

@@ -18,7 +18,7 @@ from txlog.runtime.scheduler_hints import request_short_timeslice
 
 class SyncThread:
     """``done(error)`` is called on the loop's thread after each :meth:`run`; ``error`` is what the sync raised.
-    ``last_sync_s`` is how long the last one took by itself, without being handed over and back."""
+    ``last_sync_s`` is the duration of the last sync in seconds, without the handovers between threads."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, done: Callable[[BaseException | None], None]) -> None:
         self._loop = loop
@@ -29,10 +29,11 @@ class SyncThread:
         self._thread.start()
 
     def run(self, sync: SyncTask) -> None:
+        """Queue one sync."""
         self._jobs.put(sync)
 
     def close(self, timeout_s: float) -> None:
-        """End the thread when what was given to it has run, or after ``timeout_s``."""
+        """End the thread when it has run its queued jobs, or after ``timeout_s``."""
         self._jobs.put(None)
         self._thread.join(timeout_s)
 

@@ -1,4 +1,4 @@
-"""What became of a transaction, and waiting for it to reach a level (protocol section 5)."""
+"""The outcome of a transaction, and waiting for it to reach a level (protocol section 5)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from txlog.runtime.worker_registry import WorkerRegistry
 
 BELOW_APPLIED = (Durability.ACCEPTED, Durability.QUORUM, Durability.SYNCED)
 LEVELS_ASCENDING = tuple(Durability)
-"""In growing order of promise."""
+"""From the weakest promise to the strongest."""
 
 
 class TransactionOutcome(NamedTuple):
-    """``state``: ``unknown``, a level, ``blocked`` (workers refuse it) or ``skipped``. ``position`` is there once it is
-    synced. ``noop``: the transaction that counts instead. ``workers``: the answers of those that refused it."""
+    """``state``: ``unknown``, a level, ``blocked`` (workers refuse it) or ``skipped``. ``position`` is set once it is
+    synced. ``noop``: the transaction that counts instead. ``workers``: the answers of the workers that refused it."""
 
     txid: Txid
     state: str
@@ -43,7 +43,7 @@ class TransactionOutcome(NamedTuple):
 
 
 class TransactionTracker:
-    """Asks the core, the log and the registry; keeps nothing but the answers of workers to what was skipped."""
+    """Reads the core, the log and the registry; it keeps only the answers of workers to skipped transactions."""
 
     def __init__(self, loop: MasterLoop, registry: WorkerRegistry) -> None:
         self._loop = loop
@@ -51,7 +51,7 @@ class TransactionTracker:
         self.skipped_refusals: dict[str, dict[str, dict[str, Any]]] = {}
 
     def keep_refusals(self, txid: str) -> None:
-        """Keep what the workers answered to a transaction that is skipped: they go on and forget it."""
+        """Keep the workers' answers to a transaction that is skipped: the workers continue and forget them."""
         found = self._registry.refusals(txid)
         if found:
             if len(self.skipped_refusals) >= 1000:  # only the newest are worth the memory
@@ -59,6 +59,7 @@ class TransactionTracker:
             self.skipped_refusals[txid] = {**self.skipped_refusals.get(txid, {}), **found}
 
     def is_skipped(self, txid: Txid) -> bool:
+        """Whether a skip of this transaction is stable."""
         agreement = self._loop.log_state
         if agreement is None:
             return False
@@ -66,7 +67,7 @@ class TransactionTracker:
         return 0 < index <= self._loop.stable.value
 
     def outcome(self, txid: Txid) -> TransactionOutcome:
-        """To be told to a client: what is told as applied is in what it reads here afterwards."""
+        """The outcome for a client. A transaction reported as applied is visible to the client's later reads here."""
         loop = self._loop
         level = loop.level_of(txid)
         index = loop.index_of(txid)
@@ -86,8 +87,8 @@ class TransactionTracker:
         return TransactionOutcome(txid, state, level, loop.position_at(index) if stable else None, noop, workers)
 
     async def wait_for_level(self, txid: Txid, level: Durability, seconds: float) -> bool:
-        """Wait until the transaction has reached ``level``. False when the time is over, or when it cannot come to
-        that: it is skipped, or the workers refuse it (:meth:`outcome` tells)."""
+        """Wait until the transaction has reached ``level``. False after ``seconds``, or when it cannot reach the
+        level: it is skipped, or the workers refuse it (see :meth:`outcome`)."""
         loop = self._loop
         deadline = asyncio.get_running_loop().time() + seconds
         first = level if level in BELOW_APPLIED else Durability.SYNCED

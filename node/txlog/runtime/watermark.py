@@ -1,4 +1,4 @@
-"""A number that grows, and those who wait until it has reached theirs."""
+"""A number that usually grows, and futures that resolve when it reaches their targets."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import Protocol
 
 
 class Waiter(Protocol):
-    """Who waits: an ``asyncio.Future[bool]``, or whoever behaves like one. ``set_result`` must not raise."""
+    """An ``asyncio.Future[bool]``, or an object that behaves like one. ``set_result`` must not raise."""
 
     def done(self) -> bool: ...
     def set_result(self, reached: bool, /) -> None: ...
 
 
 class Watermark:
-    """``value`` usually only grows; when it falls (a worker was restored), who was told before stays told.
+    """``value`` usually only grows. When it falls (a worker was restored), waiters that are already resolved stay
+    resolved.
 
-    A future that is done already (its client went away, its time is over) is passed over when its turn comes."""
+    A future that is already done (its client disconnected, its time is over) is skipped when its turn comes.
+    """
 
     __slots__ = ("_heap", "_sequence", "value")
 
@@ -29,7 +31,7 @@ class Watermark:
         return len(self._heap)
 
     def move_to(self, value: int) -> None:
-        """The number is ``value`` now: everybody who waited for it or less gets ``True``."""
+        """Set the number to ``value``: every waiter with this target or a lower one gets ``True``."""
         self.value = value
         heap = self._heap
         while heap and heap[0][0] <= value:
@@ -49,15 +51,15 @@ class Watermark:
             self._drop_done_waiters()
 
     def abort_waiters(self) -> None:
-        """Nobody is waited for any longer: who still waits gets ``False``."""
+        """Resolve every waiter with ``False``."""
         heap, self._heap = self._heap, []
         for _, _, future in heap:
             if not future.done():
                 future.set_result(False)
 
     def _drop_done_waiters(self) -> None:
-        """Doorbells and time-outs leave futures behind that nobody waits for; without this they would gather while
-        the number stands still."""
+        """Doorbells and time-outs leave done futures in the heap. Without this they would accumulate while the number
+        is constant."""
         live = [entry for entry in self._heap if not entry[2].done()]
         if 2 * len(live) < len(self._heap):
             heapq.heapify(live)

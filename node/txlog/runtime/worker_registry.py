@@ -1,4 +1,4 @@
-"""How the workers are, as the pipelines say: those of this data centre, and what other masters tell of theirs.
+"""The state of all workers: those of this data centre as pipelines report it, those of others as peers report it.
 
 Nothing here is durable: a pipeline reports after each application and at least every few seconds.
 """
@@ -42,11 +42,12 @@ REPORT_STATES = (
     "Loading",
     "Refused",
 )
-"""Of a report. Shown is ``Unordered``, too: a worker that works, and has executed in another order."""
+"""The states that a report may carry. The API also shows ``Unordered``: a ``Working`` worker that executed
+transactions in another order than the log's."""
 BODY_CHARACTERS_MAX = 2000
 DOORBELL_BACKOFF_S = (0.25, 2.0)
 STALE_S = 30.0
-"""A worker of which nothing was heard for so long counts as not reachable."""
+"""Seconds without a report after which a worker counts as unreachable."""
 
 
 class WorkerMarker(msgspec.Struct, frozen=True):
@@ -57,11 +58,13 @@ class WorkerMarker(msgspec.Struct, frozen=True):
     hash: str
     fence: int = 0
     unordered: list[str] = []
-    """Places ``index:hash`` where it stood before it was set on the log without going back (``None``)."""
+    """Positions ``index:hash`` of the worker before it was moved to the log without a restore (split recovery
+    ``None``)."""
 
 
 class PipelineReport(msgspec.Struct, frozen=True, rename="camel"):
-    """What a pipeline posts. ``status`` and ``body``: the worker's own answer to ``txid``, which it refused."""
+    """The body of a pipeline's report. ``status`` and ``body`` are the store's own answer to ``txid``, which it
+    refused. ``took_ms`` is in milliseconds."""
 
     position: WorkerMarker | None = None
     state: str = "Unknown"
@@ -73,7 +76,7 @@ class PipelineReport(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RegisteredWorker(msgspec.Struct, rename="camel"):
-    """A worker as it was last heard of. ``reported_at``: seconds since 1970, 0 while nothing was."""
+    """A worker as last reported. ``reported_at`` is in seconds since 1970, 0 before the first report."""
 
     name: str
     url: str = ""
@@ -88,22 +91,22 @@ class RegisteredWorker(msgspec.Struct, rename="camel"):
     txid: str | None = None
     took_ms: float | None = None
     looks: list[GraphDigests] = []
-    """What it was seen to hold (:mod:`txlog.divergence`)."""
+    """Digests of its content that pipelines reported (:mod:`txlog.divergence`)."""
     divergence: DivergenceFinding | None = None
-    """As this master judges it."""
+    """This master's own judgement."""
     look_hold: int | None = None
-    """A hold for a look, beside the other, ..."""
+    """A pause for taking digests, independent of the other pauses, ..."""
     look_hold_until: float = 0.0
-    """... until then, on this process' clock."""
+    """... until then, in seconds of this process' monotonic clock."""
     repair_hold: int | None = None
-    """A hold for a repair, as one for a look."""
+    """A pause for a repair, with the same kind of limit as the pause for digests."""
     repair_hold_until: float = 0.0
     repair: RepairStatus | None = None
-    """What becomes of it by itself while it differs, and what did."""
+    """The state of the automatic repair while the worker differs, and the result of the last one."""
 
     @property
     def paused_at(self) -> int | None:
-        """The lowest of all holds."""
+        """The lowest index of all pauses; None without one."""
         now = time.monotonic()
         looking = self.look_hold if now < self.look_hold_until else None
         repairing = self.repair_hold if now < self.repair_hold_until else None
@@ -112,11 +115,11 @@ class RegisteredWorker(msgspec.Struct, rename="camel"):
 
     @property
     def is_under_repair(self) -> bool:
-        """It is being repaired, or copied for that."""
+        """Whether a repair of this worker runs, or it is being copied for the repair of another."""
         return self.repair_hold is not None and time.monotonic() < self.repair_hold_until
 
     def to_dict(self) -> dict[str, Any]:
-        """As the API shows it."""
+        """The worker as the API shows it."""
         return {
             "name": self.name,
             "url": self.url,
@@ -136,20 +139,22 @@ class RegisteredWorker(msgspec.Struct, rename="camel"):
 
     @property
     def is_unordered(self) -> bool:
-        """It has executed some transactions in another order than the log's: digests may differ."""
+        """Whether it executed some transactions in another order than the log's: its digests may differ."""
         return self.position is not None and bool(self.position.unordered)
 
     @property
     def index(self) -> int:
+        """The index of its position; 0 when no position is known."""
         return self.position.index if self.position is not None else 0
 
 
 class WorkerNotice(msgspec.Struct):
-    """The notice between masters: the workers of one data centre that ``node`` heard of itself."""
+    """The notice between masters: the workers of one data centre, as their pipelines reported them to the sending
+    master."""
 
     data_center: str
     workers: list[RegisteredWorker]
-    """All of the data centre's, those of which nothing was heard included: silence must not pass for consent."""
+    """All workers of the data centre, also those without a report: a missing report must not count as agreement."""
 
 
 _report_decoder = msgspec.json.Decoder(PipelineReport)
@@ -158,24 +163,26 @@ _notice_decoder = msgspec.json.Decoder(WorkerNotice)
 
 
 class DurationCounter:
-    """How many there were since this process began, and how long they took in all, in milliseconds."""
+    """The number of events since this process began, and their total duration in milliseconds."""
 
     def __init__(self) -> None:
         self.total = 0
         self.took_ms = 0.0
 
     def add(self, took_ms: float, many: int = 1) -> None:
+        """Count ``many`` events that took ``took_ms`` milliseconds together."""
         self.total += many
         self.took_ms += took_ms
 
     @property
     def mean_ms(self) -> float:
-        """0 while there was none."""
+        """The mean duration; 0 before the first event."""
         return self.took_ms / self.total if self.total else 0.0
 
 
 class DoorbellBackoff:
-    """How far apart a doorbell rings for a worker that is behind although nothing new arrives."""
+    """The interval between doorbells for a worker that lags although nothing new arrives. Times are in seconds of the
+    event loop's clock."""
 
     def __init__(self) -> None:
         self.wait_s = DOORBELL_BACKOFF_S[0]
@@ -184,7 +191,7 @@ class DoorbellBackoff:
 
 
 class WorkerRegistry:
-    """The workers of this data centre by name, in the configuration's order, and those of the others."""
+    """The workers of this data centre by name, in the configuration's order, and those of the other data centres."""
 
     def __init__(
         self,
@@ -198,35 +205,35 @@ class WorkerRegistry:
         self.remote_workers: dict[str, dict[str, RegisteredWorker]] = {}
         self.last_notice_from: dict[str, tuple[str, float]] = {}  # node -> its data centre, when it told
         self.active_reads: Counter[str] = Counter()
-        """Reads of clients that are under way, by worker."""
+        """Reads of clients in progress, by worker."""
         self.completed_reads = DurationCounter()
         """Reads of clients that a worker has answered."""
         self.applied_history = AppliedHistory()
         self._min_read_index = 0
         self.executed_counts: dict[str, DurationCounter] = {}
-        """Transactions that workers have executed, as their pipeline told this master."""
+        """Transactions that workers have executed, as their pipelines reported to this master."""
         self.findings = DivergenceDetector()
         self.on_divergence: Callable[[str, DivergenceFinding | None], None] = lambda name, finding: None
-        """Hears of each finding (``data centre/worker``) that is new or has changed; None: it is lifted."""
+        """Called for each finding (``data centre/worker``) that is new or has changed; None when it is lifted."""
         self.refresh_repairs: Callable[[], None] = lambda: None
-        """Says anew what becomes of the workers of this data centre (:attr:`RegisteredWorker.repair`)."""
+        """Updates :attr:`RegisteredWorker.repair` of the workers of this data centre."""
         self.tick = 0
         self.changed = asyncio.Event()
-        """Set when other masters should be told; whoever tells clears it."""
+        """Set when a notice to the other masters is due; the sender of the notice clears it."""
         self._reported_here: set[str] = set()
         self._backoffs = {name: DoorbellBackoff() for name in self.workers}
         self._doorbell_waiters: list[asyncio.Future[bool]] = []
         self._refusal_waiters: dict[str, list[asyncio.Future[bool]]] = {}
         self.worker_watermarks: dict[str, Watermark] = {}
-        """How far workers are for whom somebody waits or has waited (:meth:`wait_any_at`)."""
+        """Positions of the workers that a request waits or has waited for (:meth:`wait_any_at`)."""
         self._loop = loop
         self._clock = clock
 
-    # Who there is
+    # Membership
 
     def add(self, config: WorkerConfig) -> None:
-        """A worker more, from now on; one that is known already, at the same place, changes nothing.
-        :class:`Conflict` for another place."""
+        """Register a worker. A worker that is already registered with the same URL is left unchanged. Raises
+        :class:`Conflict` for another URL."""
         known = self.workers.get(config.name)
         if known is not None:
             if known.url != config.url:
@@ -239,7 +246,7 @@ class WorkerRegistry:
         self.wake_all()
 
     def remove(self, name: str) -> None:
-        """Nothing is applied to it, nothing is read from it, nobody waits for it any more."""
+        """Unregister a worker: no pipeline applies to it, no read uses it, and all waits for it end."""
         self.workers.pop(name, None)
         self.executed_counts.pop(name, None)
         self._backoffs.pop(name, None)
@@ -250,10 +257,11 @@ class WorkerRegistry:
         self.update_watermarks()
         self.wake_all()
 
-    # In
+    # Incoming reports and notices
 
     def report(self, name: str, body: bytes) -> int | None:
-        """A pipeline's report; returns the index at which it shall hold the worker."""
+        """Take a pipeline's report; returns the index at which the pipeline must pause the worker. Raises
+        :class:`NotFound` for an unknown worker, :class:`BadInput` for a malformed report."""
         worker = self.workers.get(name)
         if worker is None:
             raise NotFound(f"no worker {name[:80]!r} in {self.data_center}; there are {', '.join(self.workers)}")
@@ -263,7 +271,7 @@ class WorkerRegistry:
             raise BadInput(f"a worker's report: {wrong}") from None
         if report.state not in REPORT_STATES:
             raise BadInput(f"state {report.state[:40]!r}: one of {', '.join(REPORT_STATES)}")
-        # A pipeline that cannot reach a worker does not know where it is; it is where it was heard of last.
+        # A pipeline that cannot reach a worker does not know its position: the last reported one is kept.
         position = worker.position if report.state == "Unreachable" and report.position is None else report.position
         before = worker.index
         moved = worker.position != position or worker.state != report.state
@@ -283,7 +291,8 @@ class WorkerRegistry:
         return worker.paused_at
 
     def report_digests(self, name: str, body: bytes) -> None:
-        """What a worker was seen to hold, as its pipeline tells."""
+        """Take the digests of a worker's content from its pipeline. Raises :class:`NotFound` for an unknown worker,
+        :class:`BadInput` for malformed digests."""
         worker = self.workers.get(name)
         if worker is None:
             raise NotFound(f"no worker {name[:80]!r} in {self.data_center}; there are {', '.join(self.workers)}")
@@ -303,7 +312,7 @@ class WorkerRegistry:
         self.detect_divergence()
 
     def detect_divergence(self) -> None:
-        """Compare what is known of all workers; :attr:`on_divergence` hears what is new."""
+        """Compare the digests of all workers, and call :attr:`on_divergence` for each finding that is new or lifted."""
         known = [(f"{dc}/{w.name}", w) for dc, of in self._all_data_centers() for w in of.values()]
         new, lifted = self.findings.judge(
             [
@@ -333,7 +342,8 @@ class WorkerRegistry:
         return [(self.data_center, self.workers), *self.remote_workers.items()]
 
     def on_notice(self, body: bytes, node: str) -> None:
-        """Another master's notice. What was heard later counts."""
+        """Take another master's notice. Of two states of one worker the later report counts. A notice that cannot be
+        decoded is ignored."""
         try:
             told = _notice_decoder.decode(body)
         except DECODE_ERRORS:
@@ -367,7 +377,7 @@ class WorkerRegistry:
         self.detect_divergence()
 
     def encode_notice(self) -> bytes:
-        """What this master tells the others."""
+        """The notice that this master sends to the others."""
         self.refresh_repairs()
         heard = [
             w if name in self._reported_here else RegisteredWorker(w.name, w.url, w.engine)
@@ -375,10 +385,10 @@ class WorkerRegistry:
         ]
         return msgspec.json.encode(WorkerNotice(self.data_center, heard))
 
-    # Out
+    # Outgoing: watermarks and queries
 
     def update_watermarks(self) -> None:
-        """Move the applied watermarks to what the reports say, as far as this master's log confirms it."""
+        """Move the applied watermarks to the reported positions, as far as this master's log confirms them."""
         if not (self.workers or self.remote_workers or self._loop.applied.value or self._loop.applied_all.value):
             return  # asked in every turn, long before the first worker is heard
         local = [self._applied_index(w) for w in self.workers.values()]
@@ -399,7 +409,7 @@ class WorkerRegistry:
                         future.set_result(True)
 
     async def wait_any_at(self, needed: Mapping[str, int], seconds: float) -> bool:
-        """Wait until one of these workers is known to be at its index. False when the time is over."""
+        """Wait until one of these workers is known to be at its index. False after ``seconds``."""
         reached: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         for name, index in needed.items():
             worker = self.workers.get(name)
@@ -410,23 +420,23 @@ class WorkerRegistry:
         return await self._loop.wait_for(reached, seconds)
 
     def raise_min_read_index(self, index: int) -> None:
-        """A client was told that a worker here has executed this: what anybody reads next shall have it, too."""
+        """Require this index of later reads: a client has received a result that a local worker computed there."""
         self._min_read_index = max(self._min_read_index, index)
 
     def min_read_index(self) -> int:
-        """The least index at which a worker is as good for a read as the best: what was promised, and not long
-        behind (:data:`txlog.runtime.applied_history.LAG_S`)."""
+        """The least index at which a worker may serve reads like the most advanced one. It covers every index that a
+        client has seen, and the lag stays small (:data:`txlog.runtime.applied_history.READ_LAG_S`)."""
         return max(min(self._min_read_index, self._loop.applied.value), self.applied_history.lower_bound())
 
     def _applied_index(self, worker: RegisteredWorker) -> int:
-        """The index up to which a worker has executed this master's log; 0 when it is not on it."""
+        """The index up to which a worker has executed this master's log; 0 when the worker is not on this log."""
         position = worker.position
         if position is None or self.is_off_chain(worker):
             return 0
         return min(position.index, self._loop.stable.value)
 
     def is_off_chain(self, worker: RegisteredWorker) -> bool:
-        """Whether it is certain that what this worker has executed is not this master's log: it has to go back."""
+        """Whether the worker certainly executed something other than this master's log, so that it needs a restore."""
         position, agreement = worker.position, self._loop.log_state
         if worker.state == "Diverged":
             return True
@@ -434,13 +444,13 @@ class WorkerRegistry:
             return False
         if position.index <= self._loop.stable.value:
             return not self.is_on_chain(position)
-        # Nobody stood above the base of this view before it was there. A worker of an abandoned branch may be above
-        # the log for long; the pages cannot tell, since there is no hash to compare.
+        # No worker was above the base of this view before the view existed. A worker of an abandoned branch may stay
+        # above the log's end for long. Log pages cannot detect that, since there is no hash to compare.
         view = agreement.view
         return agreement.installed and position.epoch < view.epoch and position.index > view.base_index
 
     def is_on_chain(self, position: WorkerMarker) -> bool:
-        """Whether this log has that hash there. Position 0 without a hash is on every log."""
+        """Whether this log has the position's hash at its index. Position 0 without a hash is on every log."""
         if position.index > self._loop.log_position().index:
             return False
         if position.index == 0 and position.hash == NO_HASH.hex():
@@ -450,12 +460,12 @@ class WorkerRegistry:
         return self._loop.position_at(position.index).hash.hex() == position.hash
 
     def is_below_log_start(self, position: WorkerMarker) -> bool:
-        """Below what this master keeps of the log: it cannot go on from there."""
+        """Whether the position is below this master's log start: the worker cannot continue from there."""
         agreement = self._loop.log_state
         return agreement is not None and position.index < agreement.log_index.start
 
     def unordered_workers(self) -> list[str]:
-        """The workers of all data centres that are known to be unordered."""
+        """The workers of all data centres that are known to be unordered, as ``data centre/name``."""
         groups = [(self.data_center, self.workers), *self.remote_workers.items()]
         return [f"{dc}/{w.name}" for dc, workers in groups for w in workers.values() if w.is_unordered]
 
@@ -464,7 +474,7 @@ class WorkerRegistry:
         return [w for w in self.workers.values() if w.state == "Blocked" and w.txid == txid]
 
     def refusals(self, txid: str) -> dict[str, dict[str, Any]]:
-        """Every worker's answer to a transaction that it refused alone, by ``data centre/name``."""
+        """The answer of each worker that refuses this transaction, by ``data centre/name``."""
         found: dict[str, dict[str, Any]] = {}
         for data_center, workers in [(self.data_center, self.workers), *self.remote_workers.items()]:
             for worker in workers.values():
@@ -494,14 +504,14 @@ class WorkerRegistry:
     # The doorbell
 
     def is_lagging(self, worker: RegisteredWorker) -> bool:
-        """Below the stable index (or its hold) and not stopped for a reason that only a person can remove."""
+        """Whether the worker is below the executable index (or its pause), or its position is unknown."""
         end = self._loop.executable.value
         held = worker.paused_at
         upto = end if held is None else min(held, end)
         return worker.index < upto or worker.position is None
 
     def ring_doorbell(self) -> float:
-        """Let the tick grow if a worker that is behind is due. Returns seconds until the next may be due."""
+        """Increment the tick if a lagging worker is due. Returns the seconds until the next one may be due."""
         now = self._loop_time()
         rang = False
         nearest = DOORBELL_BACKOFF_S[1]
@@ -532,7 +542,7 @@ class WorkerRegistry:
         self._doorbell_waiters.append(future)
 
     def wake_all(self) -> None:
-        """A hold has changed: everybody shall look."""
+        """Wake all pipelines that wait: a pause or the list of workers has changed."""
         self.tick += 1
         bell, self._doorbell_waiters = self._doorbell_waiters, []
         for future in bell:

@@ -1,4 +1,4 @@
-"""``python -m txlog.server``: :mod:`txlog.server.main` over the compiled rooms, where they are there and fit."""
+"""``python -m txlog.server``: :mod:`txlog.server.main` over the compiled modules, if they exist and fit."""
 
 import sys
 

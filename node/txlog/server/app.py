@@ -1,6 +1,6 @@
-"""One master put together: configuration, journal, core, loop, doors; its start and its graceful end.
+"""One master, assembled: configuration, journal, core, loop, HTTP listeners; its start and its graceful end.
 
-Every task has an owner here. A task that is meant to run for ever and ends, ends the process.
+Every task has an owner here. If a task that must run for ever ends, the process ends.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ from txlog.server.removed_master_export import export_unlogged
 from txlog.telemetry.event_log import EventLog
 
 REJECT_NEW_WORK_S = 0.5
-"""A stop answers 503 for so long at least: clients with a kept connection hear it before that ends."""
+"""Minimum time for which a stop answers 503, so that clients with a kept connection receive it before the close."""
 CLOSE_TIMEOUT_S = 2.0
-"""How long a stop waits for answers that are on their way, and for the last sync."""
+"""How long a stop waits for answers in progress, and for the last sync."""
 LEAVE_POLL_S = 0.01
-"""Between two looks at whether the master has left. The core has no event for it, and it happens once."""
+"""Poll interval: the core emits no event when the master has left the view."""
 HTTP_KEEP_ALIVE_S = 75.0
 """Longer than the keep-alive of common proxies and clients, so that they close first."""
 
 
 def core_settings(config: NodeConfig) -> ProtocolSettings:
-    """What the core is told of the configuration."""
+    """The part of the configuration that the core receives."""
     limits = config.limits
     seen = config.last_seen
     return ProtocolSettings(
@@ -83,7 +83,8 @@ def core_settings(config: NodeConfig) -> ProtocolSettings:
 
 
 def open_journal(config: NodeConfig) -> tuple[Any, RecoveredState]:
-    """The journal in its folder, locked. :class:`JournalFault` says what to do when it cannot be opened."""
+    """Opens and locks the journal in its folder. If that fails, the message of :class:`JournalFault` gives the
+    remedy."""
     config.journal_folder.mkdir(parents=True, exist_ok=True)
     files = OsVfs(config.journal_folder, config.journal_bytes_max)
     return Journal.open(
@@ -92,7 +93,7 @@ def open_journal(config: NodeConfig) -> tuple[Any, RecoveredState]:
 
 
 class MasterApp:
-    """A running master. ``ended(error)`` is called when it must end by name; nothing leaves it afterwards.
+    """A running master. It calls ``ended(error)`` when it must end with a named error; it sends nothing afterwards.
     ``authenticator``: see :func:`load_authenticator`."""
 
     def __init__(
@@ -152,7 +153,7 @@ class MasterApp:
         self._fast_path: FastPath | None = None
 
     async def start(self) -> None:
-        """Open the door and begin to speak with the peers."""
+        """Opens the listeners and connects to the peers."""
         server = HttpServer(self.router, self.log, keepalive_timeout=HTTP_KEEP_ALIVE_S)
         self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=CLOSE_TIMEOUT_S)
         await self._runner.setup()
@@ -191,7 +192,7 @@ class MasterApp:
         self.payload_transfer.on_notice(peer, topic, body)
 
     def _run(self, name: str, forever: Coroutine[Any, Any, None]) -> None:
-        """A task that must not end before :meth:`stop`."""
+        """Starts a task that must not end before :meth:`stop`."""
         task = asyncio.get_running_loop().create_task(forever, name=name)
         task.add_done_callback(self._task_ended)
         self._tasks.append(task)
@@ -203,15 +204,15 @@ class MasterApp:
         self.loop.end(Fatal("TaskEnded", f"{task.get_name()}: {error!r}"))
 
     async def stop(self, leave_ms: int | None = None) -> None:
-        """Answer 503 to new work, leave the view, answer what waits (202 at the latest), then close everything.
-        ``leave_ms``: in place of ``leaveTimeout``."""
+        """Answers 503 to new work, leaves the view, answers waiting requests (202 at the latest), then closes
+        everything. ``leave_ms`` replaces ``leaveTimeout``."""
         preferences, loop = self.settings.preferences, self.loop
         leave_ms = preferences.leave_timeout if leave_ms is None else leave_ms
         began = time.monotonic()
         self.context.is_closing = True
         loop.leave(leave_ms)
         self.http_api.wake_log_waiters()
-        # A round time-out more: only then it is sure that nobody is there to be told.
+        # One round time-out more: only then it is certain that there is no master left to notify.
         left = await _wait_until((leave_ms + preferences.round_timeout) / 1000 + CLOSE_TIMEOUT_S, lambda: loop.has_left)
         if loop.end_reason is None:
             self.log.info("Left" if left else "NotLeft", seconds=round(time.monotonic() - began, 3))
@@ -245,16 +246,16 @@ class MasterApp:
 
 
 async def _wait_until(seconds: float, is_so: Callable[[], bool]) -> bool:
-    """Whether it became so in time."""
+    """Whether the condition became true in time."""
     deadline = time.monotonic() + seconds
-    while not is_so() and time.monotonic() < deadline:  # noqa: ASYNC110 - see LOOK_S
+    while not is_so() and time.monotonic() < deadline:  # noqa: ASYNC110 - see LEAVE_POLL_S
         await asyncio.sleep(LEAVE_POLL_S)
     return is_so()
 
 
 async def serve(config: NodeConfig, log: EventLog, end: Callable[[BaseException], None]) -> None:
-    """Run a master until SIGTERM or SIGINT. Raises :class:`TxLogError` when it cannot start. One that cannot store
-    leaves the view, and starts again when it can."""
+    """Runs a master until SIGTERM or SIGINT. Raises :class:`TxLogError` when it cannot start. If its disk is full, the
+    master leaves the view, and starts again when it can store."""
     token, guard, tls = load_peer_token(config), load_authenticator(config, log), load_tls(config, log)
     try:
         read_effective_settings(config)
@@ -269,7 +270,7 @@ async def serve(config: NodeConfig, log: EventLog, end: Callable[[BaseException]
             write_identity(config.identity_file, config.node, recovered)
         app = MasterApp(config, journal, recovered, token, log, end, guard, tls)
         birth, start = recovered.birth, recovered.start
-        del recovered  # the core lets go of it once it has a view: some 100 bytes for each transaction that waits
+        del recovered  # the core drops it once it has a view: some 100 bytes for each waiting transaction
         for name in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(name, stop.set)
         await app.start()
@@ -285,7 +286,7 @@ async def serve(config: NodeConfig, log: EventLog, end: Callable[[BaseException]
 
 
 async def _until_stopped_or_full(app: MasterApp, stop: asyncio.Event) -> bool:
-    """Whether it is full."""
+    """Whether the disk is full."""
     round_timeout_s = app.settings.preferences.round_timeout / 1000
     tasks = [
         asyncio.ensure_future(stop.wait()),
@@ -308,8 +309,8 @@ async def repair_journal(
     guard: Authenticator | None = None,
     tls: TlsConfig = NO_TLS,
 ) -> tuple[Any, RecoveredState]:
-    """Fetch what a damaged journal misses, write it again, and open the journal anew."""
-    from txlog.server.journal_repair_mode import JournalRepairMode  # late: hardly any start needs it
+    """Fetches what a damaged journal lacks, writes it again, and reopens the journal."""
+    from txlog.server.journal_repair_mode import JournalRepairMode  # imported late: hardly any start needs it
 
     links = PeerLinks(config, token, log, tls.peers)
     mending = JournalRepairMode(config, core_settings(config), recovered, journal, links, log, guard, tls)
@@ -322,7 +323,8 @@ async def repair_journal(
 
 
 def write_identity(file: Path, node: str, recovered: RecoveredState) -> None:
-    """Which process of this master this is, for who sees it end. A file that cannot be written ends the start."""
+    """Writes which process of this master this is, so that an observer of its end can name it. If the file cannot be
+    written, the start fails."""
     told = {"node": node, "birth": f"{recovered.birth:016x}", "start": recovered.start}
     try:
         file.write_text(json.dumps(told) + "\n")
@@ -331,12 +333,12 @@ def write_identity(file: Path, node: str, recovered: RecoveredState) -> None:
 
 
 class BadStart(TxLogError):
-    """What this process was given is not right; the message says what (exit code 64)."""
+    """The input of this process is not valid; the message gives the reason (exit code 64)."""
 
 
 def load_authenticator(config: NodeConfig, log: EventLog) -> Authenticator | None:
-    """Who asks clients for whom they are; None where the manifest names no users. :class:`BadStart` when the file is
-    not there or not right: a master that was told to ask never lets everybody in instead."""
+    """The authenticator of clients; None if the manifest names no users. :class:`BadStart` when the file is missing or
+    not valid: a master that must authenticate never admits every client instead."""
     if config.users_file is None:
         return None
     try:
@@ -346,8 +348,8 @@ def load_authenticator(config: NodeConfig, log: EventLog) -> Authenticator | Non
 
 
 def load_tls(config: NodeConfig, log: EventLog) -> TlsConfig:
-    """With which TLS is spoken. :class:`BadStart` when one is not there or not right: a master that was told to
-    never speaks plainly instead."""
+    """The certificates for TLS. :class:`BadStart` when a file is missing or not valid: a master that must use TLS never
+    falls back to plain connections."""
 
     def read(folder: Path | None, field: str, node: str | None) -> Certificates | None:
         try:

@@ -1,7 +1,8 @@
-"""A master whose disk is full: it leaves, so that the others go on (rule 29), and waits until there is room.
+"""A master with a full disk: it leaves the view, so that the others continue (rule 29), and waits for free space.
 
-Who cannot store holds nothing that the others bring, and nothing is in the order that not everybody holds. While it
-waits there is no core: only people find an open door. When there is room again it starts as one that has left.
+Such a master cannot persist what the others send, and the order contains only what every member has persisted. While it
+waits there is no core: it serves only the HTTP API for people. Once there is space, it starts like a master that has
+left.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from txlog.protocol.core import Core
 from txlog.telemetry.event_log import EventLog
 
 FREE_SEGMENTS_MIN: Final = 2
-"""So many files of the journal must fit before it comes back: one is kept for the protocol itself."""
+"""Journal segments that must fit before the master returns: one is reserved for the protocol itself."""
 SPACE_CHECK_S: Final = 1.0
 RETRY_S: Final = 10
 FULL_CHECKS: Final = 4
-"""In a round time-out."""
+"""Checks in one round time-out."""
 
 
 async def wait_until_disk_full(core: Core, round_timeout_s: float) -> None:
-    """Returns when this master could store nothing for a round time-out, and somebody is there who can. Alone, or where
-    nobody can, it stays: nobody would go on without it."""
+    """Returns when this master could persist nothing for a round time-out and a present peer can. If it is alone, or if
+    no peer can persist, it stays: no other master would continue without it."""
     full_for = 0
     while full_for <= FULL_CHECKS:
         await asyncio.sleep(round_timeout_s / FULL_CHECKS)
@@ -42,7 +43,7 @@ async def wait_until_disk_full(core: Core, round_timeout_s: float) -> None:
 
 
 class DiskFullMode:
-    """Until files fit into the journal's folder again."""
+    """Waits until segments fit into the journal's folder again."""
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class DiskFullMode:
 
     @property
     def has_free_space(self) -> bool:
-        """Counted anew each time: somebody may have made room, or given more."""
+        """Counted again each time: an operator may have freed or added space."""
         config = self._config
         return (
             OsVfs(config.journal_folder, config.journal_bytes_max).free_bytes()
@@ -81,7 +82,7 @@ class DiskFullMode:
         )
 
     async def run(self, stop: asyncio.Event) -> bool:
-        """Whether there is room; False when it is told to stop first."""
+        """Whether there is space; False if it is stopped before."""
         http = HttpServer(self.router, self._log)
         server = web.ServerRunner(http, handle_signals=False, shutdown_timeout=0.5)
         listening: list[Listener] = []
@@ -103,7 +104,7 @@ class DiskFullMode:
             await server.cleanup()
         return False
 
-    # Doors
+    # Paths
 
     async def _status(self, request: Request, _: Mapping[str, str]) -> Response:
         config = self._config

@@ -1,4 +1,4 @@
-"""Everything that a master offers over HTTP, put together: the rooms behind its doors, which do not know each other."""
+"""The HTTP API of a master, assembled from its handlers, which are independent of each other."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ from txlog.server.peers.peer_links import PeerLinks
 
 
 class HttpApi:
-    """Of one master. What happens in it is told by :meth:`hear`, :meth:`wake` and :meth:`on_view_changed`.
-    ``settings``: those that are changed while it runs."""
+    """The HTTP API of one master. The master notifies it by :meth:`on_peer_notice`, :meth:`wake_log_waiters` and
+    :meth:`on_view_changed`. ``settings``: the handler of the settings that change at run time."""
 
     def __init__(self, site: MasterContext, links: PeerLinks, settings: SettingsHandler, tls: TlsConfig) -> None:
         config = site.config
@@ -103,7 +103,7 @@ class HttpApi:
         return [route for room in self._handlers for route in room.routes()]
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """What must run as long as the master does, by name."""
+        """The tasks that must run as long as the master does, by name."""
         rooms = (
             self._worker_reports,
             self._skip_handler,
@@ -114,16 +114,16 @@ class HttpApi:
         )
         return {name: task for room in rooms for name, task in room.tasks().items()}
 
-    # -- what happens in the master
+    # -- events in the master
 
     def on_peer_notice(self, peer: str, topic: str, body: bytes) -> None:
-        """Another master has sent a notice. Each room knows its own topics."""
+        """Passes on a notice from another master. Each handler knows its own topics."""
         self._skip_handler.on_notice(peer, topic, body)
         self._views.on_notice(peer, topic, body)
         self._log_retention.on_notice(peer, topic, body)
 
     def wake_log_waiters(self) -> None:
-        """Who waits for the log looks at it again."""
+        """Wakes all requests that wait for the log."""
         self._context.registry.wake_all()
         self.change_feed.wake_followers()
 

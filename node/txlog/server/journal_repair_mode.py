@@ -1,6 +1,6 @@
-"""A master whose journal is damaged: it takes no part, shows why, and fetches what is missing (rule 28).
+"""A master with a damaged journal: it takes no part, reports why, and fetches what is missing (rule 28).
 
-There is no core in this phase, so nothing is posted and nothing is added. Only peers and people find an open door.
+There is no core in this phase, so nothing is posted or added. It serves only peers, and the HTTP API for people.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ POLL_INTERVAL_S_MAX = 1.0
 
 
 class JournalRepairMode:
-    """Drives one :class:`JournalRepair`: what it says goes to the peers, what they answer goes to it."""
+    """Drives one :class:`JournalRepair`: sends its messages to the peers, and passes their answers to it."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class JournalRepairMode:
         ]
 
     async def run(self) -> JournalRepair:
-        """Returns when everything is there; raises ``Fatal`` when nobody has it."""
+        """Returns when everything is there; raises ``Fatal`` if no master has it."""
         self._log.warning("Damaged", damage=self._repair.damage_names)
         tasks = [asyncio.ensure_future(forever) for forever in self._links.tasks(self).values()]
         http = HttpServer(self.router, self._log)
@@ -98,22 +98,22 @@ class JournalRepairMode:
         self._log.info("Mended")
         return self._repair
 
-    # As the links see it
+    # The receiver of the links
 
     def receive(self, peer: str, data: bytes) -> None:
-        """One message of a peer."""
+        """Handles one message of a peer."""
         try:
             self._repair.receive(peer, data, system_now())
         except PeerFault:
             raise
-        except Exception as wrong:  # noqa: BLE001 - raised where it is owned, in run()
+        except Exception as wrong:  # noqa: BLE001 - raised in its task, run()
             self._error = wrong
         self._changed.set()
 
     def count_fault(self, peer: str, reason: str) -> None:
         return None  # there are no metrics yet; it is logged
 
-    # Doors
+    # Paths
 
     async def _status(self, request: Request, _: Mapping[str, str]) -> Response:
         config, recovered = self._config, self._recovered

@@ -1,8 +1,8 @@
-"""The process of one master: ``python -m txlog.server --config FILE.json``, or ``--properties cluster.properties``,
-which needs nobody who writes the former.
+"""The process of one master: ``python -m txlog.server --config FILE.json``, or ``--properties cluster.properties``. The
+latter needs no program that writes the JSON file.
 
-Exit codes: 0 stopped as asked, 64 what it was given is wrong, 70 ended by name (the last line of the log says it),
-74 the journal cannot be opened, or damage was found in it: the next start names it and fetches what is missing.
+Exit codes: 0 stopped on request; 64 invalid input; 70 ended with a named error, in the last line of the log. 74: the
+journal cannot be opened, or is damaged; the next start names the damage and fetches what is missing.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from txlog.server.app import BadStart, serve
 from txlog.telemetry.event_log import EventLog
 
 GC_THRESHOLD = 20_000
-"""Of container objects between two looks for garbage in cycles; Python's own 700 costs a master some percent."""
+"""Container objects between two runs of the cycle collector. Python's default of 700 costs a master a few percent."""
 SWITCH_INTERVAL_S = 0.001
-"""So long at most does the loop wait for a thread that parses a large body to let go of the interpreter, once each time
-that it comes back from the kernel; Python's own 5 ms are a whole round between the masters."""
+"""Maximum time that the loop waits for the interpreter while a thread parses a large body, each time that the loop
+returns from the kernel. Python's default of 5 ms is a whole round between the masters."""
 EX_USAGE = 64
 EX_IOERR = 74
 
 
 def read_config(path: Path) -> NodeConfig:
-    """The file as a configuration; :class:`BadStart` with one line for each thing that is wrong."""
+    """The file as a configuration; :class:`BadStart` with one line for each error."""
     try:
         config = NodeConfig.model_validate_json(path.read_bytes())
     except OSError as wrong:
@@ -47,8 +47,8 @@ def read_config(path: Path) -> NodeConfig:
 
 
 def read_properties_config(path: Path) -> tuple[NodeConfig, list[str]]:
-    """The master of a ``cluster.properties`` file, and the names in it that mean nothing here; :class:`BadStart` with
-    one line for each thing that is wrong."""
+    """The master of a ``cluster.properties`` file, and the names in it that have no meaning here; :class:`BadStart`
+    with one line for each error."""
     from txlog.config.cluster_properties import BadProperties, read_cluster_properties
 
     try:
@@ -59,6 +59,7 @@ def read_properties_config(path: Path) -> tuple[NodeConfig, list[str]]:
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """Runs a master until it is stopped; returns the exit code. ``arguments`` None: those of the command line."""
     if not __debug__:
         print("txlog.server does not run without its assertions: leave -O and PYTHONOPTIMIZE away", file=sys.stderr)
         return EX_USAGE
@@ -83,7 +84,7 @@ def main(arguments: list[str] | None = None) -> int:
     def end(error: BaseException) -> None:
         name = error.reason if isinstance(error, Fatal) else type(error).__name__
         log.error(name, message=str(error)[:2000])
-        # At once: whatever ran on could say what is not true any more.
+        # Ends the process at once: code that went on could report what is no longer true.
         os._exit(EX_IOERR if isinstance(error, JournalDamaged) else Fatal.EXIT_CODE)
 
     try:
@@ -105,7 +106,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(config: NodeConfig, log: EventLog, end: Callable[[BaseException], None]) -> int:
     import uvloop
 
-    # What is loaded now stays; and there are few cycles to find among many short-lived tuples, so look more rarely.
+    # The modules loaded now stay, and short-lived tuples rarely form cycles, so collect less often.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD, 20, 20)

@@ -1,9 +1,9 @@
-"""What a master that is taken out for good still holds and the log does not have, written down for people before its
-process ends: nobody will ever ask this journal again.
+"""Exports the transactions that a removed master holds and its log lacks, before its process ends. No process reads
+this journal again.
 
-That is so when it was called lost while it lived, cut off from the others: clients were told ``accepted``. It says what
-its own log lacks; what the others had received before they let it go stands in theirs, so look there by id before
-anything is given again.
+This happens when an operator declared the master lost while it was running, partitioned from the others. Its clients
+had received ``accepted``. The export has what this master's own log lacks. The other masters' log may have what they
+received before the removal. So look there by id before you write anything again.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ READ_BYTES_MAX: Final = 1 << 20
 
 
 def export_unlogged(fatal: Fatal, folder: Path, agreement: LogState | None, journal: JournalPort) -> Fatal:
-    """The end of a master that was taken out, with how many of its transactions are in which file beside the journal;
-    as it is where the log has them all, or it ends for another reason."""
+    """The error with which a removed master ends, with the number of its unlogged transactions and the file that has
+    them, next to the journal. Unchanged if the log has all of them, or if the master ends for another reason."""
     if fatal.reason != REMOVED or agreement is None:
         return fatal
     wanted = unlogged_transactions(agreement)
@@ -45,7 +45,7 @@ def export_unlogged(fatal: Fatal, folder: Path, agreement: LogState | None, jour
 
 
 def unlogged_transactions(agreement: LogState) -> list[Txid]:
-    """Own transactions that this master's log does not have, in the order in which they were accepted."""
+    """Own transactions that this master's log does not have, in the order of their acceptance."""
     origin, history = agreement.own.origin, agreement.log_index
     seq = agreement.last_own_seq
     found: list[Txid] = []
@@ -56,7 +56,7 @@ def unlogged_transactions(agreement: LogState) -> list[Txid]:
 
 
 def _encode_line(txid: Txid, journal: JournalPort) -> bytes:
-    """``{"txid","kind","key","payload"}``; ``error`` in place of the rest where the journal cannot be read there."""
+    """``{"txid","kind","key","payload"}``. If the journal cannot be read there, ``error`` replaces the rest."""
     told: dict[str, object] = {"txid": str(txid)}
     try:
         items = journal.read(*txid.origin, txid.seq, 1, READ_BYTES_MAX).items

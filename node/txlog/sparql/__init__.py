@@ -1,4 +1,4 @@
-"""What makes an update give the same result everywhere, and a read show nothing of ours. Pure functions."""
+"""Makes an update give the same result on every worker, and hides system graphs from reads. Pure functions."""
 
 from txlog.sparql.analysis.partial_copy import required_predicates, restrict_to_predicates
 from txlog.sparql.analysis.portability import refuse_unportable

@@ -1,4 +1,4 @@
-"""The commonest updates: one INSERT DATA or DELETE DATA of plain triples, for which no parser is needed."""
+"""Fast path for the commonest updates: one INSERT DATA or DELETE DATA of plain triples, without a parser."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from txlog.sparql.rdf_upload import PLAIN_IRI, PLAIN_OBJECT, PLAIN_STRING, build
 from txlog.sparql.terms import DEFAULT_PREFIXES, SYSTEM_GRAPHS
 from txlog.sparql.transaction_body import TransactionBody
 
-# Its terms are N-Quads as they stand.
+# Its terms are valid N-Quads without a change.
 _S = rb"[ \t\r\n]*+"
 _PLAIN_TRIPLE = rb"(%s)%s(%s)%s(%s)%s" % (PLAIN_IRI, _S, PLAIN_IRI, _S, PLAIN_OBJECT, _S)
 _PLAIN_TRIPLES = re.compile(_PLAIN_TRIPLE)
@@ -19,8 +19,8 @@ _PLAIN = re.compile(
     % (_S, _S, _S, _S, PLAIN_IRI, _S, _S)
     + rb"((?:%s\.%s|)*+(?:%s|)?+)(?(2)\}%s)\}%s;?%s" % (_PLAIN_LAST, _S, _PLAIN_LAST, _S, _S, _S)
 )
-# The same with the commonest short ways: prefixed names without anything special in them, integers, and `a`. Terms in
-# full are written from the parts that each triple is matched to; what is anything else is not plain.
+# The same with the commonest abbreviations: prefixed names without special characters, integers, and `a`. Full terms
+# are built from the groups of each matched triple; a body with anything else is not plain.
 _NAME = rb"([A-Za-z][A-Za-z0-9]*+|):([A-Za-z0-9_][A-Za-z0-9_\-]*+)"
 _NAME_END = rb"(?=[ \t\r\n}])"
 _SHORT_PREFIX = re.compile(rb"%s(?i:PREFIX)[ \t\r\n]++([A-Za-z][A-Za-z0-9]*+|):%s(%s)" % (_S, _S, PLAIN_IRI))
@@ -40,7 +40,7 @@ _SHORT_TRIPLE = re.compile(
 _SHORT_END = re.compile(rb"\}%s(\}%s|);?%s\Z" % (_S, _S, _S))
 _SHORT_BYTES_MAX: Final = 64 << 10
 _SHORT_IRI_MAX: Final = 200
-"""Longer, and names could come to a flood."""
+"""Longest IRI of a prefix here: with longer ones the expanded names could become very large."""
 
 _SYSTEM_NAME: Final = SYSTEM_GRAPHS.encode()
 _DEFAULT_PREFIXES: Final = {prefix.encode(): b"<" + iri.encode() for prefix, iri in DEFAULT_PREFIXES.items()}
@@ -49,12 +49,12 @@ _UNTYPED: Final = frozenset(
     f"<{DEFAULT_PREFIXES[prefix]}{name}>".encode()
     for prefix, name in (("xsd", "string"), ("rdf", "langString"), ("rdf", "dirLangString"))
 )
-"""Types that the parser writes in another way, or refuses."""
+"""Datatypes whose literals the parser rewrites or refuses."""
 
 
 def parse_plain_update(text: str) -> TransactionBody | None:
-    """The transaction, where no parser is needed to see it; None for what has to be parsed, right or wrong. ``text``
-    can be encoded."""
+    """The transaction of a plain update; None for a text that has to be parsed, valid or not. ``text`` must be
+    encodable as UTF-8."""
     body = text.encode()
     found = _PLAIN.fullmatch(body)
     if found is None:
@@ -67,13 +67,13 @@ def parse_plain_update(text: str) -> TransactionBody | None:
 
 
 def _parse_abbreviated(body: bytes) -> TransactionBody | None:
-    """One INSERT DATA or DELETE DATA of plain triples, some in the commonest short ways."""
+    """The transaction of one INSERT DATA or DELETE DATA of plain triples with the commonest abbreviations."""
     if len(body) > _SHORT_BYTES_MAX:
         return None
     stems, at = dict(_DEFAULT_PREFIXES), 0
     while (found := _SHORT_PREFIX.match(body, at)) is not None:
         stem = found[2][:-1]
-        # What a name is joined to must stay an IRI that the parser would not touch: no host may grow by it.
+        # The prefix with a local name must be an IRI that the parser would not change: the name must not extend a host.
         joins = stem.endswith((b"/", b"#")) or (stem.endswith(b":") and b"//" not in stem)
         if len(stem) > _SHORT_IRI_MAX or b"/." in stem or not joins:
             return None

@@ -1,6 +1,6 @@
-"""What a body unfolds to is bounded: a prefix, a list of objects or a parameter says megabytes in a few bytes.
+"""Bounds the expanded size of a body: a prefix, a list of objects or a parameter expands a few bytes to megabytes.
 
-One transaction is one message to a peer and one entry in every log, so a flood must be refused before it is made.
+One transaction is one message to a peer and one entry in every log, so TxLog refuses an oversized one before it exists.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import Final
 from txlog.model.errors import TooLarge
 
 EXPANDED_BYTES_MAX: Final = 16 << 20
-"""What any body may come to, in full; a larger one to twice its own size."""
+"""Bytes to which any body may expand; a body larger than this may expand to twice its own size."""
 PARSED_BYTES_MAX: Final = 256 << 20
-"""What all INSERT DATA and DELETE DATA of an update may be read as, each with the prefixes before it."""
+"""Bytes that the parser may read for all INSERT DATA and DELETE DATA of an update, each with the prefixes before it."""
 CACHED_BODIES_MAX: Final = 2048
-"""A longer IRI is resolved each time: a cache of long ones would be the flood."""
+"""A longer IRI is resolved each time: a cache of long ones would use too much memory."""
 
 
 def limit_for(size: int) -> int:
-    """How many bytes a body of ``size`` may unfold to."""
+    """The number of bytes to which a body of ``size`` bytes may expand."""
     return max(EXPANDED_BYTES_MAX, 2 * size)
 
 
 def expansion_too_large(limit: int) -> TooLarge:
-    """What to say of one that unfolds to more."""
+    """The error for a body that expands to more than ``limit`` bytes."""
     return TooLarge(
         f"with its IRIs in full, this comes to more than {limit} bytes in one transaction; send it in parts, or with "
         "shorter IRIs"
@@ -32,13 +32,13 @@ def expansion_too_large(limit: int) -> TooLarge:
 
 
 def check_expansion(size: int, limit: int) -> None:
-    """:class:`TooLarge` above the limit."""
+    """Raise :class:`TooLarge` for a ``size`` above the limit; both are bytes."""
     if size > limit:
         raise expansion_too_large(limit)
 
 
 class ExpansionBuffer(BytesIO):
-    """Takes at most ``limit`` bytes, and raises :class:`TooLarge` in the middle of more."""
+    """A buffer of at most ``limit`` bytes; a write beyond it raises :class:`TooLarge`."""
 
     def __init__(self, limit: int) -> None:
         super().__init__()

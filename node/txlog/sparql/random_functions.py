@@ -1,4 +1,4 @@
-"""What is drawn for each solution, as a constant where there is one solution at most."""
+"""Replaces a random function, evaluated for each solution, by a constant where there is one solution at most."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from txlog.sparql.terms import DEFAULT_PREFIXES
 from txlog.sparql.tokens import Token
 
 RANDOM_FUNCTIONS: Final = ("RAND", "UUID", "STRUUID", "BNODE")
-"""Functions without arguments whose value is another one in each solution."""
+"""Functions without arguments whose value differs in each solution."""
 _DOUBLE: Final = DEFAULT_PREFIXES["xsd"] + "double"
 
 
 def random_constant(word: str, bits: int) -> str:
-    """The constant for a call of that function."""
+    """The SPARQL constant for a call of that function; ``bits``: 128 random bits."""
     if word == "RAND":
         return f'("{(bits >> 75) / (1 << 53)!r}"^^<{_DOUBLE}>)'
     if word == "BNODE":
@@ -27,8 +27,8 @@ def random_constant(word: str, bits: int) -> str:
 
 
 def has_single_solution(toks: Sequence[Token]) -> bool:
-    """Whether an operation has one solution at most: its pattern holds nothing but BIND and FILTER, without a group in
-    them. (Not the reverse: ``False`` says nothing.)"""
+    """Whether an operation has one solution at most: its pattern holds only BIND and FILTER, without a group in them.
+    (Not the reverse: after ``False`` there may be one solution.)"""
     at = len(toks) - 1
     if at < 0 or toks[at].text != "}":
         return False

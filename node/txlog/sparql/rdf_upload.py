@@ -1,4 +1,4 @@
-"""RDF in, quads out: parsed once, without blank nodes, without relative IRIs, without our own names."""
+"""Converts uploaded RDF to quads: parsed once, without blank nodes, relative IRIs and system names."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ _OWN_PARSERS: Final[dict[str, Callable[[bytes], Iterable[pyoxigraph.Quad]]]] = {
     "application/rdf+json": read_rdf_json,
     "application/x-binary-rdf": read_rdf,
 }
-"""What pyoxigraph does not read."""
+"""Formats that pyoxigraph cannot read."""
 _ENTITY = re.compile(rb"""<!ENTITY\s+%?\s*([^\s%"']+)\s+("[^"]*"|'[^']*')""")
 _REFERENCE = re.compile(rb"[&%][^#;\s]+;")
 _LINE_FORMATS: Final = (pyoxigraph.RdfFormat.N_QUADS, pyoxigraph.RdfFormat.N_TRIPLES)
 
-# Lines that the parser would give back unchanged, so that it need not be asked. Narrow on purpose: IRIs of plain ASCII
-# with simple authorities, lower-case language tags, no escape but those that everybody writes the same way, and of
-# Unicode what is neither a control nor private nor no character at all: its first plane and the emoji of the second.
+# Lines that the parser would return unchanged, so that it need not run. Narrow on purpose: IRIs of plain ASCII with
+# simple authorities, lower-case language tags, only escapes that all serialisers write the same way. Of Unicode the
+# first plane and the emoji of the second, without controls, private characters and noncharacters.
 _BEYOND_ASCII: Final = (
     rb"\xc2[\xa0-\xbf]|[\xc3-\xdf][\x80-\xbf]"
     rb"|[\xe1-\xec][\x80-\xbf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|\xed[\x80-\x9f][\x80-\xbf]"
@@ -79,13 +79,13 @@ _CANONICAL_QUADS = re.compile(
 _CANONICAL_TRIPLES = re.compile(rb"(?:" + _TRIPLE + rb" \.\n|)*+(?:" + _TRIPLE + rb" \.|)?+")
 
 _CHUNK_BYTES: Final = 256 << 10
-"""Of a body are matched at once: meanwhile no other thread of this process goes on."""
+"""Bytes of a body that are matched at once: meanwhile no other thread of this process can run."""
 _ONE_QUAD = re.compile(_TRIPLE + rb"(?: " + PLAIN_IRI + rb"|)?+ \.\n?+")
 
 LARGE_BODY_BYTES: Final = 256 << 10
-"""A body of this size is looked at in pieces, if it can be."""
+"""Bytes: a body of this size is checked in chunks, if it can be."""
 YIELD_CHUNK_BYTES: Final = 64 << 10
-"""About a millisecond."""
+"""Bytes that are checked between two yields: about a millisecond."""
 
 _TERMS = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"|<<\(|<[^>\n]*+>|_:[^ \n]++')
 _SYSTEM_TERM: Final = b"<" + SYSTEM_GRAPHS.encode()
@@ -93,7 +93,7 @@ _CHARSETS: Final = {"utf-8": "utf-8", "utf8": "utf-8", "us-ascii": "ascii", "asc
 
 
 class Skolemiser:
-    """Gives blank nodes names that no other body has (``blank.py``), drawn once for each body."""
+    """Replaces blank nodes by IRIs that no other body has (``skolem_iris.py``), with one random number per body."""
 
     def __init__(self, draw: RandomBits) -> None:
         self._draw = draw
@@ -101,7 +101,7 @@ class Skolemiser:
         self._count = 0
 
     def skolemise(self, nquads: bytes) -> tuple[bytes, set[bytes]]:
-        """N-Quads with every blank node replaced, and the labels met. Labels are this body's own."""
+        """N-Quads with every blank node replaced, and the labels that occurred. Labels are local to this body."""
         if b"_:" not in nquads:
             return nquads, set()
         names: dict[bytes, bytes] = {}
@@ -126,8 +126,8 @@ class Skolemiser:
 
 
 def skolemise_lines(nquads: bytes, stem: bytes) -> bytes:
-    """Whole lines of N-Quads with every blank node replaced, like :class:`Skolemiser`, but by its label, so that a body
-    of any length needs no table. ``stem``: 32 hexadecimal digits drawn once for the body."""
+    """Whole lines of N-Quads with every blank node replaced, like :class:`Skolemiser`, but named by its label, so that
+    a body of any length needs no table. ``stem``: 32 random hexadecimal digits of the body."""
     if b"_:" not in nquads:
         return nquads
 
@@ -137,7 +137,7 @@ def skolemise_lines(nquads: bytes, stem: bytes) -> bytes:
             return term
         label = term[2:]
         plain = label.isalnum() and label.isascii()
-        # A label may hold what no IRI may; an x keeps its hexadecimal apart from plain labels that look like it.
+        # A label may hold characters that no IRI may. The x distinguishes its hexadecimal form from plain labels.
         return b"<%s%s:%s>" % (SKOLEM_PREFIX_BYTES, stem, label if plain else b"x-" + label.hex().encode())
 
     lines = nquads.split(b"\n")
@@ -148,7 +148,7 @@ def skolemise_lines(nquads: bytes, stem: bytes) -> bytes:
 
 
 def check_supported_terms(nquads: bytes) -> None:
-    """SystemGraphNamed for a term of ours, BadInput for a triple term (RDF 1.2), which not every worker can hold."""
+    """Raise SystemGraphNamed for a system name, BadInput for a triple term (RDF 1.2): not every worker can store it."""
     if _SYSTEM_TERM not in nquads and b"<<(" not in nquads:
         return
     for line in nquads.split(b"\n"):
@@ -162,7 +162,8 @@ def check_supported_terms(nquads: bytes) -> None:
 
 
 def parse(source: bytes | str, form: pyoxigraph.RdfFormat, base: str | None) -> bytes:
-    """To canonical N-Quads. SyntaxError (with lineno and offset) is the parser's; TooLarge for a flood."""
+    """Parse RDF to canonical N-Quads. Raises the parser's SyntaxError (with lineno and offset), and TooLarge above the
+    expansion limit."""
     out = ExpansionBuffer(limit_for(len(source)))
     pyoxigraph.serialize(pyoxigraph.parse(source, form, base_iri=base), out, format=pyoxigraph.RdfFormat.N_QUADS)
     return out.getvalue()
@@ -176,8 +177,8 @@ def _malformed(error: SyntaxError) -> BadInput:
 
 
 def _line_chunks(body: bytes, size: int) -> Iterator[tuple[int, int]]:
-    """From where to where, each of whole lines and of about this size. No line matches an expression of lines across
-    its end, so that an expression says the same of the pieces as of all."""
+    """Start and end offsets of chunks of whole lines, each of about ``size`` bytes. A regular expression for lines
+    matches no line across its end, so it gives the same result for the chunks as for the whole."""
     start = 0
     while start < len(body):
         stop = body.find(b"\n", min(start + size, len(body)) - 1) + 1 or len(body)
@@ -186,7 +187,7 @@ def _line_chunks(body: bytes, size: int) -> Iterator[tuple[int, int]]:
 
 
 def _is_canonical(body: bytes, lines: re.Pattern[bytes]) -> bool:
-    """Whether ``lines`` is all of it."""
+    """Whether ``lines`` matches the whole body."""
     return all(lines.fullmatch(body, start, stop) for start, stop in _line_chunks(body, _CHUNK_BYTES))
 
 
@@ -206,7 +207,7 @@ def _parse_quads(body: bytes, form: pyoxigraph.RdfFormat, base: str | None) -> b
 
 
 def _check_entities(body: bytes) -> None:
-    """BadInput for a document whose entities would unfold to a flood: the parser unfolds whatever it is told."""
+    """Raise BadInput for a document whose entities would expand beyond the limit: the parser itself has no limit."""
     unfolded = 0
     for name, quoted in _ENTITY.findall(body):
         value = quoted[1:-1]
@@ -239,14 +240,14 @@ def split_lines(nquads: bytes) -> list[bytes]:
 
 
 def build_quads_body(deletes: Iterable[bytes], adds: Iterable[bytes]) -> TransactionBody:
-    """Netted lines to a transaction."""
+    """A transaction from lines of N-Quads that are already the net effect."""
     removed, added = dict.fromkeys(deletes), dict.fromkeys(adds)
     return TransactionBody(KIND_QUADS, encode_quads(removed, added), len(removed) + len(added))
 
 
 def parse_plain_quad(body: bytes) -> bytes | None:
-    """The payload (kind QUADS) of a body of one line of N-Quads that needs nothing done, else None: most transactions
-    are such a line, so they skip what is there for many."""
+    """The payload (``KIND_QUADS``) of a body of one line of N-Quads that needs no conversion, else None. Most
+    transactions are one such line, so they skip the processing of many lines."""
     if _ONE_QUAD.fullmatch(body) is None or _SYSTEM_TERM in body:
         return None
     return b"A " + body if body.endswith(b"\n") else b"A %s\n" % body
@@ -260,8 +261,8 @@ def _parse_one_plain_quad(body: bytes) -> TransactionBody | None:
 def _parse_large_plain(
     body: bytes, media_type: str, give_way: Callable[[], None] | None = None
 ) -> TransactionBody | None:
-    """A long body of lines that need nothing done, in pieces: an expression over all of it would hold up every other
-    thread of this process for that long. None for any other body, and for one with a line twice."""
+    """A long body of lines that need no conversion, checked in chunks: one match over all of it would block every other
+    thread of this process for its whole time. None for any other body, and for one with a repeated line."""
     if _FORMATS.get(media_type.partition(";")[0].strip().lower()) not in _LINE_FORMATS:
         return None
     form, body = _decode(body, media_type)
@@ -306,15 +307,15 @@ def prepare_rdf(
     same_nodes: bool = False,
     give_way: Callable[[], None] | None = None,
 ) -> TransactionBody:
-    """An upload to the quads it adds.
+    """Prepare an upload as the quads that it adds.
 
-    ``contexts`` are N-Triples IRIs or ``null`` (the default graph); when there are any, every statement goes to each of
-    them, whatever graph the body says, as in RDF4J. ``draw`` gives 128 random bits for the names of blank nodes. Those
-    are new ones, as RDF says; with ``same_nodes`` each is the one that its label names (``blank.py``). ``give_way()``
-    is called about once a millisecond while a long body is looked at in pieces.
+    ``contexts`` are N-Triples IRIs or ``null`` (the default graph). When there are any, every statement is added to
+    each of them, whatever graph the body names, as in RDF4J. ``draw`` returns 128 random bits for the names of blank
+    nodes. Blank nodes are new ones, as RDF says; with ``same_nodes`` each is the one that its label names
+    (``skolem_iris.py``). ``give_way()`` is called about once a millisecond while a long body is checked in chunks.
 
     Raises ``Unsupported`` (another media type), ``BadInput`` (``MALFORMED DATA``, with line and column),
-    ``SystemGraphNamed``, ``TooLarge`` (it unfolds to more than a transaction may hold). Source: RDF4J REST protocol,
+    ``SystemGraphNamed``, ``TooLarge`` (it expands to more than a transaction may hold). Source: RDF4J REST protocol,
     statements POST; formats by the W3C.
     """
     if not contexts and media_type == "application/n-quads":
@@ -329,7 +330,7 @@ def prepare_rdf(
     nquads = to_nquads(body, media_type, base)
     nquads = skolemise_kept_lines(nquads) if same_nodes else Skolemiser(draw).skolemise(nquads)[0]
     lines: Iterable[bytes] = split_lines(nquads)
-    # Names of blank nodes and of several graphs are longer than what they stand for.
+    # The names of blank nodes and of several graphs make the quads longer than the body.
     unfolded = len(nquads)
     if graphs:
         unfolded = len(graphs) * unfolded + sum(len(graph) + 1 for graph in graphs) * nquads.count(b"\n")
@@ -342,7 +343,7 @@ def prepare_rdf(
 
 
 def to_nquads(body: bytes, media_type: str, base: str | None) -> bytes:
-    """A body in any form as canonical N-Quads, blank nodes still in it, nothing of ours."""
+    """A body in any RDF format as canonical N-Quads, with its blank nodes, without system names."""
     own = _OWN_PARSERS.get(media_type.partition(";")[0].strip().lower())
     if own is not None:
         nquads = _run_own_parser(own, body)
@@ -408,6 +409,6 @@ def _encode_text(text: str | bytes) -> bytes:
 
 
 def refuse_blank_deletes(nquads: bytes) -> None:
-    """BadInput when a quad of DELETE DATA holds a blank node."""
+    """Raise BadInput when a quad of DELETE DATA holds a blank node."""
     if b"_:" in nquads and any(term.startswith(b"_:") for term in _TERMS.findall(nquads)):
         raise BadInput("MALFORMED QUERY: a blank node names nothing that could be deleted; use its IRI or a pattern")

@@ -1,11 +1,12 @@
-"""What a blank node is called: in stores an IRI, the same in all of them and after every restore; at the door a blank
-node again, whose label says which IRI that is. So a client that sends blank nodes gets blank nodes back, and one that
-names one by its label means that very node.
+"""Maps blank nodes to IRIs (Skolem IRIs) and back. A store holds an IRI, the same in all stores and after every
+restore. The HTTP API returns a blank node, whose label encodes the IRI. So a client that sends blank nodes gets blank
+nodes back, and a client that uses such a label addresses that node.
 
-A node that is new has a drawn name: ``urn:txlog:bnode:<32 hexadecimal digits>:<rest>`` ↔
-``_:txlog-<32 hexadecimal digits>-<rest>``. One whose label a client keeps (``preserveNodeId=true``) is called by it:
-``urn:txlog:bnode:kept:<label>`` ↔ ``_:<label>``; a label that an IRI could not hold stands there as ``x-`` and its
-bytes in hexadecimal. Where a form cannot hold a label it is written as ``hex-`` and its bytes, which is the same label.
+A new node has a random name: ``urn:txlog:bnode:<32 hexadecimal digits>:<rest>`` ↔
+``_:txlog-<32 hexadecimal digits>-<rest>``. A node whose label a client keeps (``preserveNodeId=true``) has that label
+as its name: ``urn:txlog:bnode:kept:<label>`` ↔ ``_:<label>``. A label that an IRI cannot hold is written there as
+``x-`` and its bytes in hexadecimal. Where a format cannot hold a label, it is written as ``hex-`` and its bytes, which
+is the same label.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ SKOLEM_PREFIX_BYTES: Final = SKOLEM_PREFIX.encode()
 SKOLEM_IRI_PATTERN: Final = (
     SKOLEM_PREFIX_BYTES + rb"([0-9a-f]{32}:[0-9A-Za-z-]++|kept:[0-9A-Za-z_](?:[0-9A-Za-z._-]*[0-9A-Za-z_-])?)"
 )
-"""Its group is what :func:`name_to_label` takes."""
+"""Its group is the argument of :func:`name_to_label`."""
 _IRI = re.compile(SKOLEM_IRI_PATTERN.decode())
 _GENERATED_LABEL = re.compile(r"txlog-([0-9a-f]{32})-([0-9A-Za-z-]++)")
 _PLAIN_LABEL = re.compile(r"(?!x-|hex-)[0-9A-Za-z_](?:[0-9A-Za-z._-]*[0-9A-Za-z_-])?")
@@ -30,7 +31,7 @@ _LABELS = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"|<[^>\n]*+>|_:([^ \n]++)')
 
 
 def label_to_iri(label: str) -> str:
-    """The IRI of the node with this label (without ``_:``): a drawn one, else the one for which it is kept."""
+    """The IRI of the node with this label (without ``_:``): of a random name, or of a kept label."""
     hexed = _ENCODED_LABEL.fullmatch(label)
     text = label if hexed is None else _decode_label(hexed[1], label)
     found = _GENERATED_LABEL.fullmatch(text)
@@ -58,7 +59,7 @@ def name_to_label(name: str) -> str:
 
 
 def _is_label(text: str) -> bool:
-    """Whether every form takes it; N-Triples alone allows a colon."""
+    """Whether every RDF format accepts the label; only N-Triples allows a colon."""
     try:
         return ":" not in pyoxigraph.BlankNode(text).value
     except ValueError:
@@ -66,7 +67,7 @@ def _is_label(text: str) -> bool:
 
 
 def encode_label(label: str) -> str:
-    """Another way to write this label, of letters and digits that every form takes."""
+    """Another form of this label, of letters and digits that every RDF format accepts."""
     return f"hex-{label.encode().hex()}"
 
 
@@ -77,7 +78,7 @@ def iri_to_label(iri: str) -> str | None:
 
 
 def make_blank_node(text: str) -> pyoxigraph.BlankNode:
-    """A blank node of a form in which any text may be its name."""
+    """A blank node from a format in which its name may be any text."""
     return pyoxigraph.BlankNode(text if _is_label(text) else encode_label(text))
 
 
@@ -102,19 +103,19 @@ def skolemise_kept_lines(nquads: bytes) -> bytes:
 
 
 def unskolemise_terms(text: bytes) -> bytes:
-    """Terms as N-Triples and SPARQL's TSV write them, with each such IRI outside of strings as a blank node."""
+    """Terms in the syntax of N-Triples and SPARQL's TSV, with each such IRI outside of strings as a blank node."""
     if SKOLEM_PREFIX_BYTES not in text:
         return text
     return _TERMS.sub(lambda m: m[0] if m[1] is None else b"_:" + name_to_label_bytes(m[1]), text)
 
 
 def name_to_label_bytes(name: bytes) -> bytes:
-    """:func:`name_to_label` of text as it is sent."""
+    """:func:`name_to_label` for encoded text."""
     return name_to_label(name.decode()).encode()
 
 
 def unskolemise_lines(nquads: bytes) -> bytes:
-    """Canonical N-Quads, whole lines, with each such IRI as a blank node; a predicate, which none can be, stays."""
+    """Canonical N-Quads, whole lines, with each such IRI as a blank node; predicates stay, as they must be IRIs."""
     if SKOLEM_PREFIX_BYTES not in nquads:
         return nquads
     lines = nquads.split(b"\n")

@@ -12,7 +12,7 @@ from txlog.model.errors import BadInput, SystemGraphNamed
 from txlog.sparql.expansion_limit import CACHED_BODIES_MAX
 
 SYSTEM_GRAPHS: Final = "urn:txlog:system"
-"""The marker of a worker's position is a graph whose name begins so; clients may neither name nor see one."""
+"""The prefix of system graphs, such as the marker of a worker; clients may neither name nor see one."""
 
 DEFAULT_PREFIXES: Final = {
     "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
@@ -22,7 +22,7 @@ DEFAULT_PREFIXES: Final = {
     "xsd": "http://www.w3.org/2001/XMLSchema#",
     "fn": "http://www.w3.org/2005/xpath-functions#",
 }
-"""RDF4J knows these without PREFIX (rdf4j.model.util.Namespaces.DEFAULT_RDF4J); other stores do not."""
+"""Prefixes that RDF4J accepts without PREFIX (rdf4j.model.util.Namespaces.DEFAULT_RDF4J); other stores do not."""
 
 ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*+:")
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
@@ -44,7 +44,7 @@ def _unescape(found: re.Match[str]) -> str:
 
 
 def iri_text(token: str) -> str:
-    """What stands between the brackets of ``<...>``, escapes decoded. ValueError for a character no IRI may hold."""
+    """The IRI between the brackets of ``<...>``, escapes decoded. ValueError for a character that no IRI may hold."""
     inside = token[1:-1]
     if "\\" in inside:
         inside = _ESCAPE.sub(_unescape, inside)
@@ -55,14 +55,14 @@ def iri_text(token: str) -> str:
 
 
 def string_text(token: str) -> str:
-    """The value of a string token, quotes and escapes gone. ValueError for a wrong escape."""
+    """The value of a string token, without quotes and escapes. ValueError for a wrong escape."""
     inside = token[3:-3] if token[:3] in ('"""', "'''") else token[1:-1]
     return _ESCAPE.sub(_unescape, inside) if "\\" in inside else inside
 
 
 def string_token(value: str) -> str:
-    """A string as SPARQL, in double quotes, without code point escapes: some stores decode those before they parse,
-    so that ``\\u0022`` would end the string there and not elsewhere."""
+    """A string as a SPARQL token, in double quotes, without code point escapes. Some stores decode those before they
+    parse, so that ``\\u0022`` would end the string in these stores and not in others."""
     return f'"{value.translate(_QUOTE)}"'
 
 
@@ -88,8 +88,8 @@ def _resolve(reference: str, base: str) -> str:
 
 
 def base_iri(base: str | None) -> str | None:
-    """A client's ``baseURI``: bare, or as an N-Triples term (the Java client's way). BadInput when it is no absolute
-    IRI, SystemGraphNamed when it is one of ours."""
+    """A client's ``baseURI``: bare, or as an N-Triples term (so the Java client sends it). BadInput when it is no
+    absolute IRI, SystemGraphNamed when it is a system name."""
     if not base:
         return None
     bare = base[1:-1] if base[0] == "<" and base[-1] == ">" else base

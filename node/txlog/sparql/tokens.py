@@ -1,15 +1,15 @@
 """SPARQL's tokens, by one compiled regular expression.
 
-Every character belongs to exactly one token, so the texts of the tokens put together are the input. What no rule
-takes is of kind ``ERROR``: one character, all the rest behind a quote that nothing closes, or all of a word that is too
-long or begins beyond ASCII. So, and because the groups are possessive, the time is linear.
+Every character belongs to exactly one token, so the concatenated texts of the tokens are the input. Text that no rule
+matches is of kind ``ERROR``: one character, all the rest after a quote that nothing closes, or all of a word that is
+too long or begins beyond ASCII. So, and because the groups are possessive, the time is linear.
 
-Every possessive group ends with an empty alternative, here and wherever the project writes one: before Python 3.11.5
-the last turn of a group, the one that fails, could leave the place of the match moved on (CPython's gh-106052), and
-an alternative that matches nothing puts it back.
+Every possessive group ends with an empty alternative, here and everywhere in the project. Before Python 3.11.5 the last
+iteration of a group, the one that fails, could leave the match position moved on (CPython's gh-106052). An alternative
+that matches nothing resets it.
 
-Source: SPARQL 1.1 Query Language, section 19.8 (productions 139 to 173). Two readings are ours: a sign is a token of
-its own (``?a-1`` and ``-1`` are told apart by the grammar), and a code point escape outside strings and IRIs is an
+Source: SPARQL 1.1 Query Language, section 19.8 (productions 139 to 173). TxLog differs in two points. A sign is a token
+of its own (the grammar distinguishes ``?a-1`` and ``-1``). A code point escape outside strings and IRIs is an
 ``ERROR``: workers disagree about it.
 """
 
@@ -29,10 +29,10 @@ _U = _BASE + "_"
 _CHARS = _U + "0-9\u00b7\u0300-\u036f\u203f-\u2040\\-"
 _LOCAL = rf"(?:[{_CHARS}:]|%[0-9A-Fa-f]{{2}}|\\[_~.\-!$&'()*+,;=/?#@%])"
 PREFIX_DOTS_MAX: Final = 16
-"""Runs of dots inside a prefix: words with dots between them are looked at so often in the search for a colon."""
+"""Runs of dots inside a prefix: the search for a colon scans words with dots between them at most so often."""
 WORD_MAX: Final = 255
-"""Characters of a word that is no prefix. Longer ones are nothing in SPARQL, and each part of them (``a-a-a``) would be
-looked through for a colon."""
+"""Characters of a word that is no prefix. Longer words do not exist in SPARQL, and the scanner would search each part
+of them (``a-a-a``) for a colon."""
 _DOTS_INSIDE = r"\.++(?={})"
 
 SPACE = r"[ \t\r\n]++"
@@ -73,7 +73,7 @@ TOKEN: Final = re.compile("|".join(f"(?P<{name}>{rule})" for name, rule in _RULE
 
 
 class Token(NamedTuple):
-    """``start`` is the offset in the text that was scanned."""
+    """A token. ``start`` is its offset in the scanned text, in characters."""
 
     kind: str
     text: str
@@ -90,7 +90,7 @@ END: Final = Token("END", "", -1)
 
 
 class TokenCursor:
-    """A look at significant tokens by index; ``end`` stands behind the last one."""
+    """Access to significant tokens by index; an index after the last token gives ``end``."""
 
     def __init__(self, toks: Sequence[Token], end: Token = END) -> None:
         self._toks = toks
@@ -100,7 +100,7 @@ class TokenCursor:
         return self._toks[at] if at < len(self._toks) else self._end
 
     def _word_at(self, at: int) -> str:
-        """In capitals; empty for what is no word."""
+        """The word at an index, in capitals; empty for a token that is no word."""
         token = self._token_at(at)
         return token.text.upper() if token.kind == "WORD" else ""
 
@@ -115,12 +115,12 @@ def line_column(text: str, offset: int) -> str:
 
 
 def malformed_query(text: str, offset: int, why: str) -> BadInput:
-    """RDF4J's error for a text that is no SPARQL, with the place."""
+    """RDF4J's error for a text that is no SPARQL, with line and column."""
     return BadInput(f"MALFORMED QUERY: error at {line_column(text, offset)}: {why}")
 
 
 def bad_token_error(text: str, token: Token) -> BadInput:
-    """What to say of an ``ERROR``."""
+    """The error for a token of kind ``ERROR``."""
     found = token.text[0]
     if found == "\\":
         why = "a backslash stands outside strings and IRIs; write the character itself"

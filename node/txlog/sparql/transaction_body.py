@@ -1,4 +1,4 @@
-"""What the front door hands to the log."""
+"""The form in which the HTTP API passes a write to the log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 class TransactionBody(msgspec.Struct, frozen=True, gc=False):
     """One transaction that has the same result on every worker.
 
-    ``kind`` is ``KIND_QUADS`` or ``KIND_UPDATE`` (:mod:`txlog.model.entry`), ``payload`` as that kind wants it;
+    ``kind`` is ``KIND_QUADS`` or ``KIND_UPDATE`` (:mod:`txlog.model.entry`); ``payload`` has the format of that kind.
     ``change_count`` counts quads deleted and added, or operations. A payload may be empty: nothing to do.
     """
 

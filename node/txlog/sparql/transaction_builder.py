@@ -1,4 +1,4 @@
-"""Several changes as one transaction, and the removals that RDF4J's protocol has beside SPARQL."""
+"""Builds one transaction from several changes, and from the removals that RDF4J's protocol has beside SPARQL."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ OPERATION_SEPARATOR = " ;\n"
 
 
 def concatenate(parts: Sequence[TransactionBody]) -> TransactionBody:
-    """All of them, in order, as one transaction: ``KIND_QUADS`` where quads keep the order of what was said.
+    """All parts, in order, as one transaction: ``KIND_QUADS`` where quads keep the order of the changes.
 
-    A delete that follows an insert travels as an update: the two may differ only in how a value is written."""
+    A delete after an insert makes it a ``KIND_UPDATE``: the two quads may differ only in the form of a literal."""
     parts = [part for part in parts if part.payload]
     if len(parts) == 1:
         return parts[0]
@@ -67,7 +67,7 @@ def _update_of(texts: Sequence[str]) -> TransactionBody:
 
 
 def drop_graphs(graphs: Sequence[str] | None) -> TransactionBody:
-    """Everything in these graphs (``<iri>``, "" for the default graph) goes; None: everything there is."""
+    """A transaction that deletes everything in these graphs (``<iri>``, "" for the default graph); None: all data."""
     if graphs is None:
         return _update_of(["DROP SILENT ALL"])
     return _update_of([f"DROP SILENT GRAPH {graph}" if graph else "DROP SILENT DEFAULT" for graph in graphs])
@@ -76,7 +76,8 @@ def drop_graphs(graphs: Sequence[str] | None) -> TransactionBody:
 def delete_matching(
     subject: str | None, predicate: str | None, value: str | None, graphs: Sequence[str] | None = None
 ) -> TransactionBody:
-    """What matches these terms (canonical N-Triples, None for any) goes, from these graphs or from all."""
+    """A transaction that deletes the quads that match these terms (canonical N-Triples, None for any), from these
+    graphs or from all."""
     terms = (subject, predicate, value)
     if not any(terms):
         return drop_graphs(graphs)
@@ -99,9 +100,10 @@ _TRIPLE = re.compile(rb'(<[^>]*>) (<[^>]*>) (<[^>]*>|"(?:[^"\\]|\\.)*"(?:@[A-Za-
 
 
 def prepare_removal(body: bytes, media_type: str, *, base: str | None, graphs: Sequence[str] | None) -> TransactionBody:
-    """RDF as what goes: each statement from ``graphs`` (``<iri>``, "" for the default graph); without any, from the
-    graph that it names, or from all when it names none. ``sesame:wildcard`` stands for any term, and a blank node is
-    the one that its label names, as in RDF4J. Raises what :func:`prepare_rdf` does."""
+    """A transaction that deletes the statements of an RDF body. Each is deleted from ``graphs`` (``<iri>``, "" for the
+    default graph). Without graphs it is deleted from the graph that it names, or from all when it names none.
+    ``sesame:wildcard`` matches any term, and a blank node is the one that its label names, as in RDF4J. Raises as
+    :func:`prepare_rdf`."""
     nquads = skolemise_kept_lines(to_nquads(body, media_type, base))
     parts: list[TransactionBody] = []
     for line in split_lines(nquads):

@@ -1,11 +1,11 @@
-"""An update that is evaluated once: what it may look at, and its effect as an update that every worker carries out
-alike, or not at all.
+"""An update that is evaluated once: the quads that it may read, and its effect as an update. Every worker executes that
+effect with the same result, or none does.
 
-The effect is a difference of quads, found on a copy of the data at one position of the log. It is logged behind a
-*condition*: that everything the update may have looked at is still as it was there. The condition is SPARQL itself, a
-count and two sums of hashes over the quads with those predicates, so that each worker decides it in the effect's own
-place in the log, and all decide the same. Where it holds, the update evaluated in that place would have been free to
-have this very effect (docs/decisions/0011-effects-behind-a-condition.md).
+The effect is a difference of quads, computed on a copy of the data at one position of the log. The log entry has a
+*condition*: all quads that the update may have read are still as they were there. The condition is SPARQL itself: a
+count and two sums of hashes over the quads with those predicates. So each worker decides it at the effect's own index
+in the log, and all decide the same. Where it holds, the update evaluated at that index could have had exactly this
+effect (docs/decisions/0011-effects-behind-a-condition.md).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from txlog.sparql.terms import DEFAULT_PREFIXES
 from txlog.sparql.transaction_body import TransactionBody
 
 PREDICATES_MAX: Final = 64
-"""An update with more of them looks at everything."""
+"""An update with more predicates counts as one that reads everything."""
 _INTEGER: Final = f"<{DEFAULT_PREFIXES['xsd']}integer>"
 
 _FLOATS: Final = f"<{DEFAULT_PREFIXES['xsd']}double>,<{DEFAULT_PREFIXES['xsd']}float>"
 _VALUE: Final = (
-    # Engines write `1` and `1.0`, `0.0025` and `0.0025e0`; all of them must come to the same sums. Of a double its
-    # billionths count, from a million on its whole part, from 10^15 on its sign. What NaN compares to is not the same.
-    # A cast of a whole double is one less in an Oxigraph, now and then, so it is done half a step above.
+    # Engines write `1` and `1.0`, `0.0025` and `0.0025e0`; all of them must give the same sums. A double counts by its
+    # billionths, from a million on by its whole part, from 10^15 on by its sign. Comparisons with NaN differ.
+    # In Oxigraph the cast of a whole double is sometimes one too small, so the cast adds half a step first.
     f"IF(!isNumeric(?o),STR(?o),IF(DATATYPE(?o) IN ({_FLOATS}),"
     f'IF(STR(?o)="NaN","NaN",IF(ABS(?o)<1000000,STR({_INTEGER}(FLOOR(?o*1000000000)+0.5e0)),'
     f'IF(ABS(?o)<1000000000000000,STR({_INTEGER}(FLOOR(?o)+0.5e0)),IF(?o>0,"+","-")))),'
@@ -37,9 +37,9 @@ _VALUE: Final = (
 
 
 class EvaluatedOperation(msgspec.Struct, frozen=True):
-    """One operation. ``output_graphs``: it is one on the union of all graphs, and writes what it does to graphs of
-    these names: to the first what goes from all graphs, to each of the others what comes into the graph beside it
-    (``<iri>``, "" for the default graph). Empty: it is carried out as it is."""
+    """One operation. ``output_graphs``: the operation works on the union of all graphs, and writes its effect to graphs
+    with these names. The first receives the quads to delete from all graphs. Each of the others receives the quads to
+    insert into the graph beside it (``<iri>``, "" for the default graph). Empty: the operation is executed as it is."""
 
     text: str
     output_graphs: tuple[tuple[str, str], ...] = ()
@@ -56,7 +56,7 @@ class EvaluatedUpdate(msgspec.Struct, frozen=True):
 
 
 class DataFingerprint(msgspec.Struct, frozen=True):
-    """What a condition compares: how many quads there are, and two sums of 40 bits of each one's hash."""
+    """The values that a condition compares: the number of quads, and two sums of 40 bits of each quad's hash."""
 
     count: int
     first_sum: int
@@ -71,7 +71,7 @@ def fingerprint_query(looks_at: Sequence[str] | None) -> str:
         quads = " UNION ".join(
             f"{{ ?s {p} ?o BIND({p} AS ?p) }} UNION {{ GRAPH ?g {{ ?s {p} ?o }} BIND({p} AS ?p) }}" for p in looks_at
         )
-    # No space stands in an IRI, a language or before the object, so no two quads give one text.
+    # No IRI and no language tag contains a space, and none comes before the object: different quads give other texts.
     text = (
         'CONCAT(STR(?s)," ",STR(?p)," ",COALESCE(STR(?g),"")," ",COALESCE(STR(DATATYPE(?o)),"")," ",'
         f'COALESCE(LCASE(LANG(?o)),"")," ",{_VALUE})'
@@ -81,7 +81,7 @@ def fingerprint_query(looks_at: Sequence[str] | None) -> str:
     return (
         "SELECT (COUNT(*) AS ?n) (SUM(?x) AS ?a) (SUM(?y) AS ?b) WHERE { "
         f"{quads} BIND({digits} AS ?d) "
-        # Not a cast, which RDF4J has for 32 bits only.
+        # Not a cast: RDF4J's cast has 32 bits only.
         f'BIND(STRDT(CONCAT("1",SUBSTR(?d,1,12)),{_INTEGER}) AS ?x) '
         f'BIND(STRDT(CONCAT("1",SUBSTR(?d,13,12)),{_INTEGER}) AS ?y) }}'
     )
@@ -90,8 +90,8 @@ def fingerprint_query(looks_at: Sequence[str] | None) -> str:
 def build_effect(
     deletes: Sequence[bytes], adds: Sequence[bytes], looks_at: Sequence[str] | None, sums: DataFingerprint
 ) -> TransactionBody:
-    """The transaction: these quads (lines of N-Quads without blank nodes, none in both) go and come if what the update
-    looked at sums up to ``sums``; else nothing happens. Without quads there is nothing to carry out."""
+    """The transaction that deletes and adds these quads (lines of N-Quads without blank nodes, none in both) if the
+    fingerprint of the quads that the update read is ``sums``; otherwise it does nothing. Without quads it is empty."""
     if not deletes and not adds:
         return TransactionBody(KIND_QUADS, b"", 0)
     clauses = [
@@ -109,5 +109,5 @@ def _quad_template(lines: Sequence[bytes]) -> str:
         graphs.setdefault(graph, []).append(triple)
     blocks = [b" .\n".join(graphs.pop(b""))] if b"" in graphs else []
     blocks += [b"GRAPH %s { %s }" % (graph, b" .\n".join(triples)) for graph, triples in graphs.items()]
-    # Triples of the default graph come first: behind a GRAPH they would need no dot, before one they may have one.
+    # Triples of the default graph come first: after a GRAPH they would need no dot, before one they may have one.
     return b" .\n".join(blocks[:1]).decode() + (" " + b"\n".join(blocks[1:]).decode() if blocks[1:] else "")

@@ -1,4 +1,4 @@
-"""Updates to what the log can carry: quads where possible, else a text that gives the same on every worker."""
+"""Normalises updates for the log: to quads where possible, else to a text with the same result on every worker."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _OPERATIONS: Final = frozenset(("INSERT", "DELETE", "WITH", "LOAD", "CLEAR", "CR
 _SILENT: Final = frozenset(("CLEAR", "CREATE", "DROP", "ADD", "MOVE", "COPY"))
 _ERROR_POSITION = re.compile(r"error at (\d+):(\d+): (.*)", re.DOTALL)
 
-# The first operation fails when it is executed, so the judge parses everything and runs nothing.
+# The first operation fails when it is executed, so the syntax check parses everything and executes nothing.
 _FAILING_OPERATION: Final = "DROP GRAPH <x:no-such-graph>;\n"
 _syntax_checker = pyoxigraph.Store()
 
@@ -89,7 +89,7 @@ class LoadRequest(NamedTuple):
 
 
 class LoadedDocument(NamedTuple):
-    """What a ``LOAD`` has fetched: ``media_type`` as its server said, ``url`` where it was in the end."""
+    """A document that a ``LOAD`` has fetched: ``media_type`` as its server sent it, ``url`` after all redirects."""
 
     body: bytes
     media_type: str
@@ -97,7 +97,7 @@ class LoadedDocument(NamedTuple):
 
 
 def find_loads(text: str, *, base: str | None) -> list[LoadRequest]:
-    """Every ``LOAD`` of an update. Raises what :func:`prepare_update` does, but for them."""
+    """Every ``LOAD`` of an update. Raises as :func:`prepare_update`, except for the ``LOAD`` operations."""
     found: list[LoadRequest] = []
 
     def collect(asked: LoadRequest) -> None:
@@ -116,8 +116,9 @@ def prepare_loaded(
     draw: Callable[[], int],
     all_graphs: bool = False,
 ) -> TransactionBody:
-    """An update whose every ``LOAD`` is the data of its document, by URL; one that is not there adds nothing. In a
-    ``LOAD`` without ``INTO GRAPH`` the graphs are those of the document. Raises as :func:`prepare_update`."""
+    """Prepare an update whose ``LOAD`` operations are replaced by the data of their documents, by URL; a missing
+    document adds nothing. In a ``LOAD`` without ``INTO GRAPH`` the graphs are those of the document. Raises as
+    :func:`prepare_update`."""
     update = _UpdateNormaliser(
         text, base_iri(base), now, draw, load=lambda asked: documents.get(asked.url), all_graphs=all_graphs
     )
@@ -127,16 +128,17 @@ def prepare_loaded(
 def prepare_update(
     text: str, *, base: str | None, now: str, draw: Callable[[], int], all_graphs: bool = False
 ) -> TransactionBody:
-    """A SPARQL 1.1 update to a transaction. ``all_graphs``: without a graph it means all of them (``all_graphs.py``).
+    """Prepare a SPARQL 1.1 update as a transaction. ``all_graphs``: a pattern without a graph matches all graphs
+    (``union_semantics.py``).
 
-    ``base`` resolves relative IRIs (a client's ``baseURI``), ``now`` is what ``NOW()`` means in it (the lexical form of
-    an xsd:dateTime), ``draw`` gives 128 random bits for the names of blank nodes. When every operation is INSERT DATA
-    or DELETE DATA the result is ``KIND_QUADS``: the net effect, the last operation of a quad wins. Otherwise it is
+    ``base`` resolves relative IRIs (a client's ``baseURI``). ``now`` is the value of ``NOW()`` (the lexical form of an
+    xsd:dateTime). ``draw`` returns 128 random bits for the names of blank nodes. When every operation is INSERT DATA
+    or DELETE DATA the result is ``KIND_QUADS``: the net effect, the last operation on a quad wins. Otherwise it is
     ``KIND_UPDATE``: operations joined with ``;``, without prologue, comment or trailing ``;``.
 
     Raises ``NotDeterministic``, ``SystemGraphNamed``, ``TooLarge`` and ``BadInput`` (``MALFORMED QUERY: error at
     line:column``).
-    Source: SPARQL 1.1 Update; which constructs differ between workers was found by experiment (docs of this room).
+    Source: SPARQL 1.1 Update; experiments showed which constructs differ between workers (docs of this package).
     """
     root = base_iri(base)
     if not text.isascii():
@@ -153,16 +155,16 @@ def prepare_update(
 def prepare_evaluated(
     text: str, *, base: str | None, now: str, draw: Callable[[], int], all_graphs: bool = False
 ) -> EvaluatedUpdate:
-    """The same for an update that :func:`prepare_update` refused as ``NotDeterministic`` (``evaluated_once``): what is
-    evaluated once. Raises the same; ``NotDeterministic`` for what asks other addresses, and for what not even one
-    evaluation gives a meaning that all stores share."""
+    """The same for an update that :func:`prepare_update` refused as ``NotDeterministic`` (``evaluated_once``): the
+    update to evaluate once. Raises the same errors. ``NotDeterministic`` remains for an update that sends requests to
+    other addresses, and for one whose meaning differs between stores even with one evaluation."""
     update = _UpdateNormaliser(text, base_iri(base), now, draw, evaluated_once=True, all_graphs=all_graphs)
     prepared = update.normalise()
     return EvaluatedUpdate(prepared.payload.decode(), update.read_predicates(), update.evaluated_operations())
 
 
 def is_valid_update(text: str) -> bool:
-    """Whether it is an update for a worker. Carries nothing out."""
+    """Whether the text is a valid update for a worker. Executes nothing."""
     try:
         _syntax_checker.update(_FAILING_OPERATION + text)
     except SyntaxError:
@@ -187,7 +189,7 @@ class _UpdateNormaliser:
         self.text = text
         self.all_graphs = all_graphs
         self.output_graphs: dict[int, tuple[tuple[str, str], ...]] = {}
-        """By operation: the graphs to which one on the union writes."""
+        """By index of an operation on the union: the graphs to which it writes."""
         self.texts: list[str] = []
         self.evaluated_once = evaluated_once
         self.load = load
@@ -195,7 +197,7 @@ class _UpdateNormaliser:
         self.limit = limit_for(len(text))
         self.prologue = Prologue(base, self.limit)
         self.parsed_bytes = 0
-        """What the parser was given for data, prefixes and all; and what that came to."""
+        """Bytes that the parser has read for data, prefixes included; after it, the expanded size."""
         self.expanded_bytes = 0
         self.now_literal = f'("{now}"^^<{DEFAULT_PREFIXES["xsd"]}dateTime>)'
         self.skolem = Skolemiser(draw)
@@ -278,7 +280,7 @@ class _UpdateNormaliser:
         return at
 
     def _delete_from_all_graphs(self, lines: list[bytes], at: int) -> list[bytes]:
-        """What names its graph; the others go from every graph there is, by operations of their own."""
+        """Return the lines that name their graph. The others are deleted from every graph, by separate operations."""
         named: list[bytes] = []
         for line in lines:
             triple, graph = split_graph(line)
@@ -286,7 +288,7 @@ class _UpdateNormaliser:
                 named.append(line)
                 continue
             text = triple.decode().rstrip()
-            # The templates hold no variable, so a graph that lacks the triple is passed over.
+            # The templates hold no variable, so a graph without the triple is not changed.
             self.operations.append(SourceMappedText([(f"DELETE WHERE {{ {text} }}", at)]))
             self.operations.append(SourceMappedText([(f"DELETE WHERE {{ GRAPH ?graph {{ {text} }} }}", at)]))
         return named
@@ -300,14 +302,15 @@ class _UpdateNormaliser:
             piece.append((text[start - 1 : at + 1], start - 1))
         else:
             at = self._graph_blocks_as_trig(piece, start, at)
-        # Only the names this operation can use, so that many operations do not each look through the whole text.
+        # Only the prefixes that this operation can use, so that many operations do not each scan the whole text.
         known = [(prefix, iri) for prefix, iri in DEFAULT_PREFIXES.items() if text.find(prefix + ":", body, at) >= 0]
         declared = {**dict(known), **names.prefixes}
         piece.insert(0, ("".join([f"PREFIX {prefix}: <{iri}>\n" for prefix, iri in declared.items()]), body))
         return piece, at + 1
 
     def _graph_blocks_as_trig(self, piece: SourceMappedText, start: int, at: int) -> int:
-        """A body with GRAPH in it; ``text[start:at]`` stands before the first. The offset of the brace that ends it."""
+        """Write a body with GRAPH in it; ``text[start:at]`` is the part before the first one. Returns the offset of the
+        brace that ends the body."""
         text = self.text
         while True:
             piece.append(("{", start))
@@ -387,7 +390,7 @@ class _UpdateNormaliser:
     # -- everything else
 
     def _parse_operation(self, at: int) -> int:
-        """One operation to its end; the offset of its ``;`` or of the end."""
+        """Parse one operation; returns the offset of its ``;`` or of the end."""
         text, found, depth, end = self.text, [], 0, len(self.text)
         for match in TOKEN.finditer(text, at):
             kind = match.lastgroup
@@ -421,7 +424,7 @@ class _UpdateNormaliser:
         walk = TokenRewriter(text, self.prologue, self.now_literal, once=self.evaluated_once, draw=draw)
         second = found[1].text.upper() if len(found) > 1 else ""
         if word in _SILENT and second != "SILENT":
-            # A missing graph must not stop a worker for good; RDF4J does not mind one either.
+            # A missing graph must not block a worker; RDF4J ignores one, too.
             walk.out.append((f"{word} SILENT ", first.start))
             found = found[1:]
         if word == "DELETE" and second == "WHERE":
@@ -434,7 +437,7 @@ class _UpdateNormaliser:
         return end
 
     def _rewrite_for_all_graphs(self, found: list[Token], modify: ModifyOperation, end: int) -> int:
-        """An operation that means all graphs."""
+        """Rewrite an operation that works on all graphs."""
         pattern = single_pattern(modify)
         if pattern is not None:
             for toks in (found, match_any_named_graph(pattern)):
@@ -458,13 +461,13 @@ class _UpdateNormaliser:
         return end
 
     def evaluated_operations(self) -> tuple[EvaluatedOperation, ...]:
-        """The operations, once it is prepared, where some are on the union."""
+        """The operations of the prepared update, where some are on the union of all graphs."""
         if not self.output_graphs:
             return ()
         return tuple(EvaluatedOperation(text, self.output_graphs.get(at, ())) for at, text in enumerate(self.texts))
 
     def _replace_load(self, found: list[Token], load: Callable[[LoadRequest], LoadedDocument | None]) -> None:
-        """``LOAD [SILENT] <iri> [INTO GRAPH <iri>]``, as the data of its document."""
+        """Replace ``LOAD [SILENT] <iri> [INTO GRAPH <iri>]`` by the data of its document."""
         rest = found[1:]
         silent = bool(rest) and rest[0].text.upper() == "SILENT"
         rest = rest[1:] if silent else rest
@@ -495,7 +498,7 @@ class _UpdateNormaliser:
         )
         delete, where, body = found[0], found[1], found[2:]
         if not hides:
-            # Its one group is template and pattern at once: nothing in it may be rewritten.
+            # Its one group is both template and pattern: nothing in it may be rewritten.
             walk.out.append(("DELETE WHERE ", delete.start))
             walk.run(body, "quads")
             return
@@ -526,7 +529,7 @@ class _UpdateNormaliser:
         return TransactionBody(KIND_UPDATE, payload, len(texts))
 
     def read_predicates(self) -> tuple[str, ...] | None:
-        """The predicates of all quads that it may read or write, None for any; once it is prepared."""
+        """The predicates of all quads that the prepared update may read or write; None for any."""
         found: set[str] = set()
         for _, lines in self.data:
             found.update(line.split(b" ", 2)[1].decode() for line in lines)
@@ -565,7 +568,7 @@ def _shorten_error(said: str) -> str:
 
 
 def _typed_literal_lines(lines: list[bytes]) -> list[tuple[bytes, tuple[bytes, bytes]]]:
-    """Lines whose object a store may write otherwise ("01" as "1"), each with what else identifies it."""
+    """Lines whose object a store may rewrite ("01" as "1"), each with the rest of its identity."""
     found = []
     for line in lines:
         match = _TYPED_LITERAL_LINE.fullmatch(line)

@@ -1,4 +1,4 @@
-"""What a process says of itself: one line of JSON per event, to stderr."""
+"""The event log of a process: one line of JSON per event, to stderr."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class EventLog:
-    """``limit_s``: the same event about the same thing is written once in so many seconds; the next line that is
-    written says in ``suppressed`` how many were not."""
+    """``limit_s``: a rate-limited event about one subject is written once in that many seconds. The next line has the
+    number of omitted ones in ``suppressed``."""
 
     def __init__(
         self,
@@ -31,18 +31,21 @@ class EventLog:
         self._last_written: dict[tuple[str, str], tuple[float, int]] = {}
 
     def info(self, event: str, **fields: Any) -> None:
+        """Logs a normal event."""
         self._write("info", event, fields)
 
     def warning(self, event: str, **fields: Any) -> None:
+        """Logs an event that may need attention."""
         self._write("warning", event, fields)
 
     def error(self, event: str, **fields: Any) -> None:
+        """Logs a failure."""
         self._write("error", event, fields)
 
     def warning_rate_limited(self, event: str, about: str, **fields: Any) -> None:
-        """A warning that a peer or a client could make this process repeat for ever."""
+        """Logs a warning that a peer or a client could make this process repeat for ever."""
         now = self._clock()
-        if len(self._last_written) > 1000:  # names come from outside: forget rather than grow
+        if len(self._last_written) > 1000:  # the names come from outside: bound the memory
             self._last_written.clear()
         last, suppressed = self._last_written.get((event, about), (-1e9, 0))
         if now - last < self._limit_s:
@@ -59,4 +62,4 @@ class EventLog:
             stream.write(text)
             stream.flush()
         except (OSError, ValueError):
-            return  # whoever read it is gone; that is no reason to stop
+            return  # the reader of stderr is gone; that is no reason to stop

@@ -1,7 +1,7 @@
-"""What a follower of the log is told, one event after the other, and the three ways to write it: server-sent events
-(WHATWG HTML, section 9.2), JSON lines, and RDF Patch (Apache Jena) with ids.
+"""The events of a change feed, and three formats for them: server-sent events (WHATWG HTML, section 9.2), JSON lines,
+and RDF Patch (Apache Jena) with ids.
 
-A place in the log is named ``INDEX:HASH``, the chain hash in hexadecimal; two masters never give one name to two
+A position in the log is named ``INDEX:HASH``, the chain hash in hexadecimal; two masters never give one name to two
 different logs. The writers and :func:`parse_event_line` are pure; a master and ``txlog watch`` use the same ones.
 """
 
@@ -22,30 +22,30 @@ SSE_MEDIA_TYPE: Final = "text/event-stream"
 RDF_PATCH_MEDIA_TYPE: Final = "application/rdf-patch"
 NDJSON_MEDIA_TYPE: Final = "application/x-ndjson"
 FEED_MEDIA_TYPES: Final = (SSE_MEDIA_TYPE, RDF_PATCH_MEDIA_TYPE, NDJSON_MEDIA_TYPE)
-"""The first is what is sent to who does not say."""
+"""The first is the default for a client that names none."""
 
 NAMESPACE_KIND: Final = "namespace"
-"""The kind of an entry that changes the prefixes; on the log it is of kind skip."""
+"""The kind of an entry that changes the prefixes; in the log it is of kind skip."""
 HEARTBEAT: Final = {SSE_MEDIA_TYPE: b": \n\n", RDF_PATCH_MEDIA_TYPE: b"#\n", NDJSON_MEDIA_TYPE: b"\n"}
-"""What keeps a connection alive and says nothing."""
+"""Bytes that keep a connection alive and carry no event."""
 _PLACE = re.compile(r"([0-9]{1,18})|(?:[0-9]{1,18}:)?([0-9]{1,18}):([0-9A-Fa-f]{32})")
 _ESCAPED: Final = {ord("\\"): "\\\\", ord('"'): '\\"', ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
 
 
 class FeedEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """``event``:
+    """One event; ``event`` is its kind:
 
-    - ``position``: where the feed begins; ``id`` names that place, nothing has happened.
-    - ``entry``: the log's next entry. ``id`` is the place behind it, ``previous`` the one before. ``kind``: ``quads``
-      (``payload``: lines ``D`` and ``A`` of N-Quads, deletes first), ``update`` (a SPARQL update), ``skip`` (the
-      transaction named by ``key`` is passed over by every worker), ``namespace`` (``key`` says the change),
+    - ``position``: where the feed begins; ``id`` names that position, nothing has happened.
+    - ``entry``: the log's next entry. ``id`` is the position after it, ``previous`` the one before. ``kind``:
+      ``quads`` (``payload``: lines ``D`` and ``A`` of N-Quads, deletes first), ``update`` (a SPARQL update), ``skip``
+      (every worker skips the transaction named by ``key``), ``namespace`` (``key`` encodes the change),
       ``configuration``. ``noop`` is empty, or why this entry changes nothing: ``key TXID`` or ``skip``. ``settled`` is
       False while a rejoin may still move it.
-    - ``rewound``: a rejoin has ordered anew what this follower was told behind ``id``; ``previous`` is where it stood.
-      What was told in between is void, and what stands in the log now follows.
-    - ``gone``, ``diverged``: this feed cannot go on from ``id``, ``message`` says why. ``closing``: this master ends;
-      go on from ``id`` at another one. ``not-quads``: of RDF Patch only, see :func:`is_inexpressible_in_patch`. All are
-      the last.
+    - ``rewound``: a rejoin has reordered what this follower received after ``id``; ``previous`` is the follower's old
+      position. All events in between are void, and the log's present entries follow.
+    - ``gone``, ``diverged``: this feed cannot continue from ``id``; ``message`` is the reason. ``closing``: this
+      master ends; continue from ``id`` at another one. ``not-quads``: of RDF Patch only, see
+      :func:`is_inexpressible_in_patch`. Each of these is the last event of its feed.
     """
 
     event: str
@@ -63,7 +63,7 @@ class FeedEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class FeedPosition(msgspec.Struct, frozen=True):
-    """A place as a follower names it; ``hash`` is None where only the index was given, and nothing is compared."""
+    """A position as a follower names it; ``hash`` is None where only the index was given, and nothing is compared."""
 
     index: int
     hash: bytes | None
@@ -82,13 +82,13 @@ def parse_feed_position(text: str, name: str) -> FeedPosition:
 
 
 def format_feed_position(index: int, value: bytes) -> str:
-    """The name of the place behind ``index``, where the chain hash is ``value``."""
+    """The name of the position after ``index``, where the chain hash is ``value``."""
     assert len(value) == HASH_BYTES
     return f"{index}:{value.hex()}"
 
 
 def entry_event(entry: PageEntry, previous: bytes, key: str, settled: bool) -> FeedEvent:
-    """``previous``: the chain hash before this entry; ``key``: its name, of kinds that workers pass over."""
+    """The event of an entry. ``previous``: the chain hash before it; ``key``: its key, of kinds that workers skip."""
     kind = KIND_NAMES.get(entry.kind, str(entry.kind))
     return FeedEvent(
         event="entry",
@@ -106,8 +106,8 @@ def entry_event(entry: PageEntry, previous: bytes, key: str, settled: bool) -> F
 
 
 def is_inexpressible_in_patch(event: FeedEvent) -> bool:
-    """Whether RDF Patch cannot say what this entry does: what a SPARQL update changes is decided by each store. Unless
-    a follower says that it reads updates, its feed ends before this entry, by name."""
+    """Whether RDF Patch cannot express this entry: each store itself decides what a SPARQL update changes. Unless the
+    follower declares that it reads updates, its feed ends before this entry, by name."""
     return event.event == "entry" and event.kind == "update" and not event.noop
 
 
@@ -155,7 +155,7 @@ def _render_rdf_patch(event: FeedEvent) -> str:
 
 
 def _patch_headers(event: FeedEvent) -> list[tuple[str, str]]:
-    """What only its header can say of an entry."""
+    """The properties of an entry that only an RDF Patch header can express."""
     said: list[tuple[str, str]] = []
     if event.noop:
         said.append(("noop", event.noop))
@@ -178,8 +178,7 @@ _decoder = msgspec.json.Decoder(FeedEvent)
 
 
 def parse_event_line(master: str, line: bytes) -> FeedEvent | None:
-    """A line of :data:`NDJSON_MEDIA_TYPE`; None for a sign of life. :class:`PeerFault` ``Malformed`` names
-    ``master``."""
+    """A line of :data:`NDJSON_MEDIA_TYPE`; None for a heartbeat. :class:`PeerFault` ``Malformed`` names ``master``."""
     if not line.strip():
         return None
     try:

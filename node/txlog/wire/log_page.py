@@ -1,7 +1,7 @@
-"""A page of the log as a reader of the feed gets it: MessagePack behind one byte of format version.
+"""A page of the log as a follower gets it: one byte of format version, then MessagePack.
 
-A master encodes it for ``GET /txlog/log``; :mod:`txlog.client` decodes it. Entries are flat arrays, so that a page
-of thousands costs one pass of msgspec and no dictionaries.
+A master encodes it for ``GET /txlog/log``; :mod:`txlog.client` decodes it. Entries are flat arrays, so that a page of
+thousands costs one pass of msgspec and no dictionaries.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from txlog.model.errors import PeerFault
 from txlog.model.ids import Origin, Txid
 
 LOG_PAGE_FORMAT = 1
-"""On the wire. A page of another format is refused by name, never guessed at."""
+"""On the wire. A reader refuses a page of another format by name and never guesses."""
 
 MEDIA_TYPE = "application/x-txlog-page"
-"""What ``Accept`` and ``Content-Type`` say of these bytes."""
+"""The media type of these bytes in ``Accept`` and ``Content-Type``."""
 
 KIND_NAMES = {KIND_UPDATE: "update", KIND_QUADS: "quads", KIND_SKIP: "skip", KIND_CONFIG: "configuration"}
 
 
 class PageEntry(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A :class:`~txlog.model.entry.LogEntry` without nesting. ``hash`` is the chain hash behind this entry."""
+    """A :class:`~txlog.model.entry.LogEntry` without nesting. ``hash`` is the chain hash after this entry."""
 
     index: int
     hash: bytes
@@ -39,25 +39,28 @@ class PageEntry(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     @property
     def txid(self) -> Txid:
+        """The id of the entry's transaction."""
         return Txid(Origin(self.node, self.birth), self.seq)
 
     @property
     def entry(self) -> LogEntry:
+        """The same entry as a model object."""
         return LogEntry(self.index, self.hash, self.txid, self.stamp, self.kind, self.payload, self.noop)
 
 
 class LogPage(msgspec.Struct, array_like=True, frozen=True):
-    """The entries behind ``after``, consecutive from ``after.index + 1``, none above ``stable.index``.
+    """The entries after ``after``, consecutive from ``after.index + 1``, none above ``stable.index``.
 
-    Empty when ``after`` is the stable position or the limits of the request left no room. ``after.hash`` is the
-    log's own hash there (what the caller sent, when it was checked)."""
+    Empty when ``after`` is the stable position or the limits of the request left no room. ``after.hash`` is the log's
+    own hash there (the caller's own value, once checked).
+    """
 
     after: Position
     entries: list[PageEntry]
     stable: Position
 
     def log_entries(self) -> list[LogEntry]:
-        """The entries as the rest of the house knows them; one origin object per run of the same origin."""
+        """The entries as model objects; one origin object per run of the same origin."""
         made: list[LogEntry] = []
         origin = Origin("", 0)
         for e in self.entries:
@@ -95,13 +98,13 @@ _VERSION = bytes([LOG_PAGE_FORMAT])
 
 
 def encode_page(page: LogPage) -> bytes:
-    """One page to bytes."""
+    """Encode one page with its format byte."""
     return _VERSION + _encoder.encode(page)
 
 
 def decode_page(master: str, data: bytes) -> LogPage:
-    """Bytes to a page. :class:`PeerFault` names ``master`` and says ``UnknownFormat`` (another version of TxLog
-    wrote it) or ``Malformed`` (cut or broken on the way; also when the indexes are not consecutive)."""
+    """Decode one page. :class:`PeerFault` names ``master`` and the reason. ``UnknownFormat``: another version of TxLog
+    wrote it. ``Malformed``: it was truncated or damaged on the way, or the indexes are not consecutive."""
     if data[:1] != _VERSION:
         raise PeerFault(
             master,

@@ -1,31 +1,31 @@
-"""What masters say to each other: MessagePack behind one byte of format version.
+"""The messages between masters: one byte of format version, then MessagePack.
 
-==============  ===================  =========================================================================
-message         sender → receiver    meaning
-==============  ===================  =========================================================================
-``Hello``         any → any            here I am; what have you heard of me? (protocol section 1, rule 2)
-``HelloReply``       any → any            the births of your node id that I have heard, my view, what I hold
-``ProposeBootstrap``       first → all          this is view 1 (founding)
-``BootstrapAccepted``     member → first       durable here
-``CommitBootstrap``       first → all          everybody has accepted view 1
-``ProposeView``     coordinator → member stop your view and report for this number (protocol section 3)
-``ViewReport``      member → coordinator what I hold, in one snapshot; a promise (rule 34)
-``RejectView``      member → coordinator not this number, or not without that member
-``AcceptView``      coordinator → member the next view: closed base, new stamps
-``FetchProgress``     member → coordinator I am still fetching what it names
-``ViewAcceptedReply``    member → coordinator durable here, with every payload
-``InstallView``     coordinator → member everybody has accepted it
-``LeaveNotice``     leaver → member      I am stopped for good in this view; go on without me
-``Post``        member → member      one snapshot (rule 7), the sender's new transactions in front of it
-``FetchRuns``   any → holder         send me transactions that I miss
-``RunsReply``        holder → any         here they are; checked by content hash before use (rule 18)
-``FetchOrder``  repairing → any      the order of the log between two indexes (rule 28)
-``OrderReply``       any → repairing      the answer; checked by chain hash before use
-``LogTruncatedBelow``       any → asker          that is below what is kept of the log here: fetch a snapshot (rule 17)
-``FetchSnapshot``  learner → any     a piece of the foot of the log
-``SnapshotChunk``    any → learner        the answer; checked by hash before use
-``Notice``      any → any            opaque to the protocol: what the masters' shells tell each other
-==============  ===================  =========================================================================
+=====================  ======================  ===============================================================
+message                sender → receiver       meaning
+=====================  ======================  ===============================================================
+``Hello``              any → any               the sender's state; asks for a ``HelloReply`` (section 1, rule 2)
+``HelloReply``         any → any               the known incarnations of the asker, the sender's view and what it holds
+``ProposeBootstrap``   first → all             this is view 1 (bootstrap)
+``BootstrapAccepted``  member → first          view 1 is durable on the sender
+``CommitBootstrap``    first → all             all members have accepted view 1
+``ProposeView``        coordinator → member    stop your view and report for this number (protocol section 3)
+``ViewReport``         member → coordinator    what the sender holds, in one snapshot; a promise (rule 34)
+``RejectView``         member → coordinator    not this number, or not without that member
+``AcceptView``         coordinator → member    the next view: its base and the new stamps
+``FetchProgress``      member → coordinator    the sender still fetches transactions that the view needs
+``ViewAcceptedReply``  member → coordinator    the view is durable on the sender, with every payload
+``InstallView``        coordinator → member    all members have accepted the view
+``LeaveNotice``        leaver → member         the sender has left this view for good; continue without it
+``Post``               member → member         one snapshot (rule 7), the sender's new transactions in front of it
+``FetchRuns``          any → holder            asks for transactions that the sender misses
+``RunsReply``          holder → any            these transactions; checked by content hash before use (rule 18)
+``FetchOrder``         repairing → any         asks for the order of the log between two indexes (rule 28)
+``OrderReply``         any → repairing         that order; checked by chain hash before use
+``LogTruncatedBelow``  any → asker             the request is below the sender's log start: fetch a snapshot (rule 17)
+``FetchSnapshot``      learner → any           asks for a chunk of the log start
+``SnapshotChunk``      any → learner           that chunk; checked by hash before use
+``Notice``             any → any               opaque to the protocol: data between the runtimes of masters
+=====================  ======================  ===============================================================
 
 Posts name members by their place in the view (*slot*), so that a vector is a list of numbers.
 """
@@ -43,17 +43,19 @@ from txlog.model.records import ReassignedStamps
 from txlog.model.view import NO_VIEW, Member, Number, View
 
 MESSAGE_FORMAT = 1
-"""On the wire. A message of another format is refused by name, never guessed at. So it stays: a message grows by fields
-at its end whose defaults mean "not said" (docs/decisions/0037-how-the-wire-grows.md; ``e2e/test_older_masters.py``)."""
+"""The format byte on the wire. A master refuses a message of another format by name and never guesses. The byte stays
+the same: a message grows by fields at its end whose defaults mean "not sent"
+(docs/decisions/0037-how-the-wire-grows.md; ``e2e/test_older_masters.py``)."""
 
 
 class ReplicaState(msgspec.Struct, array_like=True, frozen=True):
-    """One master's state in one instant (rule 7), as itself or a relay tells it.
+    """One master's state at one instant (rule 7), sent by itself or by a relay.
 
-    ``number`` counts posts since ``start``. ``counter`` is a promise: no transaction of this master will ever
-    have a stamp at or below it, except those up to ``own_seq``. ``held[slot]``: it holds every transaction of
-    that member up to this seq, with payload, or has it in its log. ``heard``: bit per slot, the members that it
-    has heard within its round time-out. ``full``: it cannot store."""
+    ``number`` counts posts since ``start``. ``counter`` is a promise: no later transaction of this master has a stamp
+    at or below it, except those up to ``own_seq``. ``held[slot]``: up to this seq, it holds every transaction of that
+    member with its payload, or has it in its log. ``heard``: one bit per slot, the members from which it received a
+    message within its round time-out. ``full``: it cannot store.
+    """
 
     slot: int
     birth: int
@@ -69,13 +71,13 @@ class ReplicaState(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Hello(msgspec.Struct, array_like=True, frozen=True, tag="who"):
-    """``members`` is the configured list (node, data centre, weight), the same everywhere or refused by name.
-    ``cluster`` is empty, ``view`` (0, 0, "") for a master without a cluster. ``held``: last seq held of each origin.
-    ``stopped``: its view is stopped, so it waits for another one. ``peers_heard``: the masters that it has heard itself
-    within its round time-out; ``relayed_peers_heard``: whom others say that they hear, as far as that was told to it,
-    so that one at the far end of a chain is known to be there; ``ages_ms``: how old each of these words is. ``backup``:
-    the index at which a backup was made since a member is silent, else -1.
-    ``log_index``, ``log_hash``: where its log ends, durably."""
+    """``members`` is the configured list (node, data centre, weight); a master refuses a peer with another list by
+    name. ``cluster`` is empty and ``view`` is (0, 0, "") for a master without a cluster. ``held``: last seq held of
+    each origin. ``stopped``: its view is stopped, so it waits for another one. ``peers_heard``: the masters from which
+    it received a message itself within its round time-out. ``relayed_peers_heard``: the same of its peers, as far as
+    they reported it. So a master at the far end of a chain is known to be reachable. ``ages_ms``: the age of each of
+    these reports in milliseconds. ``backup``: the index of a backup made since a member became silent, else -1.
+    ``log_index``, ``log_hash``: the durable end of its log."""
 
     node: str
     birth: int
@@ -94,6 +96,9 @@ class Hello(msgspec.Struct, array_like=True, frozen=True, tag="who"):
 
 
 class KnownIncarnation(msgspec.Struct, array_like=True, frozen=True):
+    """The last known state of one incarnation: its latest start, its last seq, and the highest ``counter`` it
+    promised."""
+
     birth: int
     start: int
     seq: int
@@ -101,10 +106,10 @@ class KnownIncarnation(msgspec.Struct, array_like=True, frozen=True):
 
 
 class HelloReply(msgspec.Struct, array_like=True, frozen=True, tag="known"):
-    """``known_incarnations``: what the sender has heard of the asker. ``accepted``/``installed``: the sender's own
-    view. ``held``: last seq that the sender holds of each origin of that view. ``configuration``: the sender's, None
-    before a founding; ``members`` counts until then. ``prefers``: its strategy for splits, for the founding; empty: not
-    said."""
+    """``known_incarnations``: what the sender knows of the asker. ``accepted``/``installed``: the sender's own view.
+    ``held``: last seq that the sender holds of each origin of that view. ``configuration``: the sender's, None before
+    the bootstrap; ``members`` counts until then. ``prefers``: its strategy for splits, for the bootstrap; empty: not
+    sent."""
 
     node: str
     birth: int
@@ -119,25 +124,32 @@ class HelloReply(msgspec.Struct, array_like=True, frozen=True, tag="known"):
 
 
 class ProposeBootstrap(msgspec.Struct, array_like=True, frozen=True, tag="found"):
+    """The first view of a new cluster, proposed by the member that bootstraps it."""
+
     view: View
 
 
 class BootstrapAccepted(msgspec.Struct, array_like=True, frozen=True, tag="founded"):
+    """``node`` has made ``view`` durable."""
+
     node: str
     birth: int
     view: View
 
 
 class CommitBootstrap(msgspec.Struct, array_like=True, frozen=True, tag="begin"):
+    """All members have accepted ``view``."""
+
     view: View
 
 
 class Departure(msgspec.Struct, array_like=True, frozen=True):
-    """A member that is no more in its view, and how that is known. ``start``: of the process that ended.
+    """A member that is no longer in its view, and the evidence for it. ``start``: of the process that ended.
 
-    ``left``: it says so itself. ``down``: its supervisor proved that the process is gone. ``lost``: its node id speaks
-    with another birth. ``silent``: nobody knows; its term is over. ``ordered``: the operator says so. ``removed``: the
-    configuration of the sender does without it."""
+    ``left``: the member itself reported it. ``down``: its supervisor proved that the process is gone. ``lost``: its
+    node id now uses another incarnation. ``silent``: no evidence; its term is over. ``ordered``: the operator forced
+    it. ``removed``: the configuration of the sender no longer contains it.
+    """
 
     node: str
     birth: int
@@ -153,8 +165,8 @@ class Checkpoint(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class ProposeView(msgspec.Struct, array_like=True, frozen=True, tag="propose"):
-    """``view``: the coordinator's latest; ``gone``: members of it that the next view will do without. ``checkpoints``:
-    places in the coordinator's log, from its end back, so that a report need not begin before the last one shared."""
+    """``view``: the coordinator's latest; ``gone``: members of it that the next view omits. ``checkpoints``: positions
+    in the coordinator's log, from its end backwards, so that a report starts at the last shared one."""
 
     number: Number
     cluster: bytes
@@ -165,8 +177,8 @@ class ProposeView(msgspec.Struct, array_like=True, frozen=True, tag="propose"):
 
 
 class QueuedTransactions(msgspec.Struct, array_like=True, frozen=True):
-    """Transactions of one origin that may not be known elsewhere: parallel to the seqs from ``first_seq`` on.
-    ``contents``: 16 bytes each, end to end."""
+    """Transactions of one origin that other masters may lack: the columns are parallel to the seqs from ``first_seq``
+    on. ``contents``: 16 bytes each, concatenated."""
 
     node: str
     birth: int
@@ -176,11 +188,12 @@ class QueuedTransactions(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def origin(self) -> Origin:
+        """Node and incarnation of these transactions."""
         return Origin(self.node, self.birth)
 
 
 class PendingConfigChange(msgspec.Struct, array_like=True, frozen=True):
-    """A change of the configuration, by its transaction: its key."""
+    """A change of the configuration: its transaction and that transaction's key."""
 
     node: str
     birth: int
@@ -189,12 +202,13 @@ class PendingConfigChange(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ViewReport(msgspec.Struct, array_like=True, frozen=True, tag="report"):
-    """One snapshot of a member whose view is stopped (rule 34). ``view``: its latest accepted one, None for a learner.
-    ``tail``: the order of its log behind ``shared``, which is one of the checkpoints or the empty log. ``hashes``: the
-    chain hash behind each entry of it. ``pending``: per origin everything held that may still leave the log, in it or
-    not. ``parked``: what is held of another branch. ``heard``: node, birth and start of each other member that it has
-    heard itself, at work in this view, since its own start. ``prefers``: its strategy for splits. ``changes``: of the
-    configuration, those behind ``shared`` or waiting."""
+    """One snapshot of a member whose view is stopped (rule 34). ``view``: its latest accepted one, None for a
+    learner. ``tail``: the order of its log after ``shared``, which is one of the checkpoints or the empty log.
+    ``hashes``: the chain hash after each entry of it. ``pending``: per origin everything held that may still leave
+    the log, in the log or not. ``parked``: transactions held of another branch. ``heard``: node, birth and start of
+    each other member from which it received a message directly. Only members active in this view count, and only
+    messages since its own start. ``prefers``: its strategy for splits. ``changes``: of the configuration, those
+    after ``shared`` or waiting."""
 
     number: Number
     node: str
@@ -216,8 +230,8 @@ class ViewReport(msgspec.Struct, array_like=True, frozen=True, tag="report"):
 
 
 class RejectView(msgspec.Struct, array_like=True, frozen=True, tag="refuse"):
-    """``number``: of the proposal. ``promise``: what binds the sender. ``why``: a stable word (Promised, HeardBothWays,
-    StaleProof, Learner, OtherCluster). ``about``: the member that it is about."""
+    """``number``: of the proposal. ``promise``: the promise that binds the sender. ``why``: a stable word (Promised,
+    HeardBothWays, StaleProof, Learner, OtherCluster). ``about``: the member concerned."""
 
     number: Number
     promise: Number
@@ -227,7 +241,7 @@ class RejectView(msgspec.Struct, array_like=True, frozen=True, tag="refuse"):
 
 
 class ReportSummary(msgspec.Struct, array_like=True, frozen=True):
-    """What decides between reports (rule 25)."""
+    """The fields that decide between reports (rule 25)."""
 
     node: str
     birth: int
@@ -238,8 +252,8 @@ class ReportSummary(msgspec.Struct, array_like=True, frozen=True):
 
 
 class AcceptView(msgspec.Struct, array_like=True, frozen=True, tag="accept"):
-    """The receiver's log is kept up to ``cut`` and goes on with ``spans`` to the base of ``view``. ``stamps``: of these
-    entries, 8 bytes each (little-endian). ``waiting``: the new queue, with new stamps."""
+    """The receiver keeps its log up to ``cut`` and continues it with ``spans`` to the base of ``view``. ``stamps``: of
+    these entries, 8 bytes each (little-endian). ``waiting``: the new queue, with new stamps."""
 
     view: View
     gone: list[Departure]
@@ -259,12 +273,16 @@ class FetchProgress(msgspec.Struct, array_like=True, frozen=True, tag="missing")
 
 
 class ViewAcceptedReply(msgspec.Struct, array_like=True, frozen=True, tag="accepted"):
+    """``node`` has made the view of this number durable, with every payload."""
+
     number: Number
     node: str
     birth: int
 
 
 class InstallView(msgspec.Struct, array_like=True, frozen=True, tag="install"):
+    """All members have accepted the view of this number."""
+
     number: Number
 
 
@@ -278,13 +296,13 @@ class LeaveNotice(msgspec.Struct, array_like=True, frozen=True, tag="leaving"):
 
 
 class Post(msgspec.Struct, array_like=True, frozen=True, tag="post"):
-    """``ask``: answer with a post of your own. ``answers``: number of the post that this answers, else 0.
-    ``last_start_seen_of_you``: the latest start of the receiver that the sender has heard, itself or through others, 0
-    for none: it takes no proof about an earlier one any more.
-    ``order`` is the sender's log behind ``order_after``, the slot of each entry in one byte, ``order_hash`` the chain
-    hash at its end: what a master that is behind needs in order to follow (it is sent only what it lacks).
-    ``named``: so many items of ``runs`` have the content hash as their payload, and their kind as a negative number:
-    the receiver has confirmed that it has these payloads (:mod:`txlog.runtime.payload_transfer`)."""
+    """``ask``: asks for a post in reply. ``answers``: number of the post that this answers, else 0.
+    ``last_start_seen_of_you``: the receiver's latest start that the sender knows, directly or through relays; 0 for
+    none. The sender accepts no proof about an earlier start any more. ``order`` is the sender's log after
+    ``order_after``: the slot of each entry in one byte. ``order_hash`` is the chain hash at its end. A lagging master
+    needs both to follow; the sender sends only what it lacks. ``named``: the number of items of ``runs`` with the
+    content hash as their payload and their kind as a negative number. The receiver has confirmed that it has these
+    payloads (:mod:`txlog.runtime.payload_transfer`)."""
 
     cluster: bytes
     epoch: int
@@ -303,38 +321,43 @@ class Post(msgspec.Struct, array_like=True, frozen=True, tag="post"):
 
 
 class FetchRuns(msgspec.Struct, array_like=True, frozen=True, tag="fetch-runs"):
+    """Asks for the transactions of ``span``."""
+
     span: Span
 
 
 class RunsReply(msgspec.Struct, array_like=True, frozen=True, tag="runs"):
-    """``view``: the sender's, in which they have these stamps; a master that does not say so gives none."""
+    """``view``: the sender's, in which they have these stamps; a master that does not send it vouches for no view."""
 
     runs: list[TransactionRun]
     view: Number = NO_VIEW
 
 
 class FetchOrder(msgspec.Struct, array_like=True, frozen=True, tag="fetch-order"):
+    """Asks for the order of the log after index ``after``, up to and including ``upto``."""
+
     after: int
     upto: int
 
 
 class LogTruncatedBelow(msgspec.Struct, array_like=True, frozen=True, tag="below"):
-    """What was asked for is below ``index``, from which the sender keeps the log on: fetch a snapshot (rule 17)."""
+    """The request is below ``index``, the sender's log start: fetch a snapshot (rule 17). ``hash``: the chain hash
+    there."""
 
     index: int
     hash: bytes
 
 
 class FetchSnapshot(msgspec.Struct, array_like=True, frozen=True, tag="fetch-snapshot"):
-    """Bytes from ``offset`` on of the sender's foot; ``index`` 0: whichever it has."""
+    """Asks for bytes of the sender's log start from ``offset`` on; ``index`` 0: any log start."""
 
     index: int
     offset: int
 
 
 class SnapshotChunk(msgspec.Struct, array_like=True, frozen=True, tag="snapshot"):
-    """A piece of the foot at ``index``: :class:`txlog.model.records.LogStart` in MessagePack, ``total`` bytes with this
-    16-byte BLAKE2b ``digest``."""
+    """A chunk of the log start at ``index``: :class:`txlog.model.records.LogStart` in MessagePack, ``total`` bytes
+    with this 16-byte BLAKE2b ``digest``."""
 
     index: int
     total: int
@@ -344,12 +367,16 @@ class SnapshotChunk(msgspec.Struct, array_like=True, frozen=True, tag="snapshot"
 
 
 class OrderReply(msgspec.Struct, array_like=True, frozen=True, tag="order"):
+    """The order of the log after ``after``; ``hash``: the chain hash at the end of ``spans``."""
+
     after: int
     spans: list[Span]
     hash: bytes
 
 
 class Notice(msgspec.Struct, array_like=True, frozen=True, tag="notice"):
+    """Bytes of one ``topic`` between the runtimes of two masters; the protocol does not read them."""
+
     topic: str
     body: bytes
 
@@ -357,11 +384,11 @@ class Notice(msgspec.Struct, array_like=True, frozen=True, tag="notice"):
 ViewChangeMessage = (
     ProposeView | ViewReport | RejectView | AcceptView | FetchProgress | ViewAcceptedReply | InstallView | LeaveNotice
 )
-"""Messages of a change of views: they find their way around a lost link (rule 22)."""
+"""Messages of a view change: masters relay them around a lost link (rule 22)."""
 
 
 class Relay(msgspec.Struct, array_like=True, frozen=True, tag="forward"):
-    """A message of a change of views on its way around a lost link. ``path``: the masters that it has passed, its
+    """A message of a view change on its way around a lost link. ``path``: the masters that relayed it so far, its
     sender first."""
 
     target: str
@@ -394,12 +421,13 @@ _VERSION = bytes([MESSAGE_FORMAT])
 
 
 def encode(message: Message) -> bytes:
-    """One message to bytes."""
+    """Encode one message with its format byte."""
     return _VERSION + _encoder.encode(message)
 
 
 def decode(peer: str, data: bytes) -> Message:
-    """Bytes to a message; :class:`PeerFault` names ``peer`` and whether the format is unknown or broken."""
+    """Decode one message. Raises :class:`PeerFault`, which names ``peer`` and whether the format is unknown or
+    broken."""
     if data[:1] != _VERSION:
         raise PeerFault(
             peer, "UnknownFormat", f"message format {data[:1].hex() or 'empty'}, this master speaks {MESSAGE_FORMAT}"

@@ -1,4 +1,4 @@
-"""The stores that hold the data of a data centre, one file per engine; requests and answers as data."""
+"""Adapters for the stores of a data centre, one file per engine; requests and responses as data."""
 
 from txlog.workers.adapter import CAPABILITIES, Adapter
 from txlog.workers.fuseki import FusekiAdapter
@@ -9,6 +9,6 @@ from txlog.workers.virtuoso import VirtuosoAdapter
 ADAPTERS: dict[str, Adapter] = {
     each.engine: each for each in (OxigraphAdapter(), FusekiAdapter(), Rdf4jAdapter(), VirtuosoAdapter())
 }
-"""By the engine's name in a manifest. Adapters hold no state, so one of each is enough."""
+"""The adapters by the engine's name in a manifest. Adapters have no state, so one of each is enough."""
 
 __all__ = ["ADAPTERS", "CAPABILITIES", "Adapter", "FusekiAdapter", "OxigraphAdapter", "Rdf4jAdapter", "VirtuosoAdapter"]

@@ -1,7 +1,7 @@
-"""What every worker engine is asked and how it answers, as data.
+"""The interface of every worker engine: requests and responses as data.
 
-An :class:`Adapter` builds a :class:`WorkerRequest` and reads the :class:`WorkerResponse`; it never sends anything.
-Who sends is a port: :class:`Transport` blocks (a Spark task, a job); a master sends the same requests with aiohttp.
+An :class:`Adapter` builds a :class:`WorkerRequest` and parses the :class:`WorkerResponse`; it never sends anything.
+Sending is a port: :class:`Transport` blocks (a Spark task, a job); a master sends the same requests with aiohttp.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from txlog.model.errors import WorkerFault
 from txlog.model.hashes import NO_HASH
 
 SYSTEM = "urn:txlog:system"
-"""Every graph whose name begins so is ours: no client may name it, no answer may show it."""
+"""The prefix of system graphs, which belong to TxLog: no client may name one, no answer may show one."""
 
 
 class MarkerPosition(NamedTuple):
-    """What a worker stores of itself: how far it is, and the fence that an apply must find there. ``unordered``: places
-    (index, chain hash) on abandoned orders where it stood before it was set on the log again without going back: the
-    masters know from them what it has executed besides (``splitRecovery: None``).
+    """The marker that a worker stores: its position, and the fence that an apply request must find there.
+    ``unordered``: positions (index, chain hash) on abandoned branches where the worker was before a skip-ahead moved it
+    to the log without a restore. From them the masters know which entries it executed elsewhere
+    (``splitRecovery: None``).
 
-    The fence grows whenever somebody takes a worker away from whoever applied to it before (:mod:`txlog.apply`,
-    a duty to go back): an apply that still expects the old one changes nothing."""
+    A takeover (:mod:`txlog.apply`) and a restore raise the fence, so that they exclude the earlier applier: an apply
+    request that still expects the old fence changes nothing."""
 
     position: Position
     fence: int
@@ -34,15 +35,16 @@ class MarkerPosition(NamedTuple):
 
 
 EMPTY_MARKER = MarkerPosition(Position(0, 0, NO_HASH), 0)
-"""Where an empty store without a marker stands. The hash means nothing at index 0."""
+"""The position of an empty store without a marker. The hash has no meaning at index 0."""
 
 
 class LoadMarker(NamedTuple):
-    """What a worker says of itself while data is loaded into it, in place of a marker: where it will stand, and a
-    random number below 2**63 that tells one loading from the next. Nobody applies to such a worker.
+    """The record that a worker stores in place of a marker while data is loaded into it: the position after the load,
+    and a random number below 2**63 that identifies the load. No applier writes to such a worker.
 
-    ``since``: the load is the net effect of the log from there (:mod:`txlog.pipeline.batch`; :data:`EMPTY_MARKER`: into
-    an empty store), and may be repeated from there. None: a whole data set into an empty store."""
+    ``since``: the load is the net effect of the log from that marker (:mod:`txlog.pipeline.batch`;
+    :data:`EMPTY_MARKER`: into an empty store), and may be repeated from there. None: the load is a whole data set into
+    an empty store."""
 
     position: Position
     token: int
@@ -50,15 +52,15 @@ class LoadMarker(NamedTuple):
 
 
 class StoreOperation(NamedTuple):
-    """What a log entry does to a store: ``kind`` and ``payload`` of :mod:`txlog.model.entry`; never a no-op."""
+    """The effect of a log entry on a store: ``kind`` and ``payload`` of :mod:`txlog.model.entry`; never a no-op."""
 
     kind: int
     payload: bytes
 
 
 TAKEOVER_S: Final = 45.0
-"""How long a worker's lock must lie untouched before its owner, in another process, is taken for dead: longer than that
-owner waits for an answer, and than nearly every update. One that runs on after it is found by its second marker."""
+"""Seconds that a worker's lock must be unchanged before an applier takes its owner, in another process, for dead. It is
+longer than the owner's time-out, and than nearly every update. If the owner writes after it, there are two markers."""
 
 # -- requests and answers
 
@@ -87,13 +89,13 @@ class WorkerResponse:
 
     @property
     def text(self) -> str:
-        """The body for people: at most 2,000 characters."""
+        """The body as text for messages: at most 2,000 characters."""
         return self.body[:8000].decode("utf-8", "replace")[:2000]
 
 
 @dataclass(frozen=True, slots=True)
 class StreamedResponse:
-    """An answer whose body is read piece by piece."""
+    """An answer whose body is read in chunks."""
 
     status: int
     headers: Mapping[str, str]
@@ -101,19 +103,20 @@ class StreamedResponse:
 
 
 class RequestOutcome(Enum):
-    """What is known of a request that got no answer."""
+    """The possible outcomes of a request that got no answer."""
 
     NOT_SENT = "not sent"
-    """It never left: nothing happened and nothing will."""
+    """The request was not sent: the worker has not executed it and will not."""
     CLOSED = "connection closed"
-    """The worker closed the connection, as a process does that ends: it happened whole or not at all, and is over."""
+    """The worker closed the connection, as an ending process does. The request is over: executed wholly or not at
+    all."""
     UNKNOWN = "no answer in time"
-    """It may have happened, may not, and may still be going on."""
+    """The worker may have executed the request or not, and may still execute it."""
 
 
 class Unreachable(WorkerFault):
-    """A worker gave no answer, or answered 502, 503 or 504. Transient: try again later. ``fate`` says whether the
-    request may have been carried out; the worker's marker tells."""
+    """A worker gave no answer, or answered 502, 503 or 504. Transient: try again later. ``fate``: whether the worker
+    may have executed the request; the worker's marker decides it."""
 
     def __init__(self, url: str, why: str, fate: RequestOutcome) -> None:
         super().__init__(f"{url}: {why}")
@@ -131,11 +134,11 @@ class WorkerRefused(WorkerFault):
 
 
 class WorkerDiverged(WorkerFault):
-    """A worker holds what no log can have put there (two markers): rebuild it from another one."""
+    """A worker holds data that no log can have written (two markers): rebuild it from another worker."""
 
 
 class UnexpectedAnswer(WorkerFault):
-    """A worker answered a request of ours with an error, or with something that this engine never says."""
+    """A worker answered a request of TxLog with an error, or in a form that this engine never sends."""
 
     def __init__(self, asked: str, response: WorkerResponse) -> None:
         super().__init__(f"{asked}: the worker answered {response.status}: {response.text[:500]}")
@@ -143,25 +146,25 @@ class UnexpectedAnswer(WorkerFault):
 
 
 class Transport(Protocol):
-    """Sends to one worker and blocks. Used by one thread at a time."""
+    """Sends requests to one worker and blocks. Used by one thread at a time."""
 
     @property
     def url(self) -> str:
-        """The worker, for messages."""
+        """The URL of the worker, for messages."""
 
     def send(self, request: WorkerRequest) -> WorkerResponse:
         """The answer, whatever its status. Raises :class:`Unreachable`."""
 
     def settled(self) -> bool:
         """Whether every request of this transport that ended as :attr:`RequestOutcome.UNKNOWN` is over by now:
-        answered, or the worker is gone. Only of use in the process that sent it."""
+        answered, or the worker is gone. Of use only in the process that sent the request."""
 
 
 class StreamTransport(Transport, Protocol):
-    """A transport that can also hand out an answer's body piece by piece."""
+    """A transport that can also stream an answer's body."""
 
     def stream(self, request: WorkerRequest) -> AbstractContextManager[StreamedResponse]:
-        """The answer; raises :class:`Unreachable`, also while the pieces are read."""
+        """The answer, to be read in chunks. Raises :class:`Unreachable`, also while the chunks are read."""
 
 
 # -- what an engine can do
@@ -171,22 +174,22 @@ class StreamTransport(Transport, Protocol):
 class Capabilities:
     """One row of the table of engines.
 
-    ``atomic_request``: a request with several operations happens whole or not at all.
+    ``atomic_request``: the engine executes a request with several operations wholly or not at all.
     ``guard``: a request can be made to fail when the marker is not the expected one.
-    ``serial_updates``: two update requests never overlap, so that the guard alone keeps two appliers apart;
-    otherwise :mod:`txlog.apply` takes a lock inside the worker.
+    ``serial_updates``: two update requests never overlap, so that the guard alone is enough for two appliers.
+    Otherwise :mod:`txlog.apply` takes a lock inside the worker.
     ``snapshot``: the whole data set can be read as of one moment while updates go on.
     ``bulk_load``: N-Quads can be loaded faster than by updates (not atomically).
-    ``digest``: the N-Quads that it gives out, :meth:`~Adapter.clean_snapshot`, are canonical, so that digests of two
-    workers compare.
-    ``terms``: quads whose terms differ are two quads to it, whatever their values are, so that digests and counts
-    compare with those of another engine that has this, too (:func:`fingerprint_family`).
+    ``digest``: its N-Quads, after :meth:`~Adapter.clean_snapshot`, are canonical, so that digests of two workers
+    compare.
+    ``terms``: it stores quads whose terms differ as two quads, whatever their values are. Digests and counts then
+    compare with those of another engine that does so, too (:func:`fingerprint_family`).
     ``keeps_empty_graphs``: a named graph without quads can exist.
-    ``hidden_marker``: what it gives out, and what queries see, holds nothing of ours. Otherwise its snapshots are
-    :meth:`~Adapter.clean_snapshot`, and queries go through ``sparql.hide_marker``.
+    ``hidden_marker``: its snapshots and query results hold no marker. Otherwise its snapshots go through
+    :meth:`~Adapter.clean_snapshot`, and queries through ``sparql.hide_marker``.
     ``union_of``: the graphs that together are the union. Not empty where a query of the union does not see all graphs
-    by GRAPH: then these are named to it, and each of the others (``sparql.with_dataset``).
-    ``parts``: :meth:`~Adapter.dump` can be had by predicates.
+    by GRAPH. The query then names these graphs, and each of the others (``sparql.with_dataset``).
+    ``parts``: :meth:`~Adapter.dump` can be restricted to predicates.
     """
 
     atomic_request: bool
@@ -256,14 +259,14 @@ CAPABILITIES: Mapping[str, Capabilities] = {
 
 
 def fingerprint_family(engine: str) -> str:
-    """The same word for engines that hold the same quads after the same log, digest for digest. ``engine`` may be one
-    that nobody knows (it is alike to itself alone) or empty: an Oxigraph."""
+    """The same word for engines whose digests are equal after the same log. ``engine`` may be unknown (comparable only
+    to itself) or empty (Oxigraph)."""
     known = CAPABILITIES.get(engine or "oxigraph")
     return "canonical" if known is not None and known.digest and known.terms else engine
 
 
 class ApplyResult(Enum):
-    """What an answer to an apply request means."""
+    """The meaning of the response to an apply request."""
 
     APPLIED = "applied"
     MOVED = "the marker is not the expected one"
@@ -273,8 +276,8 @@ class ApplyResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SystemGraphs:
-    """Everything of ours that a worker holds. ``claims``: names that stand for locks, empty when nobody applies.
-    ``loading``: loads that have begun and not ended."""
+    """All system graphs of a worker. ``claims``: names of lock graphs, empty when no applier has a lock. ``loading``:
+    loads that have begun and not ended."""
 
     markers: tuple[MarkerPosition, ...]
     claims: frozenset[str]
@@ -283,7 +286,7 @@ class SystemGraphs:
 
 @dataclass(frozen=True, slots=True)
 class GraphCounts:
-    """How many quads stood in each graph, by IRI (empty: the default graph), and what of ours, all at one moment."""
+    """The number of quads in each graph, by IRI (empty: the default graph), and the system graphs, as of one moment."""
 
     system: SystemGraphs
     graphs: Mapping[str, int]
@@ -291,9 +294,9 @@ class GraphCounts:
 
 @dataclass(frozen=True, slots=True)
 class RangeFingerprint:
-    """Some of the quads of a store, with what of ours stood there at that moment. ``quads``: how many, fewer than were
-    asked for where it ends. ``fingerprint``: the same in stores that hold the same; where one quad stands in the place
-    of another it is another one nearly always."""
+    """The fingerprint of a range of a store's quads, with the system graphs of that moment. ``quads``: how many quads;
+    fewer than requested at the end of the store. ``fingerprint``: equal for equal ranges; where a quad differs, the
+    fingerprint differs nearly always."""
 
     system: SystemGraphs
     quads: int
@@ -301,19 +304,19 @@ class RangeFingerprint:
 
 
 class LockAction(Enum):
-    """What an apply request does about the applier's lock inside the worker."""
+    """How an apply request treats the applier's lock inside the worker."""
 
     NONE = "none"
-    """The engine needs none."""
+    """The engine needs no lock."""
     CONFIRM = "confirm"
     """Fail unless exactly this applier holds it: for the first request after claiming."""
     KEEP = "keep"
-    """Confirmed before: only keep it out of sight and reach of the operations."""
+    """The lock was confirmed before: only hide it from the operations."""
 
 
 class Adapter(Protocol):
-    """One engine. Building and reading are pure; every ``*_in`` raises :class:`UnexpectedAnswer` for an answer
-    that is none."""
+    """One engine. Building requests and parsing responses are pure. Every ``parse_*`` raises :class:`UnexpectedAnswer`
+    for a response that is no valid answer."""
 
     @property
     def engine(self) -> str: ...
@@ -328,20 +331,20 @@ class Adapter(Protocol):
     # position
 
     def read_system(self) -> WorkerRequest:
-        """Ask for all system graphs. Its time grows with the number of named graphs: on (re)connect only."""
+        """A request for all system graphs. Its time grows with the number of named graphs: on (re)connect only."""
 
     def parse_system_graphs(self, response: WorkerResponse) -> SystemGraphs: ...
 
     def system_graphs_from_names(self, names: Iterable[str]) -> SystemGraphs:
-        """What graphs of ours with these names say."""
+        """The system graphs with these names, parsed."""
 
     def is_at(self, marker: MarkerPosition) -> WorkerRequest:
-        """Ask whether the worker stands exactly there. Fast, whatever it holds."""
+        """Ask whether the worker is at exactly this marker. Fast, whatever the worker holds."""
 
     def parse_is_at(self, response: WorkerResponse) -> bool: ...
 
     def is_empty(self) -> WorkerRequest:
-        """Ask whether a worker without a marker holds anything, be it an empty graph."""
+        """Ask whether a worker without a marker is empty: it has no quad and no empty graph either."""
 
     def parse_is_empty(self, response: WorkerResponse) -> bool: ...
 
@@ -357,32 +360,33 @@ class Adapter(Protocol):
         token: int = 0,
         release: bool = False,
     ) -> WorkerRequest:
-        """``operations`` in order together with the move from ``expected`` (None: the store is empty) to ``new``,
-        whole or not at all. ``release``: give the lock ``token`` back in the same transaction."""
+        """Apply ``operations`` in order, together with the move from ``expected`` (None: the store is empty) to
+        ``new``, in one transaction. ``release``: release the lock ``token`` in the same transaction."""
 
     def parse_apply_result(self, response: WorkerResponse) -> ApplyResult:
-        """What the answer to :meth:`apply` means."""
+        """The meaning of the response to :meth:`apply`."""
 
     def claim(self, token: int) -> WorkerRequest:
-        """Ask for the lock; it counts when a request with :attr:`LockAction.CONFIRM` has succeeded. An answer that is
-        not ``ok`` says that another applier has it, and changed nothing. ``token``: drawn at random below
-        :attr:`token_limit`."""
+        """Claim the lock. The applier owns it once a request with :attr:`LockAction.CONFIRM` has succeeded. A response
+        that is not ``ok`` means that another applier has the lock; the request changed nothing. ``token``: a random
+        number below :attr:`token_limit`."""
 
     def claims_for_token(self, token: int) -> frozenset[str]:
-        """What :class:`SystemGraphs` shows of this claim."""
+        """The claims of :class:`SystemGraphs` that belong to this token."""
 
     def release_claim(self, token: int) -> WorkerRequest:
-        """Give the lock back, whether it was confirmed or not."""
+        """Release the lock, whether it was confirmed or not."""
 
     def renew(self, token: int, new: int) -> WorkerRequest:
-        """The lock ``token`` becomes the lock ``new``, so that others see that its owner lives. An answer that is not
-        ``ok`` says that the lock is lost."""
+        """Replace the lock ``token`` by the lock ``new``: the owner's heartbeat. A response that is not ``ok`` means
+        that the lock is lost."""
 
     def take_over(self, found: MarkerPosition | None, token: int) -> WorkerRequest:
-        """Take the lock from an applier that is gone: every claim goes, the fence is raised by one."""
+        """Take the lock from an applier that is gone: remove every claim and raise the fence by one."""
 
     def drop_marker(self, marker: MarkerPosition) -> WorkerRequest:
-        """Take one's own marker back, after :meth:`take_over` turned out to have come between."""
+        """Remove the caller's own marker, when a late request of the old owner wrote another one beside it after
+        :meth:`take_over`."""
 
     # reading
 
@@ -395,11 +399,11 @@ class Adapter(Protocol):
         default_graphs: Sequence[str] = (),
         named_graphs: Sequence[str] = (),
     ) -> WorkerRequest:
-        """A query that hides system graphs already (``sparql.hide_system_graphs``). ``union``: where the query says
-        nothing else, it is asked of all graphs together; pass False for a query with FROM or FROM NAMED."""
+        """A request for a query that already hides system graphs (``sparql.hide_system_graphs``). ``union``: the
+        default graph of the query is the union of all graphs; pass False for a query with FROM or FROM NAMED."""
 
     def size(self, graphs: Sequence[str | None] | None = None) -> WorkerRequest:
-        """Ask for the number of statements: of all graphs, or of those named (None: the default graph)."""
+        """Ask for the number of statements of all graphs, or of the named ones (None: the default graph)."""
 
     def parse_size(self, response: WorkerResponse) -> int: ...
 
@@ -409,8 +413,8 @@ class Adapter(Protocol):
     def parse_counts(self, response: WorkerResponse) -> GraphCounts: ...
 
     def fingerprint_range(self, first: int, count: int) -> WorkerRequest | None:
-        """Ask for the fingerprint of ``count`` quads behind the first ``first``, in an order that is the same in all
-        stores that hold the same, together with the marker, as of one moment. None: this engine has no such order."""
+        """Ask for the fingerprint of ``count`` quads after the first ``first``, together with the marker, as of one
+        moment. The order of quads is the same in all stores with equal data. None: this engine has no such order."""
 
     def parse_fingerprint_range(self, response: WorkerResponse) -> RangeFingerprint: ...
 
@@ -420,58 +424,59 @@ class Adapter(Protocol):
     def parse_contexts(self, response: WorkerResponse) -> list[str]: ...
 
     def export(self, accept: str, graph: str | None = None) -> WorkerRequest:
-        """One graph (None: the default graph) in an RDF format."""
+        """Ask for one graph (None: the default graph) in an RDF format."""
 
     def snapshot(self, accept: str = "application/n-quads") -> WorkerRequest:
-        """All statements of all graphs as of one moment; stream it. What comes as N-Quads is to be
+        """Ask for all statements of all graphs as of one moment; stream it. N-Quads have to go through
         :meth:`clean_snapshot`."""
 
     def clean_snapshot(self, chunks: Iterable[bytes]) -> Iterable[bytes]:
-        """N-Quads of :meth:`snapshot`, in pieces cut anywhere: without anything of ours, literals in canonical form."""
+        """The N-Quads of :meth:`snapshot`, without system graphs and with canonical literals. A chunk may end inside a
+        line."""
 
     def dump(self, predicates: Sequence[str] | None = None) -> WorkerRequest:
-        """All statements, or at least all with these predicates (``<iri>``), and all graphs of ours as of one moment,
-        as SPARQL results (:attr:`dump_media_type`): ``?g ?s ?p ?o``, and ``?g`` alone for each graph of ours; stream
-        it."""
+        """Ask for all statements, or at least all with these predicates (``<iri>``), and all system graphs, as of one
+        moment; stream it. The answer is SPARQL results (:attr:`dump_media_type`): ``?g ?s ?p ?o``, and ``?g`` alone
+        for each system graph."""
 
     @property
     def dump_media_type(self) -> str:
-        """The media type in which :meth:`dump` is answered."""
+        """The media type of the answer to :meth:`dump`."""
 
     def begin_loading(self, loading: LoadMarker, token: int) -> WorkerRequest:
-        """Say that a data set is loaded from now on, if the worker is empty (else :attr:`ApplyResult.MOVED`); confirms
-        the lock ``token`` and gives it back. :meth:`parse_apply_result` reads the answer."""
+        """Record that a load begins, if the worker is empty (else :attr:`ApplyResult.MOVED`). Confirms the lock
+        ``token`` and releases it. :meth:`parse_apply_result` parses the answer."""
 
     def mark_unusable(self, found: SystemGraphs, loading: LoadMarker, token: int) -> WorkerRequest:
-        """The same for a worker that is not empty, and is :meth:`emptied <empty>` next: every marker and load that
-        was ``found`` goes (:attr:`ApplyResult.MOVED` when one is not there any more), the data stays."""
+        """The same for a worker that is not empty, before :meth:`clear`. Removes every marker and load that was
+        ``found`` (:attr:`ApplyResult.MOVED` when one is not there any more); the data stays."""
 
     def clear(self) -> WorkerRequest:
-        """Everything goes, ours too. Fast, whatever the worker holds; after :meth:`mark_unusable` only, which keeps
-        appliers away."""
+        """Delete everything, system graphs too. Fast, whatever the worker holds. Only after :meth:`mark_unusable`,
+        which excludes appliers."""
 
     def is_loading(self, loading: LoadMarker) -> WorkerRequest:
-        """Ask whether this very load has begun and not ended. Fast; :meth:`parse_is_at` reads the answer."""
+        """Ask whether this load has begun and not ended. Fast; :meth:`parse_is_at` parses the answer."""
 
     def load(self, quads: bytes) -> WorkerRequest:
         """Bulk load of N-Quads, whole lines. Not atomic: after :meth:`begin_loading` only."""
 
     def delete_quads(self, quads: Sequence[bytes], left: Sequence[bytes]) -> WorkerRequest:
-        """Take these quads (lines of N-Quads) out; the graphs ``left`` (IRIs in brackets) are there afterwards, empty
-        or not, as they are where a quad came and went. While :class:`LoadMarker` only."""
+        """Delete these quads (lines of N-Quads). The graphs ``left`` (IRIs in brackets) exist afterwards, empty or not,
+        as they do where a quad was added and deleted. Only while there is a :class:`LoadMarker`."""
 
     def end_loading(self, loading: LoadMarker, new: MarkerPosition) -> WorkerRequest:
-        """The marker in the place of ``loading``, whole or not at all; fails when that is not there."""
+        """Replace ``loading`` by the marker ``new``, in one transaction; fails when ``loading`` is not there."""
 
     # registration
 
     def probe_steps(self) -> Sequence[ProbeStep]:
-        """What :func:`txlog.workers.probe.probe` sends, in order."""
+        """The steps that :func:`txlog.workers.probe.probe` sends, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeStep:
-    """One step of the probe: what is sent, which statuses are right, and what it means when none of them comes."""
+    """One step of the probe: the request, the expected statuses, and the reason and message for any other status."""
 
     request: WorkerRequest
     expected_statuses: range | tuple[int, ...]

@@ -1,8 +1,8 @@
 """Literals as Oxigraph writes them: ``01`` and ``"1"^^xsd:int`` are ``"1"^^xsd:integer``, ``1.10`` is ``1.1``.
 
-Engines rewrite literals in ways of their own (docs/limits.md). An engine that is not Oxigraph is given these forms, and
-what it gives out is written in them again, so that the digests of all engines compare. What the form is says Oxigraph's
-own code, in this process: nothing is written down here that could differ from it.
+Engines rewrite literals in different ways (docs/limits.md). TxLog writes these forms to an engine that is not Oxigraph,
+and converts its output to them again, so that the digests of all engines compare. Oxigraph's own code, in this process,
+computes the form: there is no second implementation that could differ from it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Final
 import pyoxigraph as ox
 
 _HELD: Final = 1 << 16
-"""Literals whose form is remembered, some 100 bytes each."""
+"""The number of literals whose form is cached, some 100 bytes each."""
 _LITERAL: Final = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"(?:\^\^<[^<>]*>|@[A-Za-z0-9-]+|)')
-# Of a datatype that may have a canonical form, with a language tag in capitals, or with what may be escaped.
+# Literals of a datatype that may have a canonical form, with a language tag in capitals, or with possible escapes.
 _MAY_NEED_REWRITING: Final = re.compile(
     rb'"\^\^<http://www\.w3\.org/2001/XMLSchema#|"@[A-Za-z0-9-]*[A-Z]|[\\\x00-\x09\x0b-\x1f\x7f]'
 )
@@ -31,13 +31,13 @@ _ALREADY_CANONICAL: Final = re.compile(
     rb'|[1-9][0-9]{3}-[01][0-9]-[0-3][0-9](?:T[01][0-9]:[0-5][0-9]:[0-5][0-9])?Z?"'
     rb"\^\^<http://www\.w3\.org/2001/XMLSchema#date(?:Time)?>)"
 )
-"""The most frequent ones that are canonical as they are, so that nobody has to be asked."""
+"""The most frequent literals that are canonical already, so that Oxigraph's code need not run."""
 _BEFORE: Final = b"<x:s> <x:p> "
 
 
 @lru_cache(_HELD)
 def canonical_literal(literal: bytes) -> bytes:
-    """One literal of N-Quads in the form in which Oxigraph gives it out. ``SyntaxError`` when it is none."""
+    """One literal of N-Quads in the form in which Oxigraph returns it. Raises ``SyntaxError`` when it is none."""
     store = ox.Store()
     store.load(_BEFORE + literal + b" .\n", format=ox.RdfFormat.N_QUADS)
     line = store.dump(format=ox.RdfFormat.N_QUADS)
@@ -46,14 +46,13 @@ def canonical_literal(literal: bytes) -> bytes:
 
 
 def canonical_lines(lines: bytes) -> bytes:
-    """N-Quads, or payloads of :data:`~txlog.model.entry.KIND_QUADS`, whole lines: the same with every literal in its
-    canonical form. Lines stay where they are, also those that have become equal."""
+    """Whole lines of N-Quads, or payloads of :data:`~txlog.model.entry.KIND_QUADS`, with every literal in its canonical
+    form. The lines keep their order, also those that have become equal."""
     return _LITERAL.sub(_rewrite_match, lines) if _may_need_rewriting(lines) else lines
 
 
 def _may_need_rewriting(lines: bytes) -> bool:
-    """Whether :data:`_MAY_NEED_REWRITING` finds something, by looks that take a tenth of its time: most lines are
-    none."""
+    """A fast check that implies :data:`_MAY_NEED_REWRITING`, in a tenth of its time: most lines need no rewriting."""
     return _TYPED in lines or _CAPITALS.search(lines) is not None or len(lines.translate(None, _ESCAPED)) < len(lines)
 
 
@@ -67,8 +66,8 @@ def _rewrite_match(found: re.Match[bytes]) -> bytes:
 
 
 def clean_quads(chunks: Iterable[bytes], system: bytes) -> Iterator[bytes]:
-    """N-Quads in pieces cut anywhere, as whole lines with canonical literals, without the lines that begin with
-    ``system``."""
+    """N-Quads as whole lines with canonical literals, without the lines that begin with ``system``. A chunk may end
+    inside a line."""
     rest = b""
     for chunk in chunks:
         head, newline, tail = chunk.rpartition(b"\n")

@@ -1,8 +1,8 @@
-"""Do two stores hold the same? Per named graph, whatever the order, from a store's N-Quads.
+"""Digests of a store's N-Quads for each graph, independent of the order of lines: equal digests mean equal data.
 
-The sum modulo 2^128 of the blake2b-128 of each line: equal sets give equal sums in any order. It tells apart stores
-that came apart by accident; it is no defence against somebody who chooses quads to collide. Two stores are compared
-at one position. Engines rewrite literals in ways of their own (``"01"`` to ``"1"``), so lines are cleaned first
+A digest is the sum modulo 2^128 of the blake2b-128 of each line: equal sets give equal sums in any order. It detects
+stores that diverged by accident; it is no defence against an attacker who chooses quads to collide. Two stores are
+compared at one position. Engines rewrite literals in different ways (``"01"`` to ``"1"``), so lines are cleaned first
 (:meth:`~txlog.workers.adapter.Adapter.clean_snapshot`).
 """
 
@@ -25,22 +25,22 @@ DEFAULT_GRAPH = ""
 
 @dataclass(frozen=True)
 class Digest:
-    """``quads``: how many. ``total``: the sum over all of them. ``graphs``: ``(quads, sum)`` by graph IRI without
-    brackets, empty graphs left out."""
+    """The digest of a store. ``quads``: the number of quads. ``total``: the sum over all of them. ``graphs``:
+    ``(quads, sum)`` by graph IRI without brackets; empty graphs are left out."""
 
     quads: int
     total: int
     graphs: dict[str, tuple[int, int]]
 
     def differs_from(self, other: Digest) -> list[str]:
-        """The graphs to copy, to make one store equal the other; empty when they are equal."""
+        """The graphs to copy so that one store equals the other; empty when they are equal."""
         names = self.graphs.keys() | other.graphs.keys()
         return sorted(name for name in names if self.graphs.get(name) != other.graphs.get(name))
 
 
 def digest(chunks: Iterable[bytes]) -> Digest:
-    """Canonical N-Quads in pieces cut anywhere, each line ending in a newline (the last may lack it), no line twice.
-    Lines of system graphs are dropped."""
+    """The digest of canonical N-Quads. A chunk may end inside a line. Each line ends in a newline (the last may lack
+    it); no line comes twice. Lines of system graphs are dropped."""
     made = Digester()
     for chunk in chunks:
         made.feed(chunk)
@@ -48,14 +48,14 @@ def digest(chunks: Iterable[bytes]) -> Digest:
 
 
 class Digester:
-    """:func:`digest` for who has the pieces one by one."""
+    """:func:`digest` for a caller that has the chunks one by one."""
 
     def __init__(self) -> None:
         self._graphs: dict[bytes, list[int]] = {}
         self._last, self._suffix, self._rest = b"", b"", b""
 
     def feed(self, chunk: bytes) -> None:
-        """The next piece."""
+        """Add the next chunk."""
         head, newline, tail = chunk.rpartition(b"\n")
         if not newline:
             self._rest += chunk
@@ -65,18 +65,18 @@ class Digester:
 
     @property
     def pending_graph_count(self) -> int:
-        """In how many graphs there were quads since the last :meth:`pop_partial_sums`."""
+        """The number of graphs that had quads since the last :meth:`pop_partial_sums`."""
         return len(self._graphs)
 
     def finish(self) -> None:
-        """Nothing more is fed: what was fed last counts without a newline, too."""
+        """End the input: a last line without a newline counts, too."""
         if self._rest:
             self._add_lines([self._rest])
             self._rest = b""
 
     def pop_partial_sums(self) -> dict[bytes, tuple[int, int]]:
-        """``(quads, sum)`` of what was fed since the last time, by graph in brackets (empty: the default graph), system
-        graphs left out. It is forgotten here: what follows may name the same graphs again."""
+        """``(quads, sum)`` of the lines since the last call, by graph in brackets (empty: the default graph), without
+        system graphs. The digester forgets them: later lines may name the same graphs again."""
         taken, self._graphs = self._graphs, {}
         return {
             graph: (count, total % _MODULUS)
@@ -85,7 +85,7 @@ class Digester:
         }
 
     def digest(self) -> Digest:
-        """Of everything; once, at the end."""
+        """The digest of all lines; call it once, at the end."""
         self.finish()
         made = {graph[1:-1].decode(): told for graph, told in self.pop_partial_sums().items()}
         return Digest(sum(c for c, _ in made.values()), sum(t for _, t in made.values()) % _MODULUS, made)
@@ -93,8 +93,8 @@ class Digester:
     def _add_lines(self, lines: list[bytes]) -> None:
         last, suffix, run = self._last, self._suffix, list[bytes]()
         for line in lines:
-            # Stores give out graph by graph, so the question is nearly always whether this is still the same one.
-            # Three spaces are a triple without a graph, whose object may be that very IRI.
+            # Stores return quads graph by graph, so a line nearly always has the graph of the line before it.
+            # Three spaces are a triple without a graph, whose object may be that IRI.
             if not (suffix and line.endswith(suffix) and line.count(b" ") > 3):
                 graph = _graph_term(line)
                 if graph != last:
@@ -106,15 +106,15 @@ class Digester:
 
 
 def digest_worker(adapter: Adapter, transport: StreamTransport) -> Digest:
-    """Reads a worker's whole data set once, as of one moment; about a second for 200,000 quads, nearly all of it the
-    worker's. Raises :class:`~txlog.workers.adapter.Unreachable` also in the middle."""
+    """Read a worker's whole data set once, as of one moment: about a second for 200,000 quads, nearly all of it the
+    worker's. Raises :class:`~txlog.workers.adapter.Unreachable`, also in the middle."""
     with stream_statements(adapter, transport) as chunks:
         return digest(chunks)
 
 
 @contextmanager
 def stream_statements(adapter: Adapter, transport: StreamTransport) -> Iterator[Iterator[bytes]]:
-    """Everything that a worker holds as of one moment, as canonical N-Quads in pieces cut anywhere. Raises
+    """All quads of a worker as of one moment, as canonical N-Quads. A chunk may end inside a line. Raises
     :class:`~txlog.workers.adapter.Unreachable` and :class:`~txlog.workers.adapter.UnexpectedAnswer`."""
     with transport.stream(adapter.snapshot()) as answer:
         if answer.status != 200:
@@ -137,7 +137,7 @@ def _graph_term(line: bytes) -> bytes:
 def _count_by_graph(graphs: dict[bytes, list[int]], graph: bytes, run: list[bytes]) -> None:
     if not run:
         return
-    # Two sums of 64-bit halves in C instead of one sum of 128-bit integers, which Python would have to make first.
+    # Two sums of 64-bit halves in C instead of one sum of 128-bit integers, which Python would have to build first.
     halves = array("Q", b"".join([blake2b(line, digest_size=16).digest() for line in run]))
     if sys.byteorder == "big":
         halves.byteswap()

@@ -1,4 +1,4 @@
-"""Which engine answers at a URL? Two reading requests at most, and nothing is written."""
+"""Detects the engine at a URL with at most two read requests; it writes nothing."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _COUNT_DIGITS = 20
 
 
 def detect(transport: Transport) -> Engine | None:
-    """None for what is none of the engines that can be workers, or does not say so: behind a proxy that drops headers.
-    Raises :class:`~txlog.workers.adapter.Unreachable`."""
+    """The engine. None when it is none of the engines that can be workers, or cannot be identified: for example when a
+    proxy drops headers. Raises :class:`~txlog.workers.adapter.Unreachable`."""
     answer = transport.send(_ASK)
     if answer.headers.get("server", "").lower().startswith("oxigraph/"):
         return "oxigraph"

@@ -1,16 +1,15 @@
 """Apache Jena Fuseki (5) with a data set of TDB2: ``http://HOST:PORT/NAME`` with ``query``, ``update`` and ``data``.
 
-- **Marker**: Jena has no empty graphs, so the graph whose name says everything (:mod:`txlog.workers.marker_names`)
-holds one
-  triple, ``<urn:txlog:system> <urn:txlog:system> <urn:txlog:system>``. It is taken out first in a request and put in
-  again last, so updates never meet it; reads are kept from it (``sparql.hide_marker``, :meth:`FusekiAdapter.cleaned`).
-- **Guard**: neither DROP nor CREATE fails in Jena, nor does any expression. What fails is ``SERVICE``, which a worker
-  has switched off (``arq:httpServiceAllowed``; no update of a client gets here with one): where the marker is not the
-  expected one, the request makes a solution for a SERVICE, and is rolled back whole.
-- **Serial**: TDB2 lets one writer in at a time and commits with fsync, so the guard alone keeps two appliers apart.
-- **Literals** are given in Oxigraph's form and brought into it again on the way out
-(:mod:`txlog.workers.canonical_literals`).
-- Why so: docs/decisions/0014-how-a-fuseki-is-guarded.md.
+- **Marker**: Jena has no empty graphs. So the graph whose name encodes the marker (:mod:`txlog.workers.marker_names`)
+  holds one triple, ``<urn:txlog:system> <urn:txlog:system> <urn:txlog:system>``. A request deletes it first and inserts
+  it last, so updates never match it. Reads hide it (``sparql.hide_marker``, :meth:`FusekiAdapter.clean_snapshot`).
+- **Guard**: neither DROP nor CREATE fails in Jena, nor does any expression. ``SERVICE`` fails, because a worker has it
+  switched off (``arq:httpServiceAllowed``); no client's update with a SERVICE comes here. Where the marker is not the
+  expected one, the request has a solution for a SERVICE, and Jena rolls it back wholly.
+- **Serial**: TDB2 has a single writer and commits with fsync, so the guard alone is enough for two appliers.
+- **Literals** are written in Oxigraph's form and converted to it again when they are read
+  (:mod:`txlog.workers.canonical_literals`).
+- The reasons: docs/decisions/0014-how-a-fuseki-is-guarded.md.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _DENIED: Final = b"SERVICE execution disabled"
 _WHOLE_DECIMAL: Final = re.compile(rb'"(-?[0-9]+)"(\^\^<http://www\.w3\.org/2001/XMLSchema#decimal>)')
 _MAY_NEED_REWRITING: Final = re.compile(r"\b(?:COPY|MOVE|ADD)\b|\^\^|[0-9]*\.[0-9]", re.IGNORECASE)
 _TEXT: Final = re.compile(
-    # Strings and IRIs first, so that what stands in them is left alone. An update of the log names its IRIs in full.
+    # Strings and IRIs first, so that their contents are not rewritten. An update of the log has full IRIs.
     r'(?P<string>"""(?:[^"\\]|\\.|"(?!""))*"""'
     r"|'''(?:[^'\\]|\\.|'(?!''))*'''"
     r'|"(?:[^"\\\n]|\\.)*"'
@@ -61,15 +60,15 @@ _SIMPLE: Final = re.compile(r"[^\"'\\\n]*")
 
 
 def _normalise_quads(lines: bytes) -> bytes:
-    """Quads as TDB2 is to have them: what reads as `1.0` afterwards has to be written so, or a copy that an update
-    makes of it is another node to TDB2 than the first."""
+    """Quads in TDB2's form. A literal that TDB2 later returns as `1.0` has to be written so; otherwise a copy that an
+    update makes of it is another node to TDB2 than the first."""
     return _WHOLE_DECIMAL.sub(rb'"\1.0"\2', canonical_lines(lines))
 
 
 def _rewrite_update(text: str) -> str:
-    """An update of the log as TDB2 is to have it: its constants as :func:`_normalise_quads` writes those of quads, and
-    COPY, MOVE and ADD said by what they do. Jena's do nothing where the source is not there; SPARQL 1.1 Update, section
-    3.2.3, empties the destination all the same."""
+    """An update of the log in TDB2's form: its constants as :func:`_normalise_quads` writes those of quads, and COPY,
+    MOVE and ADD as the operations that they are short for. Jena's versions do nothing where the source does not exist;
+    SPARQL 1.1 Update, section 3.2.3, empties the destination all the same."""
     return _TEXT.sub(_rewrite_constant, text) if _MAY_NEED_REWRITING.search(text) else text
 
 
@@ -109,7 +108,7 @@ def _named(graph: str) -> str:
 
 
 class FusekiAdapter(TripleMarkerAdapter):
-    """See the module. Holds nothing."""
+    """The adapter for Fuseki with TDB2: see the module. It has no state."""
 
     engine = "fuseki"
     fail = f"INSERT {{ }} WHERE {{ GRAPH {GUARD_GRAPH} {{ ?s ?p ?service }} SERVICE ?service {{ ?a ?b ?c }} }}"
@@ -146,7 +145,7 @@ class FusekiAdapter(TripleMarkerAdapter):
             return ApplyResult.MOVED
         return ApplyResult.REFUSED
 
-    # There is no lock to hold: the guard is enough where updates are serial. Whoever asks for one has it.
+    # There is no lock: the guard is enough where updates are serial. Every claim succeeds.
 
     def claim(self, token: int) -> WorkerRequest:
         return self._ask(ALWAYS_TRUE_QUERY)

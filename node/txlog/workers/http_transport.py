@@ -1,4 +1,4 @@
-"""The blocking way to a worker: one keep-alive HTTP connection, for a Spark task, a job or a test."""
+"""The blocking transport to a worker: one keep-alive HTTP connection, for a Spark task, a job or a test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from txlog.workers.adapter import RequestOutcome, StreamedResponse, Unreachable, WorkerRequest, WorkerResponse
 
 CHUNK_BYTES = 1 << 20
-"""Bytes asked of a streamed answer at a time."""
+"""Bytes of a streamed answer that one read asks for."""
 _NO_HEADERS: Mapping[str, str] = {}
 _TRANSIENT = {502, 503, 504}
 _KEEPALIVE = [
@@ -21,11 +21,11 @@ _KEEPALIVE = [
     for name, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))
     if hasattr(socket, name)
 ]
-"""A worker whose host is gone is noticed within half a minute, however long it may work at a request."""
+"""TCP keep-alive: a worker whose host is gone is detected within half a minute, however long a request may take."""
 
 
 class _Sender:
-    """One connection and what happened to the request on it."""
+    """One connection, and the outcome of the request on it."""
 
     def __init__(
         self, url: str, timeout_s: float, connect_s: float, tls: ssl.SSLContext | None, headers: Mapping[str, str]
@@ -52,7 +52,7 @@ class _Sender:
         assert not any("\r" in line or "\n" in line for line in head), head
         sock = self._connect()
         try:
-            # Head and body in one segment: http.client would send two, and a small request waits for both.
+            # Head and body in one segment: http.client would send two, and a small request would wait for both.
             sock.sendall("\r\n".join([*head, "\r\n"]).encode() + request.body)
             answer = http.client.HTTPResponse(sock, method=request.method)
             answer.begin()
@@ -61,9 +61,9 @@ class _Sender:
             raise self.connection_lost(lost) from lost
 
     def connection_lost(self, error: Exception) -> Unreachable:
-        """The connection is of no use any more; what that says of the request."""
+        """Close the broken connection; returns the error, with what is known of the request."""
         if isinstance(error, TimeoutError):
-            # The worker may be busy with it for long yet. The open connection is how its end will be noticed.
+            # The worker may still execute the request for a long time. The open connection will show its end.
             sock, self.http.sock = self.http.sock, None
             if sock is not None:
                 self.timed_out_sockets.append(sock)
@@ -79,8 +79,8 @@ class _Sender:
     def _connect(self) -> socket.socket:
         sock: socket.socket | None = self.http.sock
         if sock is not None:
-            # An idle connection that is readable has been closed by the worker. Seen before sending, it is only a
-            # reason to connect again; seen after, nobody knew whether the request was carried out.
+            # The worker has closed an idle connection that is readable. Detected before sending, the transport only
+            # connects again. Detected after, it would not know whether the worker executed the request.
             if not _readable(sock):
                 return sock
             self.http.close()
@@ -117,8 +117,9 @@ def _readable(sock: socket.socket) -> bool:
 
 
 class HttpTransport:
-    """One worker by its URL. ``timeout_s`` bounds each wait for bytes (not the whole answer), ``connect_s`` the
-    connecting. ``headers``: with each request, for what stands in between. One thread at a time."""
+    """The transport to one worker, by its URL. ``timeout_s`` bounds each wait for bytes (not the whole answer),
+    ``connect_s`` the connecting; both are seconds. ``headers``: sent with each request, for a proxy in between. One
+    thread at a time."""
 
     def __init__(
         self,
@@ -137,7 +138,7 @@ class HttpTransport:
         return self._sender.url
 
     def settled(self) -> bool:
-        """Whether every request that got no answer in time has come to its end by now, one way or another."""
+        """Whether every request that timed out is over by now: answered, or its connection is closed."""
         return self._sender.settled()
 
     def close(self) -> None:
@@ -159,14 +160,14 @@ class HttpTransport:
         if answer.will_close:
             self._sender.http.close()
         if answer.status in _TRANSIENT:
-            # 503 is said before the work begins; the other two by a proxy that does not know.
+            # A worker sends 503 before it executes anything; 502 and 504 come from a proxy that cannot know.
             fate = RequestOutcome.NOT_SENT if answer.status == 503 else RequestOutcome.UNKNOWN
             raise Unreachable(self.url, f"answered {answer.status}: {body[:200].decode('utf-8', 'replace')}", fate)
         return WorkerResponse(answer.status, _headers(answer), body)
 
     @contextmanager
     def stream(self, request: WorkerRequest) -> Iterator[StreamedResponse]:
-        """The answer with its body piece by piece, over a connection of its own."""
+        """The answer with its body in chunks, over a connection of its own."""
         sender = _Sender(*self._arguments)
         try:
             answer = sender.send(request)

@@ -1,4 +1,4 @@
-"""What a worker says of itself, as the name of a graph; the same for every engine."""
+"""Encodes a worker's marker as the name of a graph; the same for every engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOADING = re.compile(rf"^{SYSTEM}:loading:{_PLACE}(?::from(:{_PLACE}{_PATHS}))?
 
 
 def marker_name(marker: MarkerPosition) -> str:
-    """The graph that says it."""
+    """The name of the graph that encodes this marker."""
     epoch, index, chain = marker.position.epoch, marker.position.index, marker.position.hash
     paths = "".join(f":u{at}-{value.hex()}" for at, value in marker.unordered)
     return f"{SYSTEM}:{index}:{chain.hex()}:{marker.fence}:{epoch}{paths}"
@@ -34,14 +34,14 @@ def parse_marker(name: str) -> MarkerPosition | None:
 
 
 def loading_name(loading: LoadMarker) -> str:
-    """The graph that says that a load has begun and not ended."""
+    """The name of the graph that records a load which has begun and not ended."""
     epoch, index, chain = loading.position.epoch, loading.position.index, loading.position.hash
     since = "" if loading.since is None else ":from" + marker_name(loading.since).removeprefix(SYSTEM)
     return f"{SYSTEM}:loading:{index}:{chain.hex()}:{epoch}:{loading.token}{since}"
 
 
 def marker_or_load_name(state: MarkerPosition | LoadMarker) -> str:
-    """Of the one or the other."""
+    """The graph name of a marker or of a load."""
     return loading_name(state) if isinstance(state, LoadMarker) else marker_name(state)
 
 
@@ -55,7 +55,7 @@ def parse_loading(name: str) -> LoadMarker | None:
 
 
 def system_graphs_from_names(names: Iterable[str]) -> SystemGraphs:
-    """What graphs of ours with these names say. What is neither a marker nor a load is a claim."""
+    """Parse the names of system graphs. A name that is neither a marker nor a load is a claim."""
     names = list(names)
     markers = {name: marker for name in names if (marker := parse_marker(name)) is not None}
     by_place = sorted(markers.values(), key=lambda m: (m.position.index, m.fence))

@@ -1,14 +1,15 @@
 """Oxigraph's HTTP server (0.5): ``oxigraph serve -l DIR -b HOST:PORT``, without ``--union-default-graph``.
 
-- **Marker**: an empty named graph whose name says everything, ``urn:txlog:system:<index>:<hash>:<fence>:<epoch>``.
-  ``DROP GRAPH`` of the old one comes first in a request and fails when it is not there, ``CREATE GRAPH`` of the new
-  one comes last. Between them the store holds nothing of ours (docs/decisions/0002-marker-is-an-empty-graph.md).
-- **Lock**: Oxigraph carries out overlapping updates on snapshots and writes them blindly, so a guard that two requests
-  check at the same time lets both pass. A lock is a set of empty graphs that spell a random token, one graph for each
-  digit; who finds exactly its own digits, after having written them, is alone (whoever comes later finds these).
-- **Updates** mean what SPARQL 1.1 says: without GRAPH, WITH or USING they read and write the default graph. The
-  server's switch would change that, and make it refuse every WITH and USING, so the probe refuses such a server.
-- **Queries** are asked of the union of all graphs by a parameter of the request, as RDF4J does by default.
+- **Marker**: an empty named graph whose name encodes it, ``urn:txlog:system:<index>:<hash>:<fence>:<epoch>``.
+  ``DROP GRAPH`` of the old one comes first in a request and fails when it is not there. ``CREATE GRAPH`` of the new
+  one comes last. Between them the store holds no marker (docs/decisions/0002-marker-is-an-empty-graph.md).
+- **Lock**: Oxigraph executes overlapping updates on snapshots and commits them without a conflict check. A guard that
+  two requests check at the same time lets both pass. A lock is a set of empty graphs that encode a random token, one
+  graph for each digit. An applier that finds exactly its own digits after writing them has the lock: a later applier
+  finds these digits, too.
+- **Updates** follow SPARQL 1.1: without GRAPH, WITH or USING they read and write the default graph. The server's
+  switch would change that, and make it refuse every WITH and USING, so the probe refuses such a server.
+- **Queries** run on the union of all graphs by a parameter of the request, as RDF4J does by default.
 """
 
 from __future__ import annotations
@@ -39,25 +40,25 @@ from txlog.workers.update_batching import OPERATION_SEPARATOR, group_by_graph, u
 _DIGITS = 8
 _BASE = 4  # the least names to look at for a number of tokens
 TOKEN_LIMIT: int = 1 << (2 * _DIGITS)
-"""How many locks can be told apart: two appliers that claim within the same fraction of a millisecond pass for one
-once in so many times, and only then does the store's marker tell of it instead of preventing it."""
+"""The number of different lock tokens. Two appliers that claim within the same fraction of a millisecond draw the same
+token once in so many times. Only then does the marker detect the overlap instead of the lock preventing it."""
 _LOCKS = [[f"<{SYSTEM}:lock:{place}{digit}>" for digit in range(_BASE)] for place in range(_DIGITS)]
 _DROP_ALL_LOCKS = OPERATION_SEPARATOR.join(f"DROP SILENT GRAPH {name}" for names in _LOCKS for name in names)
 _SEES_GRAPHS = re.compile(r"\bgraph\s*[?$#]|\b(all|named)\b", re.IGNORECASE)
-"""Updates that may look at graphs without naming them. Too much is found rather than too little."""
+"""Matches updates that may read graphs without naming them; it matches too many rather than too few."""
 _GUARD_GRAPH = f"<{SYSTEM}:empty>"
 _ONLY_IF_EMPTY = (
-    # Anything that is there makes the trip graph, which makes its CREATE fail.
+    # Any quad or graph creates the guard graph, which makes the CREATE after it fail.
     f"INSERT {{ GRAPH {_GUARD_GRAPH} {{ {_GUARD_GRAPH} {_GUARD_GRAPH} {_GUARD_GRAPH} }} }} "
     "WHERE { SELECT * { { ?s ?p ?o } UNION { GRAPH ?g {} } } LIMIT 1 }",
     f"CREATE GRAPH {_GUARD_GRAPH}",
     f"DROP GRAPH {_GUARD_GRAPH}",
 )
-"""The guard of a store that has no marker yet."""
+"""The guard of a store that has no marker yet: it fails unless the store is empty."""
 
 
 def _confirm_lock(mine: Sequence[str]) -> list[str]:
-    """Fails unless the lock that stands there is this one and no other; takes it away."""
+    """Operations that fail unless this lock, and no other, is in the store; they remove it."""
     others = [name for names in _LOCKS for name in names if name not in mine]
     return [
         *(f"DROP GRAPH {name}" for name in mine),
@@ -70,7 +71,7 @@ def _lock_graphs(token: int) -> list[str]:
 
 
 class OxigraphAdapter(SparqlAdapter):
-    """See the module. Holds nothing."""
+    """The adapter for Oxigraph's server: see the module. It has no state."""
 
     engine = "oxigraph"
     data_path = "/store"
@@ -111,7 +112,7 @@ class OxigraphAdapter(SparqlAdapter):
         elif lock is LockAction.KEEP and any(
             o.kind == KIND_UPDATE and _SEES_GRAPHS.search(o.payload.decode()) for o in operations
         ):
-            # Claims of others may stand there by now. They are taken away with ours, which their owners notice.
+            # Other appliers may have added claims by now. This removes them as well; their owners notice it.
             texts.append(_DROP_ALL_LOCKS)
         elif lock is LockAction.KEEP:
             recreate = False
@@ -125,7 +126,7 @@ class OxigraphAdapter(SparqlAdapter):
         texts.append(f"CREATE GRAPH <{marker_or_load_name(new)}>")
         if recreate:
             texts += [f"CREATE SILENT GRAPH {name}" for name in mine]
-        # User texts carry a prologue; Oxigraph takes one at the very beginning only, so they name IRIs in full.
+        # Oxigraph accepts a prologue only at the very beginning, so updates of the log have none and use full IRIs.
         return self._update(texts)
 
     def parse_apply_result(self, response: WorkerResponse) -> ApplyResult:
@@ -172,12 +173,12 @@ class OxigraphAdapter(SparqlAdapter):
     ) -> WorkerRequest:
         asked = [("default-graph-uri", g) for g in default_graphs] + [("named-graph-uri", g) for g in named_graphs]
         if not asked and union:
-            # The parameter overrules FROM, so it is sent only for queries that have none.
+            # The parameter overrides FROM, so it is sent only for queries that have none.
             asked = [("union-default-graph", "")]
         return self._query_request(text, accept, asked)
 
     def counts(self) -> WorkerRequest:
-        # One query sees one moment. Graphs of ours hold no statements and come in for their names.
+        # One query reads one snapshot. System graphs hold no statements, so they are selected by their names.
         text = (
             "SELECT ?g (COUNT(?s) AS ?n) { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } "
             f'UNION {{ GRAPH ?g {{}} FILTER(STRSTARTS(STR(?g),"{SYSTEM}")) }} }} GROUP BY ?g'
@@ -185,8 +186,8 @@ class OxigraphAdapter(SparqlAdapter):
         return self._select(text)
 
     def fingerprint_range(self, first: int, count: int) -> WorkerRequest:
-        # Quads lie by the hashes of their terms, whoever wrote them when. Reading a term costs more than all the rest
-        # (2 us); digits of a hash are counted and not added up, for SPARQL makes no numbers of them.
+        # The store orders quads by the hashes of their terms, not by the time of the write. Reading a term costs more
+        # than all the rest (2 us). The query counts digits of a hash instead of adding them: SPARQL cannot parse them.
         quads = f"{{ SELECT ?s ?p ?o {{ {{ ?s ?p ?o }} UNION {self.named_quads} }} OFFSET {first} LIMIT {count} }}"
         digits = "BIND(SUBSTR(MD5(CONCAT(STR(?s),STR(?p),STR(?o))),1,2) AS ?d)"
         text = (
@@ -212,11 +213,11 @@ class OxigraphAdapter(SparqlAdapter):
         )
 
     def clean_snapshot(self, chunks: Iterable[bytes]) -> Iterable[bytes]:
-        # An empty graph is in no dump, and its literals are canonical as they are.
+        # A snapshot holds no empty graph, so no marker, and Oxigraph's literals are canonical already.
         return chunks
 
     def dump(self, predicates: Sequence[str] | None = None) -> WorkerRequest:
-        # One query sees one moment.
+        # One query reads one snapshot.
         text = (
             f"SELECT ?g ?s ?p ?o {{ {self.quads_with(predicates)} "
             f'UNION {{ GRAPH ?g {{}} FILTER(STRSTARTS(STR(?g),"{SYSTEM}")) }} }}'
@@ -236,7 +237,7 @@ class OxigraphAdapter(SparqlAdapter):
         return self._update([*_confirm_lock(_lock_graphs(token)), *drops, f"CREATE GRAPH <{loading_name(loading)}>"])
 
     def clear(self) -> WorkerRequest:
-        # Alone it is one range delete (1 ms); beside any other operation every quad is deleted (29 s for 200,000).
+        # Alone it is one range delete (1 ms). With any other operation Oxigraph deletes each quad (29 s for 200,000).
         return self._update(["DROP ALL"])
 
     def is_loading(self, loading: LoadMarker) -> WorkerRequest:

@@ -1,4 +1,4 @@
-"""May this store be a worker? Asked once, at registration, with requests that leave nothing behind."""
+"""Checks whether a store can be a worker: once, at registration, with requests that leave no data in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from txlog.workers.adapter import Adapter, Transport, WorkerRefused
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """``refused`` is None for a store that can do "update and position" as one; else it names what it cannot."""
+    """The result of a probe. ``refused`` is None for a store that can change data and position in one transaction;
+    otherwise it names the missing capability."""
 
     engine: str
     refused: WorkerRefused | None
@@ -20,8 +21,8 @@ class ProbeResult:
 
 
 def probe(adapter: Adapter, transport: Transport) -> ProbeResult:
-    """Runs the adapter's steps on a scratch name in the system space, up to the first that goes wrong. Raises
-    :class:`~txlog.workers.adapter.Unreachable`. Not while somebody applies to this worker."""
+    """Run the adapter's steps on a scratch name in the system namespace, up to the first that fails. Raises
+    :class:`~txlog.workers.adapter.Unreachable`. Must not run while an applier writes to this worker."""
     for step in adapter.probe_steps():
         response = transport.send(step.request)
         wrong = response.status not in step.expected_statuses

@@ -2,15 +2,15 @@
 
 - **Marker**: as in every engine without empty graphs (:mod:`txlog.workers.triple_marker`).
 - **Guard**: ``CREATE GRAPH`` fails where the graph holds something, and with it the request, which is one transaction.
-- **Lock**: RDF4J carries out overlapping updates on snapshots, and lets both commit, so a guard that two requests check
-  at the same time lets both pass. A lock is the marker's triple in the graph that spells a random token. Who finds its
-  own and no other, after having written it, is alone: whoever comes later finds this one.
-- **Scope**: patterns and DELETE templates without GRAPH reach all graphs in RDF4J. In the log they reach the default
-  graph, so updates are told to do so (:mod:`txlog.workers.union_default_graph`); ``remove-graph-uri=null`` says it to
-  DELETE DATA.
-- **Literals** are given in the form of all engines, and brought into it again on the way out: RDF4J keeps them as they
-  are written.
-- Why so: docs/decisions/0016-how-an-rdf4j-is-guarded.md.
+- **Lock**: RDF4J executes overlapping updates on snapshots and lets both commit. A guard that two requests check at the
+  same time lets both pass. A lock is the marker's triple in the graph whose name encodes a random token. An applier
+  that finds its own lock and no other after writing it has the lock: a later applier finds this one, too.
+- **Scope**: patterns and DELETE templates without GRAPH match all graphs in RDF4J. In the log they match the default
+  graph, so updates are rewritten (:mod:`txlog.workers.union_default_graph`). For DELETE DATA the parameter
+  ``remove-graph-uri=null`` does it.
+- **Literals** are written in the canonical form of all engines and converted to it again when they are read: RDF4J
+  keeps them as they are written.
+- The reasons: docs/decisions/0016-how-an-rdf4j-is-guarded.md.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _lock(token: int) -> str:
 
 
 def _fail_if_contended(condition: str) -> list[str]:
-    """Operations that fail, and with them the request, where ``condition`` says that another applier is at it."""
+    """Operations that fail, and with them the request, where ``condition`` holds: another applier is active."""
     return [
         f"INSERT {{ GRAPH {_CONTENDED} {{ {MARKER_TRIPLE} }} }} WHERE {{ {condition} }}",
         f"CREATE GRAPH {_CONTENDED}",
@@ -69,7 +69,7 @@ def _fail_if_contended(condition: str) -> list[str]:
 
 
 class Rdf4jAdapter(TripleMarkerAdapter):
-    """See the module. Holds nothing."""
+    """The adapter for RDF4J's server: see the module. It has no state."""
 
     engine = "rdf4j"
     query_path = ""
@@ -114,7 +114,7 @@ class Rdf4jAdapter(TripleMarkerAdapter):
         if lock is LockAction.CONFIRM:
             texts += self.confirm_lock(token)
         elif lock is LockAction.KEEP and any(operation.kind == KIND_UPDATE for operation in operations):
-            # Claims of others may stand there by now. They are taken away with ours, which their owners notice.
+            # Other appliers may have added claims by now. This removes them as well; their owners notice it.
             texts.append(_DELETE_ALL_LOCKS)
         elif lock is LockAction.KEEP:
             stays = True
@@ -181,7 +181,7 @@ class Rdf4jAdapter(TripleMarkerAdapter):
         named_graphs: Sequence[str] = (),
     ) -> WorkerRequest:
         asked = dataset_parameters(default_graphs, named_graphs)
-        # Of equal weight it would choose its own binary form, which a master makes of another.
+        # Among equal weights RDF4J would choose its binary format; a master writes that format itself, from another.
         accept = ",".join(each for each in accept.split(",") if "x-binary" not in each) or "*/*"
         text = canonical_constants(text)
         if not asked and not union and not has_dataset_clause(text):
@@ -189,7 +189,7 @@ class Rdf4jAdapter(TripleMarkerAdapter):
         return self._query_request(text, accept, asked)
 
     def contexts(self) -> WorkerRequest:
-        # Not its own list of graphs, a file beside the data, which may be of before a crash.
+        # Not RDF4J's own list of graphs: it is a file beside the data, and may be outdated after a crash.
         return self._select(f"SELECT DISTINCT ?g {self.named_quads}")
 
     def export(self, accept: str, graph: str | None = None) -> WorkerRequest:

@@ -1,4 +1,4 @@
-"""What engines behind the SPARQL 1.1 Protocol have in common: how they are asked and told, and how rows are read.
+"""The common part of engines with the SPARQL 1.1 Protocol: building requests and parsing rows.
 
 Sources: SPARQL 1.1 Protocol; SPARQL 1.1 Query Results CSV and TSV Formats; SPARQL 1.1 Graph Store HTTP Protocol.
 """
@@ -28,16 +28,16 @@ TSV: Final = "text/tab-separated-values"
 N_QUADS: Final = "application/n-quads"
 USER_GRAPHS_FILTER: Final = f'FILTER(!STRSTARTS(STR(?g),"{SYSTEM}"))'
 ALWAYS_TRUE_QUERY: Final = "ASK {}"
-"""Asked where there is nothing to do."""
+"""A query without effect, sent where there is nothing to do."""
 
 
 class SparqlAdapter:
-    """The part of an :class:`~txlog.workers.adapter.Adapter` that is the same for all of them. Holds nothing.
+    """The part of an :class:`~txlog.workers.adapter.Adapter` that is the same for all these engines. It has no state.
 
-    ``query_path``, ``update_path``, ``data_path``: behind a worker's URL. ``boolean_media_type``: the media type in
-    which an ASK is answered by one word. ``charset``: behind the media type of what is sent, where an engine takes it
-    for something else than UTF-8. ``default_quads``, ``named_quads``: patterns of everything in the default graph, and
-    in the named graphs ``?g`` that are not ours."""
+    ``query_path``, ``update_path``, ``data_path``: relative to a worker's URL. ``boolean_media_type``: the media type
+    in which the answer to an ASK is one word. ``charset``: appended to the media type of a request body, where an
+    engine would not read it as UTF-8. ``default_quads``, ``named_quads``: patterns of all quads in the default graph,
+    and in the named graphs ``?g`` that are no system graphs."""
 
     engine = ""
     query_path = "/query"
@@ -53,7 +53,7 @@ class SparqlAdapter:
     def capabilities(self) -> Capabilities:
         return CAPABILITIES[self.engine]
 
-    # -- what is sent
+    # -- requests
 
     def _update(self, texts: Sequence[str]) -> WorkerRequest:
         headers = {"Content-Type": "application/sparql-update" + self.charset}
@@ -96,7 +96,7 @@ class SparqlAdapter:
     def snapshot(self, accept: str = N_QUADS) -> WorkerRequest:
         return WorkerRequest("GET", self.data_path, {"Accept": accept})
 
-    # -- what is answered
+    # -- responses
 
     def parse_system_graphs(self, response: WorkerResponse) -> SystemGraphs:
         return self.system_graphs_from_names(parse_rows("reading the marker", response))
@@ -145,14 +145,14 @@ def dataset_parameters(default_graphs: Sequence[str], named_graphs: Sequence[str
 
 
 def parse_rows(asked: str, response: WorkerResponse) -> list[str]:
-    """The lines of a CSV result behind its header."""
+    """The lines of a CSV result after its header. Raises :class:`~txlog.workers.adapter.UnexpectedAnswer`."""
     if response.status != 200:
         raise UnexpectedAnswer(asked, response)
     return response.body.decode().split("\r\n")[1:-1]
 
 
 def parse_boolean(asked: str, response: WorkerResponse) -> bool:
-    """The answer to an ASK: one word, perhaps below a header."""
+    """The answer to an ASK: one word, perhaps after a header line."""
     words = response.body.split()
     if response.status != 200 or len(words) not in (1, 2) or words[-1] not in (b"true", b"false"):
         raise UnexpectedAnswer(asked, response)

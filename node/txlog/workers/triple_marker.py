@@ -1,10 +1,10 @@
-"""Engines without empty graphs: the marker is a triple, in the graph whose name says everything.
+"""Engines without empty graphs: the marker is a triple, in the graph whose name encodes the marker.
 
-The triple is ``<urn:txlog:system>`` three times (:mod:`txlog.workers.marker_names` has the name of its graph). It is
-taken out first in a request and put in again last, so updates never meet it; reads are kept from it
-(``sparql.hide_marker``, :meth:`MarkedAdapter.clean_quads`). The guard is a graph of ours that comes into being where a
-condition has a solution (:meth:`MarkedAdapter.fail_if`), and an operation that fails where it is there, which each
-engine has to have (``fail``)."""
+The triple is ``<urn:txlog:system>`` three times (:mod:`txlog.workers.marker_names` defines the name of its graph). A
+request deletes it first and inserts it last, so updates never match it. Reads hide it (``sparql.hide_marker``,
+:meth:`TripleMarkerAdapter.clean_snapshot`). The guard is a system graph that a request creates where a condition has a
+solution (:meth:`TripleMarkerAdapter.fail_if`), and an operation that fails where that graph exists. Each engine has to
+provide that operation (``fail``)."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ _SYSTEM_LINE: Final = f"{SYSTEM_TERM} ".encode()
 
 
 def filter_not_exists(name: str) -> str:
-    """A condition that holds unless that graph of ours is there."""
+    """A condition that holds unless this system graph exists."""
     return f"FILTER NOT EXISTS {{ GRAPH <{name}> {{ {MARKER_TRIPLE} }} }}"
 
 
 def insert_marker(name: str) -> str:
-    """Puts that graph of ours there."""
+    """The operation that inserts this system graph's triple."""
     return f"INSERT DATA {{ GRAPH <{name}> {{ {MARKER_TRIPLE} }} }}"
 
 
 def delete_marker(name: str) -> str:
-    """Takes it away, if it is there."""
+    """The operation that deletes this system graph's triple, if it exists."""
     return f"DELETE DATA {{ GRAPH <{name}> {{ {MARKER_TRIPLE} }} }}"
 
 
 class TripleMarkerAdapter(SparqlAdapter):
-    """``fail``: an operation that fails, and with it the request, where the graph :data:`GUARD_GRAPH` is there."""
+    """The common part of these engines. ``fail``: an operation that fails, and with it the request, where the graph
+    :data:`GUARD_GRAPH` exists."""
 
     fail = ""
 
@@ -53,15 +54,16 @@ class TripleMarkerAdapter(SparqlAdapter):
         ]
 
     def delete_or_fail(self, name: str) -> list[str]:
-        """Fails unless that graph of ours is there; takes it away."""
+        """Operations that fail unless this system graph exists; they delete it."""
         return [*self.fail_if(filter_not_exists(name)), delete_marker(name)]
 
     def confirm_lock(self, token: int) -> list[str]:
-        """Fails unless the lock that stands there is this one and no other; takes it away. Here there is none."""
+        """Operations that fail unless this lock, and no other, is in the store; they delete it. Here there is no
+        lock; an engine that needs one overrides this."""
         return []
 
     def normalise_quads(self, lines: bytes) -> bytes:
-        """Quads as this engine is to have them."""
+        """Convert quads to the form of this engine."""
         raise NotImplementedError
 
     # -- position
@@ -89,7 +91,7 @@ class TripleMarkerAdapter(SparqlAdapter):
         )
 
     def dump(self, predicates: Sequence[str] | None = None) -> WorkerRequest:
-        # One query sees one moment.
+        # One query reads one snapshot.
         ours = f"{{ GRAPH ?g {{ {MARKER_TRIPLE} }} }}"
         text = f"SELECT ?g ?s ?p ?o {{ {self.quads_with(predicates)} UNION {ours} }}"
         return self._select(text, self.dump_media_type)

@@ -1,9 +1,9 @@
-"""SPARQL for engines whose plain patterns match all graphs together (RDF4J, Virtuoso); in the log they mean the default
-graph, as SPARQL 1.1 says.
+"""SPARQL for engines whose plain patterns match all graphs together (RDF4J, Virtuoso). In the log they match the
+default graph, as SPARQL 1.1 says.
 
 Such an engine has a name for its default graph, as RDF4J's :data:`NIL`; a ``GRAPH`` inside a ``GRAPH`` keeps its own.
-So a pattern is put inside ``GRAPH`` of that name, and so are the plain triples of templates that would mean something
-else. ``WITH`` is said by ``GRAPH``, too: to RDF4J it is a data set without named graphs.
+So the rewriter puts a pattern inside ``GRAPH`` of that name, and the plain triples of templates that would otherwise
+mean another graph. It writes ``WITH`` as ``GRAPH``, too: to RDF4J a ``WITH`` is a data set without named graphs.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _SIMPLE: Final = re.compile(r"""[^"'\\\r\n]*""")
 _MAY_DIFFER: Final = re.compile(r"\^\^|@[A-Za-z0-9-]*[A-Z]|[0-9][.eE]|\.[0-9]|(?<![\w.])0[0-9]")
 
 Edit = tuple[int, int, str]
-"""From, to, and what stands there instead."""
+"""Start offset, end offset, and the replacement text."""
 
 
 class DefaultGraphScope(NamedTuple):
-    """``default``: what an engine calls its default graph. ``inserts``: whether plain triples of INSERT templates have
-    to be told, too, that they belong there. ``hides``: whether ``GRAPH ?g`` would match it, and must not."""
+    """How an engine names its default graph. ``default``: the name. ``inserts``: whether plain triples of INSERT
+    templates need that graph, too. ``hides``: whether ``GRAPH ?g`` would match it, so that a filter must exclude it."""
 
     default: str
     inserts: bool = False
@@ -39,8 +39,8 @@ RDF4J: Final = DefaultGraphScope(NIL)
 
 
 def scoped_update(text: str, scope: DefaultGraphScope = RDF4J) -> str:
-    """An update of the log (IRIs in full): its patterns without GRAPH, WITH or USING are the default graph's, its
-    literals have their canonical form."""
+    """Rewrite an update of the log (full IRIs): its patterns without GRAPH, WITH or USING match the default graph, and
+    its literals have their canonical form."""
     text = canonical_constants(text)
     edits = list[Edit]()
     for toks in _split_operations(text):
@@ -49,14 +49,14 @@ def scoped_update(text: str, scope: DefaultGraphScope = RDF4J) -> str:
 
 
 def split_operations(text: str) -> Iterator[tuple[str, list[str]]]:
-    """The operations of an update one by one, each with its words, marks and terms; what is empty is left out."""
+    """The operations of an update one by one, each with the texts of its tokens; empty operations are left out."""
     for toks in _split_operations(text):
         if toks:
             yield text[toks[0].start : _end(toks[-1])], [token.text for token in toks]
 
 
 def scoped_query(text: str, scope: DefaultGraphScope = RDF4J) -> str:
-    """A query without FROM: its patterns without GRAPH are the default graph's."""
+    """Rewrite a query without FROM: its patterns without GRAPH match the default graph."""
     toks = _skip_trivia(text)
     for at, depth in enumerate(_depths(toks)):
         if not depth and toks[at].text == "{" and (not at or toks[at - 1].text.upper() != "CONSTRUCT"):
@@ -65,7 +65,7 @@ def scoped_query(text: str, scope: DefaultGraphScope = RDF4J) -> str:
 
 
 def exclude_default_graph(text: str, scope: DefaultGraphScope) -> str:
-    """A query whose ``GRAPH ?g`` are never the default graph."""
+    """Rewrite a query so that its ``GRAPH ?g`` never match the default graph."""
     return _apply_edits(text, _exclude_default_graph(_skip_trivia(text), scope))
 
 
@@ -75,8 +75,8 @@ def has_dataset_clause(text: str) -> bool:
 
 
 def canonical_constants(text: str) -> str:
-    """The same with its literals in the form that all engines share (:mod:`txlog.workers.canonical_literals`). Left
-    alone: a number with a sign behind a variable, which may be a difference; strings with escapes or quotes in them."""
+    """The same text with its literals in the form that all engines share (:mod:`txlog.workers.canonical_literals`). Not
+    changed: a number with a sign after a variable, which may be a difference; strings with escapes or quotes."""
     if not _MAY_DIFFER.search(text):
         return text
     toks = _skip_trivia(text)
@@ -156,7 +156,7 @@ def _scope_operation(text: str, toks: Sequence[Token], scope: DefaultGraphScope)
 
 
 def _exclude_default_graph(toks: Sequence[Token], scope: DefaultGraphScope) -> Iterator[Edit]:
-    """A pattern: its ``GRAPH ?g`` are never the default graph."""
+    """Edits of a pattern, so that its ``GRAPH ?g`` never match the default graph."""
     if not scope.hides:
         return
     for at, token in enumerate(toks[:-2]):
@@ -166,13 +166,13 @@ def _exclude_default_graph(toks: Sequence[Token], scope: DefaultGraphScope) -> I
 
 
 def _wrap_in_graph(toks: Sequence[Token], graph: str) -> list[Edit]:
-    """A group: what is in it, inside GRAPH."""
+    """Edits that put the contents of a group inside GRAPH."""
     begin, end = _end(toks[0]), toks[-1].start
     return [(begin, begin, f" GRAPH {graph} {{"), (end, end, "} ")]
 
 
 def _wrap_template(toks: Sequence[Token], graph: str) -> Iterator[Edit]:
-    """Of the triples in a template those that stand in no graph, inside this one."""
+    """Edits that put the triples of a template that are outside of GRAPH inside this graph."""
     plain, at = list[Token](), 0
     while at <= len(toks):
         over = at == len(toks)
@@ -193,7 +193,7 @@ def _skip_trivia(text: str) -> list[Token]:
 
 
 def _depths(toks: Sequence[Token]) -> list[int]:
-    """How many brackets are open around each; a bracket is outside itself."""
+    """The number of open brackets around each token; a bracket is outside itself."""
     depth, found = 0, list[int]()
     for token in toks:
         mark = token.text if token.kind == "MARK" else ""
@@ -204,7 +204,7 @@ def _depths(toks: Sequence[Token]) -> list[int]:
 
 
 def _bracketed_length(toks: Sequence[Token]) -> int:
-    """Of the brackets that the first token opens."""
+    """The number of tokens of the bracket that the first token opens, both brackets included."""
     return _depths(toks).index(0, 1) + 1
 
 
@@ -213,7 +213,7 @@ def _end(token: Token) -> int:
 
 
 def _apply_edits(text: str, edits: Sequence[Edit] | Iterator[Edit], begin: int = 0, end: int | None = None) -> str:
-    """The part of the text from ``begin`` to ``end``, edited. Edits do not overlap; those at one place keep their
+    """The part of the text from ``begin`` to ``end``, edited. Edits do not overlap; edits at one offset keep their
     order."""
     pieces, last = list[str](), begin
     for start, stop, instead in sorted(edits, key=lambda edit: edit[:2]):

@@ -1,4 +1,4 @@
-"""Several transactions as one SPARQL update with the same result, fit for every engine that speaks SPARQL 1.1."""
+"""Several transactions as one SPARQL update with the same result, for every engine with SPARQL 1.1."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ OPERATION_SEPARATOR = " ;\n"
 
 
 def merge_quad_changes(payloads: Sequence[bytes]) -> tuple[list[bytes], list[bytes], list[bytes]]:
-    """Consecutive KIND_QUADS payloads to ``(deletes, adds, gone)``: N-Quads lines, the last operation on a quad
-    wins, order of first mention. ``gone``: lines that were added and then deleted again."""
+    """Merge consecutive KIND_QUADS payloads to ``(deletes, adds, gone)``: N-Quads lines in the order of first mention.
+    The last operation on a quad wins. ``gone``: lines that were added and then deleted again."""
     last: dict[bytes, bool] = {}
     added: set[bytes] = set()
     for payload in payloads:
@@ -32,17 +32,17 @@ def merge_quad_changes(payloads: Sequence[bytes]) -> tuple[list[bytes], list[byt
 
 
 def _canonicalise_if_merged(payloads: Sequence[bytes]) -> Sequence[bytes]:
-    """A delete of `1` takes away what an earlier transaction added as `01`: to a store they are one quad. Within one
-    transaction the front door sees to that."""
+    """The payloads with canonical literals, if there are several. A delete of `1` deletes the `01` of an earlier
+    transaction: to a store they are one quad. Within one transaction the server has done it already."""
     if len(payloads) > 1 and any(payload.startswith(b"D ") or b"\nD " in payload for payload in payloads):
         return [canonical_lines(payload) for payload in payloads]
     return payloads
 
 
 def update_texts(operations: Sequence[StoreOperation], form: Callable[[bytes], bytes] | None = None) -> list[str]:
-    """The operations as SPARQL updates, to be joined with :data:`OPERATION_SEPARATOR`; may be empty. Runs of quads
-    become one delete and one insert; updates stay as they are, in their place. ``form``: payloads of quads as this
-    engine is to have them, with one form for each quad."""
+    """The operations as SPARQL updates, to be joined with :data:`OPERATION_SEPARATOR`; may be empty. Consecutive quad
+    changes become one delete and one insert; updates stay as they are, in their order. ``form``: converts payloads of
+    quads to the form of this engine, with one form for each quad."""
     texts: list[str] = []
     run: list[bytes] = []
     for operation in operations:
@@ -71,8 +71,8 @@ def _quads_texts(payloads: list[bytes], form: Callable[[bytes], bytes] | None) -
     grouped, graphs = _group_with_graphs(adds)
     if adds:
         texts.append(f"INSERT DATA {{{grouped}}}")
-    # A quad that came and went leaves its graph behind, empty, where an engine keeps such graphs. Whether it exists
-    # must not depend on which transactions happened to be merged: CREATE and DROP of a later one would tell.
+    # Where an engine keeps empty graphs, a quad that was added and deleted leaves its graph empty. Whether the graph
+    # exists must not depend on which transactions were merged: CREATE and DROP of a later one would show it.
     if gone:
         left = {split_graph(quad)[1] for quad in gone} - graphs - {b""}
         texts += [f"CREATE SILENT GRAPH {graph.decode()}" for graph in sorted(left)]

@@ -1,17 +1,16 @@
 """OpenLink Virtuoso (7): ``http://HOST:PORT``, its HTTP server, where ``virtuoso.sql`` was run once.
 
-- **One request, one transaction**: Virtuoso's SPARQL end point commits each operation of a request by itself. So there
-  is a procedure of ours behind ``/txlog`` (``virtuoso.sql``), which carries out what one request says, its *parts*, in
-  one SQL transaction. Queries go to Virtuoso's own ``/sparql``.
-- **Marker and guard**: names (:mod:`txlog.workers.marker_names`) in a table of SQL. The part ``leave`` fails, and with
-it the
-  request, where its name is not there; no query sees any of it.
-- **Serial**: the first thing a request does is to change one row, so that the next one waits for its end.
-- **A crash** sets it back to its last checkpoint, a minute or two ago, marker and data together, and what is missing is
-  applied again. Its own log is not used: what it makes of it after a crash is wrong.
-- **Default graph**: there is none; a graph named :data:`DEFAULT_GRAPH_IRI` holds what is in no named graph.
-- **Quads** are not written in SPARQL but as Turtle. Literals that Virtuoso would make others of are kept as written.
-- Why so, and what it cannot hold: docs/decisions/0017-how-a-virtuoso-is-guarded.md.
+- **One request, one transaction**: Virtuoso's SPARQL endpoint commits each operation of a request by itself. So TxLog
+  installs a procedure at ``/txlog`` (``virtuoso.sql``). It executes the *parts* of one request in one SQL transaction.
+  Queries go to Virtuoso's own ``/sparql``.
+- **Marker and guard**: names (:mod:`txlog.workers.marker_names`) in an SQL table. The part ``leave`` fails, and with it
+  the request, where its name is not there. No query sees that table.
+- **Serial**: a request first changes one row, so that the next request waits for its end.
+- **A crash** resets the store to its last checkpoint, a minute or two ago, marker and data together. The applier then
+  applies the missing entries again. Virtuoso's own log is not used: its replay after a crash is wrong.
+- **Default graph**: there is none; a graph named :data:`DEFAULT_GRAPH_IRI` holds the quads of the default graph.
+- **Quads** are not written in SPARQL but as Turtle. Literals that Virtuoso would change are kept as written.
+- The reasons, and what it cannot store: docs/decisions/0017-how-a-virtuoso-is-guarded.md.
 """
 
 from __future__ import annotations
@@ -56,17 +55,17 @@ from txlog.workers.union_default_graph import (
 from txlog.workers.update_batching import merge_quad_changes
 
 PROCEDURES: Final = Path(__file__).with_name("virtuoso.sql")
-"""What has to be run on a Virtuoso, as its ``dba``."""
+"""The SQL script that the user ``dba`` has to run on a Virtuoso once."""
 DEFAULT_GRAPH_IRI: Final = f"{SYSTEM}:default"
-"""The graph of what is in no named graph. ``virtuoso.sql`` names the same."""
+"""The graph that holds the quads of the default graph. ``virtuoso.sql`` has the same constant."""
 KEPT: Final = "urn:txlog:kept:"
-"""Before a datatype: the literal is kept as it is written, under that datatype. ``virtuoso.sql`` names the same."""
+"""Prefix of a datatype: the literal is kept as it is written, under that datatype. ``virtuoso.sql`` has the same."""
 SHAPE: Final = "urn:txlog:shape:"
-"""Before a datatype of geometry, for good: Virtuoso lets nothing have those that it would not read."""
+"""Permanent prefix of a geometry datatype: Virtuoso refuses such a datatype on a literal that it cannot parse."""
 IRI_BYTES_MAX: Final = 1_800
-"""A longer one does not fit into a key of Virtuoso's."""
+"""A longer IRI does not fit into a key of Virtuoso."""
 ROWS_MAX: Final = 1 << 31
-"""Of an answer; unless told, Virtuoso leaves out what comes behind a million."""
+"""Maximum rows of an answer. Without this parameter Virtuoso truncates the answer after a million rows."""
 _CHUNK_BYTES: Final = 1 << 20
 _ENDPOINT_PREFIX: Final = "/txlog"
 _SCOPE: Final = DefaultGraphScope(f"<{DEFAULT_GRAPH_IRI}>", inserts=True, hides=True)
@@ -75,7 +74,7 @@ _XSD: Final = "http://www.w3.org/2001/XMLSchema#"
 _LITERAL: Final = re.compile(rb'("(?:[^"\\\n]++|\\.|)*+")\^\^<([^<>]*)>')
 _LONG_IRI: Final = re.compile(rb"<[^<>]{%d,}>" % (IRI_BYTES_MAX + 1))
 _NATIVE: Final = re.compile(
-    # What it reads as a value and gives out again as it was, in the form of :mod:`txlog.workers.canonical_literals`.
+    # Literals that it parses as values and returns unchanged, in the form of :mod:`txlog.workers.canonical_literals`.
     rb'"-?[0-9]{1,18}"\^\^<XSD#integer>'
     rb'|"-?[0-9]{1,15}(?:\.[0-9]{1,15})?"\^\^<XSD#decimal>'
     rb'|"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,2})?"\^\^<XSD#(?:double|float)>'
@@ -84,14 +83,14 @@ _NATIVE: Final = re.compile(
     rb'|"[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}"\^\^<XSD#date>'.replace(b"XSD#", _XSD.encode())
 )
 _WHOLE: Final = re.compile(rb'"(-?[0-9]+)"\^\^<%s>$' % f"{_XSD}integer".encode())
-"""In quotes it would read one above 2^31 as a decimal."""
+"""Integers, to be written without quotes: in quotes Virtuoso would read one above 2^31 as a decimal."""
 _NUMBERS: Final = frozenset(f"{_XSD}{kind}".encode() for kind in ("integer", "decimal", "double", "float", "boolean"))
 _SHAPES: Final = (b"http://www.openlinksw.com/schemas/virtrdf#Geometry", b"http://www.opengis.net/ont/geosparql#")
 _MANAGED: Final = {"CLEAR", "DROP", "CREATE", "COPY", "MOVE", "ADD"}
 
 
 class ProcedureStep(NamedTuple):
-    """One thing to do: its verb, the name that it is about, the bytes that it is done with."""
+    """One part of a request: its verb, the name that it applies to, and its data."""
 
     verb: str
     name: str = "-"
@@ -99,7 +98,7 @@ class ProcedureStep(NamedTuple):
 
 
 class VirtuosoAdapter(SparqlAdapter):
-    """See the module. Holds nothing."""
+    """The adapter for Virtuoso: see the module. It has no state."""
 
     engine = "virtuoso"
     query_path = "/sparql"
@@ -156,10 +155,11 @@ class VirtuosoAdapter(SparqlAdapter):
         return ApplyResult.MOVED if response.status == 409 else ApplyResult.REFUSED
 
     def checkpoint(self) -> WorkerRequest:
-        """Have it put all that was done into its data file, which it otherwise does within a minute or two."""
+        """Request a checkpoint: Virtuoso writes all changes to its data file. By itself it does so within a minute or
+        two."""
         return WorkerRequest("POST", f"{_ENDPOINT_PREFIX}/settle")
 
-    # There is no lock to hold: the guard is enough where updates are serial. Whoever asks for one has it.
+    # There is no lock: the guard is enough where updates are serial. Every claim succeeds.
 
     def claim(self, token: int) -> WorkerRequest:
         return _procedure_request("version")
@@ -197,9 +197,9 @@ class VirtuosoAdapter(SparqlAdapter):
         return self._query_request(text, accept, asked)
 
     def _query_request(self, text: str, accept: str, dataset: Sequence[tuple[str, str]]) -> WorkerRequest:
-        # A query as the body of a request is never answered.
+        # Virtuoso never answers a query that is sent as the body of a request.
         form = urlencode([("query", text), ("maxrows", str(ROWS_MAX)), *dataset])
-        # It refuses what it does not know without a look at the rest, and has forms of its own for some.
+        # Virtuoso refuses an unknown media type even beside known ones, and has formats of its own for some.
         known = [each for each in accept.split(",") if "x-binary" not in each and "boolean" not in each]
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": ",".join(known) or "*/*"}
         return WorkerRequest("POST", self.query_path, headers, form.encode())
@@ -274,7 +274,7 @@ class VirtuosoAdapter(SparqlAdapter):
 
     def end_loading(self, loading: LoadMarker, new: MarkerPosition) -> WorkerRequest:
         ended = encode_steps([ProcedureStep("leave", loading_name(loading)), ProcedureStep("enter", marker_name(new))])
-        # Whoever asked for a load does not come again: it is to outlive a crash at once.
+        # The loader does not repeat a finished load, so it must survive a crash at once.
         return replace(ended, path=f"{ended.path}?name=settle")
 
     # -- registration
@@ -332,8 +332,8 @@ def _procedure_request(what: str, name: str = "") -> WorkerRequest:
 
 
 def encode_steps(parts: Iterable[ProcedureStep]) -> WorkerRequest:
-    """Carries them out in order, whole or not at all. The body: the length of the table in ten digits; the table, a
-    line for each part; the parts' bytes."""
+    """A request that executes these parts in order, in one transaction. The body: the length of the table in ten
+    digits; the table, one line for each part; the parts' bytes."""
     parts = list(parts)
     table = "\n".join([f"{part.verb} {len(part.text)} {part.name}" for part in parts]).encode()
     body = b"".join([b"%010d" % len(table), table, *(part.text for part in parts)])
@@ -341,8 +341,8 @@ def encode_steps(parts: Iterable[ProcedureStep]) -> WorkerRequest:
 
 
 def steps_for_operations(operations: Sequence[StoreOperation]) -> Iterator[ProcedureStep]:
-    """What operations of the log do, one after the other: of literals of one value a graph holds the first, so that
-    neighbours cannot be merged."""
+    """The steps of operations of the log, one operation after the other. They cannot be merged: of literals with equal
+    values a graph holds the first."""
     for operation in operations:
         yield from _quad_steps(operation.payload) if operation.kind == KIND_QUADS else _update_steps(operation.payload)
 
@@ -357,14 +357,14 @@ def _parse_lines(asked: str, response: WorkerResponse) -> list[str]:
 
 
 def _quad_steps(payload: bytes) -> Iterator[ProcedureStep]:
-    """One transaction of quads."""
+    """The steps of one ``KIND_QUADS`` transaction."""
     deletes, adds, _ = merge_quad_changes([_normalise_quads(payload)])
     yield from _chunk_steps("take", deletes)
     yield from _chunk_steps("add", _drop_equal_values(adds))
 
 
 def _chunk_steps(verb: str, lines: Sequence[bytes]) -> Iterator[ProcedureStep]:
-    """Lines of N-Quads, given, as parts of one graph each, none longer than Virtuoso's strings may be."""
+    """Normalised lines of N-Quads as parts of one graph each, none longer than a string of Virtuoso may be."""
     graphs: dict[bytes, list[bytes]] = {}
     for line in lines:
         if long := _LONG_IRI.search(line):
@@ -386,7 +386,7 @@ def _chunk_steps(verb: str, lines: Sequence[bytes]) -> Iterator[ProcedureStep]:
 
 
 def _normalise_quads(lines: bytes) -> bytes:
-    """Quads, or a payload of them, as Virtuoso is to have them: what it would make others of is marked."""
+    """Quads, or a payload of them, in Virtuoso's form: literals that it would change are marked."""
     return _LITERAL.sub(_mark_literal, canonical_lines(lines))
 
 
@@ -401,8 +401,8 @@ def _mark_literal(literal: re.Match[bytes]) -> bytes:
 
 
 def _drop_equal_values(lines: Sequence[bytes]) -> list[bytes]:
-    """Without those that mean to Virtuoso what one before means: ``1`` and ``1.0`` of one subject and predicate are one
-    to it. Which of them stays must not depend on the order of its hashes."""
+    """The lines without those that Virtuoso takes for an earlier one: ``1`` and ``1.0`` of one subject and predicate
+    are equal to it. Which of them stays must not depend on the order of its hashes."""
     seen: dict[tuple[bytes, bytes, float], bytes] = {}
     kept = list[bytes]()
     for line in lines:
@@ -417,7 +417,7 @@ def _drop_equal_values(lines: Sequence[bytes]) -> list[bytes]:
 
 
 def _numeric_value(line: bytes) -> tuple[float, bytes, int] | None:
-    """Of an object that is a number to Virtuoso: its value, datatype, and where it begins."""
+    """The value, datatype and offset of an object that is a number to Virtuoso; None for any other object."""
     begin = line.find(b"> ", line.find(b"> ") + 2) + 2
     found = _LITERAL.match(line, begin)
     if found is None or found[2] not in _NUMBERS:

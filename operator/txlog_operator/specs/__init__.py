@@ -1,7 +1,8 @@
-"""From a manifest to objects of Kubernetes: pure functions, one file for each part of a data centre.
+"""Builds objects of Kubernetes from a manifest: pure functions, one file for each part of a data centre.
 
-:func:`desired_objects` is everything that stands for as long as the cluster does; Jobs of duties come and go
-(:mod:`.jobs`)."""
+:func:`desired_objects` returns every object that exists as long as the cluster does. Jobs of duties come and go
+(:mod:`.jobs`).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ __all__ = [
 
 
 def desired_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeObject]:
-    """All of them, in the order in which they are best made."""
+    """All objects, in the order of their creation."""
     return [
         *master_objects(cluster, around),
         *worker_objects(cluster, around),
@@ -32,6 +33,7 @@ def desired_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeObj
 
 
 def master_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeObject]:
+    """The objects of the masters."""
     return [
         masters.config_map(cluster, around),
         *masters.services(cluster, around),
@@ -41,7 +43,7 @@ def master_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeObje
 
 
 def worker_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeObject]:
-    """None where somebody else runs them."""
+    """The objects of the workers; none where the manifest's workers are external."""
     if cluster.spec.workers.external:
         return []
     return [
@@ -52,7 +54,7 @@ def worker_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeObje
 
 
 def job_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeObject]:
-    """What Jobs of backups and duties find there."""
+    """The objects that Jobs of backups and duties use."""
     return [
         jobs.config_map(cluster, around),
         *jobs.split_backup_volume(cluster),
@@ -61,4 +63,5 @@ def job_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeObject]
 
 
 def pipeline_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeObject]:
+    """The objects of the Spark application."""
     return [pipeline.config_map(cluster, around), pipeline.pipeline_job(cluster, around)]

@@ -1,4 +1,4 @@
-"""What all builders share: labels, owners, and how a pod of TxLog is allowed to run. Pure."""
+"""Shared by all builders: labels, owners, and the security context of TxLog's pods. Pure."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from txlog.config.units import format_quantity
 from txlog_operator.object_names import GROUP, ObjectNames
 
 KubeObject = dict[str, Any]
-"""One object of Kubernetes."""
+"""One object of Kubernetes, as JSON."""
 
 MASTER_PORT: Final = PEER_PORT
 SECURE_PEER_PORT: Final = SECURED_PEER_PORT
-"""Of a master with certificates for the others; nothing else is answered there."""
+"""Port of a master for peers with certificates; it serves nothing else."""
 WORKER_PORT: Final = 7878
 USER_ID: Final = 1000
-"""Of every process; its volumes belong to the group of this number."""
+"""User of every process; its volumes belong to the group of this number."""
 CONFIG_FOLDER: Final = Path("/etc/txlog")
 PEER_TOKEN_FOLDER: Final = Path("/etc/txlog-peers")
 DATA_FOLDER: Final = Path("/var/lib/txlog")
 SECRETS_FOLDER: Final = Path("/etc/txlog-secrets")
 INTERNAL_CREDENTIALS_FOLDER: Final = Path("/etc/txlog-own")
-"""What processes that ask masters are given: what they show, and whom they believe."""
+"""Folder with the credentials of processes that connect to masters: their token and the trusted authorities."""
 TOKEN_FILE_VARIABLE: Final = "TXLOG_TOKEN_FILE"
 CA_FILE_VARIABLE: Final = "TXLOG_CA_FILE"
-"""As :mod:`txlog.client` reads them."""
+"""The variables that :mod:`txlog.client` reads."""
 USERS_KEY: Final = "users"
 INTERNAL_TOKEN_KEY: Final = "own-token"
 CA_KEY: Final = "ca.crt"
@@ -38,10 +38,10 @@ FIELD_MANAGER: Final = "txlog-operator"
 
 @dataclass(frozen=True)
 class BuildContext:
-    """What no manifest says. ``owner_uid``: the cluster's uid, without which nothing is collected with it;
-    ``last_seen``: of each master, by node id; ``master_count``: how many run while one of them is still leaving
-    (default: as it says); ``pipeline_account``: by which Spark's driver may make executors, None where the chart gives
-    none."""
+    """Facts that are not in the manifest. ``owner_uid``: the cluster's uid; without it Kubernetes collects no object
+    with the cluster. ``last_seen``: of each master, by node id. ``master_count``: how many run while one of them still
+    leaves (default: the manifest's count). ``pipeline_account``: the service account with which Spark's driver may
+    create executors, None where the chart defines none."""
 
     image: str
     pull_policy: str = "IfNotPresent"
@@ -52,11 +52,12 @@ class BuildContext:
 
 
 def labels(cluster: TxLogCluster, component: str) -> dict[str, str]:
+    """The labels of an object of this component."""
     return {**selector(cluster, component), "app.kubernetes.io/managed-by": FIELD_MANAGER}
 
 
 def selector(cluster: TxLogCluster, component: str) -> dict[str, str]:
-    """Never changed: a StatefulSet's selector is immutable."""
+    """The labels of a selector. They never change: a StatefulSet's selector is immutable."""
     return {
         "app.kubernetes.io/name": "txlog",
         "app.kubernetes.io/instance": cluster.metadata.name,
@@ -106,6 +107,7 @@ TMP_VOLUME: Final[KubeObject] = {"name": "tmp", "emptyDir": {}}
 
 
 def container(cluster: TxLogCluster, around: BuildContext, name: str, command: list[str], **rest: Any) -> KubeObject:
+    """A container of TxLog's image; ``rest`` adds or replaces fields."""
     return {
         "name": name,
         "image": cluster.spec.image or around.image,
@@ -117,7 +119,7 @@ def container(cluster: TxLogCluster, around: BuildContext, name: str, command: l
 
 
 def pod_spec(containers: list[KubeObject], volumes: list[KubeObject], **rest: Any) -> KubeObject:
-    """Of pods that need nothing of the API server."""
+    """The spec of a pod that has no access to the API server."""
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -129,6 +131,7 @@ def pod_spec(containers: list[KubeObject], volumes: list[KubeObject], **rest: An
 
 
 def resource_requirements(given: ResourceRequirements) -> KubeObject:
+    """The manifest's requests and limits in the notation of Kubernetes."""
     found = {"requests": dict(given.requests), "limits": dict(given.limits)}
     return {key: value for key, value in found.items() if value}
 
@@ -136,7 +139,7 @@ def resource_requirements(given: ResourceRequirements) -> KubeObject:
 def volume_claim(
     name: str, size: int, storage_class: str | None, template: Mapping[str, str] | None = None
 ) -> KubeObject:
-    """A volume of a StatefulSet's pods; ``size`` in bytes."""
+    """A volume claim template of a StatefulSet; ``size`` in bytes."""
     spec: KubeObject = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": format_quantity(size)}}}
     if storage_class is not None:
         spec["storageClassName"] = storage_class
@@ -149,30 +152,31 @@ def volume_claim(
 
 
 def url_scheme(cluster: TxLogCluster) -> str:
-    """How clients speak to its masters."""
+    """The scheme of client connections to its masters: ``http`` or ``https``."""
     return "https" if cluster.spec.security.tls_secret_ref is not None else "http"
 
 
 def is_secured(cluster: TxLogCluster) -> bool:
-    """Whether masters know each other by certificates, and meet at a port of their own."""
+    """Whether masters authenticate each other by certificates, on a port of their own."""
     return cluster.spec.security.peer_tls_secret_ref is not None
 
 
 def master_urls(cluster: TxLogCluster) -> list[str]:
-    """Of this data centre's masters, from inside this Kubernetes cluster."""
+    """URLs of this data centre's masters, from inside this Kubernetes cluster."""
     names = ObjectNames(cluster)
     count = cluster.own_peer.masters
     return [f"{url_scheme(cluster)}://{names.master_host(index)}:{MASTER_PORT}" for index in range(1, count + 1)]
 
 
 def peer_address(cluster: TxLogCluster, peer: PeerSpec, index: int) -> str:
-    """``host:port`` where masters of other data centres come to that one."""
+    """``host:port`` of that peer for masters of other data centres."""
     return peer.address_of(index, SECURE_PEER_PORT if is_secured(cluster) else MASTER_PORT)
 
 
 def remote_master_url(cluster: TxLogCluster, peer: PeerSpec, index: int) -> str | None:
-    """Where that master of another data centre takes requests, as far as the manifest says it: its address, or, where
-    that leads to the masters' own port, port 7300 of the same host. None when the address names a port of its own."""
+    """The URL for clients of that master in another data centre, as far as the manifest determines it. It is the peer's
+    address, or port 7300 of the same host where the address is the peer port. None when the address names another port.
+    """
     if not is_secured(cluster):
         return f"{url_scheme(cluster)}://{peer.address_of(index)}"
     return None if ":" in peer.address else f"{url_scheme(cluster)}://{peer.address_of(index)}"
@@ -180,8 +184,8 @@ def remote_master_url(cluster: TxLogCluster, peer: PeerSpec, index: int) -> str 
 
 @dataclass(frozen=True)
 class InternalCredentials:
-    """What a container is given so that masters let it in, and so that it knows them: nothing where they ask for
-    nothing. Of the certificates' Secret it gets the authority alone, of the users' its own token."""
+    """The credentials that a container needs to connect to masters; empty where masters require none. The container
+    receives only the authority from the certificates' Secret, and only its own token from the users' Secret."""
 
     env: list[KubeObject] = field(default_factory=list)
     mounts: list[KubeObject] = field(default_factory=list)
@@ -189,6 +193,7 @@ class InternalCredentials:
 
 
 def internal_credentials(cluster: TxLogCluster) -> InternalCredentials:
+    """The credentials of this cluster's own processes."""
     security, env, sources = cluster.spec.security, [], []
     if security.users is not None:
         env.append({"name": TOKEN_FILE_VARIABLE, "value": str(INTERNAL_CREDENTIALS_FOLDER / INTERNAL_TOKEN_KEY)})
@@ -207,4 +212,5 @@ def _single_key_source(secret: str, key: str) -> KubeObject:
 
 
 def worker_url(cluster: TxLogCluster, index: int) -> str:
+    """The URL of the worker with this number."""
     return f"http://{ObjectNames(cluster).worker_host(index)}:{WORKER_PORT}"

@@ -1,6 +1,6 @@
-"""Executors of the Spark application as pods: how many, how large, and what Spark makes each of them from. Pure.
+"""Executors of the Spark application as pods: their number, size and pod template. Pure.
 
-The driver makes and removes them; they belong to its pod, so that Kubernetes collects them with it.
+The driver creates and removes them. Its pod owns them, so Kubernetes collects them with it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from txlog_operator.specs.common import (
 
 COMPONENT: Final = "executor"
 CONTAINER_NAME: Final = "spark-executor"
-"""As Spark calls the container of a template that it takes for its own."""
+"""The container of a template that Spark uses as its own."""
 TEMPLATE_FILE: Final = "executor.yaml"
 DEFAULT_COUNT: Final = 2
 DEFAULT_CPU: Final = "250m"
@@ -43,36 +43,37 @@ TERMINATION_GRACE_S: Final = 10
 
 
 def executor_count(cluster: TxLogCluster) -> int:
-    """How many the manifest asks for; 0 where the driver does it all itself."""
+    """The number of executors in the manifest; 0 where the driver does all work itself."""
     told = cluster.spec.pipeline
     return (told.executors or DEFAULT_COUNT) if told.mode == "executors" else 0
 
 
 def batch_tasks(cluster: TxLogCluster) -> int:
-    """Of a batch at once."""
+    """Concurrent tasks of a batch."""
     return max(BATCH_TASKS, executor_count(cluster))
 
 
 def concurrent_tasks(cluster: TxLogCluster) -> int:
-    """At once, by stream and batch: with fewer a batch would keep the stream waiting."""
+    """Concurrent tasks of stream and batch; with fewer, a batch would delay the stream."""
     return len(worker_names(cluster)) + batch_tasks(cluster)
 
 
 def executor_cores(cluster: TxLogCluster) -> int:
-    """Tasks at once of each executor. Unless the manifest says it: as many as one process would have in all, so that
-    those that are left do when one is gone."""
+    """Concurrent tasks of each executor. By default each executor can run all tasks, so that the remaining executors
+    suffice when one is lost."""
     told = cluster.spec.pipeline.executor_cores
     return told or math.ceil((concurrent_tasks(cluster) + len(worker_names(cluster))) / max(1, executor_count(cluster)))
 
 
 def memory_mb(cluster: TxLogCluster) -> tuple[int, int]:
-    """Of the JVM's heap, and of everything else in the pod."""
+    """Memory of the JVM's heap and of everything else in the pod, in MiB."""
     whole = (cluster.spec.pipeline.executor_memory or DEFAULT_MEMORY) >> 20
     heap = max(HEAP_MB_MIN, int(whole * HEAP_SHARE))
     return heap, whole - heap
 
 
 def executor_config(cluster: TxLogCluster, around: BuildContext) -> ExecutorsConfig:
+    """The executors' part of the pipeline configuration."""
     names, (heap_mb, overhead_mb) = ObjectNames(cluster), memory_mb(cluster)
     return ExecutorsConfig(
         name=names.executors,
@@ -90,8 +91,8 @@ def executor_config(cluster: TxLogCluster, around: BuildContext) -> ExecutorsCon
 
 
 def pod_template(cluster: TxLogCluster, around: BuildContext, scratch: Path) -> KubeObject:
-    """The pod as Spark finds it. Spark adds its name, its owner, its addresses, the word ``executor`` to the command,
-    and what is asked for of processor and memory. It needs nothing of the API server."""
+    """The pod template for Spark. Spark adds name, owner, addresses, the argument ``executor``, and the requests for
+    CPU and memory. The pod has no access to the API server."""
     own = internal_credentials(cluster)
     executor = container(
         cluster,
@@ -102,7 +103,7 @@ def pod_template(cluster: TxLogCluster, around: BuildContext, scratch: Path) -> 
         env=[{"name": "HOME", "value": "/tmp"}, *own.env],
         terminationMessagePolicy="FallbackToLogsOnError",
         volumeMounts=[
-            # Spark takes a volume of this name for its own files where it is mounted
+            # Spark uses a mounted volume of this name for its own files
             {"name": "spark-local-dir-1", "mountPath": str(scratch / "local")},
             {"name": "turns", "mountPath": str(scratch / "turns")},
             *own.mounts,
@@ -127,7 +128,7 @@ def pod_template(cluster: TxLogCluster, around: BuildContext, scratch: Path) -> 
 
 
 def pod_template_yaml(cluster: TxLogCluster, around: BuildContext, scratch: Path) -> str:
-    """As Spark reads it."""
+    """The pod template as YAML, which Spark reads."""
     yaml, text = YAML(), io.StringIO()
     yaml.width = 1000
     yaml.representer.ignore_aliases = lambda _: True

@@ -1,4 +1,4 @@
-"""Backups and the duties of a data centre, as Jobs: each is tried once, and tried again by who made it. Pure."""
+"""Backups and duties of a data centre as Jobs. A Job makes one attempt; the operator creates the next one. Pure."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from txlog_operator.specs.common import (
 
 COMPONENT: Final = "backup"
 DUTY_COMPONENT: Final = "duty"
-"""Of what is made for a duty: it waits for no backup that was asked for otherwise."""
+"""Component of the Jobs of duties: they do not wait for other backups."""
 SCHEDULE_COMPONENT: Final = "schedule"
 BACKUPS_FOLDER: Final = Path("/backups")
-"""Where split backups go when the manifest names no target: a volume of its own."""
+"""Folder of split backups when the manifest names no target: a volume of its own."""
 DUTY_PROGRAM: Final = "txlog.backup.duty_job"
 DUTY_CONFIG_FILE: Final = "duty.json"
 BACKUP_CONFIG_FILE: Final = "backup.json"
@@ -38,6 +38,7 @@ TERMINATION_LOG: Final = "/dev/termination-log"
 
 
 def backup_target(cluster: TxLogCluster) -> TargetConfig:
+    """The target of the manifest, else the volume for split backups."""
     backup = cluster.spec.backup
     if backup is None:
         return FolderConfig(folder=BACKUPS_FOLDER)
@@ -45,7 +46,7 @@ def backup_target(cluster: TxLogCluster) -> TargetConfig:
 
 
 def config_map(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
-    """What Jobs are told."""
+    """The ConfigMap with the configuration of Jobs."""
     target, masters = backup_target(cluster), master_urls(cluster)
     duty = DutyJobConfig(data_center=cluster.data_center, masters=masters, target=target)
     data = {DUTY_CONFIG_FILE: duty.model_dump_json(indent=1, exclude_defaults=True) + "\n"}
@@ -56,7 +57,8 @@ def config_map(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
 
 
 def split_backup_volume(cluster: TxLogCluster) -> list[KubeObject]:
-    """For split backups, where the manifest names no target. Nobody owns it: what is in it outlives the resource."""
+    """The volume for split backups, where the manifest names no target. It has no owner: its content outlives the
+    resource."""
     if cluster.spec.backup is not None:
         return []
     names, size = ObjectNames(cluster), cluster.spec.workers.storage
@@ -66,7 +68,7 @@ def split_backup_volume(cluster: TxLogCluster) -> list[KubeObject]:
 
 
 def backup_schedules(cluster: TxLogCluster, around: BuildContext) -> list[KubeObject]:
-    """The schedule that the manifest asks for."""
+    """The TxLogBackupSchedule of the manifest."""
     backup = cluster.spec.backup
     if backup is None or backup.schedule is None:
         return []
@@ -78,6 +80,7 @@ def backup_schedules(cluster: TxLogCluster, around: BuildContext) -> list[KubeOb
 
 
 def backup_command(name: str, why: str) -> list[str]:
+    """The command of a backup with this name and reason."""
     return [
         "python",
         "-m",
@@ -89,10 +92,12 @@ def backup_command(name: str, why: str) -> list[str]:
 
 
 def duty_command(*way: str) -> list[str]:
+    """The command of a duty; ``way`` are its options."""
     return ["python", "-m", DUTY_PROGRAM, f"--config={CONFIG_FOLDER}/{DUTY_CONFIG_FILE}", *way]
 
 
 def build_job(cluster: TxLogCluster, around: BuildContext, name: str, command: Sequence[str]) -> KubeObject:
+    """A Job that runs ``command`` once, without retries."""
     component = DUTY_COMPONENT if command[2] == DUTY_PROGRAM else COMPONENT
     names, backup, own = ObjectNames(cluster), cluster.spec.backup, internal_credentials(cluster)
     mounts = [{"name": "config", "mountPath": str(CONFIG_FOLDER), "readOnly": True}, *own.mounts, TMP_MOUNT]

@@ -1,4 +1,4 @@
-"""The masters of a data centre: one StatefulSet, what each is told, and the Services in front of them. Pure."""
+"""The masters of a data centre: one StatefulSet, their configuration, and their Services. Pure."""
 
 from __future__ import annotations
 
@@ -40,14 +40,17 @@ USERS_FOLDER: Final = Path("/etc/txlog-users")
 TLS_FOLDER: Final = Path("/etc/txlog-tls")
 PEER_TLS_FOLDER: Final = Path("/etc/txlog-peer-tls")
 TERMINATION_LOG: Final = Path("/dev/termination-log")
-"""Each container has its own, and its end shows it: that proves which process is gone."""
+"""Each container has its own. After the end it holds the identity of the process, which proves that this process is
+gone."""
 INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
 CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config"
 ENDPOINT_DRAIN_S: Final = 2
-"""Between a pod's end being known and the master hearing of it: Services learn of it meanwhile, and it takes work."""
+"""Delay between the deletion of a pod and SIGTERM. Services remove the pod in this time, and the master still accepts
+requests."""
 TERMINATION_GRACE_S_MIN: Final = 75
 ACCEPTED_MANIFEST_KEY: Final = "accepted.json"
-"""Beside what the masters read: the last manifest that was valid. It is kept true while a newer one is not."""
+"""Key of the last valid manifest, beside the masters' configurations. It stays in effect while a newer manifest is
+invalid."""
 LIVE_FIELDS: Final = {
     "round_timeout_ms",
     "idle_interval_ms",
@@ -58,22 +61,23 @@ LIVE_FIELDS: Final = {
     "split_recovery",
     "worker_repair",
 }
-"""What a master takes while it runs: changing it restarts nobody."""
+"""Fields that a running master accepts: a change restarts no master."""
 LOG_OWNED_FIELDS: Final = {"peers", "split_mode", "last_seen"}
-"""What counts at the founding only, or is told anew at each start."""
+"""Fields that only count for the bootstrap, or that each start receives again."""
 
 
 def replica_count(cluster: TxLogCluster, around: BuildContext) -> int:
+    """The number of masters that run, including one that leaves."""
     return max(cluster.own_peer.masters, around.master_count or 0)
 
 
 def node_names(cluster: TxLogCluster, around: BuildContext) -> list[str]:
-    """Of those that run, also of one that is leaving."""
+    """Node ids of the running masters, including one that leaves."""
     return [f"{cluster.data_center}-{index}" for index in range(1, replica_count(cluster, around) + 1)]
 
 
 def master_config(cluster: TxLogCluster, node: str, around: BuildContext) -> NodeConfig:
-    """What the master of that node id is told. One that is leaving is still among the peers."""
+    """The configuration of the master with that node id. A leaving master is still among the peers."""
     names = ObjectNames(cluster)
     running = replica_count(cluster, around)
     if running > cluster.own_peer.masters:
@@ -102,7 +106,7 @@ def master_config(cluster: TxLogCluster, node: str, around: BuildContext) -> Nod
 
 
 def _security_fields(cluster: TxLogCluster) -> dict[str, Any]:
-    """What a master's configuration says of it."""
+    """The security fields of a master's configuration."""
     security, found = cluster.spec.security, dict[str, Any]()
     if security.users is not None:
         found |= {"users_file": USERS_FOLDER / USERS_KEY, "own_token_file": USERS_FOLDER / INTERNAL_TOKEN_KEY}
@@ -114,7 +118,7 @@ def _security_fields(cluster: TxLogCluster) -> dict[str, Any]:
 
 
 def _secret_volumes(cluster: TxLogCluster) -> list[tuple[str, Path, str]]:
-    """Name, folder and Secret of each. Whole folders, never single files of them: what is in those is not renewed."""
+    """Name, folder and Secret of each volume. Whole folders only: the kubelet does not update single mounted files."""
     security = cluster.spec.security
     token, users = security.peer_token_secret_ref, security.users
     found = [("peer-token", PEER_TOKEN_FOLDER, token.name if token else ObjectNames(cluster).peer_token)]
@@ -128,16 +132,16 @@ def _secret_volumes(cluster: TxLogCluster) -> list[tuple[str, Path, str]]:
 
 
 def restart_hash(cluster: TxLogCluster, around: BuildContext) -> str:
-    """Of what a master only learns at its start. What it takes live, and what the log says of the cluster, is not in
-    it; addresses are, since a master that runs keeps to those it knows."""
+    """A hash of the fields that a master reads only at its start. Live fields and fields of the log are excluded.
+    Addresses are included, since a running master keeps the ones it knows."""
     first = master_config(cluster, f"{cluster.data_center}-1", around)
     told = first.model_dump(mode="json", exclude=LIVE_FIELDS | LOG_OWNED_FIELDS, exclude_defaults=True)
     return short_hash([told, {peer.name: peer.address for peer in cluster.spec.peers}])
 
 
 def config_map(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
-    """A file for each master. It is not part of the pods: what is changed in it counts from the next start on. Without
-    defaults, so that an older image still reads it."""
+    """The ConfigMap with one file for each master. The pods do not depend on its content: a change takes effect at the
+    next start. Defaults are left out, so that an older image can read it."""
     data = {
         f"{node}.json": master_config(cluster, node, around).model_dump_json(indent=1, exclude_defaults=True) + "\n"
         for node in node_names(cluster, around)
@@ -147,7 +151,7 @@ def config_map(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
 
 
 def accepted_manifest(standing: KubeObject | None) -> TxLogCluster | None:
-    """The manifest that this ConfigMap was made from; None without one, or when it can no longer be read."""
+    """The manifest from which this ConfigMap was built; None when it has none or it cannot be parsed."""
     try:
         return TxLogCluster.model_validate_json(standing["data"][ACCEPTED_MANIFEST_KEY]) if standing else None
     except (KeyError, ValueError):
@@ -155,6 +159,7 @@ def accepted_manifest(standing: KubeObject | None) -> TxLogCluster | None:
 
 
 def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
+    """The StatefulSet of the masters."""
     names, masters = ObjectNames(cluster), cluster.spec.masters
     template: KubeObject = {
         "metadata": {
@@ -167,11 +172,11 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         "replicas": replica_count(cluster, around),
         "serviceName": names.master_hosts,
         "ordinals": {"start": 1},
-        # A cluster is founded by all its masters at once, and none is ready before that.
+        # All masters bootstrap the cluster together, and none is ready before that.
         "podManagementPolicy": "Parallel",
-        # The operator restarts them, one after the other, when nobody is missed.
+        # The operator restarts them one by one, while no master is missing.
         "updateStrategy": {"type": "OnDelete"},
-        # A master that was taken out for good has nothing that the log lacks, and its journal would be refused.
+        # A removed master holds nothing that the log lacks, and the cluster would refuse its journal.
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Delete"},
         "selector": {"matchLabels": selector(cluster, COMPONENT)},
         "template": template,
@@ -224,20 +229,20 @@ def _pod_template(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
 
 
 def termination_grace_s(cluster: TxLogCluster) -> int:
-    """Generous, since a master ends by itself, and not as exact as ``leaveTimeout``, which changes without restarts."""
+    """Generous, because a master exits by itself. Independent of ``leaveTimeout``, which changes without restarts."""
     return max(
         TERMINATION_GRACE_S_MIN, math.ceil(cluster.spec.leave_timeout / 1000 + MASTER_STOP_MARGIN_S) + ENDPOINT_DRAIN_S
     )
 
 
 def _probe(cluster: TxLogCluster, kind: str, **times: int) -> KubeObject:
-    """The kubelet looks at no certificate: it may be anybody's."""
+    """The kubelet does not verify the certificate, so any certificate passes."""
     speaks = {"scheme": "HTTPS"} if url_scheme(cluster) == "https" else {}
     return {"httpGet": {"path": f"/health/{kind}", "port": "http", **speaks}, **times}
 
 
 def _ports(cluster: TxLogCluster) -> list[tuple[str, int]]:
-    """Of a pod, by name: that of clients, and where masters with certificates meet."""
+    """The ports of a pod by name: for clients, and for peers with certificates."""
     return [("http", MASTER_PORT), *([("peers", SECURE_PEER_PORT)] if is_secured(cluster) else [])]
 
 
@@ -246,7 +251,7 @@ def _field_variable(name: str, path: str) -> KubeObject:
 
 
 def services(cluster: TxLogCluster, around: BuildContext) -> list[KubeObject]:
-    """One for names, which peers need before anybody is ready; one for clients."""
+    """A headless Service for host names, which peers need before any master is ready, and a Service for clients."""
     names = ObjectNames(cluster)
     ports = [{"name": name, "port": port, "targetPort": name} for name, port in _ports(cluster)]
     select: dict[str, Any] = {"selector": selector(cluster, COMPONENT), "ports": ports[:1]}
@@ -258,7 +263,8 @@ def services(cluster: TxLogCluster, around: BuildContext) -> list[KubeObject]:
 
 
 def disruption_budget(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
-    """One at a time; also of a single one, so that no node waits for ever to be drained."""
+    """At most one unavailable master. It also allows the eviction of a single master, so that no drain waits for
+    ever."""
     spec = {"maxUnavailable": 1, "selector": {"matchLabels": selector(cluster, COMPONENT)}}
     return build_object(
         cluster, around, "policy/v1", "PodDisruptionBudget", ObjectNames(cluster).master_hosts, COMPONENT, spec=spec

@@ -1,4 +1,4 @@
-"""Who may speak with whom. Pure."""
+"""Network policies of a cluster. Pure."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ DNS_PORT: Final = 53
 
 
 def network_policies(cluster: TxLogCluster, around: BuildContext) -> list[KubeObject]:
-    """Masters are for everybody who reaches them, on their ports; stores for the pods of this cluster alone; Spark's
-    driver for its executors; and those reach it, each other, masters, stores and the servers of names, nobody else."""
+    """Masters accept every client on their ports, stores only pods of this cluster, and Spark's driver only its
+    executors. Executors reach the driver, each other, masters, stores and DNS servers, and nothing else."""
     names = ObjectNames(cluster)
     same = {key: value for key, value in selector(cluster, "").items() if not key.endswith("/component")}
     assert same[f"{GROUP}/data-center"] == cluster.data_center
@@ -50,12 +50,14 @@ def _executor_policies(cluster: TxLogCluster, around: BuildContext) -> KubeObjec
         of(pipeline.COMPONENT, SPARK_DRIVER_PORT, SPARK_BLOCKS_PORT),
         of(executors.COMPONENT, SPARK_BLOCKS_PORT),
         of(masters.COMPONENT, MASTER_PORT),
-        # Where the servers of names are, every Kubernetes answers otherwise.
+        # The location of the DNS servers differs between distributions of Kubernetes.
         {"ports": [_port(DNS_PORT, "UDP"), _port(DNS_PORT)]},
     ]
     outside = sorted({_port_of(each.url) for each in cluster.spec.workers.external or ()})
     if outside:
-        ways.append({"ports": [_port(port) for port in outside]})  # a policy knows addresses, and these are names
+        ways.append(
+            {"ports": [_port(port) for port in outside]}
+        )  # a policy matches addresses, and these are host names
     else:
         ways.append(of(workers.COMPONENT, WORKER_PORT))
     spec = {

@@ -1,5 +1,5 @@
 """The Spark application of a data centre, as a Job. Its pod is driver and executor at once, or (``mode: executors``)
-the driver of executors that are pods of their own (:mod:`.executors`). Pure."""
+the driver of executors in pods of their own (:mod:`.executors`). Pure."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config"
 
 
 def pipeline_config(cluster: TxLogCluster, around: BuildContext) -> PipelineConfig:
+    """The configuration of the Spark application."""
     more: dict[str, Any] = {}
     if executors.executor_count(cluster):
         more = {
@@ -50,7 +51,7 @@ def pipeline_config(cluster: TxLogCluster, around: BuildContext) -> PipelineConf
 
 
 def config_map(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
-    """Named by what is in it, as its Job is: neither is ever changed."""
+    """Named by a hash of its content, as its Job is: neither ever changes."""
     told = pipeline_config(cluster, around).model_dump_json(indent=1, exclude_defaults=True) + "\n"
     data = {CONFIG_FILE: told}
     if executors.executor_count(cluster):
@@ -59,7 +60,7 @@ def config_map(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
 
 
 def pipeline_job_name(cluster: TxLogCluster, around: BuildContext) -> str:
-    """Another one whenever anything in a pod of it would be another."""
+    """A name that changes with any field of the pod."""
     told = [
         pipeline_config(cluster, around).model_dump(mode="json", exclude_defaults=True),
         _pod_template(cluster, around, ""),
@@ -70,7 +71,8 @@ def pipeline_job_name(cluster: TxLogCluster, around: BuildContext) -> str:
 
 
 def pipeline_job(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
-    """Its pod is started again in place when it fails; that it ended, the operator sees, and makes the next."""
+    """The kubelet restarts its container in place after a failure. When the Job has ended, the operator creates the
+    next one."""
     name = pipeline_job_name(cluster, around)
     spec: KubeObject = {
         "backoffLimit": 1_000_000,
@@ -108,7 +110,7 @@ def _pod_template(cluster: TxLogCluster, around: BuildContext, config: str) -> K
         ],
     )
     volumes = [{"name": "config", "configMap": {"name": config}}, {"name": "scratch", "emptyDir": {}}]
-    # Spark asks the API server for executors; nothing else of TxLog but the operator has an account there.
+    # Spark creates executors through the API server; only the operator has an account there besides.
     account = {"serviceAccountName": around.pipeline_account, "automountServiceAccountToken": True} if apart else {}
     return pod_spec(
         [driver],

@@ -25,6 +25,7 @@ COMPONENT: Final = "worker"
 
 
 def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
+    """The StatefulSet of the stores."""
     names, workers = ObjectNames(cluster), cluster.spec.workers
     probe = {"httpGet": {"path": "/", "port": "http"}}
     store = container(
@@ -40,7 +41,7 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         livenessProbe={**probe, "periodSeconds": 10, "timeoutSeconds": 10, "failureThreshold": 6},
         volumeMounts=[{"name": "store", "mountPath": str(DATA_FOLDER)}, TMP_MOUNT],
     )
-    # As the first process of a container it would not hear SIGTERM.
+    # As process 1 of a container it would ignore SIGTERM.
     pod = pod_spec([store], [], terminationGracePeriodSeconds=30, shareProcessNamespace=True)
     spec: KubeObject = {
         "replicas": workers.replicas,
@@ -48,7 +49,7 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         "ordinals": {"start": 1},
         "podManagementPolicy": "Parallel",
         "updateStrategy": {"type": "RollingUpdate"},
-        # A store is made again from the log; one that comes back later must not bring old data.
+        # A store is rebuilt from the log; a store that returns later must not bring old data.
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Delete"},
         "selector": {"matchLabels": selector(cluster, COMPONENT)},
         "template": {"metadata": {"labels": labels(cluster, COMPONENT)}, "spec": pod},
@@ -58,7 +59,7 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
 
 
 def service(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
-    """Names only: masters and the pipeline speak with each store."""
+    """A headless Service: masters and the pipeline address each store by name."""
     spec = {
         "clusterIP": "None",
         "publishNotReadyAddresses": True,
@@ -69,6 +70,7 @@ def service(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
 
 
 def disruption_budget(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
+    """The disruption budget of the stores."""
     spec = {"maxUnavailable": 1, "selector": {"matchLabels": selector(cluster, COMPONENT)}}
     return build_object(
         cluster, around, "policy/v1", "PodDisruptionBudget", ObjectNames(cluster).worker_hosts, COMPONENT, spec=spec

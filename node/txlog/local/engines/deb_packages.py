@@ -1,4 +1,5 @@
-"""Programs of Debian packages, unpacked into a folder of ours and installed nowhere; nobody has to be root for it."""
+"""Unpacks programs of Debian packages into a folder of TxLog's own, without installing them; it needs no root
+rights."""
 
 from __future__ import annotations
 
@@ -17,10 +18,11 @@ DOWNLOAD_TIMEOUT_S: Final = 600.0
 
 
 def unpack_packages(name: str, packages: Sequence[str], holds: str, folder: Path | None = None) -> Path:
-    """The root below which these packages lie, as ``name`` in ``folder`` (else in the user's cache); fetched by apt,
-    which checks Debian's signatures, unless ``holds`` (a path in them) is there.
+    """The root folder of the unpacked packages, as ``name`` in ``folder`` (else in the user's cache). apt downloads
+    them and verifies Debian's signatures, unless ``holds`` (a path in them) exists.
 
-    :class:`CannotRun` where there is no apt, and when it does not give them out."""
+    :class:`CannotRun` without apt, and when apt cannot supply them.
+    """
     root = (cache_folder() / "debian" if folder is None else folder) / name
     if (root / holds).exists():
         return root
@@ -40,14 +42,14 @@ def unpack_packages(name: str, packages: Sequence[str], holds: str, folder: Path
         try:
             os.replace(new, root)
         except OSError:
-            # Somebody else was quicker, and may run it already; or what is there is of another kind.
+            # Another process was quicker, and may run it already; or the folder has other content.
             if not (root / holds).exists():
                 raise CannotRun(f"{root} is there and holds no {holds}; remove it") from None
     return root
 
 
 def library_path(root: Path) -> str:
-    """What a program of :func:`unpack_packages` needs as ``LD_LIBRARY_PATH``."""
+    """The ``LD_LIBRARY_PATH`` for a program of :func:`unpack_packages`."""
     found = [str(place) for at in ("usr/lib", "lib") for place in sorted((root / at).glob("*-linux-gnu*"))]
     return os.pathsep.join(found)
 

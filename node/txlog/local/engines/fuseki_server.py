@@ -1,7 +1,7 @@
-"""How an Apache Jena Fuseki is obtained and started here: its server as one jar, on the Java that Spark runs on.
+"""Obtains and starts an Apache Jena Fuseki: its server as one jar, on Spark's Java.
 
-TDB2 keeps nearly everything in mapped files, outside Java's heap; what the heap holds is bounded, and a Fuseki that
-needs more ends, is started again, and has carried out nothing of that request.
+TDB2 keeps nearly everything in mapped files, outside Java's heap, and the heap is limited. A Fuseki that needs more
+exits and is restarted, and has executed nothing of that request.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ SERVER_JAR: Final = MavenArtifact(
     "5.6.0",
     "d28c1eaf703122ee628895a460c20fa4aa60a892f435d403ea8c036f241da1f8",
 )
-"""The last one that runs on Java 17; newer ones need 21, which not everybody has."""
+"""The last version for Java 17; newer ones need 21, which is often not installed."""
 DATASET: Final = "txlog"
-"""A worker's URL ends with it."""
+"""The end of a worker's URL."""
 HEAP_MIB: Final = 1024
 
 
@@ -30,12 +30,12 @@ def obtain_fuseki() -> Path:
 
 
 def fuseki_command(jar: Path, java_home: Path, folder: Path, port: int) -> tuple[str, ...]:
-    """The process that serves ``folder``, which is there, at ``http://127.0.0.1:<port>/txlog``."""
+    """The process that serves ``folder``, which must exist, at ``http://127.0.0.1:<port>/txlog``."""
     return (
         *(str(java_home / "bin" / "java"), f"-Xmx{HEAP_MIB}m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError"),
         *("-cp", str(jar), "org.apache.jena.fuseki.main.cmds.FusekiMainCmd", "--quiet", "--modules=false"),
         *("--localhost", "--port", str(port), "--no-cors", "--compact"),
-        # A worker asks no other address, whoever tells it to; the appliers' guard rests on this, too.
+        # A worker must not connect to other addresses; the appliers' guard relies on this, too.
         *("--set", "http://jena.apache.org/ARQ#httpServiceAllowed=false"),
         *("--tdb2", "--loc", str(folder), "--update", f"/{DATASET}"),
     )

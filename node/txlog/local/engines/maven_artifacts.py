@@ -1,4 +1,4 @@
-"""Files of Maven Central, pinned by hash. Fetched by Apache Ivy, which Spark brings along; kept in the user's cache."""
+"""Files of Maven Central, pinned by hash. Apache Ivy, which is part of Spark, downloads them into the user's cache."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from txlog.local.local_errors import CannotRun
 
 DOWNLOAD_TIMEOUT_S: Final = 600.0
 _IVY_CONFIGURATIONS: Final = {"jar": "default", "war": "*"}
-"""What Ivy calls the parts of a module: a web application stands beside its classes."""
+"""Ivy's names of a module's parts: a web application is beside its classes."""
 
 
 class MavenArtifact(NamedTuple):
-    """One file: its coordinates, and the SHA-256 that it must have."""
+    """One file: its coordinates, and its required SHA-256."""
 
     group: str
     name: str
@@ -34,15 +34,16 @@ class MavenArtifact(NamedTuple):
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where this user's files are kept: ``$XDG_CACHE_HOME/txlog``, else ``~/.cache/txlog``."""
+    """The folder of this user's files: ``$XDG_CACHE_HOME/txlog``, else ``~/.cache/txlog``."""
     given = environ.get("XDG_CACHE_HOME", "")
     return (Path(given) if Path(given).is_absolute() else Path.home() / ".cache") / "txlog"
 
 
 def fetch_artifact(artifact: MavenArtifact, folder: Path | None = None) -> Path:
-    """The file, from ``folder`` (else the user's cache) where it is there with the right hash, else from Maven Central.
+    """The file, from ``folder`` (else the user's cache) if its hash is right, else from Maven Central.
 
-    :class:`CannotRun` without Java or Spark, where it cannot be fetched, and when it is not what is pinned."""
+    :class:`CannotRun` without Java or Spark, when the download fails, and when the hash differs from the pinned one.
+    """
     folder = cache_folder() / "maven" if folder is None else folder
     path = folder / artifact.filename
     if not _has_hash(path, artifact):

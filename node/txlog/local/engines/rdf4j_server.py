@@ -1,7 +1,7 @@
-"""How an RDF4J server is obtained and started here: the web application that RDF4J publishes, in a servlet container of
-one jar, on the Java that Spark runs on.
+"""Obtains and starts an RDF4J server: the web application that RDF4J publishes, in a servlet container of one jar, on
+Spark's Java.
 
-Its repository lies in LMDB: a commit is one switch of a root there, so that a process that dies leaves the last one.
+Its repository is in LMDB: a commit there is one switch of a root, so a process that dies leaves the last commit.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ SERVER_WAR: Final = MavenArtifact(
     "7cee02ac474451a09d8e012af9807aaa71e6e44c6380dc7f1a7e892fc8f629b3",
     "war",
 )
-"""The newest RDF4J server that is published as a web application; holds RDF4J's HTTP client, too."""
+"""The newest RDF4J server that is published as a web application; it contains RDF4J's HTTP client, too."""
 JETTY_JAR: Final = MavenArtifact(
     "org.eclipse.jetty",
     "jetty-runner",
     "9.4.54.v20240208",
     "53fd433d18f4de5e87d78fa75ce8633e1533df2284fe1e4bb9beaedd17b30650",
 )
-"""Runs a web application. The last line of Jetty that has it in one jar, and the one whose interface RDF4J 4 is for."""
+"""The servlet container. The last line of Jetty that is available as one jar; RDF4J 4 needs its servlet interface."""
 REPOSITORY: Final = "txlog"
 REPOSITORY_PATH: Final = f"/rdf4j-server/repositories/{REPOSITORY}"
-"""A worker's URL ends with it."""
+"""The end of a worker's URL."""
 HEAP_MIB: Final = 1024
 DEFAULT_SAIL: Final = '[ sail:sailType "rdf4j:LmdbStore" ]'
 _CONFIG: Final = """\
@@ -51,8 +51,8 @@ class Rdf4jFiles(NamedTuple):
 
 
 def obtain_rdf4j(folder: Path) -> Rdf4jFiles:
-    """``folder``: where the application is unpacked, unless it is there: in a container's own place each start would
-    leave another copy behind. :class:`~txlog.local.local_errors.CannotRun` as
+    """``folder``: where the application is unpacked, unless it exists. In a container's own temporary folder each start
+    would leave another copy. :class:`~txlog.local.local_errors.CannotRun` as
     :func:`txlog.local.engines.maven_artifacts.fetch_artifact`."""
     jetty, war = fetch_artifact(JETTY_JAR), fetch_artifact(SERVER_WAR)
     application = folder / war.stem
@@ -66,8 +66,8 @@ def obtain_rdf4j(folder: Path) -> Rdf4jFiles:
 
 
 def prepare_rdf4j(folder: Path, sail: str = DEFAULT_SAIL) -> None:
-    """A folder for :func:`rdf4j_command`: the repository's configuration, if there is none, and a place for the
-    container's files."""
+    """Prepares a folder for :func:`rdf4j_command`: the repository's configuration, if there is none, and a folder for
+    the container's files."""
     config = folder / "server" / "repositories" / REPOSITORY / "config.ttl"
     if not config.exists():
         config.parent.mkdir(parents=True, exist_ok=True)

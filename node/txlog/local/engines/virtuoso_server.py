@@ -1,7 +1,7 @@
-"""How an OpenLink Virtuoso is obtained and started here: the server of Debian's packages, unpacked, not installed.
+"""Obtains and starts an OpenLink Virtuoso: the server of Debian's packages, unpacked, not installed.
 
-It listens on loopback for HTTP alone: SQL is spoken over a socket in the file system. What makes it a worker
-(``workers/virtuoso.sql``) is read by it at each start.
+It listens on loopback for HTTP only; SQL uses a socket in the file system. At each start it reads
+``workers/virtuoso.sql``, which makes it a worker.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from txlog.local.engines.deb_packages import library_path, unpack_packages
 from txlog.workers.virtuoso import PROCEDURES
 
 DEBIAN_PACKAGES: Final = ("virtuoso-opensource-7-bin", "libminizip1", "libpcre3")
-"""The server, and of what it is linked to that which is not on every machine."""
+"""The server, and those of its libraries that are not on every machine."""
 SERVER_PROGRAM: Final = "usr/bin/virtuoso-t"
 READY_PATH: Final = "/txlog/version"
-"""Answers when the procedures are there."""
+"""Answers after the procedures were created."""
 BUFFER_PAGES: Final = 40_000
-"""Pages of 8 KiB that it keeps in memory; with them it takes some 450 MiB."""
+"""Pages of 8 KiB in its buffer pool; with them it needs about 450 MiB."""
 _INI: Final = """\
 [Database]
 DatabaseFile = {folder}/virtuoso.db
@@ -57,7 +57,7 @@ KeepAliveTimeout = 60
 
 
 def obtain_virtuoso() -> Path:
-    """The server: of PATH, else of Debian's packages, unpacked once in the user's cache.
+    """The server from PATH, else from Debian's packages, unpacked once in the user's cache.
     :class:`~txlog.local.local_errors.CannotRun` as :func:`txlog.local.engines.deb_packages.unpack_packages`."""
     installed = shutil.which("virtuoso-t")
     return (
@@ -66,8 +66,8 @@ def obtain_virtuoso() -> Path:
 
 
 def prepare_virtuoso(folder: Path, port: int, *, buffers: int = BUFFER_PAGES) -> None:
-    """A folder for :func:`virtuoso_command`: its settings, and what it reads at each start. Its ``dba`` gets a password
-    that nobody knows: the socket of SQL is open to every user of this machine."""
+    """Prepares a folder for :func:`virtuoso_command`: the settings, and the script of each start. ``dba`` gets a random
+    password that is not stored: every user of this machine can open the SQL socket."""
     folder.mkdir(parents=True, exist_ok=True)
     ini = _INI.format(folder=folder, port=port, buffers=buffers, dirty=buffers * 3 // 4)
     at_start = f"{PROCEDURES.read_text()}\nuser_set_password ('dba', '{secrets.token_hex(32)}');\n"
@@ -80,8 +80,8 @@ def prepare_virtuoso(folder: Path, port: int, *, buffers: int = BUFFER_PAGES) ->
 
 
 def virtuoso_command(program: Path, folder: Path) -> tuple[str, ...]:
-    """The process that serves a folder of :func:`prepare_virtuoso` at its port of loopback. It reads ``autoexec.isql``
-    of the folder in which it starts."""
+    """The process that serves a folder of :func:`prepare_virtuoso` at its loopback port. It reads ``autoexec.isql`` of
+    its working folder."""
     paths = (
         [f"LD_LIBRARY_PATH={found}"]
         if (found := library_path(program.parents[2])) and program.parts[1] != "usr"

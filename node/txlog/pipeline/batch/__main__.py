@@ -1,7 +1,8 @@
 """``python -m txlog.pipeline.batch --config FILE.json --worker NAME``: one worker, once, with a Spark of its own.
 
-Exit codes: 0 the worker stands where it was asked to be, or as far as a batch is worth it; 1 it does not, and why is
-said; 64 wrong configuration. The same command after an interruption repeats what broke off."""
+Exit codes: 0 the worker is at the requested index, or as far as a batch is worth it; 1 it is not, and the reason is
+printed; 64 wrong configuration. The same command after an interruption repeats the interrupted load.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark's Python daemon for a batch of its own. What the stream needs it does not load: that is 0.4 s of processor
+"""Spark's Python daemon for a batch of its own. It does not load what only the stream needs, which saves 0.4 s of CPU
 before the first task."""
 
 from txlog.pipeline.pyspark_daemon import BATCH_MODULE, main

@@ -1,7 +1,7 @@
-"""In the running application: who looks for workers that a batch brings up to the log sooner than the stream.
+"""Finds workers of the running application that a batch brings up to the log sooner than the stream.
 
-A thread of the driver. It asks a master how far the workers are, as everybody may; a worker that is far behind, or in
-which a batch broke off, gets a batch in the application's own Spark, one worker at a time.
+It is a thread of the driver. It asks a master for the workers' positions. A worker that lags far, or in which a batch
+was interrupted, gets a batch in the application's own Spark, one worker at a time.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ POLL_S = 2.0
 RETRY_S = (10.0, 300.0)
 """First and longest wait before a worker whose batch failed gets another one."""
 MUTEX_TIMEOUT_S = 60.0
-"""For the lane that applies to the worker now: it gives way between two applications."""
+"""How long to wait for the lane that applies to the worker now: it yields between two applications."""
 OPERATIONS_GUESS_MAX = 100
-"""Operations in one transaction that are thought possible before the log is asked."""
+"""Assumed maximum of operations in one transaction before the log is sampled."""
 
 
 class BatchScheduler:
-    """``engine``: made anew for each batch. One thread."""
+    """``engine``: created for each batch. Not thread-safe."""
 
     def __init__(self, config: PipelineConfig, engine: Callable[[], TaskRunner], stop: threading.Event) -> None:
         self._config, self._make_runner, self._stop = config, engine, stop
@@ -43,23 +43,23 @@ class BatchScheduler:
         self._reports: ProgressReporter | None = None
         self._not_before: dict[str, tuple[float, float]] = {}
         self._stream_until: dict[str, int] = {}
-        """Worker to the index up to which the stream is the better way, as was found out."""
+        """By worker, the index up to which the stream was found to be the better way."""
 
     def run(self) -> None:
-        """Until told to stop. Nothing that goes wrong here ends the application: the stream goes on."""
+        """Runs until it is stopped. No error here ends the application: the stream continues."""
         while True:
             try:
                 self.schedule_batches()
             except TxLogError as nobody:
                 log.debug("no plan: %s", nobody)
-            except Exception:  # a fault of ours; the stream does the work meanwhile
+            except Exception:  # a bug; the stream does the work meanwhile
                 log.exception("planning")
             if self._stop.wait(POLL_S):
                 break
         self._masters.close()
 
     def schedule_batches(self) -> list[tuple[str, CatchUpResult]]:
-        """Give a batch to each worker that should have one; what they came to."""
+        """Runs a batch for each worker that should have one; returns the results."""
         status = self._masters.status()
         done: list[tuple[str, CatchUpResult]] = []
         for worker in status.workers:
@@ -69,8 +69,8 @@ class BatchScheduler:
         return done
 
     def _config_for(self, worker: WorkerStatus) -> PipelineConfig | None:
-        """With the store where the master says that it is: a worker may be added while the application runs. A master
-        that does not say it means one that was configured."""
+        """The worker's configuration with the URL that the master reports: a worker may be added while the application
+        runs. Where a master reports none, the configured one counts."""
         if worker.url:
             store = WorkerConfig.model_validate({"name": worker.name, "url": worker.url})
             return self._config.model_copy(update={"workers": [store]})
@@ -80,7 +80,7 @@ class BatchScheduler:
         if worker.hold is not None or time.monotonic() < self._not_before.get(worker.name, (0.0, 0.0))[0]:
             return False
         if worker.state == WorkerState.LOADING:
-            return True  # it broke off: ours would not be looked at here
+            return True  # an interrupted batch; a running batch of this process cannot be seen here
         if worker.state != WorkerState.WORKING or not worker.reported_at:
             return False
         at = worker.position.index if worker.position is not None else 0
@@ -121,8 +121,8 @@ class BatchScheduler:
 
 @contextmanager
 def _worker_mutex(config: PipelineConfig, worker: str, stop: threading.Event) -> Iterator[None]:
-    """The turn of this worker on this machine; its lane gives way. On other machines the lock inside the worker does
-    the same, more slowly."""
+    """The mutex of this worker on this machine; its lane yields. On other machines the lock inside the worker does the
+    same, more slowly."""
     turn = WorkerMutex(config.scratch_folder / "turns" / worker)
     until = time.monotonic() + MUTEX_TIMEOUT_S
     try:
@@ -132,10 +132,10 @@ def _worker_mutex(config: PipelineConfig, worker: str, stop: threading.Event) ->
             yield
             turn.release()
     finally:
-        turn.close()  # whatever it has goes back with it
+        turn.close()  # closing releases the mutex
 
 
 def start_scheduler(spark: Any, config: PipelineConfig, stop: threading.Event) -> None:
-    """The planner of an application with this Spark session."""
+    """Starts the scheduler of an application with this Spark session."""
     planner = BatchScheduler(config, lambda: SparkRunner(spark.sparkContext, config.batch_tasks), stop)
     threading.Thread(target=planner.run, name="txlog-planner", daemon=True).start()

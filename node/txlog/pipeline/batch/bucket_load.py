@@ -1,4 +1,4 @@
-"""A bucket into the worker, by the task that has all of its pieces."""
+"""Loads a bucket into the worker, in the task that has all of its pieces."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from txlog.workers.http_transport import HttpTransport
 
 LOAD_BYTES = 48 << 20
 LOAD_QUADS = 250_000
-"""N-Quads in one request. Each load leaves sorted files behind that the store has to merge, so larger ones are cheaper
-(a quarter less processor than at 16 MB); but it holds all of one in memory, about 0.8 KB for a quad of 200 bytes."""
+"""N-Quads in one request. The store must merge sorted files of each load, so larger loads are cheaper (a quarter less
+CPU than at 16 MB). But the store holds a whole load in memory, about 0.8 KB for a quad of 200 bytes."""
 ERASE_QUADS = 1000
-"""Quads taken out in one request."""
+"""Quads deleted in one request."""
 REQUEST_TIMEOUT_S = 120.0
-"""A worker may think so long about one request; it answers nobody meanwhile that could wait for it."""
+"""Time-out of one request; no reader uses the worker meanwhile."""
 
 
 def load_bucket(
     job: LoadJob, told: Iterable[BucketPiece | UpdateIndexes | TaskFault], transport: Transport | None = None
 ) -> BucketResult:
-    """Never raises for a fault of the worker or the log: it is in the answer, and the load can be repeated."""
+    """Never raises for an error of the worker or the log: the answer contains it, and the load can be repeated."""
     began = time.time()
     return _load_pieces(job, told, transport)._replace(began=began)
 
@@ -95,7 +95,7 @@ def _send_checked(what: str, transport: Transport, request: object) -> None:
 
 
 def _join_bodies(adds: Sequence[bytes]) -> Iterator[bytes]:
-    """Of about :data:`LOAD_BYTES` or :data:`LOAD_QUADS`; ``adds`` are whole lines, one or many each."""
+    """Request bodies of about :data:`LOAD_BYTES` or :data:`LOAD_QUADS`; ``adds`` are whole lines, one or many each."""
     held: list[bytes] = []
     size = quads = 0
     for each in adds:

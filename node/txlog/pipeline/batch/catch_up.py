@@ -1,4 +1,4 @@
-"""One worker from where it stands to an index of the log, by net effect: the driver's part."""
+"""Brings one worker from its position to an index of the log, by net effect: the driver's part."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ from txlog.workers.http_transport import HttpTransport
 
 BUCKET_OPERATIONS = 200_000
 BUCKET_BYTES = 40 << 20
-"""In one bucket, whose net effect one task holds in memory, whichever comes first: about 200 MB of the task's where
-every quad is on its own, two copies of the bytes where all are adds."""
+"""Size of one bucket, whichever limit comes first. One task holds its net effect in memory: about 200 MB where every
+quad is separate, two copies of the bytes where all are adds."""
 BUCKETS_MAX = 2000
 RANGE_ENTRIES_MIN = 5_000
 RANGES = 16
-"""A range is what a task reads without looking up; many, so that tasks come out even."""
+"""A range is what a task reads without a look-up; many ranges balance the tasks."""
 IN_ORDER_MAX = 20_000
-"""Entries between two segments that are carried out in order under the mark; before more of them, the load ends, and
-the worker goes on as a worker. Also what a segment must have to be worth a job."""
+"""Entries between two segments that are executed in order under the mark. Before a longer run the load ends, and the
+worker continues as a worker. It is also the minimum size of a segment that is worth a job."""
 LOCK_WAIT_S = 60.0
-"""For whoever applies to the worker at this moment."""
+"""How long to wait for the process that applies to the worker now."""
 REPORT_INTERVAL_S = 2.0
 REQUEST_TIMEOUT_S = 120.0
 
@@ -56,7 +56,7 @@ ReportCallback = Callable[[WorkerReport], None]
 
 
 class CatchUpResult(NamedTuple):
-    """``state``: as in a report. ``marker``: where the worker stands, None while it is being loaded or not known."""
+    """``state``: as in a report. ``marker``: the worker's marker, None while it is loading or unknown."""
 
     state: WorkerState
     marker: MarkerPosition | None
@@ -71,7 +71,7 @@ class CatchUpResult(NamedTuple):
 
 
 class CatchUp:
-    """One batch for one worker. :meth:`run` never raises for a fault of the worker or of the log."""
+    """One batch for one worker. :meth:`run` never raises for an error of the worker or of the log."""
 
     def __init__(
         self,
@@ -102,8 +102,8 @@ class CatchUp:
         self._phase = ""
 
     def run(self, upto: int | None = None) -> CatchUpResult:
-        """To index ``upto`` (default: the masters' stable index), or as far as a batch is worth it. A load that broke
-        off is repeated to its own end, whatever ``upto`` says."""
+        """Loads to index ``upto`` (default: the masters' stable index), or as far as a batch is worth it. An
+        interrupted load is repeated to its own end, whatever ``upto`` is."""
         began = time.monotonic()
         state = WorkerState.WORKING
         error: str | None = None
@@ -147,7 +147,7 @@ class CatchUp:
             if isinstance(transport, HttpTransport):
                 transport.close()
 
-    # -- the whole way
+    # -- the sequence of segments
 
     def _execute(self, start: LoadStart, upto: int | None) -> MarkerPosition:
         since = start.since.position
@@ -178,7 +178,7 @@ class CatchUp:
             teller.join(REPORT_INTERVAL_S)
 
     def _load_segments(self, end: Position, guessed: LogEstimate) -> MarkerPosition:
-        """Runs of quads as jobs, what lies between them in order."""
+        """Runs of quads as jobs, the entries between them in order."""
         cuts: list[int] | None = None
         while True:
             at = self._session.loading.since
@@ -186,7 +186,7 @@ class CatchUp:
             if at.position.index >= end.index:
                 return self._finish(at.position)
             if cuts is None:
-                # Nobody knows yet where the updates are. This job finds out, and loads what lies before the first.
+                # The updates' indexes are unknown yet. This job finds them, and loads what precedes the first.
                 stop, cuts = self._run_job(at, end, guessed)
             else:
                 following = [cut for cut in cuts if cut > at.position.index]
@@ -210,8 +210,8 @@ class CatchUp:
         return end
 
     def _run_job(self, at: MarkerPosition, end: Position, guessed: LogEstimate) -> tuple[Position, list[int]]:
-        """A segment by tasks: up to ``end``, or to what lies before the first update. Where that is, and all updates
-        up to ``end``."""
+        """Loads a segment by tasks: up to ``end``, or up to the first update. Returns where that is, and all updates up
+        to ``end``."""
         buckets = bucket_count(guessed, end.index - at.position.index, self._tasks)
         job = LoadJob(
             self._masters_urls,
@@ -231,7 +231,7 @@ class CatchUp:
         began = time.time()
         try:
             found = engine.run(job, ranges)
-        except Exception as failed:  # whatever ends Spark's job, the load is repeated
+        except Exception as failed:  # whatever ended Spark's job, the load is repeated
             text = (str(failed).splitlines() or [type(failed).__name__])[0]
             raise _TaskFailed(
                 TaskFault(WorkerState.LOADING, f"the tasks broke off, and will be repeated: {text[:500]}")
@@ -250,7 +250,7 @@ class CatchUp:
         return (self._position_at(cuts[0] - 1) if cuts else end), cuts
 
     def _advance_mark(self, to: Position) -> None:
-        """The segment is in the worker: the load would begin behind it, were it to break off now."""
+        """The segment is in the worker: a repeated load would begin after it."""
         since = self._session.loading.since
         assert since is not None
         if to.index > since.position.index:
@@ -259,8 +259,8 @@ class CatchUp:
                 raise UnexpectedAnswer("moving the mark", refused)
 
     def _apply_in_order(self, at: MarkerPosition, upto: int) -> bool:
-        """Transactions one after another, each with its move of the mark. False when the worker refuses one: it
-        stands before it, and whoever applies to it finds out which."""
+        """Executes transactions one by one, each with its move of the mark. False when the worker refuses one: the
+        worker is before it, and its applier will find out which."""
         place = at.position
         while place.index < upto:
             after = place.hash if place.index else None
@@ -310,7 +310,7 @@ class CatchUp:
         places = [after, *inner, end]
         return [LogRange(*two) for two in pairwise(places)]
 
-    # -- what is told
+    # -- reports
 
     @contextmanager
     def _timed_stage(self, name: str) -> Iterator[None]:
@@ -339,15 +339,15 @@ class CatchUp:
 
 
 def bucket_count(guessed: LogEstimate, entries: int, tasks: int) -> int:
-    """How many buckets ``entries`` of the log are dealt to: small enough for the memory of a task, and as many for
-    each task."""
+    """Number of buckets for ``entries`` of the log: each fits into the memory of a task, and every task gets as
+    many."""
     operations, size = guessed.operations_in(entries), guessed.size * entries
     wanted = max(operations / BUCKET_OPERATIONS, size / BUCKET_BYTES, 1.0)
     return tasks * ceil(min(BUCKETS_MAX, wanted) / tasks)
 
 
 class _TaskFailed(Exception):
-    """A task could not do its part."""
+    """A task failed."""
 
     def __init__(self, fault: TaskFault) -> None:
         super().__init__(fault.text)

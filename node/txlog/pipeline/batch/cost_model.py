@@ -1,4 +1,4 @@
-"""Stream or batch? By the number of operations that are missing, guessed from samples of the log."""
+"""Decides between stream and batch, by the number of missing operations, which is estimated from samples of the log."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 SAMPLES = 8
 SAMPLE_BYTES = 64 << 10
 OPERATIONS_BETWEEN_UPDATES_MIN = 50_000
-"""Between two updates, on average: below it a job costs more than it saves (docs/decisions/0010)."""
+"""Average between two updates below which a job costs more than it saves (docs/decisions/0010)."""
 
 
 class LogEstimate(NamedTuple):
-    """Of a stretch of the log. ``operations``: quads added or deleted for each entry, on average. ``updates``: the
-    share of entries that are SPARQL updates. ``size``: bytes of quads in each entry, on average."""
+    """Averages over a run of the log. ``operations``: quads added or deleted for each entry. ``updates``: the share of
+    entries that are SPARQL updates. ``size``: bytes of quads in each entry."""
 
     entries: int
     operations: float
@@ -23,11 +23,12 @@ class LogEstimate(NamedTuple):
     size: float = 0.0
 
     def operations_in(self, entries: int) -> float:
+        """Estimated operations in so many entries."""
         return entries * self.operations
 
     @property
     def total(self) -> int:
-        """Operations in all of it."""
+        """Estimated operations in the whole run."""
         return round(self.operations_in(self.entries))
 
 
@@ -39,8 +40,8 @@ class BatchDecision(NamedTuple):
 
 
 def decide_batch(guessed: LogEstimate, batch_from: int) -> BatchDecision:
-    """Pure. A batch takes the worker from its readers until it is there, and pays for starting tasks, so it has to be
-    much faster: from ``batch_from`` operations on, and where the runs between updates are long enough to be jobs."""
+    """Pure. A batch takes the worker from its readers until it has finished, and starting tasks has a cost. So it must
+    be much faster: it needs ``batch_from`` operations, and runs between updates that are long enough to be jobs."""
     told = f"about {guessed.total:,} operations"
     if guessed.total < batch_from:
         return BatchDecision(False, f"{told}, a batch is for {batch_from:,} and more")
@@ -52,7 +53,7 @@ def decide_batch(guessed: LogEstimate, batch_from: int) -> BatchDecision:
 
 
 def estimate_log(masters: FailoverClient, after: int, end: int) -> LogEstimate:
-    """From samples at even distances; some milliseconds of a master."""
+    """Samples at even distances; costs some milliseconds of a master."""
     entries = operations = updates = size = 0
     samples = min(SAMPLES, end - after)
     for number in range(samples):

@@ -1,4 +1,4 @@
-"""The driver's side of a worker that is being loaded: the mark inside it, the lock, and the signs of life."""
+"""The driver's side of a worker that is loading: the mark inside it, the lock, and the heartbeats."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from txlog.workers.adapter import (
 )
 
 HEARTBEAT_S = 6.0
-"""Between two signs of life: several fit into the time after which a silent owner is taken for dead."""
+"""Interval of heartbeats: several fit into the time after which a silent owner counts as dead."""
 
 
 class LoadTarget(NamedTuple):
-    """The worker, for one thread at a time."""
+    """The worker. Not thread-safe."""
 
     name: str
     adapter: Adapter
@@ -43,14 +43,14 @@ class LoadTarget(NamedTuple):
 
 
 class LoadStart(NamedTuple):
-    """Where a load begins. ``interrupted``: one that broke off lies there, and has to be repeated to its end."""
+    """Where a load begins. ``interrupted``: the worker holds an interrupted load, which must be repeated to its end."""
 
     since: MarkerPosition
     interrupted: LoadMarker | None
 
 
 def inspect_worker(target: LoadTarget) -> LoadStart:
-    """Where the worker stands; raises what stands against loading it."""
+    """The worker's start of a load; raises if it must not be loaded."""
     system = target.adapter.parse_system_graphs(target.transport.send(target.adapter.read_system()))
     for loading in system.loading:
         if loading.since is None:
@@ -68,10 +68,10 @@ def inspect_worker(target: LoadTarget) -> LoadStart:
 
 
 class LoadSession:
-    """A worker that this process loads, from :meth:`begin` until :meth:`end` or until it is lost.
+    """A worker that this process loads, from :meth:`begin` until :meth:`end` or until the load is lost.
 
-    Signs of life are renewed by a thread of their own, over a connection of their own: a load keeps the other one busy
-    for long."""
+    A thread of its own renews the heartbeats over a connection of its own: a load occupies the other one for long.
+    """
 
     def __init__(self, target: LoadTarget, beating: Transport, takeover_s: float = TAKEOVER_S) -> None:
         self._target = target
@@ -85,8 +85,8 @@ class LoadSession:
         self.loading = LoadMarker(EMPTY_MARKER.position, 0)
 
     def begin(self, start: LoadStart, end: Position, wait_s: float) -> LoadMarker:
-        """The mark in the place of the marker, or of the mark of a load that broke off. Waits ``wait_s`` for whoever
-        applies to it now; a silent one is taken for dead. :class:`LoadSuperseded` when the worker has moved."""
+        """Replaces the marker, or the mark of an interrupted load, by the mark. Waits ``wait_s`` for a process that
+        applies to the worker now; a silent one counts as dead. :class:`LoadSuperseded` when the worker has moved."""
         adapter = self._target.adapter
         lock = WorkerLock(self._target, time.monotonic() + wait_s, self._takeover_s)
         while True:
@@ -113,7 +113,7 @@ class LoadSession:
         return loading
 
     def _fence_raised(self, start: LoadStart, token: int) -> bool:
-        """Whether it is only that taking the lock from a dead applier has raised the fence."""
+        """Whether the only change is that taking the lock from a dead applier has raised the fence."""
         system = self._read_system()
         raised = start.since._replace(fence=start.since.fence + 1)
         if start.interrupted is not None or system.markers != (raised,):
@@ -122,12 +122,12 @@ class LoadSession:
         return True
 
     def advance(self, operations: Sequence[StoreOperation], since: MarkerPosition) -> WorkerResponse | None:
-        """What cannot be reduced to quads, together with the mark that begins behind it. None: done; else the
+        """Executes what cannot be reduced to quads, together with the mark that begins after it. Returns None, or the
         worker's refusal, which changed nothing."""
         return self._apply(operations, self.loading._replace(since=since))
 
     def end(self, marker: MarkerPosition) -> None:
-        """The worker is a worker again, and stands there."""
+        """Replaces the mark by the marker: the worker is a worker again, at that position."""
         refused = self._apply([], marker)
         if refused is not None:
             raise UnexpectedAnswer("setting the position", refused)
@@ -165,12 +165,13 @@ class LoadSession:
         return adapter.parse_is_at(self._target.transport.send(ask))
 
     def raise_if_lost(self) -> None:
+        """:class:`LoadSuperseded` when this process has lost the load."""
         if self.lost is not None:
             raise LoadSuperseded(self.lost)
 
     def abandon(self) -> None:
-        """No more signs of life, and the lock goes, so that the next one need not wait until we pass for dead. The
-        mark stays. Nothing to do after :meth:`end`, or when it was lost."""
+        """Ends the heartbeats and releases the lock, so that the next load need not wait for a time-out. The mark
+        stays. Does nothing after :meth:`end`, or when the load was lost."""
         if not self._ended.is_set():
             self._ended.set()
             with self._request_lock:
@@ -194,7 +195,7 @@ class LoadSession:
                     self._unconfirmed_token = new
                     answer = self._heartbeat_transport.send(self._target.adapter.renew(self._token, new))
                 except Unreachable:
-                    continue  # whoever loads meets it, too; whether the lock is new is asked next time
+                    continue  # the loading thread meets the same error; the next beat checks the lock
                 self._unconfirmed_token = None
                 if answer.ok:
                     self._token = new

@@ -1,4 +1,4 @@
-"""A range of the log, read where it is needed: pages from a master to pieces for each bucket."""
+"""Reads a range of the log where it is needed: from pages of a master to pieces for each bucket."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from txlog.pipeline.batch.task_messages import BucketPiece, LoadJob, LogRange, T
 from txlog.wire.log_page import LogPage
 
 PAGE_BYTES = 4 << 20
-"""Of the log at a time; a task has three of them in memory: one on its way, one at work, one in pieces."""
+"""Bytes of the log in one page. A task has three pages in memory: one in transfer, one in processing, one as pieces."""
 MASTER_TIMEOUT_S = 15.0
-"""A page of that size from a busy master."""
+"""Time-out for a page of that size from a busy master."""
 NO_PAGE_TIMEOUT_S = 30.0
-"""How long no master may give a page before the whole job gives up; nothing has been loaded then."""
+"""How long the job waits for any master to serve a page before it fails; nothing has been loaded then."""
 
 BucketMessage = tuple[int, BucketPiece | UpdateIndexes | TaskFault]
-"""To which bucket, and what."""
+"""Bucket number and message."""
 
 
 def read_ranges(job: LoadJob, ranges: list[LogRange], masters: FailoverClient | None = None) -> Iterator[BucketMessage]:
-    """Pieces of all ``ranges``. An update ends the pieces, since no quad behind it may be loaded with those before it;
-    where they are is told to the buckets (:class:`UpdateIndexes`). So is whatever makes reading impossible."""
-    # Tasks begin at different masters, so that none of them gives out the whole log alone.
+    """Pieces of all ``ranges``. An update ends the pieces, since no quad after it may be loaded with those before it.
+    The buckets receive the indexes of updates (:class:`UpdateIndexes`), and any error that makes reading impossible."""
+    # Tasks begin at different masters, so that no master serves the whole log alone.
     mine = sum(each.entries for each in ranges)
     turn = ranges[0].after.index // max(1, mine) % len(job.masters)
     urls = job.masters[turn:] + job.masters[:turn]
@@ -51,7 +51,7 @@ def read_ranges(job: LoadJob, ranges: list[LogRange], masters: FailoverClient | 
 
 
 def _read_range(job: LoadJob, wanted: LogRange, source: FailoverClient, cuts: list[int]) -> Iterator[BucketMessage]:
-    with ThreadPoolExecutor(1) as ahead:  # the next page is on its way while this one is taken apart
+    with ThreadPoolExecutor(1) as ahead:  # fetch the next page while this one is processed
         at = wanted.after
         coming: Future[LogPage] | None = ahead.submit(_fetch_page, source, at, wanted.end)
         while coming is not None:
@@ -62,7 +62,7 @@ def _read_range(job: LoadJob, wanted: LogRange, source: FailoverClient, cuts: li
             for entry in entries:
                 if entry.noop or entry.kind in CONTROL_KINDS:
                     if job.repeats_load and entry.noop == "skip" and entry.kind not in CONTROL_KINDS:
-                        # Whoever began this load may have read it before it was skipped, and have loaded it.
+                        # The process that began this load may have read and loaded the entry before it was skipped.
                         raise LogDiverged(
                             f"the transaction {entry.txid} at index {entry.index} was skipped, and a load that broke "
                             "off may have executed it: rebuild this worker (txlog worker rebuild)"
@@ -77,7 +77,7 @@ def _read_range(job: LoadJob, wanted: LogRange, source: FailoverClient, cuts: li
 
 
 def _fetch_page(source: FailoverClient, after: Position, end: Position) -> LogPage:
-    """At least one entry, of a master that is as far."""
+    """At least one entry, from a master that has the range."""
 
     def ask() -> LogPage | None:
         page = source.log_page(after.index, after.hash if after.index else None, end.index, PAGE_BYTES)
@@ -87,7 +87,7 @@ def _fetch_page(source: FailoverClient, after: Position, end: Position) -> LogPa
 
 
 def with_retries(ask: Callable[[], LogPage | None], what: str, seconds: float = NO_PAGE_TIMEOUT_S) -> LogPage:
-    """The first page that there is; masters come and go."""
+    """The first page that any master serves; masters come and go."""
     until, pause_s = time.monotonic() + seconds, 0.1
     while True:
         try:

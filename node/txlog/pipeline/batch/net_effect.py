@@ -1,8 +1,8 @@
-"""The net effect of payloads of quads, in two steps: of a stretch of the log, then of all stretches of one bucket.
+"""The net effect of payloads of quads, in two steps: of a run of the log, then of all runs of one bucket.
 
-What became of a quad: it is there, it is not, or it is not but came and went, so that its graph is there where an
-engine keeps empty graphs (:mod:`txlog.workers.update_batching` says why that must not be lost). Whatever is done to
-each of millions of quads is done by Python's own sets and dictionaries, not by lines of this file, where that can be.
+A quad ends in one of three states: present, absent, or absent but added and deleted in the run. In the last case its
+graph exists where an engine keeps empty graphs (:mod:`txlog.workers.update_batching` explains why that must not be
+lost). Python's own sets and dictionaries process each of millions of quads where possible, not lines of this file.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from txlog.workers.canonical_literals import canonical_lines
 
 ADD_BYTE = 65
 BLOCK_BYTES = 1 << 20
-"""About so much of N-Quads in one piece of what is to be loaded."""
+"""Approximate size of one piece of N-Quads to load."""
 
 
 def split_into_buckets(first: int, payloads: Sequence[bytes], buckets: int) -> list[tuple[int, BucketPiece]]:
-    """The net effect of consecutive payloads of kind QUADS, by bucket. ``first``: the first one's index."""
-    # What is one quad to a store has to be one here, too, however its literal was written.
+    """The net effect of consecutive payloads of kind QUADS, by bucket. ``first``: the index of the first one."""
+    # Spellings of a literal that a store treats as one quad must be one quad here.
     joined = canonical_lines(b"".join(payloads))
     if not joined:
         return []
     lines = joined.split(b"\n")
-    lines.pop()  # behind the last newline
+    lines.pop()  # after the last newline
     quads = [line[2:] for line in lines]
-    # A line of N-Quads holds no newline, so this is the beginning of an operation.
+    # A line of N-Quads holds no newline, so an operation begins here.
     if not (joined.startswith(b"D ") or b"\nD " in joined):
         return [(at, BucketPiece(first, adds)) for at, adds in enumerate(_partition(quads, buckets)) if adds]
     came = [line[0] == ADD_BYTE for line in lines]
@@ -46,7 +46,7 @@ def split_into_buckets(first: int, payloads: Sequence[bytes], buckets: int) -> l
 
 
 def _partition(quads: Sequence[bytes], buckets: int) -> list[bytes]:
-    """To each bucket its lines, each with a newline."""
+    """The lines of each bucket, each with a newline."""
     found: list[list[bytes]] = [[] for _ in range(buckets)]
     for quad in quads:
         found[crc32(quad) % buckets].append(quad)
@@ -65,7 +65,7 @@ def _split_lines(joined: bytes) -> list[bytes]:
 
 class NetEffect(NamedTuple):
     """``adds``: N-Quads, whole lines, one or many in each. ``deletes``: lines without newline. ``kept_graphs``: graphs
-    in brackets that are there afterwards whatever they hold."""
+    in brackets that exist afterwards, even if empty."""
 
     adds: list[bytes]
     deletes: list[bytes]
@@ -73,10 +73,10 @@ class NetEffect(NamedTuple):
 
 
 def merge_pieces(found: Iterable[BucketPiece]) -> NetEffect:
-    """Of all pieces of one bucket, in whatever order they come."""
+    """Merges all pieces of one bucket, in any order of arrival."""
     ordered = sorted(found, key=lambda piece: piece.first)
     if not any(piece.deletes or piece.transient for piece in ordered):
-        # The same quad twice does no harm: a store is a set.
+        # Duplicate quads are harmless: a store is a set.
         return NetEffect([piece.adds for piece in ordered], [], [])
     there: set[bytes] = set()
     gone: set[bytes] = set()
@@ -109,10 +109,10 @@ def _blocks(quads: Sequence[bytes]) -> list[bytes]:
 
 
 def _named_graphs(quads: Collection[bytes]) -> list[bytes]:
-    """Those that are named, in brackets."""
+    """The named graphs of the lines, in brackets."""
     graphs: set[bytes] = set()
     for quad in quads:
-        # The last term is the graph, or an object; only where no graph of that name is known yet it has to be asked.
+        # The last term is the graph, or an object; it is parsed only if no graph of that name is known yet.
         if quad[quad.rfind(b" ", 0, -2) + 1 : -2] not in graphs:
             graphs.add(split_graph(quad)[1])
     return sorted(graphs - {b""})

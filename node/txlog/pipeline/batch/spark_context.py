@@ -16,14 +16,14 @@ from txlog.config.process_config import PipelineConfig
 from txlog.pipeline.spark_settings import TASK_ATTEMPTS, java_options, prepare_spark_home
 
 SCRATCH_FOLDER = "batch"
-"""In the scratch folder; what a batch leaves there is of no use to the next one."""
+"""Inside the scratch folder; the next batch does not use the files of the last."""
 
 
 @contextmanager
 def start_spark_context(
     config: PipelineConfig, tasks: int, memory: str, classes: str | None = None
 ) -> Iterator[Future[Any]]:
-    """A ``SparkContext``, while it starts: the worker and the log are looked at meanwhile. ``classes``: see
+    """Starts a ``SparkContext`` in the background, while worker and log are inspected. ``classes``: see
     :func:`~txlog.pipeline.spark_settings.java_options`."""
     scratch = config.scratch_folder.resolve() / SCRATCH_FOLDER
     shutil.rmtree(scratch, ignore_errors=True)
@@ -60,7 +60,8 @@ def _create_context(settings: dict[str, str]) -> Any:
 def build_batch_settings(
     config: PipelineConfig, tasks: int, memory: str, scratch: Path, sockets: Path, classes: str | None = None
 ) -> dict[str, str]:
-    """Every setting that is not Spark's default; why, where :mod:`txlog.pipeline.spark_settings` does not say it."""
+    """Every setting that is not Spark's default. Reasons that are not here are in
+    :mod:`txlog.pipeline.spark_settings`."""
     return {
         "spark.master": config.spark_master or f"local[{tasks},{TASK_ATTEMPTS}]",
         "spark.app.name": f"txlog-{config.data_center}-batch",
@@ -70,9 +71,9 @@ def build_batch_settings(
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": str(sockets),
         "spark.python.daemon.module": "txlog.pipeline.batch.batch_daemon",
-        # what a task that reads holds of pieces for all buckets before it gives them away
+        # memory for the pieces of all buckets in a reading task before it writes them out
         "spark.python.worker.memory": "128m",
-        # as many files as buckets, each written from its beginning to its end: nothing is held to be sorted
+        # one file for each bucket, written sequentially: no memory for sorting
         "spark.shuffle.sort.bypassMergeThreshold": "500",
         "spark.speculation": "false",
         "spark.task.maxFailures": str(TASK_ATTEMPTS),

@@ -1,4 +1,4 @@
-"""What the driver tells its tasks, and what they tell each other. Values only; all of them travel by pickle."""
+"""Messages between the driver and its tasks, and between tasks. Values only; pickle transports all of them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from txlog.workers.adapter import LoadMarker
 
 
 class LogRange(NamedTuple):
-    """The entries behind ``after``, up to ``end``; both are positions of one log, so that whoever reads the pages
-    between them knows that they are that log's."""
+    """The entries after ``after``, up to ``end``. Both are positions of one log, so that a reader can verify that the
+    pages between them belong to that log."""
 
     after: Position
     end: Position
 
     @property
     def entries(self) -> int:
+        """Number of entries in the range."""
         return self.end.index - self.after.index
 
 
 class LoadJob(NamedTuple):
-    """One run of tasks. ``loading``: what the worker must say while they load. ``worker_was_empty``: the worker held
-    nothing when the loading began, so nothing has to be taken out. ``repeats_load``: the load was begun by somebody who
-    is gone."""
+    """One run of tasks. ``loading``: the mark that the worker must have while they load. ``worker_was_empty``: the
+    worker held nothing when the load began, so no quad must be deleted. ``repeats_load``: a process that is gone began
+    the load."""
 
     masters: tuple[str, ...]
     worker: str
@@ -37,9 +38,9 @@ class LoadJob(NamedTuple):
 
 
 class BucketPiece(NamedTuple):
-    """What a stretch of the log does to the quads of one bucket. ``first``: the stretch's first index; stretches do
-    not overlap. ``adds``: quads that are there behind it, ``deletes``: that are not, ``transient``: that are not, and
-    came and went in it. N-Quads lines with a newline each, a quad in one of the three (in ``adds`` perhaps
+    """The effect of a run of the log on the quads of one bucket. ``first``: the run's first index; runs do not overlap.
+    ``adds``: quads that exist after it. ``deletes``: quads that do not. ``transient``: quads that do not, but were
+    added and deleted in it. N-Quads lines with a newline each; a quad is in one of the three (in ``adds`` perhaps
     repeatedly)."""
 
     first: int
@@ -49,22 +50,22 @@ class BucketPiece(NamedTuple):
 
 
 class UpdateIndexes(NamedTuple):
-    """``indexes`` of updates in one range, which are no quads. Nothing at or above the first one of all ranges may be
-    loaded, so every bucket hears of the first; of all of them bucket 0 alone, since there may be millions."""
+    """``indexes`` of updates in one range, which are no quads. Quads at or above the first one of all ranges must not
+    be loaded, so every bucket receives the first. Only bucket 0 receives all of them, since there may be millions."""
 
     indexes: tuple[int, ...]
 
 
 class TaskFault(NamedTuple):
-    """Every bucket hears of it, and loads nothing. ``state``: as in a report (:class:`~txlog.apply.State`)."""
+    """Every bucket receives it, and loads nothing. ``state``: as in a report (:class:`~txlog.apply.State`)."""
 
     state: str
     text: str
 
 
 class BucketResult(NamedTuple):
-    """What became of one bucket. ``update_indexes``: the updates that it heard of. ``began``: when its loading did, in
-    seconds of its machine's clock since 1970; nothing but times that are shown hangs on it."""
+    """The result of one bucket. ``update_indexes``: the updates that it received. ``began``: when its load began, in
+    seconds since 1970 by its machine's clock; only used for displayed times."""
 
     adds: int = 0
     deletes: int = 0
@@ -74,4 +75,4 @@ class BucketResult(NamedTuple):
 
 
 class LoadSuperseded(WorkerFault):
-    """Somebody else has taken over this load, or has emptied the worker: theirs counts, this one ends."""
+    """Another process has taken over this load, or has emptied the worker. Its load counts; this one ends."""

@@ -1,4 +1,4 @@
-"""Who runs the tasks: Spark; or this process, for a log that fits into its memory."""
+"""Runs the tasks: in Spark, or in this process for a log that fits into its memory."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from txlog.workers.adapter import Transport
 
 
 class TaskRunner(Protocol):
+    """Runs the tasks of a job."""
+
     def run(self, job: LoadJob, ranges: Sequence[LogRange]) -> list[BucketResult]:
-        """Read all ``ranges``, then load all buckets; what became of each bucket. Loading begins when everything has
-        been read."""
+        """Reads all ``ranges``, then loads all buckets; returns the result of each bucket. Loading begins after
+        everything has been read."""
 
 
 class SparkRunner:
-    """``tasks`` at once, of all the slots that the application has: the stream of the other workers keeps the rest.
+    """Runs ``tasks`` concurrently, out of all slots of the application; the stream of the other workers keeps the rest.
 
-    RDDs, not data frames: what travels is pieces of some ten kilobytes that the JVM need not look into, so nothing of
-    Spark SQL has to be loaded, planned or compiled (docs/decisions/0010)."""
+    RDDs, not data frames: the data is pieces of some ten kilobytes that the JVM need not parse, so nothing of Spark SQL
+    must be loaded, planned or compiled (docs/decisions/0010).
+    """
 
     def __init__(self, context: Any, tasks: int) -> None:
         self._context, self._tasks = context, tasks
@@ -41,7 +44,7 @@ class SparkRunner:
 
 
 class InProcessRunner:
-    """In this process, one after another. ``transport``: to the worker, for tests that lose requests."""
+    """Runs all in this process, one after another. ``transport``: to the worker, for tests that lose requests."""
 
     def __init__(self, transport: Transport | None = None) -> None:
         self._transport = transport
@@ -54,7 +57,7 @@ class InProcessRunner:
 
 
 def _partition(ranges: Sequence[LogRange], slices: int) -> list[list[LogRange]]:
-    """Neighbours together: a task reads one stretch."""
+    """Neighbours together: a task reads one contiguous run."""
     size, more = divmod(len(ranges), slices)
     dealt: list[list[LogRange]] = []
     at = 0

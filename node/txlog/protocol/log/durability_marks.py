@@ -1,4 +1,4 @@
-"""How far the own transactions are: the levels that a client is told (rule 16)."""
+"""How far the own transactions are: the durability levels that are reported to clients (rule 16)."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def compute_marks(
 
 
 def _view_is_complete(peers: list[PeerProgress], node: str, configured: tuple[ConfiguredMember, ...]) -> bool:
-    """Whether the view is all who are configured. As many is not the same: one that takes itself out is in its view,
-    and is configured no more."""
+    """Whether all configured masters are in the view. Equal counts do not prove it: a master that removes itself is in
+    its view, and is not configured any more."""
     if len(peers) + 1 != len(configured):
         return False
     here = {peer.node for peer in peers}
@@ -42,7 +42,7 @@ def _view_is_complete(peers: list[PeerProgress], node: str, configured: tuple[Co
 def _quorum_seq(
     agreement: LogState, peers: list[PeerProgress], node: str, configured: tuple[ConfiguredMember, ...]
 ) -> int:
-    """The last own seq held by more than half of all configured weight."""
+    """The last own seq persisted on more than half of all configured weight."""
     slot = agreement.slots[agreement.own.origin]
     weight_of = {m.node: m.weight for m in configured}
     total, mine = sum(weight_of.values()), weight_of.get(node, 0)

@@ -1,7 +1,8 @@
-"""What a worker has executed that went off the log and did not go back (``None``, protocol section 4).
+"""What a worker executed that was truncated from the log and that it did not undo (``None``, protocol section 4).
 
-A worker's path is the order up to where it stood: a piece of an abandoned order, which began on another one, and so on
-down to the log of today. From its last place that the log shares on, the worker has executed what those pieces name.
+A worker's path is the order up to its position. It is a part of an abandoned branch, which began on another one, and so
+on down to the current log. After the last index that its path shares with the log, the worker has executed what those
+parts name.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from txlog.protocol.log.log_state import LogState
 
 
 class BranchPosition(NamedTuple):
-    """``shared_index``: the last place that the path shares with the log (``D``). ``spans``: what was executed beyond
+    """``shared_index``: the last index that the path shares with the log (``D``). ``spans``: what was executed beyond
     it, in any order; ``keys``: the idempotency keys among that, with their transactions."""
 
     shared_index: int
@@ -26,7 +27,7 @@ class BranchPosition(NamedTuple):
 
 
 def find_branch_position(agreement: LogState, index: int, value: bytes) -> BranchPosition | None:
-    """The path to this place. None when it leads through an order that this master never had."""
+    """The path to this position. None when it leads through a branch that this master never had."""
     history = agreement.log_index
     spans: list[Span] = []
     keys: list[tuple[str, Txid]] = []
@@ -66,11 +67,11 @@ def _contains(spans: list[Span], txid: Txid) -> bool:
 
 
 class ExecutedElsewhere:
-    """What a worker that executed these paths has to pass over on the log of today."""
+    """The entries of the current log that a worker that executed these paths has to skip."""
 
     def __init__(self, paths: list[BranchPosition]) -> None:
         self.executed_up_to = max((path.shared_index for path in paths), default=0)
-        """All up to here was executed."""
+        """All entries up to here were executed."""
         self._ranges: dict[Origin, list[tuple[int, int]]] = {}
         self._keys: dict[str, list[Txid]] = {}
         for path in paths:
@@ -89,7 +90,7 @@ class ExecutedElsewhere:
         return index <= self.executed_up_to or (at >= 0 and ranges[at][0] <= seq <= ranges[at][1])
 
     def repeats_executed_key(self, agreement: LogState, txid: Txid, key: str, stamp: int) -> bool:
-        """Whether what was executed had this key, and by the log this entry and that one are one."""
+        """Whether an executed transaction had this key, and by the log one of it and this entry repeats the other."""
         for done in self._keys.get(key, ()):
             at = agreement.log_index.index_of(done.origin, done.seq)
             if at:

@@ -11,7 +11,7 @@ from txlog.model.stamp import LOGICAL_BITS
 
 
 class FirstUse(NamedTuple):
-    """The transaction that counts for a key. ``content`` tells a retry from another body under the same key."""
+    """The transaction that counts for a key. ``content`` distinguishes a retry from another body under the same key."""
 
     txid: Txid
     stamp: int
@@ -19,8 +19,8 @@ class FirstUse(NamedTuple):
 
 
 class KeyUse(NamedTuple):
-    """A keyed entry of the log, at this index, that may still leave it. ``replaced``: what counted for the key before,
-    None when nothing did; ``counts``: whether this one counts now."""
+    """A keyed entry of the log, at this index, that may still leave it. ``replaced``: the use that counted for the key
+    before, None without one; ``counts``: whether this one counts now."""
 
     log_index: int
     key: str
@@ -30,8 +30,8 @@ class KeyUse(NamedTuple):
 
 
 class RetentionChange(NamedTuple):
-    """From this entry of the log on (its index and stamp) keys are kept for another time; ``before``: for how long they
-    were until there."""
+    """From this entry of the log on (its index and stamp) keys are kept for a different time; ``before``: the retention
+    until there."""
 
     log_index: int
     stamp: int
@@ -40,8 +40,8 @@ class RetentionChange(NamedTuple):
 
 class IdempotencyKeys:
     """``first_uses``: per key the first entry of the log, replaced by one that comes later than the retention.
-    ``waiting``: keys of held transactions that are not in the log yet; a hint for retries, never a decision.
-    Nothing is forgotten because of an entry that may still leave the log."""
+    ``waiting``: keys of persisted transactions that are not in the log yet; a hint for retries, never a decision.
+    A key is never forgotten because of an entry that may still leave the log."""
 
     def __init__(self, retention_ms: int) -> None:
         self._retention = retention_ms << LOGICAL_BITS
@@ -52,7 +52,7 @@ class IdempotencyKeys:
         self._longest_retention = self._retention
 
     def restore(self, foot: LogStart) -> None:
-        """What counts at the foot of a log, in log order."""
+        """Restore the keys that count at a log start, in log order."""
         self.first_uses.clear()
         self._tentative.clear()
         if foot.index:
@@ -64,7 +64,7 @@ class IdempotencyKeys:
             self.waiting.pop(one.key, None)
 
     def record_use(self, index: int, key: str, first: FirstUse) -> Txid | None:
-        """An entry with this key enters the log. The txid that counts instead, when this one is a no-op."""
+        """An entry with this key enters the log. Returns the txid that counts instead, when this entry is a no-op."""
         if self.waiting.get(key, first).txid == first.txid:
             self.waiting.pop(key, None)
         before = self.first_uses.get(key)
@@ -82,7 +82,7 @@ class IdempotencyKeys:
             self._drop_expired(self._tentative.popleft().first.stamp)
 
     def truncate(self, index: int) -> None:
-        """The entries behind ``index`` have left the log; they wait again."""
+        """The entries after ``index`` have left the log; they wait again."""
         while self._retention_changes and self._retention_changes[-1].log_index > index:
             self._retention = self._retention_changes.pop().before
         while self._tentative and self._tentative[-1].log_index > index:
@@ -94,19 +94,19 @@ class IdempotencyKeys:
             self.waiting[gone.key] = gone.first
 
     def keys_after(self, index: int) -> list[tuple[str, Txid]]:
-        """The keys of the entries behind ``index``; all of them may still leave the log."""
+        """The keys of the entries after ``index``; all of them may still leave the log."""
         return [(one.key, one.first.txid) for one in self._tentative if one.log_index > index]
 
     def is_repeat(self, first_stamp: int, stamp: int) -> bool:
-        """Whether a transaction of this stamp repeats one of the same key that stands before it in the log."""
+        """Whether a transaction of this stamp repeats an earlier one of the log with the same key."""
         if stamp - first_stamp > self._retention:
             return False
-        # what was over when the time became longer does not come back: it may be forgotten
+        # A key that had expired before the retention grew stays expired: it may be forgotten.
         between = (one for one in self._retention_changes if first_stamp <= one.stamp <= stamp)
         return all(one.stamp - first_stamp <= one.before for one in between)
 
     def change_retention(self, index: int, stamp: int, retention_ms: int) -> None:
-        """Behind this entry of the log keys are kept for so long."""
+        """Keys are kept for this many milliseconds after this entry of the log."""
         self._set_retention(index, stamp, retention_ms << LOGICAL_BITS)
 
     def _set_retention(self, index: int, stamp: int, retention: int) -> None:
@@ -116,26 +116,26 @@ class IdempotencyKeys:
             self._longest_retention = max(self._longest_retention, self._retention)
 
     def initialize_retention(self, retention_ms: int) -> None:
-        """The log is empty, and this is how long keys are kept from its beginning on."""
+        """Set how long keys are kept from the beginning of the log, which is empty."""
         assert not self.first_uses
         self._retention = self._longest_retention = retention_ms << LOGICAL_BITS
 
     def find_first_use(self, key: str, stamp: int) -> FirstUse | None:
-        """Which transaction a retry made now would repeat, as far as this master knows."""
+        """The transaction that a retry made now would repeat, as far as this master knows."""
         before = self.first_uses.get(key)
         if before is not None and self.is_repeat(before.stamp, stamp):
             return before
         return self.waiting.get(key)
 
     def retention_changes(self, after: int, upto: int) -> list[tuple[int, int, int]]:
-        """Where the time was changed, behind one entry of the log and up to another: index, stamp, the time from there
-        on."""
+        """The changes of the retention after one entry of the log and up to another: index, stamp, and the retention
+        from there on."""
         times = [*(one.before for one in self._retention_changes[1:]), self._retention]
         rows = zip(self._retention_changes, times, strict=False)
         return [(one.log_index, one.stamp, time >> LOGICAL_BITS) for one, time in rows if after < one.log_index <= upto]
 
     def copy_at(self, foot: LogStart) -> IdempotencyKeys:
-        """Those that count at this foot of the log, to go on from; without one, at the log's beginning."""
+        """A copy of the keys that count at this log start; without one, at the log's beginning."""
         first = self._retention_changes[0].before if self._retention_changes else self._retention
         other = IdempotencyKeys(first >> LOGICAL_BITS)
         other.restore(foot)
@@ -143,11 +143,11 @@ class IdempotencyKeys:
 
     @property
     def retention_state(self) -> tuple[int, list[tuple[int, int, int]]]:
-        """The time now, and where it was changed, as a foot has them."""
+        """The retention now, and its changes, in the form of a log start."""
         return self._retention, [(one.log_index, one.stamp, one.before) for one in self._retention_changes]
 
     def retained_uses(self, stamp: int) -> list[IdempotencyKeyRecord]:
-        """Everything that an entry behind one of this stamp may repeat. Only where nothing may leave the log."""
+        """All keys that an entry after one of this stamp may repeat. Only where no entry may leave the log."""
         return [
             IdempotencyKeyRecord(key, one.txid.origin.node, one.txid.origin.birth, one.txid.seq, one.stamp, one.content)
             for key, one in self.first_uses.items()
@@ -155,7 +155,7 @@ class IdempotencyKeys:
         ]
 
     def _drop_expired(self, stamp: int) -> None:
-        """Drop what no later entry can repeat any more. Stamps grow along the log, and so along the dict."""
+        """Drop the keys that no later entry can repeat. Stamps grow along the log, and so along the dict."""
         while self.first_uses:
             key = next(iter(self.first_uses))
             if stamp - self.first_uses[key].stamp <= self._longest_retention:

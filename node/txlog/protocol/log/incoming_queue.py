@@ -1,7 +1,7 @@
-"""The incoming queue: per origin what is held and not yet in the log, merged in key order on demand.
+"""The incoming queue: per origin the persisted transactions not yet in the log, merged in key order on demand.
 
-Within an origin stamps grow with seq (rule 13), so the queue's order ``(stamp, node id, birth, seq)`` is a merge
-of the origins' own orders, and a transaction costs 32 bytes in three columns rather than an object.
+Within an origin stamps grow with seq (rule 13). So the queue's order ``(stamp, node id, birth, seq)`` is a merge of the
+origins' own orders. A transaction takes 32 bytes in three columns rather than an object.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class QueuePrefix:
 
 
 class OriginQueue:
-    """One origin's transactions. ``in_log``: last seq in the log; ``held``: last seq held (≥ in_log), all before
-    it held or in the log too. The columns cover the seqs above ``final_seq``: what may still leave the log again when a
-    view is closed. ``_head`` is the cell of the first seq above ``in_log``. ``_keys`` has, by seq, those that are not
-    empty."""
+    """One origin's transactions. ``in_log``: last seq in the log; ``held``: last seq persisted (≥ in_log), with all
+    before it persisted or in the log too. The columns cover the seqs above ``final_seq``: those that may still leave
+    the log when a view is closed. ``_head`` is the cell of the first seq above ``in_log``. ``_keys`` has, by seq, the
+    keys that are not empty."""
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
@@ -45,7 +45,7 @@ class OriginQueue:
         self.held = 0
         self.final_seq = 0
         self.limit = UNBOUNDED
-        """What is held beyond it takes no part in this view: it comes from another branch (*parked*)."""
+        """Persisted transactions beyond it take no part in this view: they come from another branch (*parked*)."""
         self.payload_bytes = 0
         self.keyed_count = 0
         """How many of them carry a key."""
@@ -60,8 +60,8 @@ class OriginQueue:
         return min(self.held, self.limit) - self.in_log
 
     def extend(self, stamps: Sequence[int], contents: bytes | bytearray, keys: list[str], kinds: Sequence[int]) -> None:
-        """Hold more, from ``held + 1`` on. Stamps grow strictly. ``contents``: :data:`HASH_BYTES` of each, end to end.
-        ``kinds`` are ``kind | payload bytes << 8``."""
+        """Add persisted transactions from ``held + 1`` on. Stamps grow strictly. ``contents``: :data:`HASH_BYTES` of
+        each, concatenated. ``kinds`` are ``kind | payload bytes << 8``."""
         self._stamps.extend(stamps)
         self._contents += contents
         self._kinds.extend(kinds)
@@ -75,7 +75,7 @@ class OriginQueue:
 
     @property
     def last_stamp(self) -> int:
-        """The greatest stamp held and not in the log, else 0."""
+        """The greatest stamp persisted and not in the log, else 0."""
         return self._stamps[-1] if self.held > self.in_log else 0
 
     def _offset(self, seq: int) -> int:
@@ -94,12 +94,15 @@ class OriginQueue:
         return bytes(self._contents[at : at + HASH_BYTES])
 
     def stamp(self, seq: int) -> int:
+        """The stamp of a seq that is kept in memory."""
         return self._stamps[self._offset(seq)]
 
     def key(self, seq: int) -> str:
+        """The key of a seq, empty when it has none."""
         return self._keys.get(seq, "")
 
     def kind(self, seq: int) -> int:
+        """The kind of a seq that is kept in memory (:mod:`txlog.model.entry`)."""
         return self._kinds[self._offset(seq)] & 255
 
     def size(self, seq: int) -> int:
@@ -113,7 +116,7 @@ class OriginQueue:
         return [seq for seq in range(self.in_log + 1, self.in_log + count + 1) if seq in self._keys]
 
     def first_stamp_beyond(self, stamp_max: int, seq_max: int) -> int:
-        """The stamp of the first transaction above either bound; endless when there is none."""
+        """The stamp of the first transaction above either bound; a value above every stamp when there is none."""
         waiting = len(self)
         within = min(max(0, seq_max - self.in_log), waiting)
         within = min(within, bisect_right(self._stamps, stamp_max, self._head, self._head + waiting) - self._head)
@@ -143,7 +146,7 @@ class OriginQueue:
         self.in_log += count
 
     def mark_final(self, seq: int) -> None:
-        """Everything up to ``seq`` is stable: it never leaves the log again while this view is grown from."""
+        """Mark all seqs up to ``seq`` as stable: they never leave the log while views descend from this one."""
         self.final_seq = seq
         dead = seq + 1 - self.first_kept
         if dead >= _COMPACT_AT and dead * 2 >= len(self._stamps):
@@ -171,17 +174,17 @@ class OriginQueue:
         self._stamps[at : at + len(stamps)] = array("Q", stamps)
 
     def stamps(self, first_seq: int, last_seq: int) -> list[int]:
-        """Of the seqs from ``first_seq`` to ``last_seq``, kept in memory."""
+        """The stamps of the seqs from ``first_seq`` to ``last_seq``, kept in memory."""
         at = self._offset(first_seq)
         return self._stamps[at : at + last_seq - first_seq + 1].tolist()
 
     def contents(self, first_seq: int, last_seq: int) -> bytes:
-        """Content hashes of the seqs from ``first_seq`` to ``last_seq``, kept in memory, end to end."""
+        """Content hashes of the seqs from ``first_seq`` to ``last_seq``, kept in memory, concatenated."""
         at = self._offset(first_seq)
         return bytes(self._contents[at * HASH_BYTES : (at + last_seq - first_seq + 1) * HASH_BYTES])
 
     def start_after(self, seq: int) -> None:
-        """Everything up to ``seq`` stands below the foot of the log. What is held beyond it stays."""
+        """All seqs up to ``seq`` are below the log start. Persisted transactions beyond it stay."""
         assert seq >= self.in_log, (self.origin, seq, self.in_log)
         kept = min(max(0, seq - self.in_log), self.held - self.in_log)
         if kept:
@@ -196,7 +199,7 @@ class OriginQueue:
         self.final_seq = max(self.final_seq, seq)
 
     def skip_final(self, count: int) -> None:
-        """The next ``count`` stand in the log of a journal that is being recovered."""
+        """The next ``count`` seqs are in the log of a journal that is being recovered."""
         assert self.held == self.in_log
         self.in_log += count
         self.held += count
@@ -204,7 +207,7 @@ class OriginQueue:
 
 
 def rank_origins(queues: list[OriginQueue]) -> list[int]:
-    """Place of each queue's origin in the order that decides between equal stamps."""
+    """Rank of each queue's origin in the order that decides between equal stamps."""
     order = sorted(range(len(queues)), key=lambda slot: queues[slot].origin)
     ranks = [0] * len(queues)
     for rank, slot in enumerate(order):
@@ -217,8 +220,8 @@ def prefix_within(
 ) -> QueuePrefix | None:
     """The longest prefix of the queue with stamps up to ``stamp_max`` and, per slot, seqs up to ``seq_max`` (rule 12).
 
-    It ends before the first transaction, in key order, that breaks either bound: whatever comes behind that one
-    waits, even if it is within the bounds itself. The queues are not changed."""
+    It ends before the first transaction, in key order, that breaks either bound: every later one waits, even if it is
+    within the bounds itself. The queues are not changed."""
     beyond = [(q.first_stamp_beyond(stamp_max, seq_max[slot]), ranks[slot]) for slot, q in enumerate(queues) if len(q)]
     if not beyond:
         return None

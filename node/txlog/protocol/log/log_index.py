@@ -1,6 +1,6 @@
-"""The agreed order as an index in memory: who stands where, and the chain hash behind every entry.
+"""The agreed order as an index in memory: the transaction at each index, and the chain hash after every entry.
 
-17 bytes an entry: its origin's slot (1) and its chain hash (16); and 16 for each run of entries of one origin.
+An entry takes 17 bytes: its origin's slot (1) and its chain hash (16). Each run of entries of one origin takes 16 more.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _MARK_INTERVAL: Final = 1024
 
 
 class OriginRuns:
-    """Where the transactions of one origin stand in the log behind its foot. They are counted from 0, and each run of
-    neighbours is one row: the index of its first one, and how many of the origin stand before it."""
+    """Where the transactions of one origin are stored in the log after the log start. They are counted from 0. Each run
+    of neighbours is one row: the index of its first one, and how many of the origin precede it."""
 
     __slots__ = ("count", "first_indexes", "offset")
 
@@ -30,7 +30,7 @@ class OriginRuns:
         self.count = 0
 
     def add(self, index: int, count: int) -> None:
-        """So many from this index on, which is above all others."""
+        """Add ``count`` transactions from this index on, which is above all others."""
         rows = len(self.first_indexes)
         if not rows or self.first_indexes[rows - 1] + self.count - self.offset[rows - 1] != index:
             self.first_indexes.append(index)
@@ -38,18 +38,19 @@ class OriginRuns:
         self.count += count
 
     def drop_last(self, count: int) -> None:
-        """Forget the last ones."""
+        """Forget the last ``count`` transactions."""
         self.count -= count
         rows = bisect_left(self.offset, self.count)
         del self.first_indexes[rows:]
         del self.offset[rows:]
 
     def index_of(self, number: int) -> int:
+        """The log index of the origin's transaction with this number, counted from 0."""
         row = bisect_right(self.offset, number) - 1
         return self.first_indexes[row] + number - self.offset[row]
 
     def count_within(self, index: int) -> int:
-        """How many stand at or before this index."""
+        """How many transactions are at or before this index."""
         row = bisect_right(self.first_indexes, index) - 1
         if row < 0:
             return 0
@@ -59,8 +60,8 @@ class OriginRuns:
 
 class LogIndex:
     """Order and hashes of the log. ``length`` is the last index; index 0 is the empty log. An origin's seqs in the
-    log run from 1 without a gap. Nothing below ``start`` is kept but what the ``log_start`` says: indexes asked for are
-    0, ``start`` or above."""
+    log run from 1 without a gap. Below ``start`` only the content of ``log_start`` is kept. Callers ask only for
+    indexes that are 0, ``start`` or above."""
 
     def __init__(self, cluster_id: bytes, origins: list[Origin], foot: LogStart = EMPTY_LOG_START) -> None:
         assert len(origins) <= 255, "an origin's slot is one byte"
@@ -83,6 +84,7 @@ class LogIndex:
 
     @property
     def length(self) -> int:
+        """The last index of the log."""
         return self.start + len(self._order)
 
     def has_hash_at(self, index: int) -> bool:
@@ -90,14 +92,14 @@ class LogIndex:
         return index == 0 or self.start <= index <= self.length
 
     def trim(self, foot: LogStart) -> None:
-        """Forget the entries up to ``log_start.index``."""
+        """Discard the entries up to ``foot.index``."""
         assert self.hash_at(foot.index) == foot.hash, "the foot of another log"
         order, hashes = bytes(self._order[foot.index - self.start :]), self._hashes[self._hash_offset(foot.index) :]
         self._reset(foot)
         self.append(order, bytes(hashes))
 
     def reset_to(self, foot: LogStart) -> None:
-        """Take over another master's foot in place of what was known (a snapshot)."""
+        """Replace all that was known by another master's log start (a snapshot)."""
         self._reset(foot)
 
     def _reset(self, foot: LogStart) -> None:
@@ -109,15 +111,16 @@ class LogIndex:
         self._seqs_at_marks = [tuple(0 for _ in self.origins)]
 
     def _hash_offset(self, index: int) -> int:
-        """Where the hashes behind this index begin."""
+        """The offset at which the hashes after this index begin."""
         return (index - self.start) * HASH_BYTES
 
     @property
     def hash(self) -> bytes:
+        """Chain hash after the last entry."""
         return self._last
 
     def hash_at(self, index: int) -> bytes:
-        """Chain hash of the log cut behind ``index`` (0 ≤ index ≤ length)."""
+        """Chain hash of the log truncated after ``index`` (0 ≤ index ≤ length)."""
         assert 0 <= index <= self.length, (index, self.length)
         if index == self.length:
             return self.hash
@@ -130,7 +133,7 @@ class LogIndex:
         return bytes(self._hashes[at - HASH_BYTES : at])
 
     def append(self, order: bytes, hashes: bytes) -> None:
-        """Put entries behind the log: the slot of each, and the chain hash behind each, end to end."""
+        """Append entries to the log: the slot of each, and the chain hash after each, concatenated."""
         assert len(hashes) == len(order) * HASH_BYTES
         done = 0
         while done < len(order):
@@ -142,7 +145,7 @@ class LogIndex:
             self._last = hashes[-HASH_BYTES:]
 
     def load(self, order: bytearray, hashes: bytearray) -> None:
-        """:meth:`append` to an empty history, of a whole log: what is given is kept, not copied."""
+        """:meth:`append` a whole log to an empty index. The arguments are kept, not copied."""
         assert not self._order
         assert len(hashes) == len(order) * HASH_BYTES
         for at in range(0, len(order), _MARK_INTERVAL):
@@ -164,7 +167,7 @@ class LogIndex:
             self._seqs_at_marks.append(tuple([runs.count for runs in self._runs]))
 
     def truncate(self, index: int) -> list[int]:
-        """Forget the entries behind ``index``; how many of each slot they were."""
+        """Discard the entries after ``index``. Returns how many each slot had of them."""
         assert index >= self.start, f"cut behind {index}, the log is kept from {self.start} on"
         at = index - self.start
         gone = self._order[at:]
@@ -210,6 +213,7 @@ class LogIndex:
         self._slots = slots
 
     def slot(self, origin: Origin) -> int | None:
+        """The slot of an origin; None for an unknown one."""
         return self._slots.get(origin)
 
     def index_of(self, origin: Origin, seq: int) -> int:
@@ -221,7 +225,7 @@ class LogIndex:
         return self._runs[slot].index_of(at - 1) if 1 <= at <= self._runs[slot].count else 0
 
     def is_trimmed(self, origin: Origin, seq: int) -> bool:
-        """Whether a transaction stood in the log below its foot."""
+        """Whether a transaction was stored in the log below its log start."""
         slot = self._slots.get(origin)
         return slot is not None and 1 <= seq <= self._seqs_at_start[slot]
 
@@ -240,11 +244,11 @@ class LogIndex:
         return bytes(self._order[max(0, after - self.start) : upto - self.start])
 
     def hashes(self, after: int, upto: int) -> bytes:
-        """The chain hashes behind the entries ``after + 1`` to ``upto``, end to end."""
+        """The chain hashes after the entries ``after + 1`` to ``upto``, concatenated."""
         return bytes(self._hashes[self._hash_offset(after) : self._hash_offset(upto)])
 
     def spans(self, after: int, upto: int) -> list[Span]:
-        """The entries ``after + 1`` to ``upto`` by name, neighbours of one origin together."""
+        """The entries ``after + 1`` to ``upto`` as spans, neighbours of one origin together."""
         assert after >= self.start, f"index {after} was trimmed, the log is kept from {self.start} on"
         after, upto = after - self.start, upto - self.start
         mark = after // _MARK_INTERVAL

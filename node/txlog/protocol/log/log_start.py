@@ -1,4 +1,4 @@
-"""Feet of logs as bytes, and how the next one follows from the one before. Not compiled: MessagePack reads types."""
+"""Log starts as bytes, and how each follows from the one before. Not compiled: MessagePack reads types."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ class KeyedLogEntry(NamedTuple):
 
 
 def next_log_start(agreement: LogState, index: int, stamp: int, named: Iterable[KeyedLogEntry]) -> LogStart:
-    """The foot at ``index``, whose entry has this stamp; ``named``: the keyed entries between it and the foot of now,
-    in the order of the log. Keys are decided from the log alone, so they follow from the foot and these."""
+    """The log start at ``index``, whose entry has this stamp. ``named``: the keyed entries between it and the current
+    log start, in log order. Keys are decided from the log alone, so they follow from the current log start and
+    these."""
     history = agreement.log_index
     keys = agreement.keys.copy_at(history.log_start)
     changes = agreement.keys.retention_changes(history.start, index)
@@ -59,7 +60,7 @@ def next_log_start(agreement: LogState, index: int, stamp: int, named: Iterable[
 
 
 class SnapshotChunks:
-    """The foot as it is sent, made once for each."""
+    """A log start as the chunks in which it is sent, encoded once for each log start."""
 
     def __init__(self) -> None:
         self._log_start: LogStart | None = None
@@ -67,7 +68,7 @@ class SnapshotChunks:
         self._digest = b""
 
     def chunk(self, foot: LogStart, index: int, offset: int, size: int) -> SnapshotChunk | None:
-        """The bytes from ``offset`` on; None when the foot asked for is not this one any more."""
+        """The bytes from ``offset`` on; None when the requested log start is not the current one any more."""
         if foot is not self._log_start:
             self._log_start, self._data = foot, _encode(foot)
             self._digest = blake2b(self._data, digest_size=16).digest()

@@ -1,7 +1,7 @@
-"""The log, the queue and the stable index of one master in one view: HOLD, ADD, FOLLOW, STABLE.
+"""The log, the queue and the stable index of one master in one view: PERSIST, APPEND, FOLLOW, STABLE.
 
-Nothing here knows of time-outs, posts or peers' addresses. Each change is said as a record; it is durable before
-anything that follows from it leaves the process (the caller's duty, ``README.md``).
+Nothing here depends on time-outs, posts or peer addresses. Each change is emitted as a record. The caller makes the
+record durable before anything that follows from it leaves the process (``README.md``).
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class UnstampedTransaction(NamedTuple):
 
 
 class LogState:
-    """``queues[slot]`` is the queue of the origin in that slot of ``view``. ``stable`` ≤ ``history.length``.
+    """``queues[slot]`` is the queue of the origin in that slot of ``view``. ``stable`` ≤ ``log_index.length``.
 
-    ``installed``: everybody has accepted the view; before that nothing of its base is used. ``last_stamp`` is the
+    ``installed``: every member has accepted the view; before that, nothing of its base is used. ``last_stamp`` is the
     greatest stamp seen, made or promised: a new stamp lies above it (rule 4). ``log_key`` is at or above the key of the
-    log's last entry: stamp and rank of its origin. ``unstamped``: own transactions, behind those of the own queue, that
-    came while no view was in force and have no stamp yet. ``noops``: index → txid that counts instead. ``skips``: txid
-    → index of the entry that says to pass over it. ``configured``: what the manifests say, where no founding
-    record does."""
+    log's last entry: its stamp and the rank of its origin. ``unstamped``: own transactions that arrived while no view
+    was in force. They follow those of the own queue and have no stamp yet. ``noops``: index → txid that counts
+    instead. ``skips``: txid → index of the entry that skips it. ``configured``: the configuration of the manifests,
+    used where no founding record holds one."""
 
     def __init__(
         self,
@@ -92,21 +92,22 @@ class LogState:
         self.abandoned_branches: list[AbandonedBranch] = list(recovered.abandoned_branches)
         self.own_synced = 0
         self.truncated_to = UNBOUNDED
-        """The least index that the log was cut behind since the core's effects were drained."""
+        """The lowest index that the log was truncated to since the core's effects were drained."""
         self.unchanged_until = 0
-        """Up to there the log is as it was before the latest accept: its cut, or more, where the base says the same."""
+        """The log up to here is the same as before the latest accept. It is the truncation point of that accept, or a
+        higher index where the base has the same entries."""
         self.displaced: AbandonedBranch | None = None
         self.displaced_view: Number = NO_VIEW
-        """What the latest accept took off the order of an installed view, and of which one, for whoever keeps it for
-        people to read; None for nothing."""
+        """What the latest accept removed from the log of an installed view, and from which view; None for nothing.
+        The caller keeps it for operators to read."""
         self.truncated_executed_entries = False
-        """The accept of this view cut off what workers may have executed: until the install no position of theirs is
-        stable. Unknown after a restart."""
+        """The accept of this view truncated entries that workers may have executed. Until the install, no position of
+        those workers is stable. Unknown after a restart."""
         self.last_stamp = max(recovered.ceiling, recovered.log_stamp, view.floor)
         self.log_key: tuple[int, int] = (0, 0)
         self.records: list[Record] = []
         self.known_content_hashes: dict[Txid, bytes] = {}
-        """Content hashes that the caller has made itself, of what the message brings that it is about to hand over."""
+        """Content hashes that the caller computed itself, for the transactions of the message it passes in next."""
         self._recover(recovered)
 
     def _assign_slots(self, origins: list[Origin]) -> None:
@@ -159,7 +160,7 @@ class LogState:
         self.own_synced = self._compute_own_synced()
 
     def _start_at(self, foot: LogStart) -> None:
-        """The log begins behind this foot."""
+        """The log begins after this log start."""
         for node, birth, seq in foot.seqs:
             self.by_origin[Origin(node, birth)].start_after(seq)
         if foot.index:
@@ -171,7 +172,8 @@ class LogState:
             self.configurations.restore(*foot.configuration)
 
     def trim(self, foot: LogStart) -> None:
-        """Forget the log up to there (rule 19); the caller has decided that nobody needs it."""
+        """Discard the log up to this log start (rule 19). The caller has verified that no master, worker or backup
+        needs it."""
         assert self.log_index.start < foot.index <= self.final_index, (
             self.log_index.start,
             foot.index,
@@ -187,8 +189,8 @@ class LogState:
         self.records.append(LogTrimmed(foot))
 
     def install_snapshot(self, foot: LogStart) -> None:
-        """A snapshot takes the place of a log that is below it everywhere; what is held beyond it stays. Only a master
-        that is in no view does this: it has promised nothing of its own log."""
+        """A snapshot replaces a log whose end is below it; persisted transactions beyond the snapshot stay. Only a
+        master in no view does this: it has promised nothing of its own log."""
         assert foot.index > self.log_index.length, (foot.index, self.log_index.length)
         origins = list(self.log_index.origins)
         origins += [Origin(n, b) for n, b, _ in foot.seqs if Origin(n, b) not in origins]
@@ -218,7 +220,7 @@ class LogState:
             self.unstamped.append((UnstampedTransaction(kind, meta.keys[offset], size), content))
 
     def add_origin(self, origin: Origin) -> OriginQueue:
-        """An origin that the view does not know: what is held of it is parked."""
+        """Add an origin that the view does not know: its persisted transactions are parked."""
         queue = self.by_origin[origin] = OriginQueue(origin)
         queue.limit = 0
         return queue
@@ -229,12 +231,12 @@ class LogState:
         return queue is not None and queue.limit == UNBOUNDED
 
     def has_new_from_member(self, run: TransactionRun) -> bool:
-        """Whether it brings something that is not held here, of one whose transactions enter the queue of this view."""
+        """Whether the run has transactions that are not persisted here, of an origin that enters this view's queue."""
         return self.enters_queue(run.origin) and run.first_seq + len(run.items) - 1 > self.by_origin[run.origin].held
 
     @property
     def final_index(self) -> int:
-        """What stands up to here never leaves the log again, in any view that comes after this one."""
+        """The highest index that no later view can remove from the log."""
         return max(self._final_index, self.view.final_index(self.stable, self.installed))
 
     @property
@@ -242,16 +244,17 @@ class LogState:
         """The last own seq, with a stamp or without."""
         return self.own.held + len(self.unstamped)
 
-    # HOLD
+    # PERSIST
 
     def persist_own(self, items: list[RunItem], contents: list[bytes]) -> None:
-        """Own transactions, stamped above ``last_stamp`` by the caller."""
+        """Persist own transactions. The caller has stamped them above ``last_stamp``."""
         own = self.own
         assert items[0].stamp > self.last_stamp, "rule 4: a stamp at or below a promise"
         self._enqueue(own, TransactionRun(own.origin.node, own.origin.birth, own.held + 1, items), contents)
 
     def persist_unstamped(self, items: list[RunItem], contents: list[bytes]) -> None:
-        """Own transactions that came while no view is in force: durable, with a txid, stamped by the next accept."""
+        """Persist own transactions that arrived while no view is in force. They are durable and have a txid; the next
+        accept stamps them."""
         origin = self.own.origin
         first = self.last_own_seq + 1
         self.unstamped += [
@@ -264,9 +267,9 @@ class LogState:
         self._record_persisted(TransactionRun(origin.node, origin.birth, first, items), hashes)
 
     def persist_replicated(self, run: TransactionRun, fetched: bool = False) -> bool:
-        """Transactions that came from elsewhere; what is known already is passed over, what would leave a gap is not
-        taken. ``fetched``: for the next view, which gives every one its stamp, so these may fall. True when something
-        new is held. :class:`Fatal` for one id with two contents (rule 3)."""
+        """Persist transactions of other masters. Known ones are skipped; a run that would leave a gap is not taken.
+        ``fetched``: for the next view, which stamps every one again, so the stamps may fall. True when something new
+        is persisted. :class:`Fatal` for one id with two contents (rule 3)."""
         queue = self.by_origin.get(run.origin)
         if queue is None:
             raise PeerFault(run.node, "UnknownOrigin", f"birth {run.birth:016x} is no member of this view")
@@ -288,7 +291,7 @@ class LogState:
         return True
 
     def _content_hashes(self, run: TransactionRun, known: int) -> list[bytes]:
-        """Content hashes of the run's items behind the first ``known_seqs``."""
+        """Content hashes of the run's items after the first ``known`` ones."""
         made = self.known_content_hashes
         if not made:
             return [content_hash(item.kind, item.key, item.payload) for item in run.items[known:]]
@@ -343,7 +346,7 @@ class LogState:
                 first = FirstUse(Txid(origin, first_seq + offset), stamps[offset], content)
                 self.keys.waiting.setdefault(key, first)
 
-    # ADD
+    # APPEND
 
     def append_up_to(self, stamp_max: int, seq_max: list[int]) -> bool:
         """Rule 12: the longest prefix of the queue within both bounds (``seq_max`` per slot) enters the log."""
@@ -353,9 +356,9 @@ class LogState:
         return prefix is not None
 
     def append_from_peer(self, after: int, order: bytes, end_hash: bytes) -> bool:
-        """Take over a piece of another master's log, if all of it is held here and ``end_hash`` proves it (rule 18).
+        """Append a part of a peer's log, if all of it is persisted here and ``end_hash`` proves it (rule 18).
 
-        False when it is no news or something is missing. :class:`Fatal` when the two logs are forked (rule 17)."""
+        False when it holds nothing new or a transaction is missing. :class:`Fatal` when the logs differ (rule 17)."""
         news = order[self.log_index.length - after :] if after <= self.log_index.length else b""
         if not news:
             return False
@@ -380,7 +383,7 @@ class LogState:
         return QueuePrefix(order, [row[2] for row in rows], counts, rows[-1][0])
 
     def _chain_hashes(self, leaves: list[bytes]) -> bytes:
-        """The chain hashes behind every entry, end to end, as if these were added now."""
+        """The chain hashes after every entry, concatenated, as if these entries were appended now."""
         value = self.log_index.hash
         cells: list[bytes] = []
         for leaf in leaves:
@@ -422,7 +425,7 @@ class LogState:
                 self._apply_key(index, queue.key(seq), first)
 
     def _apply_configuration_change(self, index: int, txid: Txid, key: str, stamp: int) -> None:
-        """A change of the configuration takes effect at its place in the log, or never."""
+        """A configuration change takes effect at its index in the log, or never."""
         if self.configurations.apply(index, txid, key, self.view.lineage):
             self.keys.change_retention(index, stamp, self.configurations.latest.key_retention_ms)
 
@@ -434,7 +437,8 @@ class LogState:
     # STABLE
 
     def advance_stable(self, held_by_all: list[int]) -> bool:
-        """Move the stable index as far as every member, silent ones included, is known to hold (rule 33)."""
+        """Move the stable index to the last entry that every member, silent ones included, is known to have persisted
+        (rule 33)."""
         index = self.log_index.length
         for queue, held in zip(self.queues, held_by_all, strict=True):
             if held < queue.in_log:
@@ -454,7 +458,7 @@ class LogState:
         self.keys.mark_final(self.final_index)
 
     def _record_stable(self, index: int) -> None:
-        """In the record of the adds when there is one, so that a round costs one record."""
+        """Write the stable index into the record of the appends when there is one, so that a round costs one record."""
         last = self.records[-1] if self.records else None
         if isinstance(last, LogAppended):
             self.records[-1] = LogAppended(last.first_index, last.spans, last.hashes, index)
@@ -465,8 +469,8 @@ class LogState:
         return self.log_index.seq_within(self.slots[self.own.origin], self.stable)
 
     def hash_if_view_closed(self, index: int) -> bytes | None:
-        """The chain hash at ``index`` if the view were closed with what is held here: the log, then the queue in key
-        order. None above all that, and below the foot of the log."""
+        """The chain hash at ``index`` if the view were closed with the transactions persisted here: the log, then the
+        queue in key order. None above all that, and below the log start."""
         beyond = index - self.log_index.length
         if beyond <= 0:
             return self.log_index.hash_at(index) if self.log_index.has_hash_at(index) else None
@@ -477,7 +481,7 @@ class LogState:
     # VIEW
 
     def missing_spans(self, spans: list[Span], waiting: list[ReassignedStamps]) -> list[Span]:
-        """What of these is not held here yet."""
+        """The parts of these spans that are not persisted here yet."""
         needed: dict[Origin, int] = {}
         for one in spans:
             origin = Origin(one.node, one.birth)
@@ -496,10 +500,10 @@ class LogState:
     def accept_view(
         self, view: View, cut: int, spans: list[Span], stamps: list[int], waiting: list[ReassignedStamps]
     ) -> bool:
-        """This view is the latest from now on (rule 21): the log is cut behind ``truncate`` and goes on with ``spans``,
-        whose entries have these ``stamps``; ``waiting`` get new stamps, and so do the own ones that have none.
+        """Make this view the latest (rule 21): truncate the log after ``cut`` and append ``spans``, whose entries have
+        these ``stamps``. ``waiting`` get new stamps, and so do the own transactions that have none.
 
-        False, and nothing has changed, when that is not the log that the view names."""
+        False, with nothing changed, when the result is not the log that the view names."""
         assert not self.missing_spans(spans, waiting)
         assert self.final_index <= cut <= self.log_index.length, (self.final_index, cut, self.log_index.length)
         stands = self.configurations.valid_up_to(self.log_index, self.final_index, cut, view.lineage)
@@ -548,7 +552,8 @@ class LogState:
         return True
 
     def _record_abandoned(self, view: View, cut: int) -> None:
-        """Workers may have executed what is cut off, and stay (``None``). The journal has it as well."""
+        """Record the branch that is truncated here: its workers may have executed it, and stay (``None``). The journal
+        has it as well."""
         if cut < self.log_index.length and view.keeps_abandoned:
             self.abandoned_branches.append(self._abandoned_after(cut, self.keys.keys_after(cut), self.log_index.length))
 
@@ -558,13 +563,13 @@ class LogState:
         return AbandonedBranch(index, value, history.spans(index, end), history.hashes(index, end), keys)
 
     def install_view(self) -> None:
-        """Everybody has accepted: what the view closes is stable."""
+        """Every member has accepted: the base of the view is stable."""
         self.installed = True
         self._mark_final(self.view.base_index)
         self.records.append(ViewInstalled(*self.view.number))
 
     def _base_chain_hashes(self, cut: int, spans: list[Span], stamps: list[int]) -> bytes | None:
-        """The chain hashes of a base behind ``truncate``; None when its keys do not grow (rule 13)."""
+        """The chain hashes of a base after ``cut``; None when its keys do not grow (rule 13)."""
         value = self.log_index.hash_at(cut)
         cells: list[bytes] = []
         at = 0
@@ -582,8 +587,7 @@ class LogState:
         return b"".join(cells)
 
     def _common_prefix_end(self, cut: int, hashes: bytes) -> int:
-        """The last index at which this log has the chain hashes of a base behind ``truncate``; none after it is
-        equal."""
+        """The last index at which this log has the chain hashes of a base after ``cut``. No later hash is equal."""
         low, high = cut, min(self.log_index.length, cut + len(hashes) // HASH_BYTES)
         while low < high:
             middle = (low + high + 1) // 2
@@ -608,7 +612,7 @@ class LogState:
         return stamps
 
     def _restamp(self, spans: list[Span], stamps: list[int]) -> list[ReassignedStamps]:
-        """Give the entries of a base their stamps; which of them had others."""
+        """Give the entries of a base their stamps. Returns the entries whose stamps changed."""
         changed: list[ReassignedStamps] = []
         at = 0
         for span in spans:

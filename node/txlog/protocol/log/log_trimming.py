@@ -1,8 +1,8 @@
-"""How far the log may be trimmed, and who holds that back (rule 19).
+"""How far the log may be trimmed, and which master, worker or backup prevents more (rule 19).
 
-Nobody may still need what goes: no configured master, the silent ones included; no worker of any data centre; nobody
-who would restore the newest verified backup, or the oldest split backup that is kept. Each counts as far as it is known
-to have come *on this log*, by index and hash; whoever is not known to be on it holds everything.
+Entries may go only when none of these needs them: the configured masters, silent ones included; the workers of all data
+centres; a restore of the newest verified backup, or of the oldest split backup that is kept. Each counts as far as it
+is known to be *on this log*, by index and hash. One that is not known to be on it blocks all trimming.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ UNKNOWN_INDEX: Final = -1
 
 
 class RetentionPosition(NamedTuple):
-    """How far somebody has come: ``log_index`` is :data:`UNKNOWN_INDEX` when nobody has said so. ``kind`` is one of the
-    words above."""
+    """The position of a master, worker or backup. ``log_index`` is :data:`UNKNOWN_INDEX` when none is reported.
+    ``kind`` is one of the words above."""
 
     kind: str
     name: str
@@ -33,7 +33,8 @@ class RetentionPosition(NamedTuple):
 
 
 class TrimBlocker(NamedTuple):
-    """The log is needed behind ``log_index`` by this one; ``why`` is there where that is not simply how far it is."""
+    """This master, worker, backup or setting needs the log after ``log_index``. ``why`` gives the reason where it is
+    not simply the position."""
 
     kind: str
     name: str
@@ -42,8 +43,8 @@ class TrimBlocker(NamedTuple):
 
 
 class TrimDecision(NamedTuple):
-    """``start``: the log is kept from there on; ``trim_to``: it may be trimmed up to there; ``blockers``: by how much
-    they hold back, the first ones first."""
+    """``start``: the index at which the log starts now; ``trim_to``: the highest index it may be trimmed to;
+    ``blockers``: sorted by the index that they need, the lowest first."""
 
     start: int
     trim_to: int
@@ -51,11 +52,12 @@ class TrimDecision(NamedTuple):
 
 
 class LogTrimmer(SubmissionHandler):
-    """The core's part of it; the driver reads the keys from the journal, the shell says where the workers are."""
+    """The core's part of trimming. The driver reads the keys from the journal; the shell supplies the workers'
+    positions."""
 
     def decide_trim(self, places: list[RetentionPosition], keep_from: int) -> TrimDecision:
-        """How far, if ``places`` are all workers of all data centres and all backups, and the entries behind
-        ``keep_from`` are to be kept in any case."""
+        """How far the log may be trimmed. ``places`` has all workers of all data centres and all backups; the entries
+        after ``keep_from`` are kept in any case."""
         agreement = self.log_state
         if agreement is None:
             return TrimDecision(0, 0, [])
@@ -73,7 +75,7 @@ class LogTrimmer(SubmissionHandler):
         return TrimDecision(history.start, max(cut, history.start), holders)
 
     def trim(self, foot: LogStart) -> None:
-        """Forget the log up to there, as :meth:`decide_trim` allows."""
+        """Discard the log up to this log start, as :meth:`decide_trim` allows."""
         agreement = self.log_state
         assert agreement is not None
         agreement.trim(foot)
@@ -82,7 +84,7 @@ class LogTrimmer(SubmissionHandler):
             peer.held_of_mine = max(peer.held_of_mine, own)
 
     def _record_log_positions(self, agreement: LogState) -> None:
-        """Members say how far they are in their posts, those outside when they ask around."""
+        """Record the positions: members report them in their posts, masters outside the view in their hellos."""
         self._record_peer_positions()
         births = {peer.node: peer.origin.birth for peer in self.peers}
         for who in self.views.candidates:
@@ -108,8 +110,8 @@ class LogTrimmer(SubmissionHandler):
         return TrimBlocker(place.kind, place.name, place.log_index, "")
 
     def _backup_blockers(self, agreement: LogState, places: list[RetentionPosition]) -> list[TrimBlocker]:
-        """The newest that is on this log and stays on it, and the oldest of a split; one of another branch is of no use
-        here."""
+        """The newest backup that is on this log and stays on it, and the oldest split backup. A backup of another
+        branch is of no use here."""
         history = agreement.log_index
         sound = [one for one in places if one.kind in (BACKUP, SPLIT_BACKUP)]
         sound = [

@@ -1,8 +1,8 @@
-"""A master without a view that is below what the others keep of the log: it takes over the foot of theirs (rule 17).
+"""A master without a view whose log ends below the others' log start installs their log start as a snapshot (rule 17).
 
-The foot comes in pieces from one master, in order; it counts when all of it is there and its digest is right. Whether
-it is the foot of the cluster's log shows when the view comes that this master is taken in by: its base must have the
-hash that follows from there. Until then nothing of it is used but to know what to fetch.
+The snapshot comes in chunks from one master, in order. It counts when it is complete and its digest is right. The view
+that adds this master proves that it is of the cluster's log: the base must have the hash that follows from there. Until
+then it is used only to know what to fetch.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from txlog.protocol.log.log_trimming import LogTrimmer
 from txlog.wire.messages import FetchSnapshot, LogTruncatedBelow, SnapshotChunk
 
 SNAPSHOT_CHUNK_BYTES: Final = 1 << 20
-"""Of a foot in one message."""
+"""Bytes of a log start in one message."""
 
 
 class IncomingSnapshot:
-    """A snapshot of which a part is here."""
+    """A snapshot that has arrived in part. ``asked_ms``: when this master last asked, or last received a chunk."""
 
     def __init__(self, peer: str, index: int, now_ms: int) -> None:
         self.peer = peer
@@ -33,7 +33,7 @@ class IncomingSnapshot:
 
 
 class SnapshotInstaller(LogTrimmer):
-    """``incoming_snapshot`` is there while one is fetched."""
+    """Fetches a snapshot when this master needs one. ``incoming_snapshot`` is set while one is fetched."""
 
     def __init__(self, settings: ProtocolSettings, recovered: RecoveredState, now: ClockReading) -> None:
         super().__init__(settings, recovered, now)
@@ -41,7 +41,8 @@ class SnapshotInstaller(LogTrimmer):
 
     @property
     def _needs_snapshot(self) -> bool:
-        """A master in a view is never below the others' foot: they keep what it lacks (rule 19)."""
+        """Whether this master may need a snapshot. A master in a view is never below the others' log start: they keep
+        what it lacks (rule 19)."""
         return self.log_state is not None and self.views.accepted is None
 
     def _on_log_truncated(self, peer: str, below: LogTruncatedBelow) -> None:
@@ -58,7 +59,7 @@ class SnapshotInstaller(LogTrimmer):
         self._send([(peer, FetchSnapshot(0, 0))])
 
     def _on_snapshot(self, peer: str, piece: SnapshotChunk) -> None:
-        """The next piece; what does not fit is asked for again, from the beginning."""
+        """Add the next chunk. After a chunk that does not fit, the snapshot is requested from the beginning again."""
         arriving, agreement = self.incoming_snapshot, self.log_state
         if arriving is None or agreement is None or arriving.peer != peer or not self._needs_snapshot:
             return

@@ -1,9 +1,9 @@
-"""How a cluster begins, and what a master asks before it votes after a start.
+"""How a cluster begins, and what a master asks after a start, before it votes.
 
-Founding (protocol section 3) is agreed like any view: *propose* → accepted by all, durably → *install*. The first
-in order proposes when every configured master has answered and none has a cluster, or, by the operator's order, when
-those that the order names have. Every step is repeated until it is heard, and repeating one gives the same view,
-because the cluster id is the hash of its members.
+A bootstrap (protocol section 3) is agreed like any view: *propose* → accepted by all, durably → *install*. The first
+master in order of precedence proposes when every configured master has answered and none has a cluster. With an
+operator's override it proposes when the masters that the override names have answered. Every step is repeated until it
+is answered. Repeating a step gives the same view, because the cluster id is the hash of the members.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from txlog.wire.messages import (
 )
 
 _REPEAT_MS: Final = 200
-"""Between two questions to a peer that has not answered: several in any round time-out, few enough to be nothing."""
+"""Between two questions to a peer that has not answered: several in a round time-out, at a negligible cost."""
 _NO_PEER_ROUNDS: Final = 5
-"""Round time-outs without a word from anybody before a master that has just started takes itself for cut off. A peer
-that only pauses would tell whether this journal is an old image; a split cannot be waited for."""
+"""Round time-outs without any message before a master that has just started considers itself partitioned. A peer that
+only pauses would report whether this journal is an old image; a split cannot be waited for."""
 
 
 class ClusterBootstrap:
-    """``admitted``: this start may vote: every peer that answers has confirmed that this journal is not older than
-    what it has heard (rule 2). Peers that do not answer are waited for during one round time-out, or several while none
-    has answered."""
+    """``admitted``: this start may vote. Every peer that answers has confirmed that this journal is not older than
+    the peer's knowledge of it (rule 2). This master waits one round time-out for peers that do not answer, or several
+    while none has answered."""
 
     def __init__(self, settings: ProtocolSettings, recovered: RecoveredState, views: ViewManager, mono_ms: int) -> None:
         self.settings = settings
@@ -56,7 +56,7 @@ class ClusterBootstrap:
         self._check_last_seen(recovered)
 
     def _resume_override(self, named: list[str]) -> None:
-        """An order that was taken before this start. The manifests may name others since: then it means nothing."""
+        """Resume an override recorded before this start. It is void if the manifests name other masters since."""
         configured = [m.node for m in self.settings.members]
         if named and [node for node in configured if node in named] == named and named[0] == self.settings.node:
             self._bootstrap_members = named
@@ -68,11 +68,12 @@ class ClusterBootstrap:
 
     @property
     def others(self) -> list[str]:
+        """The node ids of the configured masters except this one."""
         return [m.node for m in self.views.configured_members if m.node != self.settings.node]
 
     @property
     def _other_bootstrap_members(self) -> list[str]:
-        """Whom view 1 needs besides this master."""
+        """The masters that view 1 needs besides this one."""
         return [node for node in self._bootstrap_members if node != self.settings.node]
 
     @property
@@ -80,8 +81,8 @@ class ClusterBootstrap:
         return self._bootstrap_members[0] == self.settings.node
 
     def order_bootstrap(self, members: list[str]) -> None:
-        """The operator names those that begin the cluster (``txlog found``); the others are let in when they come.
-        :class:`Conflict` when that cannot be meant; nothing is changed then."""
+        """The operator names the masters that bootstrap the cluster (``txlog bootstrap``); the others join when they
+        arrive. :class:`Conflict` when the override is not valid; nothing is changed then."""
         named = [m.node for m in self.settings.members if m.node in members]
         if self.is_bootstrapped or self.cluster:
             raise Conflict("this master belongs to a founded cluster already")
@@ -102,14 +103,16 @@ class ClusterBootstrap:
 
     @property
     def _is_bound(self) -> bool:
-        """It has accepted another's founding, and said so: whoever began that may have gone on with it since."""
+        """Whether this master accepted another master's bootstrap view and replied: that master may have continued
+        with it since."""
         mine = self.views.accepted
         return mine is not None and mine.coordinator != self.settings.node
 
-    # What others say
+    # Messages of the other masters
 
     def check_members(self, peer: str, members: list[tuple[str, str, int]]) -> None:
-        """Before there is a founding record the manifests say who begins, all the same; then the log does."""
+        """Check a peer's members against the manifests, which decide the members before there is a founding record;
+        afterwards the log does."""
         if not self.is_bootstrapped and [tuple(m) for m in members] != self._members:
             raise PeerFault(
                 peer,
@@ -118,8 +121,8 @@ class ClusterBootstrap:
             )
 
     def on_hello_reply(self, known: HelloReply, own_seq: int, last_stamp: int) -> None:
-        """A peer says what it has heard of this node id; :class:`Fatal` when that is more than this journal knows. What
-        it told an earlier process may be older than what it has heard since."""
+        """A peer reports its knowledge of this node id; :class:`Fatal` when that exceeds what this journal has. Its
+        answer to an earlier process may be older than its knowledge now."""
         if not known.installed and (known.accepted is None or not known.accepted.ancestors):
             self.check_members(known.node, known.members)
         if not any(one.birth == self.birth and one.start >= self.start for one in known.known_incarnations):
@@ -136,7 +139,7 @@ class ClusterBootstrap:
         view, mine = known.accepted, self.views.accepted
         if heard.birth != self.birth:
             its = Origin(self.settings.node, heard.birth)
-            # an earlier birth of this master is known to be one by the view that took it in again
+            # The view that readmitted this master proves that its earlier incarnation is known.
             if mine is not None and view is not None and view.has_member(its) and its not in mine.origins:
                 raise Fatal(
                     "IdentityLost",
@@ -154,7 +157,7 @@ class ClusterBootstrap:
             )
 
     def _on_bootstrapped_elsewhere(self, view: View, installed: bool) -> None:
-        """What has grown from view 1 says that this was installed, though nobody who answers has installed its own."""
+        """A later view that descends from view 1 proves its install, though no peer that answers has installed it."""
         mine = self.views.accepted
         if mine is not None and mine.number == view.number:
             if installed:
@@ -171,13 +174,13 @@ class ClusterBootstrap:
             self.views.discard_bootstrap_view()
 
     def _adopt_cluster(self, view: View) -> None:
-        """That founding came about, with this master's word; what it has accepted since did not."""
+        """That bootstrap was completed, with this master's acceptance; the one that it accepted since was not."""
         if self.views.bootstrap_unconfirmed:
             self._accept(view)
             self.on_commit(view)
 
     def on_propose(self, peer: str, view: View) -> list[tuple[str, Message]]:
-        """A view is durable here before the answer leaves; nothing of it is used before the install (rule 21)."""
+        """Accept view 1: it is durable here before the answer leaves. It is not used before the install (rule 21)."""
         mine = view.member(self.settings.node)
         if mine is None or mine.birth != self.birth:
             raise PeerFault(peer, "UnknownBirth", f"it proposes a view with another birth of {self.settings.node}")
@@ -202,18 +205,19 @@ class ClusterBootstrap:
         self.records.append(ViewAccepted(view))
 
     def on_accepted(self, founded: BootstrapAccepted) -> None:
+        """A member has accepted view 1, durably."""
         self._acceptances[founded.node] = founded.view
 
     def on_commit(self, view: View) -> None:
-        """Everybody has accepted view 1; heard from the first in order, or from a member that has installed it. No use
-        of it while a higher promise binds (rule 34)."""
+        """Every member has accepted view 1. The first master in order of precedence sends this, or a member that has
+        installed it. The view is not used while a higher promise binds (rule 34)."""
         views = self.views
         if views.installed or views.accepted != view or views.promised > view.number:
             return
         self.views.installed = self.views.view_changed = True
         self.records.append(ViewInstalled(view.epoch, view.ballot, view.coordinator))
 
-    # What to do next
+    # The next step
 
     def poll(self, mono_ms: int) -> list[tuple[str, Message]]:
         """The proposals of view 1 that are due, each repeated until it is answered."""
@@ -235,6 +239,7 @@ class ClusterBootstrap:
 
     @property
     def is_finished(self) -> bool:
+        """Whether this start may vote and view 1 is over."""
         return self.admitted and self.is_bootstrapped
 
     def next_ms(self, mono_ms: int) -> int:
@@ -286,12 +291,13 @@ class ClusterBootstrap:
         return bootstrap_view(ballot, self.settings.node, members, min(prefers, key=STRATEGIES.index), first, prefers)
 
     def _preferred_strategy(self, node: str) -> str:
-        """The strategy that this member prefers; as this master does, where its version does not say."""
+        """The strategy that this member prefers; this master's own preference where the member's version does not
+        report one."""
         told = self._replies[node].prefers
         return told if told in STRATEGIES else self.settings.strategy
 
 
 def _is_stale_proposal(founding: View, accepted: View) -> bool:
-    """Whether who founded this cluster has said it before: another founding that it gave up for an order."""
+    """Whether the founder of this cluster proposed it earlier: another bootstrap that it gave up for an override."""
     first = accepted.ancestors[0] if accepted.ancestors else accepted.number
     return first[2] == founding.coordinator and first > founding.number

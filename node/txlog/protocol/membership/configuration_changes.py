@@ -1,5 +1,5 @@
-"""Changes of the configuration as one master makes and follows them (rule 20): one at a time, in effect where they are
-stable, and out of the cluster only with everything that was accepted here.
+"""Changes of the configuration as one master makes and follows them (rule 20). They are made one at a time and are in
+effect once stable. A master leaves the cluster only when everything that it accepted is persisted elsewhere.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from txlog.protocol.membership.departure import DepartureHandler
 from txlog.wire.messages import HelloReply
 
 REMOVED: Final = "removed"
-"""Of a master that the configuration names no more: no role that one holds."""
+"""The role of a master that the configuration no longer lists; no listed master has it."""
 _REMOVED_ERROR: Final = Unavailable("Removed", "this master is taken out of the cluster; ask another one")
 
 
 def change_submission(view: tuple[int, int, str], after: int, configuration: Configuration, why: str) -> Submission:
-    """A change as a transaction."""
+    """A configuration change as a transaction. ``why`` is its payload, for people to read."""
     key, payload = encode_configuration_change(ConfigurationChange(view, after, configuration)), why.encode()
     return Submission(KIND_CONFIG, key, payload, content_hash(KIND_CONFIG, key, payload))
 
@@ -39,11 +39,11 @@ def _remaining(configuration: Configuration) -> list[str]:
 
 
 class ConfigurationChanges(DepartureHandler):
-    """What may be changed now, and who is listened to."""
+    """Decides which changes are allowed now, and which peers this master accepts messages from."""
 
     @property
     def configuration(self) -> Configuration | None:
-        """In force where this master's log is stable; None before the cluster is founded."""
+        """The configuration in force where this master's log is stable; None before the cluster is bootstrapped."""
         agreement = self.log_state
         if agreement is None or self.views.accepted is None or self.views.accepted.bootstrap_configuration is None:
             return None
@@ -51,7 +51,7 @@ class ConfigurationChanges(DepartureHandler):
 
     @property
     def pending_change(self) -> Txid | None:
-        """A change that waits for its place, or whose place is not stable yet."""
+        """A change that waits for its index, or whose index is not stable yet."""
         agreement = self.log_state
         if agreement is None:
             return None
@@ -64,8 +64,8 @@ class ConfigurationChanges(DepartureHandler):
         return None
 
     def prepare_change(self, wanted: Configuration, why: str) -> Submission:
-        """What to submit so that this follows the configuration in force. :class:`BadInput` when it cannot be one,
-        :class:`ChangePending`, or :class:`Conflict` where there is nothing to be changed yet."""
+        """The submission that makes ``wanted`` follow the configuration in force. :class:`BadInput` when ``wanted`` is
+        not valid, :class:`ChangePending`, or :class:`Conflict` where there is no configuration to change yet."""
         now = self.configuration
         if now is None:
             raise Conflict("the cluster is not founded with a configuration in its log: nothing can be changed yet")
@@ -75,7 +75,7 @@ class ConfigurationChanges(DepartureHandler):
         return change_submission(self.views.number, now.version, wanted, why)
 
     def _change_error(self, one: Submission, another: bool) -> Refused | None:
-        """One at a time (rule 20). ``another``: one came just before it."""
+        """Why this change is refused: one at a time (rule 20). ``another``: another change precedes it in the batch."""
         if self._role == REMOVED:
             return _REMOVED_ERROR  # nobody would hear of it
         now, change = self.configuration, decode_configuration_change(one.key)
@@ -100,8 +100,9 @@ class ConfigurationChanges(DepartureHandler):
         return None
 
     def _majority_loss_error(self, now: Configuration, wanted: Configuration) -> Refused | None:
-        """Where ``Majority`` binds, those that there are have to be able to change the view while it is pending, and
-        those of the view behind it: whoever is out may come back without the log, and then votes for nothing."""
+        """Where ``Majority`` binds, the present masters have to be able to change the view while the change is pending.
+        So do the members of the view after it. A master that is out may come back without the log, and then votes for
+        nothing."""
         view = self.views.accepted
         assert view is not None
         if not (self.views.majority_required or now.majority):
@@ -122,8 +123,8 @@ class ConfigurationChanges(DepartureHandler):
         return None
 
     def _stranded_master(self, wanted: Configuration) -> str:
-        """A master that is out while others are taken out, and may have heard of none of those that stay; "" for none.
-        It knows whoever was there where the log that is kept begins."""
+        """A master that is out while others are removed, and that may know none of the masters that stay; "" for none.
+        It knows the masters that were configured at the log start."""
         agreement, view = self.log_state, self.views.accepted
         assert agreement is not None
         assert view is not None
@@ -137,7 +138,7 @@ class ConfigurationChanges(DepartureHandler):
         return ""
 
     def _write_error(self) -> Refused | None:
-        """Whether the configuration keeps clients away from this master, from where its log ends."""
+        """Whether the configuration at the end of this master's log refuses it client writes."""
         if self._role in (LEAVING, REMOVED):
             return _REMOVED_ERROR
         if self._role == MUTED:
@@ -146,7 +147,7 @@ class ConfigurationChanges(DepartureHandler):
 
     @property
     def _role(self) -> str:
-        """Of this master where its log ends; "" where no founding record says any."""
+        """The role of this master at the end of its log; "" where no founding record defines one."""
         assert self.log_state is not None
         last = self.log_state.configurations.latest
         mine = last.master(self.settings.node)
@@ -154,10 +155,10 @@ class ConfigurationChanges(DepartureHandler):
             return ""
         return REMOVED if mine is None else mine.role
 
-    # Who may speak
+    # Accepted peers
 
     def check_listed(self, peer: str) -> None:
-        """:class:`PeerFault` for strangers and removed masters, once there is a log to know them by."""
+        """:class:`PeerFault` for unknown and removed masters, once there is a log to know them by."""
         views = self.views
         if self.configuration is None or views.is_configured(peer):
             return
@@ -173,8 +174,8 @@ class ConfigurationChanges(DepartureHandler):
         return PeerFault(peer, "NotListed", "it is no master of this cluster; see txlog peer add")
 
     def _is_no_longer_needed(self, known: HelloReply) -> bool:
-        """This master's own log says that it is none any more, and they hold all that it has: there is nothing that it
-        could be let in for, though it was alone for a while."""
+        """Whether this master's own log has removed it, and the others have persisted everything that it has. Then it
+        has no reason to rejoin, though it was alone for a while."""
         now, agreement = self.configuration, self.log_state
         if now is None or agreement is None or known.accepted is None or self.settings.node not in now.removed:
             return False
@@ -182,7 +183,7 @@ class ConfigurationChanges(DepartureHandler):
         return held.get(agreement.own.origin, 0) >= agreement.last_own_seq
 
     def _check_removed(self, known: HelloReply) -> None:
-        """:class:`Fatal` when the log that this one grew into does without this master."""
+        """:class:`Fatal` when a log that descends from this one has removed this master."""
         mine, theirs, told = self.views.accepted, known.accepted, known.configuration
         if (
             mine is None

@@ -1,4 +1,4 @@
-"""A master follows the configuration: where it is stable it is in effect (rule 20)."""
+"""A master follows the configuration: a stable change is in effect (rule 20)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from txlog.protocol.log.snapshot_install import SnapshotInstaller
 from txlog.protocol.membership.configuration_history import ConfigurationAt
 
 _UNLIMITED_MS: Final = 1 << 50
-"""A master that is taken out for good waits for those that stay, however long."""
+"""A master that is removed for good waits for the staying members without a limit."""
 
 
 class ConfigurationFollower(SnapshotInstaller):
-    """``removed``: the log does without this master, for good."""
+    """``removed``: the configuration has removed this master, for good."""
 
     removed = False
     _configuration_in_force: ConfigurationAt | None = None
 
     def _apply_configuration(self, now: ClockReading) -> None:
-        """What became stable is in effect."""
+        """Put the configuration at the stable index into effect."""
         agreement, view = self.log_state, self.views.accepted
         if agreement is None or view is None or view.bootstrap_configuration is None:
             return
@@ -40,20 +40,20 @@ class ConfigurationFollower(SnapshotInstaller):
 
     @property
     def _is_connected_to_all(self) -> bool:
-        """Somebody stays who has all that this master has, and nobody is apart who may know nothing of it."""
+        """Whether a member stays that has everything this master has, and no partitioned master may lack it."""
         views = self.views
         return views.is_active and bool(self.peers) and not views.is_isolated and all(map(self.is_present, self.peers))
 
     def _may_remove_self(self, now_in_force: Configuration) -> bool:
-        """Where ``Majority`` binds, the others have to be most with the vote of this master counted: they may not know
-        yet that it was taken out when it ends, and have to change their view all the same."""
+        """Whether the others have a majority with this master's vote counted, where ``Majority`` binds. They may not
+        know of the removal yet when this master ends, and have to change their view all the same."""
         if self.closing or self.pending_change is not None or not self._is_connected_to_all:
             return False
         rest = [peer.node for peer in self.peers]
         return not (self.views.majority_required or now_in_force.majority) or now_in_force.has_majority(rest)
 
     def _remove_self(self, now_in_force: Configuration, now: ClockReading) -> None:
-        """The last transaction that this master makes: whoever has it has all others before it (rule 13)."""
+        """Submit the last transaction of this master: a master that has it has all others before it (rule 13)."""
         node = self.settings.node
         rest = [m for m in now_in_force.masters if m.node != node]
         removed = [*(one for one in now_in_force.removed if one != node), node]

@@ -1,7 +1,7 @@
-"""Which configuration is in force at each place of the log: a function of the log alone (rule 20).
+"""Which configuration is in force at each index of the log: a function of the log alone (rule 20).
 
-What is *stable* has taken effect for good. What stands behind it is pending: it may still leave the log, so a majority
-has to be one under each of these, too.
+A *stable* change has taken effect for good. A change after the stable index is pending: it may still leave the log, so
+a majority has to be one under each pending configuration, too.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from txlog.protocol.log.log_index import LogIndex
 
 
 class ConfigurationAt(NamedTuple):
-    """In force from this entry of the log on; index 0 is the founding. ``members``: its masters, in order of
-    precedence."""
+    """The configuration in force from this entry of the log on; index 0 is the bootstrap. ``members``: its masters, in
+    order of precedence."""
 
     since: int
     configuration: Configuration
@@ -24,12 +24,14 @@ class ConfigurationAt(NamedTuple):
 
 
 def configuration_at(index: int, configuration: Configuration) -> ConfigurationAt:
+    """The configuration as in force from ``index`` on, with its masters as members."""
     members = tuple(ConfiguredMember(m.node, m.data_center, m.weight) for m in configuration.masters)
     return ConfigurationAt(index, configuration, members)
 
 
 class ConfigurationHistory:
-    """``noops``: the changes in the log that took no effect. ``held``: every change that is held, in the log or not."""
+    """``noops``: the changes in the log that took no effect. ``held``: every change that is persisted here, in the log
+    or not."""
 
     def __init__(self, founding: Configuration) -> None:
         self.entries = [configuration_at(0, founding)]
@@ -42,24 +44,24 @@ class ConfigurationHistory:
         self.entries = [configuration_at(0, founding)]
 
     def restore(self, since: int, configuration: Configuration) -> None:
-        """What is in force at the foot of a log, since that entry."""
+        """Set the configuration that is in force at a log start, and the entry since which it is."""
         self.entries = [configuration_at(since, configuration)]
         self.noops.clear()
 
     def trim(self, index: int) -> None:
-        """What was in force before this place, and where nothing came of a change, is asked for no more."""
+        """Forget the configurations that ended before this index, and the changes up to it that took no effect."""
         since = self.at_index(index).since
         self.entries = [one for one in self.entries if one.since >= since]
         self.noops = {at: txid for at, txid in self.noops.items() if at > index}
 
     def copy_up_to(self, upto: int) -> ConfigurationHistory:
-        """The same up to this place in the log."""
+        """A copy of the history up to this index of the log."""
         other = ConfigurationHistory(self.entries[0].configuration)
         other.entries = [one for one in self.entries if one.since <= upto]
         return other
 
     def apply(self, index: int, txid: Txid, key: str, views: list[ViewNumber]) -> bool:
-        """A change enters the log of a chain that has grown through these views. Whether it takes effect."""
+        """A change enters the log of a chain that descends from these views. Returns whether it takes effect."""
         after = apply_configuration_change(self.entries[-1].configuration, key, views)
         if after is None:
             self.noops[index] = txid
@@ -68,9 +70,9 @@ class ConfigurationHistory:
         return after is not None
 
     def valid_up_to(self, history: LogIndex, after: int, cut: int, views: list[ViewNumber]) -> int:
-        """How far into this log, from ``after`` on and up to ``truncate``, a chain grown through these views judges
-        every change as it was judged here. Behind that it has to take effect anew: here the chain grew through a branch
-        that did not go on."""
+        """How far a chain that descends from these views judges every change as it was judged here: from ``after`` on,
+        up to ``cut``. Changes after that index have to take effect again: here the chain descended from a branch that
+        did not survive."""
         places = [(history.index_of(txid.origin, txid.seq), txid) for txid in self.held]
         for index, txid in sorted(places):
             if after < index <= cut:
@@ -83,23 +85,23 @@ class ConfigurationHistory:
         return cut
 
     def truncate(self, index: int) -> None:
-        """What stands behind ``index`` has left the log."""
+        """Forget the entries after ``index``: they have left the log."""
         self.entries = [one for one in self.entries if one.since <= index]
         self.noops = {at: txid for at, txid in self.noops.items() if at <= index}
 
     @property
     def latest(self) -> Configuration:
-        """At the end of the log."""
+        """The configuration at the end of the log."""
         return self.entries[-1].configuration
 
     def at_index(self, index: int) -> ConfigurationAt:
-        """What is in force at this place of the log."""
+        """The configuration in force at this index of the log."""
         at = len(self.entries) - 1
         while at and self.entries[at].since > index:
             at -= 1
         return self.entries[at]
 
     def joint_configurations(self, index: int) -> list[Configuration]:
-        """What is in force there, and every one that comes after it: a majority is one under all of them."""
+        """The configuration in force there, and every later one: a majority is one under all of them."""
         first = self.at_index(index).since
         return [one.configuration for one in self.entries if one.since >= first]

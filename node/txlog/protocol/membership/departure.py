@@ -1,4 +1,5 @@
-"""How a master leaves: no more work, others hold what it has, and it says so until it is heard."""
+"""How a master leaves: it takes no more work, the others persist its transactions, and it repeats its leave notice
+until a peer acknowledges it."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from txlog.wire import messages as wire
 
 
 class DepartureHandler(PostSender):
-    """``closing``: no more work is taken. ``is_leave_done``: this master has left, and somebody knows."""
+    """``closing``: no more work is taken. ``is_leave_done``: this master has left, and a peer has acknowledged it."""
 
     def __init__(self, settings: ProtocolSettings, recovered: RecoveredState, now: ClockReading) -> None:
         super().__init__(settings, recovered, now)
@@ -21,8 +22,8 @@ class DepartureHandler(PostSender):
         self._leave_sent_ms = -(1 << 60)
 
     def leave(self, now: ClockReading, timeout_ms: int) -> None:
-        """Take no more work, and leave the view once all that stay hold everything that was accepted here, or when
-        ``timeout_ms`` are over. Then end the process when :attr:`is_leave_done`."""
+        """Take no more work. Leave the view once all staying members have persisted everything that was accepted here,
+        or after ``timeout_ms``. The caller then ends the process when :attr:`is_leave_done`."""
         if not self.closing:
             self.closing = True
             self._leave_by_ms = now.mono + timeout_ms
@@ -45,7 +46,7 @@ class DepartureHandler(PostSender):
         return now.mono + 20
 
     def _resend_or_leave(self, now: ClockReading) -> int:
-        """Say again that this master has left; or leave at last, when no view comes about any more."""
+        """Repeat the leave notice; or leave at last, when no view is installed before the deadline."""
         views = self.views
         if self._leave_by_ms == 1 << 60:
             return 1 << 60
@@ -79,7 +80,7 @@ class DepartureHandler(PostSender):
 
     @property
     def is_leave_done(self) -> bool:
-        """Whether nothing is left to be done before the process ends: somebody who stays knows, or nobody stays."""
+        """Whether the process may end: a staying member has acknowledged the leave notice, or no member stays."""
         if not self._has_left:
             return False
         return bool(self._leave_acknowledged_by) or not any(self.is_present(p) for p in self.peers)

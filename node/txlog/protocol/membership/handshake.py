@@ -1,4 +1,4 @@
-"""What a master says of itself, and what it has heard of another, when one of them looks around (rules 1, 2)."""
+"""The hello of a master and the reply to it: its own position, and its knowledge of the peer (rules 1, 2)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from txlog.wire.messages import Hello, HelloReply, KnownIncarnation
 
 
 def build_hello(views: ViewManager) -> Hello:
-    """Where this master is."""
+    """This master's position and view, as a hello."""
     agreement, told = views.log_state, views.failure_detector.known_connectivity()
     return Hello(
         views.settings.node,
@@ -30,7 +30,7 @@ def build_hello(views: ViewManager) -> Hello:
 
 
 def build_hello_reply(who: Hello, views: ViewManager, peers: list[PeerProgress]) -> HelloReply:
-    """What has been heard of the node id that asks, its question included, and where this master is."""
+    """What this master knows of the node id that asks, its question included, and this master's view."""
     agreement = views.log_state
     held = [q.held for q in agreement.queues] if agreement is not None and views.accepted is not None else []
     heard = {one.birth: one for one in _known_incarnations(who.node, views, peers)}
@@ -51,7 +51,7 @@ def build_hello_reply(who: Hello, views: ViewManager, peers: list[PeerProgress])
 
 
 def _configuration(views: ViewManager) -> Configuration | None:
-    """What is in force here."""
+    """The configuration in force here."""
     agreement, view = views.log_state, views.accepted
     if agreement is None or view is None or view.bootstrap_configuration is None:
         return None
@@ -59,8 +59,8 @@ def _configuration(views: ViewManager) -> Configuration | None:
 
 
 def _known_incarnations(node: str, views: ViewManager, peers: list[PeerProgress]) -> list[KnownIncarnation]:
-    """The stamps of its transactions say nothing of its counter: a view that it has not accepted may have given them
-    others, and they may have been fetched from there, before this process began, too."""
+    """The incarnations known of the node. The stamps of its transactions do not bound its counter: a view that it has
+    not accepted may have reassigned them. They may also have been fetched from there before this process began."""
     agreement = views.log_state
     if agreement is None:
         members = views.accepted.members if views.installed and views.accepted is not None else []

@@ -1,4 +1,4 @@
-"""Transactions that the next view names, or that a view elsewhere has, and that are not held here yet."""
+"""Fetches transactions that the next view or another branch's view names, and that are not persisted here yet."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from txlog.wire.messages import (
 
 
 class Backfill(ViewState):
-    """Asks one holder at a time, the next one when no answer comes. Nothing of it bears on safety (rule 18)."""
+    """Requests from one holder at a time, and from the next one when no answer comes. Safety never depends on it (rule
+    18)."""
 
     @property
     def is_backfilling(self) -> bool:
-        """Transactions of others are taken although no view is at work."""
+        """Transactions of others are taken although no view is active."""
         return self.newer_view is not None or self._pending_accept is not None or bool(self.other_branches)
 
     def _request_missing(self) -> None:
-        """Ask for the first thing that is missing, once in a while, or at once when the last question was answered."""
+        """Request the first missing span, at intervals, or at once when the last request was answered."""
         agreement = self.log_state
         if agreement is None or not self.is_backfilling:
             return
@@ -40,19 +41,19 @@ class Backfill(ViewState):
         self.sends.append((source, FetchRuns(Span(span.node, span.birth, span.first_seq, count))))
 
     def is_in_current_view(self, agreement: LogState, origin: Origin) -> bool:
-        """What a member of the view at work makes comes with the stamps of this view; elsewhere it may have others, by
-        which nobody here would order. It is the same while that member is silent, for it may be heard again."""
+        """Whether transactions of the origin come with the stamps of the active view. Elsewhere they may have other
+        stamps, by which no member here would order them. A silent member counts too, for its messages may return."""
         inside = self.is_active and self.newer_view is None and agreement.enters_queue(origin)
         return inside and not self._is_identity_lost(origin)
 
     @property
     def stamps_view(self) -> Number:
-        """The view whose stamps are those of what is held here. A stopped one may have taken others in since."""
+        """The view whose stamps the persisted transactions have. A stopped view may have persisted others since."""
         return self.promised if self.is_stopped else self.number
 
     def stop_for_newer_view(self) -> None:
-        """Stop the view at work, for good, before something that a member made is held with the stamps of the view
-        that is ahead: the others here order it by those of this view, and would after a restart, too."""
+        """Stop the active view for good, before a member's transaction is persisted with the stamps of the newer view.
+        The others here order it by the stamps of this view, and would do so after a restart, too."""
         if self.newer_view is not None and self.newer_view.number > self.promised:
             self._promise(self.newer_view.number)
 

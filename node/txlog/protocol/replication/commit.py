@@ -1,4 +1,5 @@
-"""ADD and STABLE: what is known of all members decides how far the log and its stable part go (rules 10, 12, 33)."""
+"""APPEND and STABLE: what all members are known to hold decides how far the log and its stable part go (rules 10, 12,
+33)."""
 
 from __future__ import annotations
 
@@ -11,10 +12,10 @@ from txlog.wire.messages import ReplicaState
 
 
 class LogCommitter(CoreState):
-    """Nothing is done twice for the same knowledge."""
+    """Returns early if neither the peers' states nor the present peers changed."""
 
     def _advance(self) -> None:
-        """ADD and STABLE with what is known now; nothing when nothing was learnt since the last time."""
+        """Append and advance the stable index with what is known now; nothing when nothing changed since last time."""
         agreement = self.log_state
         if (
             agreement is None
@@ -36,7 +37,7 @@ class LogCommitter(CoreState):
         agreement.advance_stable(held if len(present) == len(self.peers) else self._held_by(agreement, self.peers))
 
     def _held_by(self, agreement: LogState, peers: list[PeerProgress]) -> list[int]:
-        """Per slot the last seq that this master and all of ``peers`` are known to hold."""
+        """Per slot the last seq that this master and all of ``peers`` are known to have persisted."""
         held = [q.held for q in agreement.queues]
         for peer in peers:
             if peer.replica_state is None:
@@ -45,7 +46,7 @@ class LogCommitter(CoreState):
         return held
 
     def _update_usable_counters(self, agreement: LogState) -> None:
-        """Rule 10: a counter counts only with what came with it."""
+        """Rule 10: a counter counts only once the log and the transactions of the same claim are here."""
         history = agreement.log_index
         for peer in self.peers:
             while peer.pending_states:

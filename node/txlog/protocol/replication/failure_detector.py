@@ -1,4 +1,5 @@
-"""Whom this master hears, and whom they hear. Guesses: safety never depends on them (rule 14)."""
+"""The peers that this master receives from, and the peers that those receive from. Guesses: safety never depends on
+them (rule 14)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ _NEVER_MS: Final = -(1 << 60)
 
 
 class FailureDetector:
-    """``mono`` milliseconds of what was heard last; ``since_ms`` is when this process began to listen."""
+    """Records when each peer was last seen, in ``mono`` milliseconds. ``since_ms`` is when this process began to
+    receive."""
 
     def __init__(self, node: str, round_timeout_ms: int, since_ms: int) -> None:
         self.node = node
@@ -20,16 +22,16 @@ class FailureDetector:
         self._reply_ms: dict[str, int] = {}
         self._peers_heard: dict[str, list[str]] = {}
         self._peers_heard_ms: dict[str, int] = {}
-        """When it said so, as far as known here."""
+        """When the peer reported it, as far as known here."""
         self._reachable_ms: dict[str, int] = {}
         self._sampled_ms = since_ms
 
     def set_round_timeout(self, round_timeout_ms: int) -> None:
-        """Another round time-out from now on."""
+        """Replace the round time-out, in milliseconds."""
         self._timeout_ms = round_timeout_ms
 
     def tick(self, mono_ms: int) -> None:
-        """Time has passed. A process that stood still has heard nobody, which says nothing of the others."""
+        """Advance the time. A process that was paused has received nothing meanwhile, which proves no peer silent."""
         if mono_ms <= self.now_ms:
             return
         if mono_ms - self.now_ms > self._timeout_ms:
@@ -41,15 +43,15 @@ class FailureDetector:
                 self._reachable_ms[node] = mono_ms
 
     def on_message(self, node: str) -> None:
-        """Any message of it."""
+        """A message of any kind arrived from the node."""
         self._heard_ms[node] = self.now_ms
 
     def on_reply(self, node: str) -> None:
-        """It has heard this master."""
+        """The node has received from this master."""
         self._reply_ms[node] = self.now_ms
 
     def on_direct_peers(self, node: str, others: list[str]) -> None:
-        """It says whom it has heard itself."""
+        """The node reports the peers that it receives from directly."""
         self._set_peers_heard_by(node, others)
         if self.node in others:
             self.on_reply(node)
@@ -59,25 +61,26 @@ class FailureDetector:
         self._peers_heard_ms[node] = self.now_ms
 
     def peers_heard_by(self, node: str) -> list[str] | None:
-        """Whom it hears, as it was told last; None before it was."""
+        """The peers that the node receives from, as last reported; None before any report."""
         return self._peers_heard.get(node)
 
     def on_reachable_peers(self, node: str, others: list[str]) -> None:
-        """Its post says whom it hears, itself or through others: no word of the link between it and this master."""
+        """The node's post reports the peers that it receives from, directly or through others. It proves nothing about
+        the link between the node and this master."""
         self._set_peers_heard_by(node, others)
 
     def on_relayed_connectivity(self, told: list[tuple[str, list[str]]], ages_ms: Sequence[int] = ()) -> None:
-        """What others say whom they hear, as somebody tells, and how old that is; whom this master hears itself knows
-        better, and so does who has heard it later."""
+        """A peer relays which peers others receive from, with the age of each report. A report is ignored for nodes
+        that this master receives from itself, and where a later report is known."""
         for at, (node, others) in enumerate(told):
             said_ms = self.now_ms - (max(0, ages_ms[at]) if at < len(ages_ms) else 0)
             if node != self.node and not self.is_alive(node) and said_ms >= self._peers_heard_ms.get(node, _NEVER_MS):
                 self._peers_heard[node], self._peers_heard_ms[node] = others, said_ms
 
     def known_connectivity(self) -> list[tuple[str, list[str], int]]:
-        """Whom others say that they hear, and how old that is: of those that this master hears itself, and, as long as
-        it is not too old, of those that it was told of, so that both ends of any chain know each other. It ages with
-        each step, so that nobody hears its own word again for ever."""
+        """For each node the peers that it receives from, and the age of that report in milliseconds. It covers the
+        nodes that this master receives from and, while they are recent enough, the relayed ones. So both ends of any
+        chain know each other. A report ages with each hop, so that it does not circulate for ever."""
         near, step_ms = self.live_peers(), self._timeout_ms // 16
         found = [(node, self._peers_heard[node], 0) for node in near if node in self._peers_heard]
         for node in sorted(self._peers_heard):
@@ -87,18 +90,21 @@ class FailureDetector:
         return found
 
     def is_alive(self, node: str) -> bool:
+        """Whether a message of the node arrived within the round time-out."""
         return self.now_ms - self._heard_ms.get(node, _NEVER_MS) <= self._timeout_ms
 
     def is_bidirectional(self, node: str) -> bool:
-        """Heard, and hearing this master, within the round time-out."""
+        """Whether the node is alive and has received from this master within the round time-out."""
         return self.is_alive(node) and self.now_ms - self._reply_ms.get(node, _NEVER_MS) <= self._timeout_ms
 
     def live_peers(self) -> list[str]:
+        """The nodes that are alive, sorted."""
         return sorted(node for node in self._heard_ms if self.is_alive(node))
 
     def reachable(self) -> set[str]:
-        """Both ways, directly or through others that say whom they hear. Whom only others hear must hear one of these
-        in turn, as far as it is known: who is deaf is heard by all, and is not there."""
+        """The nodes that are reachable in both directions, directly or through others that report their peers. A node
+        that only others receive from must itself receive from one of these, as far as known. A master that receives
+        nothing but sends to all is not reachable."""
         found = {self.node, *(node for node in self._heard_ms if self.is_bidirectional(node))}
         heard: set[str] = set()
         edge = [node for node in found if node != self.node]
@@ -113,16 +119,17 @@ class FailureDetector:
         return found
 
     def _hears_any_of(self, node: str, nodes: set[str]) -> bool:
-        """Nor is it known to be deaf who has said nothing for a while: two steps away nobody tells what it says."""
+        """Whether the node receives from any of these. A node whose report is missing or old counts as receiving: two
+        hops away its reports are not relayed."""
         others = self._peers_heard.get(node)
         old = self.now_ms - self._peers_heard_ms.get(node, _NEVER_MS) > self._timeout_ms
         return others is None or old or any(other in nodes for other in others)
 
     def on_view_accepted(self, nodes: list[str]) -> None:
-        """These have reported to the change of views that is accepted now: their silence is over."""
+        """These nodes have reported to the view change that is accepted now: their silence is over."""
         for node in nodes:
             self._reachable_ms[node] = self.now_ms
 
     def silent_ms(self, node: str) -> int:
-        """How long it has not been reachable, directly or through others."""
+        """For how many milliseconds the node has not been reachable, directly or through others."""
         return self.now_ms - max(self._reachable_ms.get(node, self.since_ms), self.since_ms)

@@ -1,4 +1,4 @@
-"""What one master knows of another: its latest claim, which counters of it are usable, what was sent to it."""
+"""What one master knows of a peer: its latest replica state, which counters of it are usable, what was sent to it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from txlog.model.view import Member
 from txlog.wire.messages import ReplicaState
 
 _PENDING_MAX: Final = 64
-"""Claims kept until the log or the queue reaches them. They only grow, so the middle ones may be dropped."""
+"""Replica states kept until the log or the queue reaches them. They only grow, so the middle ones may be dropped."""
 
 
 class InFlightPost:
-    """A post that was asked for an answer. ``pushed``: the last own seq that travelled with it or before it."""
+    """A post that requested an answer. ``pushed``: the last own seq that was sent with it or before it."""
 
     __slots__ = ("number", "pushed", "sent_ms")
 
@@ -27,11 +27,11 @@ class InFlightPost:
 class PeerProgress:
     """A member of the view other than this master.
 
-    ``replica_state`` is the newest taken from it, direct or relayed. ``usable_counter`` obeys rule 10 and never falls
-    in one start of this process. ``pushed`` ≥ what it holds of ours, unless something was lost on the way.
+    ``replica_state`` is the newest received from it, direct or relayed. ``usable_counter`` obeys rule 10 and never
+    falls in one start of this process. ``pushed`` ≥ what it has persisted of ours, unless a message was lost.
     ``reply_due``: the number of its post that waits for an answer, which leaves with the next :meth:`Core.poll`; else
-    0. ``unresponsive``: it has not answered in time and said nothing itself since; transactions are not pushed again
-    before it does. ``last_heard``: whom its posts said last that it hears, in bits and by name."""
+    0. ``unresponsive``: it has neither answered in time nor sent a message since. Transactions are not pushed to it
+    again before it does. ``last_heard``: the peers it receives from, by its last post, in bits and by name."""
 
     def __init__(self, slot: int, member: Member) -> None:
         self.slot = slot
@@ -53,15 +53,16 @@ class PeerProgress:
         self.last_heard: tuple[int, list[str]] = (-1, [])
 
     def held_seq(self, slot: int) -> int:
+        """The last seq of the slot that the peer is known to have persisted."""
         return self.replica_state.held[slot] if self.replica_state else 0
 
     @property
     def disk_full(self) -> bool:
-        """It has said that it cannot store."""
+        """The peer has reported that it cannot store."""
         return self.replica_state is not None and self.replica_state.full
 
     def update(self, claim: ReplicaState, mono_ms: int) -> bool:
-        """Keep a claim if it is news (rule 9); :class:`PeerFault` when it says less than this peer said before."""
+        """Keep a claim if it is newer (rule 9); :class:`PeerFault` when it is below an earlier claim of this peer."""
         old = self.replica_state
         if old is not None:
             if (claim.start, claim.number) <= (old.start, old.number):
@@ -91,7 +92,8 @@ class PeerProgress:
         return True
 
     def on_reply(self, number: int, held_of_mine: int) -> None:
-        """Its post answers ours of this ``number``: what went out before it and is not held is lost."""
+        """The peer's post answers ours of this ``number``: what was sent before it and is not persisted there is
+        lost."""
         pushed = None
         while self.in_flight and self.in_flight[0].number <= number:
             pushed = self.in_flight.popleft().pushed
@@ -100,11 +102,11 @@ class PeerProgress:
             self.in_flight.clear()
 
     def expire_in_flight(self, sent_before_ms: int) -> None:
-        """No answer came to what was sent before: take it for lost and send it again."""
+        """No answer came to posts sent before ``sent_before_ms``: consider them lost and send them again."""
         if self.in_flight and self.in_flight[0].sent_ms < sent_before_ms:
             self.in_flight.clear()
             self.pushed = min(self.pushed, self.held_of_mine)
             self.unresponsive = True
 
     held_of_mine = 0
-    """The last of this master's own seqs that the peer is known to hold."""
+    """The last of this master's own seqs that the peer is known to have persisted."""

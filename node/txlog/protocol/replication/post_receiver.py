@@ -1,4 +1,4 @@
-"""What the posts and the transactions of others bring (rules 9, 10, 22)."""
+"""Receives the posts and the transactions of other masters (rules 9, 10, 22)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from txlog.wire.messages import Post, ReplicaState, RunsReply
 
 
 class PostReceiver(LogCommitter):
-    """A post is taken whole or not at all; what is wrong with it is its sender's fault, by name."""
+    """A post is accepted as a whole or rejected. A bad post is the named fault of its sender."""
 
     def _on_post(self, peer: str, post: Post, now: ClockReading) -> None:
         if not self._check_view(peer, post, now):
@@ -48,7 +48,7 @@ class PostReceiver(LogCommitter):
             sender.reply_due = post.claim.number
 
     def _check_view(self, peer: str, post: Post, now: ClockReading) -> bool:
-        """Whether a post of this view counts now. Nothing is merged once a report was given (rule 21)."""
+        """Whether a post of this view counts now. No post is merged after a report was sent (rule 21)."""
         views = self.views
         view = views.accepted
         if view is None:
@@ -73,14 +73,15 @@ class PostReceiver(LogCommitter):
         return views.is_active
 
     def _record_start(self, sender: PeerProgress, claim: ReplicaState) -> None:
-        """Which process of it posts."""
+        """Record which process of the sender posts."""
         before = sender.replica_state
         if before is None or before.start != claim.start:
             self.views.record_start(sender.origin, claim.start)
 
     def _record_connectivity(self, peer: PeerProgress, claim: ReplicaState) -> None:
-        """Whom it hears, itself or through others: by that a deaf master is known, also to those whom its posts reach
-        through others (rule 22). What it says when it looks around is of its own links alone."""
+        """Record the peers that the sender receives from, directly or through others. Masters that receive its posts
+        only through others also learn from it that a master receives nothing (rule 22). A hello covers only the
+        sender's own links."""
         bits, noted = peer.last_heard
         if bits == claim.heard and self.failure_detector.peers_heard_by(peer.node) is noted:
             return
@@ -122,9 +123,10 @@ class PostReceiver(LogCommitter):
         return news
 
     def _check_reaches_log_start(self, peer: PeerProgress, claim: ReplicaState) -> None:
-        """What was trimmed every member had come by on its disk (rule 19). A process that has heard nothing of this
-        member yet cannot see by rule 9 that such a claim says less; it must neither count nor be sent what is gone. It
-        may be a late one, so it is no lasting fault of this peer."""
+        """Check that the claim is not below the log start. Every member had durably passed the trimmed entries (rule
+        19). A process without an earlier claim of this member cannot see by rule 9 that such a claim is a step back.
+        The claim must not count, and the member must not be sent what is gone. It may be a late message, so it is no
+        lasting fault of this peer."""
         agreement = self.log_state
         assert agreement is not None
         start = agreement.log_index.start
@@ -153,7 +155,7 @@ class PostReceiver(LogCommitter):
                     self.views.record_start(peer.origin, claim.start)  # else a proof about an earlier process stays
 
     def _check_superseded(self, claim: ReplicaState) -> None:
-        """Somebody tells of this node id (rule 1)."""
+        """A peer relays a claim of this master's own node id (rule 1)."""
         if claim.birth != self.birth or claim.start > self.start:
             raise Fatal("Superseded", f"birth {claim.birth:016x} start {claim.start} of this node id is alive")
         if claim.start == self.start and claim.number > self.post_number:

@@ -1,21 +1,21 @@
-"""When to post, and what to put in front of a post. Nothing here bears on safety.
+"""When to post, and which transactions to put in front of a post. Safety never depends on this.
 
 A post is due to a peer
 
 * at once, when there are own transactions that were not pushed to it;
-* within ``LOG_REPORT_DELAY_MS``, when the log has grown by own transactions since it was told: under load the next push
-tells it;
-* ``RELAY_DELAY_MS`` after the log stopped growing while something of others waits for its order, or was not told: their
-  origin's posts usually tell everybody first, so most of these are never sent;
-* every ``BUSY_INTERVAL_MS`` while anything waits for its order and there is news to relay (busy);
+* within ``LOG_REPORT_DELAY_MS``, when the log has grown by own transactions since it was last reported to the peer:
+  under load the next push reports it;
+* ``RELAY_DELAY_MS`` after the log stopped growing, while a replicated transaction waits for its order or is not
+  reported: their origin's posts usually reach all peers first, so most of these are never sent;
+* every ``BUSY_INTERVAL_MS`` while any transaction waits for its order and there is new state to relay (busy);
 * every ``idle_interval_ms`` otherwise.
 
-A post also answers all that its receiver has asked since the last one, and one that brings transactions asks. While an
-answer is awaited, the next post to that peer waits ``AWAITING_REPLY_INTERVAL_MS``, so that on a fast link batches form
-by themselves, and on a slow one the link is filled rather than used once in a round trip. To a peer whose disk is full
-nothing is pushed until it says that it has room again, and to one that let its time go by without an answer until it
-says anything: all that waits, read and encoded again and again for a dead master, costs the living ones more the longer
-the queue is."""
+A post also answers all requests of its receiver since the last one, and one that brings transactions requests an
+answer. While an answer is awaited, the next post to that peer waits ``AWAITING_REPLY_INTERVAL_MS``. On a fast link
+batches then form by themselves, and on a slow one the link is filled rather than used once in a round trip. A peer
+whose disk is full is pushed nothing until it reports room again. A peer that let its time go by without an answer is
+pushed nothing until it sends any message. Otherwise the queue would be read and encoded again and again for a dead
+master. The longer the queue, the more that would cost the living ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _FOREVER_MS: Final = 1 << 60
 
 
 class PostSchedule:
-    """``version`` grows with everything worth relaying. Times are ``mono`` milliseconds."""
+    """``version`` grows with every change worth relaying. Times are ``mono`` milliseconds."""
 
     def __init__(self, settings: ProtocolSettings) -> None:
         self.settings = settings
@@ -52,26 +52,30 @@ class PostSchedule:
         self._fetches: dict[int, tuple[int, int, int]] = {}  # slot -> (held when asked, asked ms, turn)
 
     def apply_settings(self, settings: ProtocolSettings) -> None:
-        """Other times from now on."""
+        """Replace the time-outs and limits."""
         self.settings = settings
         self.resend_ms = max(200, settings.round_timeout_ms // 2)
 
     def on_view_entered(self, mono_ms: int) -> None:
+        """A view was entered at this time."""
         self.now_ms = max(self.now_ms, mono_ms)
 
     def on_own_transactions(self, mono_ms: int) -> None:
+        """Own transactions were persisted: there is new state to relay."""
         self.now_ms = max(self.now_ms, mono_ms)
         self.version += 1
 
     def on_foreign_transactions(self, mono_ms: int) -> None:
+        """Transactions of another master were persisted: they may have to be relayed after ``RELAY_DELAY_MS``."""
         self.now_ms = max(self.now_ms, mono_ms)
         self.version += 1
         self._lazy_since_ms = min(self._lazy_since_ms, mono_ms)
 
     def on_new_state(self) -> None:
+        """A peer's newer state was received: there is new state to relay."""
         self.version += 1
 
-    # When
+    # Times
 
     def due_ms(self, agreement: LogState, peer: PeerProgress) -> int:
         """The earliest time for the next post to this peer."""
@@ -105,10 +109,11 @@ class PostSchedule:
             self._lazy_log = agreement.log_index.length
         return max(self._lazy_since_ms, peer.sent_ms) + RELAY_DELAY_MS
 
-    # What
+    # Contents of a post
 
     def next_batch(self, agreement: LogState, peer: PeerProgress) -> tuple[int, int] | None:
-        """Own transactions to put in front of a post: from the first not yet pushed, as many as fit a frame."""
+        """The own transactions to put in front of a post, as first and last seq: from the first not yet pushed, as many
+        as fit a frame."""
         own = agreement.own
         first = max(peer.pushed, peer.held_of_mine) + 1
         if peer.disk_full or peer.unresponsive or first > own.held:
@@ -129,6 +134,8 @@ class PostSchedule:
         return last
 
     def on_posted(self, peer: PeerProgress, claim: ReplicaState, push: tuple[int, int] | None, ask: bool) -> None:
+        """A post was sent to the peer with this claim. ``push``: the own transactions in front of it, as first and last
+        seq; ``ask``: it requests an answer."""
         if push is not None:
             peer.pushed = max(peer.pushed, push[1])
         peer.sent_log_index = claim.log_index
@@ -137,17 +144,18 @@ class PostSchedule:
             peer.sent_ms = self.now_ms
             peer.in_flight.append(InFlightPost(claim.number, self.now_ms, peer.pushed))
 
-    # What others hold and this master misses
+    # Transactions that others have and this master misses
 
     def on_nothing_missing(self, slot: int) -> None:
+        """No transaction of the slot's origin is missing: forget the request for them."""
         self._fetches.pop(slot, None)
 
     def choose_fetch_source(
         self, slot: int, held: int, holders: list[PeerProgress], origin_present: bool
     ) -> tuple[PeerProgress | None, int]:
-        """Whom to ask now for one origin's transactions behind ``held``, and when to look again.
+        """The peer to request one origin's transactions after ``held`` from, and when to check again, in milliseconds.
 
-        An origin that is present pushes by itself, so it is given ``resend_ms`` first; a holder that does not
+        An origin that is present pushes by itself, so it is given ``resend_ms`` first. A holder that does not
         answer in that time is followed by the next."""
         before = self._fetches.get(slot)
         if before is None or before[0] != held:

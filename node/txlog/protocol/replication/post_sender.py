@@ -1,4 +1,4 @@
-"""What this master says: its counter as a promise, its post as one snapshot (rules 4 to 8), and what it asks for."""
+"""Sends this master's counter as a promise, its post as one snapshot (rules 4 to 8), and its fetch requests."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ CEILING_BLOCK: Final = 10_000 << LOGICAL_BITS
 """How far ahead the promise is made durable: one small record in ten seconds, and a restart resumes at most this
 far in the future (rule 5)."""
 ORDER_ENTRIES_PER_POST_MAX: Final = 65_536
-"""Entries of the log's order in one post, a byte each: a bounded piece of catching up (rule 18)."""
+"""Entries of the log's order in one post, a byte each: a bounded part of catching up (rule 18)."""
 
 
 class PostSender(PostReceiver):
-    """When a post is due and what stands in front of it is decided in ``rounds.py``."""
+    """Sends the posts. ``post_schedule.py`` decides when a post is due and which transactions precede it."""
 
     def __init__(self, settings: ProtocolSettings, recovered: RecoveredState, now: ClockReading) -> None:
         super().__init__(settings, recovered, now)
@@ -41,7 +41,7 @@ class PostSender(PostReceiver):
             agreement.last_stamp = max(agreement.last_stamp, wall)
 
     def _own_replica_state(self, now: ClockReading) -> ReplicaState:
-        """Rule 7: one snapshot, read in one go."""
+        """Rule 7: one consistent snapshot of this master's state."""
         agreement = self.log_state
         assert agreement is not None
         self._raise_counter(now)
@@ -70,7 +70,7 @@ class PostSender(PostReceiver):
         )
 
     def _send_post(self, peer: PeerProgress, now: ClockReading, due: bool) -> None:
-        """One post, which also answers all that this peer has asked. It asks for an answer itself when it was due, or
+        """Send one post, which also answers all requests of this peer. It requests an answer itself when it was due, or
         brings transactions."""
         agreement = self.log_state
         assert agreement is not None

@@ -1,4 +1,4 @@
-"""Transactions of clients: refused, known from before, or given a txid and a stamp (rules 3, 4, 16)."""
+"""Client transactions: refused, recognised as repeats, or given a txid and a stamp (rules 3, 4, 16)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from txlog.protocol.membership.configuration_changes import ConfigurationChanges
 
 
 class SubmissionHandler(ConfigurationChanges):
-    """All of one batch are taken, or refused together when this master takes no work."""
+    """A batch is taken as a whole, or refused as a whole when this master takes no work."""
 
     def submit(
         self, batch: list[Submission], now: ClockReading, room_for_work: bool
     ) -> list[SubmissionAccepted | Refused]:
-        """Give txids and stamps to transactions, in order; each answer stands at its transaction's place.
+        """Give txids and stamps to transactions, in order; answer ``i`` is that of transaction ``i``.
 
         All of one batch are refused together when this master takes no work (:class:`Unavailable`)."""
         refusal = self._admission_error(batch, room_for_work)

@@ -1,7 +1,8 @@
-"""Who goes on, of those who report (protocol section 4): by view, which views stand beside each other, and which of
-them wins. Pure functions of the reports (rule 25).
+"""Which branch survives, of those reported (protocol section 4): groups the reports by view, finds the views that are
+parallel branches, and selects the winner. Pure functions of the reports (rule 25).
 
-Under ``Majority`` it is the latest; in ``Continue`` there may be several that no other has closed, and one of these.
+Under ``Majority`` the latest view survives. In ``Continue`` there may be several views that no other view has closed;
+one of them wins.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from txlog.protocol.log.log_index import LogIndex
 from txlog.wire.messages import ViewReport
 
 TransactionName = tuple[Origin, int]
-"""A transaction: origin and seq."""
+"""The name of a transaction: origin and seq."""
 
 
 class InsufficientReports(Exception):
@@ -24,8 +25,8 @@ class InsufficientReports(Exception):
 
 
 class ViewBranch(NamedTuple):
-    """Those who report the same view. ``log``: the longest of their logs, behind ``shared`` entries of the log of
-    whoever computes; ``hashes`` are its chain hashes behind these."""
+    """The masters that report the same view. ``log``: the longest of their logs, after ``shared`` entries of the
+    computing master's log; ``hashes`` are its chain hashes after these."""
 
     view: View
     reports: list[ViewReport]
@@ -35,29 +36,33 @@ class ViewBranch(NamedTuple):
 
     @property
     def number(self) -> Number:
+        """The number of the view."""
         return self.view.number
 
     @property
     def length(self) -> int:
+        """The length of the branch's log: its last index."""
         return self.shared + len(self.log)
 
     @property
     def nodes(self) -> set[str]:
+        """The node ids of the masters that report the view."""
         return {report.node for report in self.reports}
 
     @property
     def is_installed(self) -> bool:
-        """One of those who report it says that everybody has accepted it."""
+        """A master that reports the view also reports that every member has accepted it."""
         return any(report.installed for report in self.reports)
 
     @property
     def is_forced(self) -> bool:
-        """An order is in its line, and not everybody has been in since."""
+        """An ancestor view was forced and no later view contained every member."""
         return self.view.is_forced(self.is_installed)
 
 
 def group_by_view(reports: list[ViewReport], own: LogIndex) -> list[ViewBranch]:
-    """By view, in the order of their numbers."""
+    """The reports grouped by view, in the order of the view numbers. :class:`InsufficientReports` when a report does
+    not fit the log here."""
     found: dict[Number, list[ViewReport]] = {}
     for report in reports:
         if report.view is not None:
@@ -90,7 +95,7 @@ def group_by_view(reports: list[ViewReport], own: LogIndex) -> list[ViewBranch]:
 def _above_log_start(
     own: LogIndex, report: ViewReport, log: list[TransactionName], hashes: list[bytes]
 ) -> tuple[int, list[TransactionName], list[bytes]]:
-    """A log that is told from below the foot of the log here, which everybody has come by."""
+    """Drops the part of the reported log below our log start; every member is past it."""
     shared, below = report.shared, own.start - report.shared.index
     if below <= 0:
         if shared.index and own.hash_at(shared.index) != shared.hash:
@@ -114,21 +119,22 @@ def _is_prefix(one: ViewBranch, other: ViewBranch, own: LogIndex) -> bool:
 
 
 def surviving_view(views: Iterable[tuple[View, bool]]) -> View | None:
-    """The view that goes on under ``Majority``, of those reported, each with whether it is installed there."""
+    """The view that survives under ``Majority``, of those reported, each with whether it is installed there."""
     known = list(views)
     ends = [one for one in known if not any(one[0].number in other.ancestors for other, _ in known)]
     return max(ends, key=lambda one: one[0].precedence(one[1]))[0] if ends else None
 
 
 def surviving_branch(branches: list[ViewBranch]) -> ViewBranch:
-    """The branch that goes on under ``Majority``."""
+    """The branch that survives under ``Majority``."""
     view = surviving_view((branch.view, branch.is_installed) for branch in branches)
     return next(branch for branch in branches if branch.view is view)
 
 
 def find_branches(branches: list[ViewBranch], own: LogIndex) -> list[ViewBranch]:
-    """Those that are no laggers. A lagger's view is in the history of another, or came to nothing; or, among the rest,
-    its log is a prefix of another's, and every member of its view is here or was seen in a later accepted one."""
+    """The branches without the lagging ones. A lagging branch's view is an ancestor of another or was never installed.
+    Of the others, a branch lags when its log is a prefix of another's. Every member of its view must then be present,
+    or have been seen in a later accepted view."""
     leaves = [b for b in branches if not any(_is_superseded_by(b, other) for other in branches)]
     return [
         one
@@ -142,9 +148,9 @@ def _is_superseded_by(one: ViewBranch, other: ViewBranch) -> bool:
 
 
 def _never_installed(one: ViewBranch, other: ViewBranch) -> bool:
-    """Whether a view that was accepted was never installed, since a member of it went on from the view before it by a
-    later one: who reported to a later proposal accepts the earlier one no more (rule 34). Those who did accept it have
-    used nothing of it, and are where they were before."""
+    """Whether an accepted view was never installed, because a member of it continued from the view before it by a later
+    one. A master that reported to a later proposal does not accept the earlier one any more (rule 34). The members that
+    did accept it have used nothing of it, and are at the position before it."""
     return (
         other.number > one.number
         and one.view.ancestors[-1:] != []
@@ -155,8 +161,9 @@ def _never_installed(one: ViewBranch, other: ViewBranch) -> bool:
 
 
 def branches_with_all_final_entries(forks: list[ViewBranch], own: LogIndex) -> list[ViewBranch]:
-    """Those whose logs have all that is settled in any of them. All have, but for one that an order has put beside a
-    line in which nobody was apart: what that has ordered meanwhile comes behind the others, as transactions."""
+    """The branches whose logs have every entry that is final in any of them. All branches have them, except one that an
+    override created beside an undivided line. The transactions that this branch ordered meanwhile come after the
+    others, as new entries."""
     found = [one for one in forks if all(_has_final_entries_of(one, other, own) for other in forks)]
     if not found:
         raise InsufficientReports("no branch has all that is settled in the others: a journal is an old copy of itself")
@@ -174,7 +181,7 @@ def _extends(one: ViewBranch, other: ViewBranch, own: LogIndex) -> bool:
 
 
 def _absent_members(branch: ViewBranch, branches: list[ViewBranch]) -> list[Member]:
-    """Members of its view who do not report it, and whom nobody here has seen in a later accepted one."""
+    """Members of its view that do not report it, and that no master here has seen in a later accepted view."""
     later = [b for b in branches if b.number > branch.number]
     return [
         m
@@ -190,8 +197,9 @@ def branch_weight(
     members: list[Member],
     weights: dict[str, int],
 ) -> tuple[int, int, int]:
-    """Who wins: the most vote weight, then the longest log, then who holds the master first in precedence. The weight
-    of a lagger counts for the branch that holds its view, or the one before it, if there is one only."""
+    """The weight that selects the winner: the most vote weight, then the longest log, then the branch with the first
+    master in precedence. The weight of a lagging branch counts for the one branch that descends from its view, or
+    from the view before it. With several such branches it counts for none."""
     here = {m.node for m in members}
     nodes = set(branch.nodes)
     for other in branches:

@@ -1,6 +1,6 @@
-"""A change of views as its coordinator drives it, a member like any other.
+"""A view change as its coordinator drives it. The coordinator is also a member like any other.
 
-:class:`~txlog.protocol.views.view_change.ViewChange` is what it keeps besides.
+:class:`~txlog.protocol.views.view_change.ViewChange` holds its additional state.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from txlog.wire.messages import (
 
 
 class ViewCoordinator(ViewParticipant):
-    """Begins a change, closes the view when all have reported, spreads what was closed, installs it."""
+    """Begins a view change, closes the view when all have reported, distributes the result and installs it."""
 
     def _propose(self, view: View, wanted: list[Member], gone: list[Departure]) -> None:
         agreement = self.log_state
@@ -52,7 +52,7 @@ class ViewCoordinator(ViewParticipant):
             self._close_view(change)
 
     def _checkpoints_of_joiners(self, members: list[Member]) -> list[Checkpoint]:
-        """Where those from outside say that they are: one that has taken over a snapshot has no other place."""
+        """The positions that joining masters report: one that has installed a snapshot has no other position."""
         assert self.log_state is not None
         history = self.log_state.log_index
         asked = [self._candidates.get(m.node) for m in members]
@@ -64,7 +64,7 @@ class ViewCoordinator(ViewParticipant):
         ]
 
     def on_report(self, report: ViewReport) -> None:
-        """A member has stopped and tells what it holds."""
+        """A member has stopped its view and reports what it has persisted."""
         self.record_start(Origin(report.node, report.birth), report.start)
         self._last_views[report.node] = report.view.number if report.view is not None else NO_VIEW
         change = self.change
@@ -153,7 +153,7 @@ class ViewCoordinator(ViewParticipant):
         self._propose_after_ms = self.failure_detector.now_ms + self.settings.round_timeout_ms
 
     def _send_accepts(self, change: ViewChange) -> None:
-        """This master has accepted: its log is the base now. What each member needs of it."""
+        """Send each member the part of the base that it needs. This master has accepted: its log is the base now."""
         agreement, closed = self.log_state, change.next_view
         assert agreement is not None
         assert closed is not None
@@ -173,7 +173,7 @@ class ViewCoordinator(ViewParticipant):
         self._install_if_accepted(change)
 
     def on_fetch_progress(self, missing: FetchProgress) -> None:
-        """A member is still fetching; or the coordinator says that it waits for one."""
+        """A member is still fetching; or the coordinator reports that it waits for one."""
         if self.change is not None and self.change.number == missing.number:
             self.change.record_progress(missing.node, missing.count, self.failure_detector.now_ms)
         elif missing.number == self.promised and not self.is_active:
@@ -195,7 +195,7 @@ class ViewCoordinator(ViewParticipant):
         self.sends += [(m.node, InstallView(change.number)) for m in change.members if m.node != self.settings.node]
 
     def on_leaving(self, leaving: LeaveNotice) -> None:
-        """It is durably stopped and ends; what waits for its answer begins anew, without it."""
+        """The member is durably stopped and ends. A view change that waits for its answer begins again, without it."""
         super().on_leaving(leaving)
         change, known = self.change, self.departures.get(leaving.node)
         if change is not None and leaving.node in change.unaccepted and known is not None and known.why == "left":
@@ -203,7 +203,7 @@ class ViewCoordinator(ViewParticipant):
             self._propose_after_ms = self.failure_detector.now_ms
 
     def on_refuse(self, peer: str, refuse: RejectView) -> None:
-        """A member does not go along; the next proposal will know why."""
+        """A member refuses; the next proposal takes its reason into account."""
         self.highest_seen = max(self.highest_seen, refuse.promise)
         change = self.change
         if change is None or change.number != refuse.number:
@@ -213,8 +213,8 @@ class ViewCoordinator(ViewParticipant):
         self._abort(f"{peer} refused {refuse.number}: {refuse.why}: {refuse.text}")
         if refuse.why == "HeardBothWays":
             self._failed_members = change.members
-            # Somebody whom this master cannot ask itself is missing: one who hears everybody should come before the
-            # next try, whose higher promise would stand in its way.
+            # A member that this master cannot reach itself is missing. A master that reaches all should propose before
+            # the next try, whose higher promise would block it.
             self._propose_after_ms = self.failure_detector.now_ms + self._proposal_timeout_ms
 
     def _timeout_text(self, change: ViewChange) -> str:
@@ -238,8 +238,8 @@ BELOW_LOG_START: Final = -1
 
 
 def _shared_length(history: LogIndex, report: ViewReport, cut: int, base: int) -> int:
-    """How much of a base, which is all of ``log_index`` now and was cut behind ``truncate_to``, the log of this report
-    shares."""
+    """How much of a base the log of this report shares. The base is all of ``history`` now; the log was truncated after
+    ``cut`` for it."""
     place = report.shared
     if place.index < history.start:
         above = history.start - place.index

@@ -1,6 +1,6 @@
-"""The base of the next view: the log of the branch that goes on, then everything that its members hold in its queue, in
-key order (protocol section 4). Under ``Simple`` the branches are merged behind what they share, with the stamps that
-they have.
+"""The base of the next view: the log of the surviving branch, then all transactions in its members' queues, in key
+order (protocol section 4). Under ``Simple`` the branches are merged after the entries that they share, with the stamps
+that their transactions have.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from txlog.wire.messages import QueuedTransactions, ViewReport
 
 
 class TransactionRef(NamedTuple):
-    """A transaction as the chain hash has it: its stamp, and the hash of its content."""
+    """A transaction as the chain hash includes it: its stamp, and the hash of its content."""
 
     stamp: int
     content: bytes
@@ -27,7 +27,7 @@ TransactionRefs = dict[Origin, dict[int, TransactionRef]]
 
 
 class MergedLog:
-    """A log that is being put together behind the first ``base_index`` entries of ``own``. ``highest``: of its
+    """A log that is built after the first ``base_index`` entries of ``own``. ``highest``: the highest of its
     stamps."""
 
     def __init__(self, own: LogIndex, cut: int) -> None:
@@ -43,7 +43,7 @@ class MergedLog:
         self._tags: dict[Origin, bytes] = {}
 
     def last_seq(self, origin: Origin) -> int:
-        """The last seq of an origin in it."""
+        """The last seq of an origin in this log."""
         if origin not in self._last:
             slot = self._own.slot(origin)
             self._last[origin] = self._own.seq_within(slot, self.base_index) if slot is not None else 0
@@ -51,7 +51,7 @@ class MergedLog:
         return self._last[origin]
 
     def append(self, origin: Origin, seq: int, cell: TransactionRef) -> None:
-        """The next entry. :class:`InsufficientReports` when it does not follow its predecessor."""
+        """Append the next entry. :class:`InsufficientReports` when it does not follow its predecessor."""
         if seq != self.last_seq(origin) + 1:
             raise InsufficientReports(f"{origin}.{seq} would follow {self.last_seq(origin)}")
         self._last[origin] = seq
@@ -67,7 +67,7 @@ class MergedLog:
             self.spans.append(Span(origin.node, origin.birth, seq, 1))
 
     def append_all(self, rows: Iterable[tuple[Origin, int]], cells: TransactionRefs) -> None:
-        """These, in this order."""
+        """Append these entries, in this order."""
         for origin, seq in rows:
             cell = cells.get(origin, {}).get(seq)
             if cell is None:
@@ -75,9 +75,9 @@ class MergedLog:
             self.append(origin, seq, cell)
 
     def queued_in_key_order(self, cells: TransactionRefs, floor: int) -> list[TransactionName]:
-        """What these hold that is not in it, in key order. ``floor``: of their view, in whose queue the stamps of each
-        origin grow from above it. Where they do not, that one and those behind it came from another branch: they were
-        fetched there while this view was stopped, with the stamps that they have there."""
+        """The transactions in ``cells`` that are not in this log, in key order. ``floor``: that of their view, in whose
+        queue the stamps of each origin grow from above it. A transaction that breaks this, and those after it, came
+        from another branch. They were fetched while this view was stopped, with the stamps that they have there."""
         rows: list[tuple[int, Origin, int]] = []
         for origin, mine in cells.items():
             last = mine.get(self.last_seq(origin))
@@ -93,7 +93,7 @@ class MergedLog:
 
 
 def collect_transactions(pieces: list[QueuedTransactions]) -> TransactionRefs:
-    """Every transaction that one of them names in full, with the least of its stamps."""
+    """Every transaction that one of the pieces names in full, with the least of its stamps."""
     cells: TransactionRefs = {}
     for pending in pieces:
         mine = cells.setdefault(pending.origin, {})
@@ -106,8 +106,9 @@ def collect_transactions(pieces: list[QueuedTransactions]) -> TransactionRefs:
 
 
 def transactions_known_to(branch: ViewBranch, reports: list[ViewReport]) -> TransactionRefs:
-    """What its members name. What is settled there they name no more: who has not heard so, in a view that it has grown
-    from, holds that. The chain of the log tells whether it is the same."""
+    """The transactions that members of the branch name. They do not name what is final there. A member of an ancestor
+    view that does not know that it is final has persisted it and names it. The chain of the log shows whether it is
+    the same."""
     cells = collect_transactions([p for r in branch.reports for p in r.pending])
     missing = [(origin, seq) for origin, seq in branch.log if seq not in cells.get(origin, {})]
     if missing:
@@ -121,7 +122,7 @@ def transactions_known_to(branch: ViewBranch, reports: list[ViewReport]) -> Tran
 
 
 def branch_log(own: LogIndex, branch: ViewBranch, cells: TransactionRefs) -> MergedLog:
-    """The longest log of a branch, and its queue behind it."""
+    """The longest log of a branch, followed by its queue."""
     base = MergedLog(own, branch.shared)
     base.append_all(branch.log, cells)
     if branch.log and base.hash != branch.hashes[-1]:
@@ -131,7 +132,7 @@ def branch_log(own: LogIndex, branch: ViewBranch, cells: TransactionRefs) -> Mer
 
 
 def merge_branches(own: LogIndex, forks: list[ViewBranch], named: list[TransactionRefs]) -> MergedLog:
-    """Behind what all branches share, each transaction once, at its least stamp (``Simple``)."""
+    """Each transaction once, at its least stamp, after the entries that all branches share (``Simple``)."""
     closed = [branch_log(own, fork, cells) for fork, cells in zip(forks, named, strict=True)]
     cut = min(base.base_index for base in closed)
     shortest = min(own.length, *(base.length for base in closed))

@@ -1,8 +1,8 @@
 """How views are closed before the next is opened (protocol sections 3 and 4): a pure function of the reports (rule 25).
 
-The base is the log of the view that goes on: the longest among those who are in it, then everything that they hold in
-its queue, in key order. Only then come the transactions of masters that were not in it, with new stamps above all.
-Who goes on is found in ``branches.py``; its base is put together in ``bases.py``.
+The base begins with the log of the surviving view: the longest log among its members. Then follow all transactions in
+those members' queues, in key order. Transactions of masters outside that view come last, with new stamps above all.
+``branch_selection.py`` finds the surviving view; ``log_merge.py`` builds its base.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _ORIGINS_MAX: Final = 255
 
 
 class NextView(NamedTuple):
-    """The next view, and how the log of whoever computed it becomes its base: cut behind ``cut``, then ``spans`` with
-    ``stamps``. ``waiting``: the new queue. ``branches``: the views that were brought together, the winner first.
-    ``majority``: under each configuration of ``joint_configurations`` its members have to have one. ``weights``: who
-    won by them."""
+    """The next view, and how the log of the computing master becomes its base: truncated after ``cut``, then ``spans``
+    with ``stamps``. ``waiting``: the new queue. ``branches``: the views that were merged, the winner first.
+    ``majority``: the members need a majority under each configuration of ``joint_configurations``. ``weights``: the
+    branch weights that decided."""
 
     view: View
     truncate_to: int
@@ -61,7 +61,7 @@ def highest_view(outlines: list[ReportSummary]) -> Number:
 
 
 def summarize_report(report: ViewReport) -> ReportSummary:
-    """The part of a report that decides."""
+    """The part of a report that decides the view change."""
     number = report.view.number if report.view is not None else NO_VIEW
     return ReportSummary(report.node, report.birth, number, report.log, report.stable, report.installed)
 
@@ -76,9 +76,10 @@ def compute_next_view(
     majority: bool,
     configurations: ConfigurationHistory | None = None,
 ) -> NextView:
-    """The view of this number, of these members, all of whom have sent one of these reports. ``own``: the log that
-    the reports' ``shared`` places are in; ``weights``: of all configured masters, in order of precedence;
-    ``configurations``: those along ``own``, which say so wherever the cluster has a founding configuration."""
+    """The view of this number, of these members, each of which has sent one of these reports. ``own``: the log that
+    the reports' ``shared`` positions refer to; ``weights``: of all configured masters, in order of precedence;
+    ``configurations``: the configurations along ``own``. They decide wherever the cluster has a founding
+    configuration. :class:`InsufficientReports` when the reports do not suffice."""
     branches = group_by_view(reports, own)
     if not branches:
         raise InsufficientReports("nobody who reports has a view")
@@ -141,8 +142,8 @@ def compute_next_view(
 
 
 def is_majority_change(reports: list[ViewReport], configured: bool) -> bool:
-    """Whether all views that are reported had ``splitMode: Majority``: then there is one line of them. ``configured``:
-    what holds where no founding record says it."""
+    """Whether all reported views had ``splitMode: Majority``: then they form one line. ``configured``: the setting
+    that applies where no founding record holds one."""
     views = [(report.view, report.installed) for report in reports if report.view is not None]
     return all(
         view.is_majority(installed) if view.bootstrap_configuration is not None else configured
@@ -157,7 +158,7 @@ def _configurations_on(
     winner: ViewBranch,
     reports: list[ViewReport],
 ) -> ConfigurationHistory | None:
-    """The configurations along the base, as the chain of the winner judges what is in it."""
+    """The configurations along the base, as the winner's chain judges the changes in it."""
     if configurations is None or not configurations.latest.masters:
         return None
     cut = configurations.valid_up_to(own, own.start, base.base_index, winner.view.lineage)
@@ -177,8 +178,8 @@ def _configurations_on(
 
 
 def _split_mode(winner: ViewBranch, along: ConfigurationHistory | None, out: bool) -> tuple[bool, bool]:
-    """The ``splitMode`` of the next view, and what binds until it is installed. It follows the configuration where
-    nobody is out, who could go on under the other one."""
+    """The ``splitMode`` of the next view, and the one that binds until it is installed. It follows the configuration
+    only when no master is out that could continue under the other mode."""
     before = winner.view
     installed = winner.is_installed
     binding = before.is_majority(installed)
@@ -193,8 +194,8 @@ def _preferred_strategies(members: list[Member], reports: list[ViewReport]) -> l
 
 
 def _strategy(members: list[Member], winner: ViewBranch, prefers: list[str], split: bool) -> str:
-    """The safest that its members prefer. One that only loses members keeps what it had; one of the same members, too,
-    unless a preference was changed while nobody was out by silence."""
+    """The safest strategy that its members prefer. A view that only loses members keeps its strategy. So does one of
+    the same members, unless a preference was changed while no master was out by silence."""
     before = winner.view
     same = [(m.node, m.birth) for m in members] == [(m.node, m.birth) for m in before.members]
     changed = same and not split and prefers != [before.preferred_by(m.node) for m in members]
@@ -204,7 +205,7 @@ def _strategy(members: list[Member], winner: ViewBranch, prefers: list[str], spl
 
 
 def _shared_strategy(forks: list[ViewBranch]) -> str:
-    """Of the last view that all of these have grown from."""
+    """The strategy of the last view that all of these descend from."""
     first = forks[0].view
     lines = [{*fork.view.ancestors, fork.number} for fork in forks]
     for number, strategy in zip(reversed(first.ancestors), reversed(first.strategies), strict=True):
@@ -214,7 +215,7 @@ def _shared_strategy(forks: list[ViewBranch]) -> str:
 
 
 def _diverged_index(winner: ViewBranch, gone: list[Departure], members: list[Member], majority: bool, out: bool) -> int:
-    """Under ``Majority`` nobody goes on elsewhere, but by order."""
+    """In ``Majority`` mode no other branch can progress unless an operator forced it."""
     ordered = any(one.why == "ordered" for one in gone) or winner.is_forced
     if majority and not ordered:
         return -1
@@ -222,8 +223,8 @@ def _diverged_index(winner: ViewBranch, gone: list[Departure], members: list[Mem
 
 
 def _diverged_index_after(winner: ViewBranch, gone: list[Departure], members: list[Member]) -> int:
-    """What was stable in the last view that everybody was in stands at its place in every branch. One who did not say
-    that it leaves may have gone into a view of its own, even if it is down by now."""
+    """Entries that were stable in the last view with every master in it have the same index in every branch. A member
+    that did not announce its departure may have entered a view of its own, even if it is down by now."""
     before = _diverged_until_now(winner)
     if before >= 0:
         return before
@@ -232,36 +233,36 @@ def _diverged_index_after(winner: ViewBranch, gone: list[Departure], members: li
 
 
 def _healed_index(winner: ViewBranch) -> int:
-    """Everybody is in, once everybody has accepted it."""
+    """Every master is in the view, once every member has accepted it."""
     before = _diverged_until_now(winner)
     return -2 - before if before >= 0 else -1
 
 
 def _diverged_until_now(winner: ViewBranch) -> int:
-    """-1 when the view that goes on was installed with everybody in it."""
+    """-1 when the surviving view was installed with every master in it."""
     return max(-1, winner.view.diverged_at(winner.is_installed))
 
 
 def _silent_members(winner: ViewBranch, gone: list[Departure], members: list[Member]) -> list[str]:
-    """Who is out because nobody heard it, now or since an earlier view."""
+    """The masters that are out because they were silent, now or since an earlier view."""
     here = {m.node for m in members}
     unspoken = _unexplained_absences(winner, gone, members)
     return sorted({*winner.view.silent_members, *unspoken, *(one.node for one in gone if one.why == "silent")} - here)
 
 
 def _unexplained_absences(winner: ViewBranch, gone: list[Departure], members: list[Member]) -> list[str]:
-    """Members of the view that goes on which are left out, and of which whoever coordinates knows nothing: it is not of
-    that view itself, another branch's or an earlier one's."""
+    """Members of the surviving view that the next one excludes, and of which the coordinator knows nothing. The
+    coordinator is not in that view itself, but in another branch's or an earlier one's."""
     spoken = {*((one.node, one.birth) for one in gone), *((m.node, m.birth) for m in members)}
     return [m.node for m in winner.view.members if (m.node, m.birth) not in spoken]
 
 
-# What comes from outside
+# Transactions from outside
 
 
 def _restamp_waiting(cells: TransactionRefs, base: MergedLog, floor: int) -> list[ReassignedStamps]:
-    """In the order of its old stamps, with new ones above ``floor``. These may fall within an origin, where some of its
-    transactions have had new ones before; each comes behind its predecessor all the same."""
+    """In the order of the old stamps, with new ones above ``floor``. The old stamps may fall within an origin, where
+    some of its transactions had new ones before. Each still follows its predecessor."""
     rows: list[tuple[int, Origin, int]] = []
     for origin, mine in cells.items():
         stamp = 0

@@ -1,8 +1,8 @@
-"""A change of views as every member of it goes through it (protocol section 3), the coordinator included::
+"""A view change as every member of it takes part in it (protocol section 3), the coordinator included::
 
 Propose ── promise (durable), the old view is stopped ──> Report
 Accept  ── every payload fetched, the closed base taken over (durable) ──> Accepted
-Install, or a post in the new view ── its base is stable, work goes on
+Install, or a post in the new view ── its base is stable, work continues
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ from txlog.wire.messages import (
 )
 
 UNREACHABLE_ROUNDS: Final = 2
-"""Round time-outs from the first refusal for one who does not hear the coordinator; it hears it by then, if it can."""
+"""Round time-outs from the first refusal for a member that does not receive from the coordinator. By then it receives
+from it, if it can."""
 REFUSAL_MEMORY_ROUNDS: Final = 20
 """Round time-outs without another such refusal, after which the next one is the first."""
 
 
 class ViewParticipant(Backfill):
-    """Promises and accepts; a refusal names what is in the way."""
+    """Promises and accepts views; a refusal names the obstacle."""
 
     def on_propose(self, peer: str, proposal: ProposeView) -> None:
-        """Stop the view and report, or refuse and say why."""
+        """Stop the view and report, or refuse with a reason."""
         self.highest_seen = max(self.highest_seen, proposal.number)
         mine = next((m for m in proposal.members if m.node == self.settings.node), None)
         if mine is None or mine.birth != self.birth:
@@ -68,12 +69,13 @@ class ViewParticipant(Backfill):
         self.sends.append((peer, report))
 
     def _yield_to_coordinator(self) -> None:
-        """Give it time before this master's own turn comes."""
+        """Give the coordinator time before this master proposes itself."""
         if self.change is None:
             self._propose_after_ms = self.failure_detector.now_ms + self._proposal_timeout_ms
 
     def _rejection_reason(self, proposal: ProposeView) -> tuple[str, str, str] | None:
-        """Why this master does not agree to what is left out (protocol section 3): a word, whom it is about, a text."""
+        """Why this master refuses a proposal that excludes members (protocol section 3): a reason word, the member
+        concerned, a text."""
         if self.accepted is None:
             return None
         stay = {(m.node, m.birth) for m in proposal.members}
@@ -118,14 +120,15 @@ class ViewParticipant(Backfill):
         return None
 
     def _rejoins_newer_view(self, proposal: ProposeView) -> bool:
-        """This master is taken in again by a view that has grown from its own. Who else was in that one is let in
-        after it, by whoever hears it then: at the end of a chain of masters that is this one alone."""
+        """This master rejoins through a view that descends from its own. That view's coordinator adds the former
+        members of this master's view afterwards, as they become reachable. At the end of a chain of masters that is
+        this one alone."""
         return self.newer_view is not None and proposal.view >= self.newer_view.number
 
     def _unreachable_from_coordinator(self, node: str, proposal: ProposeView) -> bool:
-        """Whoever begins the view of another branch is not heard by that member, as far as known, and has not been for
-        a while: it lets in whom it hears, and they the others after it. Else the halves of a chain of masters would
-        never be one again. Right behind a heal it is only a matter of time."""
+        """The coordinator of another branch's view has not been reachable from that member for a while, as far as this
+        master knows. A coordinator adds the members that it reaches, and they add the others afterwards. Otherwise the
+        halves of a chain of masters would never rejoin. Directly after a heal it is only a matter of time."""
         assert self.accepted is not None
         coordinator, hears = proposal.number[2], self.failure_detector.peers_heard_by(node)
         went = coordinator in self.other_branches or not self.installed or self.accepted.member(coordinator) is None
@@ -140,11 +143,11 @@ class ViewParticipant(Backfill):
         return now_ms - first_ms >= UNREACHABLE_ROUNDS * round_ms
 
     def _is_removed(self, node: str) -> bool:
-        """At the end of this master's log it is no master any more, and goes as soon as it is heard by all."""
+        """Whether the node is no master at the end of this master's log. It ends as soon as all receive from it."""
         return self.log_state is not None and node in self.log_state.configurations.latest.removed
 
     def _is_still_configured(self, node: str) -> bool:
-        """At the end of this master's log."""
+        """Whether the node is a master at the end of this master's log."""
         agreement = self.log_state
         return agreement is None or agreement.configurations.latest.master(node) is not None
 
@@ -152,7 +155,7 @@ class ViewParticipant(Backfill):
         self.sends.append((peer, RejectView(number, self.promised, why, about, text)))
 
     def _build_report(self, proposal: ProposeView) -> ViewReport:
-        """One snapshot; it is durable before it leaves."""
+        """The report as one snapshot; it is durable before it leaves."""
         number, agreement = proposal.number, self.log_state
         if agreement is None:  # a learner, or one whose founding view was never at work here
             empty = Checkpoint(0, b"")
@@ -191,7 +194,7 @@ class ViewParticipant(Backfill):
         )
 
     def on_accept(self, peer: str, accept: AcceptView) -> None:
-        """The next view. Once every payload of it is here it becomes this master's latest."""
+        """Receive the next view. Once every payload of it is here it becomes this master's latest."""
         number = accept.view.number
         self.highest_seen = max(self.highest_seen, number)
         if number == self.number:
@@ -212,8 +215,9 @@ class ViewParticipant(Backfill):
         self._try_accept()
 
     def _may_resume_after_leaving(self, accept: AcceptView) -> bool:
-        """Rule 27: a master that left goes on only with one that knows what followed, with all that it left, those
-        that lost their disk since with a new birth, or by the operator's order, which names the others."""
+        """Rule 27: a master that left continues only with a member that knows what followed, and with all members of
+        the view that it left. Members that lost their disk since take part with a new incarnation. An operator's
+        override may name the missing ones instead."""
         if self.left == NO_VIEW or self.left != self.number:
             return True
         if highest_view(accept.summaries) > self.number or self._includes_all_configured(
@@ -226,7 +230,7 @@ class ViewParticipant(Backfill):
         return all((m.node, m.birth) in there for m in self.accepted.members)
 
     def _try_accept(self) -> None:
-        """Accept what came, if all of it is held."""
+        """Accept the received view, if all of it is persisted here."""
         accept, agreement = self._pending_accept, self.log_state
         if accept is None or agreement is None:
             return
@@ -265,7 +269,7 @@ class ViewParticipant(Backfill):
         self._on_accepted_here(number)
 
     def _on_accepted_here(self, number: Number) -> None:
-        """The view is durable here: say so to whoever coordinates."""
+        """The view is durable here: send the acceptance to the coordinator."""
         self.sends.append((self._accept_sender, ViewAcceptedReply(number, self.settings.node, self.birth)))
 
     def _send_fetch_progress(self, number: Number, count: int) -> None:
@@ -277,6 +281,6 @@ class ViewParticipant(Backfill):
             self.sends.append((self._accept_sender, FetchProgress(number, self.settings.node, count)))
 
     def on_install(self, number: Number) -> None:
-        """Everybody has accepted."""
+        """Every member has accepted."""
         if number == self.number:
             self.mark_installed()

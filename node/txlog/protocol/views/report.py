@@ -1,4 +1,4 @@
-"""What a master tells of its log when its view is stopped: one snapshot (rule 34)."""
+"""What a master reports of its log when its view is stopped: one snapshot (rule 34)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from txlog.wire.messages import Checkpoint, PendingConfigChange, QueuedTransacti
 
 
 def build_checkpoints(agreement: LogState) -> list[Checkpoint]:
-    """The log's end, and places ever farther back: a report begins at the last one that its log has too, or
-    at the foot of its own log, where nobody is below."""
+    """The log's end, and positions ever farther back. A report begins at the last one that its own log has too, or at
+    its own log start, which no member is below."""
     history = agreement.log_index
     places = {0, history.start, agreement.stable, agreement.final_index}
     back = 0
@@ -24,8 +24,8 @@ def build_checkpoints(agreement: LogState) -> list[Checkpoint]:
 
 
 def non_final_transactions(agreement: LogState) -> list[QueuedTransactions]:
-    """Everything held that may still leave the log, in it or not, by origin. What has no stamp yet is nobody else's
-    business."""
+    """All persisted transactions that may still leave the log, in it or not, by origin. Unstamped transactions are left
+    out: they concern only this master."""
     found: list[QueuedTransactions] = []
     for slot, queue in enumerate(agreement.queues):
         first = agreement.log_index.seq_within(slot, agreement.final_index) + 1
@@ -34,7 +34,7 @@ def non_final_transactions(agreement: LogState) -> list[QueuedTransactions]:
 
 
 def pending_configuration_changes(agreement: LogState, shared: int) -> list[PendingConfigChange]:
-    """The changes of the configuration that are held, but for those that stand in the log up to ``shared``."""
+    """The persisted configuration changes, without those at or below index ``shared`` of the log."""
     found: list[PendingConfigChange] = []
     for txid, key in sorted(agreement.configurations.held.items()):
         queue = agreement.by_origin.get(txid.origin)
@@ -45,7 +45,7 @@ def pending_configuration_changes(agreement: LogState, shared: int) -> list[Pend
 
 
 def parked_transactions(agreement: LogState) -> list[QueuedTransactions]:
-    """What is held of another branch."""
+    """The persisted transactions of another branch."""
     found: list[QueuedTransactions] = []
     for _, queue in sorted(agreement.by_origin.items()):
         found += _queued_range(queue, max(queue.limit + 1, queue.first_kept), queue.held)

@@ -1,7 +1,7 @@
-"""One change of views as its coordinator drives it: propose → report → accept → install (protocol section 3).
+"""One view change as its coordinator drives it: propose → report → accept → install (protocol section 3).
 
-Each step is repeated until everybody has answered. A change that makes no progress for a round time-out is over; what
-follows is a higher number.
+Each step is repeated until every member has answered. A change that makes no progress for a round time-out ends; the
+next one has a higher number.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from txlog.wire.messages import AcceptView, Departure, ProposeView, ViewReport
 
 
 class ViewChange:
-    """``reports`` and ``accepted`` by node id. ``next_view`` is there once everybody has reported; ``accepts`` once
-    this master has accepted the view itself, per member."""
+    """``reports`` and ``accepted`` by node id. ``next_view`` is set once every member has reported; ``accepts``, per
+    member, once this master has accepted the view itself."""
 
     def __init__(self, proposal: ProposeView, members: list[Member], mono_ms: int) -> None:
         self.proposal = proposal
@@ -29,26 +29,31 @@ class ViewChange:
 
     @property
     def number(self) -> Number:
+        """The number of the proposed view."""
         return self.proposal.number
 
     @property
     def departures(self) -> list[Departure]:
+        """The members that the proposal excludes, with the reasons."""
         return self.proposal.gone
 
     @property
     def size_allowance_ms(self) -> int:
-        """How much longer a step is not repeated because what is sent is long: a millisecond for a hundred entries."""
+        """By how many milliseconds a step's repeat is delayed for the size of its messages: 1 ms per 100 entries."""
         return max((len(accept.spans) for accept in self.accepts.values()), default=0) // 100
 
     @property
     def unreported(self) -> list[str]:
+        """The members that have not reported yet."""
         return [m.node for m in self.members if m.node not in self.reports]
 
     @property
     def unaccepted(self) -> list[str]:
+        """The members that have not accepted yet."""
         return [m.node for m in self.members if m.node not in self.accepted]
 
     def has_timed_out(self, mono_ms: int, timeout_ms: int) -> bool:
+        """Whether the change has made no progress for ``timeout_ms``."""
         return mono_ms - self.progress_ms > timeout_ms
 
     def record_report(self, report: ViewReport, mono_ms: int) -> None:
@@ -58,27 +63,28 @@ class ViewChange:
             self.progress_ms = mono_ms
 
     def record_accept(self, node: str, mono_ms: int) -> None:
-        """It is durable there."""
+        """The view is durable on that member."""
         if node not in self.accepted:
             self.accepted.add(node)
             self.progress_ms = mono_ms
 
     def record_progress(self, node: str, count: int, mono_ms: int) -> None:
-        """That member is fetching; fewer than before is progress."""
+        """That member is fetching; a lower count than before is progress."""
         if count < self.missing_counts.get(node, 1 << 60):
             self.missing_counts[node] = count
             self.progress_ms = mono_ms
 
     def unconfirmed_departure(self) -> Departure | None:
-        """A member said to be down, or to have lost its state, for which nobody who reports can vouch: those who say so
-        may have been let go by it before (rule 27)."""
+        """A member reported as down, or as having lost its state, for which no reporting member can confirm it. The
+        departed member may earlier have excluded the members that report this (rule 27)."""
         claimed = (one for one in self.departures if one.why in ("down", "lost"))
         return next((one for one in claimed if not self._is_confirmed(one)), None)
 
     def _is_confirmed(self, gone: Departure) -> bool:
-        """Whether one of those who report has heard it at work since its own start, and is itself in the latest view
-        that is known here to have had it: one of an earlier view may have been let go by then, and a process that is
-        said to be down is that very one. Nobody has to, where a view has grown from that one without it."""
+        """Whether a reporting member confirms the departure. It has received from the departed process since its own
+        start, and is in the latest view known here that had the process. The process may have excluded a member of an
+        earlier view by then; and a process reported as down is that very one. No confirmation is needed where a view
+        descends from that one without the process."""
         origin = Origin(gone.node, gone.birth)
         views = [report.view for report in self.reports.values() if report.view is not None]
         latest = max((view for view in views if view.has_member(origin)), key=lambda view: view.number, default=None)
@@ -95,13 +101,13 @@ class ViewChange:
 
 
 def has_override(gone: list[Departure]) -> bool:
-    """Whether the operator lets one of these go: what only that one has may be missing."""
+    """Whether the operator excludes one of these: transactions that only that one has may be missing."""
     return any(one.why == "ordered" for one in gone)
 
 
 def departure_applies(departure: Departure, member: Member, heard_start: int) -> bool:
-    """Whether it is about this member, and, where it is about a certain process (``left``, ``down``), about the latest
-    one that was heard. Silence and an order are of whoever bears that birth."""
+    """Whether the departure is about this member. A departure of a certain process (``left``, ``down``) must be about
+    the latest one that was seen. Silence and an override apply to every process of that incarnation."""
     if Origin(departure.node, departure.birth) != member.origin:
         return False
     return departure.why not in ("left", "down") or departure.start >= heard_start

@@ -1,9 +1,10 @@
-"""Which view this master is in and how the next one comes about (protocol section 3), one layer upon the other:
+"""Which view this master is in and how the next one comes about (protocol section 3), in layers:
 
-``standing.py`` what it is in and whom it has heard; ``fetching.py`` payloads that it misses; ``membership.py`` promises
-and accepts; ``coordinating.py`` drives a change; here: when a change is wanted, and of whom.
+``view_state.py`` has its view and its knowledge of the others; ``backfill.py`` fetches missing payloads;
+``participant.py`` promises and accepts; ``coordinator.py`` drives a view change. Here: when a change is wanted, and
+with which members.
 
-Nothing of it looks at a clock or sends: time comes in, messages go to ``sends``, records to ``records``.
+No layer reads a clock or sends: time comes in, messages go to ``sends``, records to ``records``.
 """
 
 from __future__ import annotations
@@ -23,14 +24,15 @@ from txlog.protocol.views.view_state import (
 from txlog.wire.messages import Departure, Hello
 
 PREFERENCE_DELAY_MS: Final = 500
-"""Between a changed preference and the view that follows: it is mostly changed at several masters, one by one."""
+"""From a changed preference to the view that follows: it is mostly changed at several masters, one by one."""
 
 
 class ViewManager(ViewCoordinator):
-    """The whole of it; the fields are those of :class:`~txlog.protocol.views.view_state.ViewState`."""
+    """All layers together; the fields are those of :class:`~txlog.protocol.views.view_state.ViewState`."""
 
     def poll(self, may_lead: bool) -> int:
-        """Say what is due. ``may_lead``: this master takes part (admitted, not leaving). Returns when to poll again."""
+        """Send what is due. ``may_lead``: this master takes part (admitted, not leaving). Returns when to poll again,
+        in ``mono`` milliseconds."""
         now_ms = self.failure_detector.now_ms
         self._try_accept()
         self._request_missing()
@@ -47,8 +49,8 @@ class ViewManager(ViewCoordinator):
         return now_ms + self.settings.repeat_ms if not self.is_settled else FOREVER_MS
 
     def _waits_for_newer_view(self) -> bool:
-        """Those who are ahead let this master in. Under ``Continue`` only while one of them is there: beyond its term
-        this is a split like any other."""
+        """Whether this master waits for the members of a newer view to add it. Under ``Continue`` it waits only while
+        one of them is present: beyond their silence limit this is a split like any other."""
         if self.newer_view is None or self.majority_required:
             return self.newer_view is not None
         reachable = self.failure_detector.reachable()
@@ -58,7 +60,7 @@ class ViewManager(ViewCoordinator):
         )
 
     def _consider_view_change(self, now_ms: int) -> None:
-        """Begin a change when one is wanted, everybody in it is there, and it is this master's turn."""
+        """Begin a view change when one is wanted, all its members are present, and it is this master's turn."""
         view = self.accepted
         if view is None or self.log_state is None:
             return
@@ -90,9 +92,9 @@ class ViewManager(ViewCoordinator):
             self._propose(view, wanted, gone)
 
     def _proposer_rank(self, wanted: list[Member]) -> int:
-        """How many come before this master: those of a later view, who know more, then the order of precedence. All
-        do, twice, where it has failed with the same, or where one of them does not listen to it: else it would keep one
-        from beginning who can, and whose patience may have grown longer than its own."""
+        """How many masters precede this one as proposer: those of a later view, which know more, then by the order of
+        precedence. All precede it, twice, where it has failed with the same members, or where one of them does not
+        accept its messages. Otherwise it would block a master that can propose, and whose time-out may be longer."""
         nodes = [m.node for m in wanted]
         mine = nodes.index(self.settings.node)
         before = [self._last_views.get(node, self.number) >= self.number for node in nodes[:mine]]
@@ -101,7 +103,7 @@ class ViewManager(ViewCoordinator):
         return sum(before) + sum(after) + (2 * len(nodes) if last else 0)
 
     def _target_members(self, view: View) -> tuple[list[Member], list[Departure]]:
-        """Who should be in the next view, in order of precedence, and who of this one should not."""
+        """The members of the next view, in order of precedence, and the members of this one that it excludes."""
         gone: list[Departure] = []
         stay: dict[str, Member] = {}
         for member in view.members:
@@ -119,7 +121,7 @@ class ViewManager(ViewCoordinator):
         return sorted(stay.values(), key=lambda m: order.get(m.node, len(order))), gone
 
     def _removed_elsewhere(self, view: View) -> list[Departure]:
-        """Members of other branches that this one does without for good: their views need not wait for them."""
+        """Members of other branches that this one has removed for good: their views need not wait for them."""
         apart = [member for other in self.other_branches.values() for member in other.members]
         found = {m.origin: m for m in apart if not view.has_member(m.origin) and not self.is_configured(m.node)}
         return [Departure(o.node, o.birth, self._last_starts.get(o, 0), "removed") for o in sorted(found)]
@@ -138,7 +140,7 @@ class ViewManager(ViewCoordinator):
             tried = self.failure_detector.now_ms - tried_ms <= UNCONFIRMED_PROOF_RETRY_MS
             if not tried or self._includes_all_configured(self.failure_detector.reachable()):
                 return found
-        # A proof that nobody can vouch for says no less than none: silence lets it go, with its term and its backup.
+        # A proof that no member can confirm counts as none: silence excludes the member, with its limit and its backup.
         if self._is_silent(member) and self._may_proceed_without:
             return Departure(member.node, member.birth, self._last_starts.get(member.origin, 0), "silent")
         return None
@@ -156,7 +158,7 @@ class ViewManager(ViewCoordinator):
 
     @property
     def _may_proceed_without(self) -> bool:
-        """No backup, no going on (rule 23)."""
+        """Whether the view may continue without silent members: only with a backup (rule 23)."""
         agreement, view = self.log_state, self.accepted
         if self.majority_required or agreement is None or view is None or view.strategy == "None":
             return True
@@ -170,7 +172,7 @@ class ViewManager(ViewCoordinator):
         return self.backup_index >= 0 or any(who is not None and who.backup >= 0 for who in others)
 
     def _is_caught_up(self, who: Hello) -> bool:
-        """A master from outside that lacks so little that the stop will be short."""
+        """Whether a joining master lacks so little that the stop of the view will be short."""
         agreement, view = self.log_state, self.accepted
         assert agreement is not None
         assert view is not None
@@ -192,7 +194,8 @@ class ViewManager(ViewCoordinator):
         return mine <= CAUGHT_UP_LAG_MAX
 
     def _strategy_change_wanted(self, view: View) -> bool:
-        """This master prefers another strategy than the view knows of, and nobody is apart: the same members anew."""
+        """Whether this master prefers another strategy than the view knows of, and no master is partitioned: a view of
+        the same members follows."""
         if view.silent_members or view.preferred_by(self.settings.node) == self.settings.strategy:
             return False
         reachable = self.failure_detector.reachable()
@@ -209,13 +212,15 @@ class ViewManager(ViewCoordinator):
         return any(who is not None and who.stopped and who.view == view.number for who in waiting)
 
     def _silent_member_removed(self, view: View) -> bool:
-        """One who is out because nobody heard it was taken out since, for good: the same members anew, who are all."""
+        """Whether a master that is out because it was silent has been removed for good: a view of the same members
+        follows, which are all."""
         assert self.log_state is not None
         now = self.log_state.configurations.at_index(self.log_state.stable).configuration
         return any(node in now.removed for node in view.silent_members)
 
     def _split_mode_changed(self, view: View, wanted: list[Member]) -> bool:
-        """``splitMode`` was changed, and everybody is here: the same members anew, under the other one."""
+        """Whether ``splitMode`` was changed, and every master is here: a view of the same members follows, in the other
+        mode."""
         agreement = self.log_state
         if (
             agreement is None

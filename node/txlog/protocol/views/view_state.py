@@ -1,6 +1,7 @@
-"""Which view this master is in, what it has promised, and what it has heard of the others.
+"""The view of this master, its promises, and its knowledge of the other masters.
 
-Nothing here agrees to anything: ``membership.py`` does that, and ``views.py`` says when to ask for it.
+Nothing here decides: ``participant.py`` and ``coordinator.py`` agree on views, and ``view_policy.py`` decides when to
+propose one.
 """
 
 from __future__ import annotations
@@ -20,35 +21,36 @@ from txlog.protocol.views.view_change import ViewChange, departure_applies, has_
 from txlog.wire.messages import AcceptView, Departure, Hello, HelloReply, LeaveNotice, Message, ViewReport
 
 CAUGHT_UP_LAG_MAX: Final = 1000
-"""Transactions that a master outside may still lack when the view is stopped to let it in: well below a second."""
+"""Transactions that a joining master may still lack when the view is stopped to add it: well below a second of work."""
 SILENT_ROUNDS: Final = 3
-"""``Majority``: a member's term, in round time-outs."""
+"""``Majority``: how long a member may be silent before the next view excludes it, in round time-outs."""
 UNCONFIRMED_PROOF_RETRY_MS: Final = 30_000
-"""A proof of *down* that nobody could vouch for is not tried again for so long."""
+"""A proof of *down* that no member could confirm is not tried again for this many milliseconds."""
 PROPOSAL_TIMEOUT_ROUNDS_MAX: Final = 8
-"""Round time-outs that a proposal is given at most; each that fails is followed by a more patient one."""
+"""Limit of a proposal's time-out, in round time-outs. Each failed proposal is followed by one with a longer
+time-out."""
 FOREVER_MS: Final = 1 << 60
 
 
 def _supersedes(later: Departure, before: Departure) -> bool:
-    """Whether what is heard now counts instead. A process that has left its view ends next, and is proved down: that
-    says less, since somebody has to vouch for it."""
+    """Whether the later statement replaces the earlier one. A process that has left its view ends next and is proved
+    down. That proof is weaker, since a member has to confirm it."""
     if before.birth == later.birth and before.start == later.start and before.why == "left":
         return later.why != "down"
     return before.birth != later.birth or before.start <= later.start
 
 
 def bootstrap_configuration(settings: ProtocolSettings) -> Configuration:
-    """What the manifests say; it is that of the cluster until the founding record, and in it."""
+    """The configuration of the manifests. It is the cluster's until the founding record exists, and part of that."""
     masters = [Master(m.node, m.data_center, m.weight) for m in settings.members]
     return Configuration(masters, settings.majority, settings.key_retention_ms)
 
 
 class ViewState:
-    """``accepted``: the latest view, durable; ``installed``: everybody in it has accepted. ``promised``: no view below
-    it is worked in any more. ``left``: the view that this master has left. ``newer_view``: a view installed elsewhere
-    that this master is not in; it has to be taken in again. ``blocked_reason``: why no change is begun although one is
-    wanted."""
+    """``accepted``: the latest view, durable; ``installed``: every member of it has accepted. ``promised``: this master
+    never works again in a view below it. ``left``: the view that this master has left. ``newer_view``: a view installed
+    elsewhere that excludes this master, which has to rejoin. ``blocked_reason``: why no view change begins although
+    one is needed."""
 
     def __init__(self, settings: ProtocolSettings, recovered: RecoveredState, around: FailureDetector) -> None:
         self.settings = settings
@@ -63,33 +65,36 @@ class ViewState:
         self.log_state: LogState | None = None
         self.change: ViewChange | None = None
         self.departures: dict[str, Departure] = {}
-        """What members said themselves, and what is proved of them, by node."""
+        """Departures that members announced, and departures that are proved, by node."""
         self.overrides: dict[str, Departure] = {
             node: Departure(node, birth, start, "ordered")
             for node, birth, start in recovered.overrides.excluded_members
         }
-        """Whom the operator lets go, by node. Beside what is said and proved: none of these replaces another."""
+        """Members that the operator excludes, by node. Kept beside announced and proved departures: none of these
+        replaces another."""
         self.bootstrap_members = recovered.overrides.bootstrap_members
-        """Who begins the cluster by the operator's order; empty without one."""
+        """The masters that bootstrap the cluster by the operator's override; empty without one."""
         self.newer_view: View | None = None
         self.other_branches: dict[str, View] = {}
-        """Other branches, by the node that tells of one."""
+        """Other branches, by the node that reports one."""
         self.backup_index = -1
-        """A verified backup of a worker stands at this index of the log."""
+        """A verified backup of a worker is at this index of the log; -1 without one."""
         self.blocked_reason = ""
         self.records: list[Record] = []
         self.sends: list[tuple[str, Message]] = []
         self.view_changed = False
-        """The view was accepted or installed since the core looked."""
+        """The view was accepted or installed since the core last checked."""
         self._candidates: dict[str, Hello] = {}
         self._recorded_overrides = recovered.overrides
         self._last_starts: dict[Origin, int] = {}
         self._last_views: dict[str, Number] = {}
         self._newer_view_members: set[str] = set()
         self._unlisted_by: set[str] = set()
-        """To whom this master is none: they were on another branch when it was added, and do not listen to it."""
+        """Peers that do not list this master: they were on another branch when it was added, and refuse its
+        messages."""
         self._unreachable_refusals: dict[tuple[str, str], tuple[int, int]] = {}
-        """When proposals were refused, first and last, by their coordinator and whom they left out without hearing."""
+        """When proposals were refused, first and last, by their coordinator and the unreachable member that they
+        excluded."""
         self._confirmed_starts: dict[Origin, int] = {}
         self._branch_holders: dict[str, dict[Origin, int]] = {}
         self._own_report: ViewReport | None = None
@@ -98,27 +103,29 @@ class ViewState:
         self._propose_after_ms = FOREVER_MS
         self._attempts = 0
         self._failed_members: list[Member] = []
-        """With these, what was reported did not do for a view that this master begins; another one, who knows more or
-        has an order, may be able to."""
+        """With these members, the reports did not suffice for a view that this master coordinates. Another coordinator,
+        with more knowledge or an override, may succeed."""
         self._last_request: tuple[str, int, int] = ("", 0, 0)
         self._last_request_ms = -FOREVER_MS
         self._source_offset = 0
         self._last_missing = (0, -FOREVER_MS)
         self._unconfirmed_proofs: dict[Departure, int] = {}
 
-    # What it is in
+    # The view
 
     @property
     def number(self) -> Number:
+        """The number of the latest accepted view; ``NO_VIEW`` without one."""
         return self.accepted.number if self.accepted is not None else NO_VIEW
 
     @property
     def origin(self) -> Origin:
+        """This master's node id and incarnation."""
         return Origin(self.settings.node, self.birth)
 
     @property
     def is_stopped(self) -> bool:
-        """A report was given, or the view was left: it is never resumed."""
+        """This master has sent a report or left the view: the view is never resumed."""
         return self.promised > self.number or (self.left != NO_VIEW and self.left == self.number)
 
     def _promise(self, number: Number) -> None:
@@ -134,17 +141,17 @@ class ViewState:
 
     @property
     def is_settled(self) -> bool:
-        """Nothing has to be asked: at work, and nobody is known to wait for another view."""
+        """No question is pending: the view is active, and no master is known to wait for another view."""
         quiet = self.newer_view is None and not self.other_branches and self.change is None
         return self.is_active and quiet and self._propose_after_ms == FOREVER_MS
 
     @property
     def bootstrap_unconfirmed(self) -> bool:
-        """A founding record is held that nobody is known to have begun with."""
+        """A founding record is persisted, and no member is known to have started with it."""
         return self.accepted is not None and not self.installed and not self.accepted.ancestors
 
     def discard_bootstrap_view(self) -> None:
-        """The cluster was founded without this master: what was held of another founding never came about."""
+        """The cluster was bootstrapped without this master: the other founding record that it kept is void."""
         self.accepted = None
 
     def accept_bootstrap_view(self, view: View) -> None:
@@ -155,8 +162,8 @@ class ViewState:
         self.highest_seen = max(self.highest_seen, view.number)
 
     def mark_installed(self) -> None:
-        """Somebody works in the accepted view, or says that all have accepted it; no use of it while a higher promise
-        binds (rule 34)."""
+        """A member works in the accepted view, or reports that all have accepted it. The view is not used while a
+        higher promise binds (rule 34)."""
         if self.installed or self.promised != self.number or self.log_state is None:
             return
         self.installed = True
@@ -176,15 +183,15 @@ class ViewState:
 
     @property
     def configured_members(self) -> tuple[ConfiguredMember, ...]:
-        """The masters of the cluster, in order of precedence: as the log says where it is stable, or, before there is
-        one, as the manifests do."""
+        """The masters of the cluster, in order of precedence: from the stable part of the log or, before there is a
+        log, from the manifests."""
         agreement = self.log_state
         members = agreement.configurations.at_index(agreement.stable).members if agreement is not None else ()
         return members or self.settings.members
 
     @property
     def joint_configurations(self) -> list[Configuration]:
-        """The configuration in force, and every one that may follow: a majority is one under each (rule 20)."""
+        """The configuration in force and every one that may follow: a majority has to be one under each (rule 20)."""
         agreement = self.log_state
         if agreement is not None and agreement.configurations.latest.masters:
             return agreement.configurations.joint_configurations(agreement.stable)
@@ -197,9 +204,9 @@ class ViewState:
     def _allowed_by_override(
         nodes: list[str], gone: list[Departure], view: View | None, jointly: list[Configuration]
     ) -> bool:
-        """Whether the operator's order lets these go on after ``view`` with no majority. It names what may be missing:
-        of the members that it does not name, and that have not lost their state, these are more than half. Who is only
-        not heard may be a majority elsewhere."""
+        """Whether the operator's override lets these members continue after ``view`` without a majority. The override
+        names the members that may be missing. Of the members that it does not name, and that have not lost their
+        state, these must be more than half. A member that is only silent may belong to a majority elsewhere."""
         if view is None or not has_override(gone):
             return False
         without = {(one.node, one.birth) for one in gone if one.why in ("ordered", "lost")}
@@ -208,10 +215,11 @@ class ViewState:
 
     @staticmethod
     def _extends_forced_view(there: set[Origin], gone: list[Departure], view: View | None, installed: bool) -> bool:
-        """``Majority``: a view that was begun by order goes on without a majority as it is. It lets others in, who may
-        have lost their disks, when all its members are among these and nobody is left out. Who was to be let in by it
-        and has not accepted it is one of them: without that word nobody has gone on, and one that the order itself has
-        begun is begun again. ``installed``: one of these says that all have."""
+        """``Majority``: a forced view continues without a majority if it only grows. It adds members, even ones that
+        lost their disks, when all its members are present and none is excluded. A member that it was to add and that
+        has not accepted it counts as one of its members. Without that member's acceptance no master has continued.
+        So a view that the override itself began is begun again. ``installed``: a member reports that all have
+        accepted."""
         if view is None or gone:
             return False
         if not (view.is_forced(installed) or (view.excluded_by_override and not installed)):
@@ -219,36 +227,38 @@ class ViewState:
         return all(m.origin in there for m in view.members)
 
     def is_configured(self, node: str) -> bool:
-        """Whether this is a master of the cluster, or one soon, if what is pending takes effect."""
+        """Whether this node is a master of the cluster, or becomes one if a pending change takes effect."""
         return any(one.master(node) is not None for one in self.joint_configurations)
 
     def _includes_all_configured(self, nodes: Iterable[str]) -> bool:
-        """Whoever may know more than these is one of them; what a lost disk knew besides, nobody knows any more."""
+        """Whether every master that may know more than these is one of them. Knowledge on a lost disk is gone."""
         return {m.node for m in self.configured_members} <= set(nodes)
 
     @property
     def _proposal_timeout_ms(self) -> int:
-        """Two coordinators on a slow disk would outbid each other for ever."""
+        """Without growing time-outs, two coordinators on slow disks would outbid each other for ever."""
         return self.settings.round_timeout_ms * min(1 + self._attempts // 2, PROPOSAL_TIMEOUT_ROUNDS_MAX)
 
-    # Who is there
+    # Presence of the other masters
 
     @property
     def departing(self) -> dict[str, Departure]:
-        """Members of the view that the next one is to do without, by node, and why; an order before all else."""
+        """Members that the next view excludes, by node, with the reason. An override precedes every other reason."""
         return {**self.departures, **self.overrides}
 
     def _is_reachable(self, member: Member) -> bool:
-        """Whether it is reached, itself or through others. What is heard of a new birth of its node is not it."""
+        """Whether the member is reachable, directly or through others. Messages of a new incarnation of its node do not
+        count."""
         return not self._is_identity_lost(member.origin) and member.node in self.failure_detector.reachable()
 
     def _is_identity_lost(self, origin: Origin) -> bool:
-        """Its node has said that this birth is no more; what is heard of that node since is another."""
+        """Whether the node has reported that this incarnation is lost. Later messages of the node come from another
+        incarnation."""
         departure = self.departures.get(origin.node)
         return departure is not None and departure.why == "lost" and departure.birth == origin.birth
 
     def on_hello(self, who: Hello) -> None:
-        """A master says where it is."""
+        """A master reports its position and view."""
         if who.cluster and self.accepted is not None and who.cluster != self.accepted.cluster_id:
             raise PeerFault(who.node, "OtherCluster", f"its cluster is {who.cluster.hex()}")
         self.failure_detector.on_direct_peers(who.node, who.peers_heard)
@@ -265,7 +275,7 @@ class ViewState:
         self.record_start(origin, who.start)
 
     def on_hello_reply(self, known: HelloReply) -> None:
-        """A master tells its view."""
+        """A master reports its view."""
         self.failure_detector.on_reply(known.node)
         self.record_start(Origin(known.node, known.birth), known.start)
         view = known.accepted
@@ -309,7 +319,8 @@ class ViewState:
             self._unlisted_by.discard(known.node)
 
     def _update_newer_view_members(self, node: str, view: View | None) -> None:
-        """When the disk of the last one is lost that was in it, or in one that has grown from it."""
+        """Forget ``newer_view`` once no reachable peer is in it or in a descendant of it: the last such peer may have
+        lost its disk."""
         ahead = self.newer_view
         if ahead is None:
             return
@@ -324,26 +335,27 @@ class ViewState:
         self.newer_view, self._newer_view_members = view, {node}
 
     def _either_is_forced(self, view: View) -> bool:
-        """``Majority``: one of the two was begun by order, so that both may have gone on."""
+        """``Majority``: an override began one of the two views, so both may have continued."""
         mine = self.accepted
         return mine is not None and (mine.is_forced(self.installed) or view.is_forced(True))
 
     def _loses_to(self, view: View) -> bool:
-        """As the view that goes on is chosen (``branches.py``)."""
+        """Whether this view loses, by the rule that chooses the surviving view (``branch_selection.py``)."""
         mine = self.accepted
         assert mine is not None
         return view.precedence(True) > mine.precedence(self.installed)
 
     @property
     def candidates(self) -> list[Hello]:
-        """What those who looked around have said since the latest view was accepted."""
+        """The hellos of masters outside the view since the latest view was accepted."""
         return list(self._candidates.values())
 
     def candidate(self, node: str) -> Hello | None:
+        """The latest hello of that node, if it is outside the view; None without one."""
         return self._candidates.get(node)
 
     def record_start(self, origin: Origin, start: int) -> None:
-        """This process of it was heard itself; what was said of an earlier one is no more."""
+        """This process of the origin sent a message itself; departures of an earlier process are void."""
         if start > self._last_starts.get(origin, 0):
             self._last_starts[origin] = start
         departure = self.departures.get(origin.node)
@@ -353,32 +365,32 @@ class ViewState:
             del self.departures[origin.node]
 
     def last_start_seen(self, origin: Origin) -> int:
-        """The latest start of it that was heard; 0 for none."""
+        """The latest start of the origin that was seen; 0 for none."""
         return self._last_starts.get(origin, 0)
 
     def record_confirmed_start(self, origin: Origin, start: int) -> None:
-        """This process of it posts in this view, and has heard this process: it has not let this master go until now,
-        and will not for a proof about an earlier process."""
+        """This process of the origin posts in this view and has received from this process. It has not excluded this
+        master until now, and will not do so for a proof about an earlier process."""
         if start > self._confirmed_starts.get(origin, 0):
             self._confirmed_starts[origin] = start
 
     def on_leaving(self, leaving: LeaveNotice) -> None:
-        """It is durably stopped and ends."""
+        """The member is durably stopped and ends."""
         self.failure_detector.on_reply(leaving.node)
         self.record_start(Origin(leaving.node, leaving.birth), leaving.start)
         if leaving.view <= self.number:  # one who left a later view leaves something behind that is not known here
             self._record_departure(Departure(leaving.node, leaving.birth, leaving.start, "left"))
 
     def report_down(self, node: str, birth: int, start: int) -> None:
-        """The supervisor has proved that this process is gone. :class:`Conflict` when a later one was heard."""
+        """The supervisor has proved that this process is gone. :class:`Conflict` when a later process was seen."""
         heard = self._last_starts.get(Origin(node, birth), 0)
         if heard > start:
             raise Conflict(f"{node} start {start} may be gone, but start {heard} was heard: it is not down")
         self._record_departure(Departure(node, birth, start, "down"))
 
     def force_view(self, without: list[str]) -> None:
-        """The operator lets these members go, whatever is missing then (protocol section 3, ``txlog force-view``).
-        :class:`Conflict` when one of them is heard or is no member; nothing is changed then."""
+        """The operator excludes these members, whatever is missing then (protocol section 3, ``txlog force-view``).
+        :class:`Conflict` when one of them is reachable or is no member; nothing is changed then."""
         members = [self.accepted.member(node) for node in without] if self.accepted is not None else []
         for node, member in zip(without, members, strict=False):
             if member is None:
@@ -389,7 +401,7 @@ class ViewState:
                 where = "here" if self.failure_detector.is_bidirectional(node) else "by others, whom this master hears"
                 raise Conflict(f"{node} is heard {where}: stop its process first, it leaves by itself then")
         if not members:
-            raise Conflict("this master has no view yet; see txlog found")
+            raise Conflict("this master has no view yet; see txlog bootstrap")
         for member in members:
             assert member is not None
             heard = self._last_starts.get(member.origin, 0)
@@ -398,9 +410,9 @@ class ViewState:
         self.record_overrides()
 
     def record_overrides(self) -> None:
-        """All orders that nothing has come of yet, where they are not what the journal has. It drops by itself what an
-        accept or an install leaves behind, in the very record of these: else a crash could keep one without the
-        other."""
+        """Record all overrides that have had no effect yet, if they differ from those in the journal. The journal drops
+        what an accept or an install completes with the record of that step. Otherwise a crash could keep one without
+        the other."""
         now = OperatorOverrides(
             self.bootstrap_members, [(one.node, one.birth, one.start) for one in self.overrides.values()]
         )
@@ -428,7 +440,7 @@ class ViewState:
     # Leaving
 
     def leave_view(self) -> None:
-        """From now on this master is stopped in its view for good."""
+        """Stop this master in its view for good."""
         self.change = None
         self._pending_accept = None
         if self.accepted is not None and self.left != self.number:
@@ -436,10 +448,10 @@ class ViewState:
             self.records.append(ViewLeft(*self.number))
 
     def leave_notice(self) -> LeaveNotice:
-        """What the others are told."""
+        """The notice that this master sends when it leaves its view."""
         return LeaveNotice(self.settings.node, self.birth, self.start, self.left)
 
     @property
     def is_isolated(self) -> bool:
-        """A configured master is out of the view because it was silent."""
+        """Whether a configured master is out of the view because it was silent."""
         return self.accepted is not None and bool(self.accepted.silent_members)

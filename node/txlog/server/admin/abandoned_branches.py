@@ -1,9 +1,9 @@
-"""The orders that this master has given up, to be read for ever: ``GET /txlog/branches``.
+"""The branches that this master has abandoned: ``GET /txlog/branches``. They stay readable for ever.
 
-When two branches become one log, what a losing one had ordered behind the place where they part gets other indexes.
-Its transactions are in the log; which order this side's clients had been shown stands here: a file beside the journal
-for each branch that this master gave up, about 16 bytes an entry. What a transaction says is in the journal once, and
-is read from there, as long as the log is not trimmed above it. For people: nothing is decided by it.
+When a rejoin merges two branches, the losing one's entries after the last shared index get other indexes. Their
+transactions are in the log. The order that this side's clients saw is stored here: one file per abandoned branch, next
+to the journal, about 16 bytes an entry. The payloads are only in the journal, and are readable until the log is trimmed
+above them. These files are for people; TxLog decides nothing by them.
 """
 
 from __future__ import annotations
@@ -36,14 +36,15 @@ FORMAT: Final = 1
 PAGE_ENTRIES: Final = 1000
 PAGE_ENTRIES_MAX: Final = 100_000
 PAGE_BYTES: Final = 4 << 20
-"""Of payloads in one answer, and at least one of them; whoever wants more asks behind the last index."""
+"""Maximum size of the payloads in one answer, which has at least one entry. A client asks again after the last
+index."""
 YIELD_AFTER_S: Final = 0.004
-"""The journal is read on the loop's thread: for so long at a time."""
+"""The loop's thread reads the journal; it yields after this time."""
 
 
 class AbandonedBranchRecord(msgspec.Struct, frozen=True):
-    """``spans`` and ``hashes`` (16 bytes each) are the entries behind ``after``, in the order that was given up; those
-    up to ``stable`` had been shown to workers and clients. ``at``: seconds since 1970."""
+    """``spans`` and ``hashes`` (16 bytes each) describe the entries after index ``after``, in the abandoned order.
+    Workers and clients had seen the entries up to ``stable``. ``at``: seconds since 1970."""
 
     format: int
     cluster: bytes
@@ -60,15 +61,16 @@ class AbandonedBranchRecord(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
+        """Number of entries."""
         return len(self.hashes) // HASH_BYTES
 
     def hash_at(self, index: int) -> bytes:
-        """The chain hash behind one of its entries; empty for any other index."""
+        """The chain hash after the entry at ``index``; empty for an index that is not on this branch."""
         at = (index - self.after - 1) * HASH_BYTES
         return self.hashes[at : at + HASH_BYTES] if at >= 0 else b""
 
     def entries(self, after: int, count: int) -> Iterator[tuple[int, Txid, bytes]]:
-        """Index, transaction and chain hash of at most ``count`` entries behind ``after``."""
+        """Index, transaction and chain hash of at most ``count`` entries after the index ``after``."""
         index = self.after
         for span in self.spans:
             first = max(index, after)
@@ -83,7 +85,7 @@ _DECODER = msgspec.msgpack.Decoder(AbandonedBranchRecord)
 
 
 class AbandonedBranchesHandler:
-    """``covering``: the backup that holds what was trimmed, None where none is known."""
+    """``/txlog/branches``. ``covering()`` names the backup that contains what was trimmed, or returns None."""
 
     def __init__(self, site: MasterContext, covering: Callable[[], str | None]) -> None:
         self._context = site
@@ -91,16 +93,18 @@ class AbandonedBranchesHandler:
         self._folder = site.config.journal_folder / FOLDER
 
     def routes(self) -> list[Route]:
+        """The paths of this handler."""
         return [Route("GET", "/txlog/branches", self.list_branches), Route("GET", "/txlog/branches/{view}", self.get)]
 
     def on_view_changed(self, change: ViewTransition) -> None:
-        """What the new view took off the order of the old one is written down before anything else happens, so that no
-        end of the process comes between."""
+        """Persists what the new view truncated from the old order. This happens before anything else, so that a crash
+        cannot lose it."""
         agreement = self._context.loop.log_state
         cut = agreement.displaced if agreement is not None else None
         if agreement is None or cut is None or not cut.spans:
             return
-        agreement.displaced, old = None, change.old  # which may have come to nothing: then it is the one before's
+        # ``old`` may never have been installed; the record then names the view before it
+        agreement.displaced, old = None, change.old
         branch = AbandonedBranchRecord(
             FORMAT,
             old.cluster_id,
@@ -121,12 +125,12 @@ class AbandonedBranchesHandler:
                 self._folder.mkdir()
                 sync_folder(self._folder.parent)
             write_durably(path, msgspec.msgpack.encode(branch))
-        except OSError as wrong:  # a full disk says so elsewhere
+        except OSError as wrong:  # another module reports a full disk
             self._context.log.warning("BranchNotKept", view=branch.view, entries=branch.count, error=str(wrong))
 
     async def common_index(self, index: int, value: bytes) -> int | None:
-        """The last index at which the log of today is the one that had the hash ``value`` at ``index``. None where that
-        order was never this master's, or its beginning is trimmed."""
+        """The last index that today's log shares with the order that had the hash ``value`` at ``index``. None if this
+        master never had that order, or if the beginning of that order is trimmed."""
         agreement = self._context.loop.log_state
         if agreement is None:
             return None
@@ -140,17 +144,18 @@ class AbandonedBranchesHandler:
         return index
 
     def _load_readable(self) -> list[AbandonedBranchRecord]:
-        """Those that can be read."""
+        """The branch files that can be read."""
         found: list[AbandonedBranchRecord] = []
         for path in self._folder.glob(f"*{SUFFIX}"):
-            with contextlib.suppress(Unavailable):  # GET /txlog/branches names it
+            with contextlib.suppress(Unavailable):  # GET /txlog/branches names an unreadable file
                 found.append(_load(path))
         return found
 
     async def list_branches(self, request: Request, _: Mapping[str, str]) -> Response:
-        """``{"node", "branches"}``, oldest first: ``view``, ``members``, ``splitRecovery``, ``endedBy`` (the view that
-        gave it up), ``at`` (seconds since 1970), ``after`` (the last index that it shares with the log), ``end``,
-        ``hash`` (at its end), ``stable``; for a file that cannot be read ``view`` and ``error``."""
+        """``{"node", "branches"}``, oldest first. Fields: ``view``, ``members``, ``splitRecovery``, ``endedBy`` (the
+        view that abandoned it), ``at`` (seconds since 1970) and ``after`` (the last index that it shares with the log).
+        It also has ``end``, ``hash`` (at its end) and ``stable``. For an unreadable file it has ``view`` and
+        ``error``."""
         told = await asyncio.to_thread(self._summaries)
         return json_response({"node": self._context.config.node, "branches": told})
 
@@ -164,10 +169,10 @@ class AbandonedBranchesHandler:
         return sorted(found, key=lambda one: (one["at"], one["view"]))
 
     async def get(self, request: Request, names: Mapping[str, str]) -> Response:
-        """JSON lines ``{"index","id","hash","now"}``: ``now`` is where the transaction stands in the log today, null
-        while it is in none or was trimmed. ``?after=INDEX&count=1000``. 404 for a branch that this master has not.
-        ``&payload=true``: with ``kind``, ``key`` and ``payload`` besides; of what cannot be given they are null, and
-        ``missing`` says why. Such an answer ends behind :data:`PAGE_BYTES`, too."""
+        """JSON lines ``{"index","id","hash","now"}``. ``now`` is the index of the transaction in today's log, or null
+        if it has none or was trimmed. ``?after=INDEX&count=1000``. 404 for a branch that this master does not have.
+        ``&payload=true`` adds ``kind``, ``key`` and ``payload``; if they are not available they are null, and
+        ``missing`` gives the reason. Such an answer also ends after :data:`PAGE_BYTES`."""
         view = names["view"]
         path = self._folder / f"{view}{SUFFIX}"
         if view not in {one.stem for one in self._folder.glob(f"*{SUFFIX}")}:
@@ -202,7 +207,7 @@ class AbandonedBranchesHandler:
         return bytes_response("".join(f"{line}\n" for line in lines).encode(), "application/x-ndjson")
 
     def _content_fields(self, txid: Txid) -> dict[str, object]:
-        """What it says, from the journal; or why that cannot be told."""
+        """Kind, key and payload of the transaction from the journal, or the reason why they are missing."""
         loop = self._context.loop
         told: dict[str, object] = {"kind": None, "key": None, "payload": None, "missing": None}
         if loop.is_trimmed(txid):

@@ -1,4 +1,4 @@
-"""Which branch this master's log is, for whoever asks what a rejoin would do: ``GET /txlog/branch[?at=INDEX]``."""
+"""The branch of this master's log, for a client that asks what a rejoin would do: ``GET /txlog/branch[?at=INDEX]``."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from txlog.server.admin.views import format_view_number
 
 
 class BranchInfoHandler:
+    """``GET /txlog/branch``."""
+
     def __init__(self, site: MasterContext) -> None:
         self._context = site
 
     def routes(self) -> list[Route]:
+        """The paths of this handler."""
         return [Route("GET", "/txlog/branch", self.get)]
 
     async def get(self, request: Request, _: Mapping[str, str]) -> Response:
-        """``{"node","dataCenter","clusterId","configured","prefers","splitMode","view","end","hash"}``. ``end``: of the
-        log, stable or not; ``hash`` and ``configured``: at ``at``, by default at the end. ``view`` has its
-        history, oldest first, and the strategy of each. 404 for an index above the log."""
+        """``{"node","dataCenter","clusterId","configured","prefers","splitMode","view","end","hash"}``. ``end``: the
+        end of the log, stable or not. ``hash`` and ``configured`` are those at ``at``, by default at the end. ``view``
+        has its history, oldest first, with the strategy of each. 404 for an index above the log."""
         site = self._context
         loop, core = site.loop, site.loop.core
         agreement, view = loop.log_state, core.views.accepted

@@ -1,4 +1,5 @@
-"""The configuration of the cluster: shown, changed by entries of the log, and followed by this process (rule 20)."""
+"""The configuration of the cluster: this process shows it, changes it by entries of the log, and follows it (rule
+20)."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from txlog.model.errors import BadInput, Conflict, Fatal, NotFound, Refused, Una
 from txlog.runtime.master_context import MasterContext
 
 POLL_S: Final = 0.1
-"""Between two looks at the configuration in force; the core has no event for it, and it changes a few times a year."""
+"""Poll interval for the configuration in force. The core has no event for it, and it changes a few times a year."""
 BODY_MAX: Final = 16 << 10
 _ADD_EXAMPLE = '{"node": "uk-3", "dataCenter": "uk", "weight": 1, "urls": ["http://host:7300"]}'
 _ALTER_EXAMPLE = '{"weight": 2} or {"muted": true}'
@@ -46,7 +47,8 @@ class _ClusterOptions(msgspec.Struct, forbid_unknown_fields=True, rename="camel"
 
 
 class ConfigurationHandler:
-    """``follow(configuration)`` is told what came into effect; a ``cluster.properties`` file, too."""
+    """``/txlog/configuration`` and ``/txlog/peers``. When a configuration takes effect, the handler calls
+    ``follow(configuration)`` and updates a ``cluster.properties`` file."""
 
     def __init__(self, site: MasterContext, follow: Callable[[Configuration], None]) -> None:
         self._context = site
@@ -54,6 +56,7 @@ class ConfigurationHandler:
         self._last_seen: Configuration | None = None
 
     def routes(self) -> list[Route]:
+        """The paths of this handler."""
         return [
             Route("GET", "/txlog/configuration", self.get),
             Route("PATCH", "/txlog/configuration", self.patch),
@@ -63,7 +66,7 @@ class ConfigurationHandler:
         ]
 
     def tasks(self) -> dict[str, Any]:
-        """What runs for ever, by name."""
+        """The tasks that run until the process ends, by name."""
         return {"configuration": self._watch_configuration()}
 
     async def _watch_configuration(self) -> None:
@@ -92,15 +95,16 @@ class ConfigurationHandler:
         except (OSError, BadInput) as wrong:
             self._context.log.error("PropertiesNotWritten", file=str(config.properties_file), message=str(wrong))
 
-    # What is in force
+    # The configuration in force
 
     async def get(self, request: Request, _: Mapping[str, str]) -> Response:
-        """See :meth:`describe`; 409 before the cluster is founded."""
+        """See :meth:`describe`; 409 before the cluster is bootstrapped."""
         return json_response(self.describe())
 
     def describe(self) -> dict[str, Any]:
         """``{"version", "splitMode", "keyRetention", "masters": [{"node", "dataCenter", "weight", "role", "urls",
-        "inView"}], "removed": [NODE...], "pending": TXID|null}``: as this master's log says where it is stable."""
+        "inView"}], "removed": [NODE...], "pending": TXID|null}``: the configuration at the stable end of this master's
+        log."""
         core = self._context.loop.core
         view = core.views.accepted
         found = _to_dict(self._current())
@@ -118,7 +122,7 @@ class ConfigurationHandler:
     # Changes
 
     async def patch(self, request: Request, _: Mapping[str, str]) -> Response:
-        """``splitMode`` and ``keyRetention`` of the whole cluster."""
+        """Changes ``splitMode`` and ``keyRetention`` of the whole cluster."""
         told = await _decode_body(request, _ClusterOptions, _OPTIONS_EXAMPLE)
         now = self._current()
         majority, retention_ms = now.majority, now.key_retention_ms
@@ -137,7 +141,7 @@ class ConfigurationHandler:
         return await self._submit_change(wanted, "splitMode or keyRetention")
 
     async def add(self, request: Request, _: Mapping[str, str]) -> Response:
-        """A new master: it is let in once its process runs, reaches the others and has caught up."""
+        """Adds a new master. It joins once its process runs, reaches the others and has caught up."""
         told = await _decode_body(request, _AddMaster, _ADD_EXAMPLE)
         return await self.add_master(Master(told.node, told.data_center, told.weight, MEMBER, told.urls))
 
@@ -151,7 +155,7 @@ class ConfigurationHandler:
         return await self._submit_change(wanted, f"add {told.node}")
 
     async def change(self, request: Request, names: Mapping[str, str]) -> Response:
-        """Another weight, or muted, or no longer."""
+        """Changes the weight of a master, mutes it, or ends its muting."""
         return await self.change_master(names["node"], await _decode_body(request, _ChangeMaster, _ALTER_EXAMPLE))
 
     async def mute(self, node: str, muted: bool) -> Response:
@@ -170,8 +174,9 @@ class ConfigurationHandler:
         return await self._submit_change(self._replacing_master(master), f"alter {master.node}")
 
     async def remove(self, request: Request, names: Mapping[str, str]) -> Response:
-        """Out for good. It takes no more work, brings in what it has, then ends by name (``Removed``). One that is not
-        in the view can do nothing of that: ``?lost=true`` says that it is gone, with what only it had."""
+        """Removes a master for ever. The master accepts no more work, replicates what it has, then ends with
+        ``Removed``. A master that is not in the view cannot do that. ``?lost=true`` states that it is gone, with the
+        transactions that only it had."""
         return await self.remove_master(names["node"], lost=request.query.get("lost", "false") == "true")
 
     async def remove_master(self, node: str, *, lost: bool) -> Response:
@@ -207,8 +212,8 @@ class ConfigurationHandler:
         return msgspec.structs.replace(now, masters=masters)
 
     async def _submit_change(self, wanted: Configuration, why: str) -> Response:
-        """In effect when it answers 200; 202 while it waits for its place in the log. 409 ``ChangePending``: one at a
-        time."""
+        """Answers 200 once the change is in effect, 202 while the change waits for its place in the log. Only one
+        change can be open: another gets 409 ``ChangePending``."""
         loop = self._context.loop
         submission = loop.core.prepare_change(wanted, why)
         write = loop.write([submission], Durability.SYNCED)

@@ -1,9 +1,9 @@
-"""What somebody outside of the masters has to do for this data centre: a split backup, a worker that must go back, or
-(``None``) be set on the log as it is, or be repaired where it differs from others.
+"""The duties of this data centre: work that the masters request from the supervisor. They are a split backup, a restore
+of a worker, a skip-ahead (under ``None``; ``unorder`` on the wire), and a repair of a worker that differs from others.
 
-Nothing but repairs is recorded. The list follows from what is durable elsewhere: the view and who is silent in it, and
-the position that each worker holds inside itself. So it is the same at every master of the data centre, after any
-crash, and a duty that was done twice was done once too often, not wrongly.
+Only repairs are recorded. All other duties follow from durable state: the view, its silent members, and the position in
+each worker's marker. Every master of the data centre therefore derives the same list after any crash. To perform a duty
+twice is unnecessary, but it is not wrong.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _EXPECTED_BODY = (
 
 
 class _DutyReport(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
-    """``fence`` and what follows: of a repair."""
+    """``fence`` and the fields after it belong to a repair report."""
 
     state: str
     index: int = -1
@@ -51,14 +51,16 @@ class _DutyReport(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
 
 
 class DutyPosition(msgspec.Struct, frozen=True):
+    """A position on the log; ``hash`` is the chain hash in hexadecimal."""
+
     epoch: int
     index: int
     hash: str
 
 
 class Duty(msgspec.Struct, frozen=True):
-    """``id`` names the cause: the view in which somebody is silent, or the worker and where it stands. ``error``: what
-    was last told to have gone wrong with it."""
+    """``id`` names the cause: the view with the silent members, or the worker and its position. ``error`` is the last
+    reported failure of this duty."""
 
     id: str
     kind: str
@@ -66,25 +68,30 @@ class Duty(msgspec.Struct, frozen=True):
     worker: str | None = None
     error: str | None = None
     to: DutyPosition | None = None
-    """``unorder``: where the worker is set on the log."""
+    """``unorder`` only: the position on the log to which the worker is moved."""
     lacks: bool = False
-    """``restore``: only because this master never had the order that the worker executed; another one may have."""
+    """``restore`` only: true if the sole reason is that this master never had the order that the worker executed.
+    Another master may have that order."""
 
     def to_dict(self) -> dict[str, Any]:
+        """The JSON object of ``GET /txlog/duties``."""
         return msgspec.structs.asdict(self)
 
 
 class DutyHandler:
+    """``/txlog/duties``: lists the open duties of this data centre and accepts the supervisor's reports on them."""
+
     def __init__(self, site: MasterContext, repairs: WorkerRepairs) -> None:
         self._context = site
         self._repairs = repairs
         self._errors: dict[str, str] = {}
 
     def routes(self) -> list[Route]:
+        """The paths of this handler."""
         return [Route("GET", "/txlog/duties", self.get), Route("POST", "/txlog/duties/{id}", self.report)]
 
     def open_duties(self) -> list[Duty]:
-        """What is to be done at this moment; a split backup first, since a split waits for it."""
+        """The duties that are open now. A split backup comes first, because the split waits for it."""
         core = self._context.loop.core
         found: list[Duty] = []
         if core.needs_split_backup:
@@ -93,7 +100,7 @@ class DutyHandler:
         if core.views.is_active and core.views.newer_view is None:
             for worker in self._context.registry.workers.values():
                 found += self._worker_duties(worker)
-        wrong = self._repairs.next_due() if not found else None  # never beside anything else
+        wrong = self._repairs.next_due() if not found else None  # a repair is never listed together with another duty
         if wrong is not None and wrong.divergence is not None:
             finding = wrong.divergence
             found.append(self._new_duty(f"repair-{wrong.name}-{finding.fence}", "repair", finding.why, wrong.name))
@@ -127,7 +134,8 @@ class DutyHandler:
         ]
 
     def _skip_ahead_position(self, worker: RegisteredWorker) -> DutyPosition | None:
-        """The last place on the log up to which it has executed everything; None when that is not known here."""
+        """The last position on the log up to which the worker has executed everything. None if this master cannot know
+        it."""
         agreement, place = self._context.loop.log_state, worker.position
         if agreement is None or place is None:
             return None
@@ -158,8 +166,9 @@ class DutyHandler:
         return json_response({"duties": duties, "state": site.state, "dataCenter": site.config.data_center})
 
     async def report(self, request: Request, names: Mapping[str, str]) -> Response:
-        """Done, failed, or begun (a backup is about to be made there). Answers ``{"open"}``: whether it is still to be
-        done. 409 ``OffTheLog``, also the duty's ``error`` then, for a backup at a position that would not help."""
+        """The supervisor reports ``done``, ``failed`` or ``begun`` (it is about to take a backup at that position). The
+        answer is ``{"open"}``: whether the duty is still open. 409 ``OffTheLog`` rejects a backup at an unusable
+        position; the duty's ``error`` then names the reason."""
         try:
             told = msgspec.json.decode(await read_body(request, BODY_MAX), type=_DutyReport)
             digest = bytes.fromhex(told.hash)
@@ -171,7 +180,7 @@ class DutyHandler:
             raise BadInput(f"index {told.index}, hash {told.hash[:40]!r}: expected {_EXPECTED_BODY}")
         duty = next((each for each in self.open_duties() if each.id == names["id"]), None)
         repair = _REPAIR_ID.fullmatch(names["id"])
-        if repair is not None:  # what was repaired is listed no more
+        if repair is not None:  # a completed repair is no longer listed
             return self._on_repair_report(names["id"], repair[1], int(repair[2]), told)
         if duty is None:
             raise NotFound(f"{names['id'][:80]!r} is no duty here now; GET /txlog/duties lists them")

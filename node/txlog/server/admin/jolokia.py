@@ -1,8 +1,9 @@
-"""``/jolokia``: the attributes and operations of the bean that scripts of the predecessor read and call over HTTP,
-as Jolokia 1 speaks (protocol 7): read, write, exec, list, search, version; GET and POST, many requests in one body.
+"""``/jolokia``: the attributes and operations of the predecessor's bean, which scripts read and call over HTTP. It
+speaks the protocol of Jolokia 1 (protocol 7): read, write, exec, list, search, version; GET and POST, many requests per
+body.
 
-Everything is done by the rooms that do it for ``/txlog``; what has no counterpart is refused by name. As at Jolokia,
-a refusal is HTTP 200 with ``status`` and ``error`` in its body.
+The handlers of ``/txlog`` do the work. A name without a counterpart is refused by name. As in Jolokia, a refusal is
+HTTP 200 with ``status`` and ``error`` in its body.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ PROTOCOL: Final = "7.2"
 DOMAIN: Final = "ReplicationCluster"
 BODY_MAX: Final = 256 << 10
 REQUESTS_MAX: Final = 200
-"""In one body."""
+"""Requests in one body."""
 MODES: Final = ("NORMAL", "MUTE")
 AVAILABLE, READ_ONLY, UNAVAILABLE = 0, 1, 2
 NO_COUNTERPART: Final = {
@@ -48,7 +49,7 @@ NO_COUNTERPART: Final = {
     "restoreFromImage": "ask txlog restore",
     "changeSystemTransactionPassword": "masters know each other by the peer token and certificates, which are files",
 }
-"""Names of the predecessor's that are refused, and what is there instead."""
+"""Names of the predecessor that are refused, and their replacements."""
 STARTUP_ONLY_TEXT: Final = "it is what this master is started with: its manifest or cluster.properties"
 _STARTUP_ONLY: Final = ("NodeID", "MasterURL", "LogMaxSize")
 _MUTATING_TYPES: Final = ("write", "exec")
@@ -58,7 +59,7 @@ _MILLISECONDS: Final = re.compile(r"[0-9]{1,15}")
 
 
 class _JmxNotFound(NotFound):
-    """``exception_name``: Java's name for it, which scripts look for."""
+    """``exception_name``: the name of the Java exception, which scripts look for."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -66,8 +67,8 @@ class _JmxNotFound(NotFound):
 
 
 class JolokiaHandler:
-    """``settings`` and ``configuring`` are who carries changes out; ``triples`` asks a worker how many statements
-    there are."""
+    """``settings`` and ``configuring`` carry out the changes. ``triples`` queries a worker for its number of
+    statements."""
 
     def __init__(
         self,
@@ -134,10 +135,11 @@ class JolokiaHandler:
 
     @property
     def bean_names(self) -> list[str]:
-        """Both spellings of the one bean, with the repository's name and without."""
+        """Both spellings of the one bean: with the repository's name and without it."""
         return [f"{DOMAIN}:name=ClusterInfo/{self._context.config.repository}", f"{DOMAIN}:name=ClusterInfo"]
 
     def routes(self) -> list[Route]:
+        """The paths of this handler."""
         return [
             Route("GET", "/jolokia", self.get),
             Route("POST", "/jolokia", self.post),
@@ -147,7 +149,7 @@ class JolokiaHandler:
 
     async def get(self, request: Request, _: Mapping[str, str]) -> Response:
         """``/jolokia/read/BEAN/ATTRIBUTE``, ``write/BEAN/ATTRIBUTE/VALUE``, ``exec/BEAN/OPERATION/ARGUMENT...``,
-        ``list``, ``search/PATTERN``, ``version``; ``!/`` stands for a slash inside a name."""
+        ``list``, ``search/PATTERN``, ``version``; ``!/`` escapes a slash inside a name."""
         raw = request.raw_path.partition("?")[0].removeprefix("/jolokia").removeprefix("/")
         pieces = [_ESCAPED.sub(r"\1", piece) for piece in _PATH_SEGMENT.findall(unquote(raw))[:-1] or ["version"]]
         asked: dict[str, Any] = {"type": pieces[0]}
@@ -164,14 +166,14 @@ class JolokiaHandler:
         return json_response(await self._execute(asked))
 
     def _reject_cross_site(self, request: Request) -> None:
-        """A GET that changes something: what protects the others' POST counts for it, too."""
+        """Refuses a cross-site GET that changes something: it needs the same protection as a POST."""
         headers = request.headers
         foreign = is_cross_site("POST", headers.get("Host"), headers.get("Origin"), headers.get("Sec-Fetch-Site"))
         if foreign or request.method != "GET":
             raise Forbidden("a page of another web site, or a HEAD, may change nothing")
 
     async def post(self, request: Request, _: Mapping[str, str]) -> Response:
-        """One request as JSON, or a list of them, carried out in order."""
+        """One request as JSON, or a list of requests that are carried out in order."""
         try:
             told = msgspec.json.decode(await read_body(request, BODY_MAX))
         except DECODE_ERRORS as wrong:
@@ -183,7 +185,7 @@ class JolokiaHandler:
         return json_response([await self._execute(one) for one in told])
 
     async def _execute(self, asked: Any) -> dict[str, Any]:
-        """One request's answer; a refusal is one."""
+        """The answer to one request; a refusal is an answer, too."""
         told = {"request": asked, "timestamp": int(time.time())}
         try:
             return {**told, "value": await self._dispatch(asked), "status": 200}
@@ -258,7 +260,7 @@ class JolokiaHandler:
         return {str(name): await self._attribute(str(name)) for name in names}
 
     async def _attribute_or_none(self, name: str) -> Any:
-        """None for what nobody can tell now: whoever asks for all shall hear the others."""
+        """None for an attribute without a value now: a client that reads all attributes still gets the others."""
         try:
             return await self._attribute(name)
         except Unavailable:
@@ -273,7 +275,7 @@ class JolokiaHandler:
         return await value if isinstance(value, Awaitable) else value
 
     async def _write(self, asked: dict[str, Any]) -> Any:
-        """Answers the value of before, as Jolokia does."""
+        """Answers with the previous value, as Jolokia does."""
         self._check_bean(asked)
         name = _text_field(asked, "attribute")
         before = await self._attribute(name)
@@ -393,8 +395,9 @@ class JolokiaHandler:
         await self._configuration.remove_master(arguments[0], lost=False)
 
     async def _remove_worker(self, arguments: list[Any]) -> None:
-        """By the URL that ``NodeStatus`` shows, or that of a repository below it. The last one stays: without a worker
-        nothing could be read, and no write of the default level would be answered in time."""
+        """Removes a worker by the URL that ``NodeStatus`` shows, or by the URL of a repository below it. The last
+        worker cannot be removed. Without a worker no read would work, and no write of the default level would be
+        answered in time."""
         url, registry = str(arguments[0]).rstrip("/"), self._context.registry
         name = next((w.name for w in registry.workers.values() if f"{url}/".startswith(f"{w.url.rstrip('/')}/")), None)
         if name is None:

@@ -1,8 +1,9 @@
-"""How much of the log is kept: asks the core now and then, says who holds a trim back, and warns before disks fill.
-Where a split is feared while no backup can be made, it recalls the one that stands.
+"""Decides how much of the log to keep: asks the core regularly, reports what blocks a trim, and warns before disks
+fill. If a split is expected and no backup can be made, it uses an existing backup again.
 
-The core decides (rule 19). This room tells it where the workers of all data centres are, and which backups there are:
-``POST /txlog/backups`` says so for one data centre; masters tell each other, and keep it beside their journal.
+The core decides (rule 19). This module gives it the positions of the workers of all data centres, and the backups.
+``POST /txlog/backups`` reports the backups of one data centre. Masters exchange these reports and keep them in a file
+next to their journal.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ TOPIC = "backups"
 FILE = "backups.json"
 BODY_MAX = 4 << 20
 DISK_ALARM_RATIO = 0.8
-"""Of the room that the journal may take: above it whoever holds the log back is named in the log of events."""
+"""Share of the journal's allowed size. Above it, the event log names what blocks the trim."""
 BLOCKERS_SHOWN_MAX = 20
 _EXPECTED_BODY = '{"backups": [{"name": "...", "index": N, "hash": "32 hexadecimal digits", "split": false}, ...]}'
 
 
 class VerifiedBackup(msgspec.Struct, frozen=True):
-    """A verified backup. ``split``: it is held for a split."""
+    """A verified backup. ``split``: TxLog pins it for a split."""
 
     name: str
     index: int
@@ -49,7 +50,7 @@ class _BackupReport(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class DataCenterBackups(msgspec.Struct):
-    """``log_index``: when its target was looked at, in seconds since 1970."""
+    """The backups of one data centre. ``at``: when a master received their report, in seconds since 1970."""
 
     data_center: str
     at: float
@@ -57,7 +58,8 @@ class DataCenterBackups(msgspec.Struct):
 
 
 class LogRetention:
-    """``send(peer, message)`` is the way to the other masters."""
+    """``/txlog/backups``, and the task that trims the log. ``send(peer, message)`` sends a message to another
+    master."""
 
     def __init__(
         self, site: MasterContext, send: Callable[[str, bytes], None], clock: Callable[[], float] = time.time
@@ -70,14 +72,15 @@ class LogRetention:
         self.decision = TrimDecision(0, 0, [])
 
     def routes(self) -> list[Route]:
+        """The paths of this handler."""
         return [Route("POST", "/txlog/backups", self.report)]
 
     def tasks(self) -> dict[str, Any]:
-        """What runs for ever, by name."""
+        """The tasks that run until the process ends, by name."""
         return {"trimming": self._run_trims()}
 
     async def report(self, request: Request, _: Mapping[str, str]) -> Response:
-        """All verified backups of this data centre; what was said before counts no more. Answers ``{"known"}``."""
+        """Accepts all verified backups of this data centre; they replace the previous report. Answers ``{"known"}``."""
         try:
             told = msgspec.json.decode(await read_body(request, BODY_MAX), type=_BackupReport)
             hashes = [bytes.fromhex(one.hash) for one in told.backups]
@@ -90,13 +93,13 @@ class LogRetention:
         return json_response({"known": len(told.backups)})
 
     def on_notice(self, peer: str, topic: str, body: bytes) -> None:
-        """A notice of another master."""
+        """Handles a notice from another master."""
         if topic != TOPIC:
             return
         try:
             told = msgspec.json.decode(body, type=list[DataCenterBackups])
         except DECODE_ERRORS:
-            return  # a newer version's
+            return  # a newer version sent it
         for one in told:
             self._merge(one)
 
@@ -123,7 +126,7 @@ class LogRetention:
                 self.reuse_earlier_backup()
 
     def trim_now(self) -> None:
-        """Trim what may go."""
+        """Trims the log as far as the core allows."""
         loop = self._context.loop
         before = self.decision.start
         self.decision = loop.trim(self._positions(), self._keep_from())
@@ -134,8 +137,8 @@ class LogRetention:
         self._warn_if_alarm()
 
     def reuse_earlier_backup(self) -> None:
-        """Where a split is feared and no backup can be made for it, the newest of this data centre that stands on the
-        log does (rule 23)."""
+        """If a split is expected and no backup can be made for it, use an existing backup (rule 23). It is the newest
+        of this data centre that is on the log."""
         site = self._context
         told = self._backups.get(site.config.data_center)
         if told is None or not site.loop.core.accepts_earlier_backup:
@@ -147,7 +150,8 @@ class LogRetention:
                 return
 
     def backup_covering(self) -> str | None:
-        """The oldest known backup that holds all that was trimmed: it stands on the log, not below its beginning."""
+        """The oldest known backup that contains everything that was trimmed: it is on the log, and not below the log
+        start."""
         agreement = self._context.loop.log_state
         if agreement is None:
             return None
@@ -182,8 +186,8 @@ class LogRetention:
         return found
 
     def _keep_from(self) -> int:
-        """The last entry that is older than what is kept in any case; where the journal is above its size, age counts
-        no more."""
+        """The last entry older than the minimum retention. When the journal exceeds its size limit, age no longer
+        counts."""
         site = self._context
         agreement = site.loop.log_state
         if agreement is None:
@@ -194,7 +198,7 @@ class LogRetention:
         return self._last_below(agreement, oldest)
 
     def _last_below(self, agreement: LogState, stamp: int) -> int:
-        """Stamps grow along the log."""
+        """A binary search: stamps grow along the log."""
         low, high = agreement.log_index.start, agreement.final_index
         while low < high:
             middle = (low + high + 1) // 2
@@ -204,22 +208,23 @@ class LogRetention:
                 high = middle - 1
         return low
 
-    # What is shown
+    # Reported state
 
     @property
     def bytes_used(self) -> int:
+        """Size of the journal, in bytes; 0 for a journal that does not report it."""
         return int(getattr(self._context.loop.executor.journal, "bytes_used", 0))
 
     @property
     def bytes_max(self) -> int:
-        """What the journal may take: its limit, else what is used and free now."""
+        """The allowed size of the journal, in bytes: its limit, or without a limit the used plus the free bytes."""
         journal = self._context.loop.executor.journal
         limit = self._context.config.journal_bytes_max
         return limit or self.bytes_used + int(getattr(journal, "bytes_free", 0))
 
     def describe(self) -> dict[str, Any]:
-        """``keptFrom``: the log is kept behind that index; ``mayGoTo``: nobody needs it up to there; ``heldBackBy``:
-        the first that do, by where they are."""
+        """``keptFrom``: the log is kept after that index. ``mayGoTo``: no reader needs it up to that index.
+        ``heldBackBy``: the first positions that block the trim, in the order of their indexes."""
         agreement = self._context.loop.log_state
         holders = self.decision.blockers[:BLOCKERS_SHOWN_MAX]
         return {
@@ -235,6 +240,7 @@ class LogRetention:
 
     @property
     def disk_alarm(self) -> bool:
+        """True once the journal uses :data:`DISK_ALARM_RATIO` of its allowed size."""
         return self.bytes_used >= DISK_ALARM_RATIO * self.bytes_max
 
     def _warn_if_alarm(self) -> None:
@@ -253,7 +259,7 @@ class LogRetention:
         try:
             found = msgspec.json.decode(self._path.read_bytes(), type=list[DataCenterBackups])
         except (OSError, *DECODE_ERRORS):
-            return {}  # unknown holds the log back; it is told again
+            return {}  # an unknown position blocks the trim until the next report
         return {one.data_center: one for one in found}
 
     def _write(self) -> None:
@@ -261,5 +267,5 @@ class LogRetention:
         try:
             new.write_bytes(msgspec.json.encode(list(self._backups.values())))
             os.replace(new, self._path)
-        except OSError as wrong:  # a full disk says so elsewhere
+        except OSError as wrong:  # another module reports a full disk
             self._context.log.warning_rate_limited("BackupsNotKept", "backups", error=str(wrong))

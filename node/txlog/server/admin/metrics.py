@@ -1,4 +1,5 @@
-"""``GET /metrics`` in Prometheus' text format, made of plain numbers when it is asked: counting costs nothing."""
+"""``GET /metrics`` in Prometheus' text format. The handler formats plain numbers on request, so that counting is
+free."""
 
 from __future__ import annotations
 
@@ -22,6 +23,8 @@ _MASTER_STATES = (
 
 
 class MetricsHandler:
+    """``GET /metrics``: this master's metrics, and those it knows of its workers, log and view."""
+
     def __init__(
         self,
         site: MasterContext,
@@ -38,13 +41,15 @@ class MetricsHandler:
         self._registry: Any = None
 
     def routes(self) -> list[Route]:
+        """The paths of this handler."""
         return [Route("GET", "/metrics", self.get)]
 
     async def get(self, request: Request, _: Mapping[str, str]) -> Response:
+        """All metrics of this master as text."""
         from prometheus_client import (
             CollectorRegistry,
             generate_latest,
-        )  # late: most masters of a laptop are never asked
+        )  # imported late: most masters on a laptop are never scraped
 
         if self._registry is None:
             self._registry = CollectorRegistry(auto_describe=False)
@@ -53,6 +58,7 @@ class MetricsHandler:
         return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     def collect(self) -> Iterable[Any]:
+        """The metric families of one scrape, as ``prometheus_client`` calls for them."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         site, loop = self._context, self._context.loop
@@ -130,7 +136,7 @@ class MetricsHandler:
         yield from self._worker_metrics()
 
     def _worker_metrics(self) -> Iterable[Any]:
-        """How far each is, and what is wrong with whom."""
+        """The position of each worker, and its faults and differences."""
         from prometheus_client.core import GaugeMetricFamily
 
         site = self._context
@@ -168,7 +174,7 @@ class MetricsHandler:
         yield repair
 
     def _retention_metrics(self, gauge: Callable[[str, str, float], Any]) -> Iterable[Any]:
-        """How much of the log is kept, and for whom."""
+        """How much of the log is kept, and what needs it."""
         from prometheus_client.core import GaugeMetricFamily
 
         trimming, agreement = self._log_retention, self._context.loop.log_state
@@ -183,7 +189,7 @@ class MetricsHandler:
         yield held
 
     def _view_metrics(self, gauge: Callable[[str, str, float], Any]) -> Iterable[Any]:
-        """The view, who is out of it, and who hears whom."""
+        """The view, the masters out of it, and which master receives messages from which."""
         from prometheus_client.core import GaugeMetricFamily
 
         views = self._context.loop.core.views

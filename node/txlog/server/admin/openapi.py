@@ -1,8 +1,8 @@
-"""``GET /txlog/openapi.json``: the administration API as OpenAPI 3.1, every route of it and no other.
+"""``GET /txlog/openapi.json``: the administration API as OpenAPI 3.1, with all its routes and no others.
 
-The version stands in each answer below ``/txlog`` as ``TxLog-API-Version``. Its first number grows when something that
-clients rely on goes away or means something else, the second when something is added. Schemas say which fields are
-always there; more may come, so clients pass over what they do not know.
+Each answer below ``/txlog`` carries the version as ``TxLog-API-Version``. Its first number grows when something that
+clients rely on goes away or changes its meaning; the second grows when something is added. The schemas list the fields
+that are always present. More fields may appear, so clients ignore unknown ones.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _nullable(of: Schema) -> Schema:
 
 
 def _object(_closed: bool = False, _optional: tuple[str, ...] = (), **fields: Schema) -> Schema:
-    """``_closed``: a body with another field is refused."""
+    """The schema of an object. ``_closed``: the master refuses a body with other fields."""
     made: Schema = {"type": "object", "properties": fields, "required": [n for n in fields if n not in _optional]}
     return made | ({"additionalProperties": False} if _closed else {})
 
@@ -520,7 +520,7 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
 
 @cache
 def build_document() -> Schema:
-    """The whole of it."""
+    """The whole document."""
     paths: dict[str, Schema] = {}
     for (method, path), found in _ROUTES.items():
         role = required_role(method, path)
@@ -562,9 +562,12 @@ def build_document() -> Schema:
 
 
 class OpenApiHandler:
+    """``GET /txlog/openapi.json``."""
+
     def routes(self) -> list[Route]:
+        """The paths of this handler."""
         return [Route("GET", "/txlog/openapi.json", self.get)]
 
     async def get(self, request: Request, _: Mapping[str, str]) -> Response:
-        """The same for everybody and at every master of one version."""
+        """The document: equal for all callers and at all masters of one version."""
         return json_response(build_document())

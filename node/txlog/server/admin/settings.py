@@ -1,7 +1,7 @@
-"""What this master prefers, and how it is changed while it runs: ``GET`` and ``PATCH /txlog/settings``.
+"""The preferences of this master, and their change at run time: ``GET`` and ``PATCH /txlog/settings``.
 
-A time is one master's own business: it is taken at any moment. How splits are recovered from is fixed for each view by
-all its members; so it is changed in a ``Joined`` view only, which is then installed anew with the same members.
+A time-out concerns one master only; it can change at any moment. The split recovery is fixed for each view by all its
+members. It can therefore change only in a ``Joined`` view, which is then installed again with the same members.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EXPECTED_BODY = '{"maxPeerLag": "30s", ...}; null for what the manifest says'
 
 
 class SettingsHandler:
-    """``settings_of`` is what the core is told of a configuration."""
+    """``settings_of(configuration)`` returns the part of a configuration that the core receives."""
 
     def __init__(
         self, site: MasterContext, found: EffectiveSettings, settings_of: Callable[[NodeConfig], ProtocolSettings]
@@ -43,10 +43,11 @@ class SettingsHandler:
 
     @property
     def preferences(self) -> Preferences:
-        """In force at this master."""
+        """The preferences in force at this master."""
         return self._live.preferences
 
     def routes(self) -> list[Route]:
+        """The paths of this handler."""
         return [Route("GET", "/txlog/settings", self.get), Route("PATCH", "/txlog/settings", self.patch)]
 
     async def get(self, request: Request, _: Mapping[str, str]) -> Response:
@@ -54,9 +55,9 @@ class SettingsHandler:
         return json_response(self.describe())
 
     async def patch(self, request: Request, _: Mapping[str, str]) -> Response:
-        """Change some, durably, or with ``?check=true`` only say whether they could be. Answers as ``GET`` does, with
-        ``with_changes``. 400 for what is no setting, no value, or does not fit the others; 409 while the way of split
-        recovery cannot be changed."""
+        """Changes some settings durably; with ``?check=true`` it only checks them. Answers as ``GET`` does, with
+        ``with_changes``. 400 for an unknown setting, a wrong value, or a value that does not fit the others. 409 while
+        the split recovery cannot be changed."""
         asked = request.query.get("check", "false")
         if asked not in ("true", "false"):
             raise BadInput(f"check={asked[:20]}: expected true or false")
@@ -69,7 +70,7 @@ class SettingsHandler:
         return json_response(await self.change(read_changes(told), check=asked == "true"))
 
     async def change(self, changes: dict[str, Any], *, check: bool = False) -> dict[str, Any]:
-        """See :meth:`patch`; ``changes`` as :func:`read_changes` gives them."""
+        """See :meth:`patch`; ``changes`` is in the form that :func:`read_changes` returns."""
         async with self._lock:
             new = live_settings.with_changes(self._context.config, self._live, changes, round(time.time(), 3))
             before, after = format_preferences(self._live.preferences), format_preferences(new.preferences)
@@ -82,7 +83,8 @@ class SettingsHandler:
         return {"changed": different, **self.describe()}
 
     def _check_recovery_change(self) -> None:
-        """Its view took it for granted: nobody may be apart, or on the way to be."""
+        """Refuses the change unless the view is whole: the view relies on its split recovery, so no member may be
+        partitioned or about to leave."""
         state = self._context.state
         if state != "Joined":
             who = f"{self._context.config.node} is {state}"
@@ -104,10 +106,10 @@ class SettingsHandler:
 
     def describe(self) -> dict[str, Any]:
         """``{"node", "dataCenter", "state", "view": {"number", "splitRecovery", "prefers", "renewing"}, "settings":
-        [{"key", "property", "value", "source": "manifest"|"live"|"properties"|"default", "manifest", "since"}]}``; the
-        last two sources are those of a master without a manifest, whose ``manifest`` is TxLog's default.
-        ``describe.splitRecovery`` is the one in force: the safest that the members of the view prefer. ``renewing``:
-        that view does not know of what this master prefers now."""
+        [{"key", "property", "value", "source": "manifest"|"live"|"properties"|"default", "manifest", "since"}]}``. The
+        last two sources exist only at a master without a manifest; its ``manifest`` is TxLog's default.
+        ``view.splitRecovery`` is the one in force: the safest that the members of the view prefer. ``renewing``: that
+        view does not yet contain this master's current preference."""
         site = self._context
         manifest, now = live_settings.manifest_values(site.config), format_preferences(self._live.preferences)
         sources = ("live", "manifest") if site.config.properties_file is None else ("properties", "default")

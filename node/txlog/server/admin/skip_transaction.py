@@ -1,8 +1,8 @@
-"""Passing over a transaction that workers refuse: by hand, and by the master on duty (pipeline, "Poison").
+"""Skips a transaction that workers refuse: by an operator's request, or by the skip coordinator (pipeline, "Poison").
 
-Never on a guess: the master on duty is the first present in the configured order; it appends a skip only while every
-member is present, when every reachable worker of every data centre has itself answered no to this transaction, and when
-none that is out of reach was known to have executed it.
+A skip is never a guess. The skip coordinator is the first present master of the configured order. It appends a skip
+only while every member is present. Every reachable worker of every data centre must have refused this transaction
+itself, and no unreachable worker may be known to have executed it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ from txlog.wire import messages as wire
 
 NOTICE_INTERVAL_S = 1.0
 NOTICE_DELAY_S = 0.02
-"""A changed state is told so soon, several at once: a client may wait at another master for ``applied``."""
+"""A changed state is sent after this delay, in seconds, several in one notice. A client may wait for ``applied`` at
+another master."""
 NOTICE_TTL_S = 5.0
-"""What a data centre told is believed for so long when it comes to skipping."""
+"""Seconds for which the report of a data centre counts for a skip."""
 
 
 class SkipHandler:
-    """``send(peer, message)`` is the way to the other masters."""
+    """``POST /txlog/skip/{txid}``, and the automatic skip. ``send(peer, message)`` sends a message to another
+    master."""
 
     def __init__(self, site: MasterContext, send: Callable[[str, bytes], None]) -> None:
         self._context = site
@@ -44,16 +46,17 @@ class SkipHandler:
         self._requested_skips: set[str] = set()
 
     def routes(self) -> list[Route]:
+        """The paths of this handler."""
         return [Route("POST", "/txlog/skip/{txid}", self.post)]
 
     def tasks(self) -> dict[str, Any]:
-        """What runs for ever, by name."""
+        """The tasks that run until the process ends, by name."""
         return {"workers-notices": self._send_notices()}
 
-    # Telling each other
+    # Notices
 
     def on_notice(self, peer: str, topic: str, body: bytes) -> None:
-        """A notice of another master."""
+        """Handles a notice from another master."""
         if topic == TOPIC:
             self._registry.on_notice(body, peer)
 
@@ -72,7 +75,7 @@ class SkipHandler:
             except TimeoutError:
                 pass
 
-    # On duty
+    # Automatic skips
 
     async def _skip_if_refused(self) -> None:
         for worker in self._registry.workers.values():
@@ -95,20 +98,20 @@ class SkipHandler:
         await self._append_skip(txid, reason, 0.0)
 
     def _is_skip_coordinator(self) -> bool:
-        """The first of the configured order, and everybody is there (state Joined)."""
+        """Whether this master is the first of the configured order and every member is present (state Joined)."""
         if self._context.state != "Joined" or self._context.is_closing:
             return False
         return self._context.masters[0][0] == self._context.config.node
 
     def _refused_everywhere(self) -> str | None:
-        """The transaction that every reachable worker refuses, each with an answer of its own, and that no worker has
-        executed."""
+        """The transaction that every reachable worker has itself refused, and that no worker has executed; None without
+        one."""
         now = time.time()
         heard = {self._registry.data_center: now}
         for data_center, at in self._registry.last_notice_from.values():
             heard[data_center] = max(heard.get(data_center, 0.0), at)
         if any(now - heard.get(data_center, 0.0) > NOTICE_TTL_S for _, data_center in self._context.masters):
-            return None  # silence is no answer
+            return None  # a missing report is no refusal
         workers = [*self._registry.workers.values()]
         workers += [w for dc in self._registry.remote_workers.values() for w in dc.values()]
         reachable = [w for w in workers if not _is_unreachable(w, now)]
@@ -117,12 +120,13 @@ class SkipHandler:
             return None
         before = max(w.index for w in reachable)
         if any(w.index > before for w in workers):
-            return None  # one that is out of reach has executed it: it has answered yes
+            return None  # an unreachable worker has executed it, and so has not refused it
         return refused.pop()
 
-    # By hand
+    # Skips by an operator
 
     async def post(self, request: Request, names: Mapping[str, str]) -> Response:
+        """Appends a skip of this transaction to the log."""
         txid = parse_txid(names["txid"])
         body = await read_body(request, 4096)
         reason = "by hand"

@@ -1,6 +1,6 @@
-"""What this master saw of splits: ``GET /txlog/splits``, for ``txlog split-report``.
+"""The splits that this master has seen: ``GET /txlog/splits``, for ``txlog split-report``.
 
-A file beside the journal, for people: nothing is decided by it, and a crash may lose its last line. The agreement
+A file next to the journal, for people. TxLog decides nothing by it, and a crash may lose its last line. The agreement
 itself is in the journal.
 """
 
@@ -22,11 +22,13 @@ from txlog.server.admin.views import format_view_number
 FILE = "splits.json"
 RECORDS_MAX = 400
 POLL_S = 0.2
-"""How exact the times of states are."""
+"""Poll interval, in seconds; the precision of the recorded times of states."""
 RECORDED_STATES = ("Suspected", "Isolated", "Rejoining", "Joined")
 
 
 class SplitHistory:
+    """Records the states and views of this master, and serves ``/txlog/splits``."""
+
     def __init__(self, site: MasterContext) -> None:
         self._context = site
         self._path = site.config.journal_folder / FILE
@@ -34,28 +36,30 @@ class SplitHistory:
         self._state = ""
 
     def routes(self) -> list[Route]:
+        """The paths of this handler."""
         return [Route("GET", "/txlog/splits", self.get)]
 
     def tasks(self) -> dict[str, Any]:
-        """What runs for ever, by name."""
+        """The tasks that run until the process ends, by name."""
         return {"split-states": self._record_states()}
 
     async def get(self, request: Request, _: Mapping[str, str]) -> Response:
-        """``{"node", "dataCenter", "records"}``, oldest first: ``state`` (it changed) or ``view`` (accepted)."""
+        """``{"node", "dataCenter", "records"}``, oldest first. A record is a ``state`` that changed, or a ``view`` that
+        was accepted."""
         config = self._context.config
         return json_response({"node": config.node, "dataCenter": config.data_center, "records": self._records})
 
     def on_view_changed(self, change: ViewTransition) -> None:
-        """This master has accepted a view."""
+        """Records a view that this master has accepted."""
         old, new, kept = change.old, change.new, change.common_index
         if not (old.silent_members or new.silent_members or kept is not None):
-            return  # a leave, a return: nobody was apart
+            return  # a leave or a return: no master was partitioned
         told = {**_to_dict(new), "brought": self._merged_until(new)}
         self._append_record({"view": told, "before": _to_dict(old), "end": change.end, "kept": kept})
 
     def _merged_until(self, view: View) -> int | None:
-        """The index at which everything stands in the log that this view has brought together: what waits in its queue
-        at the accept has stamps below all that comes later. None when this log is trimmed beyond its base."""
+        """The index at which the log contains everything that this view has merged. What waits in its queue at the
+        accept has stamps below all later ones. None if this log is trimmed beyond the view's base."""
         agreement = self._context.loop.log_state
         if agreement is None or not agreement.log_index.start <= view.base_index <= agreement.log_index.length:
             return None
@@ -80,7 +84,7 @@ class SplitHistory:
         try:
             new.write_text(json.dumps(self._records))
             os.replace(new, self._path)
-        except OSError as wrong:  # a full disk says so elsewhere
+        except OSError as wrong:  # another module reports a full disk
             self._context.log.warning_rate_limited("SplitsNotKept", "splits", error=str(wrong))
 
     def _read(self) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What people and supervisors ask: status, peers, transactions, health."""
+"""What people and supervisors query: status, peers, transactions, health."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ except PackageNotFoundError:
 
 
 class StatusHandler:
-    """``peers``: what the links show of themselves."""
+    """``/txlog/status``, ``/txlog/peers``, ``/txlog/transactions/{id}`` and the health checks. ``peers`` describes the
+    links."""
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class StatusHandler:
         self._log_retention = trimming
 
     def routes(self) -> list[Route]:
+        """The paths of this handler."""
         return [
             Route("GET", "/txlog/status", self.status),
             Route("GET", "/txlog/peers", self.peers),
@@ -51,6 +53,7 @@ class StatusHandler:
         ]
 
     async def status(self, request: Request, _: Mapping[str, str]) -> Response:
+        """The status of this master."""
         site = self._context
         loop, core = site.loop, site.loop.core
         agreement = loop.log_state
@@ -88,7 +91,7 @@ class StatusHandler:
         )
 
     async def peers(self, request: Request, _: Mapping[str, str]) -> Response:
-        """The links, what the core knows of each peer, and who hears whom."""
+        """The links, the core's state of each peer, and which master receives messages from which."""
         told = self._describe_peers() | self._view_handler.reachability()
         core, loop = self._context.loop.core, self._context.loop
         known = {p.node: p for p in core.peers}
@@ -107,6 +110,7 @@ class StatusHandler:
         return json_response(told)
 
     async def transaction(self, request: Request, names: Mapping[str, str]) -> Response:
+        """The outcome of one transaction."""
         txid = parse_txid(names["txid"])
         query = request.query
         seconds = seconds_parameter(query.get("wait"), "wait", 0.0, WAIT_S_MAX)
@@ -122,14 +126,15 @@ class StatusHandler:
         return json_response(outcome.to_dict())
 
     async def live(self, request: Request, _: Mapping[str, str]) -> Response:
+        """Whether the process is alive."""
         return text_response("live\n")
 
     async def ready(self, request: Request, _: Mapping[str, str]) -> Response:
-        """Founded, admitted, whole and not closing: it takes work."""
+        """Ready for work: bootstrapped, admitted, not damaged and not closing."""
         return _health_response(self._context.is_ready, self._context)
 
     async def startup(self, request: Request, _: Mapping[str, str]) -> Response:
-        """It speaks with its peers; founding may have to wait for them."""
+        """The startup check: the process runs and connects to its peers. The bootstrap may have to wait for them."""
         return text_response("started\n")
 
 

@@ -1,4 +1,5 @@
-"""Who is in the view, who is out and why; whom everybody hears; proofs that a process is gone, and orders to go on."""
+"""The view of this master: its members, the departed masters with the reasons, and the connectivity between masters.
+Also accepts proofs that a process is gone, and the operator's overrides."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ class _ForceViewRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ViewHandler:
-    """``send(peer, message)`` is the way to the other masters."""
+    """The paths of views and peers. ``send(peer, message)`` sends a message to another master."""
 
     def __init__(self, site: MasterContext, send: Callable[[str, bytes], None]) -> None:
         self._context = site
@@ -63,6 +64,7 @@ class ViewHandler:
         return [node for node, _ in self._context.masters]
 
     def routes(self) -> list[Route]:
+        """The paths of this handler."""
         return [
             Route("POST", "/txlog/members/{node}/down", self.report_down),
             Route("POST", "/txlog/views", self.force_view),
@@ -70,11 +72,11 @@ class ViewHandler:
         ]
 
     def tasks(self) -> dict[str, Any]:
-        """What runs for ever, by name."""
+        """The tasks that run until the process ends, by name."""
         return {"hears-notices": self._send_notices()}
 
     def on_notice(self, peer: str, topic: str, body: bytes) -> None:
-        """A notice of another master."""
+        """Handles a notice from another master."""
         if topic == TOPIC:
             self.connectivity.on_notice(body)
 
@@ -86,11 +88,12 @@ class ViewHandler:
                 self._send(peer, message)
             await asyncio.sleep(NOTICE_INTERVAL_S)
 
-    # A proof
+    # Proofs
 
     async def report_down(self, request: Request, names: Mapping[str, str]) -> Response:
-        """``POST /txlog/members/{node}/down``: that process of it is gone for certain; whoever says so has waited for
-        its end. Answers ``{"node", "inView"}``: whether it is still in this master's view, which changes soon after."""
+        """``POST /txlog/members/{node}/down``: the caller certifies that this process of the member is gone, and has
+        waited for its end. Answers ``{"node", "inView"}``: whether the member is still in this master's view. That
+        changes soon after."""
         node = names["node"]
         if node not in self._nodes:
             raise NotFound(f"no master {node[:80]!r} is configured here; there are {', '.join(self._nodes)}")
@@ -115,12 +118,12 @@ class ViewHandler:
             self._context.log.info("ProvedDown", peer=node, birth=told.birth, start=told.start)
         return json_response({"node": node, "inView": self.is_in_view(Origin(node, birth))})
 
-    # Orders
+    # Overrides
 
     async def bootstrap(self, request: Request, _: Mapping[str, str]) -> Response:
-        """``POST /txlog/found``, to the first of those it names: these begin the cluster, since not all that are
-        configured can answer; the others are let in when they come. 202: the order is durable, and the cluster is
-        founded soon after."""
+        """``POST /txlog/found``, sent to the first of the masters that it names. These masters bootstrap the cluster,
+        because not all configured masters can answer; the others join when they arrive. 202: the override is durable,
+        and the bootstrap follows soon after."""
         try:
             members = msgspec.json.decode(await read_body(request, 4096), type=_BootstrapRequest).members
         except DECODE_ERRORS as wrong:
@@ -139,10 +142,10 @@ class ViewHandler:
                 raise NotFound(f"no master {node[:80]!r} is configured here; there are {', '.join(self._nodes)}")
 
     async def force_view(self, request: Request, _: Mapping[str, str]) -> Response:
-        """``POST /txlog/views``: the operator lets members go that nobody can prove down, or without whom there is no
-        majority. Answers ``{"view", "mayMiss"}``: the view that is left, and how far the transactions of each were
-        heard of, and are held. The order is durable then; the next view follows soon after, also when this master
-        ends before, or ``/txlog/status`` says why not."""
+        """``POST /txlog/views``: the operator removes members from the view that no proof shows to be down, or without
+        which there is no majority. Answers ``{"view", "mayMiss"}``: the view that is left, and up to which sequence
+        number this master knows and holds each removed member's transactions. The override is then durable. The next
+        view follows soon after, even if this master ends before; otherwise ``/txlog/status`` reports the reason."""
         try:
             without = msgspec.json.decode(await read_body(request, 4096), type=_ForceViewRequest).without
         except DECODE_ERRORS as wrong:
@@ -157,7 +160,7 @@ class ViewHandler:
         return json_response({"view": left, "mayMiss": missing}, 202)
 
     def _possibly_lost(self, node: str) -> dict[str, Any]:
-        """Transactions that it began, as far as they were heard of, and held."""
+        """The sequence numbers up to which this master knows and holds the transactions that the node accepted."""
         core = self._loop.core
         peer = next((p for p in core.peers if p.node == node), None)
         queue = core.log_state.by_origin.get(peer.origin) if core.log_state is not None and peer is not None else None
@@ -165,14 +168,14 @@ class ViewHandler:
         return {"node": node, "heardUpTo": heard, "heldUpTo": queue.held if queue is not None else None}
 
     def is_in_view(self, origin: Origin) -> bool:
-        """Of the latest view, installed or not."""
+        """Whether the latest view, installed or not, has this member."""
         view = self._loop.core.views.accepted
         return view is not None and view.has_member(origin)
 
-    # What it shows
+    # Reported state
 
     def describe(self) -> dict[str, Any]:
-        """For ``/txlog/status``: which view this is, how firm, and who is out of it."""
+        """For ``/txlog/status``: the view, its state, and the masters that are out of it."""
         views = self._loop.core.views
         ahead = views.newer_view
         return {
@@ -193,7 +196,7 @@ class ViewHandler:
         }
 
     def departed_members(self) -> dict[str, str]:
-        """Configured masters that are not in the view, or are about to be let go, by node id: why."""
+        """Configured masters that are not in the view, or are about to leave it: node id to reason."""
         core = self._loop.core
         view = core.views.accepted
         if view is None:
@@ -212,7 +215,7 @@ class ViewHandler:
         return found
 
     def describe_peer(self, node: str) -> dict[str, Any]:
-        """For ``/txlog/peers``: one peer's place, and how it is reached."""
+        """For ``/txlog/peers``: whether a peer is in the view, and whether messages reach it."""
         core = self._loop.core
         view = core.views.accepted
         return {
@@ -224,7 +227,7 @@ class ViewHandler:
         }
 
     def reachability(self) -> dict[str, Any]:
-        """For ``/txlog/peers``: the matrix, and what it means."""
+        """For ``/txlog/peers``: the connectivity matrix, and the findings of its diagnosis."""
         rows = self.connectivity.rows()
         return {
             "hears": {node: sorted(row) if row is not None else None for node, row in rows.items()},

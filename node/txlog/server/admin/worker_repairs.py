@@ -1,7 +1,8 @@
-"""Which worker of this data centre may be repaired by itself, what was done so, and when it is left to people.
+"""Decides which worker of this data centre may be repaired automatically, and when a repair is left to people.
 
-The rules are :mod:`txlog.divergence.repair_policy`; who repairs is whoever performs duties. What was done stands in a
-file beside the journal, so that a limit outlives a restart; a crash may lose its last line, which is one repair more.
+The rules are in :mod:`txlog.divergence.repair_policy`; the supervisor performs the repair. Completed repairs are stored
+in a file next to the journal, so that a limit outlives a restart. A crash may lose its last line, which allows one more
+repair.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ MESSAGE_CHARACTERS_MAX: Final = 500
 
 
 class _RepairHistory(msgspec.Struct):
-    """``given_up``: by worker, the fence at which it was left to people."""
+    """``given_up``: for each worker, the fence at which its repair was left to people."""
 
     repairs: dict[str, list[CompletedRepair]] = {}
     given_up: dict[str, int] = {}
 
 
 class WorkerRepairs:
-    """``by_itself``: whether the setting allows it now. ``clock``: seconds since 1970."""
+    """``by_itself()``: whether the settings allow automatic repairs now. ``clock()``: seconds since 1970."""
 
     def __init__(
         self, site: MasterContext, by_itself: Callable[[], bool], clock: Callable[[], float] = time.time
@@ -48,20 +49,21 @@ class WorkerRepairs:
         site.registry.refresh_repairs = self.refresh_states
 
     def refresh_states(self) -> None:
-        """What becomes of each worker of this data centre."""
+        """Updates the repair status of each worker of this data centre."""
         for worker in self._context.registry.workers.values():
             worker.repair = self._repair_status(worker)
             if worker.repair is not None and worker.repair.state == "GivenUp":
                 self._suspend(worker, worker.repair)
 
     def next_due(self) -> RegisteredWorker | None:
-        """The first that may be repaired now."""
+        """The first worker that may be repaired now."""
         self.refresh_states()
         workers = self._context.registry.workers.values()
         return next((w for w in workers if w.repair is not None and w.repair.state == "Due"), None)
 
     def record_done(self, name: str, fence: int, repair: CompletedRepair) -> None:
-        """``fence``: of the finding that was repaired. :class:`BadInput` for a marker that is not behind it."""
+        """Records a completed repair. ``fence`` is that of the repaired finding. :class:`BadInput` unless the repair
+        raised the fence above it."""
         self._find_worker(name)
         if not repair.graph_count:
             self._add_failure(name, fence, f"nothing to copy: it holds what {repair.source} holds")
@@ -70,7 +72,7 @@ class WorkerRepairs:
             raise BadInput(f"fence {repair.fence}: expected one above {fence}, where it was found to differ")
         mine = self._history.repairs.setdefault(name, [])
         if mine and mine[-1].fence >= repair.fence:
-            return  # told again
+            return  # reported again
         mine.append(
             msgspec.structs.replace(repair, graphs=repair.graphs[:GRAPHS_NAMED_MAX], at=round(self._clock(), 3))
         )
@@ -81,7 +83,7 @@ class WorkerRepairs:
         self._context.log.info("WorkerRepaired", **msgspec.to_builtins(mine[-1]))
 
     def record_failure(self, name: str, fence: int, message: str) -> None:
-        """It is tried again, later and later."""
+        """Records a failed repair. It is tried again after growing delays."""
         self._find_worker(name)
         self._add_failure(name, fence, message)
 
@@ -105,11 +107,12 @@ class WorkerRepairs:
         return repair_status(seen, self._is_automatic(), self._clock())
 
     def _blocked_reason(self, worker: RegisteredWorker) -> str:
-        """Why not now: a repair is for quiet times, and one worker of a data centre is out at a time."""
+        """Why a worker may not be repaired now: a repair is for quiet times, and one worker of a data centre at a
+        time."""
         site, now = self._context, self._clock()
         if site.state != "Joined":
             return f"{site.config.node} is {site.state}"
-        if worker.hold is not None:  # by a backup, or a verification; a look holds for a moment only
+        if worker.hold is not None:  # by a backup, or a verification; a pause for a digest is short
             return f"{worker.name} is held at {worker.hold}"
         for each in site.registry.workers.values():
             if each.state != "Working":
@@ -150,5 +153,5 @@ class WorkerRepairs:
         try:
             new.write_bytes(msgspec.json.encode(self._history))
             os.replace(new, self._path)
-        except OSError as wrong:  # a full disk says so elsewhere
+        except OSError as wrong:  # another module reports a full disk
             self._context.log.warning_rate_limited("RepairsNotKept", "repairs", error=str(wrong))

@@ -1,11 +1,11 @@
-"""The log as a feed that does not end: ``GET /txlog/watch``, for caches, search indexes, audits, copies elsewhere.
+"""The log as a feed without end: ``GET /txlog/watch``, for caches, search indexes, audits and external copies.
 
-A follower is told what stands in the stable log, in its order, from any place that the log still holds. What it was
-told is taken back in one case only, and by name: where a rejoin ordered anew what its side had ordered alone
-(``rewound``). Who asks for ``level=settled`` is told only what no rejoin moves.
+A follower receives the stable log in its order, from any position that the log still holds. The feed revokes events in
+one case only, and by name (``rewound``): a rejoin gave other indexes to entries that one side had ordered alone. With
+``level=settled`` a follower receives only final entries, which no rejoin moves.
 
-A follower costs one page in memory. It is written no faster than it reads, and holds back neither the log's trim nor
-other followers; one that reads nothing for :data:`STALL_TIMEOUT_S` is let go.
+A follower costs one page in memory. The master writes to it no faster than it reads. A follower delays neither the trim
+of the log nor other followers. The master drops a follower that reads nothing for :data:`STALL_TIMEOUT_S`.
 """
 
 from __future__ import annotations
@@ -49,23 +49,24 @@ from txlog.wire.change_feed import (
 from txlog.wire.log_page import PageEntry
 
 FOLLOWERS_MAX: Final = 64
-"""At one master."""
+"""Followers at one master."""
 PAGE_BYTES: Final = 256 << 10
-"""Read at a time for one follower; a larger entry comes alone."""
+"""Bytes that are read at a time for one follower; a larger entry is a page of its own."""
 HEARTBEAT_S: Final = 15
 HEARTBEAT_S_MAX: Final = 300
 POLL_S: Final = 1.0
-"""How soon a follower that has gone away is noticed, and one of what is settled hears of it."""
+"""Poll interval, in seconds: how soon the master notices that a follower has left, and sends newly final entries."""
 CATCH_UP_WAIT_S: Final = 2.0
-"""A follower may come from a master that is a little further; so long it waits for this one."""
+"""A follower may come from a master that is slightly ahead; it waits this long for this master to catch up."""
 STALL_TIMEOUT_S: Final = 120.0
 RETRY_MS: Final = 1000
-"""After what time a browser comes back."""
+"""Time in milliseconds after which a browser reconnects."""
 _PARAMETERS: Final = frozenset({"from", "until", "level", "heartbeat", "updates"})
 
 
 class _FeedRequest(msgspec.Struct, frozen=True):
-    """What a follower asked for. ``start`` None: from now on; ``until`` -1: what is stable now, None: for ever."""
+    """What a follower requested. ``start`` None: from now on. ``until`` -1: the current stable index; None: without
+    end."""
 
     form: str
     start: FeedPosition | None
@@ -76,8 +77,8 @@ class _FeedRequest(msgspec.Struct, frozen=True):
 
 
 class ChangeFeedHandler:
-    """``common_index(index, hash)``: the last index that the log has in common with an order that this master gave
-    up."""
+    """``GET /txlog/watch``. ``common_index(index, hash)`` returns the last index that the log shares with an order that
+    this master abandoned."""
 
     def __init__(
         self, site: MasterContext, pages: LogPageHandler, shared: Callable[[int, bytes], Awaitable[int | None]]
@@ -91,19 +92,20 @@ class ChangeFeedHandler:
         self._follower_count = 0
 
     def routes(self) -> list[Route]:
+        """The paths of this handler."""
         return [Route("GET", "/txlog/watch", self.get)]
 
     def wake_followers(self) -> None:
-        """The log was cut, or this master ends: every follower looks."""
+        """Wakes every follower: the log was truncated, or this master ends."""
         for future in self._waiters:
             if not future.done():
                 future.set_result(True)
 
     async def get(self, request: Request, _: Mapping[str, str]) -> Response:
-        """Server-sent events, JSON lines or RDF Patch by ``Accept``. ``from`` (or ``Last-Event-ID``, which counts
-        more): the place behind which it begins, ``now`` by default; ``until``: the index at which it ends, or ``now``;
-        ``level``: ``stable`` or ``settled``; ``heartbeat``: seconds between signs of life; ``updates=header``: RDF
-        Patch carries SPARQL updates in a header. :class:`LogGone`, :class:`LogDiverged`, :class:`LogAhead`."""
+        """Sends server-sent events, JSON lines or RDF Patch, by ``Accept``. ``from``: the position after which the feed
+        begins, ``now`` by default; ``Last-Event-ID`` overrides it. ``until``: the index at which it ends, or ``now``.
+        ``level``: ``stable`` or ``settled``. ``heartbeat``: seconds between heartbeats. ``updates=header``: RDF Patch
+        carries SPARQL updates in a header. Errors: :class:`LogGone`, :class:`LogDiverged`, :class:`LogAhead`."""
         wish = _parse_feed_request(request)
         if self._context.is_closing:
             raise _closing_error()
@@ -143,7 +145,7 @@ class ChangeFeedHandler:
         await response.write_eof()
         return response
 
-    # Where it begins
+    # The start position
 
     async def _start_position(self, wish: _FeedRequest) -> Position:
         loop, start = self._loop, wish.start
@@ -186,9 +188,10 @@ class ChangeFeedHandler:
         if is_inexpressible_in_patch(entry):
             raise NotAcceptable(_not_quads_message(entry))
 
-    # What is there
+    # The state of the log
 
     def log_state(self) -> LogState:
+        """The log; :class:`Unavailable` before the cluster is bootstrapped."""
         agreement = self._loop.log_state
         if agreement is None:
             raise Unavailable("NotFounded", "the cluster is not founded yet: no log here")
@@ -196,33 +199,36 @@ class ChangeFeedHandler:
 
     @property
     def stable(self) -> int:
+        """The stable index."""
         return self._loop.stable.value
 
     def end(self, settled: bool) -> int:
-        """Up to where a follower may be told."""
+        """The last index that the feed may send: the final index for ``settled``, else the stable index."""
         stable = self._loop.stable.value
         return min(stable, self.log_state().final_index) if settled else stable
 
     @property
     def is_closing(self) -> bool:
+        """Whether this master is about to end."""
         return self._context.is_closing or self._loop.is_aborted or self._loop.end_reason is not None
 
     @property
     def is_installed(self) -> bool:
-        """While a view is accepted and not installed, nobody knows what will stand behind its cut."""
+        """False while a view is accepted and not installed: the entries after its truncation point are not known
+        yet."""
         return self.log_state().installed
 
     def is_on_log(self, at: Position) -> bool:
-        """Whether the log is the one that has this place."""
+        """Whether this position is on the log."""
         history = self.log_state().log_index
         return history.has_hash_at(at.index) and history.hash_at(at.index) == at.hash
 
     async def common_index(self, at: Position) -> int | None:
-        """The last index of the path to ``at`` that is on the log; None when nobody knows it here."""
+        """The last index of the path to ``at`` that is on the log; None if this master does not know that path."""
         return await self._common_index(at.index, at.hash)
 
     def position_if_stable(self, index: int) -> Position | None:
-        """None while that is not stable, or no longer kept."""
+        """The position at this index; None while the index is not stable, or no longer kept."""
         known = index <= self._loop.stable.value and self.log_state().log_index.has_hash_at(index)
         return self._loop.position_at(index) if known else None
 
@@ -241,7 +247,7 @@ class ChangeFeedHandler:
         return self._loop.executor.journal.read(entry.node, entry.birth, entry.seq, 1, 1).items[0].key
 
     async def wait_past(self, index: int, seconds: float) -> None:
-        """Until the stable index is above ``index``, something has happened, or the time is over."""
+        """Waits until the stable index is above ``index``, another event wakes the follower, or the time is over."""
         future = self._loop.wait_index(self._loop.stable, index + 1)
         self._waiters.add(future)
         try:
@@ -250,13 +256,14 @@ class ChangeFeedHandler:
             self._waiters.discard(future)
 
     def abort_stalled(self, request: Request) -> None:
+        """Aborts the connection of a follower that reads nothing."""
         self._context.log.warning_rate_limited("FollowerStalled", "watch", seconds=STALL_TIMEOUT_S)
         if request.transport is not None:
             request.transport.abort()
 
 
 class _FollowerStream:
-    """One follower; ``at`` is the place up to which it has been written to."""
+    """The stream of one follower; ``at`` is the position up to which it has been written."""
 
     def __init__(
         self, room: ChangeFeedHandler, request: Request, response: web.StreamResponse, wish: _FeedRequest, at: Position
@@ -270,7 +277,7 @@ class _FollowerStream:
         self._last_written = 0.0
 
     async def run(self) -> None:
-        """Until it is over; every event that was begun is whole."""
+        """Runs until the stream is over. Every event is sent whole."""
         if self._options.form == SSE_MEDIA_TYPE:
             await self._response.write(f"retry: {RETRY_MS}\n".encode())
         await self._send_event(FeedEvent(event="position", id=self._id))
@@ -289,7 +296,7 @@ class _FollowerStream:
 
     @property
     def index(self) -> int:
-        """How far it has been told."""
+        """The index up to which the follower has been sent events."""
         return self._position.index
 
     @property
@@ -298,7 +305,7 @@ class _FollowerStream:
 
     @property
     def _is_finished(self) -> bool:
-        """It has all that it asked for, or has gone away."""
+        """Whether the follower has everything that it requested, or has disconnected."""
         transport = self._request.transport
         if transport is None or transport.is_closing():
             return True
@@ -309,7 +316,7 @@ class _FollowerStream:
         )
 
     async def _check_log(self) -> None:
-        """Whether the log still goes on from where this follower is."""
+        """Checks that the log still continues from the position of this follower."""
         room, at = self._handler, self._position
         if room.is_closing:
             await self._end("closing", "this master ends; another one goes on from here")
@@ -332,7 +339,7 @@ class _FollowerStream:
             )
 
     async def _send_entries(self, upto: int) -> bool:
-        """Tell what follows. False when it could not be read: the log has just changed."""
+        """Sends the next entries. False when they cannot be read because the log has just changed."""
         try:
             events = await self._handler.read(self._position, upto)
         except (LogDiverged, LogAhead, LogNeedsRestore, Unavailable):
@@ -360,7 +367,7 @@ class _FollowerStream:
         await self._send_event(FeedEvent(event=event, id=self._id, message=message))
 
     async def _write(self, data: bytes) -> None:
-        """Returns when the follower has read most of what was written before."""
+        """Writes, and returns when the follower has read most of the earlier bytes."""
         try:
             async with asyncio.timeout(STALL_TIMEOUT_S):
                 await self._response.write(data)
@@ -397,7 +404,7 @@ def _parse_feed_request(request: Request) -> _FeedRequest:
 
 
 def _negotiate_format(accept: str) -> str:
-    """What the follower likes best; of equal weight what it names first."""
+    """The format that the client prefers; of equal weights, the first that it names."""
     wanted: list[tuple[float, str]] = []
     for part in accept.lower().split(","):
         name, *parameters = (piece.strip() for piece in part.split(";"))

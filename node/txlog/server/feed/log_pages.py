@@ -1,8 +1,8 @@
 """Pages of the log for its readers: ``GET /txlog/log``.
 
-The journal is read on the loop's thread, its owner's; so a page is put together in steps of a few milliseconds, and
-others are served in between. A step reads one run per origin: inside any piece of the log the seqs of an origin are
-consecutive, however much the origins interleave.
+The loop's thread owns and reads the journal. A page is therefore assembled in steps of a few milliseconds, and other
+requests are served in between. A step reads one run per origin. Inside any piece of the log the sequence numbers of an
+origin are consecutive, however much the origins interleave.
 """
 
 from __future__ import annotations
@@ -28,21 +28,25 @@ STEP_ENTRIES = 500
 STEP_BYTES = 512 << 10
 PAGE_BYTES = 1 << 20
 PAGE_BYTES_MAX = 8 << 20
-"""What a reader may ask for in one page; it is in memory twice while it is sent."""
+"""Maximum size of one page that a reader may request, in bytes; it is in memory twice while it is sent."""
 PAGE_ENTRIES_MAX = 50_000
 UNORDERED_POSITIONS_MAX = 1000
 
 
 class LogPageHandler:
+    """``GET /txlog/log``."""
+
     def __init__(self, site: MasterContext) -> None:
         self._loop: MasterLoop = site.loop
         self._context = site
         self._executed_cache: tuple[tuple[str, int, Number], ExecutedElsewhere] | None = None
 
     def routes(self) -> list[Route]:
+        """The paths of this handler."""
         return [Route("GET", "/txlog/log", self.get)]
 
     async def get(self, request: Request, _: Mapping[str, str]) -> Response:
+        """A page of the log after a position."""
         query = request.query
         after = int_parameter(query, "after", 0)
         upto = int_parameter(query, "upto", 1 << 62)
@@ -62,7 +66,7 @@ class LogPageHandler:
         return bytes_response(encode_page(page), MEDIA_TYPE)
 
     async def read(self, after: Position, upto: int, bytes_max: int) -> list[PageEntry]:
-        """What the log holds behind ``after``, at most up to ``upto``, in this process."""
+        """The entries of the log after ``after``, up to ``upto`` at most, for readers in this process."""
         agreement = self._log_state()
         self._checked_start(agreement, after.index, after.hash.hex() if after.index else None)
         return await self._read_entries(
@@ -76,7 +80,7 @@ class LogPageHandler:
         return agreement
 
     def _checked_start(self, agreement: LogState, after: int, hash_text: str | None) -> Position:
-        """The log's own position at ``after``, checked against what the caller has there."""
+        """The log's own position at ``after``, checked against the caller's hash there."""
         given: bytes | None = None
         if hash_text is not None:
             try:
@@ -101,7 +105,8 @@ class LogPageHandler:
         return Position(agreement.view.epoch, after, mine)
 
     def _executed_elsewhere(self, agreement: LogState, text: str) -> ExecutedElsewhere | None:
-        """What a worker that stood at these places has executed. The last answer is kept: it asks page by page."""
+        """What a worker that was at these positions has executed. The last result is cached, because the reader asks
+        page by page."""
         if not text:
             return None
         about = (text, self._loop.truncation_count, agreement.view.number)
@@ -148,7 +153,7 @@ class LogPageHandler:
     def _read_step(
         self, agreement: LogState, after: int, upto: int, bytes_max: int, over: ExecutedElsewhere | None
     ) -> list[PageEntry]:
-        """At least one entry behind ``after``."""
+        """The next entries after ``after``, at least one."""
         spans = agreement.log_index.spans(after, upto)
         wanted: dict[tuple[str, int], list[int]] = {}
         for span in spans:

@@ -1,4 +1,4 @@
-"""What pipelines and ``verify`` ask and tell: the doorbell, reports, holds."""
+"""The interface for pipelines and ``verify``: the doorbell, worker reports and pauses."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from txlog.runtime.master_context import MasterContext
 TIMEOUT_S = 5.0
 TIMEOUT_S_MAX = 30.0
 CLOSING_WAIT_S = 0.1
-"""A master that is stopping keeps nobody for long, and is not asked without pause either."""
+"""A stopping master delays no caller for long, but still long enough that callers do not poll without pause."""
 REPORT_BYTES_MAX = 256 << 10
 DRAIN_POLL_S = 0.05
 DIGEST_BYTES_MAX = 1 << 20
 DIGEST_PAUSE_S = 5.0
-"""A hold for a look ends by itself: who asked for it may be gone."""
+"""Seconds after which a pause for a digest (``for=look``) ends by itself, because its requester may be gone."""
 REPAIR_PAUSE_S = 15.0
-"""And one for a repair, which asks for it again and again meanwhile."""
+"""Seconds after which a pause for a repair ends; the repair renews it meanwhile."""
 
 
 class _PauseRequest(msgspec.Struct):
@@ -34,12 +34,15 @@ class _PauseRequest(msgspec.Struct):
 
 
 class WorkerReportHandler:
+    """The paths of workers: doorbell, list, add, remove, report, digests, pause and resume."""
+
     def __init__(self, site: MasterContext) -> None:
         self._context = site
         self._loop = site.loop
         self._registry = site.registry
 
     def routes(self) -> list[Route]:
+        """The paths of this handler."""
         return [
             Route("GET", "/txlog/doorbell", self.doorbell),
             Route("GET", "/txlog/workers", self.list_workers),
@@ -52,7 +55,7 @@ class WorkerReportHandler:
         ]
 
     def tasks(self) -> dict[str, Any]:
-        """What runs for ever, by name."""
+        """The tasks that run until the process ends, by name."""
         return {"doorbell-ticks": self._ring_doorbells()}
 
     async def _ring_doorbells(self) -> None:
@@ -60,6 +63,8 @@ class WorkerReportHandler:
             await asyncio.sleep(self._registry.ring_doorbell())
 
     async def doorbell(self, request: Request, _: Mapping[str, str]) -> Response:
+        """Waits for an executable index above ``after``, or another ``tick``, or ``timeout`` seconds. Answers
+        ``{"stable", "tick", "workers"}``."""
         query = request.query
         after = int_parameter(query, "after", 0)
         tick = int_parameter(query, "tick", 0)
@@ -80,6 +85,7 @@ class WorkerReportHandler:
         )
 
     async def list_workers(self, request: Request, _: Mapping[str, str]) -> Response:
+        """``{"workers", "elsewhere"}``: the workers of this data centre, and those of the others by its name."""
         elsewhere = {
             name: [worker.to_dict() for worker in workers.values()]
             for name, workers in self._registry.remote_workers.items()
@@ -87,8 +93,8 @@ class WorkerReportHandler:
         return json_response({"workers": self._registry.describe_workers(), "elsewhere": elsewhere})
 
     async def add_worker(self, request: Request, _: Mapping[str, str]) -> Response:
-        """``{"name", "url", "engine"}``: a worker of this data centre from now on, until this process ends: whoever
-        starts it says it the next time."""
+        """``{"name", "url", "engine"}``: adds a worker to this data centre until this process ends. The caller adds it
+        again after the next start."""
         try:
             config = WorkerConfig.model_validate_json(await read_body(request, REPORT_BYTES_MAX))
         except ValidationError as wrong:
@@ -97,28 +103,30 @@ class WorkerReportHandler:
         return json_response({"workers": list(self._registry.workers)})
 
     async def remove_worker(self, request: Request, names: Mapping[str, str]) -> Response:
-        """It is no worker any more. Answers ``{"reading"}``: how many reads of clients are still under way there,
-        after at most ``timeout`` seconds. Again for one that is not there."""
+        """Removes a worker. Answers ``{"reading"}``: the client reads that are still active there after at most
+        ``timeout`` seconds. To remove an unknown worker again is no error."""
         seconds = seconds_parameter(request.query.get("timeout"), "timeout", TIMEOUT_S, TIMEOUT_S_MAX)
         name, registry = names["name"], self._registry
         registry.remove(name)
         until = time.monotonic() + seconds
-        while registry.active_reads[name] and time.monotonic() < until:  # noqa: ASYNC110 - rare, and no event tells
+        while registry.active_reads[name] and time.monotonic() < until:  # noqa: ASYNC110 - rare, and has no event
             await asyncio.sleep(DRAIN_POLL_S)
         return json_response({"reading": registry.active_reads[name]})
 
     async def report(self, request: Request, names: Mapping[str, str]) -> Response:
+        """Accepts the pipeline's report about a worker. Answers ``{"hold"}``."""
         body = await read_body(request, REPORT_BYTES_MAX)
         return json_response({"hold": self._registry.report(names["name"], body)})
 
     async def report_digests(self, request: Request, names: Mapping[str, str]) -> Response:
-        """What this worker was seen to hold at one position (:class:`~txlog.model.report_digests.Look`)."""
+        """Accepts the graph digests of this worker at one position
+        (:class:`~txlog.model.graph_digests.GraphDigests`)."""
         self._registry.report_digests(names["name"], await read_body(request, DIGEST_BYTES_MAX))
         return json_response({"divergence": self._registry.workers[names["name"]].divergence})
 
     async def pause(self, request: Request, names: Mapping[str, str]) -> Response:
-        """``?for=look``, ``?for=repair``: beside the other holds, and only for :data:`DIGEST_PAUSE_S`,
-        :data:`REPAIR_PAUSE_S`."""
+        """Pauses a worker at an index. ``?for=look`` and ``?for=repair`` are separate from other pauses, and last only
+        :data:`DIGEST_PAUSE_S` and :data:`REPAIR_PAUSE_S`."""
         worker, why = self._find_worker(names["name"]), _pause_purpose(request)
         try:
             told = msgspec.json.decode(await read_body(request, REPORT_BYTES_MAX), type=_PauseRequest)
@@ -138,6 +146,7 @@ class WorkerReportHandler:
         return json_response(worker.to_dict())
 
     async def resume(self, request: Request, names: Mapping[str, str]) -> Response:
+        """Ends the pause of a worker."""
         worker, why = self._find_worker(names["name"]), _pause_purpose(request)
         if why == "look":
             worker.look_hold = None

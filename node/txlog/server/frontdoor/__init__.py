@@ -1,1 +1,1 @@
-"""RDF4J, SPARQL and line-wise writing for clients."""
+"""RDF4J and SPARQL for clients, and writes as JSON lines."""

@@ -1,6 +1,6 @@
-"""Blank nodes on the way out: what a worker or an evaluation here calls by an IRI, clients get as a blank node.
+"""Restores blank nodes in answers: a worker or an evaluation names them by IRIs, and clients get blank nodes.
 
-Of SPARQL's CSV this says nothing: there an IRI and a string look alike, so the IRI stays.
+SPARQL's CSV is excluded: an IRI and a string look alike there, so the IRI stays.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _XML = re.compile(rb"<uri>" + SKOLEM_IRI_PATTERN + rb"</uri>")
 
 
 def _restore_in_json(text: bytes) -> bytes:
-    # In a string these quotes have a backslash before them.
+    # Inside a string these quotes are escaped with a backslash.
     return _JSON.sub(lambda m: b'"type"%s"bnode"%s"value"%s"%s"' % (m[1], m[2], m[3], name_to_label_bytes(m[4])), text)
 
 
@@ -33,7 +33,7 @@ def _restore_in_xml(text: bytes) -> bytes:
 
 
 class _BlankNodeFormat(NamedTuple):
-    """``boundary``: behind, or else before, the last of these a piece can be cut."""
+    """``boundary``: an answer can be split after the last of these, or before it."""
 
     restore: Callable[[bytes], bytes]
     boundary: bytes
@@ -54,13 +54,13 @@ def _format_for(media: str) -> _BlankNodeFormat | None:
 
 
 def restore_blank_nodes(media: str, body: bytes) -> bytes:
-    """A whole answer of that media type; as it is when it is of none that can be changed."""
+    """Restores a whole answer of that media type. An answer of an unsupported type is unchanged."""
     form = _format_for(media)
     return body if form is None or SKOLEM_PREFIX_BYTES not in body else form.restore(body)
 
 
 def restore_blank_nodes_in_stream(media: str, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The same of an answer piece by piece. At most one line, or one result, is held back."""
+    """Restores an answer in pieces. It delays at most one line, or one result."""
     form = _format_for(media)
     return pieces if form is None else _restore_pieces(form, pieces)
 

@@ -1,10 +1,10 @@
-"""Updates that no two workers would carry out alike: evaluated once, here, and logged as what they change.
+"""Updates that two workers could execute differently: evaluated once, here, and logged as their effect.
 
-The effect is found on a copy of the data that follows the log, in a process of its own (``evaluators.py``), and stands
-in the log behind a condition on all that the update looked at (``sparql/update_effect.py``). Where transactions of
-others came between and changed that, every worker passes the effect over; this master sees it in its own log, evaluates
-again, and tries again, until the time is over. One update at a time; the copy is kept for a while, since fetching it is
-what takes longest.
+The effect is computed on a copy of the data that follows the log, in a process of its own (:mod:`.evaluator_pool`). The
+log entry has the effect with a condition on everything that the update read (``sparql/update_effect.py``). If other
+transactions changed that in between, every worker ignores the effect. This master sees that in its own log, evaluates
+again, and retries until the time is over. One update runs at a time. The copy is kept for a while, because fetching it
+takes longest.
 """
 
 from __future__ import annotations
@@ -43,31 +43,33 @@ from txlog.wire.log_page import PageEntry
 from txlog.workers.adapter import StoreOperation
 
 COPY_BYTES_MAX: Final = 64 << 20
-"""Of a worker's answer, about as long as N-Quads: some 400,000 statements. Five to six times as much in memory."""
+"""Maximum size of a worker's answer, close to its size as N-Quads: some 400,000 statements. In memory it takes five to
+six times as much."""
 ATTEMPTS_MAX: Final = 10
-"""Each failed one leaves an entry in the log that changes nothing."""
+"""Each failed attempt leaves an entry in the log that changes nothing."""
 QUEUED_MAX: Final = 64
 """Requests that wait for their turn."""
 COPY_IDLE_S: Final = 60.0
-"""A copy that nobody needed for so long is given up; the next update fetches it anew."""
+"""Seconds after which an unused copy is dropped; the next update fetches a copy again."""
 TOO_LARGE_CACHE_S: Final = 600.0
-"""Data that was too large to copy is taken for that for so long: what an update names is copied at once."""
+"""Seconds for which data that was too large to copy is assumed to still be. Meanwhile only the predicates that an
+update names are copied."""
 LAG_ENTRIES_MAX: Final = 200_000
-"""Entries that a copy is brought over; a worker that is further behind is no help."""
+"""Maximum number of entries that a copy catches up; a worker with a larger lag is not used."""
 FETCHES_MAX: Final = 3
-"""Of a part, when others keep writing what shows itself on all data only."""
+"""Fetches of a partial copy, if other clients keep writing what only a full copy can apply."""
 PAGE_BYTES: Final = 4 << 20
 
 
 class LogPageReader(Protocol):
-    """Entries of this master's log behind ``after``, at most up to ``upto``; raises what the feed answers."""
+    """Reads entries of this master's log after ``after``, up to ``upto`` at most; raises the errors of the feed."""
 
     async def __call__(self, after: Position, upto: int, bytes_max: int) -> list[PageEntry]: ...
 
 
 class OptimisticUpdateExecutor:
-    """``stores`` finds a worker to copy, ``read_log`` reads what follows, ``draw`` gives 128 random bits,
-    ``evaluators`` has the process that holds the copy."""
+    """``stores`` finds a worker to copy, ``read_log`` reads the entries that follow, and ``draw`` gives 128 random
+    bits. ``evaluators`` provides the process that holds the copy."""
 
     def __init__(
         self,
@@ -94,12 +96,13 @@ class OptimisticUpdateExecutor:
     async def submit(
         self, request: Request, update: EvaluatedUpdate, asked: WriteOptions, seen: DataFingerprint | None = None
     ) -> tuple[PendingWrite, bool]:
-        """The write with its effect, and whether it is known that it took effect: False when the time was over before.
-        ``seen``: what the update looks at must sum up to this where it takes effect, else it is not tried again.
+        """The write with its effect, and whether it is known to have taken effect: False if the time was over before.
+        With ``seen``, the data that the update reads must have this fingerprint at its index; there is no retry.
 
-        :class:`BadInput`: it fails; :class:`TooLarge`: its effect is; :class:`Conflict`: the data is too much to copy
-        or to look at, or others changed that each time; :class:`Unavailable`: no worker to copy, no turn in time, or it
-        was ended, since it took too much time or memory."""
+        :class:`BadInput`: the update fails. :class:`TooLarge`: its effect is too large. :class:`Conflict`: the data is
+        too large to copy or to read, or other clients changed it at each attempt. :class:`Unavailable`: there is no
+        worker to copy or no turn in time, or the evaluation was ended because it took too much time or memory.
+        """
         deadline = asyncio.get_running_loop().time() + asked.timeout_s
         if self._queued >= QUEUED_MAX:
             raise _overloaded(f"{QUEUED_MAX} updates wait to be evaluated")
@@ -114,7 +117,7 @@ class OptimisticUpdateExecutor:
         try:
             return await self._submit_with_retries(request, update, deadline, seen)
         except (BadInput, TooLarge, Conflict):
-            raise  # the copy is as it was
+            raise  # the copy is unchanged
         except Unavailable as ended:
             if ended.reason not in (TIMEOUT_REASON, OUT_OF_MEMORY_REASON):
                 self._discard_copy()
@@ -153,7 +156,7 @@ class OptimisticUpdateExecutor:
     async def _took_effect(
         self, copy: RemoteCopy, write: AwaitedWrite, update: EvaluatedUpdate, effect: UpdateEffect, deadline: float
     ) -> bool | None:
-        """Whether the entry's condition holds where it stands in the log. None: that is not known in time."""
+        """Whether the entry's condition holds at its index in the log. None: that is not known in time."""
         loop = self._loop
         reached = await loop.wait_for(write.reached, deadline - asyncio.get_running_loop().time())
         if not write.answers:
@@ -173,8 +176,8 @@ class OptimisticUpdateExecutor:
             stands = found == index - 1 or await copy.fingerprint(update.read_predicates) == effect.fingerprint
             await self._catch_up(copy, index)
         except (LogAhead, LogDiverged, LogNeedsRestore, Unavailable):
-            # A split's end moved the entry, or the log was cut there, or the copy cannot follow (of a part of the data
-            # it may not): it is logged all the same, and may count.
+            # A rejoin moved the entry, or the log was truncated there, or the copy (of a part of the data) cannot
+            # follow. The entry is logged all the same, and may take effect.
             self._discard_copy()
             return None
         return stands
@@ -182,7 +185,7 @@ class OptimisticUpdateExecutor:
     # The copy
 
     async def _current_copy(self, request: Request, update: EvaluatedUpdate) -> RemoteCopy:
-        """A copy that shows what the update looks at, as of the end of this master's log."""
+        """A copy with the data that the update reads, as of the end of this master's log."""
         agreement = self._loop.log_state
         skips = 0 if agreement is None else len(agreement.skips)
         copy = self._copy
@@ -196,7 +199,7 @@ class OptimisticUpdateExecutor:
                 await self._catch_up(copy, self._loop.executable.value)
                 return copy
             except (LogAhead, LogDiverged, LogNeedsRestore):
-                pass  # the log was cut, or trimmed: this copy is of no use any more
+                pass  # the log was truncated or trimmed: this copy is of no more use
             except Unavailable as lacks:
                 if lacks.reason != PARTIAL_COPY:
                     raise
@@ -223,7 +226,7 @@ class OptimisticUpdateExecutor:
             self._evaluator_pool.release(copy.evaluator)
 
     async def _fetch_full_or_partial_copy(self, request: Request, looks_at: Sequence[str] | None) -> RemoteCopy:
-        """A copy of everything; where that is too large, of all quads with these predicates."""
+        """A copy of all quads; if that is too large, of all quads with these predicates."""
         now = asyncio.get_running_loop().time()
         if looks_at is None or now >= self._too_large_until:
             try:

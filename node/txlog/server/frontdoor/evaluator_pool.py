@@ -1,8 +1,8 @@
-"""The processes that evaluate for this master (``txlog.evaluation``), and copies of the data in them.
+"""The processes that evaluate for this master (``txlog.evaluation``), each with a copy of the data.
 
-A query that joins everything with everything takes all the time and memory there is, and nothing in this process could
-stop it: so it runs in another one, which the kernel ends. Each copy has a process of its own, so that who asks too much
-ends nobody else's. They are started when they are needed; one that has become free is kept for a while.
+A query that joins everything with everything takes all available time and memory, and no code in this process could
+stop it. It therefore runs in another process, which the kernel ends. Each copy has a process of its own, so that a
+query that takes too much ends no other client's work. Processes start on demand; an idle one is kept for a while.
 """
 
 from __future__ import annotations
@@ -45,11 +45,12 @@ from txlog.sparql import DataFingerprint, EvaluatedUpdate, RandomBits
 from txlog.workers.adapter import StoreOperation
 
 SPARE_IDLE_S: Final = 60.0
-"""A process that nobody needed for so long ends."""
+"""Seconds after which an idle process ends."""
 REUSE_BYTES_MAX: Final = 4 << 20
-"""Of the data that a process held: with more it is not kept, for what it has taken it does not give back."""
+"""Maximum data, in bytes, that a reusable process has held. A process with more is ended, because it does not return
+its memory."""
 GRACE_S: Final = 5.0
-"""Behind the time that a process has for its work. One that has not answered then does not work any more."""
+"""Seconds after a process's own time limit; a process without an answer by then no longer works."""
 PIECE_BYTES: Final = 64 << 10
 _INHERITED_VARIABLES: Final = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONHOME")
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -60,7 +61,7 @@ _failure_decoder: Final = msgspec.msgpack.Decoder(EvaluationFailure)
 
 
 class Evaluator:
-    """One process with one copy. Its questions wait for each other."""
+    """One process with one copy. Its requests run one after another."""
 
     def __init__(self, process: Process, seconds: float) -> None:
         assert process.stdin is not None
@@ -71,12 +72,12 @@ class Evaluator:
         self._lock = asyncio.Lock()
         self._killed = False
         self.bytes_received = 0
-        """Bytes of data that it was given, of all that it was ever asked."""
+        """Bytes of data that the process has received over all its requests."""
 
     @classmethod
     async def start(cls, limits: Limits) -> Evaluator:
-        """:class:`Unavailable` where the system starts no process."""
-        # Nothing of the environment that is no business of it: this one reads what strangers send.
+        """Starts a process; :class:`Unavailable` if the system starts none."""
+        # The process gets no unneeded environment variable, because it reads input from untrusted clients.
         path = os.pathsep.join(filter(None, (str(SOURCE_ROOT), os.environ.get("PYTHONPATH"))))
         environment = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ} | {
             "PYTHONPATH": path
@@ -92,23 +93,26 @@ class Evaluator:
 
     @property
     def pid(self) -> int:
+        """The process id."""
         return self._process.pid
 
     @property
     def has_ended(self) -> bool:
+        """Whether the process has ended."""
         return self._process.returncode is not None
 
     @property
     def is_usable(self) -> bool:
-        """Whether it may be asked."""
+        """Whether the process accepts requests."""
         return not self._killed and not self.has_ended
 
     @property
     def is_busy(self) -> bool:
+        """Whether a request is running."""
         return self._lock.locked()
 
     async def load(self, work: LoadDataset, data: AsyncIterator[bytes]) -> Position | None:
-        """A copy of ``data``, and its place on the log. Whatever goes wrong on the way ends the process."""
+        """Loads a copy of ``data``; returns its position on the log. Any error on the way ends the process."""
         async with self._lock:
             try:
                 self._write_frame(_encode(EvaluationRequest(0, work)))
@@ -128,8 +132,9 @@ class Evaluator:
             return _loaded_decoder.decode(_unwrap_answer(answer)).position
 
     async def execute(self, work: ChangeRequest | ReadRequest, seconds: float | None = None) -> bytes:
-        """What it answers. Raises what the work raises, and :class:`Unavailable` when it was ended for its time or its
-        memory: the copy is still there if the process is. Whoever leaves before does not end it."""
+        """Executes a request and returns its answer. Raises the errors of the work, and :class:`Unavailable` if the
+        process was ended for its time or its memory. The copy still exists if the process does. A caller that is
+        cancelled does not end the process."""
         asking = asyncio.ensure_future(self._round_trip(work, min(seconds or self._seconds, self._seconds)))
         asking.add_done_callback(lambda done: done.cancelled() or done.exception())
         return _unwrap_answer(await asyncio.shield(asking))
@@ -161,13 +166,13 @@ class Evaluator:
             raise timeout_error() from None
 
     async def _termination_error(self) -> Unavailable:
-        """Why the process is gone."""
+        """The reason why the process has ended."""
         self.kill()
         code = await self._process.wait()
         return timeout_error() if code == -signal.SIGALRM else memory_error()
 
     def kill(self) -> None:
-        """The process and its fork end now. Nothing when they have."""
+        """Ends the process and its fork now. Does nothing if they have ended."""
         self._killed = True
         if not self.has_ended:
             with suppress(ProcessLookupError, PermissionError):
@@ -175,7 +180,7 @@ class Evaluator:
         self._stdin.close()
 
     async def wait(self) -> None:
-        """Until it has ended."""
+        """Waits until the process has ended."""
         await self._process.wait()
 
 
@@ -186,7 +191,7 @@ def _unwrap_answer(answer: bytes) -> bytes:
 
 
 class EvaluatorPool:
-    """All of a master's."""
+    """All evaluator processes of a master."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -196,7 +201,7 @@ class EvaluatorPool:
         self._closed = False
 
     async def acquire(self) -> Evaluator:
-        """One that nobody else has, until it is given back."""
+        """A process for one caller only, until the caller releases it."""
         spare, self._spare = self._spare, None
         if spare is not None and spare.is_usable:
             return spare
@@ -208,7 +213,7 @@ class EvaluatorPool:
         return made
 
     def release(self, evaluator: Evaluator) -> None:
-        """Nobody asks it any more."""
+        """Takes a process back: its caller needs it no more."""
         busy = evaluator.is_busy or not evaluator.is_usable or evaluator.bytes_received > REUSE_BYTES_MAX
         if busy or self._spare is not None or self._closed:
             evaluator.kill()
@@ -224,7 +229,7 @@ class EvaluatorPool:
             self._spare = None
 
     async def close(self) -> None:
-        """All end."""
+        """Ends all processes."""
         self._closed = True
         if self._idle_timer is not None:
             self._idle_timer.cancel()
@@ -235,8 +240,8 @@ class EvaluatorPool:
 
 
 class RemoteCopy:
-    """A copy of the data at one position of the log, in a process: what an update is evaluated on. ``predicates``: of
-    the quads that it holds, None for all."""
+    """A copy of the data at one position of the log, in a process; updates are evaluated on it. ``predicates``: those
+    of the quads that it has, None for all quads."""
 
     def __init__(self, evaluator: Evaluator, position: Position, predicates: frozenset[str] | None) -> None:
         self.evaluator = evaluator
@@ -244,17 +249,17 @@ class RemoteCopy:
         self.predicates = predicates
 
     def covers(self, looks_at: Sequence[str] | None) -> bool:
-        """Whether it holds all that such an update looks at."""
+        """Whether the copy has all data that an update with these predicates reads."""
         return self.predicates is None or (looks_at is not None and self.predicates.issuperset(looks_at))
 
     async def apply_operations(self, operations: Sequence[StoreOperation], position: Position) -> None:
-        """Carry out what follows in the log, up to ``position``. :class:`Unavailable` when it cannot be, with
-        :data:`txlog.evaluation.dataset_copy.PARTIAL_COPY` when it holds too little for that."""
+        """Applies the next entries of the log, up to ``position``. :class:`Unavailable` if that fails, with
+        :data:`txlog.evaluation.dataset_copy.PARTIAL_COPY` if the copy has too little data for it."""
         await self.evaluator.execute(ApplyOperations(tuple((each.kind, each.payload) for each in operations), position))
         self.position = position
 
     async def fingerprint(self, looks_at: tuple[str, ...] | None) -> DataFingerprint:
-        """Of the quads with these predicates, or of all."""
+        """The fingerprint of the quads with these predicates, or of all quads."""
         return decode_fingerprint(await self.evaluator.execute(FingerprintRequest(looks_at)))
 
     async def evaluate(self, update: EvaluatedUpdate, draw: RandomBits, bytes_max: int) -> UpdateEffect:

@@ -1,10 +1,11 @@
-"""The short way for plain writes: what most requests are, answered without a task, a stream or a request object.
+"""The fast path for plain writes: most requests are answered without a task, a stream or a request object.
 
-A connection begins here. A whole, ordinary ``POST`` to the repository's statements is recognised by its bytes, prepared
-and handed to the loop; the loop tells its place in the watermark, and the answer is written in that very turn. With the
-first request of any other kind (another path, a query string, a chunked or large body, ``Expect``, a header that is not
-plain, anything that must be refused before it was taken) the connection becomes aiohttp's for good, with every byte
-that has come. So there is one judge of HTTP, and this room only knows the one shape it may take without asking.
+Every connection begins here. The fast path recognises a whole, ordinary ``POST`` to the repository's statements by its
+bytes, prepares it and submits it to the loop. The loop notifies it through the watermark, and it answers in the same
+turn of the loop. The first request of any other kind hands the connection over to aiohttp for good, with every byte
+received. Such a request has another path, a query string, a chunked or large body, ``Expect`` or an unusual header. It
+may also need a refusal before it is accepted. Only aiohttp interprets HTTP in general; this module knows one exact
+form.
 """
 
 from __future__ import annotations
@@ -32,23 +33,24 @@ from txlog.sparql import parse_plain_quad
 HEAD_BYTES_MAX: Final = 4096
 BODY_BYTES_MAX: Final = 64 << 10
 PIPELINED_BYTES_MAX: Final = 256 << 10
-"""Of further requests that a client sends before it has its answer; then it is not read from for a while."""
+"""Bytes of pipelined requests that a client sends before it has its answer; above it, the connection stops reading."""
 TIMEOUT_S_MIN: Final = 5.0
-"""A client with less patience is aiohttp's: here time-outs are looked at only every :data:`TICK_S`."""
+"""Requests with a shorter time-out go to aiohttp: the fast path checks time-outs only every :data:`TICK_S`."""
 TICK_S: Final = 0.5
 CACHED_HEADS_MAX: Final = 512
-"""Recognised heads that are remembered: a client sends the same one again and again."""
+"""Number of recognised heads in the cache: a client sends the same head again and again."""
 
 _HEAD_PATTERN = re.compile(rb"POST (/[\x21-\x7e]*) HTTP/1\.1((?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t\x20-\x7e]*+|)*+)")
 _UNSUPPORTED_HEADERS: Final = frozenset(
     b"transfer-encoding content-encoding expect upgrade te trailer http2-settings sec-websocket-key"
     b" origin sec-fetch-site txlog-updates-without-graph".split()
 )
-"""Headers whose meaning is aiohttp's to know, or another judge's."""
+"""Headers that the fast path leaves to aiohttp or another handler."""
 
 
 class PlainWriteHead:
-    """What a recognised head says. ``content_length``: of the body; ``authorization``: who it says it is from."""
+    """A recognised head. ``content_length``: of the body, in bytes; ``authorization``: the credentials of the
+    client."""
 
     __slots__ = ("authorization", "content_length", "key", "level", "media_type", "options")
 
@@ -64,8 +66,8 @@ class PlainWriteHead:
 def parse_plain_write(
     data: bytes, paths: frozenset[bytes], level: Durability, seconds: float, bytes_max: int
 ) -> PlainWriteHead | None:
-    """What these bytes of a head say; None when they are not of the one shape. ``paths``: those that count; ``level``
-    and ``timeout_s``: what counts for a request that does not say; ``bytes_max``: of a body."""
+    """Parses the bytes of a head; None if they do not have the one exact form. ``paths``: the accepted paths. ``level``
+    and ``timeout_s``: defaults of a request that does not set them. ``bytes_max``: the limit of a body."""
     found = _HEAD_PATTERN.fullmatch(data)
     if found is None or found[1] not in paths:
         return None
@@ -95,11 +97,12 @@ def parse_plain_write(
 
 
 class FastPath:
-    """All connections that have spoken nothing but plain writes.
+    """All connections that have sent only plain writes so far.
 
-    ``level`` and ``timeout_s``: what counts for a request that does not say; ``idle_s``: how long a connection may be
-    silent; ``make_http_protocol``: makes aiohttp's protocol; ``guard``: takes those alone whom it knows, None:
-    everybody."""
+    ``level`` and ``timeout_s``: defaults of a request that does not set them. ``idle_s``: how long a connection may be
+    silent. ``make_http_protocol``: makes aiohttp's protocol. ``guard``: admits only clients that it knows; None admits
+    every client.
+    """
 
     def __init__(
         self,
@@ -131,7 +134,7 @@ class FastPath:
         return FastPathConnection(self)
 
     def parse_head(self, data: bytes) -> PlainWriteHead | None:
-        """What this head says, or None when it is not of the one shape."""
+        """The parsed head, or None if it does not have the one exact form."""
         known = self._head_cache.get(data)
         if known is not None:
             return known
@@ -142,7 +145,7 @@ class FastPath:
             self._head_cache[data] = head
         return head
 
-    # Time
+    # Time-outs
 
     def add_connection(self, connection: FastPathConnection) -> None:
         self.connections.add(connection)
@@ -150,7 +153,7 @@ class FastPath:
             self._timer = asyncio.get_running_loop().call_later(TICK_S, self._check_timeouts)
 
     def _check_timeouts(self) -> None:
-        """Whose patience is over gets 202; who says nothing for long is let go."""
+        """Answers 202 to a request whose time is over; closes a connection that has been idle for too long."""
         loop = asyncio.get_running_loop()
         now = time.monotonic()
         for connection in list(self.connections):
@@ -158,11 +161,11 @@ class FastPath:
         self._timer = loop.call_later(TICK_S, self._check_timeouts) if self.connections else None
 
     async def close(self, timeout_s: float) -> None:
-        """Take no more; answers on their way get ``timeout_s``."""
+        """Accepts no more requests; answers in progress get ``timeout_s``."""
         self.closing = True
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        # Looked at now and then: it happens once, and answers have no event for it.
+        # Polled: it happens once, and an answer has no event for it.
         while any(c.has_pending_write for c in self.connections) and loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         for connection in list(self.connections):
@@ -172,7 +175,8 @@ class FastPath:
 
 
 class FastPathConnection(asyncio.Protocol):
-    """One client. It is its own waiter: there is one request at a time, the next ones wait as bytes."""
+    """The connection of one client. It is its own waiter: there is one request at a time, the next ones wait as
+    bytes."""
 
     def __init__(self, all_: FastPath) -> None:
         self._fast_path = all_
@@ -185,6 +189,7 @@ class FastPathConnection(asyncio.Protocol):
 
     @property
     def has_pending_write(self) -> bool:
+        """Whether a write waits for its answer."""
         return self._write is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -205,7 +210,7 @@ class FastPathConnection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _parse_next(self) -> None:
-        """The next request, as soon as all of it is there."""
+        """Parses the next request once it has arrived completely."""
         data = self._data
         split = data.find(b"\r\n\r\n")
         if split < 0:
@@ -221,7 +226,7 @@ class FastPathConnection(asyncio.Protocol):
             return
         guard = self._fast_path.guard
         if guard is not None and not guard.may_write(head.authorization):
-            self._switch_to_http()  # aiohttp's side asks, and refuses by name
+            self._switch_to_http()  # aiohttp's side authenticates, and refuses by name
             return
         if self._submit(head, data[split + 4 : end]):
             self._data = data[end:]
@@ -229,7 +234,7 @@ class FastPathConnection(asyncio.Protocol):
             self._switch_to_http()
 
     def _submit(self, head: PlainWriteHead, body: bytes) -> bool:
-        """False when it must be refused: aiohttp's side finds the same and says so."""
+        """False when the request must be refused: aiohttp's side finds the same error and reports it."""
         key, loop = head.key, self._fast_path.loop
         if loop.end_reason is not None or loop.is_aborted:
             return False
@@ -259,12 +264,14 @@ class FastPathConnection(asyncio.Protocol):
             transport.resume_reading()
         protocol.data_received(data)
 
-    # As a waiter
+    # The interface of a waiter
 
     def done(self) -> bool:
+        """Whether no write waits, so that the watermark drops this waiter."""
         return self._write is None
 
     def set_result(self, reached: bool, /) -> None:
+        """Answers the waiting write. ``reached``: it has reached its level; False at the time-out."""
         write, asked = self._write, self._options
         if write is None or asked is None:
             return
@@ -272,7 +279,7 @@ class FastPathConnection(asyncio.Protocol):
         if txid is not None:
             self._send(self._fast_path.response_formatter.format_success(txid, write.level))
         else:
-            self._options = None  # told once
+            self._options = None  # so that it is answered only once
             asyncio.get_running_loop().create_task(self._respond(write, asked, reached))
 
     async def _respond(self, write: PendingWrite, asked: WriteOptions, reached: bool) -> None:
@@ -304,6 +311,8 @@ class FastPathConnection(asyncio.Protocol):
             self._fast_path.loop.in_flight -= 1
 
     def check_timeout(self, now: float, idle_s: float) -> None:
+        """Answers a write whose time is over, or closes an idle connection. ``now`` and ``idle_s`` are seconds of the
+        monotonic clock."""
         asked = self._options
         if asked is not None and now - self._last_activity >= asked.timeout_s:
             self.set_result(False)
@@ -311,5 +320,6 @@ class FastPathConnection(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
+        """Closes the connection, if it still has one."""
         if self._transport is not None:
             self._transport.close()

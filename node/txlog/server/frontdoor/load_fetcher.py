@@ -1,8 +1,8 @@
-"""What ``LOAD`` names, fetched once, by the master that takes the update: from addresses that its configuration allows,
-and from no others (docs/reference/http-api.md#load). What came goes into the log as quads.
+"""Fetches the sources of ``LOAD`` once, at the master that accepts the update. Only addresses that its configuration
+allows are fetched (docs/reference/http-api.md#load). The content goes into the log as quads.
 
-A name is looked up once, every address that it has is judged, and the connection goes to one of those that were judged:
-a name that means something else a moment later leads nowhere else.
+A name is resolved once, all its addresses are checked, and the connection goes to one of the checked addresses. A name
+that resolves differently a moment later thus leads to no other address.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _MEDIA_TYPE_BY_SUFFIX: Final = {
     ".jsonld": "application/ld+json",
 }
 _GENERIC_MEDIA_TYPES: Final = ("", "text/plain", "application/octet-stream", "binary/octet-stream")
-"""Types that servers give to files that they do not know: the name says more."""
+"""Types that servers give to unknown files: the file name is more precise."""
 _NAT64_PREFIX: Final = ipaddress.ip_network("64:ff9b::/96")
-"""Addresses that stand for those of the older kind (NAT64)."""
+"""Addresses that represent IPv4 addresses (NAT64)."""
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class _AddressNotAllowed(OSError):
-    """A name leads to an address that is not allowed."""
+    """A name resolves to an address that is not allowed."""
 
 
 class _AllowlistResolver(AbstractResolver):
-    """Looks a name up, and gives it to whoever connects only if every address that it has is allowed."""
+    """Resolves a name, and returns its addresses only if all of them are allowed."""
 
     def __init__(self, networks: Sequence[Network]) -> None:
         self._networks = networks
@@ -76,7 +76,7 @@ class _AllowlistResolver(AbstractResolver):
 
 
 def is_address_allowed(address: str, networks: Sequence[Network]) -> bool:
-    """Whether a name may lead there: into the world, or into one of these networks."""
+    """Whether a fetch may connect to this address: a public one, or one in these networks."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -86,18 +86,18 @@ def is_address_allowed(address: str, networks: Sequence[Network]) -> bool:
     if any(found in network for network in networks if network.version == found.version):
         return True
     if isinstance(found, ipaddress.IPv6Address) and (found.sixtofour or found.teredo or found in _NAT64_PREFIX):
-        return False  # it stands for another address
+        return False  # it represents another address
     return found.is_global and not found.is_multicast
 
 
 def match_allowed_source(url: str, sources: Sequence[str]) -> SplitResult | None:
-    """The parts of a URL that one of the sources allows: the very URL, or what is below it where it ends in a slash.
-    None for any other."""
+    """The parts of a URL that one of the sources allows; None for any other. A source that ends in a slash allows every
+    URL below it, any other source only itself."""
     try:
         parts = urlsplit(url)
         place = _origin_of(parts)
         segments = [unquote(segment) for segment in parts.path.split("/")]
-        # What one server takes for a step upwards, another does not: such paths are nobody's business here.
+        # Servers differ in what they take for a step upwards, so such paths are never allowed.
         odd = any(segment in (".", "..") or "/" in segment or "\\" in segment for segment in segments)
         if place is None or parts.username is not None or parts.password is not None or odd or not url.isascii():
             return None
@@ -118,7 +118,7 @@ def _origin_of(parts: SplitResult) -> tuple[str, str, int] | None:
 
 
 class LoadFetcher:
-    """``config``: what is allowed."""
+    """Fetches documents for ``LOAD``. ``config``: the allowed sources."""
 
     def __init__(self, config: LoadConfig) -> None:
         self._config = config
@@ -126,9 +126,9 @@ class LoadFetcher:
         self._fetch_slots = asyncio.Semaphore(CONCURRENT_FETCHES_MAX)
 
     async def fetch_all(self, asked: Sequence[LoadRequest], seconds: float) -> dict[str, LoadedDocument]:
-        """The documents by URL. Those of a ``LOAD SILENT`` that cannot be had are missing; one that is not allowed is
-        refused in any case. :class:`BadInput` names the URL and what is wrong, :class:`TooLarge` one that is too
-        large, :class:`Unavailable` one that did not come in time."""
+        """The documents by URL. Unavailable documents of a ``LOAD SILENT`` are missing; a URL that is not allowed is
+        refused in any case. :class:`BadInput` names the URL and the error. :class:`TooLarge`: a document is too large.
+        :class:`Unavailable`: a document did not arrive in time."""
         for each in asked:
             if match_allowed_source(each.url, self._config.sources) is None:
                 raise _source_not_allowed(each.url)
@@ -152,7 +152,7 @@ class LoadFetcher:
 
     async def _fetch(self, url: str) -> LoadedDocument:
         connector = TCPConnector(resolver=_AllowlistResolver(self._networks), use_dns_cache=False, force_close=True)
-        # No proxy, no cookie, no password of this machine's goes along; what is packed could unfold to a flood.
+        # The request carries no proxy, cookie or password of this machine. A compressed body could grow without bound.
         async with ClientSession(
             connector=connector,
             trust_env=False,
@@ -202,6 +202,6 @@ class _SourceNotAllowed(BadInput):
 
 
 def _source_not_allowed(url: str, *, redirected: bool = False) -> _SourceNotAllowed:
-    """Nothing is told of what is there: it might be what somebody wanted to know."""
+    """The message reveals nothing about the target: that could be what an attacker wants to know."""
     why = "it leads to an address that is not allowed" if redirected else "this address is not allowed"
     return _SourceNotAllowed(f"LOAD <{url[:200]}>: {why} (spec.load); send the document as an upload")

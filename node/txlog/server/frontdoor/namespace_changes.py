@@ -1,4 +1,4 @@
-"""Changes of namespaces as entries of the log: what may be one, and how it is said."""
+"""Changes of namespaces as entries of the log: validation and encoding."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from txlog.sparql.tokens import PNAME
 
 PREFIX_MAX: Final = 100
 NAMESPACE_MAX: Final = 2000
-"""Characters of a namespace. Both stay in the memory of every master."""
+"""Characters of a namespace. Every master keeps prefix and namespace in memory."""
 CHANGES_MAX: Final = 1000
-"""Of one transaction."""
+"""Changes in one transaction."""
 _PREFIX = re.compile(PNAME)
 
 
 def check_prefix(prefix: str) -> str:
-    """The prefix, if it may be one."""
+    """The prefix, if it is valid."""
     if len(prefix) > PREFIX_MAX or not _PREFIX.fullmatch(f"{prefix}:"):
         raise BadInput(f"Invalid prefix: {prefix[:PREFIX_MAX]}")
     return prefix
 
 
 def check_namespace(text: str) -> str:
-    """The namespace, if it may be one."""
+    """The namespace, if it is valid."""
     refuse_system(text)
     try:
         if len(text) > NAMESPACE_MAX or any(c.isspace() for c in text):
@@ -46,13 +46,14 @@ def check_namespace(text: str) -> str:
 
 
 def build_entry(change: NamespaceChange, key: str = "") -> Submission:
-    """The entry that says it. ``key``: the client's Idempotency-Key."""
+    """The entry for this change. ``key``: the client's idempotency key."""
     name = encode_namespace_change(change, f"key:{key}" if key else secrets.token_hex(12))
     return Submission(KIND_SKIP, name, b"", content_hash(KIND_SKIP, name, b""))
 
 
 def build_entries(changes: Iterable[NamespaceChange]) -> list[Submission]:
-    """The fewest that do the same as these, checked. TooLarge when they are more than :data:`CHANGES_MAX`."""
+    """The fewest entries with the effect of these changes, checked. TooLarge if there are more than
+    :data:`CHANGES_MAX`."""
     cleared = False
     last: dict[str, str | None] = {}
     for prefix, name in changes:

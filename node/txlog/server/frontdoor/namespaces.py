@@ -1,8 +1,9 @@
-"""``/repositories/{id}/namespaces``: prefixes that clients share. They stand in the log, so that all masters agree.
+"""``/repositories/{id}/namespaces``: prefixes that clients share. They are stored in the log, so that all masters
+agree.
 
-A change is an entry of kind SKIP whose name is no transaction's: workers pass it over, and masters know all such names
-for ever, in the order of the log, through restarts, splits and trims. A name says the whole change and begins with
-something drawn for it (or the client's Idempotency-Key), so that a change counts once, however often it is repeated.
+A change is an entry of kind SKIP whose name is no transaction's. Workers skip it. Masters keep all such names for ever,
+in the order of the log, through restarts, splits and trims. A name contains the whole change. It begins with a random
+value (or the client's idempotency key), so that a repeated change takes effect once.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ BODY_BYTES_MAX = 8 << 10
 
 
 class NamespaceHandler:
-    """``writes``: who hands transactions over."""
+    """``writes`` submits transactions."""
 
     def __init__(self, site: MasterContext, writes: WriteHandler) -> None:
         self._site = site
@@ -37,6 +38,7 @@ class NamespaceHandler:
         self._cache: tuple[tuple[int, int], dict[str, str]] | None = None
 
     def routes(self) -> list[Route]:
+        """The paths of this handler."""
         one = {"GET": self.get, "PUT": self.put, "DELETE": self.delete}
         return [
             *repository_routes("/namespaces", GET=self.list_all, DELETE=self.clear),
@@ -45,7 +47,8 @@ class NamespaceHandler:
         ]
 
     def _current(self) -> dict[str, str]:
-        """As of the stable index. Folded anew only when an entry of this kind has come, or some have left the log."""
+        """The namespaces at the stable index, by prefix. Computed again only when an entry of this kind has come, or
+        when some have left the log."""
         agreement = self._loop.log_state
         if agreement is None:
             return {}
@@ -60,12 +63,14 @@ class NamespaceHandler:
         return table
 
     async def list_all(self, request: Request, names: Mapping[str, str]) -> Response:
+        """The table of all prefixes and namespaces."""
         check_repository(names, self._repository)
         await await_stable(self._site, request)
         rows = [(("literal", prefix), ("literal", name)) for prefix, name in self._current().items()]
         return table_response(accept_header(request), ("prefix", "namespace"), rows)
 
     async def get(self, request: Request, names: Mapping[str, str]) -> Response:
+        """The namespace of a prefix."""
         check_repository(names, self._repository)
         await await_stable(self._site, request)
         prefix = names.get("prefix", "")
@@ -75,6 +80,7 @@ class NamespaceHandler:
         return text_response(name)
 
     async def put(self, request: Request, names: Mapping[str, str]) -> Response:
+        """Sets the namespace of a prefix."""
         check_repository(names, self._repository)
         body = await read_body(request, BODY_BYTES_MAX)
         try:
@@ -84,10 +90,12 @@ class NamespaceHandler:
         return await self._submit_change(request, NamespaceChange(_prefix_parameter(names), _parse_namespace(name)))
 
     async def delete(self, request: Request, names: Mapping[str, str]) -> Response:
+        """Deletes a prefix."""
         check_repository(names, self._repository)
         return await self._submit_change(request, NamespaceChange(_prefix_parameter(names), None))
 
     async def clear(self, request: Request, names: Mapping[str, str]) -> Response:
+        """Deletes all prefixes."""
         check_repository(names, self._repository)
         return await self._submit_change(request, NamespaceChange(None, None))
 

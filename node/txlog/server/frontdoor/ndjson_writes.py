@@ -1,7 +1,7 @@
-"""``POST /txlog/transactions``: many transactions in one request, JSON lines in and out.
+"""``POST /txlog/transactions``: many transactions in one request, as JSON lines in both directions.
 
-What of the body is there becomes one batch: one run, one record, one message. Its lines are answered together, in
-order, as soon as the last of them has reached the level; lines that come later are taken meanwhile.
+The lines that have arrived become one batch: one run, one record, one message. The master answers the lines of a batch
+together and in order, as soon as the last of them has reached its durability level. Meanwhile it accepts later lines.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ from txlog.server.frontdoor.write_handler import draw_blank_node_seed, now_text
 from txlog.sparql import TransactionBody, prepare_lines, prepare_update, refuse_unportable
 
 BATCHES_IN_FLIGHT_MAX = 4
-"""Batches of one request that wait for their level before no more of its body is read."""
+"""Batches of one request that may wait for their level; at this limit the master stops reading its body."""
 READ_BYTES = 1 << 20
-"""A body of known length up to this is read whole before its lines are taken, as one batch."""
+"""Up to this length, a body of known length is read as a whole and becomes one batch."""
 _RESPONSE_HEADERS = f"Content-Type: application/x-ndjson\r\n{API_HEADER}: {API_VERSION}\r\n".encode()
 
 
 class NdjsonTransaction(msgspec.Struct):
-    """Exactly one of ``update``, ``quads``, or ``add`` with ``delete``."""
+    """Exactly one of ``update``, ``quads``, or ``add`` with ``delete``; N-Quads or SPARQL text. ``key``: idempotency
+    key."""
 
     quads: str | None = None
     update: str | None = None
@@ -49,7 +50,8 @@ _decoder = msgspec.json.Decoder(NdjsonTransaction)
 
 
 class NdjsonBatch(NamedTuple):
-    """``refused``: by place in the batch, what was wrong with a line; the others are in ``write``, in order."""
+    """``refused`` maps the offset of a line in the batch to its error. ``write`` has the other lines, in order.
+    ``deadline`` is a time of the event loop's clock, in seconds."""
 
     line_count: int
     refused: dict[int, TxLogError]
@@ -58,6 +60,8 @@ class NdjsonBatch(NamedTuple):
 
 
 class NdjsonWriteHandler:
+    """``POST /txlog/transactions``: writes JSON lines as transactions and streams the outcomes back."""
+
     def __init__(self, site: MasterContext) -> None:
         self._site = site
         self._loop = site.loop
@@ -67,9 +71,11 @@ class NdjsonWriteHandler:
         self._seconds = site.config.write_timeout_s
 
     def routes(self) -> list[Route]:
+        """The paths of this handler."""
         return [Route("POST", "/txlog/transactions", self.post)]
 
     async def post(self, request: Request, _: Mapping[str, str]) -> Response:
+        """Accepts JSON lines, one transaction each; answers one JSON line per transaction, in order."""
         asked = write_options_of(request, self._level, self._seconds)
         if asked.key:
             raise BadInput('Idempotency-Key: each line has its own: {"update": "...", "key": "..."}')
@@ -87,7 +93,7 @@ class NdjsonWriteHandler:
         return await self._stream(request, reader, lines, asked)
 
     async def _stream(self, request: Request, reader: _LineReader, lines: list[bytes], asked: WriteOptions) -> Response:
-        """Answers go out while further lines come in: whoever sends without end must be answered without end."""
+        """Sends answers while further lines arrive: a client that sends without end needs answers without end."""
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", API_HEADER: API_VERSION})
         await response.prepare(request)
         batches: deque[NdjsonBatch] = deque()
@@ -174,7 +180,8 @@ class NdjsonWriteHandler:
         return NdjsonBatch(len(lines), refused, write, asyncio.get_running_loop().time() + asked.timeout_s)
 
     async def _render_answers(self, batch: NdjsonBatch, asked: WriteOptions) -> bytes:
-        """The batch's answer lines, once all its transactions have reached their level or the time is over."""
+        """The answer lines of the batch, once all its transactions have reached their level or the deadline has
+        passed."""
         write, loop = batch.write, self._loop
         answers: list[SubmissionAccepted | Refused] = []
         reached = True
@@ -217,8 +224,8 @@ class NdjsonWriteHandler:
         return encode_json(told) + b"\n"
 
     def _render_uniform_batch(self, answers: list[SubmissionAccepted | Refused], level: Durability) -> bytes | None:
-        """All of one batch at one level: text put together, since a dictionary for each line costs more than the
-        whole agreement about it. None when there is a refusal among them."""
+        """Formats a batch in which every line was accepted at one level. Plain text, because one dictionary per line
+        costs more than the agreement about the whole batch. None if a line was refused."""
         agreement = self._loop.log_state
         assert agreement is not None
         txids = [answer.txid for answer in answers if isinstance(answer, SubmissionAccepted)]
@@ -226,7 +233,8 @@ class NdjsonWriteHandler:
             return None
         history, stable = agreement.log_index, self._loop.stable.value
         origin, first_seq = txids[0]
-        # One origin's transactions in one order: when first and last are as far apart in the log as in seq, all are.
+        # Transactions of one origin keep their order in the log. If first and last are as far apart in the log as in
+        # sequence numbers, the whole run is contiguous.
         first, last = history.index_of(origin, first_seq), history.index_of(origin, txids[-1].seq)
         if first and last - first == txids[-1].seq - first_seq == len(txids) - 1:
             indexes: Iterable[int] = range(first, last + 1)
@@ -267,7 +275,7 @@ def _line_too_long(line_max: int) -> TooLarge:
 
 
 class _LineReader:
-    """Whole lines of a body as they come. ``at_end``: there is nothing more."""
+    """Reads whole lines of a body as they arrive. ``at_end``: the body has ended."""
 
     def __init__(self, request: Request, line_max: int) -> None:
         self._content = request.content
@@ -275,11 +283,11 @@ class _LineReader:
         self._line_max = line_max
         length = request.content_length
         self._read_whole = length is not None and length <= READ_BYTES
-        """A small body of known length is on its way whole: it is worth waiting for, to make one batch of it."""
+        """A small body of known length arrives whole soon. To wait for it makes one batch of it."""
         self.at_end = False
 
     async def read(self) -> list[bytes]:
-        """At least one line, unless the body ends before. Empty lines count for nothing."""
+        """At least one line, unless the body ends before. Empty lines are ignored."""
         content = self._content
         pieces = [self._rest]
         size = len(self._rest)

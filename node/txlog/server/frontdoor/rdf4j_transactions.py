@@ -1,5 +1,5 @@
-"""RDF4J's transactions: ``/repositories/{id}/transactions``. What they write waits at this master, and is one entry of
-the log at the commit. Until then nobody sees it but the transaction itself (``view.py``)."""
+"""RDF4J's transactions: ``/repositories/{id}/transactions``. The writes of an open transaction wait at this master; the
+commit makes them one entry of the log. Until then only the transaction itself sees them (:mod:`.transaction_view`)."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from txlog.sparql import TransactionBody, concatenate, query_predicates, require
 from txlog.workers.canonical_literals import canonical_lines
 
 TRANSACTION_IDLE_S: Final = 60.0
-"""A transaction that nobody asks anything for so long is rolled back."""
+"""Seconds without a request after which a transaction is rolled back."""
 OPEN_TRANSACTIONS_MAX: Final = 256
 OFF_LOOP_BYTES: Final = 256 << 10
-"""Of what it has written since it was last looked at: in a thread."""
+"""Bytes written since the last read above which the view is updated in a worker thread."""
 TOO_LARGE_CACHE_S: Final = 600.0
-"""A repository that was too large to copy is taken for that for so long."""
+"""Seconds for which a repository that was too large to copy is assumed to still be."""
 ENDED_TRANSACTIONS_MAX: Final = 1000
-"""Transactions that are over and of which it is still known how."""
+"""Number of ended transactions whose outcome is remembered."""
 ISOLATION_LEVELS: Final = ("NONE", "READ_UNCOMMITTED", "READ_COMMITTED", "SNAPSHOT_READ", "SNAPSHOT", "SERIALIZABLE")
 _LEVEL_PARAMETERS: Final = (
     "isolation-level",
@@ -54,13 +54,15 @@ _FORM: Final = "application/x-www-form-urlencoded"
 
 
 _SNAPSHOT_LEVELS: Final = ("SNAPSHOT", "SERIALIZABLE")
-"""They read one copy from their first read on. RDF4J's SNAPSHOT_READ wants one for each read, which a worker gives."""
+"""These levels read one copy from their first read on. RDF4J's SNAPSHOT_READ needs a snapshot for each read only, which
+a worker gives."""
 
 
 class OpenTransaction:
-    """``changes``: what it has written, ``size_bytes`` in bytes. ``committing``: it was handed to the log, and its fate
-    is not known yet: it may only be committed again, under the same key. ``read_set``: what it has read, where that
-    counts. ``net_lines``: the first ``netted_count`` parts as quads that come or go; None: they are more than that."""
+    """``changes``: its writes, of ``size_bytes`` bytes. ``committing``: the commit was submitted and its outcome is not
+    known yet, so only a commit under the same key is allowed. ``read_set``: what it has read, for SERIALIZABLE only.
+    ``net_lines``: the first ``netted_count`` changes as quads that are added or removed; None if quads cannot express
+    them."""
 
     def __init__(self, name: str, level: str) -> None:
         self.name = name
@@ -76,17 +78,17 @@ class OpenTransaction:
         self.committing = False
 
     def update_net_lines(self) -> None:
-        """Bring ``net_lines`` up to what has been written."""
+        """Updates ``net_lines`` with the latest writes."""
         for part in self.changes[self.netted_count :]:
             self.netted_count += 1
             if part.kind != KIND_QUADS:
-                self.net_lines = None  # from now on only a copy tells
+                self.net_lines = None  # from now on only a copy has the result
             if self.net_lines is not None:
                 self.net_lines.update((line, adds) for adds, line in decode_quads(canonical_lines(part.payload)))
 
 
 class TransactionHandler:
-    """``writes`` hands the commit over, ``reads`` asks the workers, ``evaluators`` have copies for reads of own
+    """``writes`` submits the commit, ``reads`` queries the workers, ``evaluators`` hold the copies for reads of own
     writes."""
 
     def __init__(
@@ -126,15 +128,17 @@ class TransactionHandler:
         }
 
     def routes(self) -> list[Route]:
+        """The paths of this handler."""
         one = {"PUT": self.act, "POST": self.act, "DELETE": self.rollback}
         return [
             *repository_routes("/transactions", POST=self.begin),
             *repository_routes("/transactions/{transaction}", **one),
         ]
 
-    # Beginning and ending
+    # Begin and end
 
     async def begin(self, request: Request, names: Mapping[str, str]) -> Response:
+        """Begins a transaction."""
         check_repository(names, self._repository)
         body = await read_body(request, 64 << 10)
         parameters = dict(request.query)
@@ -158,7 +162,7 @@ class TransactionHandler:
         return web.Response(status=201, headers={"Location": location})
 
     def _expire_idle(self) -> None:
-        """Roll back what nobody has used for long, and come again when the next one is due."""
+        """Rolls back the transactions that have been idle for too long, and runs again when the next one is due."""
         now = time.monotonic()
         for one in list(self.open.values()):
             if now - one.last_used >= self.idle_s and not one.lock.locked():
@@ -197,6 +201,7 @@ class TransactionHandler:
         return one
 
     async def act(self, request: Request, names: Mapping[str, str]) -> Response:
+        """Carries out one action of an open transaction."""
         word = request.query.get("action", "")
         action = self._actions.get(word.upper())
         if action is None:
@@ -204,6 +209,7 @@ class TransactionHandler:
         return await self._run_exclusively(request, self._find_open(names), action)
 
     async def rollback(self, request: Request, names: Mapping[str, str]) -> Response:
+        """Rolls a transaction back."""
         return await self._run_exclusively(request, self._find_open(names), self._rollback)
 
     async def _run_exclusively(
@@ -252,8 +258,8 @@ class TransactionHandler:
         return one.reads_snapshot or bool(one.changes)
 
     async def _view_for(self, request: Request, one: OpenTransaction, wanted: frozenset[str] | None) -> TransactionView:
-        """The transaction's own view, as far as these predicates go (None: any); there is one where it has written, or
-        reads one snapshot."""
+        """The transaction's own view, if it needs one: it has written, or it reads one snapshot. The view covers these
+        predicates (None: all)."""
         if one.view is not None and not one.view.evaluator.is_usable:
             if one.reads_snapshot:
                 raise _view_lost()
@@ -276,7 +282,7 @@ class TransactionHandler:
     async def _create_view(
         self, request: Request, one: OpenTransaction, wanted: frozenset[str] | None
     ) -> TransactionView:
-        """Of everything; where that is too much, of what is wanted."""
+        """A view of all data; if that is too much, of the wanted predicates."""
         part = wanted is not None and not one.reads_snapshot
         now = time.monotonic()
         if not part or now >= self._too_large_until:
@@ -302,8 +308,8 @@ class TransactionHandler:
         return await (await self._view_for(request, one, wanted)).query(asked)
 
     async def _net_lines(self, one: OpenTransaction) -> LineChanges | None:
-        """What it has written, where a worker's statements may be read together with it: data alone, and no view of
-        its own to be kept to."""
+        """The writes as lines, if a worker's statements can be read together with them. That needs quads only, and no
+        view of its own to follow."""
         if one.reads_snapshot or one.view is not None:
             return None
         if sum(len(part.payload) for part in one.changes[one.netted_count :]) > OFF_LOOP_BYTES:
@@ -341,14 +347,14 @@ class TransactionHandler:
     async def _ping(self, request: Request, one: OpenTransaction) -> Response:
         return text_response(str(round(self.idle_s * 1000)))
 
-    # The end
+    # Commit and rollback
 
     async def _prepare(self, request: Request, one: OpenTransaction) -> Response:
         return web.Response()
 
     async def _commit(self, request: Request, one: OpenTransaction) -> Response:
-        """One entry of the log. Its Idempotency-Key is the transaction itself unless the client has one, so that a
-        commit that is repeated, here or anywhere, takes effect once."""
+        """Commits as one entry of the log. Its idempotency key is the transaction itself unless the client gives one. A
+        repeated commit, here or at another master, therefore takes effect once."""
         asked = write_options_of(request, self._level, self._seconds)
         prepared = concatenate(one.changes)
         if not prepared.payload:
@@ -364,7 +370,7 @@ class TransactionHandler:
         try:
             answer = await self._writes.write(submission, asked._replace(key=key))
         except Refused:
-            one.committing = False  # nothing was taken: it may be tried again, changed, or rolled back
+            one.committing = False  # nothing was accepted: the client may retry, change or roll back
             raise
         if answer.status == 202:
             return answer
@@ -376,8 +382,8 @@ class TransactionHandler:
     async def _commit_serializable(
         self, request: Request, one: OpenTransaction, looked: ReadSet, overlay: TransactionView, asked: WriteOptions
     ) -> Response:
-        """A commit that counts only if all that the transaction has looked at, to read or to write, is as it was when
-        it began to read."""
+        """Commits on a condition: all data that the transaction has read or that its writes depend on is as it was at
+        its first read."""
         if not overlay.evaluator.is_usable:
             raise _view_lost()
         update = await asyncio.to_thread(looked.conditional_update, one.changes)

@@ -70,7 +70,7 @@ from txlog.workers.adapter import Unreachable, WorkerRequest
 
 PROTOCOL = "12"
 SMALL_BYTES = 64 << 10
-"""An answer of known length up to this goes out in one piece."""
+"""An answer of known length up to this goes out in one piece; bytes."""
 QUERY_S_MAX = 3600.0
 CLEANING_CHUNK_BYTES = 64 << 10
 _UNSUPPORTED = ("explain",)
@@ -81,12 +81,13 @@ _LINE = re.compile(rb"^(" + _TERM + rb") (" + _TERM + rb") (" + _TERM + rb")(?: 
 
 
 LineChanges = Mapping[bytes, bool]
-"""Lines of canonical N-Quads, and whether each has come (or has gone)."""
+"""Lines of canonical N-Quads; True if a line was added, False if it was removed."""
 
 
 class ParsedQuery(NamedTuple):
-    """A query that hides system graphs. ``form``: SELECT, ASK, CONSTRUCT, DESCRIBE. ``union``: of all graphs, since it
-    says nothing else. ``default``, ``named``: graphs by parameter, bare. ``seconds``: None for as long as it takes."""
+    """A query that hides system graphs. ``form``: SELECT, ASK, CONSTRUCT, DESCRIBE. ``union``: it reads all graphs,
+    because it names none. ``default``, ``named``: graphs from parameters, as bare IRIs. ``seconds``: None for no
+    limit."""
 
     text: str
     form: str
@@ -98,11 +99,13 @@ class ParsedQuery(NamedTuple):
 
     @property
     def converted_format(self) -> str:
-        """The form of answer that this master must make, "" when a worker has it."""
+        """The result format that this master must convert to, "" if a worker has it."""
         return _format_to_convert(self.form, self.accept)
 
 
 class ReadHandler:
+    """The read paths of RDF4J's REST API and of SPARQL."""
+
     def __init__(self, site: MasterContext) -> None:
         self._site = site
         self._repository = site.config.repository
@@ -110,6 +113,7 @@ class ReadHandler:
         self.router = ReadRouter(site)
 
     def routes(self) -> list[Route]:
+        """The paths of this handler."""
         made: list[Route] = []
         for prefix in ("", "/rdf4j-server"):
             one = f"{prefix}/repositories/{{id}}"
@@ -128,9 +132,11 @@ class ReadHandler:
         return made
 
     async def protocol(self, request: Request, names: Mapping[str, str]) -> Response:
+        """The version of RDF4J's protocol."""
         return text_response(PROTOCOL)
 
     async def repositories(self, request: Request, names: Mapping[str, str]) -> Response:
+        """The list of repositories."""
         name = self._repository
         base = str(request.url.with_query(None)).rstrip("/")
         row = [
@@ -148,6 +154,7 @@ class ReadHandler:
     # Queries
 
     async def query(self, request: Request, names: Mapping[str, str]) -> Response:
+        """Answers a SPARQL query from a worker."""
         self._check_repository(names)
         asked = await self.parse_query(request)
         made = asked.converted_format
@@ -161,7 +168,7 @@ class ReadHandler:
         return await self._stream_response(request, build, asked.seconds, headers={"Content-Type": made}, change=change)
 
     async def parse_query(self, request: Request) -> ParsedQuery:
-        """What the URL, the form and the body ask together; :class:`BadInput` names what is wrong."""
+        """The query that URL, form and body request together; :class:`BadInput` names an error in them."""
         parameters, text = await self._read_parameters(request)
         if text is None:
             raise BadInput("MALFORMED QUERY: no query; send it as query=, or as a body of application/sparql-query")
@@ -236,9 +243,9 @@ class ReadHandler:
         more: Sequence[bytes] = (),
         change: Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]] | None = None,
     ) -> Response:
-        """The answer of the first worker that gives one, piece by piece. When it breaks off, so does ours: the
-        client sees a body that does not end. ``keep``: which lines of it count; ``more``: lines behind those;
-        ``change``: to another form."""
+        """The answer of the first worker that gives one, in pieces. If it breaks off, so does this one: the client sees
+        an incomplete body. ``keep`` selects its lines; ``more``: lines after those; ``change``: a conversion to another
+        format."""
         began = time.monotonic()
         for store in await self.router.choose(request, seconds):
             try:
@@ -282,7 +289,7 @@ class ReadHandler:
         raise Unavailable("NoWorker", "no worker of this data centre can be reached; ask again", RETRY_S)
 
     async def dump_statements(self, request: Request) -> AsyncIterator[bytes]:
-        """All statements as N-Quads, as of one moment, from one worker."""
+        """All statements as N-Quads, from one worker and one moment."""
         for store in await self.router.choose(request):
             try:
                 async with self.router.open_response(store, store.adapter.snapshot(N_QUADS)) as answer:
@@ -301,9 +308,10 @@ class ReadHandler:
                 continue
         raise Unavailable("NoWorker", "no worker of this data centre can be reached; ask again", RETRY_S)
 
-    # What a repository holds
+    # The content of a repository
 
     async def size(self, request: Request, names: Mapping[str, str]) -> Response:
+        """The number of statements."""
         self._check_repository(names)
         return text_response(
             str(
@@ -312,13 +320,13 @@ class ReadHandler:
         )
 
     async def count(self) -> int:
-        """How many statements there are, as the worker says that would answer now. :class:`Unavailable`."""
+        """The number of statements at the worker that would answer now. :class:`Unavailable` without one."""
         return await self._count_statements(self.router.readable_workers(), None, asked=False)
 
     async def _count_statements(
         self, stores: Sequence[WorkerCandidate], graphs: list[str] | None, *, asked: bool
     ) -> int:
-        """``asked``: by a client of the repository."""
+        """Counts the statements. ``asked``: the request of a client of the repository."""
         adapters: list[Adapter] = []
 
         def build(adapter: Adapter) -> WorkerRequest:
@@ -331,6 +339,7 @@ class ReadHandler:
         return adapters[-1].parse_size(answer)
 
     async def contexts(self, request: Request, names: Mapping[str, str]) -> Response:
+        """The named graphs."""
         self._check_repository(names)
         adapters: list[Adapter] = []
 
@@ -347,12 +356,12 @@ class ReadHandler:
         return table_response(accept_header(request), ("contextID",), cells)
 
     async def statements_with_changes(self, request: Request, changes: LineChanges) -> Response:
-        """What matches subj, pred, obj and context, as it would be with these changes. In a form without graphs a
-        statement of several graphs comes once for each, as RDF4J gives it."""
+        """The statements that match subj, pred, obj and context, as they would be with these changes. In a format
+        without graphs, a statement of several graphs appears once for each, as in RDF4J."""
         form = negotiate_format(request, tuple(RDF_FORMATS))
         terms, graphs = _pattern_parameters(request)
         headers = {"Content-Disposition": f"attachment; filename=statements.{form.extension}"}
-        # It is the master that writes the last form, whatever the worker's is.
+        # The master writes the final format, whatever the worker's is.
         headers["Content-Type"] = form.media_type
         change = None if form.media_type == N_QUADS else _stream_conversion(converter(form))
         keep = _unchanged_line_filter(terms, graphs, changes)
@@ -366,7 +375,8 @@ class ReadHandler:
         )
 
     async def size_with_changes(self, request: Request, changes: LineChanges) -> int:
-        """How many statements the contexts of this request would have with these changes. All are read."""
+        """The number of statements that the contexts of this request would have with these changes. It reads all of
+        them."""
         terms: list[bytes | None] = [None, None, None]
         graphs = context_parameters(request)
         count = 0
@@ -379,7 +389,7 @@ class ReadHandler:
         return count
 
     async def statements(self, request: Request, names: Mapping[str, str]) -> Response:
-        """Everything, or what matches subj, pred, obj and context."""
+        """All statements, or those that match subj, pred, obj and context."""
         self._check_repository(names)
         form = negotiate_format(request, tuple(RDF_FORMATS))
         subject, predicate, value = (term_parameter(request, name) for name in ("subj", "pred", "obj"))
@@ -398,7 +408,7 @@ class ReadHandler:
         return await self._stream_response(request, ALL_STATEMENTS, headers=headers, keep=keep, change=convert)
 
     async def single_graph(self, request: Request, graph: str) -> Response:
-        """One graph (``<iri>``, "" for the default graph); empty when there is none of that name, as in RDF4J."""
+        """One graph (``<iri>``, "" for the default graph); empty if there is no graph of that name, as in RDF4J."""
         form = negotiate_format(request, PREFERRED_FORMATS)
         headers = {"Content-Disposition": f"attachment; filename=graph.{form.extension}"}
         return await self._stream_construct(request, _construct_query(None, None, None, [graph]), form, graph, headers)
@@ -406,7 +416,7 @@ class ReadHandler:
     async def _stream_construct(
         self, request: Request, text: str, form: ResultFormat, graph: str, headers: Mapping[str, str]
     ) -> Response:
-        """What a CONSTRUCT gives, as statements of one graph."""
+        """The result of a CONSTRUCT, as statements of one graph."""
         if form.media_type == N_TRIPLES:
             return await self._stream_response(
                 request, WorkerQuery(text, form.media_type, union=False), headers=headers
@@ -420,7 +430,7 @@ class ReadHandler:
 
 
 def _format_to_convert(asked: str, accept: str) -> str:
-    """The form that this master must make of a worker's answer to such a query, "" when the worker has it."""
+    """The format to which this master must convert a worker's answer to such a query, "" if the worker has it."""
     if asked == "ASK":
         best = negotiate_media_type(accept, (*TABULAR_MEDIA_TYPES, BOOLEAN), TABULAR_ALIASES)
         return BOOLEAN if best == BOOLEAN else ""
@@ -433,7 +443,7 @@ def _format_to_convert(asked: str, accept: str) -> str:
 
 
 def negotiate_format(request: Request, offered: Sequence[str]) -> ResultFormat:
-    """The form that this client likes best; :class:`NotAcceptable` lists what there is."""
+    """The format that the client prefers; :class:`NotAcceptable` lists the available ones."""
     accept = accept_header(request)
     media = negotiate_media_type(accept, offered, RDF_ALIASES)
     if media is None:
@@ -442,7 +452,7 @@ def negotiate_format(request: Request, offered: Sequence[str]) -> ResultFormat:
 
 
 def _marker_remover(adapter: Adapter) -> StreamConverter:
-    """A worker's N-Quads without anything of ours."""
+    """Removes TxLog's own statements from a worker's N-Quads."""
 
     def convert(source: IO[bytes], sink: IO[bytes]) -> None:
         for lines in adapter.clean_snapshot(iter(lambda: source.read(CLEANING_CHUNK_BYTES), b"")):
@@ -500,7 +510,7 @@ def _pattern_parameters(request: Request) -> tuple[list[bytes | None], list[str]
 def _unchanged_line_filter(
     terms: list[bytes | None], graphs: list[str] | None, changes: LineChanges
 ) -> Callable[[bytes], bool]:
-    """Lines of a worker that match, and are not among the changes."""
+    """Matches lines of a worker that fit the pattern and are not among the changes."""
     if not any(terms) and graphs is None:
         return lambda line: line not in changes
     matches = _line_filter(terms, graphs)
@@ -508,7 +518,7 @@ def _unchanged_line_filter(
 
 
 def _added_lines(terms: list[bytes | None], graphs: list[str] | None, changes: LineChanges) -> list[bytes]:
-    """Lines that came and match."""
+    """Added lines that match."""
     matches = _line_filter(terms, graphs) if any(terms) or graphs is not None else bool
     return [line for line, added in changes.items() if added and matches(line)]
 

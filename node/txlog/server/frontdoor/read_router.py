@@ -1,4 +1,4 @@
-"""The workers as the front door asks them: which one may answer, and the way to it."""
+"""Routes reads to workers: chooses a worker that may answer, and sends the request to it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from txlog.workers.adapter import RequestOutcome, Unreachable, WorkerRequest, Wo
 
 CONNECT_S = 2.0
 READ_S = 60.0
-"""Between two pieces of an answer; a query may think so long before its first."""
+"""Time-out between two pieces of an answer, in seconds; a query may compute this long before the first piece."""
 WAIT_S_MAX = 60.0
 CONNECTIONS_MAX = 256
 MONOTONIC_WAIT_S = 2.0
-"""So long a worker that is behind what its client was shown is waited for, where no other can answer."""
+"""How long a read waits for a worker that is older than what its client has seen, if no other worker can answer."""
 RETRY_S = 1
 _READABLE_STATES = ("Working", "Blocked", "Ahead", "Unknown", "Unreachable")
-"""States in which a worker holds a prefix of this log. ``Unreachable`` is the pipeline's view; it is asked last."""
+"""States in which a worker holds a prefix of this log. ``Unreachable`` is the pipeline's view, so such a worker is
+tried last."""
 
 
 class WorkerQuery(NamedTuple):
@@ -43,28 +44,31 @@ class WorkerQuery(NamedTuple):
 
 
 ALL_STATEMENTS: Final = "everything"
-"""All statements as N-Quads, which have to be cleaned where an engine shows what is ours
+"""All statements as N-Quads. They must be filtered if an engine exposes TxLog's marker
 (:attr:`txlog.workers.adapter.Capabilities.hidden_marker`)."""
 
 WorkerRequestSpec = Callable[[Adapter], WorkerRequest] | WorkerQuery | str
-"""What to ask: the same of every engine, or as it has to be said to each."""
+"""The request to send: equal for every engine, or built by the adapter of each engine."""
 
 
 class WorkerCandidate(NamedTuple):
+    """A worker that may answer a read, and the index that the client needs."""
+
     worker: RegisteredWorker
     adapter: Adapter
     client_address: str | None = None
-    """The address that reads, and shall be shown nothing older than before: ..."""
+    """The address of the client, which must see nothing older than before (monotonic reads)."""
     min_index: int = 0
-    """... at this index that is certain."""
+    """The index from which that is certain at this worker."""
 
     @property
     def is_fresh(self) -> bool:
+        """Whether the worker has reached :attr:`min_index`."""
         return self.worker.index >= self.min_index
 
 
 class ReadRouter:
-    """One session for all workers. A worker that cannot be reached is passed over for the next."""
+    """One HTTP session for all workers. If a worker cannot be reached, the router tries the next one."""
 
     def __init__(self, site: MasterContext) -> None:
         self._site = site
@@ -76,10 +80,11 @@ class ReadRouter:
     async def choose(
         self, request: Request, seconds: float | None = None, *, shown: bool = True
     ) -> list[WorkerCandidate]:
-        """The workers that may answer this read, best first; waits until one is far enough. ``seconds``: what the read
-        may take in all; ``shown``: the client sees the answer.
+        """The workers that may answer this read, best first; waits until one has reached the needed index. ``seconds``:
+        the time limit of the whole read; ``shown``: the client sees the answer.
 
-        :class:`Unavailable` when none is in time."""
+        Raises :class:`Unavailable` if no worker is in time.
+        """
         await _await_watermark(self._site, request, self._loop.applied)
         least = _min_position_header(request)[0]
         if not shown or request.remote is None:
@@ -93,16 +98,16 @@ class ReadRouter:
         return found
 
     def readable_workers(self, least: int = 0, client: str | None = None) -> list[WorkerCandidate]:
-        """The workers that may answer now, at this index or above, best first. :class:`Unavailable` when none may."""
+        """The workers at or above this index that may answer now, best first. :class:`Unavailable` if there is none."""
         candidates = self._candidates(least, client)
         if not candidates:
             raise Unavailable("NoWorker", "no worker of this data centre is up to date; ask again", RETRY_S)
         return candidates
 
     def _candidates(self, least: int, client: str | None) -> list[WorkerCandidate]:
-        """Those that are hardly behind the best and behind nothing that the client was shown, the one with the fewest
-        reads under way first; then the others, the one that is furthest first; then those that may not answer or may
-        answer wrongly."""
+        """The candidates in order of preference. First come the workers close to the newest one and not older than what
+        the client has seen, by the fewest active reads. Then come the others, newest first. Last come the workers that
+        may not answer or may answer wrongly."""
         found: list[tuple[tuple[bool, bool, int, int], WorkerCandidate]] = []
         self._rotation += 1
         registry = self._site.registry
@@ -120,7 +125,7 @@ class ReadRouter:
             )
             behind = worker.index < max(good, needed)
             then = -worker.index if behind else registry.active_reads[worker.name]
-            turn = (at + self._rotation) % len(workers)  # equals take turns
+            turn = (at + self._rotation) % len(workers)  # equal workers take turns
             found.append(
                 ((last_resort, behind, then, turn), WorkerCandidate(worker, ADAPTERS[worker.engine], client, needed))
             )
@@ -131,15 +136,15 @@ class ReadRouter:
     async def open_response(
         self, store: WorkerCandidate, asked: WorkerRequest, seconds: float | None = None, *, counted: bool = True
     ) -> AsyncIterator[ClientResponse]:
-        """The answer with its body still to be read. :class:`Unreachable` when there is none. ``counted``: among the
-        reads of clients. One that is asked because those before it failed, and is behind what its client was shown, is
-        waited for, but not for long."""
+        """The answer, with its body unread. :class:`Unreachable` if there is none. ``counted``: count it as a client
+        read. A worker may be tried because others failed, and be older than what its client has seen; then the read
+        waits for it for at most :data:`MONOTONIC_WAIT_S`."""
         if self._session is None:
             self._session = ClientSession(
                 connector=TCPConnector(limit=CONNECTIONS_MAX),
                 auto_decompress=False,
                 trust_env=False,
-                # RDF4J's server compresses for whoever says nothing else, and nobody here unpacks it.
+                # RDF4J's server compresses by default, and this master does not decompress.
                 headers={"Accept-Encoding": "identity"},
             )
         timeout = ClientTimeout(total=seconds, sock_connect=CONNECT_S, sock_read=READ_S)
@@ -178,8 +183,8 @@ class ReadRouter:
             response.release()
 
     async def build_request(self, store: WorkerCandidate, build: WorkerRequestSpec) -> WorkerRequest:
-        """The request to this worker. :class:`Unreachable` when it has to be asked for its graphs first, and is not to
-        be reached."""
+        """The request to this worker. :class:`Unreachable` if the router must first query its graphs and cannot reach
+        it."""
         adapter = store.adapter
         able = adapter.capabilities
         if isinstance(build, str):
@@ -202,7 +207,7 @@ class ReadRouter:
     async def fetch_from(
         self, stores: Sequence[WorkerCandidate], build: WorkerRequestSpec, *, counted: bool = True
     ) -> WorkerResponse:
-        """The same from these."""
+        """A whole, small answer from the first of these workers that gives one."""
         for store in stores:
             try:
                 async with self.open_response(
@@ -216,8 +221,8 @@ class ReadRouter:
     async def stream_rows(
         self, store: WorkerCandidate, predicates: Sequence[str] | None, bytes_max: int
     ) -> AsyncIterator[bytes]:
-        """What it answers to :meth:`txlog.workers.adapter.Adapter.dump`. :class:`TooLarge` behind ``bytes_max``,
-        :class:`WorkerFault` and the network's errors."""
+        """The rows that the worker answers to :meth:`txlog.workers.adapter.Adapter.dump`. :class:`TooLarge` after
+        ``bytes_max`` bytes; :class:`WorkerFault` and the network's errors."""
         size = 0
         async with self.open_response(store, store.adapter.dump(predicates)) as answer:
             if answer.status != 200:
@@ -229,12 +234,13 @@ class ReadRouter:
                 yield piece
 
     async def close(self) -> None:
+        """Closes the HTTP session."""
         if self._session is not None:
             await self._session.close()
 
 
 async def await_stable(site: MasterContext, request: Request) -> None:
-    """For a read that this master answers itself: until its own log is far enough (``TxLog-Min-Position``)."""
+    """For a read that this master answers itself: waits until its own log has reached ``TxLog-Min-Position``."""
     await _await_watermark(site, request, site.loop.stable)
 
 
@@ -253,11 +259,12 @@ async def _await_watermark(site: MasterContext, request: Request, mark: Watermar
 
 
 def lowercase_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers with lower-case names."""
     return {name.lower(): value for name, value in headers.items()}
 
 
 def _min_position_header(request: Request) -> tuple[int, str]:
-    """``TxLog-Min-Position``: an index, or ``epoch:index:hash``; (0, "") without one."""
+    """The header ``TxLog-Min-Position``, an index or ``epoch:index:hash``, as index and text; (0, "") without one."""
     text = request.headers.get("TxLog-Min-Position")
     if text is None:
         return 0, ""

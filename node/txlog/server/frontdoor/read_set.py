@@ -1,4 +1,4 @@
-"""What a SERIALIZABLE transaction has looked at: at its commit that must be as it was (decision 27)."""
+"""What a SERIALIZABLE transaction has read: at its commit that must be unchanged (decision 27)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from txlog.workers.update_batching import OPERATION_SEPARATOR, update_texts
 
 
 class ReadSet:
-    """True once it has read something."""
+    """The predicates that a transaction has read. True once it has read something."""
 
     def __init__(self) -> None:
         self._predicates: set[str] = set()
@@ -25,7 +25,7 @@ class ReadSet:
         return self._has_reads
 
     def add(self, predicates: frozenset[str] | None) -> None:
-        """Statements with these predicates (``<iri>``), or with any."""
+        """Adds statements with these predicates (``<iri>``), or with any (None)."""
         self._has_reads = True
         if predicates is None:
             self._reads_all = True
@@ -33,7 +33,7 @@ class ReadSet:
             self._predicates |= predicates
 
     def conditional_update(self, parts: Sequence[TransactionBody]) -> EvaluatedUpdate:
-        """These changes as one update that looks at what they do and at what was read."""
+        """These changes as one update, conditional on what they depend on and on what was read."""
         text = OPERATION_SEPARATOR.join(update_texts([StoreOperation(part.kind, part.payload) for part in parts]))
         return EvaluatedUpdate(text, None if self._reads_all else self._predicates_with(parts))
 

@@ -1,6 +1,7 @@
-"""Repositories as such: a cluster has the one that its manifest names, so none is made or removed through the door.
+"""Repositories as objects: a cluster has the one that its manifest names, so the HTTP API neither creates nor deletes
+any.
 
-A client that makes its repository where it is missing is told that it exists, as by RDF4J, and goes on.
+A client that creates its repository if it is missing gets the answer that it exists, as from RDF4J, and continues.
 """
 
 from __future__ import annotations
@@ -32,25 +33,28 @@ class RepositoryHandler:
         self._repository = site.config.repository
 
     def routes(self) -> list[Route]:
+        """The paths of this handler."""
         return [
             *repository_routes("", PUT=self.create, DELETE=self.remove),
             *repository_routes("/config", GET=self.config, POST=self.change),
         ]
 
     async def create(self, request: Request, names: Mapping[str, str]) -> Response:
-        """:class:`Conflict`, in the protocol's words, for the repository that there is; it is looked at no further."""
+        """:class:`Conflict`, in the protocol's wording, for the existing repository; the body is not examined."""
         await read_body(request, BODY_BYTES_MAX)
         if names["id"] == self._repository:
             raise Conflict(f"REPOSITORY EXISTS: repository already exists: {self._repository}")
         self._refuse(f"{names['id'][:80]} cannot be made", "")
 
     async def remove(self, request: Request, names: Mapping[str, str]) -> Response:
+        """Refuses to delete the repository."""
         if "query" in request.query:
             raise BadInput("Repository delete error: query supplied with request")
         check_repository(names, self._repository)
         self._refuse("it cannot be removed; DELETE its /statements to empty it", "GET, HEAD, POST")
 
     async def change(self, request: Request, names: Mapping[str, str]) -> Response:
+        """Refuses to change its configuration."""
         check_repository(names, self._repository)
         await read_body(request, BODY_BYTES_MAX)
         self._refuse("its configuration is the cluster's, at /txlog/configuration", "GET, HEAD")
@@ -60,7 +64,7 @@ class RepositoryHandler:
         raise OneRepository(told, allow)
 
     async def config(self, request: Request, names: Mapping[str, str]) -> Response:
-        """The configuration with which an RDF4J server or manager reaches it: as a repository behind HTTP."""
+        """The configuration with which an RDF4J server or manager reaches the repository: as an HTTP repository."""
         check_repository(names, self._repository)
         form = negotiate_format(request, PREFERRED_FORMATS)
         here = str(request.url.with_query(None))

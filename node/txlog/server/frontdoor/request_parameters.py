@@ -1,4 +1,4 @@
-"""What every room of the repository shares: its paths, its name, terms and graphs among the parameters."""
+"""What all handlers of the repository share: its paths and name, and terms and graphs as parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOT_IN_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
 
 
 def repository_routes(rest: str, **handlers: Handler) -> list[Route]:
-    """``rest`` behind ``/repositories/{id}``, at both places where an RDF4J server may stand; by method."""
+    """The routes for ``rest`` after ``/repositories/{id}``, by method, at both paths where an RDF4J server may be."""
     return [
         Route(method, f"{prefix}/repositories/{{id}}{rest}", handler)
         for prefix in PATH_PREFIXES
@@ -27,13 +27,13 @@ def repository_routes(rest: str, **handlers: Handler) -> list[Route]:
 
 
 def check_repository(names: Mapping[str, str], repository: str) -> None:
-    """:class:`NotFound` when the path names another repository than the cluster's."""
+    """:class:`NotFound` if the path names a repository other than the cluster's."""
     if names and names.get("id") != repository:
         raise NotFound(f"unknown repository {names['id'][:80]}; this cluster's is {repository}")
 
 
 def term_parameter(request: Request, name: str) -> str | None:
-    """A term in N-Triples (``subj``, ``pred``, ``obj``) as canonical text, None when the parameter is not there."""
+    """A term in N-Triples (``subj``, ``pred``, ``obj``) as canonical text, None without the parameter."""
     text = request.query.get(name)
     if not text:
         return None
@@ -48,8 +48,8 @@ def term_parameter(request: Request, name: str) -> str | None:
 
 
 def parse_graph_iri(text: str, name: str) -> str:
-    """A graph's bare IRI, whether it came in brackets or not. BadInput when it is none, SystemGraphNamed when it is
-    one of ours."""
+    """A graph's bare IRI, given with or without brackets. BadInput if it is no IRI, SystemGraphNamed if it is one of
+    TxLog's system graphs."""
     bare = text[1:-1] if text.startswith("<") and text.endswith(">") else text
     refuse_system(bare)
     try:
@@ -61,7 +61,7 @@ def parse_graph_iri(text: str, name: str) -> str:
 
 
 def context_parameters(request: Request) -> list[str] | None:
-    """Graphs as ``<iri>``, "" for the default graph (``null``); None when the request names none."""
+    """Graphs as ``<iri>``, "" for the default graph (``null``); None if the request names none."""
     given = request.query.getall("context", None)
     if given is None:
         return None
@@ -86,5 +86,5 @@ def _blank_node_graph(text: str) -> str:
 
 
 def _split_contexts(text: str) -> list[str]:
-    """rdflib joins several contexts with commas; an IRI may hold commas itself."""
+    """Splits several contexts: rdflib joins them with commas, and an IRI may itself contain commas."""
     return re.findall(r"<[^>]*>|[^,]+", text)

@@ -1,4 +1,4 @@
-"""The forms in which RDF and tuple results go out, and who writes each: a worker, or this master from what it gives."""
+"""The formats of RDF and tuple results, and their writer: a worker, or this master from the worker's answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QuadWriter = Callable[[Iterable[ox.Quad], IO[bytes]], None]
 
 
 class ResultFormat(NamedTuple):
-    """``has_graphs``: it can say in which graph a statement stands. ``write``: how this master makes it."""
+    """``has_graphs``: the format can express the graph of a statement. ``write``: this master's writer for it."""
 
     media_type: str
     extension: str
@@ -34,7 +34,7 @@ def _oxigraph_writer(form: ox.RdfFormat, *, quads: bool) -> QuadWriter:
 
 
 def _write_xml(statements: Iterable[ox.Quad], out: IO[bytes]) -> None:
-    """A label is an XML name there, which begins with no digit."""
+    """A label is an XML name in this format, so it must not begin with a digit."""
     named = (ox.Triple(_xml_name(one.subject), one.predicate, _xml_name(one.object)) for one in statements)
     ox.serialize(named, out, format=ox.RdfFormat.RDF_XML)
 
@@ -83,7 +83,7 @@ RDF_ALIASES: Final = {
     "application/json": "application/rdf+json",
 }
 PREFERRED_FORMATS: Final = ("text/turtle", *RDF_FORMATS)
-"""Of triples; the first is for a client that takes anything."""
+"""Formats of triples; the first is for a client that accepts anything."""
 TABULAR_MEDIA_TYPES: Final = (RESULTS_JSON, "application/sparql-results+xml", "text/csv", "text/tab-separated-values")
 TABULAR_ALIASES: Final = {
     "application/json": RESULTS_JSON,
@@ -93,7 +93,8 @@ TABULAR_ALIASES: Final = {
 
 
 def converter(form: ResultFormat, graph: str = "") -> StreamConverter:
-    """From N-Triples or N-Quads to this form. ``graph`` (``<iri>``): where the statements of triples stand."""
+    """A converter from N-Triples or N-Quads to this format. ``graph`` (``<iri>``): the graph of the statements of
+    N-Triples."""
     label = iri_to_label(graph[1:-1])
     name = None if not graph else ox.NamedNode(graph[1:-1]) if label is None else ox.BlankNode(label)
 
@@ -109,7 +110,7 @@ def converter(form: ResultFormat, graph: str = "") -> StreamConverter:
 
 
 def convert_to_binary_table(source: IO[bytes], sink: IO[bytes]) -> None:
-    """From SPARQL results in JSON."""
+    """Converts SPARQL results in JSON to RDF4J's binary format."""
     results = ox.parse_query_results(source, ox.QueryResultsFormat.JSON)
     assert isinstance(results, ox.QuerySolutions), "a worker answered SELECT with something else"
     names = [variable.value for variable in results.variables]

@@ -24,7 +24,7 @@ from txlog.sparql import TransactionBody, concatenate, delete_matching, drop_gra
 
 
 class StatementHandler:
-    """``writes`` hands transactions over, ``reads`` asks the workers."""
+    """``writes`` submits transactions, ``reads`` queries the workers."""
 
     def __init__(self, site: MasterContext, writes: WriteHandler, reads: ReadHandler) -> None:
         self._repository = site.config.repository
@@ -34,6 +34,7 @@ class StatementHandler:
         self._reads = reads
 
     def routes(self) -> list[Route]:
+        """The paths of this handler."""
         graph = {"GET": self.get, "PUT": self.put, "POST": self.post, "DELETE": self.delete}
         return [
             *repository_routes("/statements", PUT=self.replace, DELETE=self.remove),
@@ -49,14 +50,14 @@ class StatementHandler:
     # Statements
 
     async def replace(self, request: Request, names: Mapping[str, str]) -> Response:
-        """What stands in the contexts (without any: everything) goes, the body comes."""
+        """Replaces the content of the contexts (without contexts: everything) with the body."""
         check_repository(names, self._repository)
         graphs = context_parameters(request)
         added = await self._writes.read_upload(request, graphs or [])
         return await self._submit(request, concatenate([drop_graphs(graphs), added]))
 
     async def remove(self, request: Request, names: Mapping[str, str]) -> Response:
-        """What matches subj, pred, obj and context goes; without any of them, everything."""
+        """Deletes what matches subj, pred, obj and context; without any of them, everything."""
         check_repository(names, self._repository)
         subject, predicate, value = (term_parameter(request, name) for name in ("subj", "pred", "obj"))
         return await self._submit(request, delete_matching(subject, predicate, value, context_parameters(request)))
@@ -64,22 +65,26 @@ class StatementHandler:
     # Graphs
 
     async def get(self, request: Request, names: Mapping[str, str]) -> Response:
+        """Answers the statements of a graph."""
         return await self._reads.single_graph(request, self._graph_parameter(request, names))
 
     async def put(self, request: Request, names: Mapping[str, str]) -> Response:
+        """Replaces the content of a graph with the body."""
         graph = self._graph_parameter(request, names)
         added = await self._writes.read_upload(request, [graph])
         return await self._submit(request, concatenate([drop_graphs([graph]), added]))
 
     async def post(self, request: Request, names: Mapping[str, str]) -> Response:
+        """Adds the body to a graph."""
         graph = self._graph_parameter(request, names)
         return await self._submit(request, await self._writes.read_upload(request, [graph]))
 
     async def delete(self, request: Request, names: Mapping[str, str]) -> Response:
+        """Deletes all statements of a graph."""
         return await self._submit(request, drop_graphs([self._graph_parameter(request, names)]))
 
     def _graph_parameter(self, request: Request, names: Mapping[str, str]) -> str:
-        """``<iri>``, "" for the default graph: the parameter of the service, else the URL itself."""
+        """The graph as ``<iri>``, "" for the default graph: the service's parameter, else the URL itself."""
         check_repository(names, self._repository)
         if "graph" in names:
             if request.query:

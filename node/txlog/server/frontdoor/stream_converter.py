@@ -1,4 +1,4 @@
-"""A converter that reads and writes files, in a thread, between two streams of the loop. Nothing is collected."""
+"""A converter that reads and writes files, in a thread, between two streams of the loop. It collects nothing."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
 StreamConverter = Callable[[IO[bytes], IO[bytes]], None]
-"""Reads the first to its end and writes the second."""
+"""Reads the first file to its end and writes the second."""
 
 THREADS: Final = 8
-"""Answers that are converted at the same time; the next one waits."""
+"""Concurrent conversions; the next one waits."""
 PIECE_BYTES: Final = 64 << 10
 PIECES_BUFFERED_MAX: Final = 4
 
@@ -25,7 +25,7 @@ _pool = ThreadPoolExecutor(THREADS, "convert")
 
 @asynccontextmanager
 async def closing_stream(pieces: AsyncIterator[bytes]) -> AsyncIterator[None]:
-    """Whoever stops reading ends what he read from: a converter's thread is let go now, not when somebody cleans up."""
+    """Closes a stream when its reader stops, so that the converter's thread ends now and not at garbage collection."""
     try:
         yield
     finally:
@@ -34,7 +34,8 @@ async def closing_stream(pieces: AsyncIterator[bytes]) -> AsyncIterator[None]:
 
 
 async def convert_stream(pieces: AsyncIterator[bytes], convert: StreamConverter) -> AsyncIterator[bytes]:
-    """What ``convert`` makes of ``pieces``. Its errors, and those of ``pieces``, are raised behind what it had made."""
+    """The output of ``convert`` for ``pieces``. Its errors, and those of ``pieces``, are raised after the output so
+    far."""
     loop = asyncio.get_running_loop()
     made: asyncio.Queue[bytes | None] = asyncio.Queue(PIECES_BUFFERED_MAX)
     gone = False
@@ -62,7 +63,7 @@ async def convert_stream(pieces: AsyncIterator[bytes], convert: StreamConverter)
             convert(source, sink)
             sink.flush()
         finally:
-            # What is left in the buffer is flushed when it is collected, maybe by the loop itself: it must not wait.
+            # The rest of the buffer is flushed when it is collected, maybe by the loop itself: it must not wait.
             raw.discards = True
 
     working = loop.run_in_executor(_pool, work)

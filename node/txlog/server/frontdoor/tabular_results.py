@@ -19,23 +19,24 @@ _XML = "application/sparql-results+xml"
 _CSV = "text/csv"
 _TSV = "text/tab-separated-values"
 _BINARY = "application/x-binary-rdf-results-table"
-"""RDF4J's own, which its Java client likes best."""
+"""RDF4J's own format, which its Java client prefers."""
 
 Cell = tuple[str, str]
-"""``("uri" | "bnode" | "literal" | "boolean", text)``; of a blank node its label."""
+"""``("uri" | "bnode" | "literal" | "boolean", text)``; the text of a blank node is its label."""
 
 
 def accept_header(request: Request) -> str:
-    """What a client takes: the parameter ``Accept`` comes before the header, as in RDF4J."""
+    """What a client accepts: the parameter ``Accept`` overrides the header, as in RDF4J."""
     given = request.query.get("Accept") if "Accept=" in request.raw_path else None
     accept = given or ", ".join(request.headers.getall("Accept", []))
     return accept or "*/*"
 
 
 def negotiate_media_type(accept: str, offered: Sequence[str], aliases: dict[str, str]) -> str | None:
-    """The media type that a client likes best among those offered; None when it takes none of them.
+    """The media type that a client prefers among those offered; None if it accepts none of them.
 
-    Of equal weight the one it names first, as RDF4J's clients expect."""
+    Of equal weights the first that it names, as RDF4J's clients expect.
+    """
     if not accept.strip():
         return offered[0]
     best: tuple[float, str] | None = None
@@ -62,7 +63,7 @@ _ALIASES = {"application/json": _JSON, "application/xml": _XML, "text/xml": _XML
 
 
 def table_response(accept: str, names: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Response:
-    """A tuple result in the form the client asked for. :class:`NotAcceptable` lists the forms there are."""
+    """A tuple result in the format that the client prefers. :class:`NotAcceptable` lists the available formats."""
     form = negotiate_media_type(accept, (_JSON, _XML, _CSV, _TSV, _BINARY), _ALIASES)
     if form == _JSON:
         return bytes_response(_encode_json(names, rows), _JSON)

@@ -1,10 +1,10 @@
-"""What an open transaction sees once it has written, or from its first read on where its isolation level says so: a
-copy of the data with its own changes in it.
+"""The view of an open transaction: a copy of the data with the transaction's own changes. It exists once the
+transaction has written, or from its first read on if its isolation level requires that.
 
-SPARQL over changes that stand nowhere yet cannot be asked of a worker, and workers have no transactions to ask in. So
-the first such read copies everything from a worker, as of one moment, into a process (``evaluators.py``), and the
-changes are carried out there as a worker of the same engine would. Nobody else's transactions are seen from then on.
-Where everything is too much, what a query and the changes name by predicates is copied, for one query after the other.
+A worker cannot run SPARQL over changes that are not stored anywhere yet, and workers have no transactions of this kind.
+So the first such read copies everything from a worker, as of one moment, into a process (:mod:`.evaluator_pool`). The
+process executes the changes as a worker of the same engine would. From then on the view shows no transactions of
+others. If everything is too much, it copies the predicates that a query and the changes name, for one query at a time.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ from txlog.server.frontdoor.tabular_results import negotiate_media_type
 from txlog.sparql import DataFingerprint, TransactionBody
 
 COPY_BYTES_MAX: Final = 64 << 20
-"""Of N-Quads: some 400,000 statements. In memory it takes five times as much."""
+"""Maximum size of the N-Quads, in bytes: some 400,000 statements. In memory they take five times as much."""
 VIEWS_MAX: Final = 4
-"""At the same time in one master."""
+"""Concurrent views in one master."""
 ANSWER_BYTES_MAX: Final = 64 << 20
-"""As the process writes it; what is made of it in another form may be larger. It is held whole."""
+"""Maximum size as the process writes the answer, in bytes; its conversion may be larger. It is held in memory whole."""
 THREADS: Final = 2
 
 _pool = ThreadPoolExecutor(THREADS, "overlay")
@@ -63,8 +63,8 @@ T = TypeVar("T")
 
 
 class TransactionView:
-    """One transaction's copy, in its ``evaluator``: of all quads with these ``predicates``, or of all (None). Used by
-    one request at a time."""
+    """One transaction's copy, in its ``evaluator``: of all quads with these ``predicates``, or of all quads (None).
+    Only one request uses it at a time."""
 
     def __init__(self, evaluator: Evaluator, predicates: frozenset[str] | None) -> None:
         self.evaluator = evaluator
@@ -81,8 +81,8 @@ class TransactionView:
         *,
         keep: bool = False,
     ) -> TransactionView:
-        """What a worker holds now: with these predicates, or everything. ``keep_source``: of everything, for
-        :meth:`fingerprint_before`. :class:`TooLarge` for memory."""
+        """Copies what a worker holds now: all quads with these predicates, or everything. ``keep_source``: keep it for
+        :meth:`fingerprint_before`; with everything only. :class:`TooLarge` if it takes too much memory."""
         why = "can be reached"
         for store in await reads.router.choose(request):
             if predicates is not None and not store.adapter.capabilities.parts:
@@ -106,23 +106,23 @@ class TransactionView:
         raise Unavailable("NoWorker", f"no worker of this data centre {why}; ask again", RETRY_S)
 
     def covers(self, wanted: frozenset[str] | None) -> bool:
-        """Whether it holds all quads with these predicates (None: with any)."""
+        """Whether the view holds all quads with these predicates (None: all quads)."""
         return self.predicates is None or (wanted is not None and wanted <= self.predicates)
 
     async def apply_changes(self, parts: Sequence[TransactionBody]) -> None:
-        """Carry out what has been written since the last time."""
+        """Applies the writes since the last call."""
         news = tuple((part.kind, part.payload) for part in parts[self._applied_count :])
         if news:
             await self.evaluator.execute(ApplyOperations(news, None))
         self._applied_count = len(parts)
 
     async def fingerprint_before(self, looks_at: tuple[str, ...] | None) -> DataFingerprint:
-        """Of the quads with these predicates, or of all, without the transaction's own changes. Only of what was
-        copied to ``keep_source``."""
+        """The fingerprint of the quads with these predicates, or of all, without the transaction's own changes. Needs a
+        copy with ``keep_source``."""
         return decode_fingerprint(await self.evaluator.execute(FingerprintRequest(looks_at, before_changes=True)))
 
     async def query(self, asked: ParsedQuery) -> Response:
-        """The answer to a query, whole. :class:`Unavailable` when it takes more time or memory than it may."""
+        """The whole answer to a query. :class:`Unavailable` if it exceeds its time or memory."""
         wanted, written = _choose_formats(asked)
         work = QueryRequest(
             asked.text, asked.union, tuple(asked.default), tuple(asked.named), written, ANSWER_BYTES_MAX
@@ -135,7 +135,7 @@ class TransactionView:
     async def statements(
         self, terms: tuple[str | None, str | None, str | None], graphs: Sequence[str] | None, form: ResultFormat
     ) -> bytes:
-        """What matches (canonical N-Triples, None for any), written in that form."""
+        """The statements that match (canonical N-Triples, None for any), written in that format."""
         within = None if graphs is None else tuple(graphs)
         body = await self.evaluator.execute(MatchRequest(terms, within, not form.has_graphs, ANSWER_BYTES_MAX))
         return await _in_thread(lambda: _convert_result(body, N_QUADS, form.media_type))
@@ -174,7 +174,7 @@ def _choose_formats(asked: ParsedQuery) -> tuple[str, str]:
 
 
 def _convert_result(body: bytes, written: str, wanted: str) -> bytes:
-    """One form of another, with blank nodes where the process has names for them."""
+    """Converts one format to another, with blank nodes in place of the process's names for them."""
     body = restore_blank_nodes(written, body)
     if written == wanted:
         return body

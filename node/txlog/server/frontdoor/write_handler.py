@@ -51,18 +51,18 @@ T = TypeVar("T")
 
 
 def draw_blank_node_seed() -> int:
-    """128 random bits that begin the names of one body's blank nodes."""
+    """128 random bits: the prefix of the blank node labels of one body."""
     return secrets.randbits(128)
 
 
 def now_text() -> str:
-    """The door's clock as an ``xsd:dateTime``: what ``NOW()`` is pinned to."""
+    """The current time of this master as ``xsd:dateTime``; the value to which ``NOW()`` is pinned."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class WriteHandler:
-    """``POST /repositories/{id}/statements``. ``effects``: where updates are evaluated once; ``loads``: what ``LOAD``
-    may fetch. None: they are refused."""
+    """``POST /repositories/{id}/statements``. ``effects`` runs the updates that are evaluated once. ``loads`` fetches
+    for ``LOAD``. If one of them is None, its updates are refused."""
 
     def __init__(
         self, site: MasterContext, effects: OptimisticUpdateExecutor | None, loads: LoadFetcher | None = None
@@ -80,11 +80,13 @@ class WriteHandler:
         self.hot_paths = [f"{prefix}/repositories/{self._repository}/statements" for prefix in ("", "/rdf4j-server")]
 
     def routes(self) -> list[Route]:
+        """The paths of this handler."""
         base = [f"{prefix}/repositories/{{id}}/statements" for prefix in ("", "/rdf4j-server")]
-        # The one repository's own path is looked up without an expression: it is the hot one.
+        # The path of the default repository is matched without an expression, because it is the most frequent one.
         return [Route("POST", path, self.post) for path in self.hot_paths + base]
 
     async def post(self, request: Request, names: Mapping[str, str]) -> Response:
+        """Accepts a SPARQL update, an RDF body or an ``x-rdftransaction`` as one transaction."""
         check_repository(names, self._repository)
         asked = write_options_of(request, self._level, self._seconds)
         media = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
@@ -105,7 +107,7 @@ class WriteHandler:
         return await self.write(Submission(prepared.kind, asked.key, prepared.payload, content), asked)
 
     def _means_all_graphs(self, request: Request) -> bool:
-        """Whether an update without a graph means all graphs: as the request says, else the configuration."""
+        """Whether an update without a graph means all graphs: the request decides, else the configuration."""
         said = request.headers.get(UPDATES_WITHOUT_GRAPH_HEADER)
         if said is None:
             return self._all_graphs
@@ -116,7 +118,8 @@ class WriteHandler:
     async def _post_load(
         self, loads: LoadFetcher, text: str, base: str | None, asked: WriteOptions, all_graphs: bool
     ) -> Response:
-        """An update with ``LOAD``: what it names is fetched now, once, and logged as quads (``loads.py``)."""
+        """An update with ``LOAD``: the master fetches its sources now, once, and logs them as quads
+        (:mod:`.load_fetcher`)."""
         if asked.key:
             raise KeyNotTaken(
                 "Idempotency-Key: a LOAD may fetch something else each time, so it has no key; send it without"
@@ -148,7 +151,7 @@ class WriteHandler:
         refused: NotDeterministic,
         all_graphs: bool,
     ) -> Response:
-        """An update that is evaluated once, with its effect in the log (``effects.py``)."""
+        """An update that is evaluated once, with its effect in the log (:mod:`.evaluated_updates`)."""
         if not refused.once:
             raise refused
         if self._optimistic_updates is None:
@@ -170,7 +173,8 @@ class WriteHandler:
     async def commit_serializable(
         self, request: Request, update: EvaluatedUpdate, seen: DataFingerprint, asked: WriteOptions
     ) -> Response:
-        """An update that counts only if what it looks at still sums up to ``seen`` where it takes effect."""
+        """Commits an update that takes effect only if the data it has read still has the digest ``seen`` at its
+        index."""
         if self._optimistic_updates is None:
             raise Conflict(
                 "Transaction handling error: what this transaction has read cannot be compared at its commit, since "
@@ -204,8 +208,8 @@ class WriteHandler:
         return RawResponse(202, headers.encode(), told.encode())
 
     async def _rdf_transaction(self, request: Request, asked: WriteOptions) -> Response:
-        """``x-rdftransaction``. Changes of namespaces are entries of their own, directly before that of the data; all
-        are taken together, or none."""
+        """``x-rdftransaction``. Changes of namespaces become entries of their own, directly before the entry of the
+        data. The master accepts all of them or none."""
         body = await read_body(request, self.bytes_max, self._site.interactive_load)
         told = await _run_off_loop(
             len(body), lambda: prepare_rdf_transaction(body, now=now_text(), draw=draw_blank_node_seed)
@@ -221,8 +225,8 @@ class WriteHandler:
         return await self.write(data, asked, before)
 
     async def write(self, submission: Submission, asked: WriteOptions, before: Sequence[Submission] = ()) -> Response:
-        """Hand one transaction over and answer when it has reached its level, or in time with where it can be asked.
-        ``before``: what goes with it, with smaller places in the log; none of it may be a repeat."""
+        """Submits one transaction and answers when it has reached its level, or at the time-out with the URL of its
+        status. ``before``: submissions that go with it, at smaller indexes; none of them may be a repeat."""
         loop = self._loop
         if len(submission.payload) >= LARGE_PAYLOAD_BYTES and self._site.payload_transfer is not None:
             loop.in_flight += 1
@@ -241,12 +245,13 @@ class WriteHandler:
             loop.in_flight -= 1
 
     def fast_response(self, write: PendingWrite, asked: WriteOptions, reached: bool) -> RawResponse | None:
-        """The answer of the usual case: a transaction that is no repeat has reached its level."""
+        """The answer of the usual case: a transaction that is no repeat has reached its level. None in all other
+        cases."""
         txid = accepted_txid(write, reached) if asked.level in BELOW_APPLIED else None
         return None if txid is None else self._success_response(txid, asked.level)
 
     async def final_response(self, write: PendingWrite, asked: WriteOptions, reached: bool) -> Response:
-        """The answer of every other case. Raises what the core refused it with."""
+        """The answer of every other case. Raises the error with which the core refused it."""
         if not write.answers:
             return _timeout_response()
         answer = write.answers[-1]
@@ -279,8 +284,8 @@ class WriteHandler:
     # The body
 
     def prepare_plain(self, body: bytes, kind: str) -> TransactionBody:
-        """A body without parameters: an update or RDF. Raises what :meth:`post` would answer with, or something else
-        that says *not plain*."""
+        """Prepares a body without parameters: an update or RDF. Raises the error that :meth:`post` would answer with,
+        or another one that marks the body as *not plain*."""
         if kind.partition(";")[0].strip().lower() != _UPDATE:
             return prepare_rdf(body, kind, base=None, contexts=[], draw=draw_blank_node_seed)
         text = _decode_text(body, "MALFORMED QUERY")
@@ -295,12 +300,12 @@ class WriteHandler:
         return refuse_unportable(prepared) if self._site.config.mixed_engines else prepared
 
     async def read_update(self, request: Request) -> TransactionBody:
-        """The update that a request brings: as its body, in a form, or as the parameter ``update``."""
+        """The update of a request: its body, a form field, or the parameter ``update``."""
         text, base = await self._update_text(request)
         return self._check_portable(await _prepare_update_off_loop(text, base, self._means_all_graphs(request)))
 
     async def _update_text(self, request: Request) -> tuple[str, str | None]:
-        """The update with the parameters of its request in it, and its base."""
+        """The update with the parameters of its request applied, and its base."""
         media = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         body = await read_body(request, self.bytes_max, self._site.interactive_load)
         query = list(request.query.items()) if "?" in request.raw_path else []
@@ -314,12 +319,12 @@ class WriteHandler:
         return _apply_request_parameters(_decode_text(body, "MALFORMED QUERY"), query)
 
     def _yield_to_interactive(self) -> None:
-        """In another thread than the loop's."""
+        """Yields to interactive requests; it runs in another thread than the loop's."""
         if self._site.interactive_load.is_active:
             time.sleep(YIELD_S)
 
     async def _hash_content(self, prepared: TransactionBody, key: str) -> bytes:
-        """The content hash; of a long payload in pieces, between which others have the processor."""
+        """The content hash. A long payload is hashed in pieces; other requests get the processor between them."""
         kind, payload = prepared.kind, prepared.payload
         if len(payload) < OFF_LOOP_BYTES:
             return content_hash(kind, key, payload)
@@ -334,15 +339,16 @@ class WriteHandler:
         return await asyncio.get_running_loop().run_in_executor(None, hashed)
 
     async def read_removal(self, request: Request, graphs: Sequence[str] | None) -> TransactionBody:
-        """A body of RDF as what goes: from these graphs (None: from where each statement says, or from all)."""
+        """An RDF body as deletions from these graphs. None: from the graph that each statement names, or from all
+        graphs."""
         kind = request.headers.get("Content-Type", "")
         body = await read_body(request, self.bytes_max, self._site.interactive_load)
         base = _strip_angle_brackets(request.query.get("baseURI"))
         return await _run_off_loop(len(body), lambda: prepare_removal(body, kind, base=base, graphs=graphs))
 
     async def read_upload(self, request: Request, graphs: Sequence[str]) -> TransactionBody:
-        """A body of RDF as what it adds to these graphs (``<iri>``, "" for the default graph); without any, to those
-        that it names itself."""
+        """An RDF body as additions to these graphs (``<iri>``, "" for the default graph). Without graphs: to those that
+        the body names."""
         kind = request.headers.get("Content-Type", "")
         if not kind.partition(";")[0].strip():
             raise Unsupported("no Content-Type; send application/sparql-update or an RDF format such as text/turtle")
@@ -372,7 +378,7 @@ async def _prepare_update_off_loop(text: str, base: str | None, all_graphs: bool
 
 
 def _apply_request_parameters(text: str, parameters: Parameters) -> tuple[str, str | None]:
-    """A SPARQL update with the parameters of its request in it, and its base."""
+    """A SPARQL update with the parameters of its request applied, and its base."""
     if not text.strip():
         raise BadInput("MALFORMED QUERY: the update is empty")
     if not parameters:
@@ -393,13 +399,14 @@ def _apply_update_parameters(text: str, parameters: Parameters) -> str:
 
 
 OFF_LOOP_BYTES = 256 << 10
-"""A larger body is parsed in a thread, for it takes more than a few milliseconds, in which nobody else is served."""
+"""A larger body is parsed in a thread. It takes more than a few milliseconds, in which the loop would serve no other
+request."""
 
 HASH_CHUNK_BYTES = 512 << 10
-"""Hashed at once, half a millisecond."""
+"""Bytes hashed at once; takes half a millisecond."""
 YIELD_S = 0.001
-"""A long body is looked at for about as long as this, then others, if there are any, have the interpreter and the
-processor for so long: it takes twice the time, and small ones beside it are not held up for that."""
+"""Time slice, in seconds. A long body is processed for about this long; then other requests, if there are any, get the
+interpreter and the processor for as long. The body takes twice the time, and small requests are not delayed by it."""
 
 
 async def _run_off_loop(size: int, prepare: Callable[[], T]) -> T:
@@ -409,7 +416,7 @@ async def _run_off_loop(size: int, prepare: Callable[[], T]) -> T:
 
 
 def _strip_angle_brackets(base: str | None) -> str | None:
-    """RDF4J's Java client writes ``<...>``, others the IRI itself."""
+    """The IRI of a base: RDF4J's Java client writes ``<...>``, other clients the IRI itself."""
     return base[1:-1] if base and base.startswith("<") and base.endswith(">") else base or None
 
 
@@ -421,7 +428,7 @@ def _decode_text(body: bytes, what: str) -> str:
 
 
 def _timeout_response() -> Response:
-    """The time was over before the transaction had an id: nothing was taken or it will be, nobody knows (rule 16)."""
+    """The time was over before the transaction had an id. It is not known whether it will be accepted (rule 16)."""
     return RawResponse(202, b"Content-Type: text/plain; charset=utf-8\r\n", b"not known yet whether it was accepted\n")
 
 

@@ -1,4 +1,4 @@
-"""What a client is told of its write, as the bytes of headers: made once for each transaction, so compiled."""
+"""Answers to writes, as the bytes of headers: formatted once for each transaction, and therefore compiled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from txlog.runtime.master_loop import MasterLoop, PendingWrite
 
 
 def accepted_txid(write: PendingWrite, reached: bool) -> Txid | None:
-    """The last transaction in the usual case: it is no repeat, was not refused, and has reached the level asked."""
+    """The last transaction in the usual case: it is no repeat, was not refused, and has reached the requested level."""
     if reached and write.answers:
         answer = write.answers[-1]
         if isinstance(answer, SubmissionAccepted) and not answer.is_repeat:
@@ -22,7 +22,7 @@ def accepted_txid(write: PendingWrite, reached: bool) -> Txid | None:
 
 
 class WriteResponseFormatter:
-    """``loop``: who knows how far a transaction is."""
+    """``loop`` knows the level that a transaction has reached."""
 
     def __init__(self, loop: MasterLoop) -> None:
         self._loop = loop
@@ -34,7 +34,7 @@ class WriteResponseFormatter:
         self._date = ""
 
     def headers(self, txid: Txid, level: Durability | None) -> str:
-        """Name, position once it is stable here, and the level reached; each line with its end."""
+        """The header lines: id, position once it is stable here, and the reached level; each line with its end."""
         origin, seq = txid
         if origin is not self._origin:
             self._origin, self._name = origin, str(origin)

@@ -1,8 +1,8 @@
-"""One connection between two masters: an HTTP request that asks for the upgrade, then frames both ways.
+"""One connection between two masters: an HTTP request for the upgrade, then frames in both directions.
 
-A frame is four bytes of length (big-endian) and so many bytes of :mod:`txlog.wire`; an empty one says *alive*. There
-is no task and no queue between the socket and the core: what comes is handed over as it is read, what is said is
-written at once.
+A frame is four bytes of length (big-endian) and that many bytes of :mod:`txlog.wire`; an empty frame is a heartbeat.
+There is no task and no queue between the socket and the core. A received frame is passed on as it is read, and a sent
+message is written at once.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from struct import Struct
 from typing import Final, cast
 
 UPGRADE: Final = "txlog-frames"
-"""The token of the ``Upgrade`` header; another framing would have another."""
+"""The token of the ``Upgrade`` header; another framing would have another token."""
 WRITE_BUFFER_BYTES: Final = (1 << 18, 1 << 20)
-"""Written and not yet taken by the system: above the second no more is written until it is below the first."""
+"""Low and high mark of the bytes that are written and not yet taken by the system. Above the high mark no more is
+written until they are below the low mark."""
 HEAD_BYTES_MAX: Final = 16 << 10
 CLOSED_BEFORE_ANSWER: Final = "closed before an answer"
 
@@ -25,9 +26,9 @@ _LENGTH = Struct(">I")
 
 
 class FrameConnection(asyncio.Protocol):
-    """After the handshake. ``received(frame)``: must not raise. ``drained()``: there is room again. ``ended`` gets the
-    reason when the connection is gone. ``ssl_context``: the context of its TLS, None without. ``under``: the protocol
-    that had it before and wants to hear of its end."""
+    """A connection after the handshake. ``received(frame)`` must not raise. ``drained()``: the connection can be
+    written again. ``ended`` gets the reason when the connection is gone. ``ssl_context``: the context of its TLS, None
+    without TLS. ``under``: the protocol that had the transport before, and must be notified of its end."""
 
     def __init__(
         self,
@@ -53,12 +54,13 @@ class FrameConnection(asyncio.Protocol):
         self.ssl_context: ssl.SSLContext | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Takes over the transport."""
         self._transport = cast(asyncio.Transport, transport)
         self.ssl_context = transport.get_extra_info("sslcontext")
         self._transport.set_write_buffer_limits(WRITE_BUFFER_BYTES[1], WRITE_BUFFER_BYTES[0])
 
     def send(self, message: bytes) -> None:
-        """Never blocks; see ``is_paused``."""
+        """Sends a message as one frame. Never blocks; see ``is_paused``."""
         transport = self._transport
         if transport is not None and not self.is_closed:
             transport.writelines((_LENGTH.pack(len(message)), message))
@@ -106,14 +108,14 @@ class FrameConnection(asyncio.Protocol):
         self._close_reason = "the peer closed the connection"
 
     def close(self, why: str) -> None:
-        """Let go of the connection; what was written still goes out if the peer takes it at once."""
+        """Closes the connection; written bytes still go out if the peer takes them at once."""
         self._close_reason = why
         self.is_closed = True
         if self._transport is not None:
             self._transport.close()
 
     def abort(self, why: str) -> None:
-        """Let go of a connection whose other end may be gone."""
+        """Closes a connection whose other end may be gone."""
         self._close_reason = why
         self.is_closed = True
         if self._transport is not None:
@@ -129,10 +131,11 @@ class FrameConnection(asyncio.Protocol):
 
 
 class UpgradeHandshake(asyncio.Protocol):
-    """The client's side: sends ``request``, reads the answer's head, and gives the connection to ``frames``.
+    """The client's side: sends ``request``, reads the head of the answer, and gives the connection to ``frames``.
 
-    ``done`` has the result None, or a ``ConnectionError`` that says what was answered instead. ``judge(transport)`` is
-    asked before anything is sent, and says why this is not who was meant."""
+    ``done`` has the result None, or a ``ConnectionError`` with what was answered instead. ``judge(transport)`` runs
+    before anything is sent; it returns why the other end is not the intended peer.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""One peer: the connections to it, what waits for them, and what was heard. Compiled: every message passes here."""
+"""One peer: its connections, the messages that wait for them, and the received ones. Compiled: every message passes
+here."""
 
 from __future__ import annotations
 
@@ -12,24 +13,24 @@ from txlog.model.errors import PeerFault
 from txlog.server.peers.frame_connection import FrameConnection
 
 QUEUE_BYTES_MAX: Final = 32 << 20
-"""Waiting for one peer's connection: eight full frames; more only delays what is newer."""
+"""Bytes that may wait for one peer's connection: eight full frames. More would only delay newer messages."""
 QUEUE_MESSAGES_MAX: Final = 256
 QUEUE_UNCONNECTED_MAX: Final = 8
 """Messages kept for a peer without a connection: a post is worth little when it is old."""
 
 
 class MessageReceiver(Protocol):
-    """Who takes what peers send: the loop, or the repair of a damaged journal before there is one."""
+    """The receiver of messages from peers: the loop, or the repair of a damaged journal before there is a loop."""
 
     def receive(self, peer: str, data: bytes) -> None:
-        """One message; raises ``PeerFault`` when it is refused."""
+        """Handles one message; raises ``PeerFault`` when it refuses the message."""
 
     def count_fault(self, peer: str, reason: str) -> None: ...
 
 
 class PeerLink:
-    """One peer. ``dropped`` counts messages forgotten because the queue was full. ``fault(link, fault)`` is told what
-    was refused."""
+    """One peer. ``dropped`` counts messages that were dropped because the queue was full. ``fault(link, fault)`` is
+    called for each refused message."""
 
     def __init__(self, config: PeerConfig, fault: Callable[[PeerLink, PeerFault], None]) -> None:
         self.config = config
@@ -50,6 +51,7 @@ class PeerLink:
 
     @property
     def connection(self) -> FrameConnection | None:
+        """The connection over which messages leave; None while there is none."""
         outgoing = self.outgoing
         if outgoing is not None and not outgoing.is_closed:
             return outgoing
@@ -57,7 +59,7 @@ class PeerLink:
         return incoming if incoming is not None and not incoming.is_closed else None
 
     def send(self, data: bytes) -> None:
-        """Send a message, or queue it. Never blocks."""
+        """Sends a message, or queues it. Never blocks."""
         connection = self.connection
         if connection is not None and not connection.is_paused and not self._queue:
             connection.send(data)
@@ -72,7 +74,7 @@ class PeerLink:
             self.dropped += 1
 
     def flush(self) -> None:
-        """There is a connection, or room in it: send what waits."""
+        """Sends the queued messages: there is a connection, or it can be written again."""
         while self._queue:
             connection = self.connection
             if connection is None or connection.is_paused:
@@ -85,11 +87,11 @@ class PeerLink:
 
     @property
     def queued(self) -> tuple[int, int]:
-        """Messages and bytes that wait."""
+        """Messages and bytes in the queue."""
         return len(self._queue), self._queue_bytes
 
     def receive(self, data: bytes) -> None:
-        """A message of this peer."""
+        """Handles a message of this peer."""
         ears = self.receiver
         assert ears is not None
         self.last_received_at = time.time()

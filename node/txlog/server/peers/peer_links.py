@@ -1,8 +1,9 @@
-"""The links to the other masters: one connection to every other, frames of :mod:`txlog.wire` (:mod:`.frames`).
+"""The links to the other masters: one connection to every peer, with the frames of :mod:`txlog.wire`
+(:mod:`.frame_connection`).
 
-A slow or dead peer delays nobody else: what its connection does not take waits in a bounded queue that forgets its
-oldest messages; the protocol repairs what is lost. What a peer sends counts whichever connection it comes over;
-messages leave over the one that this master opened, or, while there is none, over the one that the peer opened.
+A slow or dead peer delays no other peer. Messages that its connection does not take wait in a bounded queue, which
+drops the oldest; the protocol repairs the loss. A message from a peer is accepted over any of its connections. This
+master sends over the connection that it opened. While there is none, it sends over the connection that the peer opened.
 """
 
 from __future__ import annotations
@@ -33,23 +34,24 @@ NODE_HEADER = "TxLog-Node"
 RECONNECT_BACKOFF_S = (0.05, 2.0)
 CONNECT_TIMEOUT_S = 3.0
 HEARTBEAT_S = 5.0
-"""An empty frame leaves so often, whatever else does."""
+"""Interval of the empty frame, in seconds; it is sent whatever other traffic there is."""
 SILENCE_TIMEOUT_S = 15.0
-"""Finds a connection that died without a word. Whether a master is present is the core's business, not this."""
+"""Detects a connection that died silently. The core, not this module, decides whether a master is present."""
 CLOSE_TIMEOUT_S = 0.5
 
 
 async def _resolve(host: str, port: int) -> list[tuple[str, int]]:
-    """Where that name is, at least one. ``OSError`` when nobody knows it.
+    """The addresses of that name, at least one. ``OSError`` when it cannot be resolved.
 
-    Not left to ``create_connection``: uvloop's forgets a look-up that it gives up on, and when that fails later (a
-    name server that is cut off takes seconds), the loop complains of an error that nobody heard."""
+    The loop's own ``create_connection`` does not do this: uvloop forgets a look-up that it abandons. When that look-up
+    fails later, the loop reports an error that has no handler. An isolated name server takes seconds to fail.
+    """
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys((str(address[0]), port) for *_, address in found))
 
 
 async def listen_to_peers(config: NodeConfig, links: PeerLinks, certificates: Certificates, log: EventLog) -> Listener:
-    """Open the port for masters with certificates. Nothing else is answered there."""
+    """Opens the port for masters with certificates. It serves nothing else."""
     assert config.peer_port is not None, "peer_tls_folder comes with a port, the configuration says"
     server = HttpServer(Router(links.routes(), log), log)
     return await listen(server, config.host, config.peer_port, log, certificates, links.refuse_handshake)
@@ -63,8 +65,8 @@ def _describe_error(failed: Exception) -> str:
 
 
 class PeerLinks:
-    """All peers of this master, and the door through which they come. ``certificates``: with them a peer must show
-    one that names it, at both ends; the token is needed as well."""
+    """All peers of this master, and the path on which they connect. With ``certificates``, both ends must show one that
+    names that peer; the token is needed as well."""
 
     def __init__(
         self, config: NodeConfig, token: bytes, log: EventLog, certificates: Certificates | None = None
@@ -81,28 +83,30 @@ class PeerLinks:
         self._added_tasks: dict[str, asyncio.Task[None]] = {}
 
     def send(self, peer: str, data: bytes) -> None:
-        """Queue one message of the core. Never blocks."""
+        """Queues one message of the core. Never blocks."""
         link = self.links.get(peer)
         if link is not None:
             link.send(data)
 
     def connected_peers(self) -> list[str]:
-        """The peers that a message can leave to now."""
+        """The peers that a message can be sent to now."""
         return [node for node, link in self.links.items() if link.connection is not None]
 
     def routes(self) -> list[Route]:
+        """The paths of this handler."""
         return [Route("GET", PEER_PATH, self.accept)]
 
     def tasks(self, loop: MessageReceiver) -> dict[str, Any]:
-        """What runs for ever, by name: a task for each peer."""
+        """The tasks that run until the process ends, by name: one for each peer."""
         self._receiver = loop
         for link in self.links.values():
             link.receiver = loop
-        # A peer that comes later has its task from follow().
+        # A peer that is added later gets its task from on_configuration().
         return {f"peer-{node}": self._keep_connected(link) for node, link in self.links.items()}
 
     def on_configuration(self, configuration: Configuration) -> None:
-        """The log names these masters. Whom no manifest named is reached at the address that came with it."""
+        """Follows the masters that the log names. A master that no manifest names is reached at its address from the
+        log."""
         for master in configuration.masters:
             if master.node == self._config.node or master.node in self.links or not master.urls:
                 continue
@@ -114,7 +118,7 @@ class PeerLinks:
             name = f"peer-{master.node}"
             self._added_tasks[name] = asyncio.get_running_loop().create_task(self._keep_connected(link), name=name)
 
-    # Outwards
+    # Outgoing
 
     async def _keep_connected(self, link: PeerLink) -> None:
         wait_s = RECONNECT_BACKOFF_S[0]
@@ -152,7 +156,7 @@ class PeerLinks:
             await asyncio.sleep(wait_s)
 
     async def _connect(self, link: PeerLink) -> FrameConnection:
-        """Connect and ask for the upgrade. ``OSError`` or ``ValueError`` (a wrong URL) when there is none."""
+        """Connects and requests the upgrade. ``OSError`` or ``ValueError`` (a wrong URL) if there is no connection."""
         url = urlsplit(link.config.url)
         secure = url.scheme == "https" or self._certificates is not None
         port = url.port or (443 if secure else 80)
@@ -204,8 +208,8 @@ class PeerLinks:
         return FrameConnection(link.receive, link.flush, ended, self._message_bytes_max, under)
 
     async def _run_heartbeat(self, frames: FrameConnection) -> str:
-        """Say *alive* now and then until the connection ends; returns why it did. When certificates are renewed it
-        ends, so that both masters are judged by what counts now."""
+        """Sends empty frames until the connection ends; returns the reason. It ends the connection when certificates
+        are renewed, so that both masters check the current ones."""
         certificates = self._certificates
         while not frames.ended.done():
             await asyncio.wait((frames.ended,), timeout=HEARTBEAT_S)
@@ -217,10 +221,10 @@ class PeerLinks:
                 frames.send(b"")
         return frames.ended.result()
 
-    # Inwards
+    # Incoming
 
     async def accept(self, request: Request, _: Any) -> Response:
-        """A peer opens its connection."""
+        """Accepts the connection that a peer opens."""
         if self._is_closing:
             return json_response({"error": "Unavailable", "reason": "Closing", "message": "stopping"}, 503)
         try:
@@ -272,21 +276,21 @@ class PeerLinks:
         return link
 
     def refuse_handshake(self, reason: str, message: str) -> None:
-        """Somebody came to the peers' port and went no further. Who it was, nobody knows."""
+        """Counts a handshake on the peers' port that failed. The caller is not known."""
         self._count_refused("?", reason)
 
     def _count_refused(self, peer: str, reason: str) -> None:
         self.refused_counts[peer, reason] = self.refused_counts.get((peer, reason), 0) + 1
-        if len(self.refused_counts) > 1000:  # names come from outside
+        if len(self.refused_counts) > 1000:  # the names come from outside: bound the memory
             self.refused_counts.clear()
 
     def _log_fault(self, link: PeerLink, fault: PeerFault) -> None:
         self._log.warning_rate_limited(fault.reason, link.node, peer=link.node, message=str(fault)[:1000])
 
-    # What it shows
+    # Reported state
 
     def describe(self) -> dict[str, Any]:
-        """``GET /txlog/peers``."""
+        """The body of ``GET /txlog/peers``."""
         peers = []
         for node, link in self.links.items():
             messages, size = link.queued
@@ -310,7 +314,7 @@ class PeerLinks:
         return {"peers": peers, "refused": refused}
 
     async def close(self) -> None:
-        """Let go of every connection; what does not take its last bytes is left after :data:`CLOSE_TIMEOUT_S`."""
+        """Closes every connection. Bytes that a connection does not take within :data:`CLOSE_TIMEOUT_S` are dropped."""
         self._is_closing = True
         for task in self._added_tasks.values():
             task.cancel()

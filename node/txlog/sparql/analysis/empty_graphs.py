@@ -1,8 +1,8 @@
 """Patterns that a graph without quads can satisfy.
 
-Stores do not agree on which such graphs there are: Oxigraph keeps a graph whose last quad went, or that ``CREATE``
-made, Jena and RDF4J know of none, and no dump carries them, so a worker that was restored has lost them. What an update
-does to quads may therefore not hang on them; such an update is evaluated once.
+Stores do not agree on which such graphs exist. Oxigraph keeps a graph whose last quad was deleted, or that ``CREATE``
+made; Jena and RDF4J have none. No dump contains them, so a restored worker has lost them. The effect of an update on
+quads must therefore not depend on them; such an update is evaluated once.
 
 Source: SPARQL 1.1 Query Language, section 19.8 (productions 53 to 64) and 18.6 (``eval(D(G), Graph(…))``).
 """
@@ -32,13 +32,13 @@ def may_match_empty_graph(operation: str) -> bool:
 
 
 def select_counts_graphs(toks: Sequence[Token], at: int) -> bool:
-    """Whether what the SELECT at ``at`` of significant tokens gives, in a graph that Oxigraph may choose, hangs on
+    """Whether the result of the SELECT at ``at`` of significant tokens, in a graph that Oxigraph may choose, depends on
     graphs without quads."""
     return _EmptyGraphAnalyser(toks, apart=True).counts_graphs(at)
 
 
 class _EmptyGraphAnalyser(TokenCursor):
-    """Each method reads what begins at an index; it returns the index behind it, and whether that needs a quad."""
+    """Each method parses the construct at an index; it returns the index after it, and whether that needs a quad."""
 
     def __init__(self, toks: Sequence[Token], *, apart: bool = False) -> None:
         """``apart``: a SELECT inside says nothing of the graph around it, since it may read another one."""
@@ -49,7 +49,7 @@ class _EmptyGraphAnalyser(TokenCursor):
         """Whether a group so far, in the graph that all of this reads, is only about the graph itself."""
 
     def operation(self) -> None:
-        """Templates and data are passed over: an empty group in them writes nothing."""
+        """Analyse one operation. Templates and data are skipped: an empty group in them writes nothing."""
         for at in range(len(self._toks)):
             if self._word_at(at) == "WHERE" and self._mark_at(at + 1) == "{":
                 self._group(at + 1)
@@ -64,8 +64,8 @@ class _EmptyGraphAnalyser(TokenCursor):
         return self._bare or (inside and not needs)
 
     def _group(self, at: int) -> tuple[int, bool]:
-        """From ``{`` to behind its ``}``. One that begins with what takes solutions and brings none of its own begins
-        with the empty pattern, which is there once in each graph."""
+        """From ``{`` to after its ``}``. A group whose first element only filters or extends solutions begins with the
+        empty pattern, which has one solution in each graph."""
         at, needs, begun = at + 1, False, False
         while self._mark_at(at) != "}":
             mark, word = self._mark_at(at), self._word_at(at)
@@ -128,7 +128,7 @@ class _EmptyGraphAnalyser(TokenCursor):
         return at, plain
 
     def _skip_solution_modifiers(self, at: int) -> int:
-        """Over what stands behind a SELECT's group."""
+        """Skip the solution modifiers after a SELECT's group."""
         while self._mark_at(at) != "}":
             at = self._values(at) if self._word_at(at) == "VALUES" else self._token(at)
         return at

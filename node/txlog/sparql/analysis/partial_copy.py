@@ -74,8 +74,8 @@ def restrict_to_predicates(update: str, held: Set[str]) -> list[str]:
 
 
 def required_predicates(updates: Iterable[str], wanted: Set[str]) -> frozenset[str] | None:
-    """The predicates that a copy must hold so that ``wanted`` are right in it behind these updates. None: no part of
-    the data will do."""
+    """The predicates that a copy must hold so that ``wanted`` are correct in it after these updates. None: the copy
+    needs all data."""
     steps = [step.predicates for update in updates for step in split_operations(update)]
     found = frozenset(wanted)
     if None in steps:

@@ -1,8 +1,8 @@
-"""What an update or a query may look at: the predicates of all its triple patterns and templates.
+"""The predicates that an update or a query may read: those of all its triple patterns and templates.
 
-A reader of the grammar of patterns, as far as predicates need it. Whatever it does not know, and whatever may match a
-triple of any predicate (a variable, ``!``, a path of length zero, a graph's mere existence), is *everything*: that is
-always right, and costs only that more transactions of others come in between.
+A parser of the grammar of patterns, as far as predicates need it. A construct that it does not know, or that may match
+a triple of any predicate (a variable, ``!``, a path of length zero, a graph's existence), counts as *everything*. That
+is always correct; its only cost is more conflicts with transactions of others.
 
 Source: SPARQL 1.1 Query Language, section 19.8 (productions 53 to 109).
 """
@@ -24,19 +24,19 @@ _TERMS: Final = ("VARIABLE", "IRI", "BLANK", "STRING", "NUMBER")
 
 
 class UnknownPredicates(Exception):
-    """No set of predicates says what this update looks at."""
+    """No set of predicates covers what this update or query may read."""
 
 
 def predicates_of(operation: str) -> frozenset[str]:
-    """Those of one normalised operation (IRIs in full), as ``<iri>``. :class:`UnknownPredicates` where they are not
-    known."""
+    """The predicates of one normalised operation (full IRIs), as ``<iri>``. Raises :class:`UnknownPredicates` where
+    they are not known."""
     reader = _PredicateCollector(skip_trivia(tokens(operation)))
     reader.operation()
     return frozenset(reader.predicates)
 
 
 def predicates_of_update(text: str) -> frozenset[str]:
-    """The same of several normalised operations, data among them."""
+    """The same for several normalised operations, data operations included."""
     found: set[str] = set()
     operation: list[Token] = []
     depth = 0
@@ -55,7 +55,7 @@ def predicates_of_update(text: str) -> frozenset[str]:
 
 
 def predicates_of_query(toks: Sequence[Token]) -> frozenset[str]:
-    """The same for a query behind its prologue: significant tokens, IRIs in full."""
+    """The same for a query after its prologue: significant tokens, full IRIs."""
     reader = _PredicateCollector(toks)
     reader.query()
     return frozenset(reader.predicates)
@@ -74,7 +74,7 @@ _END_OF_OPERATION: Final = Token("MARK", ";", -1)
 
 
 class _PredicateCollector(TokenCursor):
-    """Each method reads what begins at an index, and returns the index behind it."""
+    """Each method parses the construct that begins at an index, and returns the index after it."""
 
     def __init__(self, toks: Sequence[Token]) -> None:
         super().__init__(toks)
@@ -203,7 +203,7 @@ class _PredicateCollector(TokenCursor):
         return at
 
     def _before_group(self, at: int) -> int:
-        """What stands before the group of a query: its projection, its graphs."""
+        """The part before the group of a query: its projection, its graphs."""
         while self._mark_at(at) != "{":
             if self._token_at(at) is END or self._mark_at(at) == "}":
                 raise UnknownPredicates
@@ -211,7 +211,7 @@ class _PredicateCollector(TokenCursor):
         return at
 
     def _modifier(self, at: int) -> int:
-        """A token, or a whole bracket, of what stands behind the group of a query."""
+        """A token, or a whole bracket, of the part after the group of a query."""
         if self._word_at(at) == "VALUES":
             return self._values(at + 1)
         return self._expression(at) if self._mark_at(at) == "(" else at + 1

@@ -53,7 +53,7 @@ def _encode_value(term: object) -> bytes:
 
 
 def write_rdf(quads: Iterable[ox.Quad], out: IO[bytes]) -> None:
-    """All of them as binary RDF, version 1."""
+    """Write all quads as binary RDF, version 1."""
     out.write(_RDF + _INT.pack(1))
     mark = bytes((_STATEMENT,))
     for quad in quads:
@@ -62,7 +62,7 @@ def write_rdf(quads: Iterable[ox.Quad], out: IO[bytes]) -> None:
 
 
 class MalformedBinaryRdf(ValueError):
-    """These bytes are no such document; the text says where."""
+    """The bytes are no valid document; the message names the place."""
 
 
 class _BinaryRdfReader:
@@ -167,7 +167,7 @@ class _BinaryRdfReader:
 
 
 def read_rdf(data: bytes) -> Iterable[ox.Quad]:
-    """The statements of a binary RDF document; :class:`MalformedBinaryRdf` when it is none."""
+    """The statements of a binary RDF document. Raises :class:`MalformedBinaryRdf` when it is none."""
     return _BinaryRdfReader(data).quads()
 
 
@@ -193,7 +193,7 @@ def _encode_cell(term: object) -> bytes:
 
 
 def write_table(names: Sequence[str], rows: Iterable[Sequence[object]], out: IO[bytes]) -> None:
-    """A tuple result. A cell is a term of pyoxigraph, or None."""
+    """Write a tuple result. A cell is a term of pyoxigraph, or None."""
     out.write(_TABLE + _INT.pack(_TABLE_VERSION) + _INT.pack(len(names)) + b"".join(map(_encode_utf8_string, names)))
     for row in rows:
         bound = any(cell is not None for cell in row)

@@ -45,15 +45,15 @@ class _XmlElement:
 
 
 class RdfTransaction(NamedTuple):
-    """``prepared``: its data; ``namespaces``: what it changes of them, in order, as it says it."""
+    """``prepared``: the changes of data; ``namespaces``: the changes of namespaces, in the order of the document."""
 
     prepared: TransactionBody
     namespaces: list[NamespaceChange]
 
 
 def prepare_rdf_transaction(body: bytes, *, now: str, draw: Callable[[], int]) -> RdfTransaction:
-    """All its changes of data as one transaction. ``BadInput`` (``MALFORMED DATA``) says what is wrong, ``TooLarge``
-    that it unfolds to a flood."""
+    """All changes of data of a document as one transaction. Raises ``BadInput`` (``MALFORMED DATA``, with the reason),
+    and ``TooLarge`` when it expands beyond the limit."""
     root = _parse(body)
     if root.name != "transaction":
         raise _malformed_data(f"<{root.name[:40]}> where <transaction> is expected")

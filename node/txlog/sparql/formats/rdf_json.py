@@ -1,6 +1,6 @@
 """RDF/JSON (``application/rdf+json``): triples as subject → predicate → objects, with RDF4J's ``graphs``.
 
-Source: W3C note "RDF 1.1 JSON Alternate Serialization"; ``graphs`` beside a value is RDF4J's way to say contexts.
+Source: W3C note "RDF 1.1 JSON Alternate Serialization"; ``graphs`` beside a value is RDF4J's form for contexts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def write_rdf_json(quads: Iterable[ox.Quad], out: IO[bytes]) -> None:
-    """All of them. They are in memory until the end, since a subject may stand in the document once only."""
+    """Write all quads. They are in memory until the end, since a subject may occur only once in the document."""
     told: dict[str, dict[str, dict[object, _RdfJsonValue]]] = {}
     for quad in quads:
         values = told.setdefault(_node_name(quad.subject), {}).setdefault(_node_name(quad.predicate), {})
@@ -62,7 +62,7 @@ def _to_value(term: object) -> _RdfJsonValue:
 
 
 def read_rdf_json(data: bytes) -> list[ox.Quad]:
-    """The statements of a document. SyntaxError says what is wrong."""
+    """The statements of a document. Raises SyntaxError with the reason for a malformed one."""
     quads: list[ox.Quad] = []
     try:
         for subject, predicates in _decoder.decode(data).items():

@@ -21,7 +21,7 @@ _TERMS: Final = ("uri", "id", "plainLiteral", "typedLiteral")
 
 
 def write_trix(quads: Iterable[ox.Quad], out: IO[bytes]) -> None:
-    """All of them; neighbours in one graph share its element."""
+    """Write all quads; consecutive quads of one graph share its element."""
     out.write(f'<?xml version="1.0" encoding="UTF-8"?>\n<TriX xmlns="{NAMESPACE}">\n'.encode())
     graph: object = None
     for quad in quads:
@@ -40,7 +40,7 @@ def _element(term: object) -> bytes:
     elif isinstance(term, ox.BlankNode):
         text = f"<id>{escape(term.value)}</id>"
     elif isinstance(term, ox.Literal):
-        # A carriage return would be read as a line feed; characters that no XML can hold are the reader's to refuse.
+        # A carriage return would be read as a line feed; the reader refuses characters that no XML can hold.
         value = escape(term.value, {"\r": "&#13;"})
         if term.language:
             text = f"<plainLiteral xml:lang={quoteattr(term.language)}>{value}</plainLiteral>"
@@ -54,7 +54,8 @@ def _element(term: object) -> bytes:
 
 
 def read_trix(data: bytes) -> list[ox.Quad]:
-    """The statements of a document. SyntaxError says where it is wrong; a DTD is refused: it may ask for anything."""
+    """The statements of a document. Raises SyntaxError with the place of a mistake; refuses a DTD, which may
+    refer to anything."""
     reader = _TrixReader()
     try:
         reader.parser.Parse(data, True)

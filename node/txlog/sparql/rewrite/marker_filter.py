@@ -1,7 +1,7 @@
 """Queries for a worker whose marker is a triple: ``<urn:txlog:system>`` three times, in a graph of ours.
 
-No query names that IRI, so only what may match any predicate can meet it: a variable in the place of the predicate, a
-negated property set, a path of length zero. Behind each such pattern stands a filter, in its own group.
+No query names that IRI, so only a pattern that may match any predicate can match the marker: a variable as predicate, a
+negated property set, a path of length zero. The rewriter adds a filter after each such pattern, in its own group.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _MarkerFilterRewriter:
         self.stack: list[_OpenBracket] = [_OpenBracket("top", "", _CLAUSE, 0)]
         self.insertions: list[tuple[int, str]] = []
         self.construct_end = -1
-        """Where a CONSTRUCT without a template wants it."""
+        """The offset at which a CONSTRUCT without a template needs one."""
         self.after_values = False
 
     def run(self) -> str:
@@ -173,8 +173,8 @@ class _MarkerFilterRewriter:
 
 
 def hide_marker(query: str) -> str:
-    """A query that gives, on a worker whose marker is a triple, what ``query`` (as ``hide_system_graphs`` gives it)
-    gives without that. Not hidden: a path that may match anything between two blank nodes."""
+    """A query that returns, on a worker whose marker is a triple, what ``query`` (from ``hide_system_graphs``) returns
+    without the marker. Not hidden: a path that may match anything between two blank nodes."""
     hiding = _MarkerFilterRewriter(query)
     for at, token in enumerate(hiding.toks[:-1]):
         if token.kind == "WORD" and token.text.upper() == "CONSTRUCT" and hiding.toks[at + 1].text != "{":
@@ -183,7 +183,7 @@ def hide_marker(query: str) -> str:
 
 
 def with_dataset(query: str, default: Sequence[str], named: Sequence[str]) -> str:
-    """A query without FROM, asked of these graphs (bare IRIs)."""
+    """A query without FROM, restricted to these graphs (bare IRIs)."""
     said = "".join([f" FROM <{graph}>" for graph in default] + [f" FROM NAMED <{graph}>" for graph in named])
     depth, form = 0, ""
     toks = [t for t in tokens(query) if t.kind not in ("SPACE", "COMMENT")]
@@ -204,5 +204,5 @@ def with_dataset(query: str, default: Sequence[str], named: Sequence[str]) -> st
 
 
 def uses_graph_clause(query: str) -> bool:
-    """Whether GRAPH stands anywhere in it."""
+    """Whether the query contains GRAPH anywhere."""
     return any(token.kind == "WORD" and token.text.upper() == "GRAPH" for token in tokens(query))

@@ -1,7 +1,7 @@
-"""Parameters of a request as a part of the text itself: bindings (``$var``), graphs, limit, offset, distinct.
+"""Writes the parameters of a request into the text itself: bindings (``$var``), graphs, limit, offset, distinct.
 
-A worker knows the protocol's parameters for graphs of queries only. Everything else is written into the text, by token,
-before it is made safe: so a name of ours in a parameter is found like any other.
+A worker knows only the protocol's parameters for graphs of queries. All other parameters are written into the text, by
+token, before the rewriter checks it: so it finds a system name in a parameter like any other.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from txlog.sparql.skolem_iris import label_to_iri
 from txlog.sparql.tokens import Token, malformed_query, tokens
 
 NUMBER_DIGITS_MAX: Final = 19
-"""Of LIMIT and OFFSET: as many as 64 bits have."""
+"""Digits of LIMIT and OFFSET: as many as 64 bits need."""
 _CLOSING_BRACKET: Final = {"{": "}", "(": ")", "[": "]"}
 
 
@@ -79,7 +79,7 @@ class _TextEditor:
 
     def edited_text(self) -> str:
         written = len(self.source) + sum(len(text) for _, _, text in self._edits)
-        # What is unfolded further on may be twice of this: so here it may grow by little.
+        # Later steps may expand it to twice this size: so here it may grow only a little.
         check_expansion(written, max(EXPANDED_BYTES_MAX, len(self.source) * 9 // 8))
         out: list[str] = []
         at = 0
@@ -102,8 +102,8 @@ def _values_block(text: _TextEditor, bindings: Mapping[str, str]) -> str:
 
 
 def _bind_groups(text: _TextEditor, first: int, last: int, block: str) -> None:
-    """``block`` at the beginning of every group of patterns that opens between two tokens: so an inner group sees the
-    bindings as well as an outer one."""
+    """Insert ``block`` at the beginning of every group of patterns that opens between two tokens: so an inner group has
+    the bindings as well as an outer one."""
     at = first
     while at <= last:
         if text.word(at) == "VALUES":
@@ -116,7 +116,7 @@ def _bind_groups(text: _TextEditor, first: int, last: int, block: str) -> None:
 
 
 def _query_form_index(text: _TextEditor) -> int:
-    """Where a query says what it is, behind its prologue."""
+    """The index of a query's form (``SELECT`` and so on), after its prologue."""
     at = 0
     while text.word(at) in ("BASE", "PREFIX"):
         at += 2 if text.word(at) == "BASE" else 3
@@ -124,7 +124,7 @@ def _query_form_index(text: _TextEditor) -> int:
 
 
 def bind_query(query: str, bindings: Mapping[str, str]) -> str:
-    """The query with variables bound (:func:`parse_binding`); those that do not occur in it are passed over."""
+    """The query with variables bound (:func:`parse_binding`); variables that do not occur in it are ignored."""
     text = _TextEditor(query)
     block = _values_block(text, bindings)
     if not block:
@@ -146,8 +146,8 @@ def bind_query(query: str, bindings: Mapping[str, str]) -> str:
 
 
 def apply_limits(query: str, limit: int = 0, offset: int = 0, *, distinct: bool = False) -> str:
-    """The query with at most ``limit`` (0: all) of its solutions behind the first ``offset``, each once if
-    ``distinct``. Of a CONSTRUCT solutions count, not statements; an ASK is given back."""
+    """The query with at most ``limit`` (0: all) of its solutions after the first ``offset``, each once if ``distinct``.
+    For a CONSTRUCT solutions count, not statements; an ASK is returned unchanged."""
     text = _TextEditor(query)
     form = _query_form_index(text)
     if text.word(form) not in ("SELECT", "CONSTRUCT", "DESCRIBE"):
@@ -207,8 +207,8 @@ class UpdateGraphs:
 
 
 def apply_parameters(update: str, bindings: Mapping[str, str], graphs: UpdateGraphs) -> str:
-    """The update with variables bound, with the graphs that its operations read, remove from and insert into where they
-    do not say so themselves. BadInput where both do."""
+    """The update with variables bound, and with the graphs that its operations read, remove from and insert into, where
+    they name none themselves. BadInput where both name graphs."""
     text = _TextEditor(update)
     block = _values_block(text, bindings)
     if not block and not graphs:
@@ -226,7 +226,7 @@ def apply_parameters(update: str, bindings: Mapping[str, str], graphs: UpdateGra
 
 
 def _rewrite_operation(text: _TextEditor, at: int, block: str, graphs: UpdateGraphs) -> int:
-    """One INSERT or DELETE clause, with the WHERE behind it; the index of what follows."""
+    """Rewrite one INSERT or DELETE clause with the WHERE after it; returns the index of the next token."""
     verb = text.word(at)
     into = graphs.insert if verb == "INSERT" else graphs.remove
     if verb == "DELETE" and text.word(at + 1) == "WHERE" and text.is_mark(at + 2, "{"):
@@ -252,12 +252,12 @@ def _rewrite_operation(text: _TextEditor, at: int, block: str, graphs: UpdateGra
 
 
 def _repeat_in_graphs(inside: str, graphs: Sequence[str]) -> str:
-    """What stands in a template, in each of these graphs."""
+    """The contents of a template, in each of these graphs."""
     if not graphs:
         return inside
     if any(token.kind == "WORD" and token.text.upper() == "GRAPH" for token in tokens(inside)):
         raise BadInput("insert-graph-uri and remove-graph-uri are not possible with GRAPH in the update")
     check_expansion(sum(len(inside) + len(graph) for graph in graphs), EXPANDED_BYTES_MAX)
-    # Triples of the default graph come first: behind a GRAPH they would need no dot, before one they may have one.
+    # Triples of the default graph come first: after a GRAPH they would need no dot, before one they may have one.
     plain = [f" {inside} " for graph in graphs if graph == "null"]
     return "\n".join(plain + [f" GRAPH <{graph}> {{{inside}}} " for graph in graphs if graph != "null"])

@@ -1,4 +1,4 @@
-"""The read side: no answer shows a graph of ours."""
+"""Rewrites queries so that no answer shows a system graph."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _SHORT_QUERY_CHARS: Final = 1000
 
 
 def hide_system_graphs(query: str, *, base: str | None = None) -> str:
-    """A query that gives, on a worker with a position marker, what ``query`` gives on the same data without it.
+    """A query that returns, on a worker with a position marker, what ``query`` returns on the same data without it.
 
-    The marker is an empty named graph, so only a ``GRAPH ?v {...}`` that can match without a triple could show it; a
+    The marker is an empty named graph, so only a ``GRAPH ?v {...}`` that can match without a triple could show it. A
     group around each filters ``?v`` (so a row that computes such a name as ``?v`` is not shown either). RDF4J's default
     prefixes are declared when they are used, and ``base`` (a client's ``baseURI``) when there is one. A query that
-    needs nothing of this is given back as it is.
+    needs none of this is returned unchanged.
 
-    Raises ``SystemGraphNamed`` for a query that names one of our graphs, ``BadInput`` for wrong tokens, an
+    Raises ``SystemGraphNamed`` for a query that names a system graph. Raises ``BadInput`` for wrong tokens, an
     undeclared prefix, nesting that would end the worker, or a SELECT inside of ``GRAPH ?v`` that no filter reaches.
-    Other mistakes are left to the worker's parser.
+    The worker's parser reports other mistakes.
     """
     if not base and len(query) < _SHORT_QUERY_CHARS and not _MAY_NAME_SYSTEM_GRAPH.search(query):
         return query
@@ -58,7 +58,7 @@ def hide_system_graphs(query: str, *, base: str | None = None) -> str:
 
 
 def refuse_services(query: str) -> None:
-    """``BadInput`` for a query with ``SERVICE``: whoever may ask a master would reach what a worker reaches."""
+    """Raise ``BadInput`` for a query with ``SERVICE``: it would give clients access to the worker's network."""
     if not _SERVICE.search(query):
         return
     for token in tokens(query):
@@ -84,8 +84,8 @@ def query_form(query: str) -> str:
 
 
 def query_predicates(query: str) -> frozenset[str] | None:
-    """The predicates (``<iri>``) of all quads that a query may read; None: any, or not known. What is no query is told
-    by whoever answers it."""
+    """The predicates (``<iri>``) of all quads that a query may read; None: any, or not known. The worker reports a text
+    that is no query."""
     toks = skip_trivia(tokens(query))
     names = Prologue(None, limit_for(len(query)))
     try:

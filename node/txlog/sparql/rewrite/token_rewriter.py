@@ -1,9 +1,9 @@
-"""One pass over the tokens of a query, or of one operation of an update.
+"""Rewrites the tokens of a query, or of one operation of an update, in one pass.
 
-It keeps track of where it is (template, pattern, expression, data), because the same tokens mean different things
-there, and writes the text again: IRIs in full, ``NOW()`` pinned, no variable graph that could be one of ours. What
-cannot be made the same on every worker is refused by name. Whether the text is SPARQL at all is judged by
-Oxigraph's parser afterwards; here only what that parser is too lenient about is refused.
+The rewriter tracks its context (template, pattern, expression, data), because the same tokens have different meanings
+there. It writes the text again: full IRIs, ``NOW()`` as a constant, no variable graph that could match a system graph.
+It refuses by name what cannot have the same result on every worker. Oxigraph's parser checks the syntax afterwards;
+the rewriter refuses only what that parser is too lenient about.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from txlog.sparql.terms import (
 from txlog.sparql.tokens import Token, bad_token_error, malformed_query
 
 MAX_DEPTH: Final = 64
-"""Brackets of any kind inside one another. Oxigraph's parser recurses: about 700 end the process that parses."""
+"""Nested brackets of any kind. Oxigraph's parser is recursive: about 700 end the process that parses."""
 MAX_CHAIN: Final = 500
 """Groups, binds and binary operators in one operation, for the same reason: about 1000 end it."""
 
@@ -58,7 +58,7 @@ _NON_DETERMINISTIC: Final = {
     "OFFSET": "workers pass over different solutions, also after ORDER BY where some are equal",
 }
 _NEVER_ALLOWED: Final = ("SERVICE", "LOAD")
-"""Not evaluated once either: they ask other addresses."""
+"""Not evaluated once either: they send requests to other addresses."""
 _SPARQL_KEYWORDS: Final = frozenset(
     word
     for line in (
@@ -73,7 +73,7 @@ _SPARQL_KEYWORDS: Final = frozenset(
     )
     for word in line.split()
 )
-# A word outside this list may be two glued together (Oxigraph reads FILTERRAND() as FILTER RAND()), or one that only
+# A word outside this list may be two joined words (Oxigraph reads FILTERRAND() as FILTER RAND()), or a word that only
 # some workers know.
 
 TokenContext = Literal["top", "template", "erase", "pattern", "quads", "data", "expression", "collection"]
@@ -86,8 +86,8 @@ _CONTEXT_AFTER: Final[dict[str, TokenContext]] = {
 
 
 class Prologue:
-    """BASE and PREFIX as they stand at one place of a text. Declarations accumulate; a later one wins. ``limit``: of
-    all IRIs in full."""
+    """BASE and PREFIX in force at one offset of a text. Declarations accumulate; a later one wins. ``limit``: total
+    length of all expanded IRIs."""
 
     def __init__(self, base: str | None, limit: int = EXPANDED_BYTES_MAX) -> None:
         self.base = base
@@ -98,8 +98,8 @@ class Prologue:
         self.used_default_prefixes: set[str] = set()
 
     def expand(self, source: str, token: Token, *, lenient: bool = False) -> str:
-        """An ``IRI`` or ``PNAME`` token in full. Raises ``BadInput``, ``SystemGraphNamed`` and ``TooLarge``. With
-        ``lenient`` a relative IRI without base is given back as it is, for whoever knows the base."""
+        """The full IRI of an ``IRI`` or ``PNAME`` token. Raises ``BadInput``, ``SystemGraphNamed`` and ``TooLarge``.
+        With ``lenient`` a relative IRI without base is returned as it is, for a caller that knows the base."""
         if token.kind == "IRI":
             try:
                 full = iri_text(token.text)
@@ -131,13 +131,13 @@ class Prologue:
 
 
 class SourceMappedText(list[tuple[str, int]]):
-    """Text written so far, each part with the offset in the source that it comes from."""
+    """The text written so far, each part with the offset of its origin in the source."""
 
     def text(self) -> str:
         return "".join([part for part, _ in self])
 
     def source_offset(self, at: int) -> int:
-        """Where in the source the character ``at`` of :meth:`text` comes from."""
+        """The offset in the source of the character ``at`` of :meth:`text`."""
         if not self:
             return 0
         starts = list(accumulate((len(part) for part, _ in self), initial=0))
@@ -146,13 +146,13 @@ class SourceMappedText(list[tuple[str, int]]):
 
 
 def skip_trivia(toks: Sequence[Token]) -> list[Token]:
-    """Without spaces and comments."""
+    """The tokens without spaces and comments."""
     return [token for token in toks if token.kind not in ("SPACE", "COMMENT")]
 
 
 def begins_with_triple(toks: Sequence[Token], at: int) -> bool:
     """Whether a group whose first significant token is ``toks[at]`` begins with a plain triple, so that it has no
-    solution in an empty graph. (Not the reverse: ``False`` says nothing.)"""
+    solution in an empty graph. (Not the reverse: after ``False`` a solution is possible, not certain.)"""
     if at + 2 >= len(toks):
         return False
     first, verb, third = toks[at : at + 3]
@@ -164,39 +164,40 @@ def begins_with_triple(toks: Sequence[Token], at: int) -> bool:
 
 
 def exclusion_filter(variable: str) -> str:
-    """What a group ends with whose solutions show no graph of ours as ``?v``. (Oxigraph leaves ``?v`` unbound where
-    nothing in the group of ``GRAPH ?v`` touches a graph, for instance around another GRAPH: such a solution stays.)"""
+    """The filter at the end of a group that excludes solutions with a system graph as ``?v``. (Oxigraph leaves ``?v``
+    unbound where nothing in the group of ``GRAPH ?v`` reads a graph, for instance around another GRAPH. Such a solution
+    stays.)"""
     return f'FILTER(COALESCE(!STRSTARTS(STR({variable}),"{SYSTEM_GRAPHS}"),true))'
 
 
 class _ActiveGraph(NamedTuple):
-    """The ``GRAPH ?v`` that a place stands in."""
+    """The ``GRAPH ?v`` around a token."""
 
     variable: str
-    """Empty where it cannot be named: in a SELECT that does not give it out."""
+    """Empty where the variable is not visible: in a SELECT that does not project it."""
     may_be_empty_graph: bool
-    """Whether it may be a graph without quads there."""
+    """Whether the variable may be bound to a graph without quads there."""
 
 
 class _BracketFrame(NamedTuple):
-    """What an open bracket returns to when it closes."""
+    """The state to restore when an open bracket closes."""
 
     close: str
     context: TokenContext
     in_clause: bool
     opened_at: int
-    """Where its contents begin in the output."""
+    """The index in the output at which its contents begin."""
     filters: dict[str, str] | None
-    """Of a group that filters: each variable that must be no graph of ours, with the filter for it."""
+    """For a group that can hold filters: each variable that must be no system graph, with its filter."""
     is_guarded: bool
     graph: _ActiveGraph | None
 
 
 class TokenRewriter:
-    """Writes tokens again. ``pinned`` is the text for ``NOW()``; without it the tokens are a query's, which may use
-    anything and keeps its names, spaces and comments. ``once``: the operation is evaluated once, so that it may use
-    nearly anything, too. ``draw``: 128 random bits, where the operation has one solution at most: what is drawn for
-    each solution, a constant says."""
+    """Rewrites tokens. ``pinned`` is the text for ``NOW()``. Without it the tokens are those of a query, which may use
+    any function and keeps its names, spaces and comments. ``once``: the operation is evaluated once, so that it may use
+    nearly any function, too. ``draw``: returns 128 random bits, where the operation has one solution at most. Then a
+    constant replaces a random function."""
 
     def __init__(
         self,
@@ -212,7 +213,7 @@ class TokenRewriter:
         self.out = SourceMappedText()
         self.filter_count = 0
         self.unnamed_selects: list[int] = []
-        """Where a SELECT stands in a ``GRAPH ?v`` without giving out ``?v``."""
+        """Indices of the SELECTs inside a ``GRAPH ?v`` that do not project ``?v``."""
         self._update = pinned is not None
         self._now_literal = pinned or ""
         self._evaluated_once = once
@@ -228,8 +229,8 @@ class TokenRewriter:
         self._graph: _ActiveGraph | None = None
 
     def run(self, toks: Sequence[Token], place: TokenContext) -> None:
-        """``toks`` without spaces, beginning in ``context``: ``top`` of an operation or a query, or inside of a
-        group."""
+        """Rewrite ``toks`` (without spaces), beginning in the context ``place``: ``top`` of an operation or a query, or
+        inside of a group."""
         out, source, update = self.out, self.source, self._update
         self._toks, self._context = toks, place
         at, total = 0, len(toks)
@@ -259,7 +260,7 @@ class TokenRewriter:
         if self._stack:
             raise malformed_query(source, len(source), f"{self._stack[-1].close} is missing at the end")
 
-    # -- one token each; they return the index of the next one
+    # -- each method writes one token and returns the index of the next one
 
     def _write_mark(self, at: int, token: Token) -> int:
         text, start = token.text, token.start
@@ -301,7 +302,7 @@ class TokenRewriter:
             if word in _NON_DETERMINISTIC:
                 return self._write_non_deterministic(at, token, word)
             if word == "REDUCED":
-                # It may remove any number of duplicates: all is one of them.
+                # REDUCED may remove any number of duplicates; DISTINCT, which removes all, is one valid result.
                 self.out.append(("DISTINCT", start))
                 return at + 1
             if word == "NOW" and self._is_mark(at + 1, "(") and self._is_mark(at + 2, ")"):
@@ -332,7 +333,7 @@ class TokenRewriter:
             return at + 1
         if self._is_mark(at + 1, "(") and not full.startswith(_XSD) and self._is_function_call(at):
             raise NotDeterministic(f"the function <{full[:200]}>", "not every worker knows it, nor the same")
-        # `?a<x:b` compares; in full it would be read as an opened IRI.
+        # `?a<x:b` compares; with a full IRI the `<` would be read as the begin of an IRI.
         before = self._toks[at - 1] if at else token
         gap = " " if before.text == "<" and before.start + 1 == token.start else ""
         self.out.append((f"{gap}<{full}>", token.start))
@@ -382,7 +383,7 @@ class TokenRewriter:
         return "collection" if place == "pattern" else place
 
     def _is_function_call(self, at: int) -> bool:
-        """Whether the IRI at ``at``, with a parenthesis behind it, is a function's and not a predicate."""
+        """Whether the IRI at ``at``, with a parenthesis after it, is a function's name and not a predicate."""
         if at < 0 or self._toks[at].kind not in ("IRI", "PNAME"):
             return False
         if self._in_clause or self._context == "expression":
@@ -409,7 +410,7 @@ class TokenRewriter:
             once=True,
         )
 
-    # -- what differs between workers
+    # -- constructs that differ between workers
 
     def _write_non_deterministic(self, at: int, token: Token, word: str) -> int:
         called = self._is_mark(at + 1, "(") and self._is_mark(at + 2, ")")
@@ -419,7 +420,7 @@ class TokenRewriter:
         if word in _NEVER_ALLOWED or not self._evaluated_once:
             raise NotDeterministic(word, _NON_DETERMINISTIC[word], once=word not in _NEVER_ALLOWED)
         if word == "BNODE" and not called:
-            # Oxigraph's is the same in every solution, and in every update.
+            # In Oxigraph it is the same node in every solution, and in every update.
             raise NotDeterministic(word, "with an argument it is not the same node in all stores; build an IRI instead")
         self.out.append((token.text, token.start))
         return at + 1
@@ -434,9 +435,9 @@ class TokenRewriter:
     # -- graphs and IRIs that only appear at run time
 
     def _enter_group(self, at: int, *, joined: bool) -> None:
-        """The group that opened at ``at``: whose graph it reads, and whether that may be one of ours. It may in a group
-        of OPTIONAL, MINUS or EXISTS where what stands around it reads no graph (``GRAPH ?g { VALUES ?x { 1 }
-        OPTIONAL { } }``); a filter further out would come too late there."""
+        """Record the graph that the group opened at ``at`` reads, and whether it may be a system graph. It may in a
+        group of OPTIONAL, MINUS or EXISTS where the surrounding group reads no graph (``GRAPH ?g { VALUES ?x { 1 }
+        OPTIONAL { } }``). A filter further out would be too late there."""
         toks = self._toks
         if at > 1 and toks[at - 2].kind == "WORD" and toks[at - 2].text.upper() == "GRAPH":
             name = toks[at - 1]
@@ -444,19 +445,20 @@ class TokenRewriter:
                 _ActiveGraph(name.text, may_match_without_triple(toks, at - 2)) if name.kind == "VARIABLE" else None
             )
         elif joined and self._graph is not None and not begins_with_triple(toks, at + 1):
-            # Whatever stands before it, Oxigraph may begin with this group.
+            # Oxigraph may evaluate this group first, whatever comes before it in the text.
             self._graph = self._graph._replace(may_be_empty_graph=True)
         elif not joined and self._graph is not None and self._graph.variable and self._graph.may_be_empty_graph:
             begin = " ".join([token.text.upper() for token in toks[at + 1 : at + 3]])
-            # The group of a SELECT that stands before VALUES alone looks at no graph.
+            # The group of a SELECT that is empty before VALUES reads no graph.
             own = not toks[at - 1].text.upper().endswith(_AGGREGATE_BARRIERS)
-            # `{ SELECT ... }` has no place for a filter beside the one inside of that.
+            # `{ SELECT ... }` cannot hold a filter beside the SELECT; the filter goes into the SELECT's own group.
             if not (begins_with_triple(toks, at + 1) or begin.startswith("SELECT") or (own and begin == "} VALUES")):
                 self._add_exclusion_filter(self._graph.variable)
 
     def _enter_select(self, at: int, graph: _ActiveGraph) -> None:
-        """A SELECT inside of ``GRAPH ?v``. Where it does not give out ``?v``, Oxigraph reads another graph there, for
-        which there is no name. Where it does, it filters itself, as it may count or cut off what it gives."""
+        """Enter a SELECT inside of ``GRAPH ?v``. Where the SELECT does not project ``?v``, Oxigraph reads another graph
+        there, which has no name. Where it does, the filter goes into the SELECT, which may count or limit its
+        solutions."""
         given, depth = set[str](), 0
         for token in self._toks[at + 1 :]:
             if token.kind == "MARK":
@@ -471,9 +473,9 @@ class TokenRewriter:
             self.unnamed_selects.append(at)
 
     def _add_exclusion_filter(self, variable: str) -> None:
-        """The filter goes as far out as it may, past groups that are only joined or united: right behind its ``GRAPH``
-        it would part joins that Oxigraph takes as one, and evaluate them in another order. Not every order gives the
-        same there: the variables of an ``EXISTS`` see what stands outside of their group, or do not."""
+        """Add the filter as far out as possible, past groups that are only joined or united. Directly after its
+        ``GRAPH`` it would separate joins that Oxigraph evaluates as one, and change their order. Not every order gives
+        the same result: the variables of an ``EXISTS`` see bindings from outside of their group, or do not."""
         self.filter_count += 1
         for frame in reversed(self._stack):
             if frame.filters is not None:
@@ -481,8 +483,9 @@ class TokenRewriter:
                 return
 
     def _is_joined(self, at: int) -> bool:
-        """Whether the group that opens at ``at`` is a part of a join or a union, so that every solution of it is in one
-        of the group around it. ``False`` where that is not certain: a filter is right in any group."""
+        """Whether the group that opens at ``at`` is a part of a join or a union, so that each of its solutions is part
+        of a solution of the surrounding group. ``False`` where that is not certain: a filter is correct in any
+        group."""
         if self._context != "pattern" or self._in_clause or not at or not self._stack:
             return False
         before = self._toks[at - 1]
@@ -494,8 +497,8 @@ class TokenRewriter:
         return before.kind in _TERMS and (behind.kind != "WORD" or behind.text.upper() in ("GRAPH", "A"))
 
     def _write_computed_iri(self, at: int, token: Token) -> int:
-        """``IRI(...)``: as it is where its result is known here, else so that it gives no IRI of ours, and none that
-        depends on the worker's own address."""
+        """Write ``IRI(...)``: its value where it is a constant. Otherwise with a guard, so that it returns no system
+        IRI, and none that depends on the worker's own address."""
         argument = self._toks[at + 2] if self._is_mark(at + 3, ")") else None
         if argument is not None and argument.kind == "STRING":
             argument = Token("IRI", f"<{self._expand_iri(argument)}>", argument.start)
@@ -506,7 +509,7 @@ class TokenRewriter:
         self.out.append(("(", token.start))
         guarded = not self._iri_is_safe(at)
         if guarded and any(frame.is_guarded for frame in self._stack):
-            # Each guard says its argument three times.
+            # Each guard repeats its argument three times.
             raise malformed_query(
                 self.source, token.start, "IRI() inside IRI(): BIND the inner one to a variable first"
             )
@@ -523,14 +526,14 @@ class TokenRewriter:
         return value
 
     def _iri_is_safe(self, at: int) -> bool:
-        """Whether ``IRI(CONCAT("http://...", ...))`` can be seen to give an absolute IRI that is not ours."""
+        """Whether ``IRI(CONCAT("http://...", ...))`` certainly returns an absolute IRI that is no system IRI."""
         toks = self._toks
         if at + 5 >= len(toks) or toks[at + 2].text.upper() != "CONCAT" or not self._is_mark(at + 3, "("):
             return False
         first = toks[at + 4]
         if first.kind != "STRING" or toks[at + 5].text not in (",", ")"):
             return False
-        # Nothing may follow inside the IRI's own parenthesis: `IRI(CONCAT("x:y") || ?x)` is another expression.
+        # CONCAT must be the whole argument of IRI: `IRI(CONCAT("x:y") || ?x)` is another expression.
         depth = 0
         for index in range(at + 3, len(toks)):
             if toks[index].kind == "MARK":

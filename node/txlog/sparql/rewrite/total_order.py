@@ -1,8 +1,8 @@
-"""``ORDER BY`` that no store dies of.
+"""Rewrites ``ORDER BY`` so that it cannot end the store's process.
 
-Oxigraph 0.5 sorts by a comparison that is no total order where values of several kinds meet: 2 is before 10 as numbers,
-10 before "1x" as text, "1x" before 2. Its sort finds that out now and then, and ends the whole process. The same for
-keys that are drawn anew at each comparison (``RAND()``).
+Oxigraph 0.5 sorts by a comparison that is no total order for values of several kinds: 2 is before 10 as numbers, 10
+before "1x" as text, "1x" before 2. Its sort sometimes detects that and ends the whole process. The same holds for keys
+that are evaluated again at each comparison (``RAND()``).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _XSD: Final = "http://www.w3.org/2001/XMLSchema#"
 _DIRECTIONS: Final = ("ASC", "DESC")
 _CLAUSE_ENDS: Final = ("LIMIT", "OFFSET", "VALUES", "HAVING")
 _NO_KEYS: Final = ("RAND", "UUID", "STRUUID", "BNODE", "ORDER")
-"""What is drawn anew cannot be a key; any order is one that it may give. Nor can one that orders by itself (in EXISTS,
-where that means nothing)."""
+"""A random function cannot be a key: any order is a valid result of it. Nor can a key that has its own ORDER BY (in
+EXISTS, where that has no meaning)."""
 _NUMBER: Final = "(isNumeric({0}) && {0} = {0})"
 _TIME: Final = "COALESCE(YEAR({0}) = YEAR({0}), false)"
 _KEYS: Final = (
@@ -36,12 +36,13 @@ numbers as doubles; by datatype and language; times with and without a zone; the
 
 
 def remove_order_by(update: str) -> str:
-    """Without any ``ORDER BY``. For what has neither ``LIMIT`` nor ``OFFSET``, in which an order means nothing."""
+    """The update without any ``ORDER BY``. Only without ``LIMIT`` and ``OFFSET``: there an order has no meaning."""
     return _rewrite_order_by(update, ordered=False)
 
 
 def make_order_total(text: str) -> str:
-    """The same order wherever SPARQL says one, and a total one. Query or update that parses, with IRIs in full."""
+    """The text with a total order that agrees with SPARQL's order wherever SPARQL defines one. ``text``: a valid query
+    or update with full IRIs."""
     return _rewrite_order_by(text, ordered=True)
 
 
@@ -70,7 +71,7 @@ def _word(token: Token) -> str:
 
 
 def _skip_condition(toks: Sequence[Token], at: int) -> int:
-    """Behind the condition that begins there; ``at`` where none does."""
+    """The index after the condition that begins at ``at``; ``at`` where none does."""
     kind, text, _ = toks[at]
     if kind == "VARIABLE":
         return at + 1

@@ -1,10 +1,10 @@
-"""Updates as RDF4J means them: without ``GRAPH``, ``WITH`` and ``USING`` a pattern looks at all graphs, a deletion
-deletes from all of them, and an insertion goes to the default graph.
+"""Updates with RDF4J's semantics: without ``GRAPH``, ``WITH`` and ``USING`` a pattern matches all graphs, a deletion
+deletes from all of them, and an insertion inserts into the default graph.
 
-SPARQL 1.1 has no words for that, and the stores carry out SPARQL 1.1. A deletion of data, and one of a single pattern,
-can be said twice, for the default graph and for the others. Any other such operation is evaluated once
-(:mod:`txlog.sparql.update_effect`), on the union of all graphs: what it deletes and inserts there is written to graphs
-of its own, whose names are drawn, so that it can be read off (``docs/decisions/0015-updates-without-a-graph.md``).
+SPARQL 1.1 cannot express that, and the stores execute SPARQL 1.1. A deletion of data, and one of a single pattern, is
+written twice, for the default graph and for the others. Any other such operation is evaluated once
+(:mod:`txlog.sparql.update_effect`), on the union of all graphs. It writes what it deletes and inserts there to separate
+graphs with random names, from which the effect is read (``docs/decisions/0015-updates-without-a-graph.md``).
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class ModifyOperation(NamedTuple):
 
 
 class GraphTemplate(NamedTuple):
-    """``plain``: what stands outside of GRAPH; ``graphs``: name and inside of each GRAPH."""
+    """A template. ``plain``: the tokens outside of GRAPH; ``graphs``: name and contents of each GRAPH."""
 
     plain: list[Token]
     graphs: list[tuple[Token, list[Token]]]
 
 
 def parse_modify(toks: Sequence[Token]) -> ModifyOperation | None:
-    """An operation of ``DELETE`` or ``INSERT`` that names no graph for all of it; None for any other, and for one that
-    is malformed, which is somebody else's to say."""
+    """An operation of ``DELETE`` or ``INSERT`` without ``WITH`` and ``USING``; None for any other, and for a malformed
+    one, which the parser reports."""
     at = 0
     clauses: dict[str, list[Token]] = {}
     for word in ("DELETE", "INSERT"):
@@ -62,12 +62,12 @@ def parse_modify(toks: Sequence[Token]) -> ModifyOperation | None:
 
 
 def uses_all_graphs(found: ModifyOperation) -> bool:
-    """Whether something in it means all graphs. (It may say so of one that does not; then nothing is lost but time.)"""
+    """Whether a part of the operation works on all graphs. (A false ``True`` is possible; it costs only time.)"""
     return has_term_outside_graph(found.where) or has_term_outside_graph(found.delete or [])
 
 
 def has_term_outside_graph(toks: Sequence[Token]) -> bool:
-    """Whether a term stands outside of GRAPH and of expressions."""
+    """Whether there is a term outside of GRAPH and of expressions."""
     at = 0
     while at < len(toks):
         token = toks[at]
@@ -113,9 +113,10 @@ def match_any_named_graph(pattern: Sequence[Token]) -> list[Token]:
 def rewrite_for_union(
     source: str, found: ModifyOperation, drawn: int
 ) -> tuple[list[Token], list[tuple[str, Token | None]]]:
-    """The operation for a store whose default graph is the union of all: its tokens, and the graphs that it inserts
-    into, by the drawn name, None for the default graph. What it deletes from all graphs goes to the first drawn name.
-    ``BadInput`` for what has no meaning, or would need more than this."""
+    """Rewrite the operation for a store whose default graph is the union of all graphs. Returns its tokens, and pairs
+    of a random graph name and the graph into which it inserts (None: the default graph). The quads that it deletes from
+    all graphs go to the first random name. Raises ``BadInput`` for an operation without a meaning, or one that would
+    need more than this."""
     deletes, inserts = _template(found.delete or []), _template(found.insert or [])
     at = found.where[0].start if found.where else 0
     for token in deletes.plain:
@@ -174,7 +175,7 @@ def _word(toks: Sequence[Token], at: int) -> str:
 
 
 def _group(toks: Sequence[Token], at: int) -> tuple[list[Token] | None, int]:
-    """What stands in the braces that open at ``at``, and the index behind them; None where there are none."""
+    """The tokens in the braces that open at ``at``, and the index after them; None where there are none."""
     if at >= len(toks) or toks[at].text != "{":
         return None, at
     end = _closing_index(toks, at, "{", "}")
@@ -182,7 +183,7 @@ def _group(toks: Sequence[Token], at: int) -> tuple[list[Token] | None, int]:
 
 
 def _closing_index(toks: Sequence[Token], at: int, opens: str, closes: str) -> int:
-    """The index behind the bracket that closes the one at ``at``; behind the last token when nothing does."""
+    """The index after the bracket that closes the one at ``at``; after the last token when nothing does."""
     depth = 0
     for index in range(at, len(toks)):
         if toks[index].kind == "MARK":
