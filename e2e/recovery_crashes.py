@@ -216,7 +216,7 @@ class CrashAttempt:
 
 
 def duty_process(state: Path, way: str) -> int | None:
-    """A process of ``txlog.backup.duty_job`` that works for this cluster in this way."""
+    """A process of ``txlog.backup.duty`` that works for this cluster in this way."""
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue
@@ -224,7 +224,7 @@ def duty_process(state: Path, way: str) -> int | None:
             words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
         except OSError:
             continue
-        ours = "txlog.backup.duty_job" in words and any(str(state.resolve()) in word for word in words)
+        ours = "txlog.backup.duty" in words and any(str(state.resolve()) in word for word in words)
         if ours and any(word.startswith(way) for word in words):
             return int(folder.name)
     return None

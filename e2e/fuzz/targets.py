@@ -42,7 +42,7 @@ from txlog.sparql import (
     refuse_services,
 )
 from txlog.sparql.formats.rdf4j_transaction_xml import prepare_rdf_transaction
-from txlog.sparql.rewrite.parameter_binding import (
+from txlog.sparql.rewrite.bound_parameters import (
     UpdateGraphs,
     apply_limits,
     apply_parameters,

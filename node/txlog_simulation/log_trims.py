@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from txlog.model.ids import Origin
 from txlog.model.records import LogStart
 from txlog.protocol.log.log_state import LogState
-from txlog.protocol.log.log_trimming import BACKUP, WORKER, RetentionPosition
+from txlog.protocol.log.log_trim import BACKUP, WORKER, RetentionPosition
 from txlog_simulation.violation import LOG
 from txlog_simulation.violation import WORKER as OF_WORKER
 

@@ -23,7 +23,7 @@ from txlog.protocol.events import (
     Submission,
     SubmissionAccepted,
 )
-from txlog.protocol.log.log_trimming import RetentionPosition
+from txlog.protocol.log.log_trim import RetentionPosition
 from txlog.runtime.executor import Executor, SyncTask
 from txlog.runtime.journal_repair import JournalRepair
 from txlog.wire import messages as wire

@@ -5,7 +5,7 @@ from __future__ import annotations
 from txlog_simulation.mutant import Mutant
 from txlog_simulation.source_patches import SourceEdit
 
-TRIMMING = "txlog/protocol/log/log_trimming.py"
+TRIMMING = "txlog/protocol/log/log_trim.py"
 AGREEMENT = "txlog/protocol/log/log_state.py"
 FEET = "txlog/protocol/log/log_start.py"
 EXECUTOR = "txlog/runtime/executor.py"

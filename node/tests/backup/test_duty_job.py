@@ -1,4 +1,4 @@
-"""``python -m txlog.backup.duty_job`` where no master answers: nothing is taken for done."""
+"""``python -m txlog.backup.duty`` where no master answers: nothing is taken for done."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from stub_master import StubMaster
 
-from txlog.backup.duty_job import main
+from txlog.backup.duty import main
 from txlog.config.process_config import DutyJobConfig, FolderConfig
 
 WAYS = [["--backup", "uk-1:1:2"], ["--unorder", "uk-worker-1"], ["--restore", "uk-worker-1"], ["--release"]]

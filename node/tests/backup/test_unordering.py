@@ -13,7 +13,7 @@ from pen import apply, back_up, filled_log, folder_target, source
 from txlog.apply import WorkerState, apply_up_to
 from txlog.backup.backup_errors import WorkerMoved, WorkerUnordered
 from txlog.backup.dataset_load import RestoreTarget
-from txlog.backup.duty_job import is_on_chain
+from txlog.backup.duty import is_on_chain
 from txlog.backup.pinned_snapshot import choose_most_advanced, read_marker
 from txlog.backup.unordered_marker import mark_unordered
 from txlog.client import JsonMarker, WorkerStatus

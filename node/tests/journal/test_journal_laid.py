@@ -14,7 +14,7 @@ from test_journal_crashes import Follower, choosers, crash_after
 from test_journal_trim import segments, trim
 
 from txlog.journal import Journal, MemoryVfs, OsVfs, SimulatedCrash, check_journal, dump_journal
-from txlog.journal.payload_staging import STAGED_MAX
+from txlog.journal.payload_stage import STAGED_MAX
 from txlog.journal.staged_payload import StagedPayload
 from txlog.model.entry import RunItem, TransactionRun
 from txlog.model.errors import JournalBroken, JournalFull

@@ -336,7 +336,7 @@ def test_executors_are_pods_of_the_same_image_that_nothing_is_given_to() -> None
     ]
     assert spec["securityContext"] == driver["securityContext"]
     assert container["securityContext"] == driver["containers"][0]["securityContext"]
-    assert container["command"] == ["python", "-m", "txlog.pipeline.executor_pod"], "to which Spark adds a word"
+    assert container["command"] == ["python", "-m", "txlog.pipeline.executor"], "to which Spark adds a word"
     mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
     assert mounted == {f"{told.scratch_folder}/local", f"{told.scratch_folder}/turns", "/tmp"}
     assert all(volume["emptyDir"] == {} for volume in spec["volumes"])

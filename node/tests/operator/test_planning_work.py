@@ -111,7 +111,7 @@ def test_a_split_waits_for_its_backup_so_that_waits_for_nothing_else() -> None:
     story.turn()
     assert [command[2] for command in story.jobs.values()] == ["txlog.backup"]
     story.turn()
-    (duty,) = [command for command in story.jobs.values() if command[2] == "txlog.backup.duty_job"]
+    (duty,) = [command for command in story.jobs.values() if command[2] == "txlog.backup.duty"]
     assert "--backup=backup-3.1.2" in duty
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from txlog.model.quads import encode_quads
 from txlog.pipeline.batch.net_effect import BLOCK_BYTES, merge_pieces, split_into_buckets
 from txlog.pipeline.batch.task_messages import BucketPiece
-from txlog.workers.update_batching import merge_quad_changes as one_by_one
+from txlog.workers.update_batches import merge_quad_changes as one_by_one
 
 QUADS = [f"<urn:s{n}> <urn:p> <urn:o> <urn:g{n % 3}> .".encode() for n in range(5)] + [
     b"<urn:s> <urn:p> <urn:o> .",

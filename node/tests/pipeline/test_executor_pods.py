@@ -22,7 +22,7 @@ from store_process import COUNT_ONE, COUNTED, Store, free_port, until
 from txlog.config.cluster import TxLogCluster
 from txlog.config.process_config import PipelineConfig
 from txlog.local.engines.java_runtime import obtain_java_home
-from txlog.pipeline.executor_pod import EXECUTOR_BACKEND, NotStartedByDriver, build_command, read_java_options
+from txlog.pipeline.executor import EXECUTOR_BACKEND, NotStartedByDriver, build_command, read_java_options
 from txlog.pipeline.kubernetes_executors import DriverPodUnknown, build_executor_settings
 from txlog.pipeline.spark_settings import build_spark_settings
 from txlog_operator.specs import BuildContext, executors, pipeline
@@ -89,9 +89,7 @@ def test_an_executor_is_the_jvm_that_its_driver_asks_for() -> None:
 def test_nobody_but_a_driver_starts_an_executor() -> None:
     with pytest.raises(NotStartedByDriver, match="SPARK_EXECUTOR_ID"):
         build_command({key: value for key, value in BY_A_DRIVER.items() if key != "SPARK_EXECUTOR_ID"}, Path("/spark"))
-    run = subprocess.run(
-        [sys.executable, "-m", "txlog.pipeline.executor_pod", "driver"], capture_output=True, check=False
-    )
+    run = subprocess.run([sys.executable, "-m", "txlog.pipeline.executor", "driver"], capture_output=True, check=False)
     assert run.returncode == 64
     assert b"usage" in run.stderr
 

@@ -12,7 +12,7 @@ from core_cluster import Cluster
 
 from txlog.journal import Journal, MemoryVfs
 from txlog.model.records import RecoveredState
-from txlog.protocol.log.log_trimming import (
+from txlog.protocol.log.log_trim import (
     BACKUP,
     MASTER,
     SPLIT_BACKUP,

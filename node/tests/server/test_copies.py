@@ -15,7 +15,7 @@ from txlog.model.errors import BadInput, TooLarge
 from txlog.sparql import EvaluatedUpdate, prepare_evaluated
 from txlog.workers import OxigraphAdapter
 from txlog.workers.adapter import EMPTY_MARKER, StoreOperation
-from txlog.workers.update_batching import update_texts
+from txlog.workers.update_batches import update_texts
 
 NOW = "2026-11-21T10:00:00.123Z"
 SEED = """INSERT DATA { <a:a> <a:p> <a:b>, <a:c> . <a:b> <a:q> <a:a>, 1, "x"@en . <a:c> a <a:b> .

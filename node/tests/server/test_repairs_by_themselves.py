@@ -222,7 +222,7 @@ async def test_killed_in_the_middle_it_goes_on(trio: Three, monkeypatch: pytest.
     await asyncio.to_thread(trio.drivers[1].pause)  # they come to one index only when it goes on
     await trio.cluster.write(0, "INSERT DATA { <urn:more> <urn:p> 1 }")
     await until(lambda: "<urn:more>" in "".join(trio.stores["w-1"].quads()))
-    command = (sys.executable, "-m", "txlog.backup.duty_job", "--config", str(trio.state.duties("uk")), "--repair=w-2")
+    command = (sys.executable, "-m", "txlog.backup.duty", "--config", str(trio.state.duties("uk")), "--repair=w-2")
     child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
 
     async def running() -> bool:

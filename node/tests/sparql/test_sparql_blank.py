@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from txlog.model.errors import BadInput
 from txlog.sparql import prepare_lines, prepare_rdf, prepare_removal
-from txlog.sparql.rewrite.parameter_binding import parse_binding
+from txlog.sparql.rewrite.bound_parameters import parse_binding
 from txlog.sparql.skolem_iris import (
     encode_label,
     iri_to_label,

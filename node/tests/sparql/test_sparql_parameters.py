@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from txlog.model.errors import BadInput
-from txlog.sparql.rewrite.parameter_binding import (
+from txlog.sparql.rewrite.bound_parameters import (
     UpdateGraphs,
     apply_limits,
     apply_parameters,

@@ -12,7 +12,7 @@ from txlog.sparql import prepare_rdf, prepare_update
 from txlog.sparql.expansion_limit import EXPANDED_BYTES_MAX
 from txlog.sparql.formats.rdf4j_transaction_xml import prepare_rdf_transaction
 from txlog.sparql.rdf_upload import prepare_lines
-from txlog.sparql.rewrite.parameter_binding import UpdateGraphs, apply_limits, apply_parameters, bind_query
+from txlog.sparql.rewrite.bound_parameters import UpdateGraphs, apply_limits, apply_parameters, bind_query
 from txlog.sparql.rewrite.read_query import hide_system_graphs
 
 LONG = "urn:" + "x" * 40_000

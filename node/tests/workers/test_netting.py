@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.quads import decode_quads, encode_quads
 from txlog.workers.adapter import StoreOperation
-from txlog.workers.update_batching import merge_quad_changes, update_texts
+from txlog.workers.update_batches import merge_quad_changes, update_texts
 
 LINES = [b"<urn:%d> <urn:p> <urn:o> ." % n for n in range(5)]
 PAYLOADS = st.lists(

@@ -33,7 +33,9 @@ def bootstrap(
     Never repeat it with other masters: that makes two clusters, and each refuses the other."""
     masters = find_cluster(state, master).masters
     if not yes:
-        typer.confirm(f"This bootstraps the cluster with {', '.join(member)}. It cannot be undone. Continue?", abort=True)
+        typer.confirm(
+            f"This bootstraps the cluster with {', '.join(member)}. It cannot be undone. Continue?", abort=True
+        )
     refused: TxLogError | None = None
     for url in masters:
         with MasterClient(url, timeout_s=10.0) as client:

@@ -28,7 +28,7 @@ from txlog.sparql import (
     restrict_to_predicates,
 )
 from txlog.workers.adapter import EMPTY_MARKER, Adapter, StoreOperation
-from txlog.workers.update_batching import OPERATION_SEPARATOR, update_texts
+from txlog.workers.update_batches import OPERATION_SEPARATOR, update_texts
 
 QUADS_READ_MAX: Final = 100_000
 """Quads that an update may read. Every worker reads all of them when it applies the effect, 10 to 40 us each."""

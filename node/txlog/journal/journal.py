@@ -11,7 +11,7 @@ from txlog.journal import record_bodies
 from txlog.journal.format import RecordBody
 from txlog.journal.group_commit import GroupCommit, SparePreallocation
 from txlog.journal.origin_index import OriginIndex
-from txlog.journal.payload_staging import PayloadStaging
+from txlog.journal.payload_stage import PayloadStaging
 from txlog.journal.record_reader import RecordReader, RecordUnreadable
 from txlog.journal.recovered_state import rebuild_state
 from txlog.journal.repair_check import LoggedTransactions, check_repair, proves_all_stamps

@@ -1,6 +1,6 @@
 """Performs the duties of the data centres of one machine: split backups, restores, releases of backups, repairs.
 
-The masters list the open duties (``GET /txlog/duties``). Each is a process, ``python -m txlog.backup.duty_job``, one at
+The masters list the open duties (``GET /txlog/duties``). Each is a process, ``python -m txlog.backup.duty``, one at
 a time in a data centre. A new supervisor finds the same list, and finished duties are recognised as such. Only the
 names of workers that are being restored are stored here. A half loaded worker has no position, so its masters cannot
 list that its restore must continue.
@@ -168,7 +168,7 @@ class DutyRunner:
         return None
 
     async def _run_process(self, data_center: str, way: str) -> int:
-        command = (sys.executable, "-m", "txlog.backup.duty_job", "--config", str(self._state.duties(data_center)), way)
+        command = (sys.executable, "-m", "txlog.backup.duty", "--config", str(self._state.duties(data_center)), way)
         child = ChildProcess(command, self._state.own_environment, self._state.log(duty_log_name(data_center)))
         return await child.wait_or_interrupt(INTERRUPT_TIMEOUT_S)
 

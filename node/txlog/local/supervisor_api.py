@@ -30,7 +30,7 @@ from aiohttp import web
 from txlog.local.local_errors import CannotRun
 from txlog.local.state_folder import SupervisorEndpoint
 from txlog.local.supervisor import Supervisor
-from txlog.local.worker_scaling import WorkerScaling
+from txlog.local.worker_scaler import WorkerScaling
 from txlog.model.errors import BadInput, NotFound, TxLogError, Unauthorized
 
 ControlHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]

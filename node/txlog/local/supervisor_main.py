@@ -29,7 +29,7 @@ from txlog.local.single_master import single_master_plan, single_master_properti
 from txlog.local.state_folder import StateFolder
 from txlog.local.supervisor import Supervisor
 from txlog.local.supervisor_api import serve_control_api
-from txlog.local.worker_scaling import WorkerScaling
+from txlog.local.worker_scaler import WorkerScaling
 from txlog.model.errors import TxLogError
 
 EXIT_REFUSED = 2

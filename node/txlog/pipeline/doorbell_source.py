@@ -26,7 +26,7 @@ from txlog.client import Doorbell, FailoverClient, WorkerStatus
 from txlog.client.master_client import MasterClient
 from txlog.config.process_config import PipelineConfig, WorkerConfig
 from txlog.model.errors import TxLogError
-from txlog.pipeline.gc_tuning import freeze_gc
+from txlog.pipeline.gc_settings import freeze_gc
 from txlog.pipeline.progress_reporter import report_once
 from txlog.pipeline.worker_liveness import LivenessMonitor
 

@@ -2,7 +2,7 @@
 
 Otherwise each of its children would load this package and its imports again. That costs half a second of CPU and 30 MB
 for each concurrent task. pyarrow is not loaded: it starts a thread, and a thread does not survive a fork. Loaded
-modules are also excluded from garbage collection (:mod:`txlog.pipeline.gc_tuning`), and a child that Spark releases
+modules are also excluded from garbage collection (:mod:`txlog.pipeline.gc_settings`), and a child that Spark releases
 exits silently.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from pyspark import daemon
 
-from txlog.pipeline.gc_tuning import freeze_gc
+from txlog.pipeline.gc_settings import freeze_gc
 
 WORKER_MODULE = "pyspark.worker"
 """The kind of daemon that forks many children; Spark starts the other kinds for one child each."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pyspark.sql import Row
 
-from txlog.pipeline.gc_tuning import freeze_gc
+from txlog.pipeline.gc_settings import freeze_gc
 from txlog.pipeline.worker_lanes import ApplyRequest, apply_workers
 
 

@@ -23,7 +23,7 @@ VIEW_CHECK_INTERVAL_MS: Final = 20
 
 class Core(ConfigurationFollower):
     """One master, in layers, each a file: ``master_state.py`` ← ``commit.py`` ← ``post_receiver.py`` ←
-    ``post_sender.py`` ← ``departure.py`` ← ``configuration_changes.py`` ← ``submission.py`` ← ``log_trimming.py`` ←
+    ``post_sender.py`` ← ``departure.py`` ← ``configuration_changes.py`` ← ``submission.py`` ← ``log_trim.py`` ←
     ``snapshot_install.py`` ← ``configuration_effects.py``. This class dispatches messages and acts when time passes."""
 
     def __init__(self, settings: ProtocolSettings, recovered: RecoveredState, now: ClockReading) -> None:

@@ -29,7 +29,7 @@ from txlog.protocol.events import (
 from txlog.protocol.log.incoming_queue import UNBOUNDED
 from txlog.protocol.log.log_start import KeyedLogEntry, SnapshotChunks, next_log_start
 from txlog.protocol.log.log_state import LogState
-from txlog.protocol.log.log_trimming import RetentionPosition, TrimDecision
+from txlog.protocol.log.log_trim import RetentionPosition, TrimDecision
 from txlog.protocol.log.snapshot_install import SNAPSHOT_CHUNK_BYTES
 from txlog.wire import messages as wire
 from txlog.wire.messages import (

@@ -24,7 +24,7 @@ from txlog.model.durability import Durability
 from txlog.model.errors import PeerFault, Refused, Unavailable
 from txlog.model.hashes import HASH_BYTES
 from txlog.protocol.events import ClockReading, ProtocolSettings, Submission, SubmissionAccepted
-from txlog.protocol.log.log_trimming import RetentionPosition, TrimDecision
+from txlog.protocol.log.log_trim import RetentionPosition, TrimDecision
 from txlog.runtime.durability_tracker import DurabilityTracker, ViewTransition
 from txlog.runtime.executor import Executor
 from txlog.runtime.interactive_load import InteractiveLoad

@@ -39,7 +39,7 @@ from txlog.workers.triple_marker import (
     TripleMarkerAdapter,
     insert_marker,
 )
-from txlog.workers.update_batching import OPERATION_SEPARATOR, update_texts
+from txlog.workers.update_batches import OPERATION_SEPARATOR, update_texts
 
 _DENIED: Final = b"SERVICE execution disabled"
 _WHOLE_DECIMAL: Final = re.compile(rb'"(-?[0-9]+)"(\^\^<http://www\.w3\.org/2001/XMLSchema#decimal>)')

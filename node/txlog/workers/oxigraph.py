@@ -35,7 +35,7 @@ from txlog.workers.adapter import (
 )
 from txlog.workers.marker_names import loading_name, marker_name, marker_or_load_name
 from txlog.workers.sparql_http import ALWAYS_TRUE_QUERY, N_QUADS, USER_GRAPHS_FILTER, SparqlAdapter, parse_rows
-from txlog.workers.update_batching import OPERATION_SEPARATOR, group_by_graph, update_texts
+from txlog.workers.update_batches import OPERATION_SEPARATOR, group_by_graph, update_texts
 
 _DIGITS = 8
 _BASE = 4  # the least names to look at for a number of tokens

@@ -45,7 +45,7 @@ from txlog.workers.triple_marker import (
     insert_marker,
 )
 from txlog.workers.union_default_graph import NIL, canonical_constants, has_dataset_clause, scoped_query, scoped_update
-from txlog.workers.update_batching import update_texts
+from txlog.workers.update_batches import update_texts
 
 _LOCK: Final = f"{SYSTEM}:lock:"
 _CONTENDED: Final = f"<{SYSTEM}:contended>"

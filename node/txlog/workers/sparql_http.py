@@ -21,7 +21,7 @@ from txlog.workers.adapter import (
     WorkerResponse,
 )
 from txlog.workers.marker_names import system_graphs_from_names
-from txlog.workers.update_batching import OPERATION_SEPARATOR
+from txlog.workers.update_batches import OPERATION_SEPARATOR
 
 CSV: Final = "text/csv"
 TSV: Final = "text/tab-separated-values"

@@ -15,7 +15,7 @@ from txlog.workers.adapter import SYSTEM, LoadMarker, MarkerPosition, SystemGrap
 from txlog.workers.canonical_literals import clean_quads
 from txlog.workers.marker_names import loading_name, marker_name
 from txlog.workers.sparql_http import ALWAYS_TRUE_QUERY, N_QUADS, SparqlAdapter
-from txlog.workers.update_batching import group_by_graph
+from txlog.workers.update_batches import group_by_graph
 
 SYSTEM_TERM: Final = f"<{SYSTEM}>"
 MARKER_TRIPLE: Final = f"{SYSTEM_TERM} {SYSTEM_TERM} {SYSTEM_TERM}"

@@ -52,7 +52,7 @@ from txlog.workers.union_default_graph import (
     scoped_update,
     split_operations,
 )
-from txlog.workers.update_batching import merge_quad_changes
+from txlog.workers.update_batches import merge_quad_changes
 
 PROCEDURES: Final = Path(__file__).with_name("virtuoso.sql")
 """The SQL script that the user ``dba`` has to run on a Virtuoso once."""

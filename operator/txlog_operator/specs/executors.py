@@ -98,7 +98,7 @@ def pod_template(cluster: TxLogCluster, around: BuildContext, scratch: Path) -> 
         cluster,
         around,
         CONTAINER_NAME,
-        ["python", "-m", "txlog.pipeline.executor_pod"],
+        ["python", "-m", "txlog.pipeline.executor"],
         workingDir="/tmp",
         env=[{"name": "HOME", "value": "/tmp"}, *own.env],
         terminationMessagePolicy="FallbackToLogsOnError",

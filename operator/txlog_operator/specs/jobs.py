@@ -31,7 +31,7 @@ DUTY_COMPONENT: Final = "duty"
 SCHEDULE_COMPONENT: Final = "schedule"
 BACKUPS_FOLDER: Final = Path("/backups")
 """Folder of split backups when the manifest names no target: a volume of its own."""
-DUTY_PROGRAM: Final = "txlog.backup.duty_job"
+DUTY_PROGRAM: Final = "txlog.backup.duty"
 DUTY_CONFIG_FILE: Final = "duty.json"
 BACKUP_CONFIG_FILE: Final = "backup.json"
 TERMINATION_LOG: Final = "/dev/termination-log"

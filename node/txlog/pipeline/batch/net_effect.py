@@ -1,7 +1,7 @@
 """The net effect of payloads of quads, in two steps: of a run of the log, then of all runs of one bucket.
 
 A quad ends in one of three states: present, absent, or absent but added and deleted in the run. In the last case its
-graph exists where an engine keeps empty graphs (:mod:`txlog.workers.update_batching` explains why that must not be
+graph exists where an engine keeps empty graphs (:mod:`txlog.workers.update_batches` explains why that must not be
 lost). Python's own sets and dictionaries process each of millions of quads where possible, not lines of this file.
 """
 

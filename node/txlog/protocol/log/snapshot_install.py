@@ -15,7 +15,7 @@ from txlog.model.errors import PeerFault
 from txlog.model.records import RecoveredState
 from txlog.protocol.events import ClockReading, ProtocolSettings
 from txlog.protocol.log.log_start import decode_log_start
-from txlog.protocol.log.log_trimming import LogTrimmer
+from txlog.protocol.log.log_trim import LogTrimmer
 from txlog.wire.messages import FetchSnapshot, LogTruncatedBelow, SnapshotChunk
 
 SNAPSHOT_CHUNK_BYTES: Final = 1 << 20

@@ -23,7 +23,7 @@ from txlog.model.errors import BadInput, OffTheLog
 from txlog.model.hashes import NO_HASH
 from txlog.model.stamp import stamp_at
 from txlog.protocol.log.log_state import LogState
-from txlog.protocol.log.log_trimming import BACKUP, SPLIT_BACKUP, UNKNOWN_INDEX, WORKER, RetentionPosition, TrimDecision
+from txlog.protocol.log.log_trim import BACKUP, SPLIT_BACKUP, UNKNOWN_INDEX, WORKER, RetentionPosition, TrimDecision
 from txlog.runtime.master_context import MasterContext
 from txlog.wire import messages as wire
 

@@ -62,7 +62,7 @@ from txlog.server.frontdoor.result_formats import (
 from txlog.server.frontdoor.stream_converter import StreamConverter, closing_stream, convert_stream
 from txlog.server.frontdoor.tabular_results import accept_header, negotiate_media_type, table_response
 from txlog.sparql import hide_system_graphs, query_form, refuse_services
-from txlog.sparql.rewrite.parameter_binding import apply_limits, bind_query, parse_binding
+from txlog.sparql.rewrite.bound_parameters import apply_limits, bind_query, parse_binding
 from txlog.sparql.skolem_iris import iri_to_label
 from txlog.sparql.tokens import tokens
 from txlog.workers import Adapter

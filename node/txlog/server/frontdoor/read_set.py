@@ -10,7 +10,7 @@ from txlog.sparql import EvaluatedUpdate, TransactionBody
 from txlog.sparql.analysis.predicates import UnknownPredicates, predicates_of_update
 from txlog.sparql.update_effect import PREDICATES_MAX
 from txlog.workers.adapter import StoreOperation
-from txlog.workers.update_batching import OPERATION_SEPARATOR, update_texts
+from txlog.workers.update_batches import OPERATION_SEPARATOR, update_texts
 
 
 class ReadSet:

@@ -39,7 +39,7 @@ from txlog.sparql import (
     refuse_unportable,
 )
 from txlog.sparql.formats.rdf4j_transaction_xml import prepare_rdf_transaction
-from txlog.sparql.rewrite.parameter_binding import UpdateGraphs, apply_parameters, parse_binding
+from txlog.sparql.rewrite.bound_parameters import UpdateGraphs, apply_parameters, parse_binding
 
 _UPDATE = "application/sparql-update"
 _RDF_TRANSACTION = "application/x-rdftransaction"

@@ -19,7 +19,7 @@ from txlog.model.errors import BadInput
 from txlog.model.namespaces import NamespaceChange
 from txlog.sparql.expansion_limit import check_expansion, limit_for
 from txlog.sparql.rdf_upload import prepare_rdf
-from txlog.sparql.rewrite.parameter_binding import UpdateGraphs, apply_parameters
+from txlog.sparql.rewrite.bound_parameters import UpdateGraphs, apply_parameters
 from txlog.sparql.skolem_iris import skolemise_term
 from txlog.sparql.terms import refuse_system
 from txlog.sparql.transaction_body import TransactionBody

@@ -1,4 +1,4 @@
-"""Performs one duty of a data centre, as a process of its own: ``python -m txlog.backup.duty_job --config FILE.json``
+"""Performs one duty of a data centre, as a process of its own: ``python -m txlog.backup.duty --config FILE.json``
 with ``--backup DUTY``, ``--restore WORKER``, ``--unorder WORKER``, ``--repair WORKER`` or ``--release``.
 
 The last line on standard output is JSON: the result, or ``{"error", "message"}`` with exit code 1. Duties are
@@ -229,7 +229,7 @@ def _find_live_worker(urls: Sequence[str], but: str, closing: ExitStack) -> Sour
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parses the arguments and performs the duty. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="txlog.backup.duty_job", description="a duty of a data centre")
+    parser = argparse.ArgumentParser(prog="txlog.backup.duty", description="a duty of a data centre")
     parser.add_argument("--config", type=Path, required=True, help="a DutyJobConfig as JSON")
     ways = parser.add_mutually_exclusive_group(required=True)
     ways.add_argument("--backup", metavar="DUTY")

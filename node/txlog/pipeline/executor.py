@@ -1,4 +1,4 @@
-"""``python -m txlog.pipeline.executor_pod executor``: an executor of Spark, in a pod that Spark's driver created.
+"""``python -m txlog.pipeline.executor executor``: an executor of Spark, in a pod that Spark's driver created.
 
 Spark takes the container's command from the template of such pods, and appends the argument ``executor``. Everything
 else is in the environment. This program builds the JVM's command from it and replaces itself by the JVM.
@@ -70,7 +70,7 @@ def main() -> int:
         except (NotStartedByDriver, OSError) as wrong:
             print(wrong, file=sys.stderr)
     else:
-        print(f"usage: python -m txlog.pipeline.executor_pod {EXECUTOR_ROLE}", file=sys.stderr)
+        print(f"usage: python -m txlog.pipeline.executor {EXECUTOR_ROLE}", file=sys.stderr)
     return EXIT_USAGE
 
 
