@@ -80,8 +80,8 @@ def test_the_weight_decides_then_the_length_then_the_order() -> None:
     assert World(a=1, b=1, c=2).put("ab", 2, one).put("c", 2, other).foresee().winner.nodes == ("c",)
     equal = World(a=1, b=1, c=2).put("ab", 2, one).put("c", 2, [*SAME, *log(11, of="c")]).foresee()
     assert equal.winner.nodes == ("a", "b")
-    assert equal.shared == 3
-    assert {side.nodes: equal.moved(side) for side in equal.forks} == {("a", "b"): 0, ("c",): 1}
+    assert equal.shared_index == 3
+    assert {side.nodes: equal.moved_entries(side) for side in equal.forks} == {("a", "b"): 0, ("c",): 1}
 
 
 def test_a_member_that_is_away_counts_for_the_only_branch_that_has_it() -> None:
@@ -100,8 +100,8 @@ def test_a_master_whose_view_is_in_anothers_history_does_not_vote() -> None:
     world.told[1]["view"]["number"] = "1.1.a"
     found = world.foresee()
     assert [side.nodes for side in found.forks] == [("a",)]
-    assert [side.nodes for side in found.laggers] == [("b",)]
-    assert found.moved(found.laggers[0]) == 2, "what it had ordered alone goes back to its queue"
+    assert [side.nodes for side in found.laggards] == [("b",)]
+    assert found.moved_entries(found.laggards[0]) == 2, "what it had ordered alone goes back to its queue"
 
 
 def test_a_log_that_is_a_prefix_follows_when_everybody_of_its_view_is_here() -> None:
@@ -115,8 +115,8 @@ def test_simple_merges_by_the_least_stamp_and_keeps_what_stays_in_its_place() ->
     one = [*SAME, (10, "b", 1, 1), (20, "b", 1, 2)]
     other = [*SAME, (10, "b", 1, 1), (15, "c", 1, 1), (16, "b", 1, 2)]
     found = World(a=1, b=2, c=1).put("ab", 2, one, strategy="Simple").put("c", 2, other, strategy="Simple").foresee()
-    assert (found.merged, found.shared, found.winner.nodes) == (True, 4, ("a", "b"))
-    assert {side.nodes: found.kept[side.number] for side in found.forks} == {("a", "b"): 4, ("c",): 6}
+    assert (found.merged, found.shared_index, found.winner.nodes) == (True, 4, ("a", "b"))
+    assert {side.nodes: found.kept_up_to[side.view_number] for side in found.forks} == {("a", "b"): 4, ("c",): 6}
 
 
 def test_the_last_view_that_all_grew_from_decides_the_way_and_the_safest_preference_what_follows() -> None:

@@ -177,7 +177,7 @@ CASES = [
         'workers: {external: [{url: "http://a"}, {url: "http://b", engine: fuseki}]}',
         5,
         "spec.mixedEngines",
-        "expected true where the workers are of several engines",
+        "expected true where the workers have several engines",
     ),
     ("maxPeerLag: 60s", "workers: {external: []}", 14, "spec.workers.external", "expected at least one element"),
     (

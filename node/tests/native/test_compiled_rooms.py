@@ -15,7 +15,9 @@ from txlog.native import __main__ as making
 from txlog.native import finder
 
 RUNTIME_TYPES = re.compile(r"^class \w+\((?:\w+\.)?(?:Struct|BaseModel)\b", re.MULTILINE)
-SAYS = "import txlog.native as n; print(n.prefer_native()); import txlog.protocol.core; print(n.finder.is_native())"
+SAYS = (
+    "import txlog.native as n; print(n.install_import_hook()); import txlog.protocol.core; print(n.finder.is_native())"
+)
 
 
 def run(*arguments: str, native: str = "") -> str:

@@ -193,7 +193,7 @@ def test_how_splits_are_recovered_from_is_changed_at_all_or_none(state: str | No
 def seen_without(cluster: TxLogCluster, start: int, **more: Any) -> ClusterObservation:
     """uk-2's process of that start has ended, and uk-1 and dc0-1 are there to be told."""
     seen = whole(cluster, settled(cluster))
-    gone = pod(cluster, "uk-2", ready=False, running=False, ended=(ended("uk-2", start),))
+    gone = pod(cluster, "uk-2", ready=False, running=False, terminated_processes=(ended("uk-2", start),))
     listeners = {"uk-1": ("http://uk-1", heard(cluster, "uk-1", **more)), "dc0-1": ("http://dc0", None)}
     masters = {**seen.masters, "uk-2": None}
     return replace(seen, master_pods={**seen.master_pods, "uk-2": gone}, masters=masters, masters_to_notify=listeners)
@@ -312,7 +312,7 @@ def test_one_that_is_down_with_what_was_before_gets_what_is_new() -> None:
     """Else a wrong image could never be put right."""
     cluster = manifest()
     seen = whole(cluster, settled(cluster), state="Suspected")
-    broken = pod(cluster, "uk-2", revision="old", ready=False, running=False, waiting="ImagePullBackOff")
+    broken = pod(cluster, "uk-2", revision="old", ready=False, running=False, waiting_reason="ImagePullBackOff")
     seen = replace(seen, master_pods={**seen.master_pods, "uk-2": broken}, masters={**seen.masters, "uk-2": None})
     assert [each.node for each in of(RestartMaster, planned(cluster, seen))] == ["uk-2"]
 
@@ -347,7 +347,7 @@ def test_at_most_one_step_disturbs_and_none_who_works_while_somebody_is_missed(
         seen,
         masters={n: heard(three, n, state) if state else None for n, (state, _, _, _) in each.items()},
         master_pods={
-            n: pod(three, n, ready=ready, revision=rev, leaving=gone) for n, (_, ready, rev, gone) in each.items()
+            n: pod(three, n, ready=ready, revision=rev, terminating=gone) for n, (_, ready, rev, gone) in each.items()
         },
     )
     disturbing = of(DISRUPTIVE_ACTIONS, planned(cluster, seen))

@@ -141,7 +141,7 @@ def test_how_far_behind_is_measured_by_what_was_heard(silent_s: int, word_: str,
 def test_a_missing_secret_is_named() -> None:
     cluster = manifest(security={"peerTokenSecretRef": {"name": "shared"}})
     seen = whole(cluster)
-    waiting = pod(cluster, "uk-1", ready=False, running=False, waiting="ContainerCreating")
+    waiting = pod(cluster, "uk-1", ready=False, running=False, waiting_reason="ContainerCreating")
     status = said(
         cluster,
         replace(seen, master_pods={**seen.master_pods, "uk-1": waiting}, masters={**seen.masters, "uk-1": None}),

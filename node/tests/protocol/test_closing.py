@@ -282,8 +282,8 @@ def test_an_origins_place_is_one_byte() -> None:
 def test_two_sides_of_a_split_the_heavier_one_goes_on() -> None:
     """``Smart``: its branch stands as it is, though the other is longer and older."""
     one, other = (
-        view_of((2, 1, "a"), "ab", [FIRST.number], apart_at=1),
-        view_of((2, 1, "c"), "c", [FIRST.number], apart_at=1),
+        view_of((2, 1, "a"), "ab", [FIRST.number], diverged_index=1),
+        view_of((2, 1, "c"), "c", [FIRST.number], diverged_index=1),
     )
     left = [a1, tx("b1", 20)]
     right = [a1, tx("c1", 11), tx("c2", 12), tx("c3", 13)]
@@ -296,7 +296,7 @@ def test_two_sides_of_a_split_the_heavier_one_goes_on() -> None:
 
 
 def test_simple_merges_the_branches_each_transaction_once_at_its_least_stamp() -> None:
-    parts = {"apart_at": 1, "strategy": "Simple"}
+    parts = {"diverged_index": 1, "strategy": "Simple"}
     one, other = view_of((2, 1, "a"), "ab", [FIRST.number], **parts), view_of((2, 1, "c"), "c", [FIRST.number], **parts)
     left, right = [a1, tx("b1", 20), tx("c1", 50)], [a1, tx("c1", 11), tx("c2", 30)]
     masters = [Master(A, one, left, [tx("b2", 60)], 1), Master(B, one, left, [], 1), Master(C, other, right, [], 1)]
@@ -315,9 +315,9 @@ def test_majority_never_chooses_by_weight() -> None:
 
 def test_simple_also_when_a_lagger_computes_whose_log_goes_another_way() -> None:
     """What the branches share behind its own log's end is not what stands there in its log."""
-    one = view_of((3, 1, "a"), "a", [FIRST.number, (2, 1, "d")], "Simple", apart_at=0)
-    other = view_of((3, 1, "b"), "b", [FIRST.number, (2, 1, "d")], "Simple", apart_at=0)
-    old = view_of((2, 1, "d"), "d", [FIRST.number], "Simple", apart_at=0)
+    one = view_of((3, 1, "a"), "a", [FIRST.number, (2, 1, "d")], "Simple", diverged_index=0)
+    other = view_of((3, 1, "b"), "b", [FIRST.number, (2, 1, "d")], "Simple", diverged_index=0)
+    old = view_of((2, 1, "d"), "d", [FIRST.number], "Simple", diverged_index=0)
     d1 = tx("d1", 5)
     masters = [Master(A, one, [d1, a1, b1, a2], []), Master(B, other, [d1, a1, b1, tx("b2", 31)], [])]
     lagger = Master(D, old, [d1, tx("d2", 6), tx("d3", 7)], [])
@@ -337,7 +337,7 @@ def test_where_the_log_may_part_is_noted_when_one_is_left_behind_that_did_not_sa
     assert view.silent_members == [
         m.node for m, why in zip((C, D), [*kinds, "", ""], strict=False) if why in ("silent", "")
     ]
-    before = view_of((2, 1, "a"), "ab", [FIRST.number], apart_at=1)
+    before = view_of((2, 1, "a"), "ab", [FIRST.number], diverged_index=1)
     again = [master._replace(view=before) for master in masters]
     assert closed_of(again, gone=gone).view.diverged_index == 1
     assert closed_of(again, gone=gone, majority=True).view.diverged_index == -1
@@ -346,7 +346,7 @@ def test_where_the_log_may_part_is_noted_when_one_is_left_behind_that_did_not_sa
 
 
 def test_where_the_log_may_part_counts_until_everybody_has_accepted_the_view_with_everybody_in_it() -> None:
-    healed = view_of((3, 1, "a"), "abcd", [FIRST.number], apart_at=-3)
+    healed = view_of((3, 1, "a"), "abcd", [FIRST.number], diverged_index=-3)
     assert (healed.final_index(5, False), healed.final_index(5, True)) == (1, 5)
     masters = [Master(m, healed, [a1, b1], [], 1) for m in MEMBERS]
     assert closed_of(masters).view.diverged_index == -1, "they have installed it"
@@ -358,7 +358,7 @@ def test_where_the_log_may_part_counts_until_everybody_has_accepted_the_view_wit
 def test_one_who_ordered_more_in_the_view_left_behind_is_still_a_lagger() -> None:
     """Its link to the others was lost one way, so it went on alone to their last counters; the others, who went on
     without it, had nothing to order. The log of their view is a prefix of its log, and its view is in their history."""
-    later = view_of((2, 1, "a"), "ab", [FIRST.number], apart_at=1)
+    later = view_of((2, 1, "a"), "ab", [FIRST.number], diverged_index=1)
     masters = [Master(A, later, [a1], [], 1), Master(B, later, [a1], [], 1), Master(C, FIRST, [a1, c1], [], 1)]
     for own in ([a1], [a1, c1]):
         closed = closed_of(masters, own=own)
@@ -373,7 +373,7 @@ def test_who_alone_accepted_a_view_that_came_to_nothing_is_a_lagger(birth: int) 
     without it. One with another birth than that view names may have lost the disk on which it had accepted."""
     members = [A, msgspec.structs.replace(C, birth=birth)]
     nothing = msgspec.structs.replace(view_of((2, 1, "a"), "ac", [FIRST.number]), members=members)
-    later = view_of((2, 2, "c"), "c", [FIRST.number], apart_at=1)
+    later = view_of((2, 2, "c"), "c", [FIRST.number], diverged_index=1)
     masters = [Master(A, nothing, [a1, b1], [], 1, installed=False), Master(C, later, [a1], [], 1)]
     for own in ([a1], [a1, b1]):
         closed = closed_of(masters, own=own)
@@ -385,9 +385,9 @@ def test_who_alone_accepted_a_view_that_came_to_nothing_is_a_lagger(birth: int) 
 
 def test_the_weight_of_a_lagger_counts_for_the_branch_that_grew_from_its_view() -> None:
     """Two against one, though each branch has one member that votes, and the other is first and longer."""
-    middle = view_of((2, 1, "b"), "bc", [FIRST.number], apart_at=0)
-    one = view_of((3, 1, "b"), "b", [FIRST.number, middle.number], apart_at=0)
-    other = view_of((2, 1, "a"), "a", [FIRST.number], apart_at=0)
+    middle = view_of((2, 1, "b"), "bc", [FIRST.number], diverged_index=0)
+    one = view_of((3, 1, "b"), "b", [FIRST.number, middle.number], diverged_index=0)
+    other = view_of((2, 1, "a"), "a", [FIRST.number], diverged_index=0)
     masters = [Master(A, other, [a1, a2], []), Master(B, one, [b1], []), Master(C, middle, [], [])]
     assert closed_of(masters).branches == [one.number, other.number]
     assert closed_of(

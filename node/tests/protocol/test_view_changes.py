@@ -177,7 +177,7 @@ def test_rule_23_a_backup_is_wanted_also_when_the_view_is_stopped() -> None:
     assert not b.core.needs_split_backup
     b.pass_ms(200)
     assert b.core.needs_split_backup
-    b.core.backup_done(0, chain_start(VIEW.cluster_id))
+    b.core.on_backup_verified(0, chain_start(VIEW.cluster_id))
     assert not b.core.needs_split_backup
 
 

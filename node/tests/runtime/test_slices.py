@@ -123,13 +123,13 @@ def test_another_processor_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> Non
 
 _LARGE = """
 import os
-from txlog.runtime.scheduler_hints import keep_large_memory_apart
+from txlog.runtime.scheduler_hints import mmap_large_allocations
 
 def resident():
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-keep_large_memory_apart()
+mmap_large_allocations()
 bytes(4 << 20)  # from what is freed here glibc would learn
 before = resident()
 large = [bytes([number]) * (4 << 20) for number in range(1, 17)]
