@@ -188,16 +188,16 @@ async def test_one_that_is_free_is_taken_again_and_ends_when_nobody_does(monkeyp
 MASTER = """
 import asyncio, sys, uvloop
 from txlog.config.process_config import Limits
-from txlog.evaluation.pipe_protocol import Count, Load, Query
+from txlog.evaluation.pipe_protocol import LoadDataset, QueryRequest
 from txlog.server.frontdoor.evaluator_pool import Evaluator
 async def lines():
     for n in range(3000):
         yield b"<urn:s%d> <urn:p> <urn:o> ." % n + bytes([10])
 async def main():
     one = await Evaluator.start(Limits(evaluation_s=600))
-    await one.load(Load(""), lines())
+    await one.load(LoadDataset(""), lines())
     print(one.pid, flush=True)
-    await one.ask(Query(sys.argv[1], True, (), (), "text/csv", 1 << 20)) if sys.argv[1] else await asyncio.sleep(600)
+    await one.execute(QueryRequest(sys.argv[1], True, (), (), "text/csv", 1 << 20)) if sys.argv[1] else await asyncio.sleep(600)
 asyncio.Runner(loop_factory=uvloop.new_event_loop).run(main())
 """
 
