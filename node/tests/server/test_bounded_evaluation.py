@@ -197,7 +197,8 @@ async def main():
     one = await Evaluator.start(Limits(evaluation_s=600))
     await one.load(LoadDataset(""), lines())
     print(one.pid, flush=True)
-    await one.execute(QueryRequest(sys.argv[1], True, (), (), "text/csv", 1 << 20)) if sys.argv[1] else await asyncio.sleep(600)
+    query = QueryRequest(sys.argv[1], True, (), (), "text/csv", 1 << 20)
+    await one.execute(query) if sys.argv[1] else await asyncio.sleep(600)
 asyncio.Runner(loop_factory=uvloop.new_event_loop).run(main())
 """
 
