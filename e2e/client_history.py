@@ -32,7 +32,7 @@ class ClientOperation(NamedTuple):
 
 
 class LoggedOperation(NamedTuple):
-    """A transaction as it stands in a log: its index (``log_index``), and the name in its data."""
+    """A transaction in a log: its index (``log_index``), and the name in its data."""
 
     log_index: int
     name: str

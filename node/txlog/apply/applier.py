@@ -176,7 +176,7 @@ class _ApplySession:
         """Whether ``marker`` is the worker's last seen or last written marker; None then means an empty store."""
         self.marker: MarkerPosition | None = None
         self.token: int | None = None
-        """The lock that this session has, or may have, in the worker."""
+        """The lock that this applier has, or may have, in the worker."""
         self.confirmed = False
         self.contended = False
         self.pause_s = YIELD_S[0]
@@ -316,7 +316,7 @@ class _ApplySession:
     # -- the lock
 
     def _lock(self) -> bool:
-        """Claim the lock. True: this session has claimed it. False: another applier has it, and the budget is spent."""
+        """Claim the lock. True: this applier has claimed it. False: another applier has it, and the budget is spent."""
         while self.token is None:
             # Do not add a claim beside an existing lock: claims are its owner's heartbeat.
             if self.foreign_lock is None and not self.contended:
@@ -332,7 +332,7 @@ class _ApplySession:
         return True
 
     def _lock_owner_died(self) -> bool:
-        """Check another applier's lock. True: its owner is gone, and this session has the lock now."""
+        """Check another applier's lock. True: its owner is gone, and this applier has the lock now."""
         system = self._read_markers()
         if system.markers != (() if self.marker is None else (self.marker,)):
             raise _PositionChanged
@@ -360,8 +360,8 @@ class _ApplySession:
         raised = self.marker._replace(fence=self.marker.fence + 1)
         markers = self._read_system().markers
         if markers != (raised,):
-            # A request of the old owner was still under way and was applied. This session has applied nothing, so the
-            # old owner's marker is the true one, and this session removes its own.
+            # A request of the old owner was still under way and was applied. This applier has applied nothing, so the
+            # old owner's marker is the true one, and this applier removes its own.
             if raised in markers:
                 self._send(self.adapter.drop_marker(raised))
             raise _PositionChanged
