@@ -152,11 +152,11 @@ def resource_rows(definition: ResourceDefinition) -> list[Row]:
     """Every field of a kind, in the order of its models."""
     properties = schema_of(definition)["properties"]
     rows = [
-        Row(name, _type(properties[name]), "required", values, properties[name].get("description", ""))
-        for name, values in (
-            ("apiVersion", f"`{API_VERSION}`"),
-            ("kind", f"`{definition.kind}`"),
-            ("metadata", "as in Kubernetes"),
+        Row(name, _type(properties[name]), "required", values, properties[name].get("description", meaning))
+        for name, values, meaning in (
+            ("apiVersion", f"`{API_VERSION}`", ""),
+            ("kind", f"`{definition.kind}`", ""),
+            ("metadata", "as in Kubernetes", "Name, namespace, labels and annotations."),
         )
     ]
     rows.append(Row("spec", "object", "required", "", properties["spec"].get("description", "")))

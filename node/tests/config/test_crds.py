@@ -44,6 +44,13 @@ def test_every_value_has_one_type_and_a_bound(file: str) -> None:
             assert "maxItems" in each, each
 
 
+def test_the_metadata_of_a_kind_is_left_to_the_api_server() -> None:
+    """An API server refuses a definition whose root ``metadata`` says more than its type, a description included."""
+    for definition in DEFINITIONS:
+        root = custom_resource_definition(definition)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        assert root["properties"]["metadata"] == {"type": "object"}, definition.name
+
+
 def test_what_the_api_server_fills_in_is_what_the_model_takes() -> None:
     """The same cluster, whether the defaults came from there or from here."""
 

@@ -141,7 +141,7 @@ def custom_resource_definition(of: ResourceDefinition) -> Schema:
         "properties": {
             "apiVersion": {"type": "string", "description": "Group and version of these resources."},
             "kind": {"type": "string", "description": "Kind of the resource."},
-            "metadata": {"type": "object", "description": "Name, namespace, labels and annotations."},
+            "metadata": {"type": "object"},  # an API server takes no definition that describes it
             "spec": structural_schema(of.spec),
             "status": _without_defaults(structural_schema(of.status)),
         },
