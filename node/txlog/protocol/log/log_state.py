@@ -30,6 +30,8 @@ from txlog.model.records import (
     ViewInstalled,
 )
 from txlog.model.view import NO_VIEW, Number, View
+from txlog.protocol.events import NOT_TRUNCATED
+from txlog.protocol.log.configuration_history import ConfigurationHistory
 from txlog.protocol.log.idempotency_keys import FirstUse, IdempotencyKeys
 from txlog.protocol.log.incoming_queue import (
     UNBOUNDED,
@@ -40,10 +42,11 @@ from txlog.protocol.log.incoming_queue import (
     rank_origins,
 )
 from txlog.protocol.log.log_index import LogIndex
-from txlog.protocol.membership.configuration_history import ConfigurationHistory
 
 _RANK_MAX: Final = 256
 """Above the rank of every origin."""
+NO_CONTENTS: Final[dict[Txid, bytes]] = {}
+"""No content hash is known in advance. Never modified."""
 
 
 class UnstampedTransaction(NamedTuple):
@@ -71,6 +74,7 @@ class LogState:
         recovered: RecoveredState,
         key_retention_ms: int,
         configured: Configuration | None = None,
+        records: list[Record] | None = None,
     ) -> None:
         self.view = view
         self.installed = recovered.installed is not None
@@ -91,8 +95,8 @@ class LogState:
         self.skips: dict[str, int] = {}
         self.abandoned_branches: list[AbandonedBranch] = list(recovered.abandoned_branches)
         self.own_synced = 0
-        self.truncated_to = UNBOUNDED
-        """The lowest index that the log was truncated to since the core's effects were drained."""
+        self.truncated_to = NOT_TRUNCATED
+        """The lowest index that the log was truncated to since :meth:`take_truncation` was called."""
         self.unchanged_until = 0
         """The log up to here is the same as before the latest accept. It is the truncation point of that accept, or a
         higher index where the base has the same entries."""
@@ -105,9 +109,7 @@ class LogState:
         those workers is stable. Unknown after a restart."""
         self.last_stamp = max(recovered.ceiling, recovered.log_stamp, view.floor)
         self.log_key: tuple[int, int] = (0, 0)
-        self.records: list[Record] = []
-        self.known_content_hashes: dict[Txid, bytes] = {}
-        """Content hashes that the caller computed itself, for the transactions of the message it passes in next."""
+        self.records: list[Record] = [] if records is None else records
         self._recover(recovered)
 
     def _assign_slots(self, origins: list[Origin]) -> None:
@@ -234,6 +236,15 @@ class LogState:
         """Whether the run has transactions that are not persisted here, of an origin that enters this view's queue."""
         return self.enters_queue(run.origin) and run.first_seq + len(run.items) - 1 > self.by_origin[run.origin].held
 
+    def raise_last_stamp(self, stamp: int) -> None:
+        """A stamp that was seen or promised: later own stamps lie above it (rule 4)."""
+        self.last_stamp = max(self.last_stamp, stamp)
+
+    def take_truncation(self) -> int:
+        """The lowest index to which the log was truncated since the last call; :data:`NOT_TRUNCATED` for none."""
+        index, self.truncated_to = self.truncated_to, NOT_TRUNCATED
+        return index
+
     @property
     def final_index(self) -> int:
         """The highest index that no later view can remove from the log."""
@@ -266,10 +277,13 @@ class LogState:
         self._track_waiting_keys(origin, first, [i.key for i in items], [i.stamp for i in items], hashes, kinds)
         self._record_persisted(TransactionRun(origin.node, origin.birth, first, items), hashes)
 
-    def persist_replicated(self, run: TransactionRun, fetched: bool = False) -> bool:
+    def persist_replicated(
+        self, run: TransactionRun, fetched: bool = False, contents: dict[Txid, bytes] = NO_CONTENTS
+    ) -> bool:
         """Persist transactions of other masters. Known ones are skipped; a run that would leave a gap is not taken.
-        ``fetched``: for the next view, which stamps every one again, so the stamps may fall. True when something new
-        is persisted. :class:`Fatal` for one id with two contents (rule 3)."""
+        ``fetched``: for the next view, which stamps every one again, so the stamps may fall. ``contents``: content
+        hashes that the caller computed itself. True when something new is persisted. :class:`Fatal` for one id with
+        two contents (rule 3)."""
         queue = self.by_origin.get(run.origin)
         if queue is None:
             raise PeerFault(run.node, "UnknownOrigin", f"birth {run.birth:016x} is no member of this view")
@@ -286,19 +300,11 @@ class LogState:
                 raise PeerFault(run.node, "StampsFall", f"seq {run.first_seq + known} and later: stamps must grow")
             last = item.stamp
         self._enqueue(
-            queue, TransactionRun(run.node, run.birth, run.first_seq + known, items), self._content_hashes(run, known)
+            queue,
+            TransactionRun(run.node, run.birth, run.first_seq + known, items),
+            _content_hashes(run, known, contents),
         )
         return True
-
-    def _content_hashes(self, run: TransactionRun, known: int) -> list[bytes]:
-        """Content hashes of the run's items after the first ``known`` ones."""
-        made = self.known_content_hashes
-        if not made:
-            return [content_hash(item.kind, item.key, item.payload) for item in run.items[known:]]
-        return [
-            made.get(Txid(run.origin, seq)) or content_hash(item.kind, item.key, item.payload)
-            for seq, item in enumerate(run.items[known:], run.first_seq + known)
-        ]
 
     def _check_contents(self, queue: OriginQueue, run: TransactionRun, known: int) -> None:
         for offset in range(max(0, queue.in_log + 1 - run.first_seq), known):
@@ -652,3 +658,14 @@ class LogState:
         self.unstamped.clear()
         self.last_stamp = stamps[-1]
         return [ReassignedStamps(own.origin.node, own.origin.birth, first, stamps)]
+
+
+def _content_hashes(run: TransactionRun, known: int, computed: dict[Txid, bytes]) -> list[bytes]:
+    """Content hashes of the run's items after the first ``known`` ones; ``computed`` has those known in advance."""
+    items = run.items[known:]
+    if not computed:
+        return [content_hash(item.kind, item.key, item.payload) for item in items]
+    return [
+        computed.get(Txid(run.origin, seq)) or content_hash(item.kind, item.key, item.payload)
+        for seq, item in enumerate(items, run.first_seq + known)
+    ]

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from txlog.model.configuration import Configuration
 from txlog.protocol.replication.peer_progress import PeerProgress
-from txlog.protocol.views.view_policy import ViewManager
+from txlog.protocol.views.view_state import ViewState
 from txlog.wire.messages import Hello, HelloReply, KnownIncarnation
 
 
-def build_hello(views: ViewManager) -> Hello:
+def build_hello(views: ViewState) -> Hello:
     """This master's position and view, as a hello."""
-    agreement, told = views.log_state, views.failure_detector.known_connectivity()
+    agreement, known = views.log_state, views.failure_detector.known_connectivity()
     return Hello(
-        views.settings.node,
-        views.birth,
-        views.start,
-        list(views.settings.members),
+        views.local.node,
+        views.local.birth,
+        views.local.start,
+        list(views.local.settings.members),
         views.accepted.cluster_id if views.accepted is not None and not views.bootstrap_unconfirmed else b"",
         views.number,
         [(o.node, o.birth, q.held) for o, q in sorted(agreement.by_origin.items())] if agreement is not None else [],
         views.is_stopped,
         views.failure_detector.live_peers(),
         views.backup_index,
-        [(node, hears) for node, hears, _ in told],
+        [(node, hears) for node, hears, _ in known],
         agreement.log_index.length if agreement is not None else 0,
         agreement.log_index.hash if agreement is not None else b"",
-        [age_ms for _, _, age_ms in told],
+        [age_ms for _, _, age_ms in known],
     )
 
 
-def build_hello_reply(who: Hello, views: ViewManager, peers: list[PeerProgress]) -> HelloReply:
+def build_hello_reply(who: Hello, views: ViewState, peers: list[PeerProgress]) -> HelloReply:
     """What this master knows of the node id that asks, its question included, and this master's view."""
     agreement = views.log_state
     held = [q.held for q in agreement.queues] if agreement is not None and views.accepted is not None else []
@@ -37,20 +37,20 @@ def build_hello_reply(who: Hello, views: ViewManager, peers: list[PeerProgress])
     before = heard.get(who.birth, KnownIncarnation(who.birth, 0, 0, 0))
     heard[who.birth] = KnownIncarnation(who.birth, max(before.start, who.start), before.seq, before.counter)
     return HelloReply(
-        views.settings.node,
-        views.birth,
-        views.start,
-        list(views.settings.members),
+        views.local.node,
+        views.local.birth,
+        views.local.start,
+        list(views.local.settings.members),
         list(heard.values()),
         views.accepted,
         views.installed,
         held,
         _configuration(views),
-        views.settings.strategy,
+        views.local.settings.strategy,
     )
 
 
-def _configuration(views: ViewManager) -> Configuration | None:
+def _configuration(views: ViewState) -> Configuration | None:
     """The configuration in force here."""
     agreement, view = views.log_state, views.accepted
     if agreement is None or view is None or view.bootstrap_configuration is None:
@@ -58,7 +58,7 @@ def _configuration(views: ViewManager) -> Configuration | None:
     return agreement.configurations.at_index(agreement.stable).configuration
 
 
-def _known_incarnations(node: str, views: ViewManager, peers: list[PeerProgress]) -> list[KnownIncarnation]:
+def _known_incarnations(node: str, views: ViewState, peers: list[PeerProgress]) -> list[KnownIncarnation]:
     """The incarnations known of the node. The stamps of its transactions do not bound its counter: a view that it has
     not accepted may have reassigned them. They may also have been fetched from there before this process began."""
     agreement = views.log_state
