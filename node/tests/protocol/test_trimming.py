@@ -308,7 +308,7 @@ def test_rule_17_a_lost_disk_below_the_foot_beyond_a_lost_link(trimmed: str) -> 
     assert cluster.core("c").views.accepted is None
     below = wire.encode(wire.LogTruncatedBelow(length(cluster), hash_of(cluster, "a")))
     cluster.receive("b", "c", wire.encode(wire.Relay("c", ["a", "b"], below)))
-    arriving = cluster.core("c").snapshots.incoming
+    arriving = cluster.core("c").dispatcher.snapshots.incoming
     assert arriving is not None
     assert arriving.peer == "b"
     run_until_in_view(cluster, "a", "b", "c")

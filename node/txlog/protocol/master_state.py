@@ -5,38 +5,6 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from txlog.model.master_state import MasterState
-from txlog.model.records import RecoveredState
-from txlog.protocol.log.log_state import LogState
-from txlog.protocol.replication.replication import Replication
-
-
-class NoLog:
-    """This master has no log yet: no view, and no cluster to follow. ``recovered``: what its journal had."""
-
-    def __init__(self, recovered: RecoveredState) -> None:
-        self.recovered = recovered
-
-
-class Learner:
-    """This master follows a cluster without a view. It persists what it receives and has no vote (rule 2)."""
-
-    def __init__(self, replication: Replication) -> None:
-        self.replication = replication
-
-
-class InView:
-    """This master has a view, installed or not."""
-
-    def __init__(self, replication: Replication) -> None:
-        self.replication = replication
-
-
-LogPhase = NoLog | Learner | InView
-
-
-def log_of(phase: LogPhase) -> LogState | None:
-    """The log of this phase, if it has one."""
-    return None if isinstance(phase, NoLog) else phase.replication.log
 
 
 class MasterFacts(NamedTuple):

@@ -3,9 +3,71 @@
 from __future__ import annotations
 
 from txlog.model.configuration import Configuration
+from txlog.model.errors import PeerFault
+from txlog.model.view import NO_VIEW
+from txlog.protocol.events import ClockReading
+from txlog.protocol.local_master import LocalMaster
+from txlog.protocol.membership.bootstrap import ClusterBootstrap
+from txlog.protocol.membership.configuration_changes import ConfigurationChanges
+from txlog.protocol.outbox import Outbox
 from txlog.protocol.replication.peer_progress import PeerProgress
-from txlog.protocol.views.view_state import ViewState
-from txlog.wire.messages import Hello, HelloReply, KnownIncarnation
+from txlog.protocol.views.view_state import FOREVER_MS, ViewState
+from txlog.wire.messages import Hello, HelloReply, KnownIncarnation, LogTruncatedBelow
+
+
+class Handshake:
+    """Sends this master's hello, which asks for a reply, and answers the hellos of others."""
+
+    def __init__(
+        self,
+        local: LocalMaster,
+        views: ViewState,
+        bootstrap: ClusterBootstrap,
+        changes: ConfigurationChanges,
+        outbox: Outbox,
+    ) -> None:
+        self._local = local
+        self._views = views
+        self._bootstrap = bootstrap
+        self._changes = changes
+        self._outbox = outbox
+        self._sent_ms = -FOREVER_MS
+
+    def poll(self, complete: bool, now: ClockReading) -> int:
+        """Send a hello to the others when it is due. ``complete``: all configured masters are in the view and present.
+        Returns when the next one is due, in ``mono`` milliseconds."""
+        settings, bootstrap = self._local.settings, self._bootstrap
+        if not bootstrap.others:
+            return FOREVER_MS
+        is_settled = bootstrap.is_finished and self._views.is_settled
+        if is_settled and complete:
+            return now.mono + settings.round_timeout_ms
+        every = settings.idle_interval_ms if is_settled else settings.repeat_ms
+        if now.mono >= self._sent_ms + every:
+            self._sent_ms = now.mono
+            hello = build_hello(self._views)
+            for node in bootstrap.others:
+                self._outbox.send(node, hello)
+        return self._sent_ms + every
+
+    def on_hello(self, peer: str, hello: Hello, peers: list[PeerProgress]) -> None:
+        """Answer a hello. A master that is not listed here gets an answer too, so that it knows, and counts for
+        nothing. ``peers``: the other members of this master's view."""
+        if not hello.cluster:
+            self._bootstrap.check_members(peer, hello.members)
+        try:
+            self._changes.check_listed(peer)
+        except PeerFault:
+            if hello.cluster:
+                self._outbox.send(peer, build_hello_reply(hello, self._views, peers))
+            raise
+        self._views.needs_check = True
+        self._outbox.send(peer, build_hello_reply(hello, self._views, peers))
+        log = self._views.log_state
+        if log is not None and hello.view == NO_VIEW and hello.log_index < log.log_index.start:
+            # The master may lack no payload and request nothing, and yet be below what was trimmed meanwhile.
+            self._outbox.send(peer, LogTruncatedBelow(log.log_index.start, log.log_index.log_start_hash))
+        self._views.on_hello(hello)
 
 
 def build_hello(views: ViewState) -> Hello:

@@ -100,6 +100,11 @@ class PeerProgress:
         """The last seq of the slot that the peer is known to have persisted."""
         return self.replica_state.held[slot] if self.replica_state else 0
 
+    @property
+    def disk_full(self) -> bool:
+        """The peer has reported that it cannot store."""
+        return self.replica_state is not None and self.replica_state.full
+
     def on_push_event(self, event: PushEvent) -> None:
         """Change :attr:`push_state` as :data:`PUSH_TRANSITIONS` says."""
         self.push_state = PUSH_TRANSITIONS[self.push_state].get(event, self.push_state)

@@ -16,7 +16,7 @@ from txlog.protocol.outbox import Outbox
 from txlog.protocol.replication.failure_detector import FailureDetector
 from txlog.protocol.replication.peer_progress import PeerProgress
 from txlog.protocol.replication.post_schedule import PostSchedule
-from txlog.wire.messages import Checkpoint
+from txlog.wire.messages import Checkpoint, Hello
 
 _NEVER_ADVANCED: Final = (-1, [-1])
 
@@ -93,6 +93,15 @@ class ReplicationState:
                 self.known_log_positions[peer.node] = Checkpoint(
                     peer.replica_state.log_index, peer.replica_state.log_hash
                 )
+
+    def log_positions(self, candidates: list[Hello]) -> dict[str, Checkpoint]:
+        """The known positions: members report them in their posts, masters outside the view in their hellos."""
+        self.record_peer_positions()
+        births = {peer.node: peer.origin.birth for peer in self.peers}
+        for who in candidates:
+            if births.get(who.node) != who.birth:
+                self.known_log_positions[who.node] = Checkpoint(who.log_index, who.log_hash)
+        return self.known_log_positions
 
     def _own_seq_held_by_all(self) -> int:
         """The last own seq that every member of the view has certainly persisted."""
