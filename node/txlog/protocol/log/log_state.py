@@ -163,8 +163,7 @@ class LogState:
     def trim(self, log_start: LogStart) -> None:
         """Discard the log up to this log start (rule 19). The caller has verified that no master, worker or backup
         needs it."""
-        limits = self.log_index.start, self.final_index
-        assert limits[0] < log_start.index <= limits[1], (log_start.index, limits)
+        assert self.log_index.start < log_start.index <= self.final_index, log_start.index
         self.log_index.trim(log_start)
         self.keyed.trim(log_start.index, self.log_index)
         self.records.append(LogTrimmed(log_start))
