@@ -45,3 +45,25 @@ def state_of(facts: MasterFacts) -> MasterState:
         if not holds:
             return state
     return MasterState.JOINED
+
+
+ENTERED_WHEN: Final[dict[MasterState, str]] = {
+    MasterState.FOUNDING: "the process starts without a log",
+    MasterState.LEARNING: "it learns of a cluster that exists",
+    MasterState.STARTING: "it has a view",
+    MasterState.DISK_FULL: "its disk is full",
+    MasterState.LEFT: "it has left its view",
+    MasterState.REJOINING: "its view stops",
+    MasterState.SUSPECTED: "a member is silent",
+    MasterState.ISOLATED: "a configured master is excluded",
+    MasterState.JOINED: "every configured master is here",
+}
+"""What leads to each state."""
+_ONCE: Final = (MasterState.FOUNDING, MasterState.LEARNING, MasterState.STARTING)
+_AGAIN: Final = tuple(state for state in MasterState if state not in _ONCE)
+TRANSITIONS: Final[dict[MasterState, frozenset[MasterState]]] = {
+    **{state: frozenset((*_ONCE[place + 1 :], *_AGAIN)) for place, state in enumerate(_ONCE)},
+    **{state: frozenset(_AGAIN) - {state} for state in _AGAIN},
+}
+"""Which state may follow. A process passes the first three once, in this order, or leaves them out: a log, a view and
+the confirmation of its peers are never lost again. The others follow one another in any order."""
