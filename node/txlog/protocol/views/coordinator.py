@@ -46,7 +46,7 @@ class ViewCoordinator(ViewParticipant):
         proposal = ProposeView(number, view.cluster_id, wanted, view.number, gone, checkpoints)
         self.change = change = ViewChange(proposal, wanted, self.failure_detector.now_ms)
         self._promise(number)
-        self._own_report = self._build_report(proposal)
+        self._own_report = self.build_report(proposal)
         change.record_report(self._own_report, self.failure_detector.now_ms)
         if not change.unreported:
             self._close_view(change)

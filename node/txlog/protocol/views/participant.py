@@ -60,11 +60,11 @@ class ViewParticipant(Backfill):
             if self.change is not None and self.change.number < proposal.number:
                 self.change = None
             self._promise(proposal.number)
-            self._own_report = self._build_report(proposal)
+            self._own_report = self.build_report(proposal)
             self._attempts += 1
         report = self._own_report
         if report is None or report.number != proposal.number:  # promised before this process started
-            report = self._own_report = self._build_report(proposal)
+            report = self._own_report = self.build_report(proposal)
         self._yield_to_coordinator()
         self.sends.append((peer, report))
 
@@ -154,7 +154,7 @@ class ViewParticipant(Backfill):
     def _refuse(self, peer: str, number: Number, why: str, about: str, text: str) -> None:
         self.sends.append((peer, RejectView(number, self.promised, why, about, text)))
 
-    def _build_report(self, proposal: ProposeView) -> ViewReport:
+    def build_report(self, proposal: ProposeView) -> ViewReport:
         """The report as one snapshot; it is durable before it leaves."""
         number, agreement = proposal.number, self.log_state
         if agreement is None:  # a learner, or one whose founding view was never at work here
