@@ -162,12 +162,12 @@ def watch(
     updates: Annotated[
         UpdateHandling, typer.Option(help="for SPARQL updates in RDF Patch: stop, or write a header")
     ] = UpdateHandling.STOP,
-    master: MasterOption = None,
     state: StateOption = DEFAULT_FOLDER,
+    master: MasterOption = None,
 ) -> None:
     """Follow the log: every entry once, in order, from any master that answers. Each event has an id, and `--from ID`
     continues after it."""
-    cluster = find_cluster(ClusterOptions(master, state))
+    cluster = find_cluster(ClusterOptions(state, master))
     if until == "now":
         end: int | None = cluster.ask_first(MasterClient.status).stable.index
     elif until is None or (until.isascii() and until.isdecimal() and len(until) < 19):

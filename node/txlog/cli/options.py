@@ -47,8 +47,8 @@ class LocalOptions:
 class ClusterOptions:
     """The masters that a command asks, and the form of its output."""
 
-    master: MasterOption = None
     state: StateOption = DEFAULT_FOLDER
+    master: MasterOption = None
     json: JsonOption = False
 
 
