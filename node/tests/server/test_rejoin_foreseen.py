@@ -61,6 +61,13 @@ async def test_a_branch_is_asked_for_within_its_log(clusters: Callable[..., Clus
     assert "ends at 1" in (await cluster.get(0, "/txlog/branch?at=2", 404))["message"]
     for wrong in ("x", "-1", "1e3", "9" * 30):
         assert (await cluster.get(0, f"/txlog/branch?at={wrong}", 400))["error"] == "BadInput"
+    report = await cluster.get(0, "/txlog/view-report")
+    assert report["checkpoints"][0] == f"1:{end['hash']}"
+    birth = (await cluster.get(0, "/txlog/status"))["birth"]
+    assert report["seqs"] == [f"uk-1.{birth}.1"]
+    assert (await cluster.get(0, "/txlog/view-report?checkpoints="))["seqs"] == [], "from the first entry on"
+    for wrong in ("x", "1:", "-1:" + end["hash"], "1:xyz", end["hash"]):
+        assert (await cluster.get(0, f"/txlog/view-report?checkpoints={wrong}", 400))["error"] == "BadInput"
     await cluster.stop(0)
     with pytest.raises(TxLogError, match="no master answers"):
         await asyncio.to_thread(forecast, CliCluster({"uk": [cluster.url(0)]}, None))

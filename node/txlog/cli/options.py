@@ -6,7 +6,6 @@ fields of the dataclass in place of that parameter.
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -119,16 +118,15 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
             for each in fields(group)
         ]
 
-    @functools.wraps(command)
     def run(**given: Any) -> None:
         for name, group in groups.items():
             given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
         command(**given)
 
-    del run.__wrapped__  # type: ignore[attr-defined]  # typer reads the signature of what it gets
     shown = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in shown]
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in shown}
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
     return run
 
 
