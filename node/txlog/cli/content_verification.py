@@ -31,7 +31,7 @@ SNAPSHOT_TIMEOUT_S: Final = 600.0
 
 
 class NotHeld(Unavailable):
-    """A worker did not come to the index in time; says which and why."""
+    """A worker did not come to the index in time. The message names the worker and its position."""
 
     def __init__(self, message: str) -> None:
         super().__init__("NotHeld", message)
@@ -52,7 +52,7 @@ class PausedWorker:
 
 @dataclass(frozen=True)
 class ContentComparison:
-    """``workers`` with their digests; ``equal`` when they agree, within those engines whose digests compare."""
+    """The result for ``workers`` at ``index``. ``equal``: their digests agree, within engines whose digests compare."""
 
     index: int
     workers: list[PausedWorker]
@@ -67,8 +67,9 @@ def compare_contents(
     open_client: Callable[[str, float], MasterClient] = MasterClient,
     open_transport: TransportFactory = HttpTransport,
 ) -> ContentComparison:
-    """``data_centers``: name to the URLs of its masters. ``on_progress`` receives a line of text for each
-    step. ``open_client`` and ``open_transport`` open connections to masters and workers.
+    """Compare the contents of all workers at one index. ``data_centers``: name to the URLs of its masters.
+    ``on_progress`` receives a line of text for each step. ``open_client`` and ``open_transport`` open connections to
+    masters and workers.
 
     :class:`NotHeld`, a master's or worker's own error, or :class:`Refused` when there is nothing to compare."""
     with ExitStack() as closing:
@@ -123,8 +124,8 @@ def _stable_index(masters: dict[str, list[MasterClient]]) -> int:
 def _pause_all(
     held: list[PausedWorker], masters: dict[str, list[MasterClient]], until: float, on_progress: Callable[[str], None]
 ) -> int:
-    """Pause all workers at one index, and return it. A worker may pass the index before the request reaches its
-    pipeline. Then all are paused at the index that it has reached; meanwhile none moves on."""
+    """Pause all workers at one index, and return it. A worker may pass the index before its pipeline receives the
+    request. Then the next attempt is at the index that it has reached, which no paused worker passes."""
     index = _stable_index(masters)
     while True:
         on_progress(f"holding {len(held)} workers at index {index}")

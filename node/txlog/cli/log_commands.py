@@ -178,7 +178,7 @@ def watch(
     for event in FeedFollower(cluster.masters, start, until=end, settled=level is FeedLevel.FINAL):
         if form is FeedFormat.PATCH and updates is UpdateHandling.STOP and is_inexpressible_in_patch(event):
             raise BadInput(
-                f"the entry behind {event.previous}, {event.txid}, is a SPARQL update, which RDF Patch cannot say: "
+                f"the entry after {event.previous}, {event.txid}, is a SPARQL update, which RDF Patch cannot say: "
                 "--updates header writes it into a header, --format json as it is"
             )
         feed.write(render_event(event, _MEDIA_TYPES[form]))
