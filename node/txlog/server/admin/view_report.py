@@ -35,17 +35,17 @@ class ViewReportHandler:
         ``checkpoints`` after its end. ``seqs``: the last transaction of each origin up to there. ``checkpoints``: those
         of this log, as the parameter has them. 503 ``NotFounded`` before the first view."""
         core, agreement = self._context.loop.core, self._context.loop.log_state
-        view, node = core.views.accepted, self._context.config.node
+        view, name = core.views.accepted, self._context.config.node
         if agreement is None or view is None:
-            raise Unavailable("NotFounded", f"{node} has no view yet; wait until it is founded")
+            raise Unavailable("NotFounded", f"{name} has no view yet; wait until it is founded")
         log = agreement.log_index
         text = request.query.get("checkpoints")
         given = [Checkpoint(log.length, log.hash)] if text is None else _parse_checkpoints(text)
         report = core.views.build_report(ProposeView(view.number, view.cluster_id, [], view.number, [], given))
-        seqs = [str(Txid(Origin(*origin), seq)) for *origin, seq in log.seqs_at(report.shared.index)]
+        seqs = [str(Txid(Origin(node, birth), seq)) for node, birth, seq in log.seqs_at(report.shared.index)]
         checkpoints = [f"{one.index}:{one.hash.hex()}" for one in build_checkpoints(agreement)]
         message = await asyncio.to_thread(lambda: base64.b64encode(encode(report)).decode())
-        return json_response({"node": node, "checkpoints": checkpoints, "seqs": seqs, "report": message})
+        return json_response({"node": name, "checkpoints": checkpoints, "seqs": seqs, "report": message})
 
 
 def _parse_checkpoints(text: str) -> list[Checkpoint]:
