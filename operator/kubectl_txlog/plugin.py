@@ -23,11 +23,12 @@ from urllib.parse import quote, urlsplit
 
 import typer
 
+from txlog.cli.cli_cluster import CliCluster
 from txlog.cli.cluster_commands import show_status
-from txlog.cli.inspection_commands import show_peers
 from txlog.cli.load_commands import show_comparison
 from txlog.cli.main import handle_errors
-from txlog.cli.output import CliCluster, JsonOption
+from txlog.cli.options import JsonOption
+from txlog.cli.peer_commands import show_peers
 from txlog.cli.split_commands import show_splits
 from txlog.client import MasterClient
 from txlog.client.credentials import TOKEN_FILE, Credentials

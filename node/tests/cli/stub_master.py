@@ -23,7 +23,7 @@ class StubMaster:
         self.reports: list[dict[str, Any]] = []
         self.index = 7
         self.more: dict[str, Any] = {}
-        """What else is answered, by path."""
+        """What else is answered, by path; None: no such path."""
         self.server = _Server(self)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
@@ -84,7 +84,11 @@ class _Handler(BaseHTTPRequestHandler):
             "/txlog/peers": [{"node": "uk-1", "state": "Joined"}, {"node": "us-1", "state": "Joined"}],
             **stub.more,
         }
-        self._answer(answers[self.path.partition("?")[0]])
+        answer = answers[self.path.partition("?")[0]]
+        if answer is None:
+            self._answer({"error": "NotFound", "message": f"no such path: {self.path}"}, 404)
+        else:
+            self._answer(answer)
 
     def do_PUT(self) -> None:
         self.server.stub.holds[self._worker] = self._told()["index"]
@@ -109,9 +113,9 @@ class _Handler(BaseHTTPRequestHandler):
         told: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         return told
 
-    def _answer(self, value: Any) -> None:
+    def _answer(self, value: Any, code: int = 200) -> None:
         body = json.dumps(value).encode()
-        self.send_response(200)
+        self.send_response(code)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

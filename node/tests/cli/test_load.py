@@ -87,7 +87,7 @@ def test_a_refusal_stops_the_load_and_names_the_lines(file: Path, masters: tuple
 def test_without_any_master_it_gives_up_and_says_how_to_go_on(file: Path) -> None:
     gone = StubMaster()
     gone.close()
-    with pytest.raises(LoadStopped, match="the same command goes on"):
+    with pytest.raises(LoadStopped, match="the same command continues"):
         load(file, gone, patience_s=0.5)
 
 

@@ -159,6 +159,6 @@ def test_a_worker_that_does_not_come_is_named_and_everybody_let_go(
     masters: dict[str, StubMaster], stores: list[Store]
 ) -> None:
     stores[1].move(3)
-    with pytest.raises(NotHeld, match="us-worker-1 stands at 3; see txlog worker list"):
+    with pytest.raises(NotHeld, match="us-worker-1 is at 3; see txlog worker list"):
         compare_contents(urls(masters), 0.3)
     assert all(not master.holds for master in masters.values())

@@ -10,7 +10,7 @@ import pytest
 from apart import go_apart, insert, states
 from master_cluster import Cluster, until
 
-from txlog.cli import output
+from txlog.cli.cli_cluster import CliCluster
 from txlog.cli.rejoin_commands import forecast
 from txlog.cli.split_commands import build_split_report
 from txlog.model.errors import TxLogError
@@ -18,7 +18,7 @@ from txlog.model.errors import TxLogError
 
 async def told(cluster: Cluster) -> dict[str, Any]:
     urls = [cluster.url(at) for at in range(3)]
-    return await asyncio.to_thread(forecast, output.CliCluster({"uk": urls}, None))
+    return await asyncio.to_thread(forecast, CliCluster({"uk": urls}, None))
 
 
 @pytest.mark.parametrize("strategy", ["Smart", "Simple"])
@@ -61,6 +61,13 @@ async def test_a_branch_is_asked_for_within_its_log(clusters: Callable[..., Clus
     assert "ends at 1" in (await cluster.get(0, "/txlog/branch?at=2", 404))["message"]
     for wrong in ("x", "-1", "1e3", "9" * 30):
         assert (await cluster.get(0, f"/txlog/branch?at={wrong}", 400))["error"] == "BadInput"
+    report = await cluster.get(0, "/txlog/view-report")
+    assert report["checkpoints"][0] == f"1:{end['hash']}"
+    birth = (await cluster.get(0, "/txlog/status"))["birth"]
+    assert report["seqs"] == [f"uk-1.{birth}.1"]
+    assert (await cluster.get(0, "/txlog/view-report?checkpoints="))["seqs"] == [], "from the first entry on"
+    for wrong in ("x", "1:", "-1:" + end["hash"], "1:xyz", end["hash"]):
+        assert (await cluster.get(0, f"/txlog/view-report?checkpoints={wrong}", 400))["error"] == "BadInput"
     await cluster.stop(0)
     with pytest.raises(TxLogError, match="no master answers"):
-        await asyncio.to_thread(forecast, output.CliCluster({"uk": [cluster.url(0)]}, None))
+        await asyncio.to_thread(forecast, CliCluster({"uk": [cluster.url(0)]}, None))

@@ -74,6 +74,7 @@ _ADMIN_ROUTES: Final = (
     ("POST", "/txlog/backups"),
     ("GET", "/txlog/splits"),
     ("GET", "/txlog/branch"),
+    ("GET", "/txlog/view-report"),
     ("GET", "/txlog/branches"),
     ("GET", "/txlog/branches/{view}"),
     ("GET", "/txlog/settings"),

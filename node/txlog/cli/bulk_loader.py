@@ -1,7 +1,7 @@
 """``txlog load``: chunks of a file over all masters at once, each exactly once.
 
-Every chunk has an Idempotency-Key made of the file's hash and its number. So a chunk whose fate is unknown is sent
-again, to whichever master answers, and a load that was interrupted is taken up by the same command.
+Every chunk has an Idempotency-Key made of the file's hash and its number. So a chunk with an unknown outcome is sent
+again to any master, and the same command continues a load that was interrupted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from txlog.model.durability import Durability
 from txlog.model.errors import BadInput, TxLogError, Unavailable
 
 CHUNKS_PER_REQUEST: Final = 16
-"""Chunks in one request: enough for the door to make one run of them, few enough to be sent again."""
+"""Chunks in one request: enough for the master to make one run of them, few enough to be sent again."""
 RETRY_DELAY_S: Final = 0.5
 
 
@@ -64,8 +64,8 @@ class BulkLoader:
         self._connect = connect
         self._lock = threading.Lock()
 
-    def load(self, source: RdfSource, told: Callable[[LoadProgress], None] = lambda _: None) -> LoadProgress:
-        """Returns when every chunk has reached its durability. ``told`` hears of progress, in this thread.
+    def load(self, source: RdfSource, on_progress: Callable[[LoadProgress], None] = lambda _: None) -> LoadProgress:
+        """Returns when every chunk has reached its durability. ``on_progress`` runs in this thread.
 
         :class:`BadInput` for what is not RDF (what was loaded before it stays), :class:`LoadStopped`, or a master's
         own refusal."""
@@ -87,17 +87,17 @@ class BulkLoader:
             thread.start()
         try:
             while not self._stop_event.wait(0.1):
-                told(self._progress)
+                on_progress(self._progress)
                 if time.monotonic() - self._last_progress_at > self._patience_s:
                     raise LoadStopped(
                         f"no master took anything for {self._patience_s:g} s ({self._last_error or 'no answer'}); "
-                        "the same command goes on where this one stopped"
+                        "the same command continues where this one stopped"
                     )
         finally:
             self._stop_event.set()
         if self._failure is not None:
             raise self._failure
-        told(self._progress)
+        on_progress(self._progress)
         return self._progress
 
     def idempotency_key(self, source: RdfSource, chunk: RdfChunk) -> str:

@@ -17,22 +17,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from txlog.cli.cli_cluster import CliCluster, find_cluster, use_credentials
 from txlog.cli.divergence_view import print_divergence
-from txlog.cli.output import (
-    DEFAULT_STATE,
-    CliCluster,
-    JsonOption,
-    MasterOption,
-    StateOption,
-    colour_state,
-    err,
-    find_cluster,
-    out,
-    show_json,
-    show_table,
-    use_credentials,
-)
-from txlog.client import MasterClient, MasterUnreachable, StatusResponse
+from txlog.cli.options import ClusterOptions, LocalOptions, register
+from txlog.cli.tables import colour_state, err, format_time, out, show_json, show_table
+from txlog.client import MasterClient, StatusResponse
 from txlog.client.ca_trust import CaTrust
 from txlog.local.daemon_control import start_daemon, stop_daemon, wait_ready
 from txlog.local.local_errors import CannotRun, NotRunning
@@ -42,9 +31,9 @@ from txlog.model.errors import BadInput, TxLogError
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command()(up)
-    app.command()(down)
-    app.command()(status)
+    """Add ``up``, ``down`` and ``status``."""
+    for command in (up, down, status):
+        register(app)(command)
 
 
 def up(
@@ -53,10 +42,10 @@ def up(
         typer.Option("-f", "--file", help="a manifest, a folder of manifests, or one cluster.properties"),
     ],
     more: Annotated[list[Path] | None, typer.Argument(help="further manifests or folders", show_default=False)] = None,
-    state: StateOption = DEFAULT_STATE,
     detached: Annotated[bool, typer.Option("--detach", "-d", help="run in the background")] = False,
     wait: Annotated[float, typer.Option(help="seconds until everything must be ready; 0 does not wait")] = 240.0,
-    json: JsonOption = False,
+    *,
+    local: LocalOptions,
 ) -> None:
     """Run the data centres of the manifests as processes on this machine, until Ctrl-C or `txlog down`. A file that
     ends in .properties describes one master, whose peers run elsewhere."""
@@ -64,12 +53,12 @@ def up(
 
     paths = [*paths, *(more or [])]
     check(paths)
-    folder = StateFolder(state)
+    folder = local.folder
     if detached:
         start_daemon(paths, folder)
         if wait:
-            _wait_until_ready(folder, wait, json)
-        if json:
+            _wait_until_ready(folder, wait, local.json)
+        if local.json:
             show_json(SupervisorClient(folder).status())
         else:
             _show_processes(SupervisorClient(folder).status())
@@ -78,13 +67,13 @@ def up(
             )
         return
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    if not json:
+    if not local.json:
         threading.Thread(target=_print_started, args=(folder, wait or 240.0), daemon=True).start()
     asyncio.run(supervise(paths, folder))
 
 
 def _print_started(folder: StateFolder, wait: float) -> None:
-    """What runs where, once it does, while the supervisor has the terminal."""
+    """Print the processes once they are ready, while the supervisor has the terminal."""
     until = time.monotonic() + wait
     while time.monotonic() < until:
         try:
@@ -101,8 +90,8 @@ def _print_started(folder: StateFolder, wait: float) -> None:
 
 
 def is_ready(process: dict[str, Any], masters: Sequence[str] = ()) -> bool:
-    """Whether a process that runs also does its work: it answers, or, a pipeline, has told one of ``masters``, those
-    of its data centre, of every worker."""
+    """Whether a process that runs also does its work: it answers over HTTP. A pipeline has reported every worker to one
+    of ``masters``, those of its data centre."""
     if process["role"] == "pipeline":
         return any(_pipelines_ready(url, process["since"]) for url in masters)
     if not process["url"]:
@@ -147,12 +136,12 @@ def _wait_until_ready(folder: StateFolder, wait: float, quiet: bool) -> None:
 
 
 def down(
-    state: StateOption = DEFAULT_STATE,
     purge: Annotated[bool, typer.Option(help="also delete the state folder, with all data of this cluster")] = False,
-    json: JsonOption = False,
+    *,
+    local: LocalOptions,
 ) -> None:
     """Stop the cluster of a state folder: SIGTERM first, SIGKILL after a deadline."""
-    folder = StateFolder(state)
+    folder = local.folder
     if not folder.exists:
         raise NotRunning(folder.root)
     ended = stop_daemon(folder)
@@ -160,23 +149,30 @@ def down(
         raise CannotRun(f"the supervisor of {folder.root} does not end; see {folder.log('supervisor')}")
     if purge:
         folder.purge()
-    if json:
+    if local.json:
         show_json({"ended": ended, "purged": purge})
     else:
-        said = "ended" if ended else "nothing ran"
-        out.print(f"{said}; {folder.root} is removed" if purge else f"{said}; the data stays in {folder.root}")
+        result = "ended" if ended else "nothing ran"
+        out.print(f"{result}; {folder.root} is removed" if purge else f"{result}; the data stays in {folder.root}")
 
 
-def status(state: StateOption = DEFAULT_STATE, master: MasterOption = None, json: JsonOption = False) -> None:
+def status(cluster: ClusterOptions) -> None:
     """Show the state of processes, masters and workers."""
-    show_status(find_cluster(state, master), json)
+    show_status(find_cluster(cluster), cluster.json)
 
 
 def show_status(cluster: CliCluster, json: bool) -> None:
+    """Print what ``txlog status`` shows of a cluster."""
     supervisor = SupervisorClient(cluster.state).status() if cluster.state else None
-    seen = [(url, *_status_of(cluster, url)) for url in cluster.masters]
+    answers = cluster.ask_all(MasterClient.status)
+    reached = [answer for answer in answers.values() if isinstance(answer, StatusResponse)]
     if json:
-        masters = [{"url": url, "status": found, "error": why} for url, found, why in seen]
+        masters = [
+            {"url": url, "status": found, "error": ""}
+            if isinstance(found, StatusResponse)
+            else {"url": url, "status": None, "error": str(found)}
+            for url, found in answers.items()
+        ]
         show_json({"supervisor": supervisor, "masters": masters})
         return
     if supervisor:
@@ -196,20 +192,20 @@ def show_status(cluster: CliCluster, json: bool) -> None:
                 _workers_text(found),
                 found.view.holding,
             )
-            if found
-            else (url, colour_state("Unreachable"), "", "", "", "", "", "", why)
-            for url, found, why in seen
+            if isinstance(found, StatusResponse)
+            else (url, colour_state("Unreachable"), "", "", "", "", "", "", str(found))
+            for url, found in answers.items()
         ],
     )
-    print_divergence({found.data_center: found.workers for _, found, _ in reversed(seen) if found is not None})
-    outside = _excluded_text([found for _, found, _ in seen if found is not None])
+    print_divergence({found.data_center: found.workers for found in reversed(reached)})
+    outside = _excluded_members(reached)
     if outside:
         out.print()
         show_table(["OUT OF THE VIEW", "WHY", "SAYS", ""], outside)
 
 
 def _view_text(found: StatusResponse) -> str:
-    """Its number, and what is unusual about it."""
+    """The number of a master's view, and what is unusual about it."""
     view = found.view
     remarks = [
         *(() if view.installed or not view.number else ("not installed",)),
@@ -220,8 +216,9 @@ def _view_text(found: StatusResponse) -> str:
     return (view.number or str(found.epoch)) + (f" ({', '.join(remarks)})" if remarks else "")
 
 
-def _excluded_text(seen: list[StatusResponse]) -> list[tuple[str, str, str, str]]:
-    """Who is out of a view, why, and what that means; of each reason one line. Who knows it counts."""
+def _excluded_members(seen: list[StatusResponse]) -> list[tuple[str, str, str, str]]:
+    """Each master that is out of a view, why, the master that reports it, and what that means. A known reason counts
+    more than ``unknown``."""
     found: dict[str, tuple[str, str, str, str]] = {}
     for status in seen:
         for one in status.view.out:
@@ -232,16 +229,6 @@ def _excluded_text(seen: list[StatusResponse]) -> list[tuple[str, str, str, str]
 
 def _workers_text(found: StatusResponse) -> str:
     return ", ".join(f"{w.name} {w.position.index if w.position else 0} {w.state}" for w in found.workers)
-
-
-def _status_of(cluster: CliCluster, url: str) -> tuple[StatusResponse | None, str]:
-    with cluster.open_client(url, 5.0) as client:
-        try:
-            return client.status(), ""
-        except MasterUnreachable as error:
-            return None, str(error)
-        except TxLogError as error:
-            return None, str(error)
 
 
 def _show_processes(supervisor: dict[str, Any]) -> None:
@@ -265,8 +252,8 @@ def _show_processes(supervisor: dict[str, Any]) -> None:
             err.print(f"its log: {process['log']}", style="dim")
 
 
-def _backup_row(told: dict[str, Any]) -> tuple[object, ...]:
-    due = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(told["next"])) if told.get("next") else ""
-    last = told.get("last") or {}
-    said = last.get("name") or (colour_state(last["error"]) if "error" in last else "")
-    return told["dataCenter"], told["schedule"] or "by hand", due, said, last.get("message", "")
+def _backup_row(schedule: dict[str, Any]) -> tuple[object, ...]:
+    due = format_time(schedule["next"]) if schedule.get("next") else ""
+    last = schedule.get("last") or {}
+    result = last.get("name") or (colour_state(last["error"]) if "error" in last else "")
+    return schedule["dataCenter"], schedule["schedule"] or "by hand", due, result, last.get("message", "")

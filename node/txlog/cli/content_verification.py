@@ -1,7 +1,7 @@
 """``txlog verify``: do all workers of all data centres hold the same, at one position?
 
-Writes go on meanwhile. The masters are asked to hold every worker at one index (the pipelines obey); a worker that
-stands there is asked for a snapshot, and let go as soon as that is open; then the snapshots are digested.
+Writes continue meanwhile. The masters pause every worker at one index through their pipelines. The command opens a
+snapshot of each worker at that index and ends its pause at once. Then it compares digests of the snapshots.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ POLL_INTERVAL_S: Final = 0.05
 MASTER_TIMEOUT_S: Final = 10.0
 WORKER_TIMEOUT_S: Final = 30.0
 TransportFactory = Callable[[str, float], HttpTransport]
-"""From a worker's URL, as the masters tell it, and the seconds that it may take for each wait."""
+"""From a worker's URL, as the masters report it, and the seconds that each request may wait."""
 SNAPSHOT_TIMEOUT_S: Final = 600.0
 
 
 class NotHeld(Unavailable):
-    """A worker did not come to the index in time; says which and why."""
+    """A worker did not come to the index in time. The message names the worker and its position."""
 
     def __init__(self, message: str) -> None:
         super().__init__("NotHeld", message)
@@ -52,7 +52,7 @@ class PausedWorker:
 
 @dataclass(frozen=True)
 class ContentComparison:
-    """``workers`` with their digests; ``equal`` when they agree, within those engines whose digests compare."""
+    """The result for ``workers`` at ``index``. ``equal``: their digests agree, within engines whose digests compare."""
 
     index: int
     workers: list[PausedWorker]
@@ -62,22 +62,23 @@ class ContentComparison:
 def compare_contents(
     data_centers: dict[str, Sequence[str]],
     deadline_s: float = 60.0,
-    told: Callable[[str], None] = lambda _: None,
+    on_progress: Callable[[str], None] = lambda _: None,
     *,
-    opened: Callable[[str, float], MasterClient] = MasterClient,
-    reach: TransportFactory = HttpTransport,
+    open_client: Callable[[str, float], MasterClient] = MasterClient,
+    open_transport: TransportFactory = HttpTransport,
 ) -> ContentComparison:
-    """``data_centers``: name to the URLs of its masters. ``told`` hears what is going on. ``opened`` and
-    ``open_transport``: how masters and workers are spoken with.
+    """Compare the contents of all workers at one index. ``data_centers``: name to the URLs of its masters.
+    ``on_progress`` receives a line of text for each step. ``open_client`` and ``open_transport`` open connections to
+    masters and workers.
 
     :class:`NotHeld`, a master's or worker's own error, or :class:`Refused` when there is nothing to compare."""
     with ExitStack() as closing:
         masters = {
-            name: [closing.enter_context(opened(url, MASTER_TIMEOUT_S)) for url in urls]
+            name: [closing.enter_context(open_client(url, MASTER_TIMEOUT_S)) for url in urls]
             for name, urls in data_centers.items()
         }
         held = [
-            PausedWorker(name, worker, group, reach)
+            PausedWorker(name, worker, group, open_transport)
             for name, group in masters.items()
             for worker in _list_workers(name, group)
         ]
@@ -85,12 +86,12 @@ def compare_contents(
             raise Refused("the masters know no worker; see txlog worker list")
         try:
             until = time.monotonic() + deadline_s
-            index = _pause_all(held, masters, until, told)
+            index = _pause_all(held, masters, until, on_progress)
             streams = [_open_snapshot(each, index, until, closing) for each in held]
         finally:
             for each in held:
                 resume_worker(each.masters, each.worker.name)
-        told(f"reading {len(held)} workers at index {index}")
+        on_progress(f"reading {len(held)} workers at index {index}")
         with ThreadPoolExecutor(len(held)) as pool:
             for each, found in zip(held, pool.map(digest, streams), strict=True):
                 each.digest = found
@@ -121,13 +122,13 @@ def _stable_index(masters: dict[str, list[MasterClient]]) -> int:
 
 
 def _pause_all(
-    held: list[PausedWorker], masters: dict[str, list[MasterClient]], until: float, told: Callable[[str], None]
+    held: list[PausedWorker], masters: dict[str, list[MasterClient]], until: float, on_progress: Callable[[str], None]
 ) -> int:
-    """Ask for the hold at an index that no worker has passed. While holds are on their way a worker may pass it;
-    then the index is raised to where it came, and the next time nobody moves on."""
+    """Pause all workers at one index, and return it. A worker may pass the index before its pipeline receives the
+    request. Then the next attempt is at the index that it has reached, which no paused worker passes."""
     index = _stable_index(masters)
     while True:
-        told(f"holding {len(held)} workers at index {index}")
+        on_progress(f"holding {len(held)} workers at index {index}")
         for each in held:
             pause_worker(each.masters, each.worker.name, index)
         passed = _wait_for_index(held, index, until)
@@ -137,7 +138,7 @@ def _pause_all(
 
 
 def _read_position(each: PausedWorker) -> MarkerPosition | None:
-    """What the worker says of itself; the masters' knowledge of it may be older."""
+    """The marker in the worker itself; the masters' knowledge of it may be older."""
     adapter = ADAPTERS[each.worker.engine or "oxigraph"]
     with each.open_transport(each.worker.url, WORKER_TIMEOUT_S) as transport:
         markers = adapter.parse_system_graphs(transport.send(adapter.read_system())).markers
@@ -145,7 +146,7 @@ def _read_position(each: PausedWorker) -> MarkerPosition | None:
 
 
 def _wait_for_index(held: list[PausedWorker], index: int, until: float) -> int:
-    """Until every worker stands at ``index``, or one has passed it: the highest index seen."""
+    """Return the highest index seen, once every worker is at ``index`` or one has passed it."""
     while True:
         highest = 0
         late = None
@@ -154,7 +155,7 @@ def _wait_for_index(held: list[PausedWorker], index: int, until: float) -> int:
             at = each.position.position.index if each.position else 0
             highest = max(highest, at)
             if at != index:
-                late = f"{each.worker.name} stands at {at}"
+                late = f"{each.worker.name} is at {at}"
         if late is None or highest > index:
             return highest
         if time.monotonic() > until:
@@ -163,7 +164,7 @@ def _wait_for_index(held: list[PausedWorker], index: int, until: float) -> int:
 
 
 def _open_snapshot(each: PausedWorker, index: int, until: float, closing: ExitStack) -> Iterator[bytes]:
-    """A snapshot taken while the worker stood at ``index``; lifts its hold."""
+    """A snapshot taken while the worker was paused at ``index``; ends the pause."""
     adapter = ADAPTERS[each.worker.engine or "oxigraph"]
     transport = closing.enter_context(each.open_transport(each.worker.url, SNAPSHOT_TIMEOUT_S))
     chunks = closing.enter_context(stream_statements(adapter, transport))

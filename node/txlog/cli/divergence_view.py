@@ -1,21 +1,21 @@
-"""The workers that do not hold what others hold, and those that were repaired, for people."""
+"""Tables of the workers that differ from others, and of those that were repaired."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
-from txlog.cli.output import out, show_table
+from txlog.cli.tables import format_time, out, print_line, show_table
 from txlog.client import Divergence, RepairRecord, WorkerStatus
 
 GRAPHS_SHOWN = 3
 """Graphs in a row; ``--json`` has more."""
-MANUAL_REPAIR_STATES = ("Undecided", "ByHand", "GivenUp")
-"""What nothing becomes of by itself."""
+MANUAL_REPAIR_STATES = ("Undecided", "ByHand", "Manual", "GivenUp", "RepairSuspended")
+"""Repair states that need an operator, and the names that the next release gives to two of them."""
 
 
 def print_divergence(workers: Mapping[str, Sequence[WorkerStatus]]) -> None:
-    """``workers``: by data centre. Nothing is said when none differs, and none was repaired within a day."""
+    """Print the workers that differ and those that were repaired within a day, if there are any. ``workers``: by data
+    centre."""
     rows = [
         (
             w.name,
@@ -35,9 +35,9 @@ def print_divergence(workers: Mapping[str, Sequence[WorkerStatus]]) -> None:
         out.print()
         show_table(["DIFFERS", "DATA CENTRE", "IS", "GRAPHS", "SINCE", "RIGHT", "", "REPAIR"], rows)
     if any(w.divergence is not None and _needs_operator(w) for of in workers.values() for w in of):
-        out.print("txlog worker repair WORKER copies those graphs only", highlight=False)
+        print_line("txlog worker repair WORKER copies those graphs only")
     done = [
-        (w.name, dc, _copied_text(last), last.source, last.index, _format_time(last.at), w.repair.done)
+        (w.name, dc, _copied_text(last), last.source, last.index, format_time(last.at), w.repair.done)
         for dc, of in workers.items()
         for w in of
         if w.repair is not None and w.repair.done and (last := w.repair.last) is not None
@@ -61,10 +61,6 @@ def _repair_status(worker: WorkerStatus) -> str:
 def _copied_text(last: RepairRecord) -> str:
     more = f" and {last.graph_count - GRAPHS_SHOWN:,} more" if last.graph_count > GRAPHS_SHOWN else ""
     return f"{_graph_names(last.graphs)}{more} (+{last.added:,} -{last.removed:,})"
-
-
-def _format_time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _graphs_text(found: Divergence) -> str:

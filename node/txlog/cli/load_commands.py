@@ -1,4 +1,4 @@
-"""``txlog load`` and ``txlog verify``: much data in, and whether it is the same everywhere."""
+"""``txlog load`` and ``txlog verify``: load files of data; compare the contents of all workers."""
 
 from __future__ import annotations
 
@@ -19,33 +19,23 @@ from rich.progress import (
 
 from txlog.cli import bulk_loader
 from txlog.cli.bulk_loader import BulkLoader
+from txlog.cli.cli_cluster import CliCluster, find_cluster
 from txlog.cli.content_verification import PausedWorker, TransportFactory, compare_contents
-from txlog.cli.output import (
-    DEFAULT_STATE,
-    CliCluster,
-    JsonOption,
-    MasterOption,
-    StateOption,
-    colour_state,
-    err,
-    find_cluster,
-    out,
-    show_json,
-    show_table,
-)
+from txlog.cli.options import ClusterOptions, register
 from txlog.cli.rdf_chunks import open_source
+from txlog.cli.tables import Row, colour_state, err, out, show_json, show_table
 from txlog.model.durability import Durability
 from txlog.workers.http_transport import HttpTransport
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command()(load)
-    app.command("verify")(run_verify)
+    """Add ``load`` and ``verify``."""
+    register(app)(load)
+    register(app, "verify")(run_verify)
 
 
 def load(
     sources: Annotated[list[str], typer.Argument(metavar="FILE|URL...", help="nt, nq, ttl, trig, n3 or rdf; also .gz")],
-    master: MasterOption = None,
     batch: Annotated[int, typer.Option(min=1, max=100_000, help="quads per transaction")] = 1000,
     durability: Annotated[
         Durability, typer.Option(help="the level that each transaction waits for")
@@ -53,16 +43,16 @@ def load(
     graph: Annotated[str | None, typer.Option(help="IRI of the graph for triples without one")] = None,
     form: Annotated[str | None, typer.Option("--format", help="if the name does not show it: nt, nq, ttl, ...")] = None,
     patience: Annotated[float, typer.Option(help="seconds without progress before it fails")] = 60.0,
-    state: StateOption = DEFAULT_STATE,
-    json: JsonOption = False,
+    *,
+    cluster: ClusterOptions,
 ) -> None:
     """Write RDF files as transactions, through all masters at once. Repeat it to continue after an interruption."""
-    masters = find_cluster(state, master).masters
+    masters = find_cluster(cluster).masters
     loader = BulkLoader(masters, quads=batch, durability=durability, graph=graph, patience_s=patience)
     done = []
     for name in sources:
         began = time.monotonic()
-        with open_source(name, form) as source, _progress_bar(json) as bar:
+        with open_source(name, form) as source, _progress_bar(cluster.json) as bar:
             task = bar.add_task(name, total=source.size, quads="")
 
             found = loader.load(source, _progress_callback(bar, task))
@@ -77,10 +67,10 @@ def load(
                 "byMaster": found.by_master,
             }
         )
-        if not json:
+        if not cluster.json:
             rate = f"{found.quads / seconds:,.0f}/s" if seconds else ""
             out.print(f"{name}: {found.quads:,} quads in {found.transactions:,} transactions, {seconds:.1f} s, {rate}")
-    if json:
+    if cluster.json:
         show_json(done)
 
 
@@ -104,16 +94,18 @@ def _progress_bar(quiet: bool) -> Progress:
 
 def run_verify(
     wait: Annotated[float, typer.Option(help="seconds until every worker must be at the index")] = 60.0,
-    master: MasterOption = None,
-    state: StateOption = DEFAULT_STATE,
-    json: JsonOption = False,
+    *,
+    cluster: ClusterOptions,
 ) -> None:
     """Compare the contents of all workers at one position, while writes continue. Exit code 1 if they differ."""
-    show_comparison(find_cluster(state, master), wait, json)
+    show_comparison(find_cluster(cluster), wait, cluster.json)
 
 
-def show_comparison(cluster: CliCluster, wait: float, json: bool, reach: TransportFactory = HttpTransport) -> None:
-    """``reach``: how a worker is read."""
+def show_comparison(
+    cluster: CliCluster, wait: float, json: bool, open_transport: TransportFactory = HttpTransport
+) -> None:
+    """Print what ``txlog verify`` shows of a cluster. ``open_transport``: opens a connection to a worker. Exits with 1
+    when the contents differ."""
     quiet = json or not err.is_terminal
     with err.status("asking") as status:
         if quiet:
@@ -121,9 +113,9 @@ def show_comparison(cluster: CliCluster, wait: float, json: bool, reach: Transpo
         verdict = compare_contents(
             dict(cluster.data_centers),
             wait,
-            lambda said: None if quiet else status.update(said),
-            opened=cluster.open_client,
-            reach=reach,
+            lambda text: None if quiet else status.update(text),
+            open_client=cluster.open_client,
+            open_transport=open_transport,
         )
     if json:
         show_json(
@@ -141,13 +133,13 @@ def show_comparison(cluster: CliCluster, wait: float, json: bool, reach: Transpo
         raise typer.Exit(1)
 
 
-def _worker_row(each: PausedWorker, index: int) -> tuple[object, ...]:
+def _worker_row(each: PausedWorker, index: int) -> Row:
     assert each.digest is not None
-    said = colour_state("different" if each.differences else "equal")
+    result = colour_state("different" if each.differences else "equal")
     if each.position is not None and each.position.unordered:
-        said = said.append(", unordered")
+        result = result.append(", unordered")
     total = f"{each.digest.total:032x}"
-    return each.worker.name, each.data_center, index, f"{each.digest.quads:,}", len(each.digest.graphs), total, said
+    return each.worker.name, each.data_center, index, f"{each.digest.quads:,}", len(each.digest.graphs), total, result
 
 
 def _worker_to_dict(each: PausedWorker) -> dict[str, object]:

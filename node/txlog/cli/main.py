@@ -14,21 +14,19 @@ from txlog.backup.backup_errors import describe
 from txlog.cli import (
     backup_commands,
     cluster_commands,
-    inspection_commands,
+    journal_commands,
     link_commands,
     load_commands,
-    membership_commands,
+    log_commands,
     override_commands,
+    peer_commands,
     rejoin_commands,
     settings_commands,
     split_commands,
     user_commands,
-    watch_commands,
-    worker_repair_commands,
-    worker_restore_commands,
-    worker_scaling_commands,
+    worker_commands,
 )
-from txlog.cli.output import err
+from txlog.cli.tables import err
 from txlog.model.errors import TxLogError
 from txlog.workers.virtuoso import PROCEDURES
 
@@ -39,22 +37,21 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="TxLog: one log for the RDF stores of several data centres.",
 )
-cluster_commands.add_to(app)
-inspection_commands.add_to(app)
-watch_commands.add_to(app)
-load_commands.add_to(app)
-worker_restore_commands.add_to(app, inspection_commands.worker_app)
-worker_scaling_commands.add_to(inspection_commands.worker_app)
-worker_repair_commands.add_to(inspection_commands.worker_app)
-split_commands.add_to(app)
-settings_commands.add_to(app)
-override_commands.add_to(app)
-membership_commands.add_to(app)
-rejoin_commands.add_to(app)
+for module in (
+    cluster_commands,
+    log_commands,
+    load_commands,
+    worker_commands,
+    split_commands,
+    settings_commands,
+    override_commands,
+    peer_commands,
+    rejoin_commands,
+):
+    module.add_to(app)
 app.add_typer(backup_commands.app, name="backup")
 app.add_typer(link_commands.app, name="link")
-app.add_typer(inspection_commands.journal_app, name="journal")
-app.add_typer(inspection_commands.worker_app, name="worker")
+app.add_typer(journal_commands.journal_app, name="journal")
 app.add_typer(user_commands.user_app, name="user")
 
 
@@ -80,12 +77,12 @@ def _root_options(
 
 
 def main() -> None:
-    """Never a stack trace for what went wrong outside of TxLog."""
+    """Run the command line. An error outside of TxLog never shows a stack trace."""
     handle_errors(app)
 
 
 def handle_errors(command: Callable[[], object]) -> None:
-    """Its errors as one sentence and an exit code."""
+    """Run a command; print an error as one sentence and exit with its code."""
     try:
         command()
     except TxLogError as error:

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from txlog.cli.output import DEFAULT_STATE, JsonOption, MasterOption, StateOption, err, find_cluster, out, show_json
+from txlog.cli.cli_cluster import CliCluster, find_cluster
+from txlog.cli.options import ClusterOptions, YesOption, register
+from txlog.cli.tables import print_line, show_json, warn
 from txlog.client import MasterClient
 from txlog.model.errors import NotFound, TxLogError, Unavailable
 
@@ -15,23 +17,23 @@ POLL_INTERVAL_S = 0.2
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command()(bootstrap)
-    app.command("found", hidden=True, deprecated=True)(bootstrap)  # its name in the releases before
-    app.command("force-view")(force_view)
+    """Add ``bootstrap``, with its former name ``found``, and ``force-view``."""
+    register(app)(bootstrap)
+    register(app, "found", hidden=True, deprecated=True)(bootstrap)
+    register(app)(force_view)
 
 
 def bootstrap(
     member: Annotated[list[str], typer.Option("--member", help="a master of the first view")],
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")] = False,
+    yes: YesOption = False,
     wait: Annotated[float, typer.Option(help="seconds until the first view must be installed")] = 60.0,
-    state: StateOption = DEFAULT_STATE,
-    master: MasterOption = None,
-    json: JsonOption = False,
+    *,
+    cluster: ClusterOptions,
 ) -> None:
     """Bootstrap the cluster without waiting for every configured master. The others join when they start.
 
     Never repeat it with other masters: that makes two clusters, and each refuses the other."""
-    masters = find_cluster(state, master).masters
+    masters = find_cluster(cluster).masters
     if not yes:
         typer.confirm(
             f"This bootstraps the cluster with {', '.join(member)}. It cannot be undone. Continue?", abort=True
@@ -47,66 +49,66 @@ def bootstrap(
             except TxLogError as why:
                 refused = refused if isinstance(why, Unavailable) else why
                 continue
-        if json:
+        if cluster.json:
             show_json(view)
         else:
-            out.print(f"founded: {', '.join(view['members'])}", highlight=False)
+            print_line(f"bootstrapped: {', '.join(view['members'])}")
         return
     raise refused or NotFound(f"none of {', '.join(member)} answers")
 
 
 def force_view(
     without: Annotated[list[str], typer.Option("--without", help="a member that is permanently lost")],
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")] = False,
+    yes: YesOption = False,
     wait: Annotated[float, typer.Option(help="seconds until the next view must be installed")] = 60.0,
-    state: StateOption = DEFAULT_STATE,
-    master: MasterOption = None,
-    json: JsonOption = False,
+    *,
+    cluster: ClusterOptions,
 ) -> None:
     """Continue without members that are lost, if nothing proves that they ended, or if the rest has no majority.
 
     Transactions that only they hold are then missing. The masters refuse a member that still answers: stop it, and it
     leaves by itself."""
-    client = MasterClient(_remaining_master(find_cluster(state, master).masters, without), timeout_s=10.0)
+    client = MasterClient(_remaining_master(find_cluster(cluster), without), timeout_s=10.0)
     if not yes:
         names = ", ".join(without)
-        typer.confirm(f"What only {names} had will be missing; what still runs of it goes on alone. Sure?", abort=True)
+        typer.confirm(
+            f"What only {names} had will be missing; a master of them that still runs continues as a branch. Sure?",
+            abort=True,
+        )
     with client:
-        told = client.force_view(without)
-        for one in told["mayMiss"]:
-            err.print(_missing_members(one), highlight=False)
-        view = _await_installed_view(client, told["view"], without, wait)
-    if json:
-        show_json({**told, "next": view})
+        forced = client.force_view(without)
+        for one in forced["mayMiss"]:
+            warn(_missing_transactions(one), "")
+        view = _await_installed_view(client, forced["view"], without, wait)
+    if cluster.json:
+        show_json({**forced, "next": view})
     else:
-        out.print(f"view {view['number']} goes on from {told['view']}", highlight=False)
+        print_line(f"view {view['number']} continues from {forced['view']}")
 
 
-def _remaining_master(masters: list[str], without: list[str]) -> str:
-    told = []
-    for url in masters:
-        with MasterClient(url, timeout_s=5.0) as client:
-            try:
-                node = client.status().node
-            except TxLogError as silent:
-                told.append(f"{url}: {silent}")
-                continue
-        if node not in without:
+def _remaining_master(cluster: CliCluster, without: list[str]) -> str:
+    """The URL of a master that is not excluded."""
+    silent = []
+    for url, answer in cluster.ask_all(MasterClient.status).items():
+        if isinstance(answer, TxLogError):
+            silent.append(f"{url}: {answer}")
+        elif answer.node not in without:
             return url
-    raise NotFound("no master answers that stays; " + "; ".join(told))
+    raise NotFound("no master answers that stays; " + "; ".join(silent))
 
 
-def _missing_members(one: dict[str, Any]) -> str:
-    heard, held = one["heardUpTo"], one["heldUpTo"]
-    if heard is None or held is None:
-        return f"{one['node']}: nothing is known of what it had"
-    if heard > held:
-        return f"{one['node']}: its transactions {held + 1} to {heard} were heard of and are not here"
-    return f"{one['node']}: all that was heard of it is here, up to its transaction {held}"
+def _missing_transactions(one: dict[str, Any]) -> str:
+    """The transactions that an excluded member may hold and the remaining masters lack."""
+    known, held = one["heardUpTo"], one["heldUpTo"]
+    if known is None or held is None:
+        return f"{one['node']}: its last transaction is unknown"
+    if known > held:
+        return f"{one['node']}: its transactions {held + 1} to {known} are known to exist and are not here"
+    return f"{one['node']}: all its known transactions are here, up to its transaction {held}"
 
 
 def _await_installed_view(client: MasterClient, left: str | None, without: list[str], wait: float) -> dict[str, Any]:
-    """The view that follows ``left`` and has none of these, as soon as it is installed."""
+    """The view that follows ``left`` and excludes the members ``without``, as soon as it is installed."""
     until = time.monotonic() + wait
     while True:
         status = client.status()

@@ -1,8 +1,8 @@
 """RDF files to transactions: a stream of chunks, the same ones each time the same file is read.
 
 N-Triples and N-Quads are taken line by line; Turtle, TriG, N3, RDF/XML by a streaming parser. A blank node means the
-same node in the whole file, which becomes many transactions, and the door names those of each transaction anew; so
-they get their lasting names here, made of the file's hash. The same file loaded twice names them the same.
+same node in the whole file, which becomes many transactions, and a master renames those of each transaction. So they
+get their lasting names here, made of the file's hash. The same file loaded twice names them the same.
 """
 
 from __future__ import annotations

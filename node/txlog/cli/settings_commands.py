@@ -1,26 +1,18 @@
-"""``txlog get`` and ``txlog set``: what the masters of this cluster prefer, looked at and changed while they run."""
+"""``txlog get`` and ``txlog set``: the live settings of the masters, shown and changed while they run."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from txlog.cli.output import (
-    DEFAULT_STATE,
-    JsonOption,
-    MasterOption,
-    StateOption,
-    err,
-    find_cluster,
-    out,
-    show_json,
-    show_table,
-)
+from txlog.cli.cli_cluster import ask_each, cluster_at, local_cluster
+from txlog.cli.options import ClusterOptions, register
+from txlog.cli.tables import Row, err, print_line, show_json, show_table, warn
 from txlog.client import MasterClient
 from txlog.client.errors import MasterUnreachable
 from txlog.config.preferences import preference_key, property_name, read_changes, read_properties
@@ -29,45 +21,44 @@ from txlog.model.errors import BadInput, Conflict, TxLogError, Unavailable
 
 SPLIT_RECOVERY = "splitRecovery"
 VIEW_RENEWAL_TIMEOUT_S = 15.0
-"""So long it is waited for the view that follows a changed strategy; it comes without anybody who waits, too."""
-REQUEST_TIMEOUT_S = 5.0
+"""How long the command waits for the view that follows a changed strategy. The view comes without it, too."""
 FILE_BYTES_MAX = 1 << 20
 
 SettingsReply = dict[str, Any] | TxLogError
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("get")(get)
-    app.command("set")(set_settings)
+    """Add ``get`` and ``set``."""
+    register(app)(get)
+    register(app, "set")(set_settings)
 
 
 def get(
     key: Annotated[str | None, typer.Argument(help="one setting, in either spelling")] = None,
-    master: MasterOption = None,
-    state: StateOption = DEFAULT_STATE,
-    json: JsonOption = False,
+    *,
+    cluster: ClusterOptions,
 ) -> None:
     """Show the live settings of the masters, and the source of each value."""
     wanted = preference_key(key) if key is not None else None
-    asked = _request_all(_masters_by_name(state, master), MasterClient.settings)
-    told = {node: answer for node, answer in asked.items() if not isinstance(answer, TxLogError)}
-    if not told:
-        raise Unavailable("NoMaster", f"no master answers: {next(iter(asked.values()))}")
+    answers = ask_each(_masters_by_name(cluster), MasterClient.settings)
+    found = {node: answer for node, answer in answers.items() if not isinstance(answer, TxLogError)}
+    failed = _failures(answers)
+    if not found:
+        raise Unavailable("NoMaster", f"no master answers: {next(iter(failed.values()))}")
     rows = [
         {"master": node, **one}
-        for node, answer in told.items()
+        for node, answer in found.items()
         for one in answer["settings"]
         if wanted is None or one["key"] == wanted
     ]
-    silent = [node for node in asked if node not in told]
-    if json:
-        views = {node: answer["view"] for node, answer in told.items()}
-        show_json({"settings": rows, "views": views, "notReached": silent})
+    if cluster.json:
+        views = {node: answer["view"] for node, answer in found.items()}
+        show_json({"settings": rows, "views": views, "notReached": list(failed)})
     else:
-        show_table(["KEY", "IN cluster.properties", "VALUE", "FROM", "MASTERS"], _group_by_value(rows, list(told)))
-        _print_strategy(told)
-    for node in silent:
-        err.print(f"{node} was not reached: {asked[node]}", style="yellow", markup=False, soft_wrap=True)
+        show_table(["KEY", "IN cluster.properties", "VALUE", "FROM", "MASTERS"], _group_by_value(rows, list(found)))
+        _print_strategy(found)
+    for node, why in failed.items():
+        warn(f"{node} was not reached: {why}")
 
 
 def set_settings(
@@ -75,37 +66,39 @@ def set_settings(
         list[str] | None, typer.Argument(metavar="[KEY VALUE]...", help="or KEY=VALUE; `manifest` ends a live value")
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="read a cluster.properties file")] = None,
-    master: MasterOption = None,
-    state: StateOption = DEFAULT_STATE,
-    json: JsonOption = False,
+    *,
+    cluster: ClusterOptions,
 ) -> None:
     """Change live settings at all masters, durably, without a restart. A value holds until the manifest's value of that
     key changes. All masters check the change first. `splitRecovery` changes everywhere or nowhere."""
-    changes, placed = _requested_changes(pairs or [], file)
-    masters = _masters_by_name(state, master)
+    changes, passed_over = _requested_changes(pairs or [], file)
+    masters = _masters_by_name(cluster)
     before = _check_changes(masters, changes)
-    silent = {node: answer for node, answer in before.items() if isinstance(answer, TxLogError)}
-    asked = _request_all(
-        {n: url for n, url in masters.items() if n not in silent}, lambda m: m.change_settings(changes)
-    )
-    asked |= silent
+    silent = _failures(before)
+    reached = {node: url for node, url in masters.items() if node not in silent}
+    answers = {**ask_each(reached, lambda master: master.change_settings(changes)), **silent}
     if SPLIT_RECOVERY in changes:
-        _roll_back_partial_change(masters, before, asked)
-    took = [node for node, answer in asked.items() if not isinstance(answer, TxLogError)]
+        _roll_back_partial_change(masters, before, answers)
+    failed = {node: str(why) for node, why in _failures(answers).items()}
+    took = [node for node in answers if node not in failed]
     strategy = _wait_for_view({node: masters[node] for node in took}) if SPLIT_RECOVERY in changes and took else None
-    failed = {node: str(answer) for node, answer in asked.items() if isinstance(answer, TxLogError)}
-    if json:
-        show_json({"changes": changes, "took": took, "failed": failed, "splitRecovery": strategy, "passedOver": placed})
+    if cluster.json:
+        result = {"changes": changes, "took": took, "failed": failed, "splitRecovery": strategy}
+        show_json({**result, "passedOver": passed_over})
     else:
-        _print_changes(changes, asked)
-        if placed:
-            out.print(f"passed over, since manifests say them: {', '.join(placed)}", highlight=False)
+        _print_changes(changes, answers)
+        if passed_over:
+            print_line(f"passed over, since manifests say them: {', '.join(passed_over)}")
         if strategy is not None:
-            out.print(f"split recovery in force: {strategy}", highlight=False)
+            print_line(f"split recovery in force: {strategy}")
     if failed:
-        if not json:
+        if not cluster.json:
             err.print(f"not set at {', '.join(failed)}: say it again when they are there", style="red", highlight=False)
         raise typer.Exit(1)
+
+
+def _failures(answers: dict[str, SettingsReply]) -> dict[str, TxLogError]:
+    return {node: answer for node, answer in answers.items() if isinstance(answer, TxLogError)}
 
 
 def _requested_changes(pairs: Sequence[str], file: Path | None) -> tuple[dict[str, str | None], list[str]]:
@@ -139,62 +132,49 @@ def _parse_pairs(words: Sequence[str]) -> list[tuple[str, str]]:
     return found
 
 
-def _masters_by_name(state: Path, given: Sequence[str] | None) -> dict[str, str]:
-    """URLs by what each is called: its node id where the state folder knows it."""
-    if given:
-        find_cluster(state, given)  # each must answer
-        return {url: url for url in given}
-    find_cluster(state, None)
-    return {place.node: place.url for place in StateFolder(state).topology().masters}
-
-
-def _request_all(masters: dict[str, str], ask: Callable[[MasterClient], dict[str, Any]]) -> dict[str, SettingsReply]:
-    asked: dict[str, SettingsReply] = {}
-    for node, url in masters.items():
-        with MasterClient(url, REQUEST_TIMEOUT_S) as client:
-            try:
-                asked[node] = ask(client)
-            except TxLogError as error:
-                asked[node] = error
-    return asked
+def _masters_by_name(options: ClusterOptions) -> dict[str, str]:
+    """URLs by name: by node id where the state folder knows it, else by URL."""
+    if options.master:
+        cluster_at(options.master)  # each must answer
+        return {url: url for url in options.master}
+    local_cluster(options.state)
+    return {place.node: place.url for place in StateFolder(options.state).topology().masters}
 
 
 def _check_changes(masters: dict[str, str], changes: dict[str, str | None]) -> dict[str, SettingsReply]:
-    """What each says now, or why it cannot be asked. Raises, and nothing was changed anywhere, when somebody refuses,
-    or when a strategy would not reach everybody."""
-    asked = _request_all(masters, lambda client: client.change_settings(changes, check=True))
-    refused = {node: answer for node, answer in asked.items() if isinstance(answer, BadInput | Conflict)}
+    """By master: its settings now, or why it cannot be asked. Raises, and nothing was changed anywhere, when a master
+    refuses, or when a strategy would not reach every master."""
+    answers = ask_each(masters, lambda client: client.change_settings(changes, check=True))
+    silent = _failures(answers)
+    refused = [why for why in silent.values() if isinstance(why, BadInput | Conflict)]
     if refused:
-        kind = type(next(iter(refused.values())))
-        said = list(dict.fromkeys(str(answer) for answer in refused.values()))
-        raise kind(f"nothing was changed: {'; '.join(said)}")
-    silent = {node: answer for node, answer in asked.items() if isinstance(answer, TxLogError)}
-    if silent and len(silent) == len(asked):
+        raise type(refused[0])(f"nothing was changed: {'; '.join(dict.fromkeys(map(str, refused)))}")
+    if silent and len(silent) == len(answers):
         raise Unavailable("NoMaster", f"nothing was changed: no master answers: {next(iter(silent.values()))}")
     if silent and SPLIT_RECOVERY in changes:
         raise Conflict(
             f"nothing was changed: splitRecovery needs every master to be there and Joined; {', '.join(silent)} "
             f"did not answer: {next(iter(silent.values()))}"
         )
-    return asked
+    return answers
 
 
 def _roll_back_partial_change(
-    masters: dict[str, str], before: dict[str, SettingsReply], asked: dict[str, SettingsReply]
+    masters: dict[str, str], before: dict[str, SettingsReply], answers: dict[str, SettingsReply]
 ) -> None:
-    """A master came apart in the moment between: those that took the strategy go back to what they preferred."""
-    failed = {node: answer for node, answer in asked.items() if isinstance(answer, TxLogError)}
+    """Raise when a master became unreachable after the check. The masters that took the strategy return to their
+    former preference first."""
+    failed = _failures(answers)
     if not failed:
         return
     kept: list[str] = []
-    for node, answer in asked.items():
+    for node, answer in answers.items():
         was = before[node]
         if isinstance(answer, TxLogError) or isinstance(was, TxLogError) or SPLIT_RECOVERY not in answer["changed"]:
             continue
         one = next(each for each in was["settings"] if each["key"] == SPLIT_RECOVERY)
         back = {SPLIT_RECOVERY: one["value"] if one["source"] in ("live", "properties") else None}
-        again = _request_all({node: masters[node]}, partial(_change_settings, back))[node]
-        kept += [node] if isinstance(again, TxLogError) else []
+        kept += _failures(ask_each({node: masters[node]}, partial(_change_settings, back)))
     why = "; ".join(f"{node}: {answer}" for node, answer in failed.items())
     held = f", but {', '.join(kept)} could not be set back: set it again when all are Joined" if kept else " anywhere"
     raise Conflict(f"splitRecovery was not changed{held}; {why}")
@@ -205,22 +185,23 @@ def _change_settings(changes: dict[str, str | None], master: MasterClient) -> di
 
 
 def _wait_for_view(masters: dict[str, str]) -> str | None:
-    """The strategy of the view that knows what everybody prefers now; None when it is not there in time."""
+    """The strategy of the view that follows the changed preferences; None when it is not installed in time."""
     until = time.monotonic() + VIEW_RENEWAL_TIMEOUT_S
     while time.monotonic() < until:
-        told = [one for one in _request_all(masters, MasterClient.settings).values() if not isinstance(one, TxLogError)]
-        views = [one["view"] for one in told if one["view"] is not None]
-        settled = len(views) == len(masters) and not any(view["renewing"] for view in views)
-        if settled and len({view["number"] for view in views}) == 1 and all(one["state"] == "Joined" for one in told):
+        answers = ask_each(masters, MasterClient.settings).values()
+        found = [answer for answer in answers if not isinstance(answer, TxLogError)]
+        views = [one["view"] for one in found if one["view"] is not None]
+        is_final = len(views) == len(masters) and not any(view["renewing"] for view in views)
+        if is_final and len({view["number"] for view in views}) == 1 and all(one["state"] == "Joined" for one in found):
             return str(views[0]["splitRecovery"])
         time.sleep(0.1)
     err.print("the next view is not there yet; see txlog status", style="yellow")
     return None
 
 
-def _print_changes(changes: dict[str, str | None], asked: dict[str, SettingsReply]) -> None:
-    rows: list[tuple[object, ...]] = []
-    for node, answer in asked.items():
+def _print_changes(changes: dict[str, str | None], answers: dict[str, SettingsReply]) -> None:
+    rows: list[Row] = []
+    for node, answer in answers.items():
         if isinstance(answer, TxLogError):
             reason = "not reached" if isinstance(answer, MasterUnreachable) else str(answer)
             rows.append((node, reason, ""))
@@ -231,8 +212,8 @@ def _print_changes(changes: dict[str, str | None], asked: dict[str, SettingsRepl
     show_table(["MASTER", "", "NOW"], rows)
 
 
-def _group_by_value(rows: list[dict[str, Any]], masters: list[str]) -> list[tuple[object, ...]]:
-    """One line where all masters say the same."""
+def _group_by_value(rows: list[dict[str, Any]], masters: list[str]) -> list[Row]:
+    """The rows of a table: one where all masters have the same value."""
     by_value: dict[tuple[str, str, str], list[str]] = {}
     for row in rows:
         by_value.setdefault((row["key"], row["value"], row["source"]), []).append(row["master"])
@@ -243,11 +224,11 @@ def _group_by_value(rows: list[dict[str, Any]], masters: list[str]) -> list[tupl
     ]
 
 
-def _print_strategy(told: dict[str, dict[str, Any]]) -> None:
-    for node, answer in told.items():
+def _print_strategy(found: dict[str, dict[str, Any]]) -> None:
+    for node, answer in found.items():
         view = answer["view"]
         if view is not None and view["renewing"]:
-            out.print(f"{node}: view {view['number']} still has {view['splitRecovery']}", highlight=False)
-    strategies = {answer["view"]["splitRecovery"] for answer in told.values() if answer["view"] is not None}
+            print_line(f"{node}: view {view['number']} still has {view['splitRecovery']}")
+    strategies = {answer["view"]["splitRecovery"] for answer in found.values() if answer["view"] is not None}
     if strategies:
-        out.print(f"split recovery in force: {', '.join(sorted(strategies))}", highlight=False)
+        print_line(f"split recovery in force: {', '.join(sorted(strategies))}")

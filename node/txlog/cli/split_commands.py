@@ -1,25 +1,14 @@
-"""``txlog split-report``: what splits there were, put together from what every master and the supervisor saw."""
+"""``txlog split-report`` and ``branches``: past splits and abandoned branches, from the records of all masters."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
-from txlog.cli.output import (
-    DEFAULT_STATE,
-    CliCluster,
-    JsonOption,
-    MasterOption,
-    StateOption,
-    err,
-    find_cluster,
-    out,
-    show_json,
-    show_table,
-)
+from txlog.cli.cli_cluster import CliCluster, find_cluster
+from txlog.cli.options import ClusterOptions, register
+from txlog.cli.tables import format_time, out, print_line, show_json, show_table, warn
 from txlog.client import MasterClient
 from txlog.model.errors import BadInput, NotFound, TxLogError
 
@@ -28,36 +17,37 @@ REPORT_LIMITS = (
     "master's own clock"
 )
 PHASE_TITLES = {
-    "untilIsolated": "from the first silence until all went on alone",
+    "untilIsolated": "from the first silence until all continued alone",
     "backingUp": "the longest backup for that",
     "apart": "each side on its own",
     "rejoining": "from the stop of the branches until all were in one view",
-    "goingBack": "until the last worker stood on the log again",
+    "goingBack": "until the last worker was on the log again",
 }
 
 
+RETURN_DUTIES = ("restore", "unorder", "skip-ahead")
+"""Kinds of the duties that bring a worker back to the log; ``skip-ahead`` is the next release's name of ``unorder``."""
+
+
 def add_to(app: typer.Typer) -> None:
-    app.command("split-report")(split_report)
-    app.command()(branches)
+    """Add ``split-report`` and ``branches``."""
+    register(app)(split_report)
+    register(app)(branches)
 
 
-def split_report(state: StateOption = DEFAULT_STATE, master: MasterOption = None, json: JsonOption = False) -> None:
+def split_report(cluster: ClusterOptions) -> None:
     """Show each split: its sides, times and transactions. Also the entries that moved, the workers that went back, and
     the named graphs that changed for clients."""
-    show_splits(find_cluster(state, master), json)
+    show_splits(find_cluster(cluster), cluster.json)
 
 
 def show_splits(cluster: CliCluster, json: bool) -> None:
-    seen, missing = [], []
-    for url in cluster.masters:
-        with cluster.open_client(url, 5.0) as client:
-            try:
-                seen.append(client.splits())
-            except TxLogError as error:
-                missing.append(f"{url}: {error}")
+    """Print what ``txlog split-report`` shows of a cluster."""
+    answers = cluster.ask_all(MasterClient.splits)
+    missing = [f"{url}: {answer}" for url, answer in answers.items() if isinstance(answer, TxLogError)]
     done = cluster.state.read("duties.json", {}).get("done", []) if cluster.state else []
     duties = [each for each in done if each["kind"] != "repair"]
-    found = build_split_report(seen, duties)
+    found = build_split_report([each for each in answers.values() if not isinstance(each, TxLogError)], duties)
     if json:
         show_json({"splits": found, "notHeard": missing, "leftOut": REPORT_LIMITS})
         return
@@ -66,8 +56,8 @@ def show_splits(cluster: CliCluster, json: bool) -> None:
     if not found:
         out.print("no split is known")
     for text in missing:
-        out.print(f"not heard: {text}", style="yellow", highlight=False)
-    out.print(REPORT_LIMITS, style="dim", highlight=False)
+        print_line(f"no answer: {text}", "yellow")
+    print_line(REPORT_LIMITS, "dim")
 
 
 def branches(
@@ -75,25 +65,24 @@ def branches(
     after: Annotated[int, typer.Option("--after", min=0, help="only entries above this index")] = 0,
     limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="the largest number of entries")] = 1000,
     full: Annotated[bool, typer.Option("--full", help="with the payload of each transaction")] = False,
-    state: StateOption = DEFAULT_STATE,
-    master: MasterOption = None,
-    json: JsonOption = False,
+    *,
+    cluster: ClusterOptions,
 ) -> None:
     """List the abandoned branches, or the entries of one. Every master that was on a branch keeps it."""
     if full and view is None:
         raise BadInput("txlog branches --full: expected a VIEW; `txlog branches` lists them")
-    masters = find_cluster(state, master).masters
+    masters = find_cluster(cluster)
     if view is None:
-        _list_branches(masters, json)
+        _list_branches(masters, cluster.json)
         return
     entries = _branch_entries(masters, view, after, limit, full=full)
-    if json:
+    if cluster.json:
         show_json(entries)
         return
     show_table(
         ["INDEX THERE", "TRANSACTION", "HASH THERE", "INDEX NOW", *(["KIND", "PAYLOAD"] if full else [])],
         [(e["index"], e["id"], e["hash"], e["now"], *(_entry_content(e) if full else ())) for e in entries],
-        "no entries behind that index",
+        "no entries after that index",
     )
 
 
@@ -105,14 +94,13 @@ def _entry_content(entry: dict[str, Any]) -> tuple[str, str]:
     return entry["kind"], entry["payload"].rstrip("\n")
 
 
-def _list_branches(masters: Sequence[str], json: bool) -> None:
+def _list_branches(cluster: CliCluster, json: bool) -> None:
     found: dict[str, list[dict[str, Any]]] = {}
-    for url in masters:
-        with MasterClient(url, timeout_s=5.0) as client:
-            try:
-                found[client.status().node] = client.branches()
-            except TxLogError as error:
-                err.print(f"not heard: {url}: {error}", style="yellow", highlight=False)
+    for url, answer in cluster.ask_all(lambda client: (client.status().node, client.branches())).items():
+        if isinstance(answer, TxLogError):
+            warn(f"no answer: {url}: {answer}")
+        else:
+            found[answer[0]] = answer[1]
     if json:
         show_json(found)
         return
@@ -124,7 +112,7 @@ def _list_branches(masters: Sequence[str], json: bool) -> None:
                 node,
                 b["view"],
                 ", ".join(b["members"]),
-                _format_time(b["at"]),
+                format_time(b["at"]),
                 b["endedBy"],
                 b["after"],
                 b["end"],
@@ -134,14 +122,14 @@ def _list_branches(masters: Sequence[str], json: bool) -> None:
             else (node, b["view"], b["error"])
             for node, b in sorted(rows, key=lambda row: (row[1]["at"], row[1]["view"], row[0]))
         ],
-        "no branch was given up",
+        "no branch was abandoned",
     )
 
 
-def _branch_entries(masters: Sequence[str], view: str, after: int, limit: int, *, full: bool) -> list[dict[str, Any]]:
-    """Of the first master that has it."""
+def _branch_entries(cluster: CliCluster, view: str, after: int, limit: int, *, full: bool) -> list[dict[str, Any]]:
+    """The entries as the first master reports them that has the branch."""
     refused: TxLogError | None = None
-    for url in masters:
+    for url in cluster.masters:
         with MasterClient(url) as client:
             try:
                 return client.branch_entries(view, after, limit, payload=full)
@@ -151,8 +139,9 @@ def _branch_entries(masters: Sequence[str], view: str, after: int, limit: int, *
 
 
 def build_split_report(seen: list[dict[str, Any]], duties: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Pure. A split for each view that took masters in again which were silent in another's, oldest first, and one that
-    is still there. ``moved``: entries that lost their place in a branch's log, and came again."""
+    """The splits, oldest first: one for each view with members that were silent in the view before, and one that is not
+    over. ``seen``: the records of each master that answers; ``duties``: those that the supervisor has done. ``moved``:
+    entries of a branch's log that have another index since. Pure."""
     rejoins: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
     for one in seen:
         for record in one["records"]:
@@ -167,7 +156,7 @@ def build_split_report(seen: list[dict[str, Any]], duties: list[dict[str, Any]])
     for split in found:
         split["duties"] = [d for d in split["duties"] if d.get("at", 0.0) > before]
         split["restoredWorkers"] = sorted({d["worker"] for d in split["duties"] if d["kind"] == "restore"})
-        split["unorderedWorkers"] = sorted({d["worker"] for d in split["duties"] if d["kind"] == "unorder"})
+        split["unorderedWorkers"] = sorted({d["worker"] for d in split["duties"] if d["kind"] in RETURN_DUTIES[1:]})
         before = split["ended"] or before
         split["seconds"] |= _duty_durations(split)
         split["graphs"] = _changed_graphs(split)
@@ -175,34 +164,34 @@ def build_split_report(seen: list[dict[str, Any]], duties: list[dict[str, Any]])
 
 
 def _changed_graphs(split: dict[str, Any]) -> dict[str, Any]:
-    """What of that was seen by clients and is something else now: ``sides`` with what was compared; ``notTold``: what
-    nobody can say, and why."""
+    """The graphs that clients have seen with other content than after the merge. ``sides``: the comparisons;
+    ``notTold``: what could not be compared, and why."""
     sides: list[dict[str, Any]] = []
-    not_told: list[str] = []
+    unknown: list[str] = []
     for duty in split["duties"]:
-        told = duty.get("shown")
-        if duty["kind"] != "restore" or not told or told.get("endedBy", split["endedBy"]) != split["endedBy"]:
+        shown = duty.get("shown")
+        if duty["kind"] != "restore" or not shown or shown.get("endedBy", split["endedBy"]) != split["endedBy"]:
             continue
         sides += [
-            {"dataCenter": duty["dataCenter"], "worker": duty["worker"], "comparedAt": told["comparedAt"], **side}
-            for side in told.get("sides", [])
+            {"dataCenter": duty["dataCenter"], "worker": duty["worker"], "comparedAt": shown["comparedAt"], **side}
+            for side in shown.get("sides", [])
         ]
-        if "notTold" in told:
-            not_told.append(f"{duty['worker']}: {told['notTold']}")
+        if "notTold" in shown:
+            unknown.append(f"{duty['worker']}: {shown['notTold']}")
     if split["endedBy"] is None:
-        not_told.append("it is not over")
+        unknown.append("it is not over")
     elif split["strategy"] == "None":
-        not_told.append("no worker went back: each has executed in its own order (splitRecovery None)")
-    elif not sides and not not_told:
-        not_told.append("no worker went back for it that could be compared")
-    return {"sides": sides, "notTold": not_told}
+        unknown.append("no worker went back: each has executed in its own order (splitRecovery None)")
+    elif not sides and not unknown:
+        unknown.append("no worker went back for it that could be compared")
+    return {"sides": sides, "notTold": unknown}
 
 
 def _duty_durations(split: dict[str, Any]) -> dict[str, float | None]:
-    """How long the longest backup took, and the time from the view that ended it until the last worker stood on the
-    log again (what it lacked behind its backup follows)."""
+    """The seconds of the longest backup, and those from the view that ended the split until the last worker was on the
+    log again. Such a worker still executes what follows its backup."""
     backups = [d["seconds"] for d in split["duties"] if d["kind"] == "backup" and "seconds" in d]
-    back = [d["at"] for d in split["duties"] if d["kind"] in ("restore", "unorder") and "at" in d]
+    back = [d["at"] for d in split["duties"] if d["kind"] in RETURN_DUTIES and "at" in d]
     return {
         "backingUp": max(backups, default=None),
         "goingBack": _elapsed(max(back, default=None), split["rejoined"]),
@@ -223,7 +212,7 @@ def _closed_split(
     seen: list[dict[str, Any]],
     duties: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """One that is over: this view ended it."""
+    """A split that the view ``number`` ended."""
     branches = _branches_by_view([(one, record["before"], record["end"], record["kept"]) for one, record in rows])
     rejoined = min(record["at"] for _, record in rows)
     view = rows[0][1]["view"]
@@ -274,7 +263,8 @@ def _open_split(rows: list[tuple[dict[str, Any], dict[str, Any]]], duties: list[
 def _branches_by_view(
     rows: list[tuple[dict[str, Any], dict[str, Any], int | None, int | None]],
 ) -> list[dict[str, Any]]:
-    """By their view. The longest log of its members counts; who followed shorter had the same."""
+    """The branches in the order of their views. The longest log of a view's members counts: shorter ones are prefixes
+    of it."""
     found: dict[str, dict[str, Any]] = {}
     for _, view, end, kept in rows:
         branch = found.setdefault(
@@ -291,7 +281,7 @@ def _branches_by_view(
 
 
 def _split_starts(states: list[tuple[str, dict[str, Any]]], before: float) -> list[dict[str, Any]]:
-    """When each master began to miss somebody, the last time before this."""
+    """When each master began to miss a peer, the last time before ``before``."""
     found: dict[str, float] = {}
     for node, record in states:
         if record["state"] == "Suspected" and record.get("was") != "Isolated" and record["at"] < before:
@@ -309,16 +299,8 @@ def _elapsed(later: float | None, earlier: float | None) -> float | None:
 
 def _show_split(split: dict[str, Any]) -> None:
     over = split["endedBy"]
-    out.print(
-        f"split of {_format_time(split['began'])}, "
-        + (
-            f"rejoined by view {over} ({split['strategy']}) at {_format_time(split['ended'])}"
-            if over
-            else "still there"
-        ),
-        style="bold",
-        highlight=False,
-    )
+    end = f"rejoined by view {over} ({split['strategy']}) at {format_time(split['ended'])}" if over else "still there"
+    print_line(f"split of {format_time(split['began'])}, {end}", "bold")
     show_table(
         ["BRANCH", "MASTERS", "APART SINCE INDEX", "LOG ENDED AT", "TRANSACTIONS", "MOVED"],
         [
@@ -356,7 +338,7 @@ def _show_split(split: dict[str, Any]) -> None:
         "graphs that differ from what was shown: not known",
     )
     for text in split["graphs"]["notTold"]:
-        out.print(f"graphs: {text}", style="dim", highlight=False)
+        print_line(f"graphs: {text}", "dim")
     show_table(
         ["PHASE", "SECONDS"],
         [
@@ -367,7 +349,3 @@ def _show_split(split: dict[str, Any]) -> None:
         "no times are known here",
     )
     out.print()
-
-
-def _format_time(at: float | None) -> str:
-    return "?" if at is None else time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(at))

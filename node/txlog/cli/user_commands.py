@@ -21,8 +21,9 @@ from txlog.auth import (
 )
 from txlog.auth.secret_hashes import ScryptHash
 from txlog.auth.users_file import ROLES_BY_NAME
-from txlog.cli.output import DEFAULT_STATE, JsonOption, StateOption, out, show_json, show_table
-from txlog.local.state_folder import USERS_FILE, StateFolder
+from txlog.cli.options import LocalOptions, StateOption, register
+from txlog.cli.tables import print_line, show_json, show_table
+from txlog.local.state_folder import DEFAULT_FOLDER, USERS_FILE, StateFolder
 from txlog.model.errors import BadInput
 
 user_app = typer.Typer(
@@ -36,7 +37,7 @@ FileOption = Annotated[
 DEFAULT_SECRET = "users"
 
 
-@user_app.command("add")
+@register(user_app, "add")
 def add_user_command(
     name: Annotated[str, typer.Argument(help="letters, digits and . _ @ -")],
     role: Annotated[str, typer.Option("--role", help="reader, writer or admin")],
@@ -44,55 +45,55 @@ def add_user_command(
     stdin: Annotated[bool, typer.Option("--password-stdin", help="the password is the first line of stdin")] = False,
     secret: SecretOption = DEFAULT_SECRET,
     file: FileOption = None,
-    state: StateOption = DEFAULT_STATE,
-    json: JsonOption = False,
+    *,
+    local: LocalOptions,
 ) -> None:
     """Add a password or a token for a name. Running masters use it within two seconds."""
     if role not in ROLES_BY_NAME:
         raise BadInput(f"--role {role}: expected reader, writer or admin")
     if token and stdin:
         raise BadInput("either --token or --password-stdin")
-    path = _users_file_path(file, state, secret)
+    path = _users_file_path(file, local.state, secret)
     text = _read_users_file(path)
     drawn = generate_token() if token else None
     hashed = hash_token(drawn) if drawn else hash_password(_read_password(stdin))
     _write_users_file(path, add_user(text, name, ROLES_BY_NAME[role], hashed))
-    if json:
+    if local.json:
         show_json({"name": name, "role": role, "file": str(path), **({"token": drawn} if drawn else {})})
     elif drawn:
         typer.echo(drawn)
     else:
-        out.print(f"{name} is {role} in {path}", highlight=False)
+        print_line(f"{name} is {role} in {path}")
 
 
-@user_app.command("remove")
+@register(user_app, "remove")
 def remove_user_command(
     name: Annotated[str, typer.Argument(help="the name")],
     secret: SecretOption = DEFAULT_SECRET,
     file: FileOption = None,
-    state: StateOption = DEFAULT_STATE,
+    state: StateOption = DEFAULT_FOLDER,
 ) -> None:
     """Remove all passwords and tokens of a name."""
     path = _users_file_path(file, state, secret)
     _write_users_file(path, remove_user(_read_users_file(path), name))
-    out.print(f"{name} is no user any more in {path}", highlight=False)
+    print_line(f"{name} is no user any more in {path}")
 
 
-@user_app.command("list")
+@register(user_app, "list")
 def list_users(
     secret: SecretOption = DEFAULT_SECRET,
     file: FileOption = None,
-    state: StateOption = DEFAULT_STATE,
-    json: JsonOption = False,
+    *,
+    local: LocalOptions,
 ) -> None:
     """List names and roles, without secrets."""
-    path = _users_file_path(file, state, secret)
+    path = _users_file_path(file, local.state, secret)
     found: dict[str, tuple[Role, int, int]] = {}
     for one, hashed in parse_users_file(_read_users_file(path), str(path)):
         _, passwords, tokens = found.get(one.name, (one.role, 0, 0))
         is_password = isinstance(hashed, ScryptHash)
         found[one.name] = (one.role, passwords + is_password, tokens + (not is_password))
-    if json:
+    if local.json:
         show_json([{"name": n, "role": r.label, "passwords": p, "tokens": t} for n, (r, p, t) in found.items()])
         return
     rows = [(name, role.label, passwords, tokens) for name, (role, passwords, tokens) in found.items()]
@@ -119,7 +120,7 @@ def _read_users_file(path: Path) -> str:
 
 
 def _write_users_file(path: Path, text: str) -> None:
-    """Whole or not at all; for its owner's eyes only."""
+    """Replace the file atomically; only its owner may read it."""
     new = path.with_name(path.name + ".new")
     try:
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:

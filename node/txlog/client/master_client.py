@@ -18,6 +18,7 @@ from txlog.client.responses import (
     QueryResult,
     StatusResponse,
     TransactionStatus,
+    ViewReportResponse,
     WorkerReport,
     WorkerStatus,
     WriteRequest,
@@ -358,6 +359,14 @@ class MasterClient:
         end). Raises :class:`~txlog.model.errors.NotFound` for an index above its log."""
         query = "" if at is None else f"?at={at}"
         found: dict[str, Any] = self._get(f"/txlog/branch{query}", dict[str, Any])
+        return found
+
+    def view_report(self, checkpoints: Sequence[str] | None = None) -> ViewReportResponse:
+        """What this master would report for a view change: its log after the last of these checkpoints (``index:hash``)
+        that it has, else after its log start. None: after its end. Raises
+        :class:`~txlog.model.errors.NotFound` when the master runs a version without this path."""
+        query = "" if checkpoints is None else "?" + urlencode({"checkpoints": ",".join(checkpoints)}, safe=":,")
+        found: ViewReportResponse = self._get(f"/txlog/view-report{query}", ViewReportResponse)
         return found
 
     def register_backups(self, backups: Sequence[Mapping[str, Any]]) -> None:

@@ -85,6 +85,16 @@ class RepairStatusEntry(msgspec.Struct, frozen=True):
     last: RepairRecord | None = None
 
 
+class ViewReportResponse(msgspec.Struct, frozen=True):
+    """What a master would report for a view change. ``report``: the message between masters. It has the log after a
+    checkpoint. ``seqs``: the ids of the last transaction of each origin up to there. ``checkpoints``: positions in the
+    master's log, as ``index:hash``, from its end backwards."""
+
+    checkpoints: list[str]
+    seqs: list[str]
+    report: bytes
+
+
 class WorkerStatus(msgspec.Struct, frozen=True, rename="camel"):
     """A worker as the pipeline last reported it to this master. ``hold``: the pipeline pauses it at this index.
     ``reported_at`` is empty or 0 while nothing was reported."""

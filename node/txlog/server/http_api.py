@@ -21,6 +21,7 @@ from txlog.server.admin.settings import SettingsHandler
 from txlog.server.admin.skip_transaction import SkipHandler
 from txlog.server.admin.split_history import SplitHistory
 from txlog.server.admin.status import StatusHandler
+from txlog.server.admin.view_report import ViewReportHandler
 from txlog.server.admin.views import ViewHandler
 from txlog.server.admin.worker_repairs import WorkerRepairs
 from txlog.server.feed.change_feed import ChangeFeedHandler
@@ -89,6 +90,7 @@ class HttpApi:
             duties,
             self._split_history,
             BranchInfoHandler(site),
+            ViewReportHandler(site),
             self._abandoned_branches,
             self._log_retention,
             settings,

@@ -421,6 +421,21 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
         },
         _query_parameter("at", _COUNT, "the hash at this index, by default at the end"),
     ),
+    ("GET", "/txlog/view-report"): _operation(
+        "what this master would report if its view were stopped now",
+        {
+            "200": _response(
+                "",
+                _object(
+                    node=_STRING,
+                    checkpoints=_array_of(_STRING),
+                    seqs=_array_of(_STRING),
+                    report={"type": "string", "contentEncoding": "base64"},
+                ),
+            )
+        },
+        _query_parameter("checkpoints", _STRING, "`INDEX:HASH,...`: the report begins after the last one of this log"),
+    ),
     ("GET", "/txlog/branches"): _operation(
         "the orders that this master has given up",
         {"200": _response("", _object(node=_STRING, branches=_array_of(_ANY_OBJECT)))},

@@ -1,0 +1,141 @@
+"""Options that several commands share, declared once.
+
+A command takes a group of options as one parameter, annotated with its dataclass. :func:`with_groups` shows typer the
+fields of the dataclass in place of that parameter.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+from urllib.parse import urlsplit
+
+import typer
+
+from txlog.backup import BackupTarget, open_target
+from txlog.config.process_config import BackupJobConfig, FolderConfig, S3Config, TargetConfig
+from txlog.local.state_folder import DEFAULT_FOLDER, StateFolder
+from txlog.model.errors import BadInput
+
+StateOption = Annotated[Path, typer.Option("--state", help="the state folder of the local cluster", show_default=True)]
+MasterOption = Annotated[
+    list[str] | None, typer.Option("--master", help="URL of a master. Default: from the state folder")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
+YesOption = Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")]
+DataCenterOption = Annotated[str | None, typer.Option("--data-center", help="of the worker; default: the first one")]
+
+
+@dataclass(frozen=True)
+class LocalOptions:
+    """The state folder of a cluster on this machine, and the form of the output."""
+
+    state: StateOption = DEFAULT_FOLDER
+    json: JsonOption = False
+
+    @property
+    def folder(self) -> StateFolder:
+        """The state folder, which need not exist."""
+        return StateFolder(self.state)
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """The masters that a command asks, and the form of its output."""
+
+    state: StateOption = DEFAULT_FOLDER
+    master: MasterOption = None
+    json: JsonOption = False
+
+
+@dataclass(frozen=True)
+class TargetOptions:
+    """Where backups are."""
+
+    target: Annotated[
+        str | None,
+        typer.Option("--target", help="FOLDER or s3://BUCKET/PREFIX. Default: the manifest's", show_default=False),
+    ] = None
+    endpoint: Annotated[str | None, typer.Option("--endpoint", help="URL of an S3-compatible object store")] = None
+    credentials: Annotated[
+        Path | None,
+        typer.Option(
+            "--credentials", help="folder with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; default: the environment"
+        ),
+    ] = None
+
+    def open(self, state: Path, data_center: str | None = None) -> BackupTarget:
+        """The target that the options name. Without ``--target`` it is that of the data centre's manifest, by default
+        of the first data centre that has one. :class:`BadInput` when there is none."""
+        if self.target is not None:
+            return open_target(self._config(self.target))
+        folder = StateFolder(state)
+        names = [data_center] if data_center else folder.topology().data_centers if folder.exists else []
+        for name in names:
+            path = folder.backup(name)
+            if path.is_file():
+                return open_target(BackupJobConfig.model_validate_json(path.read_bytes()).target)
+        raise BadInput(
+            "no target: the manifest has no spec.backup; name one with --target FOLDER or s3://BUCKET/PREFIX"
+        )
+
+    def _config(self, text: str) -> TargetConfig:
+        if text.startswith("s3://"):
+            parts = urlsplit(text)
+            if not parts.netloc:
+                raise BadInput(f"--target {text}: expected s3://BUCKET or s3://BUCKET/PREFIX")
+            prefix = parts.path.strip("/")
+            return S3Config(
+                bucket=parts.netloc, prefix=prefix, endpoint=self.endpoint, credentials_folder=self.credentials
+            )
+        if "://" in text:
+            raise BadInput(f"--target {text}: expected a folder or s3://BUCKET/PREFIX")
+        return FolderConfig(folder=Path(text))
+
+
+GROUPS = (LocalOptions, ClusterOptions, TargetOptions)
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer reads it: each parameter that is annotated with one of :data:`GROUPS` becomes the options of
+    that group. All other parameters stay as they are."""
+    hints = get_type_hints(command, include_extras=True)
+    shown: list[inspect.Parameter] = []
+    groups: dict[str, type] = {}
+    for parameter in inspect.signature(command).parameters.values():
+        if hints[parameter.name] not in GROUPS:
+            shown.append(parameter.replace(annotation=hints[parameter.name]))
+            continue
+        group = groups[parameter.name] = hints[parameter.name]
+        types = get_type_hints(group, include_extras=True)
+        shown += [
+            inspect.Parameter(
+                each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=types[each.name]
+            )
+            for each in fields(group)
+        ]
+
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
+        command(**given)
+
+    shown = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in shown]
+    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in shown}
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run
+
+
+def register(app: typer.Typer, name: str | None = None, **settings: Any) -> Callable[..., Any]:
+    """Decorator: adds a command to an application, with its groups of options. ``settings``: as of
+    :meth:`typer.Typer.command`."""
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        app.command(name or command.__name__.replace("_", "-"), **settings)(with_groups(command))
+        return command
+
+    return add

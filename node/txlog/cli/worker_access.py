@@ -1,0 +1,106 @@
+"""Workers as the commands for backups and workers reach them: by name through their masters, or by URL."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from txlog.backup import ProgressCallback, RestoreTarget, SourceWorker
+from txlog.backup.backup_job import READ_TIMEOUT_S, list_workers
+from txlog.backup.pinned_snapshot import POLL_S, choose_most_advanced, read_system_graphs
+from txlog.backup.progress import BackupProgress
+from txlog.cli.cli_cluster import CliCluster
+from txlog.cli.tables import err
+from txlog.client import MasterClient, WorkerStatus
+from txlog.model.errors import NotFound
+from txlog.workers import ADAPTERS
+from txlog.workers.adapter import Unreachable
+from txlog.workers.http_transport import HttpTransport
+
+STORE_START_TIMEOUT_S = 60.0
+"""How long a store may take to start."""
+
+
+def find_worker_by_name(
+    cluster: CliCluster, name: str, closing: ExitStack
+) -> tuple[str, list[MasterClient], WorkerStatus]:
+    """The data centre of a worker, clients of that data centre's masters, and the worker. :class:`NotFound`."""
+    known: list[str] = []
+    for data_center in cluster.data_centers:
+        where, masters = cluster.open_masters(data_center, closing)
+        workers = list_workers(masters)
+        known += [worker.name for worker in workers]
+        for worker in workers:
+            if worker.name == name:
+                return where, masters, worker
+    raise NotFound(f"no worker is called {name}; there are {', '.join(known) or 'none'}")
+
+
+def find_source_worker(
+    cluster: CliCluster, name: str, home: str, source: str | None, closing: ExitStack
+) -> SourceWorker:
+    """The most advanced worker that can be copied to the worker ``name``, preferably of the data centre ``home``.
+    ``source``: only this one. :class:`NotFound`."""
+    groups: list[tuple[list[MasterClient], list[WorkerStatus]]] = []
+    for data_center in sorted(cluster.data_centers, key=lambda each: each != home):
+        masters = cluster.open_masters(data_center, closing)[1]
+        groups.append((masters, [w for w in list_workers(masters) if w.name != name]))
+    for masters, workers in groups:
+        found = choose_most_advanced([w for w in workers if source in (None, w.name)])
+        if found is not None:
+            return open_source_worker(found, masters, closing)
+    raise NotFound(f"{source or 'no other worker'} works and has a position; see txlog status")
+
+
+def open_source_worker(worker: WorkerStatus, masters: Sequence[MasterClient], closing: ExitStack) -> SourceWorker:
+    """A worker to read from; ``closing`` closes its connection."""
+    into = open_restore_target(worker, closing)
+    return SourceWorker(worker.name, into.adapter, into.transport, masters)
+
+
+def open_restore_target(worker: WorkerStatus, closing: ExitStack) -> RestoreTarget:
+    """A worker to write to; ``closing`` closes its connection."""
+    transport = closing.enter_context(HttpTransport(worker.url, READ_TIMEOUT_S))
+    return RestoreTarget(worker.name, ADAPTERS[worker.engine or "oxigraph"], transport)
+
+
+def wait_for_store(into: RestoreTarget) -> None:
+    """Return when a store that was just started answers; :class:`Unreachable` after :data:`STORE_START_TIMEOUT_S`."""
+    until = time.monotonic() + STORE_START_TIMEOUT_S
+    while True:
+        try:
+            read_system_graphs(into.adapter, into.transport)
+            return
+        except Unreachable:
+            if time.monotonic() > until:
+                raise
+            time.sleep(POLL_S)
+
+
+@contextmanager
+def progress_bars(quiet: bool) -> Iterator[ProgressCallback]:
+    """A callback that draws a bar for the current phase, on a terminal."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("quads"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=err, transient=True, disable=quiet or not err.is_terminal) as bar:
+        tasks: dict[str, Any] = {}
+
+        def show(step: BackupProgress) -> None:
+            if step.phase not in tasks:
+                for task in tasks.values():
+                    bar.update(task, visible=False)
+                tasks[step.phase] = bar.add_task(step.phase, total=step.total)
+            text = f"{step.phase}: {step.detail}" if step.detail else step.phase
+            bar.update(tasks[step.phase], completed=step.done, total=step.total, description=text)
+
+        yield show

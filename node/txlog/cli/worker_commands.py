@@ -1,0 +1,398 @@
+"""``txlog worker`` and ``restore``: list, add, rebuild, repair and remove workers; restore one from a backup."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from contextlib import ExitStack, suppress
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from txlog.backup import (
+    RepairResult,
+    RestoreResult,
+    RestoreTarget,
+    make_chain_check,
+    read_cluster_id,
+    rebuild_from_backup,
+    rebuild_from_worker,
+    repair_graphs,
+    restore_backup,
+)
+from txlog.backup.backup_errors import OtherEngine, RepairDiffers, TooMuchDiffers
+from txlog.backup.backup_job import READ_TIMEOUT_S
+from txlog.backup.graph_repair import known_graphs
+from txlog.backup.pinned_snapshot import POLL_S
+from txlog.backup.worker_rebuild import out_of_rotation
+from txlog.cli.cli_cluster import CliCluster, find_cluster, local_cluster
+from txlog.cli.divergence_view import print_divergence
+from txlog.cli.options import ClusterOptions, LocalOptions, TargetOptions, YesOption, register
+from txlog.cli.tables import colour_state, format_size, print_line, show_json, show_table
+from txlog.cli.worker_access import (
+    find_source_worker,
+    find_worker_by_name,
+    open_restore_target,
+    open_source_worker,
+    progress_bars,
+    wait_for_store,
+)
+from txlog.client import Divergence, MasterClient
+from txlog.local.state_folder import StateFolder
+from txlog.local.supervisor_client import SupervisorClient
+from txlog.model.errors import BadInput, NotFound, Refused, TxLogError, Unavailable
+from txlog.workers import ADAPTERS
+from txlog.workers.engine_detection import detect
+from txlog.workers.http_transport import HttpTransport
+
+_ENGINE_NAMES = " or ".join((", ".join(list(ADAPTERS)[:-1]), list(ADAPTERS)[-1]))
+SUPERVISOR_TIMEOUT_S = 240.0
+"""For the supervisor's answer: it waits for masters that are down, and for reads that are in progress."""
+
+worker_app = typer.Typer(no_args_is_help=True, help="List, add, rebuild, repair and remove workers.")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add ``restore`` and the group ``worker``."""
+    register(app, "restore")(run_restore)
+    app.add_typer(worker_app, name="worker")
+
+
+@register(worker_app, "list")
+def list_workers(cluster: ClusterOptions) -> None:
+    """List each worker, as the masters of its data centre report it."""
+    masters = find_cluster(cluster)
+    found = {dc: masters.ask_first(MasterClient.workers, dc) for dc in masters.data_centers}
+    if cluster.json:
+        show_json([{"dataCenter": dc, **msgspec.to_builtins(w)} for dc, workers in found.items() for w in workers])
+        return
+    show_table(
+        ["WORKER", "DATA CENTRE", "ENGINE", "STATE", "INDEX", "HELD AT", "URL", "ERROR"],
+        [
+            (
+                w.name,
+                dc,
+                w.engine,
+                colour_state(w.state),
+                w.position.index if w.position else "",
+                w.hold,
+                w.url,
+                w.error,
+            )
+            for dc, workers in found.items()
+            for w in workers
+        ],
+        "no workers",
+    )
+    print_divergence(found)
+
+
+def run_restore(
+    name: Annotated[str, typer.Argument(metavar="BACKUP", help="name of the backup")],
+    into: Annotated[str, typer.Option("--into", help="a worker's name, or the URL of an empty store")],
+    again: Annotated[bool, typer.Option("--again", help="repeat after an interrupted restore")] = False,
+    engine: Annotated[
+        str | None, typer.Option("--engine", help="of the store at a URL; default: as the store reports")
+    ] = None,
+    *,
+    target: TargetOptions,
+    cluster: ClusterOptions,
+) -> None:
+    """Restore a backup into an empty worker. The whole backup is read before the worker is changed."""
+    is_url = into.startswith(("http://", "https://"))
+    if engine is not None and (engine not in ADAPTERS or not is_url):
+        raise BadInput(f"--engine {engine}: expected {_ENGINE_NAMES}, with the URL of a store")
+    found = find_cluster(cluster)
+    began = time.monotonic()
+    with ExitStack() as closing:
+        place = target.open(cluster.state)
+        progress = closing.enter_context(progress_bars(cluster.json))
+        if is_url:
+            _, masters = found.open_masters(None, closing)
+            transport = closing.enter_context(HttpTransport(into.rstrip("/"), READ_TIMEOUT_S))
+            store = RestoreTarget(into, ADAPTERS[_detect_engine(transport, engine)], transport)
+            pause = None
+        else:
+            _, masters, worker = find_worker_by_name(found, into, closing)
+            store = open_restore_target(worker, closing)
+            pause = out_of_rotation(store, masters, progress)
+        cluster_id, chain = read_cluster_id(masters), make_chain_check(masters)
+        done = restore_backup(place, name, store, cluster_id, chain, again=again, told=progress, beginning=pause)
+    _print_restored(done, into, name, began, cluster.json)
+
+
+def _detect_engine(transport: HttpTransport, expected: str | None) -> str:
+    """The engine of a store that no master knows. :class:`OtherEngine` if it reports another one than ``expected``;
+    :class:`BadInput` if it reports none and ``expected`` is None."""
+    found = detect(transport)
+    if expected is not None and found not in (None, expected):
+        raise OtherEngine(f"{transport.url} is {found}, not {expected}")
+    engine = expected or found
+    if engine is None:
+        raise BadInput(
+            f"{transport.url} does not say which engine it is; expected a store's URL, or --engine {_ENGINE_NAMES}"
+        )
+    return engine
+
+
+@register(worker_app)
+def rebuild(
+    name: Annotated[str, typer.Argument(metavar="WORKER", help="name of the worker")],
+    backup: Annotated[str | None, typer.Option("--from", help="this backup; default: the newest valid one")] = None,
+    live: Annotated[bool, typer.Option("--live", help="from another worker, which keeps serving")] = False,
+    source: Annotated[str | None, typer.Option("--source", help="with --live: the other worker")] = None,
+    wipe: Annotated[bool, typer.Option("--wipe", help="delete the files of a store that does not start")] = False,
+    yes: YesOption = False,
+    *,
+    target: TargetOptions,
+    cluster: ClusterOptions,
+) -> None:
+    """Rebuild a worker, whatever it holds, from the newest valid backup on the log or from a live worker."""
+    if (live and (backup or target.target)) or (source and not live):
+        raise BadInput("txlog worker rebuild: expected --from and --target, or --live and --source, not both")
+    masters_by_site = find_cluster(cluster)
+    began = time.monotonic()
+    with ExitStack() as closing:
+        where, masters, found = find_worker_by_name(masters_by_site, name, closing)
+        if not yes:
+            typer.confirm(f"everything that {name} holds goes, and comes again. Rebuild it?", abort=True)
+        chain = make_chain_check(masters)
+        other = find_source_worker(masters_by_site, name, where, source, closing) if live else None
+        place = None if live else target.open(cluster.state, where)
+        into = open_restore_target(found, closing)
+        if wipe:
+            _wipe_store(masters_by_site, into)
+        progress = closing.enter_context(progress_bars(cluster.json))
+        if other is not None:
+            done = rebuild_from_worker(other, into, masters, chain, told=progress)
+            origin = other.name
+        else:
+            assert place is not None
+            cluster_id = read_cluster_id(masters)
+            made, done = rebuild_from_backup(place, into, masters, cluster_id, chain, name=backup, told=progress)
+            origin = made.name
+    _print_restored(done, name, origin, began, cluster.json)
+
+
+def _wipe_store(cluster: CliCluster, into: RestoreTarget) -> None:
+    """Stop the store, remove its files, start it, wait until it answers. Only for stores that `txlog up` runs."""
+    name, folder = into.name, cluster.state
+    place = next((w for w in folder.topology().workers if w.name == name), None) if folder else None
+    if folder is None or place is None or not place.managed:
+        raise BadInput(f"--wipe: {name} is not run by `txlog up` here; empty its store yourself")
+    control = SupervisorClient(folder)
+    control.stop(name)
+    try:
+        shutil.rmtree(folder.worker(name), ignore_errors=True)
+        folder.worker(name).mkdir(parents=True, exist_ok=True)
+    finally:
+        control.start(name)
+    wait_for_store(into)
+
+
+def _print_restored(done: RestoreResult, into: str, origin: str, began: float, json: bool) -> None:
+    seconds = time.monotonic() - began
+    at = done.marker.position
+    if json:
+        result: dict[str, Any] = {
+            "worker": into,
+            "from": origin,
+            "position": str(at),
+            "fence": done.marker.fence,
+            "quads": done.quads,
+            "bytes": done.bytes,
+            "seconds": round(seconds, 3),
+        }
+        show_json(result)
+        return
+    print_line(
+        f"{into} is at index {at.index} with {done.quads:,} quads ({format_size(done.bytes)}) from {origin}, "
+        f"compared, in {seconds:.1f} s; its pipeline continues from there"
+    )
+
+
+@register(worker_app, "repair")
+def run_repair(
+    name: Annotated[str, typer.Argument(metavar="WORKER", help="the worker that is wrong")],
+    source: Annotated[
+        str | None, typer.Option("--source", help="the worker that is right; required if TxLog cannot decide it")
+    ] = None,
+    graph: Annotated[
+        list[str] | None, typer.Option("--graph", help="only this graph; empty: the default graph")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="compare all graphs, not only those that are known to differ")
+    ] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="rebuild it if too much differs for a copy")] = False,
+    *,
+    cluster: ClusterOptions,
+) -> None:
+    """Copy the graphs in which a worker differs from a correct one, with both at one position: all graphs or none."""
+    masters_by_site = find_cluster(cluster)
+    began = time.monotonic()
+    with ExitStack() as closing:
+        where, masters, found = find_worker_by_name(masters_by_site, name, closing)
+        known = found.divergence
+        chosen = _find_correct_worker(name, known, source)
+        other = find_source_worker(masters_by_site, name, where, chosen, closing)
+        into = open_source_worker(found, masters, closing)
+        progress = closing.enter_context(progress_bars(cluster.json))
+        chain = make_chain_check(masters)
+        graphs = graph if graph else None if everything else known_graphs(known)
+        try:
+            done: RepairResult | RestoreResult = repair_graphs(other, into, chain, graphs=graphs, told=progress)
+        except (TooMuchDiffers, RepairDiffers):
+            if not rebuild:
+                raise
+            store = RestoreTarget(name, into.adapter, into.transport)
+            done = rebuild_from_worker(other, store, masters, chain, told=progress)
+    _print_repair(done, name, other.name, time.monotonic() - began, cluster.json)
+
+
+def _find_correct_worker(name: str, known: Divergence | None, source: str | None) -> str | None:
+    """A worker that is known to be right; None: any that works. :class:`Refused` when TxLog cannot decide it."""
+    if known is not None and known.kind == "refusal":
+        raise Refused(f"{name}: {known.why}: it cannot come to where they are: txlog worker rebuild {name} --live")
+    if source is not None:
+        return source
+    if known is not None and not known.wrong:
+        raise Refused(f"{name}: {known.why}; say which worker is right: --source WORKER (and repair the others)")
+    if known is None or not known.right:
+        return None
+    return known.right[0].partition("/")[2]
+
+
+def _print_repair(done: RepairResult | RestoreResult, name: str, origin: str, seconds: float, json: bool) -> None:
+    at = done.marker.position
+    result: dict[str, Any] = {"worker": name, "from": origin, "index": at.index}
+    if isinstance(done, RestoreResult):
+        result |= {"way": "rebuild", "quads": done.quads}
+        text = f"{name} is rebuilt from {origin}: {done.quads:,} quads, at index {at.index}, in {seconds:.1f} s"
+    else:
+        result |= {"way": "repair", "graphs": done.graphs, "added": done.added, "removed": done.removed}
+        text = (
+            f"{name}: {len(done.graphs)} graphs copied from {origin} ({done.added:,} quads added, "
+            f"{done.removed:,} removed) at index {at.index}, compared, in {seconds:.1f} s"
+        )
+        if not done.graphs:
+            text = f"{name} holds what {origin} holds, at index {at.index}: nothing to copy"
+    if json:
+        show_json({**result, "seconds": round(seconds, 3)})
+    else:
+        print_line(text)
+
+
+@register(worker_app, "add")
+def add_worker(
+    name: Annotated[str, typer.Argument(metavar="WORKER", help="name of the new worker, such as uk-worker-2")],
+    data_center: Annotated[str | None, typer.Option("--data-center", help="default: from the name")] = None,
+    backup: Annotated[str | None, typer.Option("--from", help="fill it from this backup")] = None,
+    source: Annotated[str | None, typer.Option("--source", help="fill it from this worker")] = None,
+    empty: Annotated[bool, typer.Option("--empty", help="fill it by the log, from its first entry")] = False,
+    wait: Annotated[float, typer.Option(help="seconds until its pipeline must use it")] = 120.0,
+    *,
+    target: TargetOptions,
+    local: LocalOptions,
+) -> None:
+    """Add a worker: a new store, filled from a live worker (which keeps serving) or a backup, then by the log."""
+    if sum((backup is not None, source is not None, empty)) > 1:
+        raise BadInput("txlog worker add: expected one of --from, --source and --empty")
+    cluster = local_cluster(local.state)
+    where = data_center or _data_center_of(local.folder, name)
+    supervisor = SupervisorClient(local.folder, SUPERVISOR_TIMEOUT_S)
+    began = time.monotonic()
+    with ExitStack() as closing:
+        _, masters = cluster.open_masters(where, closing)
+        url, engine = supervisor.add_worker(name, where)
+        try:
+            transport = closing.enter_context(HttpTransport(url, READ_TIMEOUT_S))
+            into = RestoreTarget(name, ADAPTERS[engine], transport)
+            wait_for_store(into)
+            progress = closing.enter_context(progress_bars(local.json))
+            chain = make_chain_check(masters)
+            done: RestoreResult | None = None
+            origin = "the log"
+            if backup is not None:
+                place, cluster_id = target.open(local.state, where), read_cluster_id(masters)
+                made, done = rebuild_from_backup(place, into, (), cluster_id, chain, name=backup, told=progress)
+                origin = made.name
+            elif not empty and _log_available(masters):
+                other = find_source_worker(cluster, name, where, source, closing)
+                done = rebuild_from_worker(other, into, (), chain, told=progress)
+                origin = other.name
+            supervisor.serve_worker(name)
+        except BaseException:
+            with suppress(TxLogError):
+                supervisor.remove_worker(name, purge=True)
+            raise
+        index = _wait_until_registered(masters, name, done.marker.position.index if done else 0, wait)
+    _print_added(name, origin, done, index, time.monotonic() - began, local.json)
+
+
+@register(worker_app, "remove")
+def remove_worker(
+    name: Annotated[str, typer.Argument(metavar="WORKER", help="name of the worker")],
+    purge: Annotated[bool, typer.Option("--purge", help="also delete the files of the store")] = False,
+    yes: YesOption = False,
+    *,
+    local: LocalOptions,
+) -> None:
+    """Remove a worker: it receives no more reads and transactions, and its process ends after its last read."""
+    local_cluster(local.state)
+    where = _data_center_of(local.folder, name)
+    if purge and not yes:
+        typer.confirm(f"everything that {name} of {where} holds goes. Sure?", abort=True)
+    began = time.monotonic()
+    SupervisorClient(local.folder, SUPERVISOR_TIMEOUT_S).remove_worker(name, purge=purge)
+    if local.json:
+        show_json({"worker": name, "removed": True, "purged": purge, "seconds": round(time.monotonic() - began, 3)})
+    else:
+        kept = "" if purge else f"; its files stay in {local.folder.worker(name)}"
+        print_line(f"{name} is taken out{kept}")
+
+
+def _data_center_of(folder: StateFolder, name: str) -> str:
+    """The data centre of a worker that the topology lists, else the one that its name begins with."""
+    topology = folder.topology()
+    known = next((w.data_center for w in topology.workers if w.name == name), None)
+    fitting = [dc for dc in topology.data_centers if name.startswith(f"{dc}-")]
+    found = known or max(fitting, key=len, default=None)
+    if found is None:
+        raise NotFound(f"{name} names no data centre; there are {', '.join(topology.data_centers)} (--data-center)")
+    return found
+
+
+def _log_available(masters: list[MasterClient]) -> bool:
+    """Whether the log has an entry, so that a copy of a worker has content."""
+    for master in masters:
+        with suppress(TxLogError):
+            return master.status().stable.index > 0
+    raise Unavailable("NoMaster", "no master of that data centre answers; see txlog status")
+
+
+def _wait_until_registered(masters: list[MasterClient], name: str, least: int, wait: float) -> int:
+    """Return the index at which a pipeline reports the worker to a master, once it is at least ``least``."""
+    until = time.monotonic() + wait
+    last = "no master answers"
+    while True:
+        for master in masters:
+            with suppress(TxLogError):
+                worker = next((w for w in master.workers() if w.name == name), None)
+                last = worker.state if worker is not None else "not known there"
+                if worker is None or worker.state != "Working" or worker.position is None:
+                    continue
+                if worker.position.index >= least:
+                    return worker.position.index
+        if time.monotonic() > until:
+            raise Unavailable("NoPipeline", f"{name} is a worker, but its pipeline has not taken it up: {last}")
+        time.sleep(POLL_S)
+
+
+def _print_added(name: str, origin: str, done: RestoreResult | None, index: int, seconds: float, json: bool) -> None:
+    if json:
+        size = {"quads": done.quads if done else 0, "bytes": done.bytes if done else 0}
+        show_json({"worker": name, "from": origin, "index": index, "seconds": round(seconds, 3), **size})
+        return
+    content = f"{done.quads:,} quads ({format_size(done.bytes)}) from {origin}, compared" if done else origin
+    print_line(f"{name} is a worker: {content}, then by the log; it is at {index} ({seconds:.1f} s)")
