@@ -268,7 +268,7 @@ def test_a_report_that_does_not_fit_the_log_here_is_refused(change: dict[str, ob
 
 
 def test_learners_alone_close_nothing() -> None:
-    with pytest.raises(InsufficientReports, match="nobody"):
+    with pytest.raises(InsufficientReports, match="no reporting master"):
         closed_of([Master(A, None, [], [a1]), Master(B, None, [], [])])
 
 

@@ -115,7 +115,7 @@ def test_rule_24_a_proof_about_a_process_that_others_have_heard_again_is_stale()
     cluster.crash("d")
     cluster.start("d")
     cluster.run(2000)
-    with pytest.raises(Conflict, match="was heard"):
+    with pytest.raises(Conflict, match="was seen"):
         cluster.executors["a"].prove_down("d", cluster.journals["d"].birth, start)
     assert in_view(cluster, "a", "b", "c", "d")
 

@@ -174,7 +174,7 @@ async def test_a_proof_lets_a_dead_master_go_and_stale_ones_are_refused(clusters
     await cluster.ready(2)
     await until(lambda: in_one_view(cluster, 0, 1, 2))
     refused = await prove(0, proof, 409)
-    assert f"start {victim['start'] + 1} was heard" in refused["message"]
+    assert f"start {victim['start'] + 1} was seen" in refused["message"]
     await until(lambda: in_one_view(cluster, 0, 1, 2))
 
 
@@ -255,7 +255,7 @@ async def test_an_order_goes_on_without_members_lost_for_good(clusters: Callable
 
     refused = await order("uk-2")
     assert refused.returncode == 1
-    assert "uk-2 is heard here" in refused.stderr
+    assert "uk-2 answers this master" in refused.stderr
     for at in (1, 2):
         await asyncio.to_thread(cluster.kill, at, signal.SIGKILL)
 

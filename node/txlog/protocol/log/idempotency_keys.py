@@ -51,15 +51,15 @@ class IdempotencyKeys:
         self._retention_changes: list[RetentionChange] = []
         self._longest_retention = self._retention
 
-    def restore(self, foot: LogStart) -> None:
+    def restore(self, log_start: LogStart) -> None:
         """Restore the keys that count at a log start, in log order."""
         self.first_uses.clear()
         self._tentative.clear()
-        if foot.index:
-            self._retention = foot.retention
-            self._retention_changes = [RetentionChange(*one) for one in foot.retentions]
+        if log_start.index:
+            self._retention = log_start.retention
+            self._retention_changes = [RetentionChange(*one) for one in log_start.retentions]
             self._longest_retention = max([self._retention, *(one.before for one in self._retention_changes)])
-        for one in foot.keys:
+        for one in log_start.keys:
             self.first_uses[one.key] = FirstUse(Txid(Origin(one.node, one.birth), one.seq), one.stamp, one.content)
             self.waiting.pop(one.key, None)
 
@@ -134,11 +134,11 @@ class IdempotencyKeys:
         rows = zip(self._retention_changes, times, strict=False)
         return [(one.log_index, one.stamp, time >> LOGICAL_BITS) for one, time in rows if after < one.log_index <= upto]
 
-    def copy_at(self, foot: LogStart) -> IdempotencyKeys:
+    def copy_at(self, log_start: LogStart) -> IdempotencyKeys:
         """A copy of the keys that count at this log start; without one, at the log's beginning."""
         first = self._retention_changes[0].before if self._retention_changes else self._retention
         other = IdempotencyKeys(first >> LOGICAL_BITS)
-        other.restore(foot)
+        other.restore(log_start)
         return other
 
     @property

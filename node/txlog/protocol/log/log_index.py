@@ -63,19 +63,19 @@ class LogIndex:
     log run from 1 without a gap. Below ``start`` only the content of ``log_start`` is kept. Callers ask only for
     indexes that are 0, ``start`` or above."""
 
-    def __init__(self, cluster_id: bytes, origins: list[Origin], foot: LogStart = EMPTY_LOG_START) -> None:
+    def __init__(self, cluster_id: bytes, origins: list[Origin], log_start: LogStart = EMPTY_LOG_START) -> None:
         assert len(origins) <= 255, "an origin's slot is one byte"
         self.empty_log_hash = chain_start(cluster_id)
         self.origins = origins
         self._slots = {origin: slot for slot, origin in enumerate(origins)}
         self._order = bytearray()
         self._hashes = bytearray()
-        self.log_start = foot
-        self.start = foot.index
+        self.log_start = log_start
+        self.start = log_start.index
         self._last = self.log_start_hash
-        self._seqs_at_start = [foot.last_seq_of(*origin) for origin in origins]  # slot -> last seq at the foot
-        self._runs = [OriginRuns() for _ in origins]  # slot -> where the seqs behind these stand
-        self._seqs_at_marks = [tuple(0 for _ in origins)]  # per mark: seqs in the log between the foot and it
+        self._seqs_at_start = [log_start.last_seq_of(*origin) for origin in origins]  # slot -> last seq there
+        self._runs = [OriginRuns() for _ in origins]  # slot -> where the seqs after these are
+        self._seqs_at_marks = [tuple(0 for _ in origins)]  # per mark: seqs in the log between the log start and it
 
     @property
     def log_start_hash(self) -> bytes:
@@ -91,22 +91,25 @@ class LogIndex:
         """Whether the hash at this index is known here."""
         return index == 0 or self.start <= index <= self.length
 
-    def trim(self, foot: LogStart) -> None:
-        """Discard the entries up to ``foot.index``."""
-        assert self.hash_at(foot.index) == foot.hash, "the foot of another log"
-        order, hashes = bytes(self._order[foot.index - self.start :]), self._hashes[self._hash_offset(foot.index) :]
-        self._reset(foot)
+    def trim(self, log_start: LogStart) -> None:
+        """Discard the entries up to ``log_start.index``."""
+        assert self.hash_at(log_start.index) == log_start.hash, "the log start of another log"
+        order, hashes = (
+            bytes(self._order[log_start.index - self.start :]),
+            self._hashes[self._hash_offset(log_start.index) :],
+        )
+        self._reset(log_start)
         self.append(order, bytes(hashes))
 
-    def reset_to(self, foot: LogStart) -> None:
+    def reset_to(self, log_start: LogStart) -> None:
         """Replace all that was known by another master's log start (a snapshot)."""
-        self._reset(foot)
+        self._reset(log_start)
 
-    def _reset(self, foot: LogStart) -> None:
-        self.log_start, self.start = foot, foot.index
+    def _reset(self, log_start: LogStart) -> None:
+        self.log_start, self.start = log_start, log_start.index
         self._last = self.log_start_hash
         self._order, self._hashes = bytearray(), bytearray()
-        self._seqs_at_start = [foot.last_seq_of(*origin) for origin in self.origins]
+        self._seqs_at_start = [log_start.last_seq_of(*origin) for origin in self.origins]
         self._runs = [OriginRuns() for _ in self.origins]
         self._seqs_at_marks = [tuple(0 for _ in self.origins)]
 

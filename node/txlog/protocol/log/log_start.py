@@ -67,11 +67,11 @@ class SnapshotChunks:
         self._data = b""
         self._digest = b""
 
-    def chunk(self, foot: LogStart, index: int, offset: int, size: int) -> SnapshotChunk | None:
+    def chunk(self, log_start: LogStart, index: int, offset: int, size: int) -> SnapshotChunk | None:
         """The bytes from ``offset`` on; None when the requested log start is not the current one any more."""
-        if foot is not self._log_start:
-            self._log_start, self._data = foot, _encode(foot)
+        if log_start is not self._log_start:
+            self._log_start, self._data = log_start, _encode(log_start)
             self._digest = blake2b(self._data, digest_size=16).digest()
-        if (index and index != foot.index) or not 0 <= offset < len(self._data):
+        if (index and index != log_start.index) or not 0 <= offset < len(self._data):
             return None
-        return SnapshotChunk(foot.index, len(self._data), self._digest, offset, self._data[offset : offset + size])
+        return SnapshotChunk(log_start.index, len(self._data), self._digest, offset, self._data[offset : offset + size])

@@ -414,7 +414,7 @@ class LogState:
         assert not missing_spans(self.by_origin, spans, waiting)
         assert self.final_index <= cut <= self.log_index.length, (self.final_index, cut, self.log_index.length)
         stands = self.configurations.valid_up_to(self.log_index, self.final_index, cut, view.lineage)
-        if stands < cut:  # the order stays, but what is behind that has to take effect anew, as everywhere
+        if stands < cut:  # the order stays, but what follows has to take effect again, as on every other master
             again = self.log_index.spans(stands, cut)
             cut, spans, stamps = stands, again + spans, stamps_of(self.by_origin, again) + stamps
         hashes = base_chain_hashes(self.by_origin, self.log_index.hash_at(cut), spans, stamps)

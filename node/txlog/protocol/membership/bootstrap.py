@@ -85,13 +85,15 @@ class ClusterBootstrap:
         if self.is_bootstrapped or self.cluster:
             raise Conflict("this master belongs to a founded cluster already")
         if not named or self.local.node != named[0]:
-            raise Conflict(f"{', '.join(named[:1]) or 'nobody'} comes first among them: give it the order")
+            raise Conflict(
+                f"{', '.join(named[:1]) or 'no configured master'} comes first among them: give it the order"
+            )
         silent = [node for node in named if node != self.local.node and node not in self._replies]
         if silent:
             raise Conflict(f"{', '.join(silent)} did not answer this master yet")
         if self.local.settings.majority and not bootstrap_configuration(self.local.settings).has_majority(named):
             raise Conflict(
-                "with splitMode Majority those that begin need more than half of the votes: nobody could join"
+                "with splitMode Majority those that begin need more than half of the votes: no other master could join"
             )
         if self._is_bound:
             assert self.views.accepted is not None
@@ -168,7 +170,7 @@ class ClusterBootstrap:
             return
         named = view.has_member(Origin(self.local.node, self.local.birth))
         if named and view.ancestors and not installed and (mine is None or mine.cluster_id != view.cluster_id):
-            named = False  # it was to be let in, and ended before it accepted: it stands where it stood as a learner
+            named = False  # it was to be added, and ended before it accepted: it still is a learner
         if (mine is None or self.views.bootstrap_unconfirmed) and not named:
             self.cluster = view.cluster_id
             self.views.discard_bootstrap_view()
@@ -184,10 +186,10 @@ class ClusterBootstrap:
         mine = view.member(self.local.node)
         if mine is None or mine.birth != self.local.birth:
             raise PeerFault(peer, "UnknownBirth", f"it proposes a view with another birth of {self.local.node}")
-        told = [(m.node, m.data_center, m.weight) for m in view.members]
-        if told != [m for m in self._members if view.member(str(m[0])) is not None]:
+        proposed = [(m.node, m.data_center, m.weight) for m in view.members]
+        if proposed != [m for m in self._members if view.member(str(m[0])) is not None]:
             raise PeerFault(
-                peer, "OtherMembers", f"it founds with {told}, this master is configured with {self._members}"
+                peer, "OtherMembers", f"it bootstraps with {proposed}, this master is configured with {self._members}"
             )
         accepted = self.views.accepted
         if accepted is not None and accepted.ancestors and accepted.cluster_id == view.cluster_id:
@@ -283,11 +285,11 @@ class ClusterBootstrap:
         above = max((v.ballot + 1 for v in accepted), default=1)
         ballot = max((v.ballot for v in same), default=above)
         if any(v.number > (1, ballot, self.local.node) for v in accepted if v.members != members):
-            ballot = above  # else whoever has accepted that one would not hear of this
+            ballot = above  # else a master that has accepted that one would ignore this
         first, mine = bootstrap_configuration(self.local.settings), self.views.accepted
         same_again = ((1, ballot, self.local.node), members, first)
         if mine is not None and (mine.number, mine.members, mine.bootstrap_configuration) == same_again:
-            return mine  # proposed before; somebody may prefer another strategy since
+            return mine  # proposed before; a master may prefer another strategy since
         prefers = [
             self.local.settings.strategy if m.node == self.local.node else self._preferred_strategy(m.node)
             for m in members
@@ -297,8 +299,8 @@ class ClusterBootstrap:
     def _preferred_strategy(self, node: str) -> str:
         """The strategy that this member prefers; this master's own preference where the member's version does not
         report one."""
-        told = self._replies[node].prefers
-        return told if told in STRATEGIES else self.local.settings.strategy
+        preferred = self._replies[node].prefers
+        return preferred if preferred in STRATEGIES else self.local.settings.strategy
 
 
 def _is_stale_proposal(founding: View, accepted: View) -> bool:

@@ -112,7 +112,7 @@ class ConfigurationChanges:
         assert view is not None
         if not (self.views.majority_required or now.majority):
             return None
-        if not self.views.is_active:  # nobody knows yet who will be in the next one
+        if not self.views.is_active:  # the members of the next one are not known yet
             return ChangePending("the view is changing; ask again when the next one is there")
         if not wanted.has_majority(m.node for m in now.masters):
             return ChangePending(  # who is new is in no view
@@ -189,14 +189,16 @@ class ConfigurationChanges:
 
     def check_removed(self, known: HelloReply) -> None:
         """:class:`Fatal` when a log that descends from this one has removed this master."""
-        mine, theirs, told = self.views.accepted, known.accepted, known.configuration
+        mine, theirs, configuration = self.views.accepted, known.accepted, known.configuration
         if (
             mine is None
             or theirs is None
-            or told is None
+            or configuration is None
             or not known.installed
             or theirs.has_member(self.views.origin)
         ):
             return
-        if self.local.node in told.removed and (mine.number in theirs.lineage or self._is_no_longer_needed(known)):
+        if self.local.node in configuration.removed and (
+            mine.number in theirs.lineage or self._is_no_longer_needed(known)
+        ):
             raise Fatal("Removed", f"{known.node} says that {self.local.node} was taken out of the cluster for good")

@@ -69,10 +69,10 @@ class FailureDetector:
         the link between the node and this master."""
         self._set_peers_heard_by(node, others)
 
-    def on_relayed_connectivity(self, told: list[tuple[str, list[str]]], ages_ms: Sequence[int] = ()) -> None:
+    def on_relayed_connectivity(self, reports: list[tuple[str, list[str]]], ages_ms: Sequence[int] = ()) -> None:
         """A peer relays which peers others receive from, with the age of each report. A report is ignored for nodes
         that this master receives from itself, and where a later report is known."""
-        for at, (node, others) in enumerate(told):
+        for at, (node, others) in enumerate(reports):
             said_ms = self.now_ms - (max(0, ages_ms[at]) if at < len(ages_ms) else 0)
             if node != self.node and not self.is_alive(node) and said_ms >= self._peers_heard_ms.get(node, _NEVER_MS):
                 self._peers_heard[node], self._peers_heard_ms[node] = others, said_ms

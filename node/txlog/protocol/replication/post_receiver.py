@@ -132,5 +132,6 @@ class PostReceiver:
             raise Fatal("Superseded", f"birth {claim.birth:016x} start {claim.start} of this node id is alive")
         if claim.start == self.state.local.start and claim.number > self.state.post_number:
             raise Fatal(
-                "Superseded", f"post {claim.number} of this start was heard, this process sent {self.state.post_number}"
+                "Superseded",
+                f"post {claim.number} of this start was received, this process sent {self.state.post_number}",
             )

@@ -100,7 +100,7 @@ def _above_log_start(
     if below <= 0:
         if shared.index and own.hash_at(shared.index) != shared.hash:
             raise InsufficientReports(
-                f"the log of {report.node} is told behind {shared.index}, which is another one here"
+                f"the log of {report.node} is reported after {shared.index}, which is another entry here"
             )
         return shared.index, log, hashes
     if below > len(log) or hashes[below - 1] != own.log_start_hash:

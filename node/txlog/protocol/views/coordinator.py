@@ -86,7 +86,7 @@ class ViewCoordinator:
         unvouched = change.unconfirmed_departure() if needs_word else None
         if unvouched is not None:
             self.views.unconfirmed_proofs[unvouched] = self.views.failure_detector.now_ms
-            self.abort(f"nobody here has heard {unvouched.node} as the process that is said to be down")
+            self.abort(f"no member here received from {unvouched.node} as the process that is reported down")
             return
         reports = [change.reports[m.node] for m in change.members]
         know = [r.node for r in reports if r.view is not None]
@@ -140,7 +140,7 @@ class ViewCoordinator:
             closed.view, change.departures, closed.truncate_to, closed.spans, stamps, closed.waiting, outlines
         )
         if not self.participant.may_resume_after_leaving(accept):
-            self.abort(f"{self.views.local.node} has left {self.views.left}; nobody here knows what followed")
+            self.abort(f"{self.views.local.node} has left {self.views.left}; no member here knows what followed")
             return
         self.views.pending_accept, self.views.accept_sender = accept, self.views.local.node
         self.try_accept()

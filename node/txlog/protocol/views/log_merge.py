@@ -71,7 +71,7 @@ class MergedLog:
         for origin, seq in rows:
             cell = cells.get(origin, {}).get(seq)
             if cell is None:
-                raise InsufficientReports(f"nobody who reports names {origin}.{seq} in full")
+                raise InsufficientReports(f"no report names {origin}.{seq} in full")
             self.append(origin, seq, cell)
 
     def queued_in_key_order(self, cells: TransactionRefs, floor: int) -> list[TransactionName]:
@@ -141,9 +141,9 @@ def merge_branches(own: LogIndex, forks: list[ViewBranch], named: list[Transacti
     cells: TransactionRefs = {}
     names: set[TransactionName] = set()
     for base, mine in zip(closed, named, strict=True):
-        for origin, told in mine.items():
+        for origin, contents in mine.items():
             known = cells.setdefault(origin, {})
-            for seq, its in told.items():
+            for seq, its in contents.items():
                 if seq <= base.last_seq(origin):  # what it only holds for another branch counts there
                     known[seq] = min(its, known.get(seq, its))
         behind = _transaction_names(base.spans)[max(0, cut - base.base_index) :]
@@ -153,7 +153,7 @@ def merge_branches(own: LogIndex, forks: list[ViewBranch], named: list[Transacti
     for origin, seq in names:
         cell = cells.get(origin, {}).get(seq)
         if cell is None:
-            raise InsufficientReports(f"nobody who reports names {origin}.{seq} in full")
+            raise InsufficientReports(f"no report names {origin}.{seq} in full")
         rows.append((cell.stamp, origin, seq))
     merged.append_all([(origin, seq) for _, origin, seq in sorted(rows)], cells)
     return merged

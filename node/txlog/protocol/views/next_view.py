@@ -82,7 +82,7 @@ def compute_next_view(
     configuration. :class:`InsufficientReports` when the reports do not suffice."""
     branches = group_by_view(reports, own)
     if not branches:
-        raise InsufficientReports("nobody who reports has a view")
+        raise InsufficientReports("no reporting master has a view")
     if configurations is not None and configurations.latest.masters:
         shared = min(branch.shared for branch in branches)
         weights = {m.node: m.weight for m in configurations.at_index(shared).members}
@@ -94,8 +94,8 @@ def compute_next_view(
         keeping = branches_with_all_final_entries(forks, own)
     winner = keeping[0]
     merged = len(keeping) > 1 and _shared_strategy(keeping) == "Simple"
-    told = [transactions_known_to(fork, reports) for fork in keeping]
-    base = merge_branches(own, keeping, told) if merged else branch_log(own, winner, told[0])
+    known_to = [transactions_known_to(fork, reports) for fork in keeping]
+    base = merge_branches(own, keeping, known_to) if merged else branch_log(own, winner, known_to[0])
     floor = max([*(r.counter for r in reports), *(r.view.floor for r in reports if r.view is not None), base.highest])
     rest = collect_transactions([p for r in reports for p in [*r.pending, *r.parked]])
     waiting = _restamp_waiting(rest, base, floor)
@@ -189,8 +189,8 @@ def _split_mode(winner: ViewBranch, along: ConfigurationHistory | None, out: boo
 
 def _preferred_strategies(members: list[Member], reports: list[ViewReport]) -> list[str]:
     """The strategy that each member prefers, in their order."""
-    told = {report.node: report.prefers for report in reports}
-    return [told[m.node] for m in members]
+    preferred = {report.node: report.prefers for report in reports}
+    return [preferred[m.node] for m in members]
 
 
 def _strategy(members: list[Member], winner: ViewBranch, prefers: list[str], split: bool) -> str:
@@ -275,7 +275,7 @@ def _restamp_waiting(cells: TransactionRefs, base: MergedLog, floor: int) -> lis
         floor += 1
         if origin not in found:
             if seq != base.last_seq(origin) + 1:
-                continue  # behind a gap: whoever fills it brings it
+                continue  # after a gap: the report that fills it brings it
             found[origin] = ReassignedStamps(origin.node, origin.birth, seq, [])
         several = found[origin]
         if seq == several.first_seq + len(several.stamps):

@@ -101,13 +101,13 @@ class ViewParticipant:
             )
             heard = heard and not self._is_removed(member.node)
             if one is None:
-                heard = heard and member.node not in nodes  # else its new birth is heard
+                heard = heard and member.node not in nodes  # else its new incarnation answers
                 if (
                     heard
                     and not self._rejoins_newer_view(proposal)
                     and not self._unreachable_from_coordinator(member.node, proposal)
                 ):
-                    return "HeardBothWays", member.node, f"{member.node} is heard here"
+                    return "HeardBothWays", member.node, f"{member.node} answers this master"
                 if proposal.view != self.views.number:
                     continue  # it is not in the coordinator's view
                 return "LeftOut", member.node, f"{member.node} is left out without a reason"
@@ -120,10 +120,10 @@ class ViewParticipant:
                 return (
                     "StaleProof",
                     member.node,
-                    f"{member.node} start {start} was heard, {one.start} is said to be gone",
+                    f"{member.node} start {start} was seen, {one.start} is reported gone",
                 )
             if heard and one.why in ("silent", "ordered"):
-                return "HeardBothWays", member.node, f"{member.node} is heard here"
+                return "HeardBothWays", member.node, f"{member.node} answers this master"
         there = [m.node for m in proposal.members]
         few = self.views.majority_required and not self.views.is_majority(there)
         if few and proposal.view != self.views.number:
@@ -245,7 +245,11 @@ class ViewParticipant:
             raise PeerFault(peer, "UnknownBirth", f"it sends a view without birth {self.views.local.birth:016x}")
         if not self.may_resume_after_leaving(accept):
             self._refuse(
-                peer, number, "Left", "", f"{self.views.local.node} has left {self.views.left}; nobody there went on"
+                peer,
+                number,
+                "Left",
+                "",
+                f"{self.views.local.node} has left {self.views.left}; no member there continued",
             )
             return False
         if len(accept.stamps) != 8 * sum(span.count for span in accept.spans):

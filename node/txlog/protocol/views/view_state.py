@@ -332,8 +332,8 @@ class ViewState:
         self.branch_holders[known.node] = dict(zip(origins, known.held, strict=False))
 
     def _record_listing(self, known: HelloReply) -> None:
-        node, told, view = self.local.node, known.configuration, known.accepted
-        if told is not None and told.master(node) is None and (view is None or view.member(node) is None):
+        node, theirs, view = self.local.node, known.configuration, known.accepted
+        if theirs is not None and theirs.master(node) is None and (view is None or view.member(node) is None):
             self.unlisted_by.add(known.node)
         else:
             self.unlisted_by.discard(known.node)
@@ -405,7 +405,7 @@ class ViewState:
         """The supervisor has proved that this process is gone. :class:`Conflict` when a later process was seen."""
         heard = self.last_starts.get(Origin(node, birth), 0)
         if heard > start:
-            raise Conflict(f"{node} start {start} may be gone, but start {heard} was heard: it is not down")
+            raise Conflict(f"{node} start {start} may be gone, but start {heard} was seen: it is not down")
         self._record_departure(Departure(node, birth, start, "down"))
 
     def force_view(self, without: list[str]) -> None:
@@ -418,8 +418,12 @@ class ViewState:
             if node == self.local.node:
                 raise Conflict(f"{node} was asked itself: it is not gone; ask one that stays")
             if self.is_reachable(member):
-                where = "here" if self.failure_detector.is_bidirectional(node) else "by others, whom this master hears"
-                raise Conflict(f"{node} is heard {where}: stop its process first, it leaves by itself then")
+                where = (
+                    "this master"
+                    if self.failure_detector.is_bidirectional(node)
+                    else "others, which answer this master"
+                )
+                raise Conflict(f"{node} answers {where}: stop its process first, it leaves by itself then")
         if not members:
             raise Conflict("this master has no view yet; see txlog bootstrap")
         for member in members:

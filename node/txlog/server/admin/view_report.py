@@ -41,7 +41,8 @@ class ViewReportHandler:
         log = agreement.log_index
         text = request.query.get("checkpoints")
         given = [Checkpoint(log.length, log.hash)] if text is None else _parse_checkpoints(text)
-        report = core.view_manager.participant.build_report(ProposeView(view.number, view.cluster_id, [], view.number, [], given))
+        proposal = ProposeView(view.number, view.cluster_id, [], view.number, [], given)
+        report = core.view_manager.participant.build_report(proposal)
         seqs = [str(Txid(Origin(node, birth), seq)) for node, birth, seq in log.seqs_at(report.shared.index)]
         checkpoints = [f"{one.index}:{one.hash.hex()}" for one in build_checkpoints(agreement)]
         message = await asyncio.to_thread(lambda: base64.b64encode(encode(report)).decode())
