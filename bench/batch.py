@@ -20,7 +20,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.bench_masters import (
+from bench.journal_fill import fill_journals
+from bench.restart import wait_converged
+from e2e.lib.cluster.masters import (
     NODES,
     BenchMasters,
     CannotMeasure,
@@ -29,11 +31,9 @@ from bench.bench_masters import (
     three_masters,
     wait_for_listener,
 )
-from bench.closed_load import quad_line
-from bench.host_metrics import CpuMeter, descendants, peak_mb
-from bench.journal_fill import fill_journals
-from bench.report import BenchReport, Figure, build_table, console, print_table
-from bench.restart import wait_converged
+from e2e.lib.host_metrics import CpuMeter, descendants, peak_mb
+from e2e.lib.load.closed import quad_line
+from e2e.lib.report import BenchReport, Figure, build_table, console, print_table
 from txlog.client import MasterClient, WriteRequest
 from txlog.local.engines.java_runtime import obtain_java_home
 from txlog.model.durability import Durability

@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from bench.bench_masters import NODES, REPOSITORY, BenchMasters, CannotMeasure
-from bench.closed_load import QUAD_BYTES, RequestTemplate, quad_line
-from bench.host_metrics import cpu_seconds, machine_seconds
-from bench.link_control import LinkControl, linked_masters
-from bench.open_load import OpenLoad
-from bench.report import BenchReport, Figure, build_table, console, median, print_table
+from e2e.lib.cluster.links import LinkControl, linked_masters
+from e2e.lib.cluster.masters import NODES, REPOSITORY, BenchMasters, CannotMeasure
+from e2e.lib.host_metrics import cpu_seconds, machine_seconds
+from e2e.lib.load.closed import QUAD_BYTES, RequestTemplate, quad_line
+from e2e.lib.load.open import OpenLoad
+from e2e.lib.report import BenchReport, Figure, build_table, console, median, print_table
 
 REQUESTS_PER_S: Final = 300.0
 WARM_UP_S: Final = 1.0

@@ -29,11 +29,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.bench_masters import REPOSITORY, BenchMasters, CannotMeasure, three_masters
-from bench.closed_load import ClosedLoad, RequestTemplate
 from bench.echo import EchoServer, echo_server
-from bench.host_metrics import NotOnDisk, cpu_seconds, disk_of
-from bench.report import BenchReport, Figure, build_table, console, median, print_table
+from e2e.lib.cluster.masters import REPOSITORY, BenchMasters, CannotMeasure, three_masters
+from e2e.lib.host_metrics import NotOnDisk, cpu_seconds, disk_of
+from e2e.lib.load.closed import ClosedLoad, RequestTemplate
+from e2e.lib.report import BenchReport, Figure, build_table, console, median, print_table
 from txlog.client import MasterClient
 
 COMMITTED_FILE: Final = Path(__file__).with_name("guard.json")

@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 from typing import Final
 
-from bench.bench_masters import NODES, REPOSITORY, BenchMasters, CannotMeasure, three_masters
-from bench.closed_load import ClosedLoad, RequestTemplate
-from bench.host_metrics import cpu_seconds, rss_mb
 from bench.journal_fill import FillResult, fill_journals
-from bench.report import BenchReport, Figure, build_table, console, median, print_table
+from e2e.lib.cluster.masters import NODES, REPOSITORY, BenchMasters, CannotMeasure, three_masters
+from e2e.lib.host_metrics import cpu_seconds, rss_mb
+from e2e.lib.load.closed import ClosedLoad, RequestTemplate
+from e2e.lib.report import BenchReport, Figure, build_table, console, median, print_table
 from txlog.client import MasterClient, MasterUnreachable
 from txlog.model.errors import TxLogError
 

@@ -39,18 +39,18 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.batch import MIXED_WORKLOAD, measure_backlog, measure_batch
-from bench.bench_masters import REPOSITORY, BenchMasters, CannotMeasure, three_masters
 from bench.breakeven import SIZES, measure_breakeven
-from bench.closed_load import AcknowledgedSample, ClosedLoad, LoadRound, RequestTemplate, quad_line
-from bench.cluster import LocalCluster, WriteProber, cluster_up
 from bench.disturbance import measure_disturbed
 from bench.echo import measure_baseline
-from bench.host_metrics import CpuMeter, NotOnDisk, disk_of, fsync_rate, fsync_rate_shared, rss_mb
 from bench.profiler import Profiler
-from bench.readback import read_back, same_log
-from bench.report import BenchReport, Figure, build_table, console, median, print_table, quantile
 from bench.restart import measure_restart
 from bench.wan_latency import measure_sites
+from e2e.lib.checks import read_back, same_log
+from e2e.lib.cluster.local import LocalCluster, WriteProber, cluster_up
+from e2e.lib.cluster.masters import REPOSITORY, BenchMasters, CannotMeasure, three_masters
+from e2e.lib.host_metrics import CpuMeter, NotOnDisk, disk_of, fsync_rate, fsync_rate_shared, rss_mb
+from e2e.lib.load.closed import AcknowledgedSample, ClosedLoad, LoadRound, RequestTemplate, quad_line
+from e2e.lib.report import BenchReport, Figure, build_table, console, median, print_table, quantile
 from txlog.client import MasterClient, StatusResponse, WriteRequest
 from txlog.model.durability import Durability
 from txlog.model.errors import TxLogError

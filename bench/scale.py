@@ -35,16 +35,16 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from bench.bench_masters import NODES, REPOSITORY, BenchMasters, CannotMeasure, stop_processes, three_masters
-from bench.closed_load import QUAD_BYTES, ClosedLoad, RequestTemplate, quad_line
 from bench.curve_points import Point, deviation_pct
-from bench.host_metrics import NotOnDisk, cpu_seconds, disk_of, fsync_rate, rss_mb
 from bench.journal_fill import fill_journals
-from bench.link_control import linked_masters
-from bench.open_load import OpenLoad
-from bench.report import BenchReport, Figure, build_table, console, median, print_table, quantile
 from bench.restart import wait_converged
 from bench.scale_workers import curve_workers
+from e2e.lib.cluster.links import linked_masters
+from e2e.lib.cluster.masters import NODES, REPOSITORY, BenchMasters, CannotMeasure, stop_processes, three_masters
+from e2e.lib.host_metrics import NotOnDisk, cpu_seconds, disk_of, fsync_rate, rss_mb
+from e2e.lib.load.closed import QUAD_BYTES, ClosedLoad, RequestTemplate, quad_line
+from e2e.lib.load.open import OpenLoad
+from e2e.lib.report import BenchReport, Figure, build_table, console, median, print_table, quantile
 from txlog.client import MasterClient
 from txlog.model.errors import TxLogError
 

@@ -19,7 +19,6 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from bench.bench_masters import CannotMeasure
 from bench.competitors.comparison import CASES, CaseRun, CompetitorCase, GeneratorResult, report_runs, run_to_json
 from bench.competitors.programs import build_go_programs, unpack_debian_programs
 from bench.competitors.systems import (
@@ -35,8 +34,9 @@ from bench.competitors.systems import (
     start_nats,
     start_txlog,
 )
-from bench.host_metrics import CpuMeter, NotOnDisk, disk_of, fsync_rate
-from bench.report import BenchReport, console
+from e2e.lib.cluster.masters import CannotMeasure
+from e2e.lib.host_metrics import CpuMeter, NotOnDisk, disk_of, fsync_rate
+from e2e.lib.report import BenchReport, console
 
 CACHE: Final = Path("build/peers")
 DISK_BYTES_PER_ROUND: Final = 3 << 30

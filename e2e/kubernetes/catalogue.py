@@ -11,7 +11,7 @@ from e2e.cluster import image_build
 from e2e.cluster.layout import ROOT
 from e2e.kubernetes.data_center_access import NAME, NAMESPACE, DataCenterAccess, wait_until
 from e2e.kubernetes.manifests import MASTERS, TOKEN, cluster_manifest, token_secret
-from e2e.log_effects import effects_in_log
+from e2e.lib.log_effects import effects_in_log
 from txlog.client import MasterClient
 
 OPERATOR: Final = "txlog"

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from e2e.seaweedfs import ACCESS, BUCKET, SECRET, SeaweedProcess
+from e2e.lib.seaweedfs import ACCESS, BUCKET, SECRET, SeaweedProcess
 from e2e.soak.soak_cluster import SoakCluster
 from txlog.config.process_config import DutyJobConfig, FolderConfig, S3Config, TargetConfig
 

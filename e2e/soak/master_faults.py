@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from bench.bench_masters import CannotMeasure
+from e2e.lib.cluster.masters import CannotMeasure
 from e2e.soak.fault_log import FaultLog, active_ticks, silence_before
 from e2e.soak.soak_cluster import SEGMENT_BYTES, SoakCluster
 from e2e.soak.worker_faults import suspended

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from bench.bench_masters import CannotMeasure
-from bench.cluster import http_get
-from bench.report import console
+from e2e.lib.cluster.local import http_get
+from e2e.lib.cluster.masters import CannotMeasure
+from e2e.lib.report import console
+from e2e.scenarios.split_demo import manifests
 from e2e.soak import master_faults as gentle
 from e2e.soak.backup_target_faults import SoakBackupTargets, targets_up
 from e2e.soak.fault_log import FaultLog, InjectedFault, ShuffledDeck, active_ticks, format_clock
@@ -32,7 +33,6 @@ from e2e.soak.split_faults import (
     pause_long,
 )
 from e2e.soak.worker_faults import FaultLane
-from e2e.split_demo import manifests
 from txlog.cli.content_verification import compare_contents
 from txlog.client import MasterClient, WorkerStatus
 from txlog.model.errors import TxLogError, Unavailable

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 
 import pyoxigraph
 
-from e2e.client_history import ClientOperation, LoggedOperation, check_log, check_order
-from e2e.write_clients import increment_update, reset_update, transaction_quads
+from e2e.lib.history import ClientOperation, LoggedOperation, check_log, check_order
+from e2e.lib.load.write_clients import increment_update, reset_update, transaction_quads
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.quads import decode_quads
 

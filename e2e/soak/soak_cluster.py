@@ -20,8 +20,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from bench.bench_masters import CannotMeasure
-from e2e.supervised_masters import SupervisedMasters
+from e2e.lib.cluster.masters import CannotMeasure
+from e2e.lib.cluster.supervised import SupervisedMasters
 from txlog.cli.cluster_commands import is_ready
 from txlog.config.process_config import NodeConfig
 from txlog.local.daemon_control import stop_daemon

@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
-from e2e.client_history import ClientOperation, WriteOutcome
+from e2e.lib.history import ClientOperation, WriteOutcome
+from e2e.lib.load.write_clients import GIVE_UP_S, WAIT_S, ClientThreads, WriteClients, transaction_quads
 from e2e.soak.soak_cluster import SoakCluster
-from e2e.write_clients import GIVE_UP_S, WAIT_S, ClientThreads, WriteClients, transaction_quads
 from txlog.client import MasterUnreachable, WriteRequest, WriteResult
 from txlog.client.connection import MasterConnection
 from txlog.model.errors import TxLogError, Unavailable

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from bench.bench_masters import CannotMeasure
+from e2e.lib.cluster.masters import CannotMeasure
 from e2e.soak.backup_target_faults import SoakBackupTargets
 from e2e.soak.fault_log import FaultLog, active_ticks
 from e2e.soak.master_faults import LAG_S, kill, pick_node

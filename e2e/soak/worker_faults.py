@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from bench.bench_masters import CannotMeasure
+from e2e.lib.cluster.masters import CannotMeasure
 from e2e.soak.fault_log import FaultLog, ShuffledDeck
 from e2e.soak.soak_cluster import SoakCluster
 from txlog.model.errors import TxLogError

@@ -31,7 +31,7 @@ from pen import (
 )
 from typer.testing import CliRunner
 
-from e2e.seaweedfs import ACCESS, SECRET, SeaweedProcess, free_ports
+from e2e.lib.seaweedfs import ACCESS, SECRET, SeaweedProcess, free_ports
 from txlog.backup import (
     BackupProgress,
     BackupTarget,

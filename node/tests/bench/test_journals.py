@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.bench_masters import REPOSITORY, CannotMeasure, stop_processes, three_masters
-from bench.closed_load import ClosedLoad, RequestTemplate
 from bench.journal_fill import build_payload, fill_journals
-from bench.readback import same_log
 from bench.restart import wait_converged
+from e2e.lib.checks import same_log
+from e2e.lib.cluster.masters import REPOSITORY, CannotMeasure, stop_processes, three_masters
+from e2e.lib.load.closed import ClosedLoad, RequestTemplate
 from txlog.client import MasterClient, WriteRequest
 from txlog.model.durability import Durability
 from txlog.model.quads import decode_quads

@@ -1,0 +1,270 @@
+"""A whole cluster of two data centres, as `txlog up` starts it: what demo, bench and faults run against."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from e2e.lib.cluster.masters import CannotMeasure
+from txlog.client import MasterClient, MasterUnreachable, WorkerStatus
+from txlog.client.connection import MasterConnection
+from txlog.local.state_folder import StateFolder, Topology
+from txlog.local.supervisor_client import SupervisorClient
+from txlog.model.durability import Durability
+from txlog.model.errors import TxLogError
+from txlog.workers import ADAPTERS
+from txlog.workers.http_transport import HttpTransport
+
+MANIFESTS: Final = Path("examples/two-data-centres")
+READY_S: Final = 180.0
+
+
+class LocalCluster:
+    """A running local cluster, by its state folder. Everything is asked the way a user would: the command line, the
+    masters' HTTP, the stores' HTTP; the supervisor's files only tell what runs where."""
+
+    def __init__(self, folder: Path) -> None:
+        self.state = StateFolder(folder)
+        self.topology: Topology = self.state.topology()
+        self.repository = self.topology.repository
+
+    @property
+    def masters(self) -> list[str]:
+        return [master.url for master in self.topology.masters]
+
+    @property
+    def nodes(self) -> dict[str, str]:
+        """Master to URL."""
+        return {master.node: master.url for master in self.topology.masters}
+
+    @property
+    def masters_by_data_center(self) -> dict[str, Sequence[str]]:
+        return {dc: [m.url for m in self.topology.masters_of(dc)] for dc in self.topology.data_centers}
+
+    @property
+    def control(self) -> SupervisorClient:
+        return SupervisorClient(self.state)
+
+    def pids(self) -> dict[str, int]:
+        """What runs now: name of the process to its id."""
+        return {name: int(mark["pid"]) for name, mark in self.state.read("processes.json", {}).items()}
+
+    def master_of(self, data_center: str) -> str:
+        """The first master of a data centre."""
+        return self.topology.masters_of(data_center)[0].url
+
+    # -- faults
+
+    def kill(self, name: str) -> int | None:
+        """kill -9, as a crash would; the process id, or None when it does not run at this moment."""
+        pid = self.pids().get(name)
+        if pid is None:
+            return None
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return None
+        return pid
+
+    # -- waiting
+
+    def stable_ends(self) -> dict[str, tuple[int, str]]:
+        """Index and hash of the end of every master's stable log."""
+        ends = {}
+        for node, url in self.nodes.items():
+            with MasterClient(url, 5.0) as master:
+                stable = master.status().stable
+                ends[node] = (stable.index, stable.hash)
+        return ends
+
+    def workers(self) -> dict[str, WorkerStatus]:
+        """Every worker as the masters of its data centre know it: the report that is furthest."""
+        found: dict[str, WorkerStatus] = {}
+        for place in self.topology.masters:
+            with MasterClient(place.url, 5.0) as master:
+                for worker in master.workers():
+                    known = found.get(worker.name)
+                    if known is None or worker_number(worker) > worker_number(known):
+                        found[worker.name] = worker
+        return found
+
+    def worker_indexes(self) -> dict[str, int]:
+        """Where every worker stands, asked of the store itself: masters only know the last report. 0 for one that
+        holds nothing yet; one that does not answer is left out."""
+        found = {}
+        for worker in self.topology.workers:
+            try:
+                found[worker.name] = self.worker_index(worker.name)
+            except TxLogError:
+                continue
+        return found
+
+    def worker_index(self, name: str) -> int:
+        """The position inside one store; 0 without any."""
+        place = next(worker for worker in self.topology.workers if worker.name == name)
+        adapter = ADAPTERS[place.engine]
+        with HttpTransport(place.url, 10.0) as transport:
+            markers = adapter.parse_system_graphs(transport.send(adapter.read_system())).markers
+        return max((marker.position.index for marker in markers), default=0)
+
+    def wait_converged(self, deadline_s: float, tell: Callable[[str], None] = lambda _: None) -> tuple[int, str]:
+        """Until all masters have one log, nothing waits for its order, and every worker has applied it all. The end
+        of the log. :class:`CannotMeasure` says what is behind when the time is over."""
+        until = time.monotonic() + deadline_s
+        last = "nothing was heard"
+        while time.monotonic() < until:
+            try:
+                ends = self.stable_ends()
+                waiting = 0
+                for url in self.masters:
+                    with MasterClient(url, 5.0) as master:
+                        waiting += master.status().queue.transactions
+                places = self.worker_indexes()
+                end = max(ends.values())
+                behind = [f"{node} {at[0]}" for node, at in ends.items() if at != end]
+                behind += [f"{name} {at}" for name, at in places.items() if at < end[0]]
+                if not behind and not waiting and len(places) == len(self.topology.workers):
+                    return end
+                last = f"log at {end[0]}, {waiting} waiting, behind: {', '.join(behind) or 'nobody'}"
+                tell(last)
+            except TxLogError as not_now:
+                last = str(not_now)
+            time.sleep(0.2)
+        raise CannotMeasure(f"not settled after {deadline_s:g} s: {last}")
+
+    def wait_applying(self, deadline_s: float) -> float:
+        """Until one transaction has been executed by every worker, so that all that starts slowly (a JVM, Spark's
+        first micro-batch) has started. Leaves nothing behind in the stores. How long it took, in seconds."""
+        began = time.monotonic()
+        txid = write_one(self.masters[0], self.repository, "DROP SILENT GRAPH <urn:txlog-example:warm>", "synced")
+        name = txid["txlog-transaction"]
+        while time.monotonic() < began + deadline_s:
+            reached: str | None = None
+            with suppress(MasterUnreachable), MasterClient(self.masters[0], 10.0) as master:
+                reached = master.transaction(name, 5.0, Durability.APPLIED_ALL).durability
+            if reached == Durability.APPLIED_ALL:
+                return time.monotonic() - began
+        states = ", ".join(f"{worker.name} {worker.state}" for worker in self.workers().values())
+        raise CannotMeasure(f"not every worker applies after {deadline_s:g} s: {states}; see {self.state.logs}")
+
+    # -- reading
+
+    def query(self, master: str, text: str, timeout_s: float = 60.0) -> list[list[str]]:
+        """A SELECT through a master's SPARQL endpoint: its rows as CSV has them."""
+        path = f"/repositories/{self.repository}?{urlencode({'query': text})}"
+        return csv_rows(http_get(master, path, "text/csv", timeout_s))
+
+    def query_worker(self, name: str, text: str, timeout_s: float = 60.0) -> list[list[str]]:
+        """The same, asked of a store itself."""
+        place = next(worker for worker in self.topology.workers if worker.name == name)
+        return csv_rows(http_get(place.url, f"/query?{urlencode({'query': text})}", "text/csv", timeout_s))
+
+
+def worker_number(worker: WorkerStatus) -> int:
+    return worker.position.index if worker.position is not None else 0
+
+
+def http_get(url: str, path: str, accept: str, timeout_s: float) -> bytes:
+    connection = MasterConnection(url, timeout_s=timeout_s)
+    try:
+        return connection.request("GET", path, headers={"Accept": accept}).body
+    finally:
+        connection.close()
+
+
+def csv_rows(body: bytes) -> list[list[str]]:
+    """Rows without the header."""
+    import csv
+    import io
+
+    return list(csv.reader(io.StringIO(body.decode())))[1:]
+
+
+def write_one(master: str, repository: str, update: str, level: str, timeout_s: float = 60.0) -> dict[str, str]:
+    """One SPARQL update as any client sends it; the answer's TxLog headers. Another status than 204 or 200 is
+    :class:`CannotMeasure`: the level was not reached in time."""
+    connection = MasterConnection(master, timeout_s=timeout_s)
+    try:
+        reply = connection.request(
+            "POST",
+            f"/repositories/{quote(repository)}/statements",
+            body=update.encode(),
+            headers={"Content-Type": "application/sparql-update", "TxLog-Durability": level, "Prefer": "wait=30"},
+            repeatable=False,
+        )
+    finally:
+        connection.close()
+    if reply.status not in (200, 204):
+        raise CannotMeasure(f"{master} answered {reply.status} to a write for {level}: {reply.body[:200]!r}")
+    return {name.lower(): value for name, value in reply.headers.items() if name.lower().startswith("txlog-")}
+
+
+class WriteProber:
+    """A plain client with one kept connection that writes single transactions: the latency of a level as felt."""
+
+    def __init__(self, master: str, repository: str, level: str, timeout_s: float = 60.0) -> None:
+        self._connection = MasterConnection(master, timeout_s=timeout_s)
+        self._path = f"/repositories/{quote(repository)}/statements"
+        self._headers = {"Content-Type": "application/n-quads", "TxLog-Durability": level, "Prefer": "wait=30"}
+
+    def write(self, quads: bytes) -> float | None:
+        """Seconds from the request to its answer; None when the level was not reached in time."""
+        began = time.perf_counter()
+        reply = self._connection.request("POST", self._path, body=quads, headers=self._headers, repeatable=False)
+        return time.perf_counter() - began if reply.status in (200, 204) else None
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def run_txlog(*arguments: str | Path, timeout_s: float = 300.0, quiet: bool = True) -> str:
+    """Run the command line as a user does. :class:`CannotMeasure` with what it said when it fails."""
+    program = Path(sys.executable).with_name("txlog")
+    done = subprocess.run(
+        [program, *(str(each) for each in arguments)],
+        capture_output=quiet,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    if done.returncode != 0:
+        said = f"{done.stdout or ''}{done.stderr or ''}".strip()
+        raise CannotMeasure(f"txlog {' '.join(str(each) for each in arguments)} ended with {done.returncode}: {said}")
+    return done.stdout or ""
+
+
+@contextmanager
+def cluster_up(
+    folder: Path, manifests: Sequence[Path] = (MANIFESTS,), *, keep: bool = False, wait_s: float | None = None
+) -> Iterator[LocalCluster]:
+    """`txlog up --detach`, and at the end `txlog down --purge`, unless it is to be kept. ``wait_s``: until all of it is
+    ready."""
+    files = [part for manifest in manifests for part in ("-f", manifest)]
+    if folder.exists():
+        run_txlog("down", "--purge", "--state", folder)
+    try:
+        patience: tuple[str, ...] = () if wait_s is None else ("--wait", str(wait_s))
+        run_txlog("up", "--detach", *files, *patience, "--state", folder, timeout_s=max(300.0, 60 + (wait_s or 0)))
+        yield LocalCluster(folder)
+    finally:
+        if not keep and folder.exists():
+            run_txlog("down", "--purge", "--state", folder)
+
+
+def format_json(value: Any) -> str:
+    """JSON for people."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
+
+
+def host_and_port(url: str) -> str:
+    return urlsplit(url).netloc
