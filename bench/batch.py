@@ -21,19 +21,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.journal_fill import fill_journals
-from bench.restart import wait_converged
-from e2e.lib.cluster.masters import (
-    NODES,
-    BenchMasters,
-    CannotMeasure,
-    free_ports,
-    stop_processes,
-    three_masters,
-    wait_for_listener,
-)
+from e2e.lib.cluster.masters import NODES, BenchMasters, free_ports, stop_processes, three_masters, wait_for_listener
 from e2e.lib.host_metrics import CpuMeter, descendants, peak_mb
-from e2e.lib.load.closed import quad_line
-from e2e.lib.report import BenchReport, Figure, build_table, console, print_table
+from e2e.lib.load.closed_loop import quad_line
+from e2e.lib.load.requests import submit_all
+from e2e.lib.report import BenchReport, CannotMeasure, Figure, build_table, console, print_table
 from txlog.client import MasterClient, WriteRequest
 from txlog.local.engines.java_runtime import obtain_java_home
 from txlog.model.durability import Durability
@@ -149,7 +141,7 @@ def measure_backlog(folder: Path, operations: int, report: BenchReport) -> None:
     workers = [worker_config(port)]
     with three_masters(folder / "masters", nodes=NODES[:1], workers=workers, log_bytes_max=1 << 40) as masters:
         write_all(masters.urls, 10, lambda number: WriteRequest(quads=f"<s:first> <s:p> <s:{number}> .\n"))
-        wait_converged(masters)
+        masters.wait_at_rest()
         (node,) = masters.by_node
         stop_processes([masters.processes[node]], 60.0)
         console.print(f"writing {entries:,} transactions into the journal ...")
@@ -377,23 +369,12 @@ def empty_oxigraph(folder: Path, port: int) -> Iterator[tuple[str, subprocess.Po
 
 def write_all(urls: list[str], count: int, write: Callable[[int], WriteRequest]) -> None:
     """To all masters at once, as clients do: each takes every ``len(urls)``th, one after another."""
-    wrong: list[str] = []
 
     def part(first: int, url: str) -> None:
-        with MasterClient(url, 60.0) as client:
-            writes = (write(number) for number in range(first, count, len(urls)))
-            for answer in client.submit(writes, Durability.SYNCED, wait_s=60):
-                if answer.error:
-                    wrong.append(f"a write was refused: {answer.error}: {answer.message}")
-                    return
+        submit_all(url, (write(number) for number in range(first, count, len(urls))), Durability.SYNCED)
 
-    threads = [threading.Thread(target=part, args=each) for each in enumerate(urls)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if wrong:
-        raise CannotMeasure(wrong[0])
+    with ThreadPoolExecutor(len(urls)) as pool:
+        list(pool.map(part, range(len(urls)), urls))
 
 
 def _await_position(process: subprocess.Popen[bytes], url: str, index: int, said: Path, meter: CpuMeter) -> int:

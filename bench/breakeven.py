@@ -26,8 +26,8 @@ from bench.batch import (
     worker_config,
     write_all,
 )
-from e2e.lib.cluster.masters import BenchMasters, CannotMeasure, free_ports, stop_processes, three_masters
-from e2e.lib.report import BenchReport, Figure, build_table, console, median, print_table
+from e2e.lib.cluster.masters import BenchMasters, free_ports, stop_processes, three_masters
+from e2e.lib.report import BenchReport, CannotMeasure, Figure, build_table, console, median, print_table
 from txlog.client import MasterClient
 
 SIZES: Final = (25_000, 50_000, 100_000, 200_000, 400_000)

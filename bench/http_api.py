@@ -35,10 +35,11 @@ from typing import Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from e2e.lib.cluster.harness import TIMEOUT_S, MasterHarness, StoreKind, start_master_harness
-from e2e.lib.cluster.masters import REPOSITORY, BenchMasters, CannotMeasure, three_masters
+from e2e.lib.cluster.masters import REPOSITORY, BenchMasters, three_masters
 from e2e.lib.host_metrics import CpuMeter, NotOnDisk, cpu_seconds, disk_of, fsync_rate, peak_mb, reset_peak
-from e2e.lib.load.closed import ClosedLoad, RequestTemplate
-from e2e.lib.report import BenchReport, Figure, build_table, console, median, print_table, quantile
+from e2e.lib.load.closed_loop import ClosedLoad, RequestTemplate
+from e2e.lib.load.requests import N_QUADS, SPARQL_UPDATE, WriteProber
+from e2e.lib.report import BenchReport, CannotMeasure, Figure, build_table, console, median, print_table, quantile
 
 CASES: Final = ("insert10", "upload", "query", "stream")
 TRIPLES: Final = 10
@@ -51,8 +52,6 @@ INSERT_US_MAX: Final = 150.0
 QUADS_PER_S_MIN: Final = 200_000.0
 OVERHEAD_MS_MAX: Final = 1.0
 STREAM_MB_MAX: Final = 50.0
-N_QUADS: Final = "application/n-quads"
-SPARQL_UPDATE: Final = "application/sparql-update"
 
 
 class NumberedBodies(RequestTemplate):
@@ -136,17 +135,12 @@ def upload_bodies(count: int) -> Iterator[bytes]:
 
 def upload_rate(url: str, bodies: Sequence[bytes], level: str) -> float:
     """Quads a second until the last answer."""
-    path = f"/repositories/{REPOSITORY}/statements"
-    headers = {"Content-Type": N_QUADS, "TxLog-Durability": level, "Prefer": "wait=60"}
 
     def send(mine: Sequence[bytes]) -> None:
-        with closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=TIMEOUT_S)) as connection:
+        with closing(WriteProber(url, REPOSITORY, level, TIMEOUT_S, wait_s=60)) as prober:
             for body in mine:
-                connection.request("POST", path, body=body, headers=headers)
-                answer = connection.getresponse()
-                text = answer.read()
-                if answer.status != 204:
-                    raise CannotMeasure(f"{url} answered {answer.status} to an upload: {text[:300]!r}")
+                if prober.write(body) is None:
+                    raise CannotMeasure(f"{url}: an upload was not {level} within 60 s")
 
     began = time.perf_counter()
     with ThreadPoolExecutor(CONNECTIONS) as pool:
@@ -304,10 +298,8 @@ def main(arguments: list[str] | None = None) -> int:
         ):
             if not set(wanted) & set(options.only):
                 continue
-            try:
+            with report.part(what, OSError, http.client.HTTPException):
                 measure(options, report)
-            except (CannotMeasure, OSError, http.client.HTTPException) as wrong:
-                report.failed(what, str(wrong))
     except NotOnDisk as refused:
         report.failed("journals on a disk", str(refused))
     finally:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from e2e.lib.cluster.masters import CannotMeasure
+from e2e.lib.report import CannotMeasure
 from txlog.journal.journal import Journal
 from txlog.journal.vfs import OsVfs
 from txlog.model.entry import KIND_QUADS, RunItem, Span, TransactionRun

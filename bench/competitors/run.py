@@ -34,9 +34,8 @@ from bench.competitors.systems import (
     start_nats,
     start_txlog,
 )
-from e2e.lib.cluster.masters import CannotMeasure
 from e2e.lib.host_metrics import CpuMeter, NotOnDisk, disk_of, fsync_rate
-from e2e.lib.report import BenchReport, console
+from e2e.lib.report import BenchReport, CannotMeasure, console
 
 CACHE: Final = Path("build/peers")
 DISK_BYTES_PER_ROUND: Final = 3 << 30

@@ -15,7 +15,7 @@ from e2e.kubernetes.manifests import peer_specs
 from e2e.kubernetes.measurements import MEASUREMENTS
 from e2e.kubernetes.service_load import ServiceLoad
 from e2e.kubernetes.sparql_texts import insert_update
-from e2e.lib.cluster.local import write_one
+from e2e.lib.load.requests import write_one
 from txlog.client import MasterClient
 
 pytestmark = pytest.mark.timeout(900)

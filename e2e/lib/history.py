@@ -1,14 +1,28 @@
-"""What clients were told, and whether logs and workers agree with it. Pure: no clock, no network.
+"""What clients sent and were answered, what a log holds of it, and the texts that their transactions consist of. Pure.
 
 A time-out, a broken connection, an answer that never came: *unknown*, never *failed*; such a transaction may be
-there once or not at all. A check is one scan over what is checked.
+there once or not at all. Each transaction has a name that is in its data and nowhere else, ``CLIENT-NUMBER``. Some
+raise a counter by one with a pattern update: a store holds a quad once however often it is inserted, but a counter
+shows what was executed twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+from txlog.model.entry import KIND_QUADS, KIND_UPDATE
+
+GRAPH: Final = "urn:faults:graph"
+OPERATION_PREFIX: Final = "urn:faults:op:"
+COUNTER_PREFIX: Final = "urn:faults:counter:"
+WARM_UP: Final = "DROP SILENT GRAPH <urn:txlog-example:warm>"
+"""What a cluster executes before a load, so that all that starts slowly has started."""
+_NAME: Final = re.compile(rb"urn:faults:op:([a-z0-9-]+)>")
+_COUNTER: Final = re.compile(rb"urn:faults:counter:([0-9]+)>")
 
 
 class WriteOutcome(Enum):
@@ -20,8 +34,8 @@ class WriteOutcome(Enum):
 
 
 class ClientOperation(NamedTuple):
-    """A client's transaction, however often it was sent. ``name`` is in its data, and nowhere else. ``started_at`` and
-    ``ended_at`` are times of one clock: first attempt sent, last answer. ``level`` is what was promised."""
+    """A client's transaction, however often it was sent. ``started_at`` and ``ended_at`` are times of one clock: first
+    attempt sent, last answer. ``level`` is what was promised."""
 
     name: str
     started_at: float
@@ -31,113 +45,90 @@ class ClientOperation(NamedTuple):
     txid: str = ""
 
 
+class LogRecord(NamedTuple):
+    """An entry of a log as far as it is checked. ``noop``: why it takes no effect; empty when it does."""
+
+    log_index: int
+    txid: str
+    kind: int
+    payload: bytes
+    noop: str
+
+
 class LoggedOperation(NamedTuple):
-    """A transaction in a log: its index (``log_index``), and the name in its data."""
+    """A client's transaction that takes effect in a log."""
 
     log_index: int
     name: str
     txid: str
 
 
-class HistoryVerdict(NamedTuple):
-    """``lost``: acknowledged and not there. ``duplicated``: there more than once. ``ghosts``: there although refused,
-    or never sent. ``reordered``: logged before something that was acknowledged as synced before it was sent."""
-
-    acknowledged: int
-    unknown: int
-    lost: list[str]
-    duplicated: list[str]
-    ghosts: list[str]
-    reordered: list[str]
-
-    @property
-    def is_clean(self) -> bool:
-        return not (self.lost or self.duplicated or self.ghosts or self.reordered)
-
-    def merge(self, other: HistoryVerdict) -> HistoryVerdict:
-        """Of one history, both scans' findings."""
-        return HistoryVerdict(
-            self.acknowledged,
-            self.unknown,
-            [*self.lost, *other.lost],
-            [*self.duplicated, *other.duplicated],
-            [*self.ghosts, *other.ghosts],
-            [*self.reordered, *other.reordered],
-        )
+def logged_operations(log: Iterable[LogRecord]) -> list[LoggedOperation]:
+    """The clients' transactions that take effect, in order; a repeated key's entry is a no-op and not among them."""
+    return [
+        LoggedOperation(record.log_index, name[1].decode(), record.txid)
+        for record in log
+        if not record.noop and (name := _NAME.search(record.payload)) is not None
+    ]
 
 
-ORDERED_LEVELS = ("synced", "applied", "applied-all")
-"""Levels that promise a place in the order."""
-
-
-def check_log(history: Iterable[ClientOperation], log: Iterable[LoggedOperation]) -> HistoryVerdict:
-    """One master's log against the history. ``log`` has the transactions that take effect, in order; a repeated
-    key's entry is a no-op and not among them."""
-    operations = list(history)
-    places: dict[str, list[int]] = {}
-    for found in log:
-        places.setdefault(found.name, []).append(found.log_index)
-    verdict = _check(operations, {name: len(each) for name, each in places.items()})
-    return verdict._replace(reordered=check_order(operations, {name: each[0] for name, each in places.items()}))
-
-
-def check_worker(history: Iterable[ClientOperation], names: Iterable[str]) -> HistoryVerdict:
-    """A worker's contents against the history. A set holds a name once, so doubles are looked for by
-    :func:`check_counters`."""
-    counts: dict[str, int] = {}
-    for name in names:
-        counts[name] = counts.get(name, 0) + 1
-    return _check(list(history), counts)
-
-
-def check_counters(logged: Mapping[str, int], found: Mapping[str, int]) -> list[str]:
-    """Counters that updates raised by one each: what a worker holds against the number of raises in the log. More
-    means that one was executed twice, less that one was not."""
-    wrong = []
-    for name in sorted({*logged, *found}):
-        if logged.get(name, 0) != found.get(name, 0):
-            wrong.append(f"{name}: raised {logged.get(name, 0)} times, is {found.get(name, 0)}")
-    return wrong
-
-
-def _check(operations: list[ClientOperation], counts: Mapping[str, int]) -> HistoryVerdict:
-    known = set()
-    lost, doubled, ghosts = [], [], []
-    acknowledged = unknown = 0
-    for operation in operations:
-        known.add(operation.name)
-        count = counts.get(operation.name, 0)
-        if count > 1:
-            doubled.append(f"{operation.name} {count} times")
-        if operation.outcome is WriteOutcome.ACKNOWLEDGED:
-            acknowledged += 1
-            if not count:
-                lost.append(f"{operation.name} ({operation.level} {operation.txid})")
-        elif operation.outcome is WriteOutcome.UNKNOWN:
-            unknown += 1
-        elif count:
-            ghosts.append(f"{operation.name} was refused")
-    ghosts += [f"{name} was never sent" for name in counts if name not in known]
-    return HistoryVerdict(acknowledged, unknown, lost, doubled, ghosts, [])
-
-
-def check_order(operations: Sequence[ClientOperation], places: Mapping[str, int]) -> list[str]:
-    """``places``: name to index in the log. Real time: what was acknowledged as synced before another was sent stands
-    before it."""
-    placed = [operation for operation in operations if operation.name in places]
-    ended = sorted(
-        (op.ended_at, places[op.name], op.name)
-        for op in placed
-        if op.outcome is WriteOutcome.ACKNOWLEDGED and op.level in ORDERED_LEVELS
+def counter_raises(log: Iterable[LogRecord]) -> Counter[str]:
+    """How often each client's counter is raised by the log."""
+    return Counter(
+        name[1].decode().partition("-")[0]
+        for record in log
+        if not record.noop and _COUNTER.search(record.payload) and (name := _NAME.search(record.payload)) is not None
     )
-    wrong = []
-    at, highest, there = 0, 0, ""
-    for operation in sorted(placed, key=lambda op: op.started_at):
-        while at < len(ended) and ended[at][0] < operation.started_at:
-            highest, there = max((highest, there), ended[at][1:])
-            at += 1
-        if places[operation.name] < highest:
-            wrong.append(
-                f"{operation.name} at {places[operation.name]}, below {there} at {highest}, which was there before"
-            )
-    return wrong
+
+
+def effects_by_txid(log: Iterable[LogRecord]) -> Counter[str]:
+    """How often each txid takes effect; 0 for one that never does."""
+    counts: Counter[str] = Counter()
+    for record in log:
+        counts[record.txid] += not record.noop
+    return counts
+
+
+# -- texts
+
+
+def transaction_quads(name: str) -> str:
+    """The one quad of a transaction of that name, as N-Quads."""
+    return f'<{OPERATION_PREFIX}{name}> <urn:faults:by> "{name.partition("-")[0]}" <{GRAPH}> .\n'
+
+
+def increment_update(name: str) -> str:
+    """The update that raises its client's counter by one."""
+    client = name.partition("-")[0]
+    counter = f"<{COUNTER_PREFIX}{client}> <urn:faults:value>"
+    return (
+        f"DELETE {{ GRAPH <{GRAPH}> {{ {counter} ?old }} }} "
+        f"INSERT {{ GRAPH <{GRAPH}> {{ {counter} ?new . <{OPERATION_PREFIX}{name}> <urn:faults:by> {client} }} }} "
+        f"WHERE {{ GRAPH <{GRAPH}> {{ {counter} ?old BIND(?old + 1 AS ?new) }} }}"
+    )
+
+
+def reset_update(client: int) -> str:
+    """The update that puts a client's counter at 0."""
+    return f"INSERT DATA {{ GRAPH <{GRAPH}> {{ <{COUNTER_PREFIX}{client}> <urn:faults:value> 0 }} }}"
+
+
+def transaction_name(record: LogRecord) -> str | None:
+    """The name of the client's transaction that this is, byte for byte; "" for what sets a load up; None for what no
+    client wrote."""
+    named = _NAME.search(record.payload)
+    if named is None:
+        counter = _COUNTER.search(record.payload)
+        own = {WARM_UP.encode()} | (
+            {b"A " + _zero(counter[1].decode()), reset_update(int(counter[1])).encode()} if counter else set()
+        )
+        return "" if record.payload.rstrip(b"\n") in own else None
+    name = named[1].decode()
+    if record.kind == KIND_QUADS:
+        return name if record.payload == b"A " + transaction_quads(name).encode() else None
+    return name if record.kind == KIND_UPDATE and record.payload == increment_update(name).encode() else None
+
+
+def _zero(client: str) -> bytes:
+    number = "<http://www.w3.org/2001/XMLSchema#integer>"
+    return f'<{COUNTER_PREFIX}{client}> <urn:faults:value> "0"^^{number} <{GRAPH}> .'.encode()

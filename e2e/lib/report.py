@@ -6,12 +6,15 @@ Progress goes to stderr, so that a pipe gets the result alone. A *must* that is 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
+
+from txlog.model.errors import TxLogError
 
 Figure = bool | int | float | str | None
 
@@ -26,6 +29,10 @@ def console_for(*, stderr: bool = False) -> Console:
 
 console = console_for(stderr=True)
 """Progress and remarks."""
+
+
+class CannotMeasure(Exception):
+    """What is to be measured or checked is not there; the message has its last state or error."""
 
 
 class Requirement(NamedTuple):
@@ -73,6 +80,16 @@ class BenchReport:
 
     def failed(self, what: str, why: str) -> None:
         self.requirements.append(Requirement(what, why, "to end", False))
+
+    @contextmanager
+    def part(self, what: str, *also: type[Exception]) -> Iterator[None]:
+        """A part of the command; one that cannot be measured is a miss, and does not take the other parts' figures with
+        it. ``also``: further errors that mean this."""
+        try:
+            yield
+        except (CannotMeasure, TxLogError, *also) as why:
+            console.print(f"[red]{what}: {why}[/red]", highlight=False)
+            self.failed(what, str(why).splitlines()[0][:300])
 
     def save(self, file: Path) -> None:
         """The figures as a file, for ``make plots``."""

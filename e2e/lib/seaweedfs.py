@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,8 @@ from pathlib import Path
 import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
+
+from e2e.lib.cluster.masters import free_ports
 
 BINARY = Path(sys.executable).parent / "weed"
 BUCKET = "backups"
@@ -74,14 +75,3 @@ class SeaweedProcess:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait(30)
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for each in held:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in held]
-    finally:
-        for each in held:
-            each.close()

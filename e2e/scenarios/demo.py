@@ -22,9 +22,9 @@ from typing import Final
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from e2e.lib.cluster.local import MANIFESTS, LocalCluster, WriteProber, cluster_up, worker_number, write_one
-from e2e.lib.cluster.masters import CannotMeasure
-from e2e.lib.report import BenchReport, Figure, build_table, console, print_table, quantile
+from e2e.lib.cluster.local import MANIFESTS, LocalCluster, cluster_up, worker_number
+from e2e.lib.load.requests import WriteProber, write_one
+from e2e.lib.report import BenchReport, CannotMeasure, Figure, build_table, console, print_table, quantile
 from e2e.scenarios.geonames import GN, change_writes, count_input, creation_write, data_folder, read_release
 from txlog.cli.content_verification import ContentComparison, compare_contents
 from txlog.client import MasterClient, MasterUnreachable, WriteRequest
@@ -221,12 +221,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     started = float(os.environ.get("TXLOG_STARTED") or time.time())
     report = BenchReport("make demo")
-    try:
-        with ExitStack() as stack:
-            _demo(options, report, stack, started)
-    except (CannotMeasure, TxLogError) as why:
-        console.print(f"[red]{why}[/red]", highlight=False)
-        report.failed("the demonstration", str(why).splitlines()[0][:300])
+    with report.part("the demonstration"), ExitStack() as stack:
+        _demo(options, report, stack, started)
     return report.end()
 
 

@@ -25,10 +25,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from e2e.lib.cluster.local import LocalCluster, WriteProber, cluster_up, worker_number
-from e2e.lib.cluster.masters import CannotMeasure
-from e2e.lib.history import HistoryVerdict, check_counters, check_log, check_worker
-from e2e.lib.load.write_clients import WriteClients, merge_counters, read_log, read_worker, still_answers
+from e2e.lib.checks import Verdict, check_counters, check_log, check_worker
+from e2e.lib.cluster.local import LocalCluster, cluster_up, worker_number
+from e2e.lib.history import LogRecord, counter_raises, logged_operations
+from e2e.lib.load.requests import WriteProber
+from e2e.lib.load.writers import RetryingSender, WriteClients, rotated
+from e2e.lib.readers import read_log, read_worker
 from e2e.lib.report import BenchReport, Figure, build_table, console, print_table, quantile
 from txlog.cli.content_verification import compare_contents
 from txlog.client import MasterClient
@@ -41,12 +43,13 @@ STABLE_AFTER_S: Final = 10.5
 """How long a process lives at least before it is killed again: a shorter life would be punished by the supervisor's
 pauses, and what is looked for happens while it works, not while it waits."""
 SETTLE_S: Final = 180.0
+CLIENTS: Final = 8
 
 
 class ScenarioResult(NamedTuple):
     """Of one scenario: what the checkers say, and remarks for the table."""
 
-    verdict: HistoryVerdict
+    verdict: Verdict
     counters: list[str]
     digests_equal: bool
     seconds: float
@@ -63,20 +66,20 @@ class ScenarioRun:
         self.kills = kills
         self.killed: dict[str, int] = {}
 
-    def check(self) -> tuple[HistoryVerdict, list[str], bool]:
+    def check(self) -> tuple[Verdict, list[str], bool]:
         """Wait until everything has come to rest, then look at all logs and all workers."""
         cluster, history = self.cluster, self.clients.history
         cluster.wait_converged(SETTLE_S)
-        verdict = HistoryVerdict(0, 0, [], [], [], [])
-        logs = [read_log(url) for url in cluster.masters]
-        for found, _ in logs:
-            one = check_log(history, found)
-            verdict = one.merge(verdict)
-        raised = merge_counters([each for _, each in logs])
+        verdict = Verdict()
+        log: list[LogRecord] = []
+        for url in cluster.masters:
+            log = read_log(url)
+            verdict.add(check_log(history, logged_operations(log)))
+        raised = counter_raises(log)  # all logs are one, so any will do
         counters: list[str] = []
         for worker in cluster.topology.workers:
             names, values = read_worker(cluster, worker.name)
-            verdict = check_worker(history, names).merge(verdict)
+            verdict.add(check_worker(history, names))
             counters += [f"{worker.name}: {wrong}" for wrong in check_counters(raised, values)]
         return verdict, counters, compare_contents(cluster.masters_by_data_center, 120).equal
 
@@ -134,7 +137,7 @@ def _kill_repeatedly(run: ScenarioRun, name: str, draw: random.Random) -> None:
 def _is_working(cluster: LocalCluster, name: str) -> bool:
     """Whether a process does again what it is for."""
     if name in cluster.nodes:
-        return still_answers(cluster.nodes[name])
+        return _is_joined(cluster.nodes[name])
     if name.endswith("-pipeline"):
         mine = [worker.name for worker in cluster.topology.workers if name == f"{worker.data_center}-pipeline"]
         before = cluster.worker_indexes()
@@ -146,6 +149,14 @@ def _is_working(cluster: LocalCluster, name: str) -> bool:
     except TxLogError:
         return False
     return True
+
+
+def _is_joined(url: str) -> bool:
+    try:
+        with MasterClient(url, 2.0, connect_s=0.5) as master:
+            return master.status().state == "Joined"
+    except TxLogError:
+        return False
 
 
 def scenario_delayed(run: ScenarioRun) -> str:
@@ -278,18 +289,16 @@ def main(arguments: list[str] | None = None) -> int:
     found: dict[str, ScenarioResult] = {}
     clients: WriteClients | None = None
     killed: dict[str, int] = {}
-    try:
-        with cluster_up(options.state, keep=options.keep) as cluster:
-            clients = WriteClients(cluster, seed=options.seed)
-            clients.reset_counters()
-            cluster.wait_applying(240)
-            run = ScenarioRun(cluster, clients, report, options.kills)
-            killed = run.killed
-            for name in wanted:
-                _run_scenario(name, run, found)
-    except (CannotMeasure, TxLogError) as why:
-        console.print(f"[red]{why}[/red]", highlight=False)
-        report.failed("the faults", str(why).splitlines()[0][:300])
+    with report.part("the faults"), cluster_up(options.state, keep=options.keep) as cluster:
+        sender = RetryingSender(cluster.repository, f"faults-{options.seed}")
+        homes = {client: rotated(cluster.masters, client) for client in range(CLIENTS)}
+        clients = WriteClients(sender, homes, seed=options.seed)
+        clients.reset_counters()
+        cluster.wait_applying(240)
+        run = ScenarioRun(cluster, clients, report, options.kills)
+        killed = run.killed
+        for name in wanted:
+            _run_scenario(name, run, found)
     _report_results(report, found, clients, killed)
     return report.end()
 
@@ -297,16 +306,14 @@ def main(arguments: list[str] | None = None) -> int:
 def _run_scenario(name: str, run: ScenarioRun, found: dict[str, ScenarioResult]) -> None:
     console.print(f"[bold]{name}[/bold]: {(SCENARIOS[name].__doc__ or '').splitlines()[0]}", highlight=False)
     began = time.monotonic()
-    try:
+    with run.report.part(name):
         remark = SCENARIOS[name](run)
-        verdict, counters, equal = run.check()
-    except (CannotMeasure, TxLogError) as why:
-        console.print(f"[red]{name}: {why}[/red]", highlight=False)
-        run.report.failed(name, str(why).splitlines()[0][:300])
+        found[name] = ScenarioResult(*run.check(), time.monotonic() - began, remark)
+    if name not in found:
         return
-    found[name] = ScenarioResult(verdict, counters, equal, time.monotonic() - began, remark)
-    for what, wrong in (*verdict._asdict().items(), ("counters", counters)):
-        if isinstance(wrong, list) and wrong:
+    verdict, counters, equal, _, remark = found[name]
+    for what, wrong in (*verdict.findings.items(), ("counters", counters)):
+        if wrong:
             console.print(f"[red]{what}:[/red] {'; '.join(wrong[:5])}", highlight=False)
     console.print(
         f"  {remark}; {'clean' if verdict.is_clean and not counters and equal else 'NOT CLEAN'}", highlight=False
@@ -322,9 +329,9 @@ def _report_results(
             each.verdict.acknowledged,
             each.verdict.unknown,
             len(each.verdict.lost),
-            len(each.verdict.duplicated) + len(each.counters),
-            len(each.verdict.ghosts),
-            len(each.verdict.reordered),
+            len(each.verdict.doubled) + len(each.counters),
+            len(each.verdict.foreign),
+            len(each.verdict.disordered),
             each.digests_equal,
             each.seconds,
             each.remark,
@@ -341,10 +348,10 @@ def _report_results(
     report.require("something was acknowledged", bool(clients and clients.acknowledged))
     report.figure("unknown", max((each.verdict.unknown for each in found.values()), default=0))
     report.equal("lost", len({lost for each in found.values() for lost in each.verdict.lost}), 0)
-    doubled = {each for one in found.values() for each in (*one.verdict.duplicated, *one.counters)}
+    doubled = {each for one in found.values() for each in (*one.verdict.doubled, *one.counters)}
     report.equal("doubled", len(doubled), 0)
-    report.equal("ghosts", len({ghost for each in found.values() for ghost in each.verdict.ghosts}), 0)
-    report.equal("disordered", len({each for one in found.values() for each in one.verdict.reordered}), 0)
+    report.equal("ghosts", len({ghost for each in found.values() for ghost in each.verdict.foreign}), 0)
+    report.equal("disordered", len({each for one in found.values() for each in one.verdict.disordered}), 0)
     report.equal("digests_equal", bool(found) and all(each.digests_equal for each in found.values()), True)
     if clients is not None:
         report.figure("retries", clients.retries)

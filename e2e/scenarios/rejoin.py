@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from e2e.lib.cluster.local import LocalCluster, cluster_up
-from e2e.lib.cluster.masters import CannotMeasure
-from e2e.lib.report import BenchReport, build_table, console, print_table, quantile
+from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, print_table, quantile
 from e2e.scenarios.split_demo import SIDES, SplitScenario, manifests
 from txlog.cli.content_verification import compare_contents
 from txlog.client import WriteRequest
@@ -213,15 +212,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--transactions", type=int, default=TRANSACTIONS)
     options = parser.parse_args(arguments)
     report = BenchReport("make rejoin")
-    try:
-        with (
-            manifests(lag="10s", recovery=options.strategy) as folder,
-            cluster_up(options.state, (folder,)) as cluster,
-        ):
-            _measure(cluster, report, options.quads, options.transactions, options.strategy)
-    except (CannotMeasure, TxLogError) as why:
-        console.print(f"[red]{why}[/red]", highlight=False)
-        report.failed("the rejoin", str(why).splitlines()[0][:300])
+    with (
+        report.part("the rejoin"),
+        manifests(lag="10s", recovery=options.strategy) as folder,
+        cluster_up(options.state, (folder,)) as cluster,
+    ):
+        _measure(cluster, report, options.quads, options.transactions, options.strategy)
     return report.end()
 
 

@@ -19,14 +19,15 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from e2e.lib.cluster.masters import CannotMeasure
-from e2e.lib.cluster.supervised import SupervisedMasters, masters_up
-from e2e.lib.history import ClientOperation, HistoryVerdict, WriteOutcome, check_log
-from e2e.lib.load.write_clients import read_log
-from e2e.lib.report import BenchReport, Figure, build_table, console, print_table, quantile
-from txlog.client import MasterUnreachable
-from txlog.client.connection import MasterConnection
-from txlog.model.errors import TxLogError, Unavailable
+from e2e.lib.checks import Verdict, check_log
+from e2e.lib.cluster.log_ends import wait_at_rest
+from e2e.lib.cluster.supervised import SupervisedCluster, supervised_up
+from e2e.lib.history import ClientOperation, WriteOutcome, logged_operations, transaction_quads
+from e2e.lib.load.requests import N_QUADS
+from e2e.lib.load.writers import RetryingSender, RetryPolicy, WriteClients, WriteMix, rotated
+from e2e.lib.readers import read_log
+from e2e.lib.report import BenchReport, CannotMeasure, Figure, build_table, console, print_table, quantile
+from txlog.model.errors import TxLogError
 
 STATE: Final = Path(".txlog-rolling")
 RETRYING_CLIENTS: Final = 4
@@ -36,121 +37,96 @@ PAUSE_KILLED_S: Final = 1.0
 """Beside the round time-out."""
 GIVE_UP_S: Final = 60.0
 THINK_S: Final = 0.01
+PATIENCE: Final = RetryPolicy(wait_s=5, give_up_s=GIVE_UP_S, pause_s=THINK_S, connect_s=0.5, exact=True, stays=True)
+PATIENT_MIX: Final = WriteMix(("synced",), 0, counters=0.0, repeats=0.0, pause_s=THINK_S)
 SETTLE_S: Final = 1.0
 """Of load before and after each restart."""
 
 
 class RollingLoad:
-    """Clients over all masters. :attr:`waits` holds, per patient write, when it was synced and how long that took."""
+    """Clients over all masters. ``plain``: how often plain clients got each answer."""
 
-    def __init__(self, masters: SupervisedMasters) -> None:
-        self.masters = masters
-        self.history: list[ClientOperation] = []
-        self.waits: list[tuple[float, float]] = []
+    def __init__(self, masters: SupervisedCluster) -> None:
         self.plain: Counter[str] = Counter()
-        self.retries = 0
-        self.failed: list[str] = []
+        sender = RetryingSender(masters.repository, "rolling", PATIENCE)
+        homes = {client: rotated(masters.masters, client) for client in range(RETRYING_CLIENTS)}
+        self._patient = WriteClients(sender, homes, PATIENT_MIX)
+        self._plain_history: list[ClientOperation] = []
+        self._plain_broken: list[str] = []
         self._urls = masters.masters
         self._path = f"/repositories/{masters.repository}/statements"
         self._over = threading.Event()
         self._lock = threading.Lock()
-        clients = [(self._retrying_client, n) for n in range(RETRYING_CLIENTS)] + [
-            (self._plain_client, n) for n in range(PLAIN_CLIENTS)
-        ]
         self._threads = [
-            threading.Thread(target=self._run, args=(client, n), name=f"{client.__name__}-{n}", daemon=True)
-            for client, n in clients
+            threading.Thread(target=self._run_plain, args=(client,), name=f"plain-{client}", daemon=True)
+            for client in range(PLAIN_CLIENTS)
         ]
 
     def start(self) -> None:
+        self._patient.start()
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
         self._over.set()
+        self._patient.stop()
         for thread in self._threads:
-            thread.join(GIVE_UP_S + 10)
+            thread.join(PATIENCE.give_up_s + 10)
+
+    @property
+    def history(self) -> list[ClientOperation]:
+        return [*self._patient.history, *self._plain_history]
+
+    @property
+    def waits(self) -> list[tuple[float, float]]:
+        """Per patient write that was synced: when, and how long that took."""
+        done = (op for op in list(self._patient.history) if op.outcome is WriteOutcome.ACKNOWLEDGED)
+        return [(op.ended_at, op.ended_at - op.started_at) for op in done]
+
+    @property
+    def retries(self) -> int:
+        return self._patient.retries
+
+    @property
+    def failed(self) -> list[str]:
+        """Patient writes that were never synced, and clients that ended."""
+        never = [op for op in list(self._patient.history) if op.outcome is not WriteOutcome.ACKNOWLEDGED]
+        late = [f"{op.name} is not synced after {PATIENCE.give_up_s:g} s" for op in never]
+        return [*late, *self._patient.errors, *self._plain_broken]
 
     def longest_wait_s(self, since: float) -> float:
         """The longest wait of a patient write that was synced since then, in seconds."""
-        with self._lock:
-            return max((took for at, took in self.waits if at >= since), default=0.0)
+        return max((took for at, took in self.waits if at >= since), default=0.0)
 
-    def _run(self, client: object, number: int) -> None:
-        assert callable(client)
+    def _run_plain(self, client: int) -> None:
         try:
-            client(number)
+            self._write_plain(client)
         except Exception as wrong:  # noqa: BLE001 - a client that ends early would make everything look well
-            self.failed.append(f"{threading.current_thread().name} ended: {wrong!r}")
+            self._plain_broken.append(f"plain client {client} ended: {wrong!r}")
 
-    # -- patient
-
-    def _retrying_client(self, client: int) -> None:
-        connections = {url: MasterConnection(url, timeout_s=10.0, connect_s=0.5) for url in self._urls}
-        at, number = client, 0
-        while not self._over.is_set():
-            number += 1
-            name = f"patient-{client}-{number}"
-            began = time.monotonic()
-            while not self._attempt(connections[self._urls[at % len(self._urls)]], name):
-                at += 1
-                with self._lock:
-                    self.retries += 1
-                if time.monotonic() > began + GIVE_UP_S:
-                    self.failed.append(f"{name} is not synced after {GIVE_UP_S:g} s")
-                    self._record(name, began, WriteOutcome.UNKNOWN)
-                    break
-                time.sleep(THINK_S)
-            else:
-                self._record(name, began, WriteOutcome.ACKNOWLEDGED)
-            time.sleep(THINK_S)
-
-    def _attempt(self, connection: MasterConnection, name: str) -> bool:
-        headers = {
-            "Content-Type": "application/n-quads",
-            "TxLog-Durability": "synced",
-            "Prefer": "wait=5",
-            "Idempotency-Key": name,
-        }
-        try:
-            reply = connection.request("POST", self._path, body=_quad(name), headers=headers, repeatable=False)
-        except (MasterUnreachable, Unavailable):
-            return False
-        return reply.status == 204
-
-    def _record(self, name: str, began: float, outcome: WriteOutcome) -> None:
-        now = time.monotonic()
-        with self._lock:
-            self.history.append(ClientOperation(name, began, now, outcome, "synced"))
-            if outcome is WriteOutcome.ACKNOWLEDGED:
-                self.waits.append((now, now - began))
-
-    # -- plain
-
-    def _plain_client(self, client: int) -> None:
+    def _write_plain(self, client: int) -> None:
         at, number = client, 0
         connection = self._plain_connection(at)
-        headers = {"Content-Type": "application/n-quads", "TxLog-Durability": "synced", "Prefer": "wait=30"}
+        headers = {"Content-Type": N_QUADS, "TxLog-Durability": "synced", "Prefer": "wait=30"}
         while not self._over.is_set():
             number += 1
             name = f"plain-{client}-{number}"
-            began, outcome, said = time.monotonic(), WriteOutcome.UNKNOWN, ""
+            began, outcome, answered = time.monotonic(), WriteOutcome.UNKNOWN, ""
             try:
-                connection.request("POST", self._path, body=_quad(name), headers=headers)
+                connection.request("POST", self._path, body=transaction_quads(name).encode(), headers=headers)
                 answer = connection.getresponse()
                 answer.read()
-                said = str(answer.status)
+                answered = str(answer.status)
                 if answer.status == 204:
                     outcome = WriteOutcome.ACKNOWLEDGED
                 elif answer.status == 503 and answer.headers["Retry-After"]:
-                    said, outcome = "503 with Retry-After", WriteOutcome.REFUSED
+                    answered, outcome = "503 with Retry-After", WriteOutcome.REFUSED
             except (OSError, http.client.HTTPException) as broken:
-                said = type(broken).__name__
-            with self._lock:
-                self.plain[said] += 1
+                answered = type(broken).__name__
             level = "synced" if outcome is WriteOutcome.ACKNOWLEDGED else ""
             with self._lock:
-                self.history.append(ClientOperation(name, began, time.monotonic(), outcome, level))
+                self.plain[answered] += 1
+                self._plain_history.append(ClientOperation(name, began, time.monotonic(), outcome, level))
             if outcome is not WriteOutcome.ACKNOWLEDGED:
                 connection.close()
                 at += 1
@@ -162,14 +138,10 @@ class RollingLoad:
         return http.client.HTTPConnection(url.hostname or "", url.port, timeout=40)
 
 
-def _quad(name: str) -> bytes:
-    return f'<urn:faults:op:{name}> <urn:faults:by> "rolling" <urn:faults:graph> .\n'.encode()
-
-
 # -- what happens
 
 
-def restart_master(masters: SupervisedMasters, load: RollingLoad, node: str) -> list[Figure]:
+def restart_master(masters: SupervisedCluster, load: RollingLoad, node: str) -> list[Figure]:
     """SIGTERM, a new process, and everybody in one view again."""
     began = time.monotonic()
     masters.control.stop(node)
@@ -180,7 +152,7 @@ def restart_master(masters: SupervisedMasters, load: RollingLoad, node: str) -> 
     return [f"restart {node}", stopped, back, load.longest_wait_s(began)]
 
 
-def kill_master(masters: SupervisedMasters, load: RollingLoad, node: str) -> list[Figure]:
+def kill_master(masters: SupervisedCluster, load: RollingLoad, node: str) -> list[Figure]:
     """kill -9; the supervisor proves it and starts it again."""
     masters.wait_seen(node)
     start = masters.status(node).start
@@ -198,25 +170,20 @@ def kill_master(masters: SupervisedMasters, load: RollingLoad, node: str) -> lis
     return [f"kill -9 {node}", None, back, load.longest_wait_s(began)]
 
 
-def _has_restarted(masters: SupervisedMasters, node: str, start: int) -> bool:
+def _has_restarted(masters: SupervisedCluster, node: str, start: int) -> bool:
     try:
         return masters.status(node).start > start
     except TxLogError:
         return False
 
 
-def check_logs(masters: SupervisedMasters, load: RollingLoad) -> HistoryVerdict:
+def check_logs(masters: SupervisedCluster, load: RollingLoad) -> Verdict:
     """Every log against what the clients were told."""
     masters.wait_joined()
-    until = time.monotonic() + GIVE_UP_S
-    while len(set(masters.stable_ends().values())) > 1:
-        if time.monotonic() > until:
-            raise CannotMeasure(f"the logs do not become equal: {masters.stable_ends()}")
-        time.sleep(0.05)
-    verdict = HistoryVerdict(0, 0, [], [], [], [])
+    wait_at_rest(masters.nodes, GIVE_UP_S)
+    verdict = Verdict()
     for url in masters.masters:
-        found, _ = read_log(url)
-        verdict = check_log(load.history, found).merge(verdict)
+        verdict.add(check_log(load.history, logged_operations(read_log(url))))
     return verdict
 
 
@@ -230,8 +197,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     report = BenchReport("make rolling")
     rows: list[list[Figure]] = []
-    try:
-        with masters_up(options.state) as masters:
+    with report.part("the rolling restart"):
+        with supervised_up(options.state) as masters:
             load = RollingLoad(masters)
             load.start()
             time.sleep(SETTLE_S)
@@ -245,10 +212,6 @@ def main(arguments: list[str] | None = None) -> int:
                 rows += [kill_master(masters, load, node) for node in masters.nodes]
             load.stop()
             _report_results(report, rows, restarts, load, plain, check_logs(masters, load), masters.round_timeout_s)
-    except (CannotMeasure, TxLogError) as why:
-        console.print(f"[red]{why}[/red]", highlight=False)
-        report.failed("the rolling restart", str(why).splitlines()[0][:300])
-    else:
         if not options.keep:
             shutil.rmtree(options.state, ignore_errors=True)
     return report.end()
@@ -260,7 +223,7 @@ def _report_results(
     restarts: int,
     load: RollingLoad,
     plain: dict[str, int],
-    verdict: HistoryVerdict,
+    verdict: Verdict,
     round_timeout_s: float,
 ) -> None:
     print_table(
@@ -280,10 +243,11 @@ def _report_results(
     report.at_least("plain_503", plain.get("503 with Retry-After", 0), 1)
     others = {said: count for said, count in plain.items() if said not in ("204", "503 with Retry-After")}
     report.equal("plain_anything_else", sum(others.values()), 0)
-    for name, wrong in verdict._asdict().items():
-        if isinstance(wrong, list):
-            report.equal(name, len(wrong), 0)
-    for line in (*load.failed[:5], *verdict.lost[:3], *verdict.duplicated[:3], *verdict.ghosts[:3]):
+    report.equal("lost", len(verdict.lost), 0)
+    report.equal("duplicated", len(verdict.doubled), 0)
+    report.equal("ghosts", len(verdict.foreign), 0)
+    report.equal("reordered", len(verdict.disordered), 0)
+    for line in (*load.failed[:5], *verdict.lost[:3], *verdict.doubled[:3], *verdict.foreign[:3]):
         console.print(f"[red]{line}[/red]", highlight=False)
 
 

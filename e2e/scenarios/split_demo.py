@@ -21,10 +21,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
-from e2e.lib.cluster.local import MANIFESTS, LocalCluster, cluster_up, run_txlog, write_one
-from e2e.lib.cluster.masters import CannotMeasure
-from e2e.lib.log_effects import effects_in_log
-from e2e.lib.report import BenchReport, build_table, console, print_table
+from e2e.lib.checks import check_exactly_once
+from e2e.lib.cluster.local import MANIFESTS, LocalCluster, cluster_up, run_txlog
+from e2e.lib.history import effects_by_txid
+from e2e.lib.load.requests import submit_all, write_one
+from e2e.lib.readers import read_log
+from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, print_table
 from e2e.scenarios.geonames import GN, creation_write, data_folder, read_release
 from txlog.cli.content_verification import compare_contents
 from txlog.client import MasterClient, WriteRequest
@@ -76,11 +78,7 @@ class SplitScenario:
 
     def load(self, side: str, writes: Sequence[WriteRequest], level: Durability) -> None:
         """Through the first master of that side; each answer that names a txid counts as acknowledged."""
-        with MasterClient(self.cluster.master_of(side), 60.0) as master:
-            for answer in master.submit(writes, level, wait_s=30):
-                if answer.error or answer.txid is None:
-                    raise CannotMeasure(f"{master.url} refused: {answer.error}: {answer.message}")
-                self.written[side].append(str(answer.txid))
+        self.written[side] += submit_all(self.cluster.master_of(side), writes, level, wait_s=30)
 
     def change(self, side: str, population: int, level: str) -> None:
         """Both sides say how many live in London; the order of the log decides."""
@@ -128,15 +126,12 @@ class SplitScenario:
 
     def counts_in_logs(self) -> list[Counter[str]]:
         """How often each txid takes effect, for every master's log, read from its first entry on."""
-        return [effects_in_log(url) for url in self.cluster.masters]
+        return [effects_by_txid(read_log(url)) for url in self.cluster.masters]
 
     def violations(self) -> list[str]:
         """Acknowledged transactions that do not stand exactly once in each log."""
-        logs = self.counts_in_logs()
         every = [txid for txids in self.written.values() for txid in txids]
-        return [
-            f"{txid}: {[log.get(txid, 0) for log in logs]}" for txid in every if any(log.get(txid) != 1 for log in logs)
-        ]
+        return check_exactly_once(every, self.counts_in_logs())
 
     def report(self) -> list[dict[str, Any]]:
         told = json.loads(run_txlog("split-report", "--json", "--state", self.cluster.state.root))
@@ -225,15 +220,12 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     started = float(os.environ.get("TXLOG_STARTED") or time.time())
     report = BenchReport("make demo-split")
-    try:
-        with (
-            manifests(lag="10s", recovery=options.strategy) as folder,
-            cluster_up(options.state, (folder,)) as cluster,
-        ):
-            _demo(cluster, report)
-    except (CannotMeasure, TxLogError) as why:
-        console.print(f"[red]{why}[/red]", highlight=False)
-        report.failed("the demonstration", str(why).splitlines()[0][:300])
+    with (
+        report.part("the demonstration"),
+        manifests(lag="10s", recovery=options.strategy) as folder,
+        cluster_up(options.state, (folder,)) as cluster,
+    ):
+        _demo(cluster, report)
     report.at_most("seconds", round(time.time() - started, 1), SECONDS_MAX)
     return report.end()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.lib.cluster.masters import CannotMeasure
+from e2e.lib.report import CannotMeasure
 from e2e.scenarios import backup_large
 from e2e.scenarios.backup_large import BackupOnDisk, RefusalChecks, flip_byte, main, truncate_file
 

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from e2e.lib.checks import same_log
 from e2e.lib.cluster.masters import REPOSITORY, BenchMasters, three_masters
+from e2e.lib.readers import same_log
 from txlog.client import MasterClient, WriteRequest
 from txlog.model.durability import Durability
 from txlog.model.errors import TxLogError

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.lib.cluster.local import MANIFESTS, LocalCluster, WriteProber, cluster_up, write_one
+from e2e.lib.cluster.local import MANIFESTS, LocalCluster, cluster_up
+from e2e.lib.load.requests import WriteProber, write_one
 from txlog.cli.content_verification import compare_contents
 from txlog.client import MasterClient
 from txlog.model.durability import Durability

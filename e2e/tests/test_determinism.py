@@ -13,7 +13,7 @@ import pytest
 from e2e.conformance.determinism.random_updates import PROLOGUE, RandomUpdates
 from e2e.conformance.determinism.run import STORES, SYNCHRONOUS_STORES, DeterminismRun
 from e2e.lib.cluster.harness import MasterHarness, StoreBlocked, start_master_harness
-from e2e.lib.cluster.masters import CannotMeasure
+from e2e.lib.report import CannotMeasure
 from txlog.workers.adapter import WorkerRequest
 
 pytestmark = pytest.mark.cluster

@@ -12,7 +12,7 @@ import pytest
 from e2e.fuzz.mutations import LENGTH_MAX, mutate
 from e2e.fuzz.run import MEMORY_MB, generate_input, run_fuzz, run_input
 from e2e.fuzz.targets import FuzzTarget, ReadersDisagree, all_targets, read_frames, read_head
-from e2e.lib.cluster.masters import CannotMeasure
+from e2e.lib.report import CannotMeasure
 from txlog.model.errors import BadInput, TxLogError
 
 HANG_S = 0.5

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from e2e.lib.history import ClientOperation, LoggedOperation, WriteOutcome, check_counters, check_log, check_worker
+from e2e.lib.checks import check_counters, check_log, check_worker
+from e2e.lib.history import ClientOperation, LoggedOperation, WriteOutcome
 
 ACK, UNKNOWN, REFUSED = WriteOutcome.ACKNOWLEDGED, WriteOutcome.UNKNOWN, WriteOutcome.REFUSED
 
@@ -27,7 +28,7 @@ def test_what_is_as_it_was_told_is_clean() -> None:
 
 @pytest.mark.parametrize("outcome", [ACK, UNKNOWN])
 def test_twice_is_doubled_whatever_was_told(outcome: WriteOutcome) -> None:
-    assert check_log([op("a", outcome)], log("a", "a")).duplicated == ["a 2 times"]
+    assert check_log([op("a", outcome)], log("a", "a")).doubled == ["a 2 times"]
 
 
 def test_acknowledged_and_not_there_is_lost() -> None:
@@ -35,16 +36,16 @@ def test_acknowledged_and_not_there_is_lost() -> None:
     assert check_worker([op("a"), op("b")], ["b"]).lost == ["a (synced )"]
 
 
-def test_refused_or_never_sent_and_there_is_a_ghost() -> None:
+def test_refused_or_never_sent_and_there_is_foreign() -> None:
     verdict = check_log([op("a", REFUSED)], log("a", "z"))
-    assert verdict.ghosts == ["a was refused", "z was never sent"]
+    assert verdict.foreign == ["a was refused", "z was never sent"]
 
 
 def test_real_time_order_binds_only_what_was_acknowledged_as_agreed_before() -> None:
     first = op("first", began=0, ended=1)
     then = op("then", began=2, ended=3)
     assert check_log([first, then], log("first", "then")).is_clean
-    assert len(check_log([first, then], log("then", "first")).reordered) == 1
+    assert len(check_log([first, then], log("then", "first")).disordered) == 1
     together = op("together", began=0.5, ended=3)
     assert check_log([first, together], log("together", "first")).is_clean
     only_accepted = op("first", began=0, ended=1, level="accepted")

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from e2e.lib.host_metrics import MEMORY_FILE_SYSTEMS, NotOnDisk, disk_of, file_system, fsync_rate
-from e2e.lib.load.closed import SAMPLE_EVERY, ClosedLoad, RequestTemplate, quad_line
+from e2e.lib.load.closed_loop import SAMPLE_EVERY, ClosedLoad, RequestTemplate, quad_line
 from e2e.lib.report import BenchReport, median, quantile
 from e2e.scenarios.geonames import GeoEntity, change_writes, creation_write
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from e2e.golden import unpack
-from e2e.lib.cluster.supervised import SupervisedMasters, masters_up
+from e2e.lib.cluster.supervised import SupervisedCluster, supervised_up
 from e2e.scenarios.rolling_restart import RollingLoad, check_logs
 
 DESCRIBE = """
@@ -79,7 +79,7 @@ def test_what_masters_say_has_grown_at_its_ends_only(older: Path) -> None:
     assert {"Runs", "Known", "Who"} <= set(grown), "the package is as new as this program: nothing is tried with it"
 
 
-def revisions(masters: SupervisedMasters) -> dict[str, bool]:
+def revisions(masters: SupervisedCluster) -> dict[str, bool]:
     """By master: whether its process runs the older program."""
     found = {}
     for node, pid in masters.pids().items():
@@ -101,7 +101,7 @@ def written(load: RollingLoad, more: int) -> None:
 @pytest.mark.cluster
 @pytest.mark.timeout(300)
 def test_older_masters_are_replaced_one_after_the_other_while_clients_write(older: Path, tmp_path: Path) -> None:
-    with masters_up(tmp_path / "state", older=older) as masters:
+    with supervised_up(tmp_path / "state", older=older) as masters:
         assert revisions(masters) == dict.fromkeys(masters.nodes, True)
         load = RollingLoad(masters)
         load.start()

@@ -13,29 +13,29 @@ from typing import Any
 
 import pytest
 
-from e2e.lib.cluster.supervised import SupervisedMasters, masters_up
+from e2e.lib.cluster.supervised import SupervisedCluster, supervised_up
 from txlog.client import MasterClient
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
-def run(masters: SupervisedMasters, *words: str) -> tuple[int, str]:
+def run(masters: SupervisedCluster, *words: str) -> tuple[int, str]:
     """Exit code, and what was said."""
     command = [sys.executable, "-m", "txlog.cli.main", *words, "--state", str(masters.state.root)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     return done.returncode, done.stdout + done.stderr.replace("\n", " ")
 
 
-def settings(masters: SupervisedMasters, node: str) -> dict[str, tuple[str, str]]:
+def settings(masters: SupervisedCluster, node: str) -> dict[str, tuple[str, str]]:
     with MasterClient(masters.nodes[node], 5.0) as master:
         return {one["key"]: (one["value"], one["source"]) for one in master.settings()["settings"]}
 
 
-def strategies(masters: SupervisedMasters) -> dict[str, str]:
+def strategies(masters: SupervisedCluster) -> dict[str, str]:
     return {node: masters.status(node).view.split_recovery or "" for node in masters.nodes}
 
 
-def told(masters: SupervisedMasters, *words: str) -> dict[str, Any]:
+def told(masters: SupervisedCluster, *words: str) -> dict[str, Any]:
     code, said = run(masters, *words, "--json")
     assert code == 0, said
     found: dict[str, Any] = json.loads(said)
@@ -44,7 +44,7 @@ def told(masters: SupervisedMasters, *words: str) -> dict[str, Any]:
 
 def test_a_strategy_is_set_live_refused_while_a_master_is_paused_and_outlives_everything(tmp_path: Path) -> None:
     folder = tmp_path / "state"
-    with masters_up(folder) as masters:
+    with supervised_up(folder) as masters:
         first = masters.status("uk-1").view.number
         assert set(strategies(masters).values()) == {"Smart"}
         answer = told(masters, "set", "splitRecovery", "sIMPLE", "max-peer-lag=90s")
@@ -88,7 +88,7 @@ def test_a_strategy_is_set_live_refused_while_a_master_is_paused_and_outlives_ev
             time.sleep(0.1)
         masters.wait_joined()
         assert settings(masters, "uk-2")["splitRecovery"] == ("Simple", "live")
-    with masters_up(folder, anew=False) as masters:
+    with supervised_up(folder, purge=False) as masters:
         assert {settings(masters, node)["maxPeerLag"] for node in masters.nodes} == {("90s", "live")}
         assert set(strategies(masters).values()) == {"Simple"}
         told(masters, "set", "splitRecovery", "manifest")
@@ -98,7 +98,7 @@ def test_a_strategy_is_set_live_refused_while_a_master_is_paused_and_outlives_ev
 
 
 def test_bad_input_changes_nothing_and_says_what_would_do(tmp_path: Path) -> None:
-    with masters_up(tmp_path / "state") as masters:
+    with supervised_up(tmp_path / "state") as masters:
         before = {node: settings(masters, node) for node in masters.nodes}
         for words, said in (
             (["splitRecovery", "clever"], "expected None, Simple or Smart"),

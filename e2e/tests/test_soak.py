@@ -11,12 +11,19 @@ from pathlib import Path
 import pyoxigraph
 import pytest
 
-from e2e.lib.history import ClientOperation, WriteOutcome
-from e2e.lib.load.write_clients import increment_update, reset_update, transaction_quads
+from e2e.lib.checks import LogReplay, Verdict, judge_log, judge_worker, parse_dump
+from e2e.lib.cluster.supervised import OverriddenConfigs
+from e2e.lib.history import (
+    WARM_UP,
+    ClientOperation,
+    LogRecord,
+    WriteOutcome,
+    increment_update,
+    reset_update,
+    transaction_quads,
+)
 from e2e.soak.fault_log import STALL_S, FaultLog, InjectedFault, ShuffledDeck, active_ticks, silence_before
 from e2e.soak.master_faults import LAG_S, SHORT_S, silence_was_too_long
-from e2e.soak.soak_checks import WARM_UP, JudgedEntry, LogReplay, SoakVerdict, judge_log, judge_worker, parse_dump
-from e2e.soak.soak_cluster import OverriddenConfigs
 from txlog.config.process_config import NodeConfig, PeerConfig
 from txlog.local.state_folder import StateFolder
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
@@ -33,22 +40,22 @@ def op(name: str, seq: int, began: float = 0.0, ended: float = 1.0) -> ClientOpe
     return ClientOperation(name, began, ended, ACK, "synced", txid(seq))
 
 
-def wrote(name: str, seq: int, noop: str = "") -> JudgedEntry:
-    return JudgedEntry(seq, txid(seq), KIND_QUADS, b"A " + transaction_quads(name).encode(), noop)
+def wrote(name: str, seq: int, noop: str = "") -> LogRecord:
+    return LogRecord(seq, txid(seq), KIND_QUADS, b"A " + transaction_quads(name).encode(), noop)
 
 
-def update(text: str, seq: int) -> JudgedEntry:
-    return JudgedEntry(seq, txid(seq), KIND_UPDATE, text.encode(), "")
+def update(text: str, seq: int) -> LogRecord:
+    return LogRecord(seq, txid(seq), KIND_UPDATE, text.encode(), "")
 
 
-def judge(history: list[ClientOperation], *log: JudgedEntry, moves: bool = True) -> SoakVerdict:
+def judge(history: list[ClientOperation], *log: LogRecord, moves: bool = True) -> Verdict:
     placed = [entry._replace(log_index=at) for at, entry in enumerate(log, 1)]
     return judge_log(history, placed, SIDES.__getitem__, moves=moves)
 
 
 def test_what_is_as_it_was_told_is_clean() -> None:
     history = [op("0-1", 3), op("0-2", 4), op("1-1", 6)]
-    log = [JudgedEntry(1, txid(1), KIND_UPDATE, WARM_UP, ""), update(reset_update(0), 2), wrote("0-1", 3)]
+    log = [LogRecord(1, txid(1), KIND_UPDATE, WARM_UP, ""), update(reset_update(0), 2), wrote("0-1", 3)]
     assert judge(history, *log, update(increment_update("0-2"), 4), wrote("0-1", 5, txid(3)), wrote("1-1", 6)).is_clean
 
 
@@ -73,13 +80,13 @@ def test_twice_in_effect_or_twice_the_same_id_is_doubled() -> None:
     [
         wrote("0-9", 1),
         update("INSERT DATA { <urn:a> <urn:b> 1 }", 1),
-        JudgedEntry(
+        LogRecord(
             1, txid(1), KIND_QUADS, b"A " + transaction_quads("0-1").encode() + b"A <urn:a> <urn:b> <urn:c> .\n", ""
         ),
         update(increment_update("0-1") + " ; CLEAR ALL", 1),
     ],
 )
-def test_an_entry_that_no_client_wrote_so_is_foreign(entry: JudgedEntry) -> None:
+def test_an_entry_that_no_client_wrote_so_is_foreign(entry: LogRecord) -> None:
     assert len(judge([op("0-1", 1)], entry).foreign) == 1
 
 
@@ -97,14 +104,14 @@ def test_a_repetition_on_the_other_side_may_come_to_stand_before_what_this_side_
     assert judge([first, then], wrote("0-2", 9), wrote("0-1", 1), wrote("0-2", 2, txid(9))).is_clean
 
 
-def replayed(*log: JudgedEntry) -> set[str]:
+def replayed(*log: LogRecord) -> set[str]:
     replay = LogReplay()
     replay.run(log)
     return replay.quads()
 
 
 def test_a_replay_is_what_a_store_holds_that_executed_the_log() -> None:
-    gone = JudgedEntry(4, txid(4), KIND_QUADS, b"D " + transaction_quads("0-1").encode(), "")
+    gone = LogRecord(4, txid(4), KIND_QUADS, b"D " + transaction_quads("0-1").encode(), "")
     log = [
         update(reset_update(0), 1),
         wrote("0-1", 2),

@@ -8,12 +8,12 @@ from typing import Final
 
 import pytest
 
-from e2e.lib.cluster.local import write_one
+from e2e.lib.cluster.supervised import SupervisedCluster, supervised_up
+from e2e.lib.load.requests import write_one
 from e2e.scenarios.split_demo import manifests
 from e2e.soak.backup_target_faults import targets_up
 from e2e.soak.fault_log import FaultLog
 from e2e.soak.master_faults import LAG_S
-from e2e.soak.soak_cluster import SoakCluster, soak_cluster_up
 from e2e.soak.split_faults import SplitFault
 from txlog.backup import catalogue, open_target
 from txlog.config.process_config import DutyJobConfig, S3Config
@@ -36,13 +36,13 @@ class FixedChoice(random.Random):
         return self._value
 
 
-def backups(arena: SoakCluster, side: str) -> list[str]:
+def backups(arena: SupervisedCluster, side: str) -> list[str]:
     target = DutyJobConfig.model_validate_json(arena.state.duties(side).read_bytes()).target
     assert isinstance(target, S3Config) == (side == IN_S3)
     return [each.name for each in catalogue(open_target(target)) if each.state == "complete"]
 
 
-def write(arena: SoakCluster, text: str) -> None:
+def write(arena: SupervisedCluster, text: str) -> None:
     """One transaction, which every worker has executed when this returns."""
     update = f'INSERT DATA {{ <http://example.org/a> <http://example.org/b> "{text}" }}'
     write_one(arena.masters[0], arena.repository, update, "synced")
@@ -56,7 +56,7 @@ def test_a_side_whose_target_is_lost_waits_and_goes_on_when_it_is_there_again(tm
     diary = FaultLog(lambda _: None)
     with (
         manifests(lag=f"{LAG_S:g}s") as files,
-        soak_cluster_up(tmp_path / "state", files) as arena,
+        supervised_up(tmp_path / "state", files) as arena,
         targets_up(arena, arena.topology.data_centers.index(IN_S3)) as targets,
     ):
         arena.wait_applying(600)

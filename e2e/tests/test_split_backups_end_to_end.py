@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.lib.cluster.local import LocalCluster, cluster_up, write_one
-from e2e.lib.cluster.masters import CannotMeasure
+from e2e.lib.cluster.local import LocalCluster, cluster_up
+from e2e.lib.load.requests import write_one
+from e2e.lib.report import CannotMeasure
 from e2e.scenarios.split_demo import SIDES, SplitScenario, entity_batches, manifests
 from txlog.backup import catalogue
 from txlog.backup.target import open_target

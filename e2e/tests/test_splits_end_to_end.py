@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.lib.cluster.local import LocalCluster, cluster_up, run_txlog, write_one
-from e2e.lib.cluster.masters import CannotMeasure
+from e2e.lib.cluster.local import LocalCluster, cluster_up, run_txlog
+from e2e.lib.load.requests import write_one
+from e2e.lib.report import CannotMeasure
 from e2e.scenarios.split_demo import GRAPH, SIDES, SplitScenario, entity_batches, manifests, split_and_write
 from txlog.backup import catalogue
 from txlog.backup.target import open_target

@@ -11,7 +11,8 @@ from urllib.parse import quote
 
 import pytest
 
-from e2e.lib.cluster.local import LocalCluster, WriteProber, cluster_up, http_get, run_txlog, write_one
+from e2e.lib.cluster.local import LocalCluster, cluster_up, run_txlog
+from e2e.lib.load.requests import WriteProber, http_get, write_one
 from txlog.cli.content_verification import compare_contents
 from txlog.client import Divergence, MasterClient
 from txlog.local.engines.fuseki_server import obtain_fuseki

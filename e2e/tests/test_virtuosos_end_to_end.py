@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.lib.cluster.local import WriteProber, cluster_up, run_txlog, write_one
+from e2e.lib.cluster.local import cluster_up, run_txlog
+from e2e.lib.load.requests import WriteProber, write_one
 from txlog.cli.content_verification import compare_contents
 from txlog.local.engines.virtuoso_server import obtain_virtuoso
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.lib.cluster.local import LocalCluster, cluster_up, run_txlog, write_one
-from e2e.lib.cluster.masters import CannotMeasure
+from e2e.lib.cluster.local import LocalCluster, cluster_up, run_txlog
+from e2e.lib.load.requests import write_one
+from e2e.lib.report import CannotMeasure
 from e2e.scenarios.split_demo import manifests
 from txlog.cli.content_verification import compare_contents
 from txlog.model.errors import TxLogError

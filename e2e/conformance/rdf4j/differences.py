@@ -37,8 +37,8 @@ from e2e.conformance.w3c.result_comparison import (
     statements_of,
 )
 from e2e.lib.cluster.harness import TIMEOUT_S, MasterHarness, StoreKind, start_master_harness
-from e2e.lib.cluster.masters import REPOSITORY, CannotMeasure
-from e2e.lib.report import BenchReport, build_table, print_table
+from e2e.lib.cluster.masters import REPOSITORY
+from e2e.lib.report import BenchReport, CannotMeasure, build_table, print_table
 from txlog.local.local_errors import CannotRun
 
 DIFFERENCES_FILE: Final = Path(__file__).parents[3] / "docs" / "rdf4j-differences.md"

@@ -38,8 +38,7 @@ from e2e.conformance.w3c.result_comparison import (
 )
 from e2e.conformance.w3c.suite import QueryTest, TestDataset, UpdateTest, W3cSuite, quads_of
 from e2e.lib.cluster.harness import TIMEOUT_S, MasterHarness, StoreKind, StoreProcess, start_master_harness
-from e2e.lib.cluster.masters import CannotMeasure
-from e2e.lib.report import BenchReport, build_table, console, print_table
+from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, print_table
 
 EXPECTATIONS_FILE: Final = Path(__file__).parents[3] / "docs" / "w3c.md"
 STORES: Final = {"worker": StoreKind.DISK}

@@ -11,14 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from e2e.lib.cluster.masters import (
-    BenchMasters,
-    CannotMeasure,
-    free_ports,
-    stop_processes,
-    three_masters,
-    wait_for_listener,
-)
+from e2e.lib.cluster.masters import BenchMasters, free_ports, stop_processes, three_masters, wait_for_listener
+from e2e.lib.report import CannotMeasure
 from txlog.local.link_proxy import LinkConfig
 
 PROXY_TIMEOUT_S = 20.0

@@ -7,17 +7,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import quote, urlencode, urlsplit
+from typing import Final
+from urllib.parse import urlencode
 
-import msgspec
-
-from e2e.lib.cluster.masters import CannotMeasure
+from e2e.lib.cluster.log_ends import read_log_ends
+from e2e.lib.history import WARM_UP
+from e2e.lib.load.requests import csv_rows, http_get, write_one
+from e2e.lib.report import CannotMeasure
 from txlog.client import MasterClient, MasterUnreachable, WorkerStatus
-from txlog.client.connection import MasterConnection
 from txlog.local.state_folder import StateFolder, Topology
 from txlog.local.supervisor_client import SupervisorClient
 from txlog.model.durability import Durability
@@ -80,12 +80,7 @@ class LocalCluster:
 
     def stable_ends(self) -> dict[str, tuple[int, str]]:
         """Index and hash of the end of every master's stable log."""
-        ends = {}
-        for node, url in self.nodes.items():
-            with MasterClient(url, 5.0) as master:
-                stable = master.status().stable
-                ends[node] = (stable.index, stable.hash)
-        return ends
+        return read_log_ends(self.nodes).stable
 
     def workers(self) -> dict[str, WorkerStatus]:
         """Every worker as the masters of its data centre know it: the report that is furthest."""
@@ -117,26 +112,21 @@ class LocalCluster:
             markers = adapter.parse_system_graphs(transport.send(adapter.read_system())).markers
         return max((marker.position.index for marker in markers), default=0)
 
-    def wait_converged(self, deadline_s: float, tell: Callable[[str], None] = lambda _: None) -> tuple[int, str]:
+    def wait_converged(self, deadline_s: float) -> tuple[int, str]:
         """Until all masters have one log, nothing waits for its order, and every worker has applied it all. The end
-        of the log. :class:`CannotMeasure` says what is behind when the time is over."""
+        of the log. :class:`CannotMeasure` names what is behind when the time is over."""
         until = time.monotonic() + deadline_s
-        last = "nothing was heard"
+        last = "no master answered"
         while time.monotonic() < until:
             try:
-                ends = self.stable_ends()
-                waiting = 0
-                for url in self.masters:
-                    with MasterClient(url, 5.0) as master:
-                        waiting += master.status().queue.transactions
-                places = self.worker_indexes()
-                end = max(ends.values())
-                behind = [f"{node} {at[0]}" for node, at in ends.items() if at != end]
-                behind += [f"{name} {at}" for name, at in places.items() if at < end[0]]
-                if not behind and not waiting and len(places) == len(self.topology.workers):
+                ends = read_log_ends(self.nodes)
+                indexes = self.worker_indexes()
+                end = ends.last
+                behind = [f"{name} {at}" for name, at in indexes.items() if at < end[0]]
+                is_equal = len(set(ends.stable.values())) == 1
+                if is_equal and not ends.queued and not behind and len(indexes) == len(self.topology.workers):
                     return end
-                last = f"log at {end[0]}, {waiting} waiting, behind: {', '.join(behind) or 'nobody'}"
-                tell(last)
+                last = f"{ends}; workers: {', '.join(behind) or 'none'}"
             except TxLogError as not_now:
                 last = str(not_now)
             time.sleep(0.2)
@@ -146,7 +136,7 @@ class LocalCluster:
         """Until one transaction has been executed by every worker, so that all that starts slowly (a JVM, Spark's
         first micro-batch) has started. Leaves nothing behind in the stores. How long it took, in seconds."""
         began = time.monotonic()
-        txid = write_one(self.masters[0], self.repository, "DROP SILENT GRAPH <urn:txlog-example:warm>", "synced")
+        txid = write_one(self.masters[0], self.repository, WARM_UP, "synced")
         name = txid["txlog-transaction"]
         while time.monotonic() < began + deadline_s:
             reached: str | None = None
@@ -172,59 +162,6 @@ class LocalCluster:
 
 def worker_number(worker: WorkerStatus) -> int:
     return worker.position.index if worker.position is not None else 0
-
-
-def http_get(url: str, path: str, accept: str, timeout_s: float) -> bytes:
-    connection = MasterConnection(url, timeout_s=timeout_s)
-    try:
-        return connection.request("GET", path, headers={"Accept": accept}).body
-    finally:
-        connection.close()
-
-
-def csv_rows(body: bytes) -> list[list[str]]:
-    """Rows without the header."""
-    import csv
-    import io
-
-    return list(csv.reader(io.StringIO(body.decode())))[1:]
-
-
-def write_one(master: str, repository: str, update: str, level: str, timeout_s: float = 60.0) -> dict[str, str]:
-    """One SPARQL update as any client sends it; the answer's TxLog headers. Another status than 204 or 200 is
-    :class:`CannotMeasure`: the level was not reached in time."""
-    connection = MasterConnection(master, timeout_s=timeout_s)
-    try:
-        reply = connection.request(
-            "POST",
-            f"/repositories/{quote(repository)}/statements",
-            body=update.encode(),
-            headers={"Content-Type": "application/sparql-update", "TxLog-Durability": level, "Prefer": "wait=30"},
-            repeatable=False,
-        )
-    finally:
-        connection.close()
-    if reply.status not in (200, 204):
-        raise CannotMeasure(f"{master} answered {reply.status} to a write for {level}: {reply.body[:200]!r}")
-    return {name.lower(): value for name, value in reply.headers.items() if name.lower().startswith("txlog-")}
-
-
-class WriteProber:
-    """A plain client with one kept connection that writes single transactions: the latency of a level as felt."""
-
-    def __init__(self, master: str, repository: str, level: str, timeout_s: float = 60.0) -> None:
-        self._connection = MasterConnection(master, timeout_s=timeout_s)
-        self._path = f"/repositories/{quote(repository)}/statements"
-        self._headers = {"Content-Type": "application/n-quads", "TxLog-Durability": level, "Prefer": "wait=30"}
-
-    def write(self, quads: bytes) -> float | None:
-        """Seconds from the request to its answer; None when the level was not reached in time."""
-        began = time.perf_counter()
-        reply = self._connection.request("POST", self._path, body=quads, headers=self._headers, repeatable=False)
-        return time.perf_counter() - began if reply.status in (200, 204) else None
-
-    def close(self) -> None:
-        self._connection.close()
 
 
 def run_txlog(*arguments: str | Path, timeout_s: float = 300.0, quiet: bool = True) -> str:
@@ -259,12 +196,3 @@ def cluster_up(
     finally:
         if not keep and folder.exists():
             run_txlog("down", "--purge", "--state", folder)
-
-
-def format_json(value: Any) -> str:
-    """JSON for people."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
-
-
-def host_and_port(url: str) -> str:
-    return urlsplit(url).netloc

@@ -15,6 +15,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from e2e.lib.cluster.log_ends import wait_at_rest
+from e2e.lib.report import CannotMeasure
 from txlog.client import MasterClient, MasterUnreachable
 from txlog.config.process_config import NodeConfig, PeerConfig
 from txlog.model.errors import TxLogError
@@ -22,10 +24,6 @@ from txlog.model.errors import TxLogError
 REPOSITORY = "bench"
 NODES = (("uk-1", "uk"), ("uk-2", "uk"), ("us-1", "us"))
 START_S = 60.0
-
-
-class CannotMeasure(Exception):
-    """What is to be measured is not there; the message says what it said last."""
 
 
 class BenchMasters:
@@ -80,6 +78,10 @@ class BenchMasters:
                 if time.monotonic() > until:
                     raise CannotMeasure(f"{node} is not ready: {last}; its log ends: {self.last_log_lines(node)}")
                 time.sleep(0.05)
+
+    def wait_at_rest(self, deadline_s: float = 30.0) -> int:
+        """Until nothing waits and all logs end alike; the index of that end."""
+        return wait_at_rest(self.by_node, deadline_s)[0]
 
     def last_log_lines(self, node: str) -> str:
         with contextlib.suppress(OSError):

@@ -21,7 +21,8 @@ from bench.guard import (
     measure,
     save_figures,
 )
-from e2e.lib.cluster.masters import BenchMasters, CannotMeasure
+from e2e.lib.cluster.masters import BenchMasters
+from e2e.lib.report import CannotMeasure
 
 ROOT = Path(__file__).parents[3]
 

@@ -19,9 +19,9 @@ from bench.http_api import (
 )
 from bench.http_api import upload_rate as rate_of
 from e2e.lib.cluster.harness import MasterHarness, StoreKind, start_master_harness
-from e2e.lib.cluster.masters import BenchMasters, CannotMeasure, three_masters
-from e2e.lib.load.closed import RequestTemplate
-from e2e.lib.report import BenchReport
+from e2e.lib.cluster.masters import BenchMasters, three_masters
+from e2e.lib.load.closed_loop import RequestTemplate
+from e2e.lib.report import BenchReport, CannotMeasure
 
 pytestmark = pytest.mark.cluster
 

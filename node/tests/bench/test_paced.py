@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from e2e.lib.load.closed import RequestTemplate
-from e2e.lib.load.open import OpenLoad
+from e2e.lib.load.closed_loop import RequestTemplate
+from e2e.lib.load.open_loop import OpenLoad
 
 GOOD = b"HTTP/1.1 204 No Content\r\n\r\n"
 BAD = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\nno"

@@ -12,8 +12,7 @@ from bench.competitors import run
 from bench.competitors.comparison import CASES, CaseRun, CompetitorCase, GeneratorResult, report_runs
 from bench.competitors.programs import GO_VERSION_MIN, find_go
 from bench.competitors.systems import ETCD, GALERA, TXLOG, System
-from e2e.lib.cluster.masters import CannotMeasure
-from e2e.lib.report import BenchReport
+from e2e.lib.report import BenchReport, CannotMeasure
 
 C1, C64 = CASES[0], CASES[1]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import select
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from e2e.lib.load.closed import (
+from e2e.lib.load.closed_loop import (
     RESPONSE_TIMEOUT_S,
     WRONG_ANSWERS_MAX,
     LoadConnection,
@@ -56,19 +56,22 @@ class OpenLoad:
         seconds: float,
         at: Mapping[float, Callable[[], None]] | None = None,
         patience_s: float = RESPONSE_TIMEOUT_S,
+        arrivals: Sequence[float] | None = None,
     ) -> None:
         """For so long, then until the last answer, or ``patience_s``. ``at``: what is done after so many seconds; the
-        load stands still while it runs, so longer work belongs into a thread."""
+        load stands still while it runs, so longer work belongs into a thread. ``arrivals``: when requests are due, in
+        seconds, where that is not at even distances."""
+        dues = arrivals if arrivals is not None else [n / self.rate for n in range(int(self.rate * seconds))]
         epoll = select.epoll()
         planned = deque(sorted((at or {}).items(), key=lambda one: one[0]))
-        total, sent, clock = int(self.rate * seconds), 0, time.perf_counter
+        total, sent, clock = len(dues), 0, time.perf_counter
         began = clock()
         try:
             while len(self.wrong) < WRONG_ANSWERS_MAX:
                 now = clock() - began
                 while planned and planned[0][0] <= now:
                     planned.popleft()[1]()
-                while sent < total and (due := sent / self.rate) <= now:
+                while sent < total and (due := dues[sent]) <= now:
                     self._waiting.append((due, self.masters[sent % len(self.masters)]))
                     sent += 1
                 self._send_waiting(epoll)
@@ -77,7 +80,7 @@ class OpenLoad:
                 if now > seconds + patience_s:
                     self.lost += len(self._busy) + len(self._waiting)
                     return
-                pause = sent / self.rate - (clock() - began) if sent < total else 0.02
+                pause = dues[sent] - (clock() - began) if sent < total else 0.02
                 for file, _ in epoll.poll(min(max(pause, 0.0), 0.02)):
                     self._receive(epoll, file, clock() - began)
         finally:
