@@ -15,6 +15,7 @@ from e2e.lib.load.closed_loop import RequestTemplate, quad_line
 from e2e.lib.load.open_loop import OpenLoad
 from e2e.lib.load.requests import WriteProber, submit_all
 from e2e.lib.report import BenchReport, CannotMeasure, Figure, build_table, console, print_table
+from e2e.lib.wait import wait_until
 from txlog.client import WriteRequest
 from txlog.model.durability import Durability
 from txlog.model.errors import TxLogError
@@ -123,11 +124,9 @@ def _worker_index(cluster: LocalCluster, name: str) -> int:
 
 
 def _wait_workers(cluster: LocalCluster, names: list[str], deadline_s: float) -> int:
-    until = time.monotonic() + deadline_s
-    while time.monotonic() < until:
+    def probe() -> int | None:
         end = max(cluster.stable_ends().values())[0]
-        places = cluster.worker_indexes()
-        if all(places.get(name, 0) >= end for name in names):
-            return end
-        time.sleep(0.2)
-    raise CannotMeasure(f"{', '.join(names)} did not catch up within {deadline_s:g} s")
+        indexes = cluster.worker_indexes()
+        return end if all(indexes.get(name, 0) >= end for name in names) else None
+
+    return wait_until(f"{', '.join(names)} caught up", deadline_s, probe, pause_s=0.2)

@@ -8,9 +8,9 @@ from typing import Final
 from e2e.kubernetes.catalogue import CatalogueCluster
 from e2e.kubernetes.data_center_access import NAME
 from e2e.lib.history import WriteOutcome
-from e2e.lib.load.writers import RetryingSender, RetryPolicy, WriteClients, WriteMix
+from e2e.lib.load.writers import ClientPatience, RetryingSender, WriteClients, WriteMix
 
-POLICY: Final = RetryPolicy(wait_s=5, give_up_s=60.0, pause_s=0.05, exact=True)
+POLICY: Final = ClientPatience(wait_s=5, give_up_s=60.0, pause_s=0.05, exact=True)
 MIX: Final = WriteMix(("synced",), 0, counters=0.0, repeats=0.0, pause_s=0.05)
 """Two cores carry two whole clusters, so clients pause between two writes."""
 

@@ -24,6 +24,7 @@ from typing import Final
 from e2e.lib.cluster.local import LocalCluster, cluster_up, run_txlog
 from e2e.lib.load.requests import write_one
 from e2e.lib.report import BenchReport, CannotMeasure, Figure, build_table, console, print_table
+from e2e.lib.wait import wait_until
 from txlog.backup.dataset_load import RestoreTarget, start_load
 from txlog.backup.dataset_load import load_batches as load
 from txlog.backup.progress import no_progress
@@ -133,13 +134,9 @@ def read_repair(cluster: LocalCluster, name: str) -> tuple[int, list[str]]:
 
 
 def await_repair(cluster: LocalCluster, name: str, before: int) -> list[str]:
-    until = time.monotonic() + WAIT_S
-    while time.monotonic() < until:
-        done, graphs = read_repair(cluster, name)
-        if done > before:
-            return graphs
-        time.sleep(0.05)
-    raise CannotMeasure(f"{name}: not repaired by itself within {WAIT_S:g} s; see txlog worker list")
+    what = f"{name} is repaired by itself; see txlog worker list"
+    wait_until(what, WAIT_S, lambda: read_repair(cluster, name)[0] > before)
+    return read_repair(cluster, name)[1]
 
 
 def await_no_finding(cluster: LocalCluster) -> bool:

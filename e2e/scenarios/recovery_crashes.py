@@ -32,6 +32,7 @@ from typing import Final
 
 from e2e.lib.cluster.local import LocalCluster, cluster_up
 from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, print_table
+from e2e.lib.wait import wait_until
 from e2e.scenarios.split_demo import SIDES, SplitScenario, manifests
 from txlog.cli.content_verification import compare_contents
 from txlog.client import MasterClient, WriteRequest
@@ -162,11 +163,7 @@ class CrashAttempt:
         return min(mine) >= end
 
     def _wait_until(self, what: str, is_so: Callable[[], bool], pause_s: float = 0.05) -> None:
-        until = time.monotonic() + STEP_S
-        while not is_so():
-            if time.monotonic() > until:
-                raise CannotMeasure(f"not within {STEP_S:g} s: {what}")
-            time.sleep(pause_s)
+        wait_until(what, STEP_S, is_so, pause_s)
 
     def _await_replay(self) -> None:
         """Until the worker that was made anew stands somewhere again, below the end of the log."""

@@ -20,6 +20,7 @@ from typing import Final
 
 from e2e.lib.cluster.local import LocalCluster, cluster_up
 from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, print_table, quantile
+from e2e.lib.wait import NotYet, wait_until
 from e2e.scenarios.split_demo import SIDES, SplitScenario, manifests
 from txlog.cli.content_verification import compare_contents
 from txlog.client import WriteRequest
@@ -128,19 +129,19 @@ def _first_writes(writes: Iterator[WriteRequest], count: int) -> Iterator[WriteR
 
 def _wait_applied(cluster: LocalCluster) -> None:
     """Until every worker has executed what its own side has ordered."""
-    until = time.monotonic() + PATIENCE_S
-    while True:
+
+    def probe() -> bool:
         ends = {
             dc: max(end for node, (end, _) in cluster.stable_ends().items() if _data_center_of(cluster, node) == dc)
             for dc in SIDES
         }
-        places = cluster.worker_indexes()
-        behind = [w.name for w in cluster.topology.workers if places.get(w.name, 0) < ends[w.data_center]]
-        if not behind:
-            return
-        if time.monotonic() > until:
-            raise CannotMeasure(f"not at the end of their side's log: {', '.join(behind)}")
-        time.sleep(0.1)
+        indexes = cluster.worker_indexes()
+        behind = [w.name for w in cluster.topology.workers if indexes.get(w.name, 0) < ends[w.data_center]]
+        if behind:
+            raise NotYet(f"behind: {', '.join(behind)}")
+        return True
+
+    wait_until("all workers are at the end of their side's log", PATIENCE_S, probe, pause_s=0.1)
 
 
 def _data_center_of(cluster: LocalCluster, node: str) -> str:

@@ -24,10 +24,10 @@ from e2e.lib.cluster.log_ends import wait_at_rest
 from e2e.lib.cluster.supervised import SupervisedCluster, supervised_up
 from e2e.lib.history import ClientOperation, WriteOutcome, logged_operations, transaction_quads
 from e2e.lib.load.requests import N_QUADS
-from e2e.lib.load.writers import RetryingSender, RetryPolicy, WriteClients, WriteMix, rotated
+from e2e.lib.load.writers import ClientPatience, RetryingSender, WriteClients, WriteMix, rotated
 from e2e.lib.readers import read_log
 from e2e.lib.report import BenchReport, CannotMeasure, Figure, build_table, console, print_table, quantile
-from txlog.model.errors import TxLogError
+from e2e.lib.wait import wait_until
 
 STATE: Final = Path(".txlog-rolling")
 RETRYING_CLIENTS: Final = 4
@@ -37,7 +37,7 @@ PAUSE_KILLED_S: Final = 1.0
 """Beside the round time-out."""
 GIVE_UP_S: Final = 60.0
 THINK_S: Final = 0.01
-PATIENCE: Final = RetryPolicy(wait_s=5, give_up_s=GIVE_UP_S, pause_s=THINK_S, connect_s=0.5, exact=True, stays=True)
+PATIENCE: Final = ClientPatience(wait_s=5, give_up_s=GIVE_UP_S, pause_s=THINK_S, connect_s=0.5, exact=True, stays=True)
 PATIENT_MIX: Final = WriteMix(("synced",), 0, counters=0.0, repeats=0.0, pause_s=THINK_S)
 SETTLE_S: Final = 1.0
 """Of load before and after each restart."""
@@ -159,22 +159,11 @@ def kill_master(masters: SupervisedCluster, load: RollingLoad, node: str) -> lis
     began = time.monotonic()
     if masters.kill(node) is None:
         raise CannotMeasure(f"{node} does not run, so it cannot be killed")
-    until = began + GIVE_UP_S
-    while not _has_restarted(masters, node, start):
-        if time.monotonic() > until:
-            raise CannotMeasure(f"{node} did not come back after kill -9")
-        time.sleep(0.02)
+    wait_until(f"{node} starts again", GIVE_UP_S, lambda: masters.status(node).start > start, pause_s=0.02)
     masters.wait_joined()
     back = time.monotonic() - began
     time.sleep(SETTLE_S)
     return [f"kill -9 {node}", None, back, load.longest_wait_s(began)]
-
-
-def _has_restarted(masters: SupervisedCluster, node: str, start: int) -> bool:
-    try:
-        return masters.status(node).start > start
-    except TxLogError:
-        return False
 
 
 def check_logs(masters: SupervisedCluster, load: RollingLoad) -> Verdict:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from e2e.lib.report import CannotMeasure
+from e2e.lib.wait import NotYet, wait_until
 from txlog.client import MasterClient
-from txlog.model.errors import TxLogError
 
 
 class LogEnds(NamedTuple):
@@ -47,15 +45,11 @@ def read_log_ends(masters: Mapping[str, str]) -> LogEnds:
 
 def wait_at_rest(masters: Mapping[str, str], deadline_s: float) -> tuple[int, str]:
     """Until nothing waits and all logs end alike; index and hash of that end."""
-    until = time.monotonic() + deadline_s
-    while True:
-        try:
-            ends = read_log_ends(masters)
-            if ends.is_at_rest:
-                return ends.last
-            last = str(ends)
-        except TxLogError as not_now:
-            last = str(not_now)
-        if time.monotonic() > until:
-            raise CannotMeasure(f"the logs are not at rest after {deadline_s:g} s: {last}")
-        time.sleep(0.05)
+
+    def probe() -> LogEnds:
+        ends = read_log_ends(masters)
+        if not ends.is_at_rest:
+            raise NotYet(str(ends))
+        return ends
+
+    return wait_until("the logs are at rest", deadline_s, probe).last

@@ -17,6 +17,7 @@ from typing import Any
 
 from e2e.lib.cluster.log_ends import wait_at_rest
 from e2e.lib.report import CannotMeasure
+from e2e.lib.wait import NotYet, wait_until
 from txlog.client import MasterClient, MasterUnreachable
 from txlog.config.process_config import NodeConfig, PeerConfig
 from txlog.model.errors import TxLogError
@@ -153,16 +154,15 @@ def stop_processes(processes: list[subprocess.Popen[bytes]], deadline_s: float =
 
 def wait_for_listener(port: int, deadline_s: float = START_S) -> None:
     """Until somebody listens on a loopback port."""
-    until = time.monotonic() + deadline_s
-    while True:
+
+    def probe() -> bool:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            if time.monotonic() > until:
-                raise CannotMeasure(f"nobody listens on port {port} after {deadline_s:g} s") from None
-            time.sleep(0.05)
-        else:
-            return
+        except OSError as not_yet:
+            raise NotYet(str(not_yet)) from None
+        return True
+
+    wait_until(f"a process listens on port {port}", deadline_s, probe)
 
 
 def free_ports(count: int) -> list[int]:

@@ -26,6 +26,7 @@ from typing import Any, Final
 
 from e2e.lib.cluster.local import MANIFESTS, LocalCluster
 from e2e.lib.report import CannotMeasure
+from e2e.lib.wait import wait_until
 from txlog.cli.cluster_commands import is_ready
 from txlog.client import MasterClient, StatusResponse
 from txlog.config.manifest_reader import load_manifests
@@ -37,7 +38,6 @@ from txlog.local.state_folder import StateFolder
 from txlog.local.supervisor import Supervisor, SupervisorIntervals
 from txlog.local.supervisor_api import serve_control_api
 from txlog.local.supervisor_main import plan_for
-from txlog.model.errors import TxLogError
 
 MASTERS_S: Final = 60.0
 CLUSTER_S: Final = 180.0
@@ -165,10 +165,7 @@ class SupervisedCluster(LocalCluster):
 
     def is_joined(self) -> bool:
         """All masters have installed one view of all masters."""
-        try:
-            statuses = [self.status(node) for node in self.nodes]
-        except TxLogError:
-            return False
+        statuses = [self.status(node) for node in self.nodes]
         return len({one.view.number for one in statuses}) == 1 and all(
             one.state == "Joined" and one.view.installed and len(one.members) == len(statuses) for one in statuses
         )
@@ -176,22 +173,19 @@ class SupervisedCluster(LocalCluster):
     def wait_joined(self, deadline_s: float = MASTERS_S) -> float:
         """How long it took, in seconds."""
         began = time.monotonic()
-        while not self.is_joined():
-            if time.monotonic() > began + deadline_s:
-                raise CannotMeasure(
-                    f"not in one view after {deadline_s:g} s; see txlog status --state {self.state.root}"
-                )
-            time.sleep(0.02)
+        wait_until(
+            f"all in one view; see txlog status --state {self.state.root}", deadline_s, self.is_joined, pause_s=0.02
+        )
         return time.monotonic() - began
 
     def wait_seen(self, node: str, deadline_s: float = MASTERS_S) -> None:
         """Until the supervisor knows which start of it runs: only of that start it can prove the end."""
         start = self.status(node).start
-        until = time.monotonic() + deadline_s
-        while self.state.read("seen.json", {}).get(node, {}).get("start") != start:
-            if time.monotonic() > until:
-                raise CannotMeasure(f"the supervisor has not asked {node} for its start")
-            time.sleep(0.05)
+        wait_until(
+            f"the supervisor knows the start of {node}",
+            deadline_s,
+            lambda: self.state.read("seen.json", {}).get(node, {}).get("start") == start,
+        )
 
     def late_pipelines(self) -> list[str]:
         """Those that have not looked at all of their workers since their process was started, as far as a master of

@@ -27,7 +27,7 @@ _encode_line = msgspec.json.Encoder().encode
 _decode_result = msgspec.json.Decoder(WriteResult).decode
 
 
-class PendingWrite(NamedTuple):
+class NamedWrite(NamedTuple):
     """A transaction that no master has acknowledged yet."""
 
     name: str
@@ -35,7 +35,7 @@ class PendingWrite(NamedTuple):
     media: str = N_QUADS
 
 
-class RetryPolicy(NamedTuple):
+class ClientPatience(NamedTuple):
     """``wait_s``: how long a master may take for the level. ``give_up_s``: after so long the outcome stays unknown.
     ``exact``: only the level that was asked for is an acknowledgement; else a lower one is, too. ``stays``: a client
     stays at the master that answered, instead of returning to its own."""
@@ -48,7 +48,7 @@ class RetryPolicy(NamedTuple):
     stays: bool = False
 
 
-DEFAULT_POLICY: Final = RetryPolicy()
+DEFAULT_PATIENCE: Final = ClientPatience()
 
 
 class WriteReceipt(NamedTuple):
@@ -69,16 +69,16 @@ class RetryingSender:
     """Sends transactions until they are acknowledged, one in a request or many. Threads may share it. ``refusals``:
     answers that no client expects, which are repeated all the same."""
 
-    def __init__(self, repository: str, run: str, policy: RetryPolicy = DEFAULT_POLICY) -> None:
+    def __init__(self, repository: str, run: str, patience: ClientPatience = DEFAULT_PATIENCE) -> None:
         """``run`` is in each key, so that another load's transactions have other keys."""
         self.refusals: list[str] = []
         self.retries = 0
-        self.policy = policy
+        self.patience = patience
         self._path = f"/repositories/{repository}/statements"
         self._run = run
         self._lock = threading.Lock()
 
-    def send(self, masters: deque[str], writes: Sequence[PendingWrite], level: str) -> list[ClientOperation]:
+    def send(self, masters: deque[str], writes: Sequence[NamedWrite], level: str) -> list[ClientOperation]:
         """All of ``writes`` in one request, and again with what is not acknowledged. ``masters``: the first is asked
         first; they are rotated with each attempt that leaves something."""
         began = time.monotonic()
@@ -86,7 +86,7 @@ class RetryingSender:
         done: list[ClientOperation] = []
         unknown: set[str] = set()
         while True:
-            result = self.attempt(masters[0], list(left.values()), level, self.policy.wait_s)
+            result = self.attempt(masters[0], list(left.values()), level, self.patience.wait_s)
             now = time.monotonic()
             unknown |= result.maybe
             for name, receipt in result.receipts.items():
@@ -95,19 +95,19 @@ class RetryingSender:
             if not left:
                 return done
             masters.rotate(-1)
-            if now - began > self.policy.give_up_s:
+            if now - began > self.patience.give_up_s:
                 return done + [
                     ClientOperation(name, began, now, WriteOutcome.UNKNOWN if name in unknown else WriteOutcome.REFUSED)
                     for name in left
                 ]
             with self._lock:
                 self.retries += 1
-            time.sleep(self.policy.pause_s)
+            time.sleep(self.patience.pause_s)
 
-    def attempt(self, master: str, writes: Sequence[PendingWrite], level: str, wait_s: int) -> SendResult:
+    def attempt(self, master: str, writes: Sequence[NamedWrite], level: str, wait_s: int) -> SendResult:
         """One request on a connection of its own."""
         names = {write.name for write in writes}
-        connection = MasterConnection(master, timeout_s=wait_s + 5.0, connect_s=self.policy.connect_s)
+        connection = MasterConnection(master, timeout_s=wait_s + 5.0, connect_s=self.patience.connect_s)
         headers = {"TxLog-Durability": level, "Prefer": f"wait={wait_s}"}
         try:
             if len(writes) == 1:
@@ -126,12 +126,12 @@ class RetryingSender:
     def _key(self, name: str) -> str:
         return f"{self._run}-{name}"
 
-    def _post_one(self, connection: MasterConnection, write: PendingWrite, headers: Mapping[str, str]) -> HttpReply:
+    def _post_one(self, connection: MasterConnection, write: NamedWrite, headers: Mapping[str, str]) -> HttpReply:
         own = {"Content-Type": write.media, "Idempotency-Key": self._key(write.name), **headers}
         return connection.request("POST", self._path, body=write.body.encode(), headers=own, repeatable=False)
 
     def _post_lines(
-        self, connection: MasterConnection, writes: Sequence[PendingWrite], headers: Mapping[str, str]
+        self, connection: MasterConnection, writes: Sequence[NamedWrite], headers: Mapping[str, str]
     ) -> HttpReply:
         lines = (WriteRequest(quads=write.body, key=self._key(write.name)) for write in writes)
         body = b"".join(_encode_line(line) + b"\n" for line in lines)
@@ -140,11 +140,11 @@ class RetryingSender:
 
     def _read_reply(self, name: str, reply: HttpReply) -> SendResult:
         level, txid = reply.headers.get("TxLog-Durability"), reply.headers.get("TxLog-Transaction")
-        if level and txid and (reply.status == 204 or not self.policy.exact):
+        if level and txid and (reply.status == 204 or not self.patience.exact):
             return SendResult({name: WriteReceipt(level, txid)}, set())
         return SendResult({}, {name})
 
-    def _read_lines(self, master: str, writes: Sequence[PendingWrite], reply: HttpReply) -> SendResult:
+    def _read_lines(self, master: str, writes: Sequence[NamedWrite], reply: HttpReply) -> SendResult:
         answers = [_decode_result(line) for line in reply.body.splitlines()]
         if len(answers) != len(writes):
             self.refusals.append(f"{master} gave {len(answers)} answers for {len(writes)} lines")
@@ -223,7 +223,7 @@ class WriteClients:
     def reset_counters(self) -> None:
         """Every client's counter at 0."""
         for client, masters in self._homes.items():
-            write = PendingWrite(f"setup-{client}", reset_update(client), SPARQL_UPDATE)
+            write = NamedWrite(f"setup-{client}", reset_update(client), SPARQL_UPDATE)
             self.sender.send(deque(masters), [write], "synced")
 
     def start(self) -> None:
@@ -238,9 +238,9 @@ class WriteClients:
     def stop(self) -> None:
         """Stop sending, and wait for what is under way."""
         self._over.set()
-        policy = self.sender.policy
+        patience = self.sender.patience
         for thread in self._threads:
-            thread.join(policy.give_up_s + 2 * policy.wait_s)
+            thread.join(patience.give_up_s + 2 * patience.wait_s)
             if thread.is_alive():
                 self.broken.append(f"{thread.name} does not end")
         self._threads = []
@@ -269,10 +269,10 @@ class WriteClients:
         waits = mix.applied_every and client % mix.applied_every == mix.applied_every - 1
         level = "applied" if waits else draw.choice(mix.levels)
         names = [f"{client}-{number}" for number in range(first, first + mix.batch)]
-        writes = [PendingWrite(name, transaction_quads(name)) for name in names]
+        writes = [NamedWrite(name, transaction_quads(name)) for name in names]
         if mix.batch == 1 and draw.random() < mix.counters:
-            writes = [PendingWrite(names[0], increment_update(names[0]), SPARQL_UPDATE)]
-        masters = self._masters[client] if self.sender.policy.stays else deque(self._homes[client])
+            writes = [NamedWrite(names[0], increment_update(names[0]), SPARQL_UPDATE)]
+        masters = self._masters[client] if self.sender.patience.stays else deque(self._homes[client])
         done = self.sender.send(masters, writes, level)
         with self._lock:
             self.history += done
