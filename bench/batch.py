@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.journal_fill import fill_journals
-from e2e.lib.cluster.masters import NODES, BenchMasters, free_ports, stop_processes, three_masters, wait_for_listener
+from e2e.lib.cluster.masters import NODES, BenchMasters, free_ports, stop_processes, three_masters
+from e2e.lib.cluster.stores import empty_oxigraph
 from e2e.lib.host_metrics import CpuMeter, descendants, peak_mb
 from e2e.lib.load.closed_loop import quad_line
 from e2e.lib.load.requests import submit_all
@@ -286,7 +285,7 @@ def store_baseline(folder: Path, lines: Iterator[bytes]) -> tuple[float, int]:
             size = 0
     put()
     adapter = ADAPTERS["oxigraph"]
-    with empty_oxigraph(folder / "alone", free_ports(1)[0]) as (url, _):
+    with empty_oxigraph(folder / "alone") as (url, _):
 
         def send(first: int) -> None:
             with HttpTransport(url, 600.0) as transport:
@@ -352,19 +351,6 @@ class PeakMemoryMonitor:
         if b"org.apache.spark.deploy.SparkSubmit" in program:
             return JVM
         return TASKS if b"-m" in program else None
-
-
-@contextmanager
-def empty_oxigraph(folder: Path, port: int) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """An empty Oxigraph, and its URL; its folder goes with it."""
-    program = Path(sys.executable).parent / "oxigraph"
-    process = subprocess.Popen([program, "serve", "-l", folder, "-b", f"127.0.0.1:{port}"], stderr=subprocess.DEVNULL)
-    try:
-        wait_for_listener(port)
-        yield f"http://127.0.0.1:{port}", process
-    finally:
-        stop_processes([process])
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_all(urls: list[str], count: int, write: Callable[[int], WriteRequest]) -> None:

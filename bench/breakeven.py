@@ -20,13 +20,13 @@ from typing import Final
 from bench.batch import (
     ONE_QUAD_WORKLOAD,
     WORKER,
-    empty_oxigraph,
     read_marker_index,
     spark_environment,
     worker_config,
     write_all,
 )
 from e2e.lib.cluster.masters import BenchMasters, free_ports, stop_processes, three_masters
+from e2e.lib.cluster.stores import empty_oxigraph
 from e2e.lib.report import BenchReport, CannotMeasure, Figure, build_table, console, median, print_table
 from txlog.client import MasterClient
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,14 +23,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from e2e.lib.cluster.local import LocalCluster, cluster_up, run_txlog
+from e2e.lib.cluster.stores import empty_oxigraph
 from e2e.lib.cluster.supervised import supervised_up
 from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, print_table
 from e2e.scenarios.divergence import GRAPHS, MANIFEST, fill_stores
 from txlog.backup.backup_manifest import MANIFEST_NAME as MANIFEST_FILE
 from txlog.backup.backup_manifest import decode_manifest, encode_manifest
 from txlog.backup.pinned_snapshot import read_system_graphs
-from txlog.local.supervisor_main import obtain_oxigraph
-from txlog.model.errors import TxLogError
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import SystemGraphs
 from txlog.workers.digest import Digest, digest_worker
@@ -64,33 +61,6 @@ def read_store_content(url: str) -> StoreContent:
 def digest_store(url: str) -> Digest:
     with HttpTransport(url, READ_S) as transport:
         return digest_worker(ADAPTER, transport)
-
-
-@contextmanager
-def empty_store(folder: Path) -> Iterator[str]:
-    """An Oxigraph that no cluster knows; its URL."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    process = subprocess.Popen(
-        [obtain_oxigraph(), "serve", "-l", str(folder), "-b", address],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        until = time.monotonic() + START_S
-        while True:
-            try:
-                read_store_content(f"http://{address}")
-                break
-            except TxLogError:
-                if process.poll() is not None or time.monotonic() > until:
-                    raise
-                time.sleep(0.05)
-        yield f"http://{address}"
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 class BackupOnDisk(NamedTuple):
@@ -190,7 +160,7 @@ def measure(cluster: LocalCluster, report: BenchReport, folder: Path, quads: int
     report.figure("bytes", made["bytes"])
     report.figure("parts", len(made["parts"]))
     backup = BackupOnDisk(target, made["name"])
-    with empty_store(folder / "empty") as empty:
+    with empty_oxigraph(folder / "empty") as (empty, _):
         before = digest_store(source)
         refusals = check_refusals(cluster, backup, empty, folder)
         done = _json("restore", backup.name, "--into", empty, "--target", target, *state)

@@ -4,33 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from e2e.lib.cluster.local import MANIFESTS, LocalCluster, cluster_up
 from e2e.lib.load.requests import WriteProber, write_one
+from e2e.lib.wait import wait_until
 from txlog.cli.content_verification import compare_contents
 from txlog.client import MasterClient
 from txlog.model.durability import Durability
-from txlog.model.errors import TxLogError
 
 ROOT = Path(__file__).parents[2]
 NAMES = "SELECT ?name { GRAPH ?g { ?s <urn:e2e:name> ?name } } ORDER BY ?name"
-
-
-def eventually(what: str, is_so: Callable[[], bool], deadline_s: float = 60.0) -> None:
-    until = time.monotonic() + deadline_s
-    while time.monotonic() < until:
-        try:
-            if is_so():
-                return
-        except TxLogError:
-            pass
-        time.sleep(0.1)
-    pytest.fail(f"not within {deadline_s:g} s: {what}")
 
 
 def quad(name: str) -> bytes:
@@ -106,7 +93,7 @@ def _a_lost_master_holds_the_order_up_and_loses_nothing(cluster: LocalCluster) -
     cluster.kill(others[0])  # and one by force, which the supervisor proves, and starts again
     for node, url in cluster.nodes.items():
         for txid in txids:
-            eventually(f"{txid} is synced, as {node} knows", lambda url=url, txid=txid: _is_placed(url, txid))  # type: ignore[misc]
+            wait_until(f"{txid} is synced, as {node} knows", 60.0, partial(_is_placed, url, txid))
     cluster.wait_converged(90)
     for dc in cluster.topology.data_centers:
         names = [row[0] for row in cluster.query(cluster.master_of(dc), NAMES)]

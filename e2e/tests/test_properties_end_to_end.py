@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,8 +15,9 @@ from typing import Any
 import pytest
 
 from e2e.lib.cluster.masters import free_ports
+from e2e.lib.cluster.stores import empty_oxigraph
+from e2e.lib.wait import wait_until
 from txlog.client import MasterClient
-from txlog.model.errors import TxLogError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -74,15 +74,7 @@ def curl(url: str, *more: str) -> str:
 
 
 def until(what: Callable[[], object]) -> None:
-    deadline, last = time.monotonic() + DEADLINE_S, "it is not so"
-    while time.monotonic() < deadline:
-        try:
-            if what():
-                return
-        except TxLogError as not_yet:
-            last = str(not_yet)
-        time.sleep(0.05)
-    raise AssertionError(f"not within {DEADLINE_S:g} s: {last}")
+    wait_until("it is so", DEADLINE_S, what)
 
 
 def members_of(master: StandaloneMaster) -> list[str]:
@@ -182,16 +174,11 @@ def test_a_mistake_ends_the_start_by_name(tmp_path: Path, line: str, said: str) 
 
 def test_txlog_up_runs_one_file_with_its_pipeline_and_duties(tmp_path: Path) -> None:
     """The whole way of a write: one master, somebody else's store, the Spark application beside it."""
-    (store_port,) = free_ports(1)
     state = tmp_path / "state"
-    oxigraph = Path(sys.executable).parent / "oxigraph"
     txlog = [sys.executable, "-m", "txlog.cli.main"]
     with masters_of(tmp_path, ["uk-1"]) as (master,), ExitStack() as stack:
-        where = ["-l", str(tmp_path / "store"), "-b", f"127.0.0.1:{store_port}"]
-        store = subprocess.Popen([str(oxigraph), "serve", *where], stderr=subprocess.DEVNULL)
-        stack.callback(store.wait, DEADLINE_S)
-        stack.callback(store.kill)
-        master.write_file([], f"worker.1.url=http://127.0.0.1:{store_port}\n")
+        store, _ = stack.enter_context(empty_oxigraph(tmp_path / "store"))
+        master.write_file([], f"worker.1.url={store}\n")
         master.file.write_text(master.file.read_text().replace("durability=synced", "durability=applied"))
         up = [*txlog, "up", "-f", str(master.file), "--state", str(state), "--detach", "--json"]
         stack.callback(subprocess.run, [*txlog, "down", "--state", str(state)], timeout=120, check=False)
@@ -203,4 +190,4 @@ def test_txlog_up_runs_one_file_with_its_pipeline_and_duties(tmp_path: Path) -> 
         assert "TxLog-Durability: applied" in head, head
         assert curl(f"{master.repository}/size") == "1"
         assert (master.folder / "journal").is_dir(), "beside its file, not in the state folder"
-        assert master.jolokia(type="read", attribute="NodeStatus") == [f"[ON] http://127.0.0.1:{store_port}"]
+        assert master.jolokia(type="read", attribute="NodeStatus") == [f"[ON] {store}"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import http.client
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -20,6 +19,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from e2e.lib.cluster.masters import REPOSITORY, free_ports, stop_processes, three_masters, wait_for_listener
+from e2e.lib.cluster.stores import OXIGRAPH
 from e2e.lib.report import CannotMeasure
 from txlog.apply.applier import apply_up_to
 from txlog.apply.log_source import MasterLog
@@ -34,7 +34,6 @@ from txlog.workers.adapter import MarkerPosition, WorkerRequest, WorkerResponse
 from txlog.workers.digest import Digest, digest_worker
 from txlog.workers.http_transport import HttpTransport
 
-OXIGRAPH: Final = Path(sys.executable).parent / "oxigraph"
 MEMORY: Final = Path("/dev/shm")
 UPDATE_HEADERS: Final = {"Content-Type": "application/sparql-update", "TxLog-Durability": "synced"}
 TIMEOUT_S: Final = 120.0
