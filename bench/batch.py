@@ -1,7 +1,7 @@
 """Catch-up by a batch: the log of real masters into an empty store, from the command to the position in it.
 
 Beside it, in the same run, what is not ours: Spark's start and first job with nothing to do, and the same store taking
-the same quads from nobody but a sender. One after the other they are the *ceiling*: what a batch could reach whose own
+the same quads from a sender alone. One after the other they are the *ceiling*: what a batch could reach whose own
 work took no time.
 """
 
@@ -195,16 +195,16 @@ def _run_batch(folder: Path, masters: BenchMasters, port: int, report: BenchRepo
         command = [sys.executable, "-m", "txlog.pipeline.batch", "--config", str(config), "--worker", WORKER]
         command += ["--memory", DRIVER_MEMORY]
         began = time.monotonic()
-        with (folder / "batch.log").open("wb") as said:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, env=spark_environment(folder))
+        with (folder / "batch.log").open("wb") as log:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=spark_environment(folder))
             meter = CpuMeter({**masters.pids, "store": holding.pid, "Spark and driver": process.pid})
             with PeakMemoryMonitor(process.pid) as peaks:
                 at = _await_position(process, url, end, folder / "batch.log", meter)
                 seconds = time.monotonic() - began
                 shares = meter.shares()
                 out, _ = process.communicate(timeout=60)
-        told = json.loads(out.splitlines()[-1])
-        stages = {"Python's start": seconds - sum(told["stages"].values()), **told["stages"]}
+        result = json.loads(out.splitlines()[-1])
+        stages = {"Python's start": seconds - sum(result["stages"].values()), **result["stages"]}
         adapter = ADAPTERS["oxigraph"]
         with HttpTransport(url, 600.0) as transport:
             held = adapter.parse_size(transport.send(adapter.size()))
@@ -222,14 +222,14 @@ def _run_batch(folder: Path, masters: BenchMasters, port: int, report: BenchRepo
 
 
 def worker_config(port: int) -> dict[str, str]:
-    """As masters and pipelines are told of it."""
+    """As configurations of masters and pipelines name it."""
     return {"name": WORKER, "url": f"http://127.0.0.1:{port}", "engine": "oxigraph"}
 
 
 def _batch_config(folder: Path, worker: dict[str, str], masters: list[str]) -> Path:
     file = folder / "pipeline.json"
-    told = {"data_center": "uk", "masters": masters, "workers": [worker], "scratch_folder": str(folder / "scratch")}
-    file.write_text(json.dumps(told))
+    config = {"data_center": "uk", "masters": masters, "workers": [worker], "scratch_folder": str(folder / "scratch")}
+    file.write_text(json.dumps(config))
     return file
 
 
@@ -363,7 +363,7 @@ def write_all(urls: list[str], count: int, write: Callable[[int], WriteRequest])
         list(pool.map(part, range(len(urls)), urls))
 
 
-def _await_position(process: subprocess.Popen[bytes], url: str, index: int, said: Path, meter: CpuMeter) -> int:
+def _await_position(process: subprocess.Popen[bytes], url: str, index: int, log: Path, meter: CpuMeter) -> int:
     while True:
         meter.sample()
         ended = process.poll() is not None
@@ -371,7 +371,7 @@ def _await_position(process: subprocess.Popen[bytes], url: str, index: int, said
         if at >= index:
             return at
         if ended:
-            raise CannotMeasure(f"the batch ended early: {said.read_text(errors='replace')[-600:]}")
+            raise CannotMeasure(f"the batch ended early: {log.read_text(errors='replace')[-600:]}")
         time.sleep(0.1)
 
 

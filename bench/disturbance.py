@@ -8,9 +8,9 @@ dead    one of three masters is killed (kill -9). The log waits until the others
         what is asked for as synced (``dead_held_ms``); from then on they must be as fast as before, and whatever is
         asked for as accepted must not notice at all
 slow    a round trip to one master takes 100 times the undisturbed median. *quorum* does not need that master
-        and must not notice; *synced* needs it, by what it promises, and is told beside it
+        and must not notice; *synced* needs it, by what it promises, and is reported beside it
 large   100 MB on their way to all masters, as transactions of the largest size that a master takes; synced. How many
-        processors each master, the load and the whole machine used meanwhile is told beside it
+        processors each master, the load and the whole machine used meanwhile is reported beside it
 ======= ==========================================================================================================
 """
 
@@ -196,7 +196,7 @@ def _dead_master_case(
     calm = {level: [bench.run_load(level, alive), bench.run_load(level, alive)] for level in ("accepted", "synced")}
 
     def kill() -> None:
-        victim.send_signal(signal.SIGKILL)  # whoever it is by then
+        victim.send_signal(signal.SIGKILL)  # the process that runs by then
 
     found = bench.run_load("accepted", alive, {bench.seconds / 4: kill})
     compare("dead", "accepted", calm["accepted"], found)

@@ -2,7 +2,7 @@
 
 Three real masters are given two loads in turn, again and again, and between them a server that only answers is given
 its own. The processor time that all masters together use for a transaction, divided by what that server uses for an
-answer in the same seconds, is a ratio that a slow hour, or somebody else on the machine, changes much less than any
+answer in the same seconds, is a ratio that a slow hour, or other work on the machine, changes much less than any
 time: both are slowed alike. The median of each load's ratios is compared with the figure in ``guard.json``; more than
 ``MARGIN_FACTOR`` times that is a miss.
 
@@ -120,7 +120,7 @@ def measure(
     while len(costs[GUARD_LOADS[-1].case]) < rounds:
         try:
             found, number = _measure_round(masters, echo, number, scale, warm_s)
-        except CannotMeasure as why:  # whoever stops these processes for a while has not made them dearer
+        except CannotMeasure as why:  # processes that were stopped for a while have not become dearer
             failed += 1
             if failed > rounds:
                 raise

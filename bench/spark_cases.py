@@ -28,7 +28,7 @@ WARM_UP_WRITES: Final = 5
 
 
 def measure_idle(cluster: LocalCluster, seconds: float, report: BenchReport) -> None:
-    """Processor and memory of each master while nobody writes; the worst of them is the figure."""
+    """Processor and memory of each master while no client writes; the worst of them is the figure."""
     pids = cluster.pids()
     nodes = list(cluster.nodes)
     _await_idle({name: pids[name] for name in nodes})

@@ -39,7 +39,7 @@ from e2e.lib.report import BenchReport, CannotMeasure, console
 
 CACHE: Final = Path("build/peers")
 DISK_BYTES_PER_ROUND: Final = 3 << 30
-"""Bytes that all systems write in a round, and some more: a full disk ends as zeros of whoever met it first."""
+"""Bytes that all systems write in a round, and some more: a full disk ends as zeros of the system that met it first."""
 Chosen = TypeVar("Chosen")
 
 

@@ -1,4 +1,4 @@
-"""What a measuring command says: a table for people, and as the last line of stdout one line of JSON.
+"""What a measuring command prints: a table for people, and as the last line of stdout one line of JSON.
 
 Progress goes to stderr, so that a pipe gets the result alone. A *must* that is missed makes the exit code 1.
 """

@@ -142,7 +142,7 @@ class RollingLoad:
 
 
 def restart_master(masters: SupervisedCluster, load: RollingLoad, node: str) -> list[Figure]:
-    """SIGTERM, a new process, and everybody in one view again."""
+    """SIGTERM, a new process, and all masters in one view again."""
     began = time.monotonic()
     masters.control.stop(node)
     stopped = time.monotonic() - began
@@ -167,7 +167,7 @@ def kill_master(masters: SupervisedCluster, load: RollingLoad, node: str) -> lis
 
 
 def check_logs(masters: SupervisedCluster, load: RollingLoad) -> Verdict:
-    """Every log against what the clients were told."""
+    """Every log against what the clients were answered."""
     masters.wait_joined()
     wait_at_rest(masters.nodes, GIVE_UP_S)
     verdict = Verdict()

@@ -46,7 +46,7 @@ class StoreBlocked(Exception):
 
 
 class MasterAnswer(NamedTuple):
-    """What the master said. ``position``: where the write stands, None where it did not say."""
+    """The answer of a master. ``position``: of the write in the log, None where the answer names none."""
 
     status: int
     text: str
@@ -163,11 +163,11 @@ class MasterHarness:
         text = answer.read().decode("utf-8", "replace")
         return MasterAnswer(answer.status, text, self.note_position(answer.headers["TxLog-Position"]))
 
-    def note_position(self, said: str | None) -> Position | None:
-        """A position in an answer of this master, whoever asked: the stores are to come there."""
-        if said is None:
+    def note_position(self, header: str | None) -> Position | None:
+        """The position in an answer of this master, also to another client: the stores are to reach it."""
+        if header is None:
             return None
-        epoch, index, value = said.split(":")
+        epoch, index, value = header.split(":")
         self.last = Position(int(epoch), int(index), bytes.fromhex(value))
         return self.last
 
@@ -205,13 +205,15 @@ class MasterHarness:
                 )
                 store.marker = outcome.position
                 if outcome.state is not WorkerState.WORKING:
-                    raise StoreBlocked(f"{name}: {outcome.state}: {outcome.error}; it said last: {store.last_output()}")
+                    raise StoreBlocked(
+                        f"{name}: {outcome.state}: {outcome.error}; its last output: {store.last_output()}"
+                    )
                 if time.monotonic() > until:
                     raise CannotMeasure(f"{name} is not at {self.last.index} after {TIMEOUT_S:g} s: {outcome.error}")
             self.report_position(name)
 
     def report_position(self, name: str, every_s: float = REPORT_S) -> None:
-        """Tell the master where a store stands, now and then."""
+        """Report the position of a store to the master, now and then."""
         store, now = self.stores[name], time.monotonic()
         if store.marker is None or now < self._reported.get(name, -every_s) + every_s:
             return

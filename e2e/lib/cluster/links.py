@@ -1,4 +1,4 @@
-"""Links between measured masters: the proxies of `txlog up`, told how slow each direction is."""
+"""Links between measured masters: the proxies of `txlog up`, with a delay for each direction."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LinkControl:
         self._nodes = nodes
 
     def close(self) -> None:
-        """The proxies end with whoever told them."""
+        """The proxies end with their control."""
         self._lines.close()
         self._control.close()
 

@@ -94,7 +94,7 @@ class LocalCluster:
         return found
 
     def worker_indexes(self) -> dict[str, int]:
-        """Where every worker stands, asked of the store itself: masters only know the last report. 0 for one that
+        """The position of every worker, read from the store itself: masters only know the last report. 0 for one that
         holds nothing yet; one that does not answer is left out."""
         found = {}
         for worker in self.topology.workers:
@@ -165,7 +165,7 @@ def worker_number(worker: WorkerStatus) -> int:
 
 
 def run_txlog(*arguments: str | Path, timeout_s: float = 300.0, quiet: bool = True) -> str:
-    """Run the command line as a user does. :class:`CannotMeasure` with what it said when it fails."""
+    """Run the command line as a user does. :class:`CannotMeasure` with its output when it fails."""
     program = Path(sys.executable).with_name("txlog")
     done = subprocess.run(
         [program, *(str(each) for each in arguments)],
@@ -175,8 +175,8 @@ def run_txlog(*arguments: str | Path, timeout_s: float = 300.0, quiet: bool = Tr
         check=False,
     )
     if done.returncode != 0:
-        said = f"{done.stdout or ''}{done.stderr or ''}".strip()
-        raise CannotMeasure(f"txlog {' '.join(str(each) for each in arguments)} ended with {done.returncode}: {said}")
+        output = f"{done.stdout or ''}{done.stderr or ''}".strip()
+        raise CannotMeasure(f"txlog {' '.join(str(each) for each in arguments)} ended with {done.returncode}: {output}")
     return done.stdout or ""
 
 

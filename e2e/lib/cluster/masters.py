@@ -153,7 +153,7 @@ def stop_processes(processes: list[subprocess.Popen[bytes]], deadline_s: float =
 
 
 def wait_for_listener(port: int, deadline_s: float = START_S) -> None:
-    """Until somebody listens on a loopback port."""
+    """Until a process listens on a loopback port."""
 
     def probe() -> bool:
         try:
@@ -166,7 +166,7 @@ def wait_for_listener(port: int, deadline_s: float = START_S) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Loopback ports that nobody listens on now."""
+    """Loopback ports that no process listens on now."""
     socks = [socket.socket() for _ in range(count)]
     with contextlib.ExitStack() as open_socks:
         for sock in socks:

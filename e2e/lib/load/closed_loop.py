@@ -4,7 +4,7 @@ Each client is one connection in a closed loop: a request, its answer, the next 
 of a head and a body that only differs in its numbers; of an answer the status, the end, and now and then the
 transaction's name are read. No more HTTP than a master speaks: Content-Length, or chunks that end a line of JSON.
 No event loop of asyncio: what stays is a receive, a send, and a few lines between them. Sockets block, but are
-read only when epoll says so, and a master always reads; so neither waits, and no socket has a timer to look after.
+read only when epoll reports data, and a master always reads; so neither waits, and no socket has a timer to look after.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _SUCCESS_STATUSES: Final = (b"204", b"200")
 _HEAD_END: Final = b"\r\n\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 RESPONSE_TIMEOUT_S: Final = 30.0
-"""Nobody answers for so long: the masters are stuck, and the round is over."""
+"""No master answers for so long: they are stuck, and the round is over."""
 WRONG_ANSWERS_MAX: Final = 10
-"""After so many wrong answers nobody is asked any more."""
+"""After so many wrong answers the load ends."""
 
 
 def quad_line(number: int, run: str = "bench") -> bytes:

@@ -95,7 +95,7 @@ class OpenLoad:
             if not free and len(self._busy) + sum(map(len, self._free.values())) < CONNECTIONS_MAX:
                 try:
                     client = LoadConnection(url)
-                except OSError:  # nobody listens there any more
+                except OSError:  # no process listens there any more
                     self.lost += 1
                     continue
                 epoll.register(client.socket.fileno(), select.EPOLLIN)
