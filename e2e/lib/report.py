@@ -85,9 +85,10 @@ class BenchReport:
     def part(self, what: str, *also: type[Exception]) -> Iterator[None]:
         """A part of the command; one that cannot be measured is a miss, and does not take the other parts' figures with
         it. ``also``: further errors that mean this."""
+        expected: tuple[type[Exception], ...] = (CannotMeasure, TxLogError, *also)
         try:
             yield
-        except (CannotMeasure, TxLogError, *also) as why:
+        except expected as why:
             console.print(f"[red]{what}: {why}[/red]", highlight=False)
             self.failed(what, str(why).splitlines()[0][:300])
 

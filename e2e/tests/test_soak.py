@@ -55,7 +55,7 @@ def judge(history: list[ClientOperation], *log: LogRecord, moves: bool = True) -
 
 def test_what_is_as_it_was_told_is_clean() -> None:
     history = [op("0-1", 3), op("0-2", 4), op("1-1", 6)]
-    log = [LogRecord(1, txid(1), KIND_UPDATE, WARM_UP, ""), update(reset_update(0), 2), wrote("0-1", 3)]
+    log = [LogRecord(1, txid(1), KIND_UPDATE, WARM_UP.encode(), ""), update(reset_update(0), 2), wrote("0-1", 3)]
     assert judge(history, *log, update(increment_update("0-2"), 4), wrote("0-1", 5, txid(3)), wrote("1-1", 6)).is_clean
 
 
