@@ -15,35 +15,32 @@ import pytest
 from e2e.golden import unpack
 from e2e.lib.cluster.supervised import SupervisedCluster, supervised_up
 from e2e.scenarios.rolling_restart import RollingLoad, check_logs
+from txlog.runtime.worker_registry import WorkerNotice
 
 DESCRIBE = """
-import json, typing, msgspec
-from txlog.runtime import registry
+import importlib, json, sys, typing, msgspec
 from txlog.wire import messages
 
-def structs(kind):
+def shape(kind):
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        yield kind
-    for part in typing.get_args(kind):
-        yield from structs(part)
+        config = kind.__struct_config__
+        fields = [[each.encode_name, each.required, shape(each.type)] for each in msgspec.structs.fields(kind)]
+        return {"tag": config.tag, "array_like": config.array_like, "fields": fields}
+    if isinstance(kind, type) and hasattr(kind, "_fields"):
+        return {"of": "tuple", "parts": [shape(each) for each in typing.get_type_hints(kind).values()]}
+    parts = [shape(each) for each in typing.get_args(kind)]
+    return {"of": getattr(typing.get_origin(kind) or kind, "__name__", str(kind)), "parts": parts}
 
-found, left = {}, [registry.Told, *structs(typing.Union[tuple(k for k in vars(messages).values() if list(structs(k)))])]
-while left:
-    kind = left.pop()
-    name = f"{kind.__module__}.{kind.__qualname__}"
-    if name not in found:
-        fields = msgspec.structs.fields(kind)
-        found[name] = {
-            "tag": kind.__struct_config__.tag,
-            "array_like": kind.__struct_config__.array_like,
-            "fields": {field.name: str(field.type) for field in fields},
-            "needed": [field.name for field in fields if field.required],
-        }
-        for field in fields:
-            left += structs(field.type)
-print(json.dumps({"file": messages.__file__, "format": messages.FORMAT, "structs": found}))
+module, notice, version = sys.argv[1:]
+sent = [each for each in vars(messages).values() if isinstance(each, type) and issubclass(each, msgspec.Struct)]
+found = {each.__struct_config__.tag: shape(each) for each in sent if each.__struct_config__.tag is not None}
+found["workers"] = shape(getattr(importlib.import_module(module), notice))
+print(json.dumps({"file": messages.__file__, "version": getattr(messages, version), "messages": found}))
 """
-"""Everything that masters say to each other, with what is nested in it, as the program that runs it has it."""
+"""The shape of every message between masters, with what is nested in it, as the program that runs it has it. Names that
+are not sent (those of structs, and of the fields of arrays) are the program's own."""
+NAMES_OLDER = ("txlog.runtime.registry", "Told", "FORMAT")
+NAMES_NOW = (WorkerNotice.__module__, "WorkerNotice", "MESSAGE_FORMAT")
 WRITES = 50
 
 
@@ -52,31 +49,40 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpack(tmp_path_factory.mktemp("older"))
 
 
-def described(program: Path | None) -> dict[str, Any]:
+def described(program: Path | None, names: tuple[str, str, str]) -> dict[str, Any]:
     environment = dict(os.environ) | ({} if program is None else {"PYTHONPATH": str(program)})
-    command = [sys.executable, "-P", "-c", DESCRIBE]
+    command = [sys.executable, "-P", "-c", DESCRIBE, *names]
     ran = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
-    told: dict[str, Any] = json.loads(ran.stdout)
-    return told
+    found: dict[str, Any] = json.loads(ran.stdout)
+    return found
 
 
-def test_what_masters_say_has_grown_at_its_ends_only(older: Path) -> None:
-    before, now = described(older), described(None)
+def added_fields(was: dict[str, Any], now: dict[str, Any], where: str) -> int:
+    """How many fields the newer shape has more. Both programs must read what the other one sends."""
+    if "fields" not in was:
+        assert was["of"] == now["of"], where
+        assert len(was["parts"]) == len(now["parts"]), where
+        return sum(added_fields(*pair, where) for pair in zip(was["parts"], now["parts"], strict=True))
+    assert (now["tag"], now["array_like"]) == (was["tag"], was["array_like"]), where
+    if was["array_like"]:
+        pairs = list(zip(was["fields"], now["fields"], strict=False))
+        added = now["fields"][len(was["fields"]) :]
+    else:
+        by_name = {field[0]: field for field in now["fields"]}
+        pairs = [(field, by_name.pop(field[0])) for field in was["fields"]]
+        added = list(by_name.values())
+    assert len(pairs) == len(was["fields"]), f"{where}: a field is gone"
+    for name, required, _ in added:
+        assert not required, f"{where}.{name}: an older master does not send it"
+    return len(added) + sum(added_fields(one[2], other[2], f"{where}.{other[0]}") for one, other in pairs)
+
+
+def test_messages_have_grown_at_their_ends_only(older: Path) -> None:
+    before, now = described(older, NAMES_OLDER), described(None, NAMES_NOW)
     assert before["file"].startswith(str(older))
-    assert before["format"] == now["format"]
-    grown = []
-    for name, was in before["structs"].items():
-        found = now["structs"][name]
-        assert (found["tag"], found["array_like"]) == (was["tag"], was["array_like"]), name
-        fields = list(found["fields"].items())
-        if was["array_like"]:
-            assert fields[: len(was["fields"])] == list(was["fields"].items()), name
-        assert dict(fields).items() >= was["fields"].items(), name
-        added = set(found["fields"]) - set(was["fields"])
-        assert not added & set(found["needed"]), f"{name}: an older master does not say it"
-        if added:
-            grown.append(name.rpartition(".")[2])
-    assert {"Runs", "Known", "Who"} <= set(grown), "the package is as new as this program: nothing is tried with it"
+    assert before["version"] == now["version"]
+    grown = {tag for tag, was in before["messages"].items() if added_fields(was, now["messages"][tag], tag)}
+    assert {"runs", "known", "who"} <= grown, "the package is as new as this program: nothing is tried with it"
 
 
 def revisions(masters: SupervisedCluster) -> dict[str, bool]:

@@ -134,11 +134,11 @@ def test_a_master_whose_naming_lost_with_its_side_of_a_split_is_started_again_wh
 
 
 DIGESTS = """
-from txlog_simulation.run_plan import draw
+from txlog_simulation.run_plan import draw_plan
 from txlog_simulation.simulation import run
 for seed in range(10):
     for profile in ("views", "splits"):
-        print(profile, seed, run(draw(seed, profile), trace=True).trace_digest)
+        print(profile, seed, run(draw_plan(seed, profile), trace=True).trace_digest)
 """
 
 
