@@ -64,7 +64,7 @@ reference: install ## docs/reference/txlogcluster.md and cli.md, and the diagram
 	@$(BIN)/python tools/reference.py && $(BIN)/python tools/diagrams.py
 
 test-clients: install-dev ## unchanged RDF4J and SPARQL clients against both data centres of a local cluster (URL=http://... for one that runs; ALLOW_SKIPPED=1 where some are not here)
-	@$(BIN)/python -m e2e.foreign_clients $(if $(URL),--url $(URL)) $(if $(filter 1,$(ALLOW_SKIPPED)),--allow-skipped)
+	@$(BIN)/python -m e2e.conformance.foreign_clients $(if $(URL),--url $(URL)) $(if $(filter 1,$(ALLOW_SKIPPED)),--allow-skipped)
 
 SEEDS ?= 1000
 START ?= 0
@@ -98,17 +98,17 @@ $(OLD_RELEASE)/.installed: $(VENV)/.uv requirements-demo.lock
 	touch $@
 
 demo: $(VENV)/.installed $(OLD_RELEASE)/.installed ## two data centres take in real data and its changes (KEEP=1: leave them running)
-	$(BIN)/python -m e2e.demo --old-release $(OLD_RELEASE) $(if $(KEEP),--keep)
+	$(BIN)/python -m e2e.scenarios.demo --old-release $(OLD_RELEASE) $(if $(KEEP),--keep)
 
 demo-split: export TXLOG_STARTED := $(shell date +%s)
 demo-split: $(VENV)/.installed $(OLD_RELEASE)/.installed ## two data centres lose each other, go on, and are one again (STRATEGY=Simple)
-	$(BIN)/python -m e2e.split_demo $(if $(STRATEGY),--strategy $(STRATEGY))
+	$(BIN)/python -m e2e.scenarios.split_demo $(if $(STRATEGY),--strategy $(STRATEGY))
 
 bench: native ## how fast it is (ONLY=c1,c64,b100,append,catchup,batch,idle; by name only: sites,restart,disturbed,batch52,backlog,breakeven; ROUNDS=3 APPENDS=500 ENTRIES=1000000 BATCH=1000000 OPERATIONS=20000000 SIZES=25000,... PROFILE=1)
 	$(BIN)/python -m bench.run $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(APPENDS),--appends $(APPENDS)) $(if $(ENTRIES),--entries $(ENTRIES)) $(if $(BATCH),--batch $(BATCH)) $(if $(OPERATIONS),--operations $(OPERATIONS)) $(if $(SIZES),--sizes $(SIZES)) $(if $(PROFILE),--profile build/profile)
 
 bench-door: native ## what the front door costs: updates, uploads, proxied queries, a large result (ONLY=insert10,upload,query,stream ROUNDS=3)
-	$(BIN)/python -m e2e.bench_http_api $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS))
+	$(BIN)/python -m bench.http_api $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 bench-peers: native ## beside etcd, MariaDB Galera and NATS JetStream, interleaved (ROUNDS=5 SYSTEMS=txlog,etcd CASES=c1,c64)
 	$(BIN)/python -m bench.competitors.programs || $(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements-peers.lock
@@ -124,16 +124,16 @@ plots: install-dev ## pictures of what bench-peers and bench-scale found, for do
 	@$(BIN)/python -m bench.plots
 
 rejoin: $(VENV)/.installed ## two halves of a large database are one again, by phase (STRATEGY=Simple QUADS=500000 TRANSACTIONS=10000)
-	$(BIN)/python -m e2e.rejoin $(if $(STRATEGY),--strategy $(STRATEGY)) $(if $(QUADS),--quads $(QUADS)) $(if $(TRANSACTIONS),--transactions $(TRANSACTIONS))
+	$(BIN)/python -m e2e.scenarios.rejoin $(if $(STRATEGY),--strategy $(STRATEGY)) $(if $(QUADS),--quads $(QUADS)) $(if $(TRANSACTIONS),--transactions $(TRANSACTIONS))
 
 recovery-crashes: $(VENV)/.installed ## kill -9 of everything at every step of a split's recovery (STRATEGY=Simple ONLY=isolated,worker,...)
-	$(BIN)/python -m e2e.recovery_crashes $(if $(STRATEGY),--strategy $(STRATEGY)) $(if $(ONLY),--only "$(ONLY)")
+	$(BIN)/python -m e2e.scenarios.recovery_crashes $(if $(STRATEGY),--strategy $(STRATEGY)) $(if $(ONLY),--only "$(ONLY)")
 
 rolling: native ## every master restarted in turn, then killed, under load (ROUNDS=1)
-	$(BIN)/python -m e2e.rolling_restart $(if $(ROUNDS),--rounds $(ROUNDS))
+	$(BIN)/python -m e2e.scenarios.rolling_restart $(if $(ROUNDS),--rounds $(ROUNDS))
 
 faults: native ## kill -9, slow and cut links, lost disks under load (ONLY=kills,... KILLS=20)
-	$(BIN)/python -m e2e.process_faults $(if $(ONLY),--only $(ONLY)) $(if $(KILLS),--kills $(KILLS))
+	$(BIN)/python -m e2e.scenarios.process_faults $(if $(ONLY),--only $(ONLY)) $(if $(KILLS),--kills $(KILLS))
 
 soak: native ## faults and splits for MINUTES=30 under load, all strategies; nothing may be lost, doubled or foreign
 	@$(BIN)/python -m e2e.soak --minutes $(or $(MINUTES),30) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
@@ -142,22 +142,22 @@ fuzz-api: native ## requests made from the API's own document, against a master 
 	EXAMPLES=$(or $(EXAMPLES),100) $(BIN)/pytest -p no:cacheprovider -s node/tests/server/test_api_by_its_document.py
 
 determinism: native ## what a master accepts does the same in all stores: the W3C's updates and random ones (UPDATES=1000 SEED=n ENGINES=mixed|plain|fuseki|rdf4j, mixed with RDF4J=1: in an RDF4J server, too)
-	@$(BIN)/python -m e2e.determinism.run $(if $(ENGINES),--engines $(ENGINES)) $(if $(RDF4J),--rdf4j) $(if $(UPDATES),--updates $(UPDATES)) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m e2e.conformance.determinism.run $(if $(ENGINES),--engines $(ENGINES)) $(if $(RDF4J),--rdf4j) $(if $(UPDATES),--updates $(UPDATES)) $(if $(SEED),--seed $(SEED))
 
 w3c: install-dev ## the W3C's tests of SPARQL through a master and at its engine; docs/w3c.md lists what differs (ONLY=words of a name)
-	@$(BIN)/python -m e2e.w3c.run $(if $(ONLY),--only "$(ONLY)")
+	@$(BIN)/python -m e2e.conformance.w3c.run $(if $(ONLY),--only "$(ONLY)")
 
 rdf4j-differences: install-dev ## the same requests to a master and to a real RDF4J server; docs/rdf4j-differences.md lists what differs
-	@$(BIN)/python -m e2e.rdf4j.differences
+	@$(BIN)/python -m e2e.conformance.rdf4j.differences
 
 fuzz: install-dev ## what reads bytes from outside, given bytes that nobody would send (INPUTS=20000 SEED=n JOBS=2)
 	@$(BIN)/python -m e2e.fuzz.run $(if $(JOBS),--jobs $(JOBS)) $(if $(INPUTS),--inputs $(INPUTS)) $(if $(SEED),--seed $(SEED))
 
 divergence: $(VENV)/.installed ## a difference planted in one graph of one store: found, named, repaired (QUADS=1000000 GRAPHS=20)
-	@$(BIN)/python -m e2e.divergence $(if $(QUADS),--quads $(QUADS)) $(if $(GRAPHS),--graphs $(GRAPHS))
+	@$(BIN)/python -m e2e.scenarios.divergence $(if $(QUADS),--quads $(QUADS)) $(if $(GRAPHS),--graphs $(GRAPHS))
 
 backup-large: $(VENV)/.installed ## a large backup: time, size, restore, and its refusals when it is spoilt (QUADS=1000000)
-	$(BIN)/python -m e2e.backup_large $(if $(QUADS),--quads $(QUADS))
+	$(BIN)/python -m e2e.scenarios.backup_large $(if $(QUADS),--quads $(QUADS))
 
 # Real Kubernetes clusters on this machine; they need root.
 CLUSTER := $(BIN)/python -m e2e.cluster

@@ -1,7 +1,7 @@
 """Catch-up by a batch: the log of real masters into an empty store, from the command to the position in it.
 
 Beside it, in the same run, what is not ours: Spark's start and first job with nothing to do, and the same store taking
-the same quads from nobody but a sender. One after the other they are the *ceiling*: what a batch could reach whose own
+the same quads from a sender alone. One after the other they are the *ceiling*: what a batch could reach whose own
 work took no time.
 """
 
@@ -9,31 +9,22 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.bench_masters import (
-    NODES,
-    BenchMasters,
-    CannotMeasure,
-    free_ports,
-    stop_processes,
-    three_masters,
-    wait_for_listener,
-)
-from bench.closed_load import quad_line
-from bench.host_metrics import CpuMeter, descendants, peak_mb
 from bench.journal_fill import fill_journals
-from bench.report import BenchReport, Figure, build_table, console, print_table
-from bench.restart import wait_converged
+from e2e.lib.cluster.masters import NODES, BenchMasters, free_ports, stop_processes, three_masters
+from e2e.lib.cluster.stores import empty_oxigraph
+from e2e.lib.host_metrics import CpuMeter, descendants, peak_mb
+from e2e.lib.load.closed_loop import quad_line
+from e2e.lib.load.requests import submit_all
+from e2e.lib.report import BenchReport, CannotMeasure, Figure, build_table, console, print_table
 from txlog.client import MasterClient, WriteRequest
 from txlog.local.engines.java_runtime import obtain_java_home
 from txlog.model.durability import Durability
@@ -149,7 +140,7 @@ def measure_backlog(folder: Path, operations: int, report: BenchReport) -> None:
     workers = [worker_config(port)]
     with three_masters(folder / "masters", nodes=NODES[:1], workers=workers, log_bytes_max=1 << 40) as masters:
         write_all(masters.urls, 10, lambda number: WriteRequest(quads=f"<s:first> <s:p> <s:{number}> .\n"))
-        wait_converged(masters)
+        masters.wait_at_rest()
         (node,) = masters.by_node
         stop_processes([masters.processes[node]], 60.0)
         console.print(f"writing {entries:,} transactions into the journal ...")
@@ -204,16 +195,16 @@ def _run_batch(folder: Path, masters: BenchMasters, port: int, report: BenchRepo
         command = [sys.executable, "-m", "txlog.pipeline.batch", "--config", str(config), "--worker", WORKER]
         command += ["--memory", DRIVER_MEMORY]
         began = time.monotonic()
-        with (folder / "batch.log").open("wb") as said:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, env=spark_environment(folder))
+        with (folder / "batch.log").open("wb") as log:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=spark_environment(folder))
             meter = CpuMeter({**masters.pids, "store": holding.pid, "Spark and driver": process.pid})
             with PeakMemoryMonitor(process.pid) as peaks:
                 at = _await_position(process, url, end, folder / "batch.log", meter)
                 seconds = time.monotonic() - began
                 shares = meter.shares()
                 out, _ = process.communicate(timeout=60)
-        told = json.loads(out.splitlines()[-1])
-        stages = {"Python's start": seconds - sum(told["stages"].values()), **told["stages"]}
+        result = json.loads(out.splitlines()[-1])
+        stages = {"Python's start": seconds - sum(result["stages"].values()), **result["stages"]}
         adapter = ADAPTERS["oxigraph"]
         with HttpTransport(url, 600.0) as transport:
             held = adapter.parse_size(transport.send(adapter.size()))
@@ -231,14 +222,14 @@ def _run_batch(folder: Path, masters: BenchMasters, port: int, report: BenchRepo
 
 
 def worker_config(port: int) -> dict[str, str]:
-    """As masters and pipelines are told of it."""
+    """As configurations of masters and pipelines name it."""
     return {"name": WORKER, "url": f"http://127.0.0.1:{port}", "engine": "oxigraph"}
 
 
 def _batch_config(folder: Path, worker: dict[str, str], masters: list[str]) -> Path:
     file = folder / "pipeline.json"
-    told = {"data_center": "uk", "masters": masters, "workers": [worker], "scratch_folder": str(folder / "scratch")}
-    file.write_text(json.dumps(told))
+    config = {"data_center": "uk", "masters": masters, "workers": [worker], "scratch_folder": str(folder / "scratch")}
+    file.write_text(json.dumps(config))
     return file
 
 
@@ -294,7 +285,7 @@ def store_baseline(folder: Path, lines: Iterator[bytes]) -> tuple[float, int]:
             size = 0
     put()
     adapter = ADAPTERS["oxigraph"]
-    with empty_oxigraph(folder / "alone", free_ports(1)[0]) as (url, _):
+    with empty_oxigraph(folder / "alone") as (url, _):
 
         def send(first: int) -> None:
             with HttpTransport(url, 600.0) as transport:
@@ -362,41 +353,17 @@ class PeakMemoryMonitor:
         return TASKS if b"-m" in program else None
 
 
-@contextmanager
-def empty_oxigraph(folder: Path, port: int) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """An empty Oxigraph, and its URL; its folder goes with it."""
-    program = Path(sys.executable).parent / "oxigraph"
-    process = subprocess.Popen([program, "serve", "-l", folder, "-b", f"127.0.0.1:{port}"], stderr=subprocess.DEVNULL)
-    try:
-        wait_for_listener(port)
-        yield f"http://127.0.0.1:{port}", process
-    finally:
-        stop_processes([process])
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def write_all(urls: list[str], count: int, write: Callable[[int], WriteRequest]) -> None:
     """To all masters at once, as clients do: each takes every ``len(urls)``th, one after another."""
-    wrong: list[str] = []
 
     def part(first: int, url: str) -> None:
-        with MasterClient(url, 60.0) as client:
-            writes = (write(number) for number in range(first, count, len(urls)))
-            for answer in client.submit(writes, Durability.SYNCED, wait_s=60):
-                if answer.error:
-                    wrong.append(f"a write was refused: {answer.error}: {answer.message}")
-                    return
+        submit_all(url, (write(number) for number in range(first, count, len(urls))), Durability.SYNCED)
 
-    threads = [threading.Thread(target=part, args=each) for each in enumerate(urls)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if wrong:
-        raise CannotMeasure(wrong[0])
+    with ThreadPoolExecutor(len(urls)) as pool:
+        list(pool.map(part, range(len(urls)), urls))
 
 
-def _await_position(process: subprocess.Popen[bytes], url: str, index: int, said: Path, meter: CpuMeter) -> int:
+def _await_position(process: subprocess.Popen[bytes], url: str, index: int, log: Path, meter: CpuMeter) -> int:
     while True:
         meter.sample()
         ended = process.poll() is not None
@@ -404,7 +371,7 @@ def _await_position(process: subprocess.Popen[bytes], url: str, index: int, said
         if at >= index:
             return at
         if ended:
-            raise CannotMeasure(f"the batch ended early: {said.read_text(errors='replace')[-600:]}")
+            raise CannotMeasure(f"the batch ended early: {log.read_text(errors='replace')[-600:]}")
         time.sleep(0.1)
 
 

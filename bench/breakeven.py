@@ -1,9 +1,9 @@
 """Stream or batch: from how many missing transactions on a batch is sooner there, both measured in turn.
 
 For each size a log of that many transactions of one quad, an empty store, and the application as it runs in a data
-centre, once told never to give a batch and once to give one to whoever lacks anything. The clock runs from the worker's
-first report (Spark has started) until the store stands at the end of the log. So how long the planner takes to notice,
-and what starting tasks costs, are in it.
+centre: once configured never to start a batch, and once to start one for every worker that lacks entries. The clock
+runs from the worker's first report (Spark has started) until the store is at the end of the log. So how long the
+planner takes to notice, and what starting tasks costs, are in it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import Final
 from bench.batch import (
     ONE_QUAD_WORKLOAD,
     WORKER,
-    empty_oxigraph,
     read_marker_index,
     spark_environment,
     worker_config,
     write_all,
 )
-from bench.bench_masters import BenchMasters, CannotMeasure, free_ports, stop_processes, three_masters
-from bench.report import BenchReport, Figure, build_table, console, median, print_table
+from e2e.lib.cluster.masters import BenchMasters, free_ports, stop_processes, three_masters
+from e2e.lib.cluster.stores import empty_oxigraph
+from e2e.lib.report import BenchReport, CannotMeasure, Figure, build_table, console, median, print_table
 from txlog.client import MasterClient
 
 SIZES: Final = (25_000, 50_000, 100_000, 200_000, 400_000)
@@ -47,7 +47,7 @@ def measure_breakeven(folder: Path, sizes: Sequence[int], rounds: int, report: B
                 console.print(
                     f"{size:,} transactions, round {turn + 1}, {'batch' if batch_from == 1 else 'stream'} ..."
                 )
-                # a log of its own each time: a worker that its masters know is told from one that comes anew
+                # a log of its own each time: a worker that its masters know is treated differently from a new one
                 (port,) = free_ports(1)
                 with three_masters(folder / "masters", workers=[worker_config(port)]) as masters:
                     write_all(masters.urls, size, ONE_QUAD_WORKLOAD.build_write)
@@ -90,11 +90,11 @@ def _measure_one(folder: Path, masters: BenchMasters, port: int, batch_from: int
             "compare_pieces_s": 0,
         }
         config.write_text(json.dumps(told))
-        with (folder / "application.log").open("wb") as said:
+        with (folder / "application.log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "txlog.pipeline", "--config", str(config)],
-                stdout=said,
-                stderr=said,
+                stdout=log,
+                stderr=log,
                 env=spark_environment(folder),
             )
             try:
@@ -109,14 +109,14 @@ def _measure_one(folder: Path, masters: BenchMasters, port: int, batch_from: int
                 stop_processes([process], 30.0)
 
 
-def _first_report(master: MasterClient, process: subprocess.Popen[bytes], said: Path) -> float:
+def _first_report(master: MasterClient, process: subprocess.Popen[bytes], log: Path) -> float:
     until = time.monotonic() + START_S
     while not any(worker.reported_at for worker in master.status().workers if worker.name == WORKER):
         if time.monotonic() > until or process.poll() is not None:
-            raise CannotMeasure(f"the application did not start: {_last_report(said)}")
+            raise CannotMeasure(f"the application did not start: {_last_report(log)}")
         time.sleep(0.02)
     return time.monotonic()
 
 
-def _last_report(said: Path) -> str:
-    return said.read_text(errors="replace")[-600:]
+def _last_report(log: Path) -> str:
+    return log.read_text(errors="replace")[-600:]

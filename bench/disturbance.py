@@ -8,29 +8,29 @@ dead    one of three masters is killed (kill -9). The log waits until the others
         what is asked for as synced (``dead_held_ms``); from then on they must be as fast as before, and whatever is
         asked for as accepted must not notice at all
 slow    a round trip to one master takes 100 times the undisturbed median. *quorum* does not need that master
-        and must not notice; *synced* needs it, by what it promises, and is told beside it
+        and must not notice; *synced* needs it, by what it promises, and is reported beside it
 large   100 MB on their way to all masters, as transactions of the largest size that a master takes; synced. How many
-        processors each master, the load and the whole machine used meanwhile is told beside it
+        processors each master, the load and the whole machine used meanwhile is reported beside it
 ======= ==========================================================================================================
 """
 
 from __future__ import annotations
 
-import http.client
 import signal
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit
 
-from bench.bench_masters import NODES, REPOSITORY, BenchMasters, CannotMeasure
-from bench.closed_load import QUAD_BYTES, RequestTemplate, quad_line
-from bench.host_metrics import cpu_seconds, machine_seconds
-from bench.link_control import LinkControl, linked_masters
-from bench.open_load import OpenLoad
-from bench.report import BenchReport, Figure, build_table, console, median, print_table
+from e2e.lib.cluster.links import LinkControl, linked_masters
+from e2e.lib.cluster.masters import NODES, REPOSITORY, BenchMasters
+from e2e.lib.host_metrics import cpu_seconds, machine_seconds
+from e2e.lib.load.closed_loop import QUAD_BYTES, RequestTemplate, quad_line
+from e2e.lib.load.open_loop import OpenLoad
+from e2e.lib.load.requests import timed_upload
+from e2e.lib.report import BenchReport, CannotMeasure, Figure, build_table, console, median, print_table
+from txlog.model.errors import TxLogError
 
 REQUESTS_PER_S: Final = 300.0
 WARM_UP_S: Final = 1.0
@@ -107,10 +107,8 @@ def measure_disturbed(folder: Path, seconds: float, report: BenchReport) -> None
             "dead": lambda: _dead_master_case(bench, masters, compare, report),
         }
         for name, trouble in troubles.items():
-            try:
+            with report.part(name):
                 trouble()
-            except CannotMeasure as why:
-                report.failed(name, str(why).splitlines()[0][:300])
     columns = ("trouble, level", "undisturbed p99 ms", "p50 ms", "p99 ms", "times", "txn/s")
     print_table(build_table(f"{REQUESTS_PER_S:,.0f} small transactions a second beside a trouble", columns, rows))
 
@@ -129,9 +127,10 @@ def _large_payload_case(
     def send() -> None:
         began, before = time.monotonic(), _cpu_seconds(masters)
         for body in bodies:
-            said = _post(masters.urls[0], body)
-            if said:
-                wrong.append(said)
+            try:
+                timed_upload(masters.urls[0], REPOSITORY, body)
+            except (CannotMeasure, TxLogError) as why:
+                wrong.append(str(why))
                 return
         took.append(time.monotonic() - began)
         used.update({name: seconds - before[name] for name, seconds in _cpu_seconds(masters).items()})
@@ -166,22 +165,6 @@ def _large_body(part: int) -> bytes:
     return b"".join([quad_line(number, "large") for number in range(part * count, part * count + count)])
 
 
-def _post(url: str, body: bytes) -> str:
-    """Empty, or what was said instead of a good answer."""
-    parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=120)
-    try:
-        headers = {"Content-Type": "application/n-quads", "TxLog-Durability": "synced", "Prefer": "wait=60"}
-        connection.request("POST", f"/repositories/{REPOSITORY}/statements", body, headers)
-        answer = connection.getresponse()
-        said = answer.read()
-        return "" if answer.status in (200, 204) else f"{answer.status}: {said[:200]!r}"
-    except OSError as why:
-        return str(why)
-    finally:
-        connection.close()
-
-
 def _slow_master_case(
     bench: DisturbanceBench,
     masters: BenchMasters,
@@ -213,7 +196,7 @@ def _dead_master_case(
     calm = {level: [bench.run_load(level, alive), bench.run_load(level, alive)] for level in ("accepted", "synced")}
 
     def kill() -> None:
-        victim.send_signal(signal.SIGKILL)  # whoever it is by then
+        victim.send_signal(signal.SIGKILL)  # the process that runs by then
 
     found = bench.run_load("accepted", alive, {bench.seconds / 4: kill})
     compare("dead", "accepted", calm["accepted"], found)

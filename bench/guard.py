@@ -2,7 +2,7 @@
 
 Three real masters are given two loads in turn, again and again, and between them a server that only answers is given
 its own. The processor time that all masters together use for a transaction, divided by what that server uses for an
-answer in the same seconds, is a ratio that a slow hour, or somebody else on the machine, changes much less than any
+answer in the same seconds, is a ratio that a slow hour, or other work on the machine, changes much less than any
 time: both are slowed alike. The median of each load's ratios is compared with the figure in ``guard.json``; more than
 ``MARGIN_FACTOR`` times that is a miss.
 
@@ -29,11 +29,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.bench_masters import REPOSITORY, BenchMasters, CannotMeasure, three_masters
-from bench.closed_load import ClosedLoad, RequestTemplate
 from bench.echo import EchoServer, echo_server
-from bench.host_metrics import NotOnDisk, cpu_seconds, disk_of
-from bench.report import BenchReport, Figure, build_table, console, median, print_table
+from e2e.lib.cluster.masters import REPOSITORY, BenchMasters, three_masters
+from e2e.lib.host_metrics import NotOnDisk, cpu_seconds, disk_of
+from e2e.lib.load.closed_loop import ClosedLoad, RequestTemplate
+from e2e.lib.report import BenchReport, CannotMeasure, Figure, build_table, console, median, print_table
 from txlog.client import MasterClient
 
 COMMITTED_FILE: Final = Path(__file__).with_name("guard.json")
@@ -120,7 +120,7 @@ def measure(
     while len(costs[GUARD_LOADS[-1].case]) < rounds:
         try:
             found, number = _measure_round(masters, echo, number, scale, warm_s)
-        except CannotMeasure as why:  # whoever stops these processes for a while has not made them dearer
+        except CannotMeasure as why:  # processes that were stopped for a while have not become dearer
             failed += 1
             if failed > rounds:
                 raise
@@ -181,23 +181,25 @@ def main(arguments: list[str] | None = None) -> int:
     scratch.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="guard-", dir=scratch))
     try:
-        disk_of(folder)
-        with three_masters(folder / "masters", start_s=120) as masters, echo_server(folder / "echo.log") as echo:
-            with MasterClient(masters.urls[0], 5.0) as master:
-                native = master.status().native
-            costs = measure(masters, echo, options.rounds, options.seconds, options.warm)
-        if options.note:
-            save_figures(
-                options.figures, native, {case: median([c.ratio for c in each]) or 0 for case, each in costs.items()}
-            )
-        committed = committed_figures(options.figures, native)
-        _report_costs(report, costs, committed, native)
-    except (CannotMeasure, NotOnDisk) as why:
-        console.print(f"[red]{why}[/red]", highlight=False)
-        report.failed("to measure", str(why).splitlines()[0][:300])
+        with report.part("to measure", NotOnDisk):
+            _run(options, report, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return report.end()
+
+
+def _run(options: argparse.Namespace, report: BenchReport, folder: Path) -> None:
+    disk_of(folder)
+    with three_masters(folder / "masters", start_s=120) as masters, echo_server(folder / "echo.log") as echo:
+        with MasterClient(masters.urls[0], 5.0) as master:
+            native = master.status().native
+        costs = measure(masters, echo, options.rounds, options.seconds, options.warm)
+    if options.note:
+        save_figures(
+            options.figures, native, {case: median([c.ratio for c in each]) or 0 for case, each in costs.items()}
+        )
+    committed = committed_figures(options.figures, native)
+    _report_costs(report, costs, committed, native)
 
 
 def _report_costs(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.bench_masters import CannotMeasure
+from e2e.lib.report import CannotMeasure
 from txlog.journal.journal import Journal
 from txlog.journal.vfs import OsVfs
 from txlog.model.entry import KIND_QUADS, RunItem, Span, TransactionRun
@@ -62,18 +62,18 @@ def fill_journals(
     try:
         for folder in folders:
             opened.append(_open(folder))
-        ends = {(told.log_end, told.hash_at(told.log_end)) for _, told in opened}
+        ends = {(recovered.log_end, recovered.hash_at(recovered.log_end)) for _, recovered in opened}
         if len(ends) != 1:
             raise CannotMeasure(f"the journals do not end alike: {sorted(end for end, _ in ends)}")
         if not opened[0][1].log_end:
             raise CannotMeasure("the journals have no log to go on from")
         began = time.monotonic()
-        told = opened[0][1]
+        recovered = opened[0][1]
         _write_transactions(
-            [journal for journal, _ in opened], told, _origin(node, told), entries, size, waiting, tell, make
+            [journal for journal, _ in opened], recovered, _origin(node, recovered), entries, size, waiting, tell, make
         )
         on_disk = max(sum(file.stat().st_size for file in folder.iterdir()) for folder in folders)
-        return FillResult(told.log_end + entries, waiting, on_disk, time.monotonic() - began)
+        return FillResult(recovered.log_end + entries, waiting, on_disk, time.monotonic() - began)
     finally:
         for journal, _ in opened:
             journal.close()
@@ -88,22 +88,22 @@ def _open(folder: Path) -> tuple[Journal, RecoveredState]:
     return Journal.open(OsVfs(folder), node=folder.parent.name, draw_birth=never)
 
 
-def _origin(node: str, told: RecoveredState) -> Origin:
-    if told.installed is None:
-        raise CannotMeasure(f"{told.node} has no view in force, so nobody knows who {node} is")
-    return next(member.origin for member in told.installed.members if member.node == node)
+def _origin(node: str, recovered: RecoveredState) -> Origin:
+    if recovered.installed is None:
+        raise CannotMeasure(f"{recovered.node} has no view in force, so the incarnation of {node} is unknown")
+    return next(member.origin for member in recovered.installed.members if member.node == node)
 
 
-def _last_seq(told: RecoveredState, origin: Origin) -> int:
+def _last_seq(recovered: RecoveredState, origin: Origin) -> int:
     """The last seq of that origin, in the log or waiting."""
-    waiting = [q.first_seq + len(q.stamps) - 1 for q in told.queued if (q.node, q.birth) == tuple(origin)]
-    ordered = [s.first_seq + s.count - 1 for s in told.log_spans if (s.node, s.birth) == tuple(origin)]
-    return max([told.log_start.last_seq_of(*origin), *waiting, *ordered])
+    waiting = [q.first_seq + len(q.stamps) - 1 for q in recovered.queued if (q.node, q.birth) == tuple(origin)]
+    ordered = [s.first_seq + s.count - 1 for s in recovered.log_spans if (s.node, s.birth) == tuple(origin)]
+    return max([recovered.log_start.last_seq_of(*origin), *waiting, *ordered])
 
 
 def _write_transactions(
     journals: Sequence[Journal],
-    told: RecoveredState,
+    recovered: RecoveredState,
     origin: Origin,
     entries: int,
     size: int,
@@ -111,8 +111,8 @@ def _write_transactions(
     tell: Callable[[int], None],
     make: Callable[[int, int], bytes],
 ) -> None:
-    index, last, stamp = told.log_end, told.hash_at(told.log_end), told.log_stamp
-    seq = _last_seq(told, origin)
+    index, last, stamp = recovered.log_end, recovered.hash_at(recovered.log_end), recovered.log_stamp
+    seq = _last_seq(recovered, origin)
     tag = origin_tag(origin)
     for number, count in enumerate(_batch_sizes(entries)):
         run, contents = _build_run(origin, seq + 1, stamp, count, size, make)
@@ -128,7 +128,7 @@ def _write_transactions(
             journal.append([TransactionsPersisted(run, contents), added])
             if number % SYNC_EVERY_BATCHES == SYNC_EVERY_BATCHES - 1:
                 _sync(journal)
-        tell(index - told.log_end)
+        tell(index - recovered.log_end)
     for count in _batch_sizes(waiting):
         run, contents = _build_run(origin, seq + 1, stamp, count, size, make)
         stamp, seq = stamp + count, seq + count

@@ -10,7 +10,7 @@ from typing import Final
 
 from rich.table import Table
 
-from bench.report import Figure, build_table, console
+from e2e.lib.report import Figure, build_table, console
 
 SAMPLES_PER_S: Final = 200
 TOP_ROWS: Final = 20

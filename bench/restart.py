@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 from typing import Final
 
-from bench.bench_masters import NODES, REPOSITORY, BenchMasters, CannotMeasure, three_masters
-from bench.closed_load import ClosedLoad, RequestTemplate
-from bench.host_metrics import cpu_seconds, rss_mb
 from bench.journal_fill import FillResult, fill_journals
-from bench.report import BenchReport, Figure, build_table, console, median, print_table
+from e2e.lib.cluster.masters import NODES, REPOSITORY, BenchMasters, three_masters
+from e2e.lib.host_metrics import cpu_seconds, rss_mb
+from e2e.lib.load.closed_loop import ClosedLoad, RequestTemplate
+from e2e.lib.report import BenchReport, CannotMeasure, Figure, build_table, console, median, print_table
 from txlog.client import MasterClient, MasterUnreachable
 from txlog.model.errors import TxLogError
 
@@ -134,23 +134,7 @@ def _write_some(masters: BenchMasters) -> None:
     load.run(0.1, 0.3, lambda: None, lambda: None)
     if load.wrong:
         raise CannotMeasure(load.wrong[0][:300])
-    wait_converged(masters)
-
-
-def wait_converged(masters: BenchMasters, deadline_s: float = 30.0) -> int:
-    """Until nothing waits and all logs end alike; where."""
-    until = time.monotonic() + deadline_s
-    while True:
-        ends = set()
-        for url in masters.urls:
-            with MasterClient(url, 5.0) as master:
-                status = master.status()
-                ends.add((status.log.index, status.stable.index, status.queue.transactions))
-        if len(ends) == 1 and all(log == stable and not queue for log, stable, queue in ends):
-            return ends.pop()[0]
-        if time.monotonic() > until:
-            raise CannotMeasure(f"the logs do not come to rest: {sorted(ends)}")
-        time.sleep(0.1)
+    masters.wait_at_rest()
 
 
 def _fill(masters: BenchMasters, entries: int, size: int, waiting: int, only: str | None = None) -> FillResult:

@@ -27,41 +27,34 @@ from __future__ import annotations
 
 import argparse
 import os
-import random
 import shutil
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.batch import MIXED_WORKLOAD, measure_backlog, measure_batch
-from bench.bench_masters import REPOSITORY, BenchMasters, CannotMeasure, three_masters
 from bench.breakeven import SIZES, measure_breakeven
-from bench.closed_load import AcknowledgedSample, ClosedLoad, LoadRound, RequestTemplate, quad_line
-from bench.cluster import LocalCluster, WriteProber, cluster_up
 from bench.disturbance import measure_disturbed
 from bench.echo import measure_baseline
-from bench.host_metrics import CpuMeter, NotOnDisk, disk_of, fsync_rate, fsync_rate_shared, rss_mb
 from bench.profiler import Profiler
-from bench.readback import read_back, same_log
-from bench.report import BenchReport, Figure, build_table, console, median, print_table, quantile
 from bench.restart import measure_restart
+from bench.spark_cases import measure_append, measure_catchup, measure_idle
 from bench.wan_latency import measure_sites
-from txlog.client import MasterClient, StatusResponse, WriteRequest
-from txlog.model.durability import Durability
-from txlog.model.errors import TxLogError
+from e2e.lib.cluster.local import cluster_up
+from e2e.lib.cluster.masters import REPOSITORY, BenchMasters, three_masters
+from e2e.lib.host_metrics import CpuMeter, NotOnDisk, disk_of, fsync_rate, fsync_rate_shared, rss_mb
+from e2e.lib.load.closed_loop import AcknowledgedSample, ClosedLoad, LoadRound, RequestTemplate
+from e2e.lib.readers import read_back, same_log
+from e2e.lib.report import BenchReport, Figure, build_table, console, median, print_table, quantile
+from txlog.client import MasterClient, StatusResponse
 
 LOG_CASES: Final = ("c1", "c64", "b100")
 SPARK_CASES: Final = ("append", "catchup", "idle")
 BATCH_CASES: Final = ("batch",)
 NAMED_CASES: Final = ("sites", "restart", "disturbed", "batch52", "backlog", "breakeven")
-IDLE_WAIT_S: Final = 30.0
-IDLE_CPU_PCT_MAX: Final = 2.0
-"""Of a core, over a second."""
 """Measured only when they are asked for."""
 
 
@@ -114,36 +107,49 @@ def main(arguments: list[str] | None = None) -> int:
     report.figure("cores", os.cpu_count())
     console.print(f"journals in {options.folder} on {where}, {os.cpu_count()} cores", highlight=False)
     try:
-        if set(options.only) & set(LOG_CASES):
-            _run_part(report, "the log's cases", lambda: _measure_log(options, report))
-        if set(options.only) & set(SPARK_CASES):
-            _run_part(report, "the cases with Spark", lambda: _measure_spark(options, report))
-        if set(options.only) & set(BATCH_CASES):
-            _run_part(report, "the batch", lambda: measure_batch(options.folder / "batch", options.batch, report))
-        if "batch52" in options.only:
-            mixed = options.folder / "batch52"
-            _run_part(
-                report, "the batch of 5 and 2", lambda: measure_batch(mixed, options.batch, report, MIXED_WORKLOAD)
-            )
-        if "backlog" in options.only:
-            _run_part(
-                report, "a backlog", lambda: measure_backlog(options.folder / "backlog", options.operations, report)
-            )
-        if "breakeven" in options.only:
-            even = options.folder / "breakeven"
-            _run_part(report, "break-even", lambda: measure_breakeven(even, options.sizes, options.rounds, report))
-        if "sites" in options.only:
-            _run_part(report, "two sites", lambda: measure_sites(options.folder / "sites", 2 * options.seconds, report))
-        if "restart" in options.only:
-            _run_part(report, "the start", lambda: measure_restart(options.folder / "restart", options.entries, report))
-        if "disturbed" in options.only:
-            _run_part(
-                report, "troubles", lambda: measure_disturbed(options.folder / "troubles", options.seconds, report)
-            )
+        for cases, what, measure in _parts(options, report):
+            if set(options.only) & set(cases):
+                with report.part(what):
+                    measure()
     finally:
         if not options.keep:
             shutil.rmtree(options.folder, ignore_errors=True)
     return report.end()
+
+
+def _parts(options: BenchOptions, report: BenchReport) -> list[tuple[Sequence[str], str, Callable[[], None]]]:
+    """Cases, how the report names them, and what measures those of them that were asked for."""
+    folder = options.folder
+    return [
+        (LOG_CASES, "the log's cases", lambda: _measure_log(options, report)),
+        (SPARK_CASES, "the cases with Spark", lambda: _measure_spark(options, report)),
+        (BATCH_CASES, "the batch", lambda: measure_batch(folder / "batch", options.batch, report)),
+        (
+            ("batch52",),
+            "the batch of 5 and 2",
+            lambda: measure_batch(folder / "batch52", options.batch, report, MIXED_WORKLOAD),
+        ),
+        (("backlog",), "a backlog", lambda: measure_backlog(folder / "backlog", options.operations, report)),
+        (
+            ("breakeven",),
+            "break-even",
+            lambda: measure_breakeven(folder / "breakeven", options.sizes, options.rounds, report),
+        ),
+        (("sites",), "two sites", lambda: measure_sites(folder / "sites", 2 * options.seconds, report)),
+        (("restart",), "the start", lambda: measure_restart(folder / "restart", options.entries, report)),
+        (("disturbed",), "troubles", lambda: measure_disturbed(folder / "troubles", options.seconds, report)),
+    ]
+
+
+def _measure_spark(options: BenchOptions, report: BenchReport) -> None:
+    with cluster_up(options.folder / "cluster", keep=options.keep) as cluster:
+        cluster.wait_applying(240)
+        if "idle" in options.only:
+            measure_idle(cluster, options.idle_s, report)
+        if "append" in options.only:
+            measure_append(cluster, options.appends, options.rate, report)
+        if "catchup" in options.only:
+            measure_catchup(cluster, options.catchup, report)
 
 
 def _options(arguments: list[str] | None) -> BenchOptions:
@@ -198,15 +204,6 @@ def _options(arguments: list[str] | None) -> BenchOptions:
         found.profile,
         found.keep,
     )
-
-
-def _run_part(report: BenchReport, what: str, measure: Callable[[], None]) -> None:
-    """One part that cannot be measured does not take the others' figures with it."""
-    try:
-        measure()
-    except (CannotMeasure, TxLogError) as why:
-        console.print(f"[red]{what}: {why}[/red]", highlight=False)
-        report.failed(what, str(why).splitlines()[0][:300])
 
 
 # -- the log
@@ -349,157 +346,6 @@ def _log_figures(
     )
     disk_said = f"the disk syncs {median(syncs) or 0:,.0f}/s, three at once {median(shared) or 0:,.0f}/s each"
     print_table(build_table(f"three masters, 200-byte transactions; {disk_said}", columns, rows))
-
-
-# -- with Spark and workers
-
-
-def _measure_spark(options: BenchOptions, report: BenchReport) -> None:
-    with cluster_up(options.folder / "cluster", keep=options.keep) as cluster:
-        cluster.wait_applying(240)
-        if "idle" in options.only:
-            _measure_idle(cluster, options, report)
-        if "append" in options.only:
-            _measure_append(cluster, options, report)
-        if "catchup" in options.only:
-            _measure_catchup(cluster, options, report)
-
-
-def _measure_idle(cluster: LocalCluster, options: BenchOptions, report: BenchReport) -> None:
-    """Processor and memory of each master while nobody writes; the worst of them is the figure."""
-    pids = cluster.pids()
-    nodes = list(cluster.nodes)
-    _await_idle({name: pids[name] for name in nodes})
-    console.print(f"idle for {options.idle_s:g} s ...")
-    meter = CpuMeter({name: pids[name] for name in pids})
-    time.sleep(options.idle_s)
-    shares = meter.shares()
-    memory = {name: rss_mb(pid) for name, pid in pids.items()}
-    rows: list[list[Figure]] = [[name, shares[name], memory[name]] for name in sorted(pids)]
-    print_table(build_table(f"idle over {options.idle_s:g} s", ("process", "cpu %", "RSS MB"), rows))
-    report.at_most("idle_cpu_pct", max(shares[node] for node in nodes), 1.0)
-    report.at_most("rss_mb", max(memory[node] for node in nodes), 150.0)
-
-
-def _await_idle(pids: dict[str, int]) -> None:
-    """What start-up left to do is no idling: until a second costs none of them much, at most 30 s."""
-    until = time.monotonic() + IDLE_WAIT_S
-    shares = {"": 100.0}
-    while time.monotonic() < until and max(shares.values()) > IDLE_CPU_PCT_MAX:
-        meter = CpuMeter(pids)
-        time.sleep(1)  # what is measured
-        shares = {name: share for name, share in meter.shares().items() if name in pids}
-
-
-def _measure_append(cluster: LocalCluster, options: BenchOptions, report: BenchReport) -> None:
-    """Arrivals do not wait for each other's answers, so a slow one delays no later one's start."""
-    draw = random.Random(1)
-    masters = cluster.masters
-    latencies: list[float] = []
-    late: list[int] = []
-    free: dict[str, list[WriteProber]] = {url: [] for url in masters}
-    lock = threading.Lock()
-
-    def one(number: int) -> None:
-        url = masters[number % len(masters)]
-        with lock:
-            prober = free[url].pop() if free[url] else None
-        prober = prober or WriteProber(url, cluster.repository, "applied")
-        took = prober.write(quad_line(number, "append"))
-        with lock:
-            free[url].append(prober)
-            if took is None:
-                late.append(number)
-            else:
-                latencies.append(took)
-
-    for number in range(len(masters) * 5):  # connections, and what Spark does only once
-        one(1_000_000 + number)
-    latencies.clear()
-    console.print(f"{options.appends} appends, {options.rate:g} a second ...")
-    meter = CpuMeter(cluster.pids())
-    with ThreadPoolExecutor(64) as pool:
-        pending = []
-        due = time.perf_counter()
-        for number in range(options.appends):
-            due += draw.expovariate(options.rate)
-            time.sleep(max(0.0, due - time.perf_counter()))
-            pending.append(pool.submit(one, number))
-            if number % 50 == 49:
-                console.print(f"  {number + 1} sent, p50 so far {1000 * (quantile(latencies, 0.5) or 0):.0f} ms")
-        for each in pending:
-            each.result()
-    shares = meter.shares()
-    for probers in free.values():
-        for prober in probers:
-            prober.close()
-    p50, p99 = quantile(latencies, 0.5), quantile(latencies, 0.99)
-    report.at_most("spark_append_applied_p50_ms", 1000 * p50 if p50 is not None else None, 70.0)
-    report.figure("spark_append_applied_p99_ms", 1000 * p99 if p99 is not None else None)
-    report.equal("spark_append_late", len(late), 0)
-    rows: list[list[Figure]] = [[name, share] for name, share in sorted(shares.items())]
-    print_table(
-        build_table(f"processor during {options.appends} appends, {options.rate:g}/s", ("process", "cpu %"), rows)
-    )
-
-
-def _measure_catchup(cluster: LocalCluster, options: BenchOptions, report: BenchReport) -> None:
-    """The worker of the data centre that has one is stopped and emptied; the log grows; the worker starts."""
-    place = cluster.topology.workers[-1]
-    name = place.name
-    control = cluster.control
-    control.stop(name)
-    for path in cluster.state.worker(name).iterdir():
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    console.print(f"{name} is stopped and emptied; writing {options.catchup} transactions ...")
-    with MasterClient(cluster.masters[0], 60.0) as client:
-        writes = (WriteRequest(quads=quad_line(number, "catchup").decode()) for number in range(options.catchup))
-        for answer in client.submit(writes, Durability.SYNCED, wait_s=60):
-            if answer.error:
-                raise CannotMeasure(f"a write was refused: {answer.error}: {answer.message}")
-    others = [worker.name for worker in cluster.topology.workers if worker.name != name]
-    end = _wait_workers(cluster, others, 600)
-    console.print(f"the others have applied all {end}; starting {name}")
-    meter = CpuMeter(cluster.pids())
-    control.start(name)
-    seen: list[tuple[float, int]] = []
-    until = time.monotonic() + 600
-    while not seen or seen[-1][1] < end:
-        if time.monotonic() > until:
-            raise CannotMeasure(f"{name} is at {seen[-1][1] if seen else 0} of {end} after 600 s")
-        at = _worker_index(cluster, name)
-        if at > (seen[-1][1] if seen else 0):
-            seen.append((time.monotonic(), at))
-        time.sleep(0.05)
-    shares = meter.shares()
-    (began, first), (ended, last) = seen[0], seen[-1]
-    rate = (last - first) / (ended - began) if ended > began else float(last)
-    report.at_least("spark_stream_catchup_per_s", rate, 4_000)
-    report.figure("catchup_transactions", last - first)
-    report.figure("catchup_seconds", ended - began)
-    count = cluster.query_worker(name, "SELECT (COUNT(*) AS ?n) { GRAPH ?g { ?s <http://example.org/says> ?o } }")
-    report.require("the worker holds every quad", int(count[0][0]) >= options.catchup, int(count[0][0]))
-    rows: list[list[Figure]] = [[each, share] for each, share in sorted(shares.items())]
-    print_table(build_table(f"processor while {name} catches up", ("process", "cpu %"), rows))
-
-
-def _worker_index(cluster: LocalCluster, name: str) -> int:
-    """0 also while the store does not answer."""
-    try:
-        return cluster.worker_index(name)
-    except TxLogError:
-        return 0
-
-
-def _wait_workers(cluster: LocalCluster, names: list[str], deadline_s: float) -> int:
-    until = time.monotonic() + deadline_s
-    while time.monotonic() < until:
-        end = max(cluster.stable_ends().values())[0]
-        places = cluster.worker_indexes()
-        if all(places.get(name, 0) >= end for name in names):
-            return end
-        time.sleep(0.2)
-    raise CannotMeasure(f"{', '.join(names)} did not catch up within {deadline_s:g} s")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,6 @@ Models go with them, each checked against what was measured (``model``, ``deviat
 from __future__ import annotations
 
 import argparse
-import http.client
 import os
 import shutil
 import signal
@@ -33,20 +32,18 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit
 
-from bench.bench_masters import NODES, REPOSITORY, BenchMasters, CannotMeasure, stop_processes, three_masters
-from bench.closed_load import QUAD_BYTES, ClosedLoad, RequestTemplate, quad_line
 from bench.curve_points import Point, deviation_pct
-from bench.host_metrics import NotOnDisk, cpu_seconds, disk_of, fsync_rate, rss_mb
 from bench.journal_fill import fill_journals
-from bench.link_control import linked_masters
-from bench.open_load import OpenLoad
-from bench.report import BenchReport, Figure, build_table, console, median, print_table, quantile
-from bench.restart import wait_converged
 from bench.scale_workers import curve_workers
+from e2e.lib.cluster.links import linked_masters
+from e2e.lib.cluster.masters import NODES, REPOSITORY, BenchMasters, stop_processes, three_masters
+from e2e.lib.host_metrics import NotOnDisk, cpu_seconds, disk_of, fsync_rate, rss_mb
+from e2e.lib.load.closed_loop import QUAD_BYTES, ClosedLoad, RequestTemplate, quad_line
+from e2e.lib.load.open_loop import OpenLoad
+from e2e.lib.load.requests import timed_upload
+from e2e.lib.report import BenchReport, CannotMeasure, Figure, build_table, console, median, print_table, quantile
 from txlog.client import MasterClient
-from txlog.model.errors import TxLogError
 
 SEVEN_NODES: Final = (*NODES, ("us-2", "us"), ("de-1", "de"), ("de-2", "de"), ("uk-3", "uk"))
 MASTER_COUNTS: Final = (3, 5, 7)
@@ -124,7 +121,7 @@ def curve_log(folder: Path, seconds: float) -> list[Point]:
             0.0, 0.2, lambda: None, lambda: None
         )
         for entries in LOG_ENTRIES:
-            have = wait_converged(masters)
+            have = masters.wait_at_rest()
             stop_processes(list(masters.processes.values()), 30)
             if entries > have:
                 fill_journals(
@@ -175,7 +172,7 @@ def curve_behind(folder: Path, seconds: float) -> list[Point]:
     with three_masters(folder, split_mode="Majority", max_peer_lag_ms=5000) as masters:
         others = BenchMasters(masters.folder, dict(list(masters.by_node.items())[:2]))
         for target in MISSING_ENTRIES:
-            have = wait_converged(masters)
+            have = masters.wait_at_rest()
             masters.processes[node].send_signal(signal.SIGKILL)
             masters.processes[node].wait(10)
             end = have
@@ -185,13 +182,13 @@ def curve_behind(folder: Path, seconds: float) -> list[Point]:
                 batch.run(0.0, min(2.0, max(0.05, (have + target - end) / 80_000)), lambda: None, lambda: None)
                 if batch.wrong:
                     raise CannotMeasure(batch.wrong[0][:300])
-                end = wait_converged(others)
+                end = others.wait_at_rest()
             cpu = sum(cpu_seconds(masters.pids[other]) for other in others.by_node)
             began = time.monotonic()
             masters.start(node)
             masters.wait_joined(60)
             joined = time.monotonic() - began
-            end = wait_converged(masters, 60)
+            end = masters.wait_at_rest(60)
             took = time.monotonic() - began
             givers = sum(cpu_seconds(masters.pids[other]) for other in others.by_node) - cpu
             points.append(
@@ -230,7 +227,7 @@ def curve_payload(folder: Path, seconds: float) -> list[Point]:
                 took = 0.0
                 for part in parts:
                     body = build_body(size, len(latencies), part)
-                    took += timed_post(masters.urls[len(latencies) % len(masters.urls)], body)
+                    took += timed_upload(masters.urls[len(latencies) % len(masters.urls)], REPOSITORY, body)
                 latencies.append(took)
             used = sum(cpu_seconds(pid) for pid in masters.pids.values()) - before
             p50 = median(latencies) or 0.0
@@ -257,26 +254,6 @@ def build_body(size: int, number: int, part: int) -> bytes:
         return start + b"x" * (part - len(start) - len(end)) + end
     count = part // QUAD_BYTES
     return b"".join([quad_line(1_000_000 * number + at, run) for at in range(count)])
-
-
-def timed_post(url: str, body: bytes) -> float:
-    """Seconds from one request to its answer. :class:`CannotMeasure` for any but a good one."""
-    parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=120)
-    try:
-        headers = {"Content-Type": "application/n-quads", "TxLog-Durability": "synced", "Prefer": "wait=60"}
-        began = time.perf_counter()
-        connection.request("POST", f"/repositories/{REPOSITORY}/statements", body, headers)
-        answer = connection.getresponse()
-        said = answer.read()
-        took = time.perf_counter() - began
-    except OSError as why:
-        raise CannotMeasure(f"{url}: {why}") from why
-    finally:
-        connection.close()
-    if answer.status not in (200, 204):
-        raise CannotMeasure(f"{url} answered {answer.status} to {len(body)} bytes: {said[:200]!r}")
-    return took
 
 
 def curve_latency(folder: Path, seconds: float) -> list[Point]:
@@ -369,14 +346,11 @@ def main(arguments: list[str] | None = None) -> int:
         report.figure("fsync_per_s", fsync_rate(folder), 0)
         for name in only:
             console.print(f"{name} ...")
-            try:
+            with report.part(name):
                 found = CURVES[name](folder / name, options.seconds)
-            except (CannotMeasure, TxLogError) as why:
-                report.failed(name, str(why).splitlines()[0][:300])
-                continue
-            points += found
-            _print_points(name, found)
-            report.require(f"{name}: every point", True, len(found))
+                points += found
+                _print_points(name, found)
+                report.require(f"{name}: every point", True, len(found))
     except NotOnDisk as why:
         report.failed("journals on a disk", str(why))
     finally:

@@ -14,12 +14,12 @@ import time
 from pathlib import Path
 from typing import Final
 
-from bench.bench_masters import CannotMeasure
-from bench.closed_load import quad_line
-from bench.cluster import READY_S, LocalCluster, WriteProber, cluster_up
 from bench.curve_points import Point, deviation_pct
-from bench.host_metrics import cpu_seconds, rss_mb
-from bench.report import quantile
+from e2e.lib.cluster.local import READY_S, LocalCluster, cluster_up
+from e2e.lib.host_metrics import cpu_seconds, rss_mb
+from e2e.lib.load.closed_loop import quad_line
+from e2e.lib.load.requests import WriteProber
+from e2e.lib.report import CannotMeasure, quantile
 
 WORKER_COUNTS: Final = (1, 2, 4, 8, 16)
 WARM_UP_WRITES: Final = 10

@@ -10,13 +10,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from bench.bench_masters import NODES, REPOSITORY
-from bench.closed_load import RequestTemplate
-from bench.host_metrics import CpuMeter
-from bench.link_control import linked_masters
-from bench.open_load import OpenLoad
-from bench.readback import same_log
-from bench.report import BenchReport, Figure, build_table, console, print_table
+from e2e.lib.cluster.links import linked_masters
+from e2e.lib.cluster.masters import NODES, REPOSITORY
+from e2e.lib.host_metrics import CpuMeter
+from e2e.lib.load.closed_loop import RequestTemplate
+from e2e.lib.load.open_loop import OpenLoad
+from e2e.lib.readers import same_log
+from e2e.lib.report import BenchReport, Figure, build_table, console, print_table
 
 ONE_WAY_MS: Final = (25.0, 50.0)
 RATE: Final = 1000.0

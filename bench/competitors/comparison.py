@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from bench.competitors.systems import ETCD, ETCD_HTTP, GALERA, TXLOG, System
-from bench.report import BenchReport, Figure, build_table, median, print_table
+from e2e.lib.report import BenchReport, Figure, build_table, median, print_table
 
 
 class CompetitorCase(NamedTuple):

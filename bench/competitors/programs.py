@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from bench.bench_masters import CannotMeasure
-from bench.report import console
+from e2e.lib.report import CannotMeasure, console
 
 GO_SOURCES: Final = Path(__file__).with_name("go")
 GO_VERSION_MIN: Final = (1, 26)

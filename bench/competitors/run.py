@@ -19,7 +19,6 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from bench.bench_masters import CannotMeasure
 from bench.competitors.comparison import CASES, CaseRun, CompetitorCase, GeneratorResult, report_runs, run_to_json
 from bench.competitors.programs import build_go_programs, unpack_debian_programs
 from bench.competitors.systems import (
@@ -35,12 +34,12 @@ from bench.competitors.systems import (
     start_nats,
     start_txlog,
 )
-from bench.host_metrics import CpuMeter, NotOnDisk, disk_of, fsync_rate
-from bench.report import BenchReport, console
+from e2e.lib.host_metrics import CpuMeter, NotOnDisk, disk_of, fsync_rate
+from e2e.lib.report import BenchReport, CannotMeasure, console
 
 CACHE: Final = Path("build/peers")
 DISK_BYTES_PER_ROUND: Final = 3 << 30
-"""Bytes that all systems write in a round, and some more: a full disk ends as zeros of whoever met it first."""
+"""Bytes that all systems write in a round, and some more: a full disk ends as zeros of the system that met it first."""
 Chosen = TypeVar("Chosen")
 
 

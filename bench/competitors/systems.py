@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.bench_masters import CannotMeasure, free_ports, stop_processes, three_masters, wait_for_listener
+from e2e.lib.cluster.masters import free_ports, stop_processes, three_masters, wait_for_listener
+from e2e.lib.report import CannotMeasure
 
 NODE_COUNT: Final = 3
 START_S: Final = 60.0

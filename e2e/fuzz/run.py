@@ -21,10 +21,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.bench_masters import CannotMeasure
-from bench.host_metrics import cpu_seconds, memory_growth_mb
-from bench.report import BenchReport, build_table, console, print_table
 from e2e.fuzz.targets import FuzzTarget, all_targets
+from e2e.lib.host_metrics import cpu_seconds, memory_growth_mb
+from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, print_table
 from txlog.model.errors import TxLogError
 
 PROCESSES: Final = 2

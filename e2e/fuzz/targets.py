@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from e2e.determinism.random_updates import RandomUpdates
+from e2e.conformance.determinism.random_updates import RandomUpdates
 from e2e.fuzz.mutations import mutate, word_soup
 from e2e.fuzz.seed_values import encode_msgpack, generate_value, sample_journal
 from e2e.fuzz.structured_inputs import binary_rdf, frames, head, rdf_transaction

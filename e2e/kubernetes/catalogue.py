@@ -11,7 +11,8 @@ from e2e.cluster import image_build
 from e2e.cluster.layout import ROOT
 from e2e.kubernetes.data_center_access import NAME, NAMESPACE, DataCenterAccess, wait_until
 from e2e.kubernetes.manifests import MASTERS, TOKEN, cluster_manifest, token_secret
-from e2e.log_effects import effects_in_log
+from e2e.lib.history import effects_by_txid
+from e2e.lib.readers import read_log
 from txlog.client import MasterClient
 
 OPERATOR: Final = "txlog"
@@ -190,7 +191,7 @@ class CatalogueCluster:
         """Acknowledged transactions that do not take effect once in every log."""
         wrong = []
         for node, url in self.masters().items():
-            counts = effects_in_log(url)
+            counts = effects_by_txid(read_log(url))
             wrong += [f"{txid} {counts[txid]} times at {node}" for txid in self.written if counts[txid] != 1]
         return wrong
 

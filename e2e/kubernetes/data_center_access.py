@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
-from bench.cluster import csv_rows, http_get, write_one
 from e2e.cluster.api_client import ApiServerClient
 from e2e.cluster.data_center import DataCenter
 from e2e.cluster.layout import ClusterUnavailable
 from e2e.cluster.node import run_command
+from e2e.lib.load.requests import csv_rows, http_get, write_one
 from txlog.apply import Digest, digest
 from txlog.client import MasterClient, StatusResponse
 from txlog.model.errors import TxLogError

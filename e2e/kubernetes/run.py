@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from bench.report import BenchReport, Figure, build_table, print_table
 from e2e.cluster import prerequisites
 from e2e.cluster.layout import ROOT, ClusterUnavailable
 from e2e.kubernetes.measurements import MEASUREMENTS
+from e2e.lib.report import BenchReport, Figure, build_table, print_table
 
 READY_S: Final = 180.0
 CPU_PERCENT: Final = 1.0
@@ -37,7 +37,7 @@ class TestTier(NamedTuple):
 
 OPERATOR: Final = "node/tests/operator"
 TIERS: Final = (
-    TestTier("pure", (OPERATOR, "e2e/test_cluster_parts.py", "-m", "not kubernetes"), builds=False),
+    TestTier("pure", (OPERATOR, "e2e/tests/test_cluster_parts.py", "-m", "not kubernetes"), builds=False),
     TestTier("api", (OPERATOR, "-m", "kubernetes"), builds=True),
     TestTier("data_centers", ("e2e/kubernetes",), builds=True),
 )

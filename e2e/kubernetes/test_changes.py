@@ -7,7 +7,6 @@ from functools import partial
 
 import pytest
 
-from bench.cluster import write_one
 from e2e.cluster import image_build
 from e2e.kubernetes.catalogue import READY_S, CatalogueCluster
 from e2e.kubernetes.conftest import installed
@@ -16,6 +15,7 @@ from e2e.kubernetes.manifests import peer_specs
 from e2e.kubernetes.measurements import MEASUREMENTS
 from e2e.kubernetes.service_load import ServiceLoad
 from e2e.kubernetes.sparql_texts import insert_update
+from e2e.lib.load.requests import write_one
 from txlog.client import MasterClient
 
 pytestmark = pytest.mark.timeout(900)

@@ -7,11 +7,11 @@ from functools import partial
 
 import pytest
 
-from bench.bench_masters import CannotMeasure
 from e2e.kubernetes.catalogue import CatalogueCluster
 from e2e.kubernetes.data_center_access import AT_ONCE, NAME, NAMESPACE, DataCenterAccess, wait_until
 from e2e.kubernetes.measurements import MEASUREMENTS
 from e2e.kubernetes.sparql_texts import insert_update
+from e2e.lib.report import CannotMeasure
 from txlog.client import MasterClient
 from txlog.model.errors import TxLogError
 

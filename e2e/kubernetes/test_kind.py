@@ -10,12 +10,12 @@ from urllib.parse import urlencode
 
 import pytest
 
-from bench.cluster import csv_rows, http_get, write_one
 from e2e.cluster import image_build
 from e2e.cluster.layout import ROOT
 from e2e.kubernetes.data_center_access import MASTER_PORT, NAME, DataCenterAccess, wait_until
 from e2e.kubernetes.measurements import MEASUREMENTS
 from e2e.kubernetes.sparql_texts import ask_query, insert_update
+from e2e.lib.load.requests import csv_rows, http_get, write_one
 
 pytestmark = pytest.mark.timeout(900)
 NAMES = ("uk", "us")

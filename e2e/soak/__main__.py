@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from bench.report import BenchReport, Figure, build_table, console, print_table
+from e2e.lib.report import BenchReport, Figure, build_table, console, print_table
 from e2e.soak.phase import PhaseResult, SoakPhase
 
 STATE: Final = Path(".txlog-soak")

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from e2e.seaweedfs import ACCESS, BUCKET, SECRET, SeaweedProcess
-from e2e.soak.soak_cluster import SoakCluster
+from e2e.lib.cluster.supervised import SupervisedCluster
+from e2e.lib.seaweedfs import ACCESS, BUCKET, SECRET, SeaweedProcess
 from txlog.config.process_config import DutyJobConfig, FolderConfig, S3Config, TargetConfig
 
 ANSWER_S: Final = 3.0
@@ -21,7 +21,9 @@ ANSWER_S: Final = 3.0
 class SoakBackupTargets:
     """``in_s3``: the data centre whose backups go to ``server``; the others' go to folders of the state folder."""
 
-    def __init__(self, arena: SoakCluster, in_s3: str | None = None, server: SeaweedProcess | None = None) -> None:
+    def __init__(
+        self, arena: SupervisedCluster, in_s3: str | None = None, server: SeaweedProcess | None = None
+    ) -> None:
         self._arena = arena
         self._in_s3 = in_s3
         self._server = server
@@ -79,7 +81,7 @@ def _rename(one: Path, other: Path) -> None:
 
 
 @contextmanager
-def targets_up(arena: SoakCluster, in_s3: int | None) -> Iterator[SoakBackupTargets]:
+def targets_up(arena: SupervisedCluster, in_s3: int | None) -> Iterator[SoakBackupTargets]:
     """``in_s3``: the data centre of that number keeps its backups in an S3 store; None: all keep them in folders."""
     if in_s3 is None:
         yield SoakBackupTargets(arena)

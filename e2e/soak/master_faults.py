@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from bench.bench_masters import CannotMeasure
+from e2e.lib.cluster.supervised import SEGMENT_BYTES, SupervisedCluster
+from e2e.lib.report import CannotMeasure
 from e2e.soak.fault_log import FaultLog, active_ticks, silence_before
-from e2e.soak.soak_cluster import SEGMENT_BYTES, SoakCluster
 from e2e.soak.worker_faults import suspended
 from txlog.model.errors import TxLogError
 
@@ -27,53 +27,53 @@ LINKED_S: Final = 60.0
 GO_ON_S: Final = 30.0
 
 
-def kill_master(arena: SoakCluster, draw: random.Random, diary: FaultLog) -> None:
+def kill_master(arena: SupervisedCluster, draw: random.Random, diary: FaultLog) -> None:
     """The supervisor has waited for its end, so it can prove that it is down: nobody is silent."""
     node = pick_node(arena, draw)
     with diary.fault("kill -9 of a master", node):
         kill(arena, node)
 
 
-def restart_master(arena: SoakCluster, draw: random.Random, diary: FaultLog) -> None:
+def restart_master(arena: SupervisedCluster, draw: random.Random, diary: FaultLog) -> None:
     node = pick_node(arena, draw)
     with diary.fault("restart of a master", node):
         arena.control.stop(node)
         arena.control.start(node)
 
 
-def pause_master(arena: SoakCluster, draw: random.Random, diary: FaultLog) -> None:
+def pause_master(arena: SupervisedCluster, draw: random.Random, diary: FaultLog) -> None:
     node = pick_node(arena, draw)
     with diary.fault("SIGSTOP of a master", node), suspended(arena, node):
         time.sleep(0.3 + (SHORT_S - 0.3) * draw.random())
 
 
-def cut_shortly(arena: SoakCluster, draw: random.Random, diary: FaultLog) -> None:
+def cut_shortly(arena: SupervisedCluster, draw: random.Random, diary: FaultLog) -> None:
     """The data centres lose each other, for less than ``maxPeerLag``."""
     one, other = arena.topology.data_centers[:2]
     with diary.fault("short cut", f"{one}-{other}"):
         _cut(arena, one, other, 0.3 + (SHORT_S - 0.3) * draw.random())
 
 
-def cut_one_way_shortly(arena: SoakCluster, draw: random.Random, diary: FaultLog) -> None:
+def cut_one_way_shortly(arena: SupervisedCluster, draw: random.Random, diary: FaultLog) -> None:
     one, other = draw.sample(arena.topology.data_centers[:2], 2)
     with diary.fault("short one-way cut", f"{one}>{other}"):
         _cut(arena, one, other, 0.3 + (SHORT_S - 0.3) * draw.random(), one_way=True)
 
 
-def cut_one_link(arena: SoakCluster, draw: random.Random, diary: FaultLog) -> None:
+def cut_one_link(arena: SupervisedCluster, draw: random.Random, diary: FaultLog) -> None:
     """Longer than ``maxPeerLag``, but a third master reaches both."""
     one, other = draw.sample(list(arena.nodes), 2)
     with diary.fault("one link cut", f"{one}-{other}"):
         _cut(arena, one, other, LAG_S + 3)
 
 
-def cut_one_link_one_way(arena: SoakCluster, draw: random.Random, diary: FaultLog) -> None:
+def cut_one_link_one_way(arena: SupervisedCluster, draw: random.Random, diary: FaultLog) -> None:
     one, other = draw.sample(list(arena.nodes), 2)
     with diary.fault("one link cut one way", f"{one}>{other}"):
         _cut(arena, one, other, LAG_S + 3, one_way=True)
 
 
-def delay(arena: SoakCluster, draw: random.Random, diary: FaultLog) -> None:
+def delay(arena: SupervisedCluster, draw: random.Random, diary: FaultLog) -> None:
     one, other = arena.topology.data_centers[:2]
     ms = draw.choice((5, 20, 50, 100, 200))
     with diary.fault("slow link", f"{one}-{other} {ms} ms"):
@@ -84,7 +84,7 @@ def delay(arena: SoakCluster, draw: random.Random, diary: FaultLog) -> None:
             arena.control.delay(one, other, 0)
 
 
-def kill_links(arena: SoakCluster, draw: random.Random, diary: FaultLog) -> None:
+def kill_links(arena: SupervisedCluster, draw: random.Random, diary: FaultLog) -> None:
     """Every connection between masters breaks at once, until their process is there again."""
     with diary.fault("kill -9 of all links", "links"):
         kill(arena, "links")
@@ -101,7 +101,7 @@ def kill_links(arena: SoakCluster, draw: random.Random, diary: FaultLog) -> None
         raise CannotMeasure(f"the links are not there {LINKED_S:g} s after they were killed: {last}")
 
 
-def set_wrong_clock(arena: SoakCluster, draw: random.Random, diary: FaultLog) -> None:
+def set_wrong_clock(arena: SupervisedCluster, draw: random.Random, diary: FaultLog) -> None:
     """A master comes back with a clock that is wrong, and keeps it until the next time."""
     node = pick_node(arena, draw)
     offset_s = draw.choice((-3600, -50, -5, 5, 50, 3600, 0))
@@ -110,7 +110,7 @@ def set_wrong_clock(arena: SoakCluster, draw: random.Random, diary: FaultLog) ->
         kill(arena, node)
 
 
-def fill_disk(arena: SoakCluster, draw: random.Random, diary: FaultLog) -> None:
+def fill_disk(arena: SupervisedCluster, draw: random.Random, diary: FaultLog) -> None:
     """A master comes back on a disk that is nearly full, fills it, says so, and the others go on without it. It comes
     back again when there is room."""
     node = pick_node(arena, draw)
@@ -135,7 +135,7 @@ def silence_was_too_long(diary: FaultLog, at: float) -> bool:
     return longest >= TOO_LONG_S or total >= 2 * LAG_S - 1.0
 
 
-def _wait_full(arena: SoakCluster, node: str) -> None:
+def _wait_full(arena: SupervisedCluster, node: str) -> None:
     """:class:`CannotMeasure` when it does not say so in time."""
     state = ""
     for _ in active_ticks(FULL_S):
@@ -148,7 +148,7 @@ def _wait_full(arena: SoakCluster, node: str) -> None:
     raise CannotMeasure(f"{node} is {state}, not DiskFull, {FULL_S:g} s after its disk was as good as full")
 
 
-def _wait_going_on(arena: SoakCluster, nodes: Sequence[str]) -> None:
+def _wait_going_on(arena: SupervisedCluster, nodes: Sequence[str]) -> None:
     """Until the order of work has gone on at these masters; clients write meanwhile."""
     before: dict[str, int] = {}
     now: dict[str, int] = {}
@@ -161,11 +161,11 @@ def _wait_going_on(arena: SoakCluster, nodes: Sequence[str]) -> None:
     raise CannotMeasure(f"{', '.join(nodes)} do not go on: stable at {before}, {GO_ON_S:g} s later at {now}")
 
 
-def pick_node(arena: SoakCluster, draw: random.Random) -> str:
+def pick_node(arena: SupervisedCluster, draw: random.Random) -> str:
     return draw.choice(list(arena.nodes))
 
 
-def kill(arena: SoakCluster, name: str) -> None:
+def kill(arena: SupervisedCluster, name: str) -> None:
     """kill -9, of a master as soon as the supervisor knows which start of it runs."""
     if name in arena.nodes:
         arena.wait_seen(name)
@@ -173,7 +173,7 @@ def kill(arena: SoakCluster, name: str) -> None:
         raise CannotMeasure(f"{name} does not run, so it cannot be killed")
 
 
-def _cut(arena: SoakCluster, one: str, other: str, seconds: float, *, one_way: bool = False) -> None:
+def _cut(arena: SupervisedCluster, one: str, other: str, seconds: float, *, one_way: bool = False) -> None:
     arena.control.cut(one, other, one_way)
     try:
         time.sleep(seconds)
@@ -181,7 +181,7 @@ def _cut(arena: SoakCluster, one: str, other: str, seconds: float, *, one_way: b
         arena.control.heal(one, other)
 
 
-MASTER_FAULTS: Final[tuple[tuple[int, Callable[[SoakCluster, random.Random, FaultLog], None]], ...]] = (
+MASTER_FAULTS: Final[tuple[tuple[int, Callable[[SupervisedCluster, random.Random, FaultLog], None]], ...]] = (
     (8, kill_master),
     (3, restart_master),
     (8, pause_master),

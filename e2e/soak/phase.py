@@ -12,14 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from bench.bench_masters import CannotMeasure
-from bench.cluster import http_get
-from bench.report import console
+from e2e.lib.checks import LogReplay, Verdict, judge_log, judge_worker, parse_dump
+from e2e.lib.cluster.supervised import SupervisedCluster, supervised_up
+from e2e.lib.history import LogRecord
+from e2e.lib.load.requests import http_get
+from e2e.lib.readers import read_log
+from e2e.lib.report import CannotMeasure, console
+from e2e.scenarios.split_demo import manifests
 from e2e.soak import master_faults as gentle
 from e2e.soak.backup_target_faults import SoakBackupTargets, targets_up
 from e2e.soak.fault_log import FaultLog, InjectedFault, ShuffledDeck, active_ticks, format_clock
-from e2e.soak.soak_checks import JudgedEntry, LogReplay, SoakVerdict, judge_log, judge_worker, parse_dump
-from e2e.soak.soak_cluster import SoakCluster, soak_cluster_up
 from e2e.soak.soak_load import SoakLoad
 from e2e.soak.split_faults import (
     BACKUP_SPLIT_VARIANTS,
@@ -32,7 +34,6 @@ from e2e.soak.split_faults import (
     pause_long,
 )
 from e2e.soak.worker_faults import FaultLane
-from e2e.split_demo import manifests
 from txlog.cli.content_verification import compare_contents
 from txlog.client import MasterClient, WorkerStatus
 from txlog.model.errors import TxLogError, Unavailable
@@ -85,7 +86,7 @@ class SoakPhase:
         self._draw = random.Random(f"{seed}.{strategy}")
         self._fault_log = FaultLog(self._log_fault)
         self._known: set[ObservedSplit] = set()
-        self._arena: SoakCluster
+        self._arena: SupervisedCluster
         self._load: SoakLoad
         self._lane: FaultLane
         self._targets: SoakBackupTargets
@@ -110,7 +111,7 @@ class SoakPhase:
         try:
             with (
                 manifests(lag=f"{gentle.LAG_S:g}s", mode=mode, recovery=recovery) as files,
-                soak_cluster_up(self._folder, files) as self._arena,
+                supervised_up(self._folder, files) as self._arena,
                 targets_up(self._arena, self._in_s3) as self._targets,
             ):
                 self._print_line(f"{self._strategy}: {', '.join(self._arena.nodes)}, logs in {self._arena.state.logs}")
@@ -162,7 +163,7 @@ class SoakPhase:
             else:
                 self._inject_harmless(others.draw())
 
-    def _inject_harmless(self, fault: Callable[[SoakCluster, random.Random, FaultLog], None]) -> None:
+    def _inject_harmless(self, fault: Callable[[SupervisedCluster, random.Random, FaultLog], None]) -> None:
         """One that must not split anything."""
         began = time.time()
         try:
@@ -327,10 +328,10 @@ class SoakPhase:
             return node
         return next(master.data_center for master in self._arena.topology.masters if master.node == node)
 
-    def _judge_logs(self, *, last: bool) -> SoakVerdict:
+    def _judge_logs(self, *, last: bool) -> Verdict:
         arena, history = self._arena, self._load.history
-        judged = SoakVerdict()
-        log: list[JudgedEntry] = []
+        judged = Verdict()
+        log: list[LogRecord] = []
         for url in arena.masters if last else [self._draw.choice(arena.masters)]:
             log = read_log(url)
             judged.add(judge_log(history, log, self._side_of, moves=not self._majority))
@@ -355,7 +356,7 @@ class SoakPhase:
                 self._print_line(f"the digests again: {not_now}")
         raise AssertionError("unreachable")
 
-    def _record_findings(self, judged: SoakVerdict) -> int:
+    def _record_findings(self, judged: Verdict) -> int:
         """Each finding once, with what came before it. How many are new."""
         new = 0
         ended = {op.name: op.ended_at + self._load.clock for op in self._load.history}
@@ -392,14 +393,3 @@ class SoakPhase:
 def _workers(url: str) -> list[WorkerStatus]:
     with MasterClient(url, 5.0) as master:
         return master.workers()
-
-
-def read_log(url: str) -> list[JudgedEntry]:
-    """A master's whole log."""
-    found: list[JudgedEntry] = []
-    with MasterClient(url, 60.0) as master:
-        while True:
-            page = master.log_page(len(found))
-            if not page.entries:
-                return found
-            found += [JudgedEntry(e.index, str(e.txid), e.kind, e.payload, e.noop) for e in page.entries]

@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from bench.bench_masters import CannotMeasure
+from e2e.lib.cluster.supervised import SupervisedCluster
+from e2e.lib.report import CannotMeasure
 from e2e.soak.backup_target_faults import SoakBackupTargets
 from e2e.soak.fault_log import FaultLog, active_ticks
 from e2e.soak.master_faults import LAG_S, kill, pick_node
-from e2e.soak.soak_cluster import SoakCluster
 from e2e.soak.worker_faults import suspended
 from txlog.client import MasterClient
 from txlog.model.errors import TxLogError
@@ -44,7 +44,7 @@ class ExpectationMissed(Exception):
     """What had to happen did not; says what, and what was seen last."""
 
 
-def observed_splits(arena: SoakCluster) -> set[ObservedSplit]:
+def observed_splits(arena: SupervisedCluster) -> set[ObservedSplit]:
     """As far as the masters answer."""
     found: set[ObservedSplit] = set()
     for node, url in arena.nodes.items():
@@ -64,7 +64,13 @@ class SplitFault:
     """One split of the data centres. A ``break_and_restore`` is what else happens; all end with healed links."""
 
     def __init__(
-        self, arena: SoakCluster, diary: FaultLog, draw: random.Random, targets: SoakBackupTargets, *, majority: bool
+        self,
+        arena: SupervisedCluster,
+        diary: FaultLog,
+        draw: random.Random,
+        targets: SoakBackupTargets,
+        *,
+        majority: bool,
     ) -> None:
         self.arena = arena
         self.fault_log = diary
@@ -203,7 +209,7 @@ class SplitFault:
                 raise ExpectationMissed(f"{node} is Isolated although no backup could be taken")
 
 
-def pause_long(arena: SoakCluster, draw: random.Random, diary: FaultLog) -> None:
+def pause_long(arena: SupervisedCluster, draw: random.Random, diary: FaultLog) -> None:
     """SIGSTOP beyond ``maxPeerLag``: the others go on without it. It comes back as one that lags, not as a branch."""
     node = pick_node(arena, draw)
     with diary.fault("long SIGSTOP of a master", node), suspended(arena, node):
@@ -214,7 +220,7 @@ def pause_long(arena: SoakCluster, draw: random.Random, diary: FaultLog) -> None
         raise ExpectationMissed(f"{', '.join(others)} do not go on without {node}, which stands still")
 
 
-def _state(arena: SoakCluster, node: str) -> str:
+def _state(arena: SupervisedCluster, node: str) -> str:
     try:
         return arena.status(node).state
     except TxLogError as not_now:

@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from bench.bench_masters import CannotMeasure
+from e2e.lib.cluster.supervised import SupervisedCluster
+from e2e.lib.report import CannotMeasure
 from e2e.soak.fault_log import FaultLog, ShuffledDeck
-from e2e.soak.soak_cluster import SoakCluster
 from txlog.model.errors import TxLogError
 
 LANE_PAUSE_S: Final = 2.0
 
 
 @contextmanager
-def suspended(arena: SoakCluster, name: str) -> Iterator[None]:
+def suspended(arena: SupervisedCluster, name: str) -> Iterator[None]:
     """SIGSTOP for the length of the block. A process that is gone meanwhile is no error."""
     pid = arena.pids().get(name)
     if pid is None:
@@ -34,40 +34,40 @@ def suspended(arena: SoakCluster, name: str) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-def pick_worker(arena: SoakCluster, draw: random.Random) -> str:
+def pick_worker(arena: SupervisedCluster, draw: random.Random) -> str:
     return draw.choice(arena.topology.workers).name
 
 
-def pick_pipeline(arena: SoakCluster, draw: random.Random) -> str:
+def pick_pipeline(arena: SupervisedCluster, draw: random.Random) -> str:
     return f"{draw.choice(arena.topology.data_centers)}-pipeline"
 
 
-def kill_worker(arena: SoakCluster, draw: random.Random, diary: FaultLog) -> None:
+def kill_worker(arena: SupervisedCluster, draw: random.Random, diary: FaultLog) -> None:
     name = pick_worker(arena, draw)
     with diary.fault("kill -9 of a worker", name):
         _kill(arena, name)
 
 
-def kill_pipeline(arena: SoakCluster, draw: random.Random, diary: FaultLog) -> None:
+def kill_pipeline(arena: SupervisedCluster, draw: random.Random, diary: FaultLog) -> None:
     """The Spark driver, its JVM with it."""
     name = pick_pipeline(arena, draw)
     with diary.fault("kill -9 of a pipeline", name):
         _kill(arena, name)
 
 
-def pause_worker(arena: SoakCluster, draw: random.Random, diary: FaultLog) -> None:
+def pause_worker(arena: SupervisedCluster, draw: random.Random, diary: FaultLog) -> None:
     name = pick_worker(arena, draw)
     with diary.fault("SIGSTOP of a worker", name), suspended(arena, name):
         time.sleep(1 + 3 * draw.random())
 
 
-def pause_pipeline(arena: SoakCluster, draw: random.Random, diary: FaultLog) -> None:
+def pause_pipeline(arena: SupervisedCluster, draw: random.Random, diary: FaultLog) -> None:
     name = pick_pipeline(arena, draw)
     with diary.fault("SIGSTOP of a pipeline", name), suspended(arena, name):
         time.sleep(1 + 5 * draw.random())
 
 
-def stop_worker(arena: SoakCluster, draw: random.Random, diary: FaultLog) -> None:
+def stop_worker(arena: SupervisedCluster, draw: random.Random, diary: FaultLog) -> None:
     name = pick_worker(arena, draw)
     with diary.fault("a worker is down", name):
         arena.control.stop(name)
@@ -77,7 +77,7 @@ def stop_worker(arena: SoakCluster, draw: random.Random, diary: FaultLog) -> Non
             arena.control.start(name)
 
 
-def lose_worker_folder(arena: SoakCluster, draw: random.Random, diary: FaultLog) -> None:
+def lose_worker_folder(arena: SupervisedCluster, draw: random.Random, diary: FaultLog) -> None:
     """Its disk is gone: it comes back empty, and everything is executed again."""
     name = pick_worker(arena, draw)
     with diary.fault("worker folder lost", name):
@@ -89,7 +89,7 @@ def lose_worker_folder(arena: SoakCluster, draw: random.Random, diary: FaultLog)
             arena.control.start(name)
 
 
-def restore_old_worker_folder(arena: SoakCluster, draw: random.Random, diary: FaultLog) -> None:
+def restore_old_worker_folder(arena: SupervisedCluster, draw: random.Random, diary: FaultLog) -> None:
     """It comes back with a copy of its folder from some seconds ago."""
     name = pick_worker(arena, draw)
     folder = arena.state.worker(name)
@@ -110,7 +110,7 @@ def restore_old_worker_folder(arena: SoakCluster, draw: random.Random, diary: Fa
             arena.control.start(name)
 
 
-def lose_checkpoint(arena: SoakCluster, draw: random.Random, diary: FaultLog) -> None:
+def lose_checkpoint(arena: SupervisedCluster, draw: random.Random, diary: FaultLog) -> None:
     name = pick_pipeline(arena, draw)
     with diary.fault("checkpoint deleted", name):
         scratch = arena.state.pipeline(name.removesuffix("-pipeline")) / "scratch"
@@ -119,12 +119,12 @@ def lose_checkpoint(arena: SoakCluster, draw: random.Random, diary: FaultLog) ->
         _kill(arena, name)
 
 
-def _kill(arena: SoakCluster, name: str) -> None:
+def _kill(arena: SupervisedCluster, name: str) -> None:
     if arena.kill(name) is None:
         raise CannotMeasure(f"{name} does not run, so it cannot be killed")
 
 
-WORKER_FAULTS: Final[tuple[tuple[int, Callable[[SoakCluster, random.Random, FaultLog], None]], ...]] = (
+WORKER_FAULTS: Final[tuple[tuple[int, Callable[[SupervisedCluster, random.Random, FaultLog], None]], ...]] = (
     (8, kill_worker),
     (1, kill_pipeline),
     (8, pause_worker),
@@ -140,7 +140,7 @@ WORKER_FAULTS: Final[tuple[tuple[int, Callable[[SoakCluster, random.Random, Faul
 class FaultLane:
     """A thread that makes one of these faults after another, but none while it is asked to be quiet."""
 
-    def __init__(self, arena: SoakCluster, diary: FaultLog, draw: random.Random) -> None:
+    def __init__(self, arena: SupervisedCluster, diary: FaultLog, draw: random.Random) -> None:
         self._arena, self._diary, self._draw = arena, diary, draw
         self._free = threading.Semaphore(1)
         self._quiet = threading.Event()

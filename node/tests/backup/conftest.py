@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))  # a master's paths
 from killed_at_a_step import Victims
 from oxigraph_process import OxigraphProcess
 
-from e2e.seaweedfs import SeaweedProcess
+from e2e.lib.seaweedfs import SeaweedProcess
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from oxigraph_process import ADAPTER, OxigraphProcess
 from pen import CLUSTER, apply, back_up, filled_log, folder_target, order, put_back, s3_target, source
 
-from e2e.seaweedfs import ACCESS, SECRET, SeaweedProcess
+from e2e.lib.seaweedfs import ACCESS, SECRET, SeaweedProcess
 from txlog.backup import BackupTarget, catalogue, check_backup, take_backup
 from txlog.backup.backup_errors import NameTaken, NotCanonical, NothingToBackUp, WorkerMoved
 from txlog.backup.backup_manifest import MANIFEST_NAME

@@ -31,7 +31,8 @@ from pen import (
 )
 from typer.testing import CliRunner
 
-from e2e.seaweedfs import ACCESS, SECRET, SeaweedProcess, free_ports
+from e2e.lib.cluster.masters import free_ports
+from e2e.lib.seaweedfs import ACCESS, SECRET, SeaweedProcess
 from txlog.backup import (
     BackupProgress,
     BackupTarget,

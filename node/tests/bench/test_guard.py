@@ -9,7 +9,6 @@ from typing import cast
 
 import pytest
 
-from bench.bench_masters import BenchMasters, CannotMeasure
 from bench.echo import EchoServer
 from bench.guard import (
     COMMITTED_FILE,
@@ -22,6 +21,8 @@ from bench.guard import (
     measure,
     save_figures,
 )
+from e2e.lib.cluster.masters import BenchMasters
+from e2e.lib.report import CannotMeasure
 
 ROOT = Path(__file__).parents[3]
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.bench_masters import REPOSITORY, CannotMeasure, stop_processes, three_masters
-from bench.closed_load import ClosedLoad, RequestTemplate
 from bench.journal_fill import build_payload, fill_journals
-from bench.readback import same_log
-from bench.restart import wait_converged
+from e2e.lib.cluster.masters import REPOSITORY, stop_processes, three_masters
+from e2e.lib.load.closed_loop import ClosedLoad, RequestTemplate
+from e2e.lib.readers import same_log
+from e2e.lib.report import CannotMeasure
 from txlog.client import MasterClient, WriteRequest
 from txlog.model.durability import Durability
 from txlog.model.quads import decode_quads
@@ -22,7 +22,7 @@ def test_masters_go_on_from_a_log_that_was_written_for_them(tmp_path: Path) -> N
         ClosedLoad(masters.urls, RequestTemplate(REPOSITORY, "synced", 1, "before"), 3).run(
             0.0, 0.1, lambda: None, lambda: None
         )
-        before = wait_converged(masters)
+        before = masters.wait_at_rest()
         stop_processes(list(masters.processes.values()), 30)
         folders = [masters.journal_of(node) for node in masters.by_node]
         grown = fill_journals(folders, "uk-1", ENTRIES, 200, waiting=WAITING)
@@ -30,7 +30,7 @@ def test_masters_go_on_from_a_log_that_was_written_for_them(tmp_path: Path) -> N
         for node in masters.by_node:
             masters.start(node)
         masters.wait_joined(60)
-        assert wait_converged(masters) == before + ENTRIES + WAITING, "what waited was ordered"
+        assert masters.wait_at_rest() == before + ENTRIES + WAITING, "what waited was ordered"
         with MasterClient(masters.urls[2], 30) as master:
             [entry] = master.log_page(before + 4000, upto=before + 4001).entries
             assert len(entry.payload) == len(b"A \n") + 200 - 1
@@ -38,7 +38,7 @@ def test_masters_go_on_from_a_log_that_was_written_for_them(tmp_path: Path) -> N
         with MasterClient(masters.urls[1], 30) as master:
             [answer] = master.submit([WriteRequest(quads="<urn:a> <urn:b> <urn:c> .\n")], Durability.SYNCED, wait_s=30)
             assert answer.error is None
-        wait_converged(masters)
+        masters.wait_at_rest()
         agree, lengths = same_log(masters.urls)
         assert agree
         assert min(lengths) == before + ENTRIES + WAITING + 1

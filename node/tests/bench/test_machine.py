@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from bench.host_metrics import CpuMeter, cpu_seconds
+from e2e.lib.host_metrics import CpuMeter, cpu_seconds
 
 BURNT_S = 0.3
 BURN = f"import time\nwhile time.process_time() < {BURNT_S}: pass"

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from bench.closed_load import RequestTemplate
-from bench.open_load import OpenLoad
+from e2e.lib.load.closed_loop import RequestTemplate
+from e2e.lib.load.open_loop import OpenLoad
 
 GOOD = b"HTTP/1.1 204 No Content\r\n\r\n"
 BAD = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\nno"
@@ -117,3 +117,9 @@ def test_answers_that_never_come_are_waited_for_no_longer_than_was_said() -> Non
     found.run(0.2, patience_s=0.3)
     assert time.perf_counter() - began < 5
     assert found.lost == 10
+
+
+def test_requests_are_due_at_the_arrivals_that_were_given() -> None:
+    found = load(Server().url)
+    found.run(0.3, arrivals=[0.0, 0.05, 0.3])
+    assert [answer.due_s for answer in found.answers] == [0.0, 0.05, 0.3]

@@ -8,7 +8,7 @@ import shutil
 import pytest
 from worker_driver import Served
 
-from e2e.foreign_clients import ALL_CLIENTS, CLIENTS, ClientUnavailable
+from e2e.conformance.foreign_clients import ALL_CLIENTS, CLIENTS, ClientUnavailable
 
 
 @pytest.mark.parametrize("name", CLIENTS)

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from bench.host_metrics import memory_growth_mb
+from e2e.lib.host_metrics import memory_growth_mb
 from txlog.model.errors import BadInput, TooLarge
 from txlog.sparql import prepare_rdf, prepare_update
 from txlog.sparql.expansion_limit import EXPANDED_BYTES_MAX

@@ -45,7 +45,7 @@ from txlog.model.view import NO_VIEW, Member, Number, View
 MESSAGE_FORMAT = 1
 """The format byte on the wire. A master refuses a message of another format by name and never guesses. The byte stays
 the same: a message grows by fields at its end whose defaults mean "not sent"
-(docs/decisions/0037-how-the-wire-grows.md; ``e2e/test_older_masters.py``)."""
+(docs/decisions/0037-how-the-wire-grows.md; ``e2e/tests/test_older_masters.py``)."""
 
 
 class ReplicaState(msgspec.Struct, array_like=True, frozen=True):

@@ -1,0 +1,1 @@
+"""TxLog beside standards, other servers and unchanged clients."""

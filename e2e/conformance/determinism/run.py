@@ -1,0 +1,219 @@
+"""``make determinism``: every update that a master accepts does the same in all stores.
+
+The W3C's update tests and random updates (``updates.py``), through the door of a real master into real stores:
+
+======== =====================================================================================
+first    a worker as it is run
+second   one that is filled anew, in another order, from time to time. Of Oxigraphs without a disk: its quads lie in the
+         order in which they came; TDB2 and LMDB number terms in that order
+merged   a worker that is behind: it takes many transactions in one request
+fuseki   another engine, Apache Jena Fuseki with TDB2; the master knows that they are mixed (``mixedEngines``)
+rdf4j    a third one, an RDF4J server (only with ``--rdf4j``)
+======== =====================================================================================
+
+``--engines``: ``mixed`` has Oxigraphs for the first three, ``fuseki`` beside them, and ``mixedEngines``. Without that a
+master accepts far more as it is: ``plain`` (three Oxigraphs), ``fuseki`` (three TDB2) and ``rdf4j`` (three LMDB).
+
+After each update the digests of all but ``merged`` are compared, after some also that of ``merged``.
+The last line of stdout is JSON: ``{"updates", "refused", "unequal", ...}``. ``updates``: accepted and carried out, as
+many as were asked for at least; ``refused``: by name, since stores could differ. Whatever else is refused, and whatever
+a store refuses that the master had accepted, is a miss.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+from e2e.conformance.determinism.random_updates import RandomUpdates
+from e2e.conformance.w3c.dataset_setup import fill_dataset
+from e2e.conformance.w3c.suite import UpdateTest, W3cSuite, quads_of
+from e2e.lib.cluster.harness import MasterHarness, StoreBlocked, StoreKind, start_master_harness
+from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, print_table
+from txlog.model.entry import KIND_QUADS
+from txlog.workers.adapter import MarkerPosition, StoreOperation
+
+STORES: Final = {"first": StoreKind.DISK, "second": StoreKind.MEMORY, "merged": StoreKind.DISK}
+SYNCHRONOUS_STORES: Final = ("first", "second")
+JENA: Final = {"fuseki": StoreKind.FUSEKI}
+RDF4J: Final = {"rdf4j": StoreKind.RDF4J}
+ENGINES: Final = {
+    "mixed": STORES,
+    "plain": STORES,
+    "fuseki": dict.fromkeys(STORES, StoreKind.FUSEKI),
+    "rdf4j": dict.fromkeys(STORES, StoreKind.RDF4J),
+}
+QUADS_MAX: Final = 150
+"""Above it the world is emptied: patterns grow faster than data."""
+MERGE_EACH: Final = 20
+REFILL_EACH: Final = 50
+ATTEMPTS_FACTOR_MAX: Final = 4
+"""So many times the updates that were asked for are drawn at most, until so many are accepted."""
+SHOWN_MAX: Final = 10
+IRI_RULES: Final = (" is relative: send baseURI", " is no IRI", "IRI() inside IRI()")
+"""What node/txlog/sparql/README.md says of IRIs that an expression makes."""
+
+
+class DeterminismRun:
+    """One door, and what was seen at it."""
+
+    def __init__(self, at: MasterHarness, chance: random.Random, prompt: tuple[str, ...] = SYNCHRONOUS_STORES) -> None:
+        self._master = at
+        self._synchronous = prompt
+        self._chance = chance
+        self.accepted = 0
+        self.refused: Counter[str] = Counter()
+        self.wrong: list[str] = []
+        self.unequal: list[str] = []
+        self.met: Counter[str] = Counter()
+        self.quads = 0
+        self._since: list[str] = []
+
+    def update(self, text: str, path: str = "/statements") -> None:
+        """One update, and whether all stores are alike afterwards."""
+        before = self._master.last.index
+        try:
+            answer = self._master.update(text, path)
+        except StoreBlocked as blocked:
+            raise StoreBlocked(f"{blocked}\n    {text}") from None
+        if answer.status == 204:
+            self.accepted += 1
+            self._since.append(text)
+            if self._master.last.index - before > 1:
+                self.met["tried again"] += self._master.last.index - before - 1
+            self.compare(self._synchronous, text)
+        elif answer.status == 400 and (name := _refusal(answer.text)):
+            self.refused[name] += 1
+        else:
+            self.wrong.append(f"{answer.status} {answer.text.strip()[:500]}\n    {text}")
+
+    def compare(self, names: tuple[str, ...], what: str) -> None:
+        """``what`` is shown when they differ; then they are made equal, so that one difference counts once."""
+        stores = self._master.stores
+        digests = [stores[name].digest() for name in names]
+        self.quads = digests[0].quads
+        if all(one == digests[0] for one in digests):
+            return
+        told = [f"{' and '.join(names)} differ after:\n    {what}"]
+        first, *others = (set(stores[name].sorted_quads()) for name in names)
+        for name, lines in zip(names[1:], others, strict=True):
+            told += [f"    not {name}: {line.decode()}" for line in sorted(first - lines)[:5]]
+            told += [f"    {name}, not {names[0]}: {line.decode()}" for line in sorted(lines - first)[:5]]
+        self.unequal.append("\n".join(told))
+        self._master.update("DROP ALL")
+        self._master.apply_all(*stores)
+
+    def merge(self) -> None:
+        """The worker that is behind takes what has come since in one go."""
+        self._master.apply_all("merged")
+        self.compare(("first", "merged"), "\n    ".join(self._since))
+        self._since.clear()
+
+    def refill(self) -> None:
+        """The second store, anew: the same quads in another order, and no empty graphs, as one that is restored."""
+        first, second = self._master.stores["first"], self._master.stores["second"]
+        lines = first.sorted_quads()
+        self._chance.shuffle(lines)
+        second.restart_empty()
+        operations = [StoreOperation(KIND_QUADS, b"".join(b"A " + line + b"\n" for line in lines))]
+        assert first.marker is not None
+        marker = MarkerPosition(first.marker.position, 1)
+        answer = second.transport.send(second.adapter.apply(operations, None, marker))
+        if not answer.ok:
+            raise CannotMeasure(f"the second store is not filled anew: {answer.status} {answer.text}")
+        second.marker = marker
+
+
+def _refusal(text: str) -> str:
+    """The construct that is refused by name, "" when the answer says something else."""
+    construct, _, why = text.partition(" is not deterministic: ")
+    if why:
+        return construct
+    return "IRI()" if any(rule in text for rule in IRI_RULES) else ""
+
+
+def run_suite(run: DeterminismRun, at: MasterHarness, tests: W3cSuite) -> None:
+    """The W3C's: each on its own data; what it comes to is ``make w3c``'s to judge."""
+    for test in tests.tests:
+        if not isinstance(test, UpdateTest):
+            continue
+        fill_dataset(at, quads_of(tests, test.before))
+        run.update(test.request)
+    run.merge()
+
+
+def run_random(run: DeterminismRun, at: MasterHarness, seed: int, count: int) -> None:
+    """Random updates until ``count`` are accepted, but not for ever."""
+    updates = RandomUpdates(random.Random(f"updates {seed}"))
+    shown = time.monotonic()
+    until = run.accepted + count
+    for number in range(1, ATTEMPTS_FACTOR_MAX * count + 1):
+        if run.accepted >= until:
+            break
+        if run.quads > QUADS_MAX:
+            at.update("DROP ALL")
+            run.quads = 0
+        run.update(updates.update())
+        run.met.update(updates.used)
+        if number % MERGE_EACH == 0:
+            run.merge()
+        if number % REFILL_EACH == 0:
+            run.refill()
+        if time.monotonic() > shown + 15:
+            shown = time.monotonic()
+            console.print(
+                f"{number} random updates, {run.refused.total()} refused, {len(run.unequal)} unequal, "
+                f"{len(run.wrong)} wrong"
+            )
+    run.merge()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m e2e.conformance.determinism.run", description=__doc__)
+    parser.add_argument("--updates", type=int, default=1000, help="random ones; the W3C's come besides")
+    parser.add_argument("--seed", type=int, default=None, help="of the random ones (drawn and printed when not given)")
+    parser.add_argument("--engines", choices=ENGINES, default="mixed", help="of the stores")
+    parser.add_argument("--no-jena", action="store_true", help="mixed: without a Fuseki beside the Oxigraphs")
+    parser.add_argument("--rdf4j", action="store_true", help="mixed: with an RDF4J server beside them")
+    parser.add_argument("--no-w3c", action="store_true", help="leave the W3C's out: they are fetched")
+    options = parser.parse_args(arguments)
+    seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
+    console.print(f"seed {seed}")
+    report = BenchReport("determinism")
+    tests = None if options.no_w3c else W3cSuite()
+    folder = Path(tempfile.mkdtemp(prefix="txlog-determinism-"))
+    try:
+        mixed = options.engines == "mixed"
+        others = {**({} if options.no_jena else JENA), **(RDF4J if options.rdf4j else {})} if mixed else {}
+        prompt = (*SYNCHRONOUS_STORES, *others)
+        with start_master_harness(folder, {**ENGINES[options.engines], **others}, prompt, mixed_engines=mixed) as at:
+            run = DeterminismRun(at, random.Random(f"order {seed}"), prompt)
+            try:
+                if tests is not None:
+                    run_suite(run, at, tests)
+                run_random(run, at, seed, options.updates)
+            except StoreBlocked as blocked:
+                report.failed("every accepted update is carried out", str(blocked))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print_table(build_table("forms met", ("form", "updates"), sorted(run.met.items())))
+    print_table(build_table("refused, for stores could differ", ("construct", "updates"), run.refused.most_common()))
+    for text in run.unequal[:SHOWN_MAX] + run.wrong[:SHOWN_MAX]:
+        print(text)
+    report.at_least("updates", run.accepted, options.updates)
+    report.figure("refused", run.refused.total())
+    report.equal("unequal", len(run.unequal), 0)
+    report.equal("wrong", len(run.wrong), 0)
+    report.figure("seed", seed)
+    return report.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

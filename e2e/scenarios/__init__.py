@@ -1,0 +1,1 @@
+"""Scenarios on clusters of this machine, each a command."""

@@ -1,0 +1,285 @@
+"""``python -m e2e.scenarios.divergence``: a difference planted in one graph of one store, behind TxLog's back: how
+soon it is found and named, and that it is repaired, by itself, by copying only that graph.
+
+One data centre with three workers and a large database. Quads are taken out, put in, and (the same number) put in the
+place of others, each once while nothing is written and once while writes go on. The last is not seen by counting: it is
+met by a fingerprint of a piece of the store and named by sums, later, which is ``exchanged_found_s``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from e2e.lib.cluster.local import LocalCluster, cluster_up, run_txlog
+from e2e.lib.load.requests import write_one
+from e2e.lib.report import BenchReport, CannotMeasure, Figure, build_table, console, print_table
+from e2e.lib.wait import wait_until
+from txlog.backup.dataset_load import RestoreTarget, start_load
+from txlog.backup.dataset_load import load_batches as load
+from txlog.backup.progress import no_progress
+from txlog.client import Divergence, MasterClient
+from txlog.local.state_folder import WorkerLocation
+from txlog.model.entry import Position
+from txlog.model.errors import TxLogError
+from txlog.model.hashes import NO_HASH
+from txlog.workers import ADAPTERS
+from txlog.workers.adapter import MarkerPosition, WorkerRequest
+from txlog.workers.http_transport import HttpTransport
+
+STATE: Final = Path(".txlog-divergence")
+QUADS: Final = 1_000_000
+GRAPHS: Final = 20
+PIECE: Final = 10_000
+INITIAL_POSITION: Final = MarkerPosition(Position(0, 0, NO_HASH), 0)
+PLANTED: Final = 5
+KINDS: Final = ("taken out", "put in", "exchanged")
+DETECTION_S_MAX: Final = 10.0
+EXCHANGED_S: Final = 300.0
+"""For a million quads: all fingerprints at a tenth of the time, and then all sums (docs/limits.md)."""
+DEAD_DETECTION_S_MAX: Final = 10.0
+WAIT_S: Final = 300.0
+START_S: Final = 900.0
+PATIENCE_S: Final = 1800.0
+MANIFEST: Final = """apiVersion: txlog.io/v1alpha1
+kind: TxLogCluster
+metadata: {name: divergence}
+spec:
+  repository: divergence
+  dataCenter: uk
+  peers: [{name: uk, masters: 1, address: "txlog-uk-{index}.example.net"}]
+  durability: {default: applied, writeTimeout: 30s}
+  masters: {storage: {size: 20Gi}}
+  workers: {replicas: 3, engine: oxigraph}
+  pipeline: {mode: local}
+"""
+WORKERS: Final = {"taken out": "uk-worker-2", "put in": "uk-worker-3", "exchanged": "uk-worker-1"}
+"""By kind: one that is repaired by itself too often is left to people."""
+DEAD_WORKER: Final = "uk-worker-2"
+
+
+def graph_iri(number: int) -> str:
+    return f"https://txlog.example/graph/{number}"
+
+
+def quad_line(number: int, graphs: int, value: str = "") -> str:
+    text = f'"what is said of thing number {number}{value}"'
+    return (
+        f"<https://txlog.example/thing/{number}> <https://txlog.example/says> {text} <{graph_iri(number % graphs)}> ."
+    )
+
+
+def generate_database(quads: int, graphs: int) -> Iterator[bytes]:
+    for first in range(0, quads, PIECE):
+        rows = range(first, min(quads, first + PIECE))
+        yield "".join(quad_line(number, graphs) + "\n" for number in rows).encode()
+
+
+def _in_braces(quads: list[str]) -> str:
+    made = []
+    for each in quads:
+        triple, _, graph = each[:-2].rpartition(" ")
+        made.append(f"GRAPH {graph} {{ {triple} }}")
+    return " ".join(made)
+
+
+def plant_difference(cluster: LocalCluster, kind: str, graph: int, graphs: int) -> None:
+    """In the store itself."""
+    mine = [graph + graphs * n for n in range(PLANTED)]
+    there = _in_braces([quad_line(n, graphs) for n in mine])
+    other = _in_braces([quad_line(n, graphs, " planted") for n in mine])
+    text = {
+        "taken out": f"DELETE DATA {{ {there} }}",
+        "put in": f"INSERT DATA {{ {other} }}",
+        "exchanged": f"DELETE DATA {{ {there} }} ; INSERT DATA {{ {other} }}",
+    }[kind]
+    place = next(worker for worker in cluster.topology.workers if worker.name == WORKERS[kind])
+    with HttpTransport(place.url, 60.0) as transport:
+        headers = {"Content-Type": "application/sparql-update"}
+        answer = transport.send(WorkerRequest("POST", "/update", headers, text.encode()))
+    if not answer.ok:
+        raise CannotMeasure(f"planting: {answer.status} {answer.text}")
+
+
+def read_finding(cluster: LocalCluster) -> dict[str, Divergence]:
+    with MasterClient(cluster.masters[0], 10.0) as master:
+        return {worker.name: worker.divergence for worker in master.workers() if worker.divergence is not None}
+
+
+def await_finding(cluster: LocalCluster, wait_s: float = WAIT_S) -> tuple[float | None, dict[str, Divergence]]:
+    began = time.monotonic()
+    while time.monotonic() < began + wait_s:
+        found = read_finding(cluster)
+        if any(each.wrong for each in found.values()):  # while looks come in, two may differ undecided
+            return time.monotonic() - began, {name: each for name, each in found.items() if each.wrong}
+        time.sleep(0.05)
+    return None, {}
+
+
+def read_repair(cluster: LocalCluster, name: str) -> tuple[int, list[str]]:
+    """How often it was repaired by itself, and the graphs that were copied last."""
+    with MasterClient(cluster.masters[0], 10.0) as master:
+        found = next(worker.repair for worker in master.workers() if worker.name == name)
+    return (0, []) if found is None or found.last is None else (found.done, found.last.graphs)
+
+
+def await_repair(cluster: LocalCluster, name: str, before: int) -> list[str]:
+    what = f"{name} is repaired by itself; see txlog worker list"
+    wait_until(what, WAIT_S, lambda: read_repair(cluster, name)[0] > before)
+    return read_repair(cluster, name)[1]
+
+
+def await_no_finding(cluster: LocalCluster) -> bool:
+    until = time.monotonic() + WAIT_S
+    while time.monotonic() < until:
+        if not read_finding(cluster):
+            return True
+        time.sleep(0.2)
+    return False
+
+
+@contextmanager
+def background_writes(cluster: LocalCluster, on: bool) -> Iterator[None]:
+    """One small transaction after another, all the time."""
+    over = threading.Event()
+
+    def run() -> None:
+        number = 0
+        while not over.wait(0.05):
+            text = f'INSERT DATA {{ GRAPH <urn:live> {{ <urn:live:{number}> <urn:is> "{number}" }} }}'
+            number += 1
+            try:
+                write_one(cluster.masters[0], cluster.repository, text, "synced")
+            except (CannotMeasure, TxLogError) as wrong:
+                console.print(f"a write failed: {wrong}", highlight=False)
+
+    thread = threading.Thread(target=run, daemon=True)
+    if on:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if on:
+            thread.join()
+
+
+def fill_stores(cluster: LocalCluster, quads: int, graphs: int) -> None:
+    """The same database into every store, at position 0, in the way that an adopted one is restored: the log begins
+    behind it."""
+    with ThreadPoolExecutor() as pool:
+        for name in pool.map(lambda place: _fill_store(place, quads, graphs), cluster.topology.workers):
+            console.print(f"{quads:,} quads are in {name}", highlight=False)
+
+
+def _fill_store(place: WorkerLocation, quads: int, graphs: int) -> str:
+    adapter = ADAPTERS[place.engine]
+    with HttpTransport(place.url, PATIENCE_S) as transport:
+        into = RestoreTarget(place.name, adapter, transport)
+        loading = start_load(into, INITIAL_POSITION.position, emptying=False)
+        load(into, loading, generate_database(quads, graphs), quads, no_progress)
+        answer = transport.send(adapter.end_loading(loading, INITIAL_POSITION))
+        if not answer.ok:
+            raise CannotMeasure(f"filling {place.name}: {answer.status} {answer.text}")
+    return place.name
+
+
+def measure_dead_store(cluster: LocalCluster) -> float | None:
+    """A store that stands still, with nothing written: how long until the masters say so."""
+    pid = cluster.pids()[DEAD_WORKER]
+    os.kill(pid, signal.SIGSTOP)
+    began = time.monotonic()
+    try:
+        with MasterClient(cluster.masters[0], 10.0) as master:
+            while time.monotonic() < began + WAIT_S:
+                states = {worker.name: worker.state for worker in master.workers()}
+                if states[DEAD_WORKER] == "Unreachable":
+                    return time.monotonic() - began
+                time.sleep(0.05)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    return None
+
+
+def measure(cluster: LocalCluster, quads: int, graphs: int, kinds: Sequence[str], report: BenchReport) -> None:
+    console.print(f"filling the stores with {quads:,} quads ...", highlight=False)
+    began = time.monotonic()
+    fill_stores(cluster, quads, graphs)
+    report.figure("fill_s", time.monotonic() - began)
+    console.print("starting to apply ...")
+    cluster.wait_applying(PATIENCE_S)
+    rows: list[list[Figure]] = []
+    slowest, longest, copied_most = dict.fromkeys((False, True), 0.0), 0.0, 0
+    for at, (kind, on) in enumerate((kind, on) for kind in kinds for on in (False, True)):
+        graph = (7 * at + 3) % graphs
+        name = WORKERS[kind]
+        console.print(f"{kind} in {graph_iri(graph)} of {name}{', writes go on' if on else ''} ...")
+        with background_writes(cluster, on):
+            time.sleep(1.0)  # the writes are under way
+            before, _ = read_repair(cluster, name)
+            plant_difference(cluster, kind, graph, graphs)
+            began = time.monotonic()
+            found_s, found = await_finding(cluster)
+            named = found.get(name)
+            right = named is not None and named.wrong and named.graphs == [graph_iri(graph)] and len(found) == 1
+            told = "; ".join(f"{name}: {', '.join(each.graphs)}" for name, each in sorted(found.items()))
+            report.require(f"{kind}{', writing' if on else ''}: named, and nobody else", right, told or "nobody")
+            if found_s is None:
+                raise CannotMeasure(f"{kind}: not found within {WAIT_S:g} s")
+            exchanged = kind == "exchanged"
+            slowest[exchanged] = max(slowest[exchanged], found_s)
+            copied = await_repair(cluster, name, before)
+            repair_s = time.monotonic() - began
+            report.require(
+                f"{kind}{', writing' if on else ''}: that graph only is copied", copied == [graph_iri(graph)]
+            )
+            copied_most = max(copied_most, len(copied))
+            longest = max(longest, repair_s)
+            report.require(f"{kind}{', writing' if on else ''}: equal again", await_no_finding(cluster))
+        rows.append([kind, "yes" if on else "no", found_s, repair_s, len(copied)])
+    cluster.wait_converged(PATIENCE_S)
+    dead_s = measure_dead_store(cluster)
+    cluster.wait_converged(PATIENCE_S)
+    run_txlog("verify", "--state", cluster.state.root, timeout_s=900.0)
+    print_table(
+        build_table(
+            f"{quads:,} quads in {graphs} graphs", ("planted", "writes", "found s", "repaired s", "graphs"), rows
+        )
+    )
+    if set(kinds) - {"exchanged"}:
+        report.at_most("found_s", slowest[False], DETECTION_S_MAX)
+    if "exchanged" in kinds:
+        report.at_most("exchanged_found_s", slowest[True], EXCHANGED_S * max(1.0, quads / QUADS))
+    report.equal("graphs_copied", copied_most, 1)
+    report.figure("repaired_s", longest)
+    report.at_most("dead_found_s", dead_s, DEAD_DETECTION_S_MAX)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make divergence", description="a planted difference, found and repaired")
+    parser.add_argument("--quads", type=int, default=QUADS)
+    parser.add_argument("--graphs", type=int, default=GRAPHS)
+    parser.add_argument("--kinds", default=",".join(KINDS), help="of what is planted, with commas between")
+    options = parser.parse_args()
+    kinds = [kind for kind in KINDS if kind in options.kinds.split(",")]
+    report = BenchReport("divergence")
+    with report.part("divergence"), tempfile.TemporaryDirectory() as folder:
+        manifest = Path(folder) / "uk.yaml"
+        manifest.write_text(MANIFEST)
+        with cluster_up(STATE, (manifest,), wait_s=START_S) as cluster:
+            measure(cluster, options.quads, options.graphs, kinds, report)
+    return report.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
