@@ -268,7 +268,7 @@ class _ApplySession:
         if system.loading:
             raise WorkerRefused(
                 "Loading",
-                f"a data set is being loaded into {self.transport.url}, to stand at index "
+                f"a data set is being loaded into {self.transport.url}, up to index "
                 f"{system.loading[0].position.index}; wait, or begin that restore again if it broke off",
             )
         if not system.markers and not self.adapter.parse_is_empty(self._send(self.adapter.is_empty())):

@@ -58,7 +58,9 @@ def back_up_for_duty(config: DutyJobConfig, duty: str) -> dict[str, Any]:
                 failed.append(fault)
         if failed:
             raise failed[0]
-        return next((told for told in served if not told.get("already")), served[0] if served else {"already": True})
+        return next(
+            (result for result in served if not result.get("already")), served[0] if served else {"already": True}
+        )
 
 
 def _back_up_for(

@@ -224,7 +224,9 @@ def adopt_store(
             for worker in list_workers(theirs):
                 there = closing.enter_context(HttpTransport(worker.url, READ_TIMEOUT_S))
                 into = RestoreTarget(worker.name, ADAPTERS[worker.engine or "oxigraph"], there)
-                rebuild_from_backup(place, into, theirs, own, make_chain_check(theirs), name=made.name, told=told)
+                rebuild_from_backup(
+                    place, into, theirs, own, make_chain_check(theirs), name=made.name, on_progress=told
+                )
                 done.append(worker.name)
     if json:
         show_json({**manifest_to_dict(made), "target": place.location, "restored": done})

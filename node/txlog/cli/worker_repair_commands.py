@@ -56,11 +56,13 @@ def run_repair(
         chain = make_chain_check(masters)
         graphs = graph if graph else None if everything else known_graphs(known)
         try:
-            done: RepairResult | RestoreResult = repair_graphs(other, into, chain, graphs=graphs, told=told)
+            done: RepairResult | RestoreResult = repair_graphs(other, into, chain, graphs=graphs, on_progress=told)
         except (TooMuchDiffers, RepairDiffers):
             if not rebuild:
                 raise
-            done = rebuild_from_worker(other, RestoreTarget(name, into.adapter, transport), masters, chain, told=told)
+            done = rebuild_from_worker(
+                other, RestoreTarget(name, into.adapter, transport), masters, chain, on_progress=told
+            )
     _print_result(done, name, other.name, time.monotonic() - began, json)
 
 

@@ -95,7 +95,7 @@ def run_restore(
         out_of_duty = out_of_rotation(there, masters, told) if known else None
         chain = make_chain_check(masters)
         done = restore_backup(
-            place, name, there, read_cluster_id(masters), chain, again=again, told=told, beginning=out_of_duty
+            place, name, there, read_cluster_id(masters), chain, again=again, on_progress=told, beginning=out_of_duty
         )
     _print_result(done, into, name, began, json)
 
@@ -146,12 +146,12 @@ def rebuild(
             _wipe_store(cluster, into)
         told = closing.enter_context(progress_bars(json))
         if other is not None:
-            done = rebuild_from_worker(other, into, masters, chain, told=told)
+            done = rebuild_from_worker(other, into, masters, chain, on_progress=told)
             whence = other.name
         else:
             assert place is not None
             made, done = rebuild_from_backup(
-                place, into, masters, read_cluster_id(masters), chain, name=backup, told=told
+                place, into, masters, read_cluster_id(masters), chain, name=backup, on_progress=told
             )
             whence = made.name
     _print_result(done, name, whence, began, json)

@@ -79,12 +79,12 @@ def add_worker(
             if backup is not None:
                 place = find_target(state, target, endpoint, credentials, where)
                 made, done = rebuild_from_backup(
-                    place, into, (), read_cluster_id(masters), chain, name=backup, told=told
+                    place, into, (), read_cluster_id(masters), chain, name=backup, on_progress=told
                 )
                 whence = made.name
             elif not empty and _log_available(masters):
                 other = find_source_worker(cluster, name, where, source, closing)
-                done = rebuild_from_worker(other, into, (), chain, told=told)
+                done = rebuild_from_worker(other, into, (), chain, on_progress=told)
                 whence = other.name
             control.serve_worker(name)
         except BaseException:

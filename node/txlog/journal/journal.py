@@ -154,7 +154,7 @@ class Journal(TransactionReader):
             if reader.suspect_segments.isdisjoint(found.indexed_segments):
                 raise JournalDamaged(f"opening the journal of {node}: {error}. Next: start again") from None
         if recovered is None or not reader.suspect_segments.isdisjoint(found.indexed_segments):
-            reader.close()  # an index told of what is bad now; it is gone, and the damage is named
+            reader.close()  # an index pointed to a bad record; reading again without it names the damage
             return cls._read(files, node, draw_birth, segment_bytes, cache_bytes)
         space.refresh()
         journal = cls(files, space, found, reader, cache_bytes)
@@ -325,14 +325,14 @@ class Journal(TransactionReader):
 
     def _append_trimmed(self, record: LogTrimmed) -> None:
         """Written twice, since only this journal records where it begins."""
-        foot, vitals = record.log_start, self._state_header
-        seqs = seqs_at(foot)
-        first = self._segments.first_retained_segment(foot.index, seqs)
-        body = record_bodies.encode_trimmed(foot, first, vitals.changes + 1)
+        log_start, vitals = record.log_start, self._state_header
+        seqs = seqs_at(log_start)
+        first = self._segments.first_retained_segment(log_start.index, seqs)
+        body = record_bodies.encode_trimmed(log_start, first, vitals.changes + 1)
         self._buffer.append(body)
         for origin, seq in seqs.items():
             self._index.get_or_create(origin).trim(seq, first)
-        vitals.set_log_start(foot)
+        vitals.set_log_start(log_start)
         self._buffer.append(body)
         self._segments.trim(self._buffer.number - 1, first)
 
@@ -481,9 +481,9 @@ class Journal(TransactionReader):
 
     # -- trim
 
-    def segments_freed_by(self, foot_index: int, seqs: dict[Origin, int]) -> int:
+    def segments_freed_by(self, log_start_index: int, seqs: dict[Origin, int]) -> int:
         """The number of segments that a log start there would free."""
-        return self._segments.count_below(self._segments.first_retained_segment(foot_index, seqs))
+        return self._segments.count_below(self._segments.first_retained_segment(log_start_index, seqs))
 
     def begin_removal(self) -> SegmentRemoval | None:
         """The segments that a durable trim no longer needs. One at a time; may run beside a sync."""

@@ -83,7 +83,7 @@ class LogOrder:
     def truncate(self, index: int) -> None:
         """Remove the entries after ``index``; repairs read so far are put in place first."""
         self.apply_repairs()
-        if index < self.start:  # below the foot, which comes later
+        if index < self.start:  # below the log start, which a later record sets
             self.begin(index, b"")
             return
         surplus = self.end - index

@@ -106,8 +106,8 @@ class JournalScan(JournalReplay):
                 continue
             bad = len(self.damaged)
             self._read_segment(piece, following)
-            told = following is not None and piece.header is not None and following.header is not None
-            if told and len(self.damaged) == bad:
+            has_headers = following is not None and piece.header is not None and following.header is not None
+            if has_headers and len(self.damaged) == bad:
                 self.intact_segments.append(piece.number)
         if broken and broken[-1] > pieces[-1].number:
             name = fmt.segment_name(broken[-1])
@@ -387,12 +387,12 @@ def _scan_segments(files: Vfs, numbers: list[int], indexes: frozenset[int], segm
     found.notes += notes
     found.read_segments(there, broken, trimmed=there[0].first > 1)
     if not found.is_whole:
-        foot, found = found.log_start, JournalScan(files, own, indexes)
-        if foot.index:
+        log_start, found = found.log_start, JournalScan(files, own, indexes)
+        if log_start.index:
             raise JournalDamaged(
                 f"opening the journal of {own}: {fmt.segment_name(there[0].number)} is the first that is there, and the"
-                f" log, trimmed at {foot.index}, needs earlier ones (case T). Next: bring them back, or set this folder"
-                " aside and start with an empty one: the master then joins as a learner"
+                f" log, trimmed at {log_start.index}, needs earlier ones (case T). Next: bring them back, or set this"
+                " folder aside and start with an empty one: the master then joins as a learner"
             )
         found.notes += notes
         found.read_segments(there, broken)

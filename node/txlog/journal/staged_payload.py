@@ -111,7 +111,7 @@ class StagedPayload:
         try:
             self._files.remove(self.name)
         except OSError as error:
-            self._fail(f"removing {self.name}, a payload that nobody wants", error)
+            self._fail(f"removing {self.name}, a payload that is not needed", error)
 
     def _fail(self, what: str, error: OSError) -> None:
         text = f"{what}: {error}. Next: look at the disk, then start this process again"

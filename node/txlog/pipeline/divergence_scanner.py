@@ -193,13 +193,13 @@ class DivergenceScanner:
             busy, found = 0.0, list[tuple[str, T]]()
             for place, answer in zip(places, asked, strict=True):
                 try:
-                    told, seconds = answer.result()
+                    report, seconds = answer.result()
                 except (TxLogError, OSError) as wrong:  # the worker's applier reports it
                     log.info("%s is not looked at: %s", place.name, wrong)
                     continue
                 busy = max(busy, seconds)
-                if told is not None:
-                    found.append((place.name, told))
+                if report is not None:
+                    found.append((place.name, report))
         return found, busy
 
     @property
@@ -369,7 +369,7 @@ class DivergenceScanner:
             try:
                 master.report_digests(name, look)
             except TxLogError as wrong:
-                log.info("%s is not told of %s: %s", master.url, name, wrong)
+                log.info("%s has no report of %s: %s", master.url, name, wrong)
 
 
 class PieceScan:

@@ -98,9 +98,9 @@ class WakeupPoller:
                 url, bell = self._masters.call_first_available(
                     lambda master: self._request_doorbell(master, pos, max(0.0, piece))  # noqa: B023 - called at once
                 )
-            except TxLogError as nobody:
+            except TxLogError as unreachable:
                 if not self._no_master:
-                    log.warning("no master answers: %s", nobody)
+                    log.warning("no master answers: %s", unreachable)
                 self._no_master = True
                 time.sleep(NO_MASTER_RETRY_S)
                 return pos, tick
@@ -139,8 +139,8 @@ def _store_config_json(worker: WorkerStatus) -> str:
     """Where a master reports no URL for a worker, the configured one counts."""
     if not worker.url:
         return ""
-    told = {"name": worker.name, "url": worker.url, "engine": worker.engine or "oxigraph"}
-    return WorkerConfig.model_validate(told).model_dump_json()
+    fields = {"name": worker.name, "url": worker.url, "engine": worker.engine or "oxigraph"}
+    return WorkerConfig.model_validate(fields).model_dump_json()
 
 
 class DoorbellReader(DataSourceStreamReader):  # type: ignore[misc]

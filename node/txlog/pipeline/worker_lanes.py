@@ -115,14 +115,14 @@ class WorkerMutex:
 
     def read_cache(self) -> WorkerCache:
         """Only for the owner of the mutex."""
-        told = os.pread(self._fd, 4096, self._TARGET_BYTES)
-        return msgspec.json.decode(told, type=WorkerCache) if told else EMPTY_CACHE
+        stored = os.pread(self._fd, 4096, self._TARGET_BYTES)
+        return msgspec.json.decode(stored, type=WorkerCache) if stored else EMPTY_CACHE
 
     def write_cache(self, known: WorkerCache) -> None:
         """Only for the owner of the mutex."""
-        told = msgspec.json.encode(known)
-        os.pwrite(self._fd, told, self._TARGET_BYTES)
-        os.ftruncate(self._fd, self._TARGET_BYTES + len(told))
+        stored = msgspec.json.encode(known)
+        os.pwrite(self._fd, stored, self._TARGET_BYTES)
+        os.ftruncate(self._fd, self._TARGET_BYTES + len(stored))
 
 
 class WorkerLane:

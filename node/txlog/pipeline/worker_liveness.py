@@ -144,11 +144,11 @@ class LivenessMonitor:
     def _track(self, worker: WorkerStatus) -> None:
         """A worker that returns at another URL is another store. Where a master reports no URL, the configured one
         counts."""
-        told = (worker.url, worker.engine or "oxigraph") if worker.url else self._configured.get(worker.name)
+        store = (worker.url, worker.engine or "oxigraph") if worker.url else self._configured.get(worker.name)
         known = self._watched.get(worker.name)
-        if told is None or (known is not None and known.store == told):
+        if store is None or (known is not None and known.store == store):
             return
-        place = self._watched[worker.name] = _WatchedWorker(*told, self._make_transport(told[0]))
+        place = self._watched[worker.name] = _WatchedWorker(*store, self._make_transport(store[0]))
         if self._started:
             self._start_thread(worker.name, place)
 

@@ -125,7 +125,7 @@ def render_event(event: FeedEvent, form: str) -> bytes:
         return data + b"\n"
     head = f"id: {event.id}\n".encode()
     if event.event == "position":
-        return head + b"\n"  # without data it is remembered, and nobody is called
+        return head + b"\n"  # without data a client stores the id and fires no event
     return b"%bevent: %b\ndata: %b\n\n" % (head, event.event.encode(), data)
 
 

@@ -128,8 +128,8 @@ class CatchUp:
             state, error = WorkerState(broken.fault.state), broken.fault.text
         except (LoadSuperseded, UnexpectedAnswer) as lost:
             state, error = WorkerState.LOADING, str(lost)
-        except TxLogError as nobody:
-            state, error = WorkerState.WORKING, f"no log from any master: {nobody}"
+        except TxLogError as unreachable:
+            state, error = WorkerState.WORKING, f"no log from any master: {unreachable}"
         finally:
             self._close()
         if state is not WorkerState.LOADING or at is not None:
