@@ -27,6 +27,7 @@ KEYS = "txlog/protocol/log/idempotency_keys.py"
 FOUNDING = "txlog/protocol/membership/bootstrap.py"
 EXECUTOR = "txlog/runtime/executor.py"
 REPAIR = "txlog/runtime/journal_repair.py"
+JOURNAL_DAMAGE = "txlog/journal/damage_repair.py"
 JOURNAL_REPAIR = "txlog/journal/repair_check.py"
 JOURNAL_SYNC = "txlog/journal/group_commit.py"
 JOURNAL_TABLE = "txlog/journal/recovery_table.py"
@@ -468,7 +469,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "mended-and-at-work-with-a-later-stamp",
         "28",
         False,
-        (SourceEdit(JOURNAL, "            self._stop_view()\n", "            pass\n"),),
+        (SourceEdit(JOURNAL_DAMAGE, "            self._stop_view()\n", "            pass\n"),),
         profile="flips",
         test=_MENDED + "test_a_transaction_that_waited_comes_back_with_a_later_stamp_and_the_view_is_stopped",
     ),

@@ -17,8 +17,8 @@ CHILD = """
 import os, sys, threading
 sys.path.insert(0, sys.argv[2])
 from journal_pen import Pen
-from txlog.journal import Journal, RealFiles
-journal, found = Journal.open(RealFiles(sys.argv[1]), node="a", draw_birth=lambda: 10, segment_bytes=1 << 16)
+from txlog.journal import Journal, OsVfs
+journal, found = Journal.open(OsVfs(sys.argv[1]), node="a", draw_birth=lambda: 10, segment_bytes=1 << 16)
 pen = Pen()
 pen.resume(found)
 os.write(1, b"start %d %d\\n" % (found.start, pen.seqs["a"]))

@@ -83,6 +83,10 @@ class DivergenceDetector:
         return max(mine, key=lambda each: (each.wrong, each.kind == "sums", each.kind == "refusal"), default=None)
 
     def judge(self, subjects: Sequence[ObservedWorker]) -> tuple[list[tuple[str, DivergenceFinding]], list[str]]:
+        """Compare the digests of all workers whose engines have comparable digests.
+
+        Returns the findings that are new or changed, each with its worker, and the workers whose findings all ended.
+        A raised fence, after a repair or a rebuild, ends the findings of a worker, except a refusal."""
         before = dict(self._findings)
         known = {subject.name for subject in subjects}
         fences = {s.name: s.digests[-1].fence for s in subjects if s.digests}

@@ -117,7 +117,7 @@ class TransactionReader:
             if key and first_seq <= seq <= last_seq
         ]
 
-    def _lookup_meta(self, origin: Origin, seq: int) -> tuple[int, bytes] | None:
+    def lookup_meta(self, origin: Origin, seq: int) -> tuple[int, bytes] | None:
         """Stamp and content hash of a held transaction."""
         held = self._index.get(*origin)
         place = held.locate(seq) if held is not None and seq <= held.last else None
@@ -136,12 +136,12 @@ class TransactionReader:
             return None
         return held.restamps.get(seq, head.columns.stamps[at]), head.columns.content(at)
 
-    def _certain_stamp(self, origin: Origin, seq: int, sent: int) -> int:
+    def certain_stamp(self, origin: Origin, seq: int, sent: int) -> int:
         """The stamp of a transaction that another master sent; a stamp from a view accepted here takes precedence."""
         held = self._index.get(*origin)
         return held.restamps.get(seq, sent) if held is not None else sent
 
-    def _is_restamped(self, origin: Origin, seq: int) -> bool:
+    def is_restamped(self, origin: Origin, seq: int) -> bool:
         """Whether a view accepted here assigned its stamp."""
         held = self._index.get(*origin)
         return held is not None and held.restamps.get(seq, 0) != 0

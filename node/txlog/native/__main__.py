@@ -54,6 +54,8 @@ def compiler() -> str | None:
 
 
 def main() -> int:
+    """Compile the modules unless the last build has the same sources. Returns 0 also without a C compiler: a master
+    then runs interpreted."""
     try:
         if json.loads((BUILD_FOLDER / MANIFEST).read_bytes()).get("digest") == source_digest():
             return 0

@@ -139,6 +139,7 @@ COMPILED_MODULES: Final = tuple(
 
 
 def source_path(module: str) -> Path:
+    """The source file of a module of :data:`COMPILED_MODULES`."""
     return SOURCE_ROOT / (module.replace(".", "/") + ".py")
 
 
@@ -156,7 +157,7 @@ def source_digest() -> str:
 
 
 class CompiledModuleFinder(MetaPathFinder):
-    """``files``: module name to extension."""
+    """Imports compiled modules. ``files``: full module name to the file of its extension."""
 
     def __init__(self, files: dict[str, Path]) -> None:
         self._files = files
@@ -164,6 +165,7 @@ class CompiledModuleFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        """The spec of a compiled module. None, so that the next finder is asked, for every other module."""
         file = self._files.get(fullname)
         if file is None:
             return None

@@ -17,6 +17,7 @@ class ProbeResult:
 
     @property
     def ok(self) -> bool:
+        """Whether the store can be a worker."""
         return self.refused is None
 
 

@@ -30,6 +30,8 @@ log = logging.getLogger("txlog.pipeline.batch")
 
 
 def main() -> int:
+    """Bring one worker to an index of the log, and print a line of JSON with the figures. Returns the exit code: 0 when
+    the worker is there, :data:`WRONG_CONFIG` when the batch could not start."""
     parser = argparse.ArgumentParser(prog="python -m txlog.pipeline.batch", description=__doc__)
     parser.add_argument("--config", type=Path, required=True, help="the PipelineConfig of the data centre, as JSON")
     parser.add_argument("--worker", required=True, help="its name there")
