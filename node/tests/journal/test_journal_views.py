@@ -81,8 +81,8 @@ def test_what_does_not_continue_the_log_is_refused() -> None:
         replace(right, cut=3),
         replace(right, hashes=right.hashes[:-16]),
         replace(right, hashes=right.hashes[:-16] + bytes(16)),
-        replace(right, stamped=[stamped("b", 1, [5])]),
-        replace(right, stamped=[stamped("a", 2, [5, 6, 7, 8])]),
+        replace(right, reassigned=[stamped("b", 1, [5])]),
+        replace(right, reassigned=[stamped("a", 2, [5, 6, 7, 8])]),
     ):
         with pytest.raises(AssertionError):
             journal.append(wrong)
