@@ -436,7 +436,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "what-an-index-leads-to-is-not-compared",
         "28",
         False,
-        (SourceEdit(JOURNAL_SCAN, "        self._check_index_result(piece.number, behind.state_header)\n", ""),),
+        (SourceEdit(JOURNAL_SCAN, "        self._check_index_result(piece.number, next_header.state_header)\n", ""),),
         test=f"{INDEX_TEST}test_an_index_that_is_whole_and_tells_what_cannot_be_is_passed_over",
     ),
     Mutant(

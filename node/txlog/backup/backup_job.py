@@ -120,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="txlog.backup", description="one backup of a data centre, and its retention")
     parser.add_argument("--config", type=Path, required=True, help="a BackupJobConfig as JSON")
     parser.add_argument("--name", help="done once under that name, however often it is asked for")
-    parser.add_argument("--why", choices=["manual", "schedule"], help="in the place of what the configuration says")
+    parser.add_argument("--why", choices=["manual", "schedule"], help="replaces the reason in the configuration")
     parser.add_argument("--answer", type=Path, help="the last line goes into this file, too")
     options = parser.parse_args(arguments)
     began = time.monotonic()

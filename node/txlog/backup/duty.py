@@ -98,7 +98,7 @@ def _restore_from_best_source(
 
 def skip_ahead(config: DutyJobConfig, name: str) -> dict[str, Any]:
     """Moves the worker to the log's chain without a change of its data. Its marker names the position that it leaves,
-    which tells the masters what it has executed (``splitRecovery: None``)."""
+    from which the masters know what it has executed (``splitRecovery: None``)."""
     with ExitStack() as closing:
         masters = _open_clients(config.masters, closing)
         duty = next((d for _, d in list_duties(masters) if d["kind"] == "unorder" and d["worker"] == name), None)

@@ -201,7 +201,7 @@ def _align_positions(
         held.pause_at(index)
         if right.position.index == wrong.position.index:
             if right.position.hash != wrong.position.hash:
-                raise WorkerMoved(f"{into.name} and {source.name} stand on different branches at index {index}")
+                raise WorkerMoved(f"{into.name} and {source.name} are on different branches at index {index}")
             return right, wrong
         if time.monotonic() > until:
             raise WorkerMoved(

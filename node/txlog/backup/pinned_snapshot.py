@@ -114,9 +114,7 @@ def open_snapshot(
                     yield marker, chunks
                     return
             if time.monotonic() > until:
-                raise WorkerMoved(
-                    f"{source.name} did not stand still for {deadline_s:g} s, although it was held; try again"
-                )
+                raise WorkerMoved(f"{source.name} still moved after {deadline_s:g} s, although it is paused; try again")
     finally:
         if onward is None or not opened:
             resume_worker(source.masters, source.name)

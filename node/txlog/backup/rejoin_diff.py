@@ -151,8 +151,8 @@ class RejoinDiff:
             )
         self._write_digests_at(rejoin.merged_index, "final", until, None)
         found: dict[str, Any] = {"endedBy": rejoin.view, "comparedAt": rejoin.merged_index, "sides": []}
-        for who, index, kind in sides:
-            found["sides"].append(self._compare_side(rejoin, who, index, kind))
+        for side, index, kind in sides:
+            found["sides"].append(self._compare_side(rejoin, side, index, kind))
         return {**found, "notTold": skip_reason} if skip_reason else found
 
     def _write_digests_at(self, index: int, kind: str, until: float, onward: int | None) -> None:
@@ -162,7 +162,7 @@ class RejoinDiff:
         with open_snapshot(self._source, index, left, look, onward) as (_, chunks):
             write_digests(_check_between(coalesce(chunks), look), self._path(kind))
 
-    def _compare_side(self, rejoin: RejoinView, who: str, index: int, kind: str) -> dict[str, Any]:
+    def _compare_side(self, rejoin: RejoinView, side: str, index: int, kind: str) -> dict[str, Any]:
         """The file's name contains the view, which shows whether a data centre was compared for it."""
         path = self._folder / f"{rejoin.view}-{kind}.graphs.jsonl"
         count, first = 0, list[str]()
@@ -175,7 +175,7 @@ class RejoinDiff:
                     first.append(graph)
         new.replace(path)
         self._delete_old_files()
-        return {"side": who, "shownAt": index, "graphs": count, "first": first, "file": str(path)}
+        return {"side": side, "shownAt": index, "graphs": count, "first": first, "file": str(path)}
 
     def _is_reported(self, rejoin: RejoinView) -> bool:
         return (self._folder / f"{rejoin.view}-shown.graphs.jsonl").exists()

@@ -62,8 +62,8 @@ def rebuild_from_backup(
             return manifest, load_backup(
                 target, manifest, into, emptying=True, fence=fence, on_progress=on_progress, beginning=out
             )
-    said = "; ".join(against) or "there is none of this cluster"
-    raise NoSuchBackup(f"no backup on {target.location} can be restored ({said}); copy a live worker")
+    reasons = "; ".join(against) or "there is none of this cluster"
+    raise NoSuchBackup(f"no backup on {target.location} can be restored ({reasons}); copy a live worker")
 
 
 def rebuild_from_worker(

@@ -168,7 +168,7 @@ def _describe_accepted(record: FramedRecord) -> str:
         return number
     spans = "".join(f" {s.node}.{s.birth:016x}:{s.first_seq}+{s.count}" for s in accepted.spans)
     stamps = "".join(f" {s.node}.{s.birth:016x}:{s.first_seq}+{len(s.stamps) // 8}" for s in accepted.stamped)
-    return f"{number} change {record.b}: cut behind {record.a}, log{spans or ' ends'}, stamps{stamps or ' stay'}"
+    return f"{number} change {record.b}: truncated after {record.a}, log{spans or ' ends'}, stamps{stamps or ' stay'}"
 
 
 def _open_read_only(folder: Path | str | Vfs) -> Vfs:

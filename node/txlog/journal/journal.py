@@ -205,7 +205,7 @@ class Journal(TransactionReader):
     def _append_held(
         self, run: TransactionRun, held: OriginIndex, body: RecordBody, staged: StagedPayload | None = None
     ) -> None:
-        assert run.first_seq == held.last + 1, f"{held.origin}: {run.first_seq} behind {held.last}"
+        assert run.first_seq == held.last + 1, f"{held.origin}: {run.first_seq} after {held.last}"
         assert run.items
         buffer = self._buffer
         if staged is None:

@@ -194,8 +194,8 @@ def subtract_spans(spans: list[Span], held: list[Span]) -> list[Span]:
 
 def _subtract_span(span: Span, other: Span) -> list[Span]:
     stop, other_stop = span.first_seq + span.count, other.first_seq + other.count
-    apart = (span.node, span.birth) != (other.node, other.birth)
-    if apart or other_stop <= span.first_seq or other.first_seq >= stop:
+    other_origin = (span.node, span.birth) != (other.node, other.birth)
+    if other_origin or other_stop <= span.first_seq or other.first_seq >= stop:
         return [span]
     ends = ((span.first_seq, other.first_seq), (other_stop, stop))
     return [Span(span.node, span.birth, a, b - a) for a, b in ends if b > a]

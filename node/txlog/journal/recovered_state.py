@@ -162,8 +162,8 @@ def find_damage(found: JournalScan) -> list[Damage]:
     open_ones = []
     for bad in found.damaged:
         damage = _unrepaired_part(found, bad)
-        mended = any(repaired.covers(bad) for repaired in found.repaired)
-        if not mended or damage.spans or damage.log_to >= damage.log_from:
+        is_repaired = any(repaired.covers(bad) for repaired in found.repaired)
+        if not is_repaired or damage.spans or damage.log_to >= damage.log_from:
             open_ones.append(damage)
     return open_ones
 

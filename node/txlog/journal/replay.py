@@ -96,7 +96,7 @@ class JournalReplay:
             held.last = a + b - 1
             held.add(a, segment, offset)
         else:
-            self._refuse(f"record {self.number} or later holds {origin} from {a} on, behind {held.last}", "X")
+            self._refuse(f"record {self.number} or later holds {origin} from {a} on, after {held.last}", "X")
         if flags & fmt.FLAG_KEYED:
             held.index_keyed(a)
             self._index_keys(held, a, record_bodies.decode_held(front, b, flags))
@@ -158,7 +158,7 @@ class JournalReplay:
             self._apply_view_change(cut, accepted)
             state.set_change(view, cut, accepted.hashes)
         elif change > state.changes:
-            self._refuse(f"a view changes the log as number {change} behind {state.changes}", "X")
+            self._refuse(f"a view changes the log as number {change} after {state.changes}", "X")
 
     def _replay_trimmed(self, flags: int, first_segment: int, change: int, front: bytes, place: RecordLocation) -> None:
         """As with a view, the second copy changes nothing."""
@@ -166,7 +166,7 @@ class JournalReplay:
         if flags & fmt.FLAG_REPAIR or change <= self.state.changes:
             return
         if change != self.state.changes + 1:
-            self._refuse(f"the log is trimmed as change {change} behind {self.state.changes}", "X")
+            self._refuse(f"the log is trimmed as change {change} after {self.state.changes}", "X")
         log_start = record_bodies.decode_trimmed(front)
         self.sync_state_header()
         self._apply_trim(first_segment, log_start)
@@ -269,7 +269,7 @@ class JournalReplay:
 
     def _refuse(self, what: str, letter: str) -> NoReturn:
         raise JournalDamaged(
-            f"recovering the journal of {self.own}: {what} (case {letter}). What stood there may have been"
+            f"recovering the journal of {self.own}: {what} (case {letter}). The lost records may have been"
             " promises and own transactions, so no other master can repair it. Next: bring the file back, or set this"
             " folder aside and start with an empty one: the master then joins as a learner"
         )

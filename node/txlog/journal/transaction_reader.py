@@ -56,7 +56,7 @@ class TransactionReader:
             raise RecordUnreadable("the log was trimmed above it")
         place = held.locate(seq)
         if place is None:
-            raise RecordUnreadable("it stood in a damaged record")
+            raise RecordUnreadable("its record is damaged")
         recent = self._recent.get(held.slot, place.first_seq)
         if recent is not None and seq <= recent.last_seq:
             first = seq - recent.first_seq
@@ -64,7 +64,7 @@ class TransactionReader:
             return whole[: _count_fitting([len(item.payload) for item in whole], room)]
         head = self._head(place)
         if seq > head.last_seq:
-            raise RecordUnreadable("it stood in a damaged record")
+            raise RecordUnreadable("its record is damaged")
         first = seq - head.first_seq
         return self._reader.read_items(head, first, _count_fitting(head.columns.sizes[first : first + count], room))
 

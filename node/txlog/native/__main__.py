@@ -1,4 +1,4 @@
-"""``python -m txlog.native``: compile (``make native``). Needs mypyc and a C compiler; without one it says so."""
+"""``python -m txlog.native``: compile (``make native``). Needs mypyc and a C compiler; without one it does nothing."""
 
 from __future__ import annotations
 

@@ -125,9 +125,9 @@ def start_query(spark: Any, config: PipelineConfig) -> Any:
 
     spark.dataSource.register(DoorbellSource)
     config_json = config.model_dump_json()
-    rings = spark.readStream.format(DoorbellSource.name()).option(CONFIG_OPTION, config_json).load()
+    requests = spark.readStream.format(DoorbellSource.name()).option(CONFIG_OPTION, config_json).load()
     return (
-        rings.writeStream.foreach(WorkersSink(config_json))
+        requests.writeStream.foreach(WorkersSink(config_json))
         .options(**PROGRESS_TRACKING_OPTIONS)
         .option("checkpointLocation", str(config.scratch_folder.resolve() / "checkpoint"))
         .start()

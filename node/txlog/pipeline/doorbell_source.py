@@ -119,11 +119,11 @@ class WakeupPoller:
         changed, self._workers = listed.keys() != self._workers.keys(), listed
         moved = self._ticks.get(url, 0) != bell.tick
         self._ticks[url] = bell.tick
-        strayed = False
+        has_alarm = False
         if self._watch is not None:
             self._catching_up = self._watch.set_expected(bell.stable.index, bell.workers)
-            strayed = self._watch.take_alarm()
-        return bell.stable.index != pos or moved or strayed or changed or bool(self._clock() >= self._recheck_at)
+            has_alarm = self._watch.take_alarm()
+        return bell.stable.index != pos or moved or has_alarm or changed or bool(self._clock() >= self._recheck_at)
 
     def _request_doorbell(self, master: MasterClient, pos: int, timeout_s: float) -> tuple[str, Doorbell]:
         return master.url, master.doorbell(pos, self._ticks.get(master.url, 0), timeout_s)

@@ -87,7 +87,7 @@ def main() -> int:
     parser.add_argument(
         "--start-only",
         action="store_true",
-        help="make nothing: start Spark as a batch does and run a job with nothing to do; say `started` and `done`",
+        help="make nothing: start Spark as a batch does and run a job with nothing to do; print `started` and `done`",
     )
     parser.add_argument("--if-missing", action="store_true", help="make nothing where one is already")
     parser.add_argument("--memory", default=DRIVER_MEMORY, help="of Spark's driver")

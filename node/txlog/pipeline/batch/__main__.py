@@ -53,12 +53,14 @@ def main() -> int:
         return WRONG_CONFIG
     reports = ProgressReporter(config.masters)
 
-    def tell(report: WorkerReport) -> None:
+    def report_progress(report: WorkerReport) -> None:
         log.info("%s", report.error)
         reports.send(options.worker, report)
 
     def run(engine: TaskRunner | Callable[[], TaskRunner]) -> int:
-        batch = CatchUp(config, options.worker, engine, tell, tasks=options.tasks, takeover_s=options.takeover)
+        batch = CatchUp(
+            config, options.worker, engine, report_progress, tasks=options.tasks, takeover_s=options.takeover
+        )
         ended = batch.run(options.upto)
         log.info("%s", ended)
         figures = {
