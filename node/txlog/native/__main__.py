@@ -1,4 +1,4 @@
-"""``python -m txlog.native``: compile (``make native``). Needs mypyc and a C compiler; without one it does nothing."""
+"""``python -m txlog.native``: compile (``make native``), with mypyc and a C compiler. Without one it compiles nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from txlog.native.finder import BUILD_FOLDER, COMPILED_MODULES, MANIFEST, SOURCE
 
 
 def build(folder: Path) -> None:
-    """All modules into ``folder``, which is replaced when every one of them is there."""
+    """Compile all modules into ``folder``. It is replaced once every module is compiled."""
     from mypyc.build import mypycify
     from setuptools import Distribution
 
