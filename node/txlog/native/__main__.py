@@ -1,4 +1,4 @@
-"""``python -m txlog.native``: compile (``make native``), with mypyc and a C compiler. Without one it compiles nothing."""
+"""``python -m txlog.native``: compile (``make native``) with mypyc. Without a C compiler it compiles nothing."""
 
 from __future__ import annotations
 
