@@ -210,7 +210,7 @@ def test_one_that_got_something_to_do_while_it_was_asked_is_not_met(pen: Pen, to
 
     class Late(Pen):
         def send(self, request: WorkerRequest) -> WorkerResponse:
-            watch.expect(6, [worker(5)])
+            watch.set_expected(6, [worker(5)])
             return super().send(request)
 
     late = Late()
@@ -281,7 +281,7 @@ def test_one_that_has_just_executed_something_is_watched_soon(
 
 # Real ones, and how long it takes. Everything is five times as quick as it is.
 
-QUICK = {"WATCH_S": 0.2, "ANSWER_S": 0.9, "CONNECT_S": 0.45}
+QUICK = {"CHECK_INTERVAL_S": 0.2, "ANSWER_TIMEOUT_S": 0.9, "CONNECT_TIMEOUT_S": 0.45}
 BOUND_S = 1.2
 MARKER = MarkerPosition(Position(1, 1, bytes.fromhex("ab" * 32)), 2)
 
