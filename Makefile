@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native classes lock crds reference house demo demo-split test test-clients test-kubernetes lint types simulate trace-digest mutants bench bench-door bench-peers bench-guard bench-scale plots faults rejoin recovery-crashes soak rolling determinism w3c rdf4j-differences fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
+.PHONY: help install install-dev native classes lock crds reference docs house demo demo-split test test-clients test-kubernetes lint types simulate trace-digest mutants bench bench-door bench-peers bench-guard bench-scale plots faults rejoin recovery-crashes soak rolling determinism w3c rdf4j-differences fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -37,8 +37,8 @@ native: install-dev ## compile the hot rooms of a master with mypyc (needs a C c
 classes: install ## Spark's classes ready to be mapped: its start takes half as much processor (90 MB in .venv)
 	@$(BIN)/python -m txlog.pipeline.jvm_class_archive
 
-lock: $(VENV)/.uv ## compile the lock files anew
-	for f in requirements requirements-uv requirements-dev requirements-demo requirements-peers requirements-image; do $(UV) pip compile --quiet $$(test $$f != requirements-demo || echo --no-deps) --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $$f.in -o $$f.lock; done
+lock: $(VENV)/.uv ## compile the lock files again
+	for f in requirements requirements-uv requirements-dev requirements-demo requirements-peers requirements-image requirements-docs; do $(UV) pip compile --quiet $$(test $$f != requirements-demo || echo --no-deps) --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $$f.in -o $$f.lock; done
 
 lint: install-dev ## ruff and the import contracts
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-logo
@@ -62,6 +62,14 @@ crds: install ## the resources' definitions for Kubernetes, from the models that
 
 reference: install ## docs/reference/txlogcluster.md and cli.md, and the diagrams of docs/design/protocol.md, from the code
 	@$(BIN)/python tools/reference.py && $(BIN)/python tools/diagrams.py
+
+$(VENV)/.installed-docs: $(VENV)/.uv requirements-docs.lock
+	$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements-docs.lock
+	touch $@
+
+docs: $(VENV)/.installed-docs ## build/site from docs/, with navigation and search; a dead link, or a page outside the navigation, fails
+	$(BIN)/sphinx-build -q -W --keep-going -c tools/docs_site -d build/doctrees docs build/site
+	@echo "open build/site/index.html"
 
 test-clients: install-dev ## unchanged RDF4J and SPARQL clients against both data centres of a local cluster (URL=http://... for one that runs; ALLOW_SKIPPED=1 where some are not here)
 	@$(BIN)/python -m e2e.conformance.foreign_clients $(if $(URL),--url $(URL)) $(if $(filter 1,$(ALLOW_SKIPPED)),--allow-skipped)

@@ -45,6 +45,7 @@ LIMITS = {
 }
 """No count may be above its limit."""
 DOCUMENTED_PCT_MIN = 95
+FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -94,19 +95,50 @@ class House:
         )
         return sorted(f"{name} ({count})" for name, count in found.items() if count > 1)
 
-    def inheritance_depths(self) -> dict[str, int]:
-        """Class to the number of classes of this project in its longest line of ancestors, itself included."""
-        bases = {
-            f"{_module(name)}.{node.name}": [_origin(tree, _module(name), base) for base in node.bases]
+    @cached_property
+    def classes(self) -> dict[str, tuple[ast.ClassDef, list[str]]]:
+        """Full name of each class at the top of a module, to its definition and the full names of its bases."""
+        return {
+            f"{_module(name)}.{node.name}": (node, [_origin(tree, _module(name), base) for base in node.bases])
             for name, tree in self.trees.items()
             for node in tree.body
             if isinstance(node, ast.ClassDef)
         }
 
-        def depth(name: str) -> int:
-            return 1 + max((depth(base) for base in bases[name] if base in bases), default=0)
+    def lineage(self, name: str) -> list[str]:
+        """A class and all its ancestors of this project."""
+        return [name] + [each for base in self.classes[name][1] if base in self.classes for each in self.lineage(base)]
 
-        return {name: depth(name) for name in bases}
+    def inheritance_depths(self) -> dict[str, int]:
+        """Class to the number of classes of this project in its longest line of ancestors, itself included."""
+
+        def depth(name: str) -> int:
+            return 1 + max((depth(base) for base in self.classes[name][1] if base in self.classes), default=0)
+
+        return {name: depth(name) for name in self.classes}
+
+    def inherited_documentation(self) -> set[str]:
+        """Full names of methods whose documentation is that of the interface: an ancestor documents the method, or a
+        Protocol of the same package does that the class, or a subclass, implements with all its members."""
+        documented = {
+            name: {each.name for each in node.body if isinstance(each, FUNCTION) and ast.get_docstring(each)}
+            for name, (node, _) in self.classes.items()
+        }
+        lines = {name: self.lineage(name) for name in self.classes}
+        found = {f"{name}.{method}" for name, line in lines.items() for each in line for method in documented[each]}
+        members = {
+            name: {member for each in line for member in _members(self.classes[each][0])}
+            for name, line in lines.items()
+        }
+        for protocol, (_, bases) in self.classes.items():
+            if "typing.Protocol" not in bases:
+                continue
+            package = protocol.rsplit(".", 2)[0]
+            for name, line in lines.items():
+                if name != protocol and name.rsplit(".", 2)[0] == package and members[protocol] <= members[name]:
+                    docs = {method for each in lines[protocol] for method in documented[each]}
+                    found |= {f"{each}.{method}" for each in line for method in docs}
+        return found
 
     def functions(self) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
         for name, tree in self.trees.items():
@@ -125,8 +157,8 @@ class House:
         return [f"{name} ({n})" for name, text in self.sources.items() if (n := text.count("\n")) > lines]
 
     def undocumented(self) -> tuple[list[str], int]:
-        """Public functions and classes of production code without a docstring, and how many public ones there are."""
-        missing, count = [], 0
+        """Public functions and classes of production code without documentation, and how many public ones there are."""
+        missing, count, inherited = [], 0, self.inherited_documentation()
         for name, tree in self.trees.items():
             if not name.startswith(PRODUCTION):
                 continue
@@ -134,7 +166,7 @@ class House:
                 if node.name.startswith("_") or owner.startswith("_"):
                     continue
                 count += 1
-                if ast.get_docstring(node) is None:
+                if ast.get_docstring(node) is None and f"{_module(name)}.{owner}{node.name}" not in inherited:
                     missing.append(f"{name}:{node.lineno} {owner}{node.name}")
         return missing, count
 
@@ -204,6 +236,16 @@ def _definitions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.
             for inner in node.body:
                 if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
                     yield f"{node.name}.", inner
+
+
+def _members(node: ast.ClassDef) -> Iterator[str]:
+    """Names that a class body defines: methods, properties and attributes."""
+    for each in node.body:
+        if isinstance(each, FUNCTION):
+            yield each.name
+        elif isinstance(each, ast.Assign | ast.AnnAssign):
+            targets = each.targets if isinstance(each, ast.Assign) else [each.target]
+            yield from (target.id for target in targets if isinstance(target, ast.Name))
 
 
 def _words_of(source: str) -> Iterator[str]:

@@ -27,6 +27,7 @@ KEYS = "txlog/protocol/log/idempotency_keys.py"
 FOUNDING = "txlog/protocol/membership/bootstrap.py"
 EXECUTOR = "txlog/runtime/executor.py"
 REPAIR = "txlog/runtime/journal_repair.py"
+JOURNAL_DAMAGE = "txlog/journal/damage_repair.py"
 JOURNAL_REPAIR = "txlog/journal/repair_check.py"
 JOURNAL_SYNC = "txlog/journal/group_commit.py"
 JOURNAL_TABLE = "txlog/journal/recovery_table.py"
@@ -435,7 +436,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "what-an-index-leads-to-is-not-compared",
         "28",
         False,
-        (SourceEdit(JOURNAL_SCAN, "        self._check_index_result(piece.number, behind.state_header)\n", ""),),
+        (SourceEdit(JOURNAL_SCAN, "        self._check_index_result(piece.number, next_header.state_header)\n", ""),),
         test=f"{INDEX_TEST}test_an_index_that_is_whole_and_tells_what_cannot_be_is_passed_over",
     ),
     Mutant(
@@ -468,7 +469,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "mended-and-at-work-with-a-later-stamp",
         "28",
         False,
-        (SourceEdit(JOURNAL, "            self._stop_view()\n", "            pass\n"),),
+        (SourceEdit(JOURNAL_DAMAGE, "            self._stop_view()\n", "            pass\n"),),
         profile="flips",
         test=_MENDED + "test_a_transaction_that_waited_comes_back_with_a_later_stamp_and_the_view_is_stopped",
     ),

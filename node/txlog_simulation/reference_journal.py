@@ -102,7 +102,7 @@ class ReferenceJournal:
     def end_sync(self, sync: object) -> None:
         """Nothing to tidy up here."""
 
-    def segments_freed_by(self, foot_index: int, seqs: dict[Origin, int]) -> int:
+    def segments_freed_by(self, log_start_index: int, seqs: dict[Origin, int]) -> int:
         """It has no files to free, so it is never trimmed."""
         return 0
 

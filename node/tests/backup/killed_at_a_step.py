@@ -137,12 +137,12 @@ def victim(step: Callable[[str], None], way: str, url: str, folder: str, name: s
             order = BackupRequest(cluster, "uk", name=name, part_bytes=2000)
             take_backup(SourceWorker("uk-worker-1", OxigraphAdapter(), transport, masters), target, order, told)
         elif way == "restore":
-            restore_backup(target, name, into, cluster, _on_chain, told=told)
+            restore_backup(target, name, into, cluster, _on_chain, on_progress=told)
         elif way == "rebuild":
-            rebuild_from_backup(target, into, masters, cluster, _on_chain, name=name, told=told)
+            rebuild_from_backup(target, into, masters, cluster, _on_chain, name=name, on_progress=told)
         else:
             live = SourceWorker("uk-worker-1", OxigraphAdapter(), other, masters)
-            rebuild_from_worker(live, into, masters, _on_chain, told=told)
+            rebuild_from_worker(live, into, masters, _on_chain, on_progress=told)
 
 
 def _forked(at: int, told: dict[str, str]) -> dict[str, Any]:

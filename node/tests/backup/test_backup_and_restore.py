@@ -133,7 +133,7 @@ def test_exactly_the_index_that_was_asked_for(worker: OxigraphProcess, tmp_path:
     target = folder_target(tmp_path / "backups")
     apply(worker, filled_log(3))
     assert back_up(worker, target, at=3).position.index == 3
-    with pytest.raises(WorkerMoved, match="stands at 3 already"):
+    with pytest.raises(WorkerMoved, match="is at 3 already"):
         back_up(worker, target, at=2)
     with pytest.raises(WorkerMoved, match="did not come to 4"):
         back_up(worker, target, at=4, deadline_s=0.2)

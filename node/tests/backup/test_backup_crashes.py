@@ -173,7 +173,7 @@ def test_a_worker_that_ends_while_it_is_restored(
             empty.process.kill()
 
     with pytest.raises(Unreachable):
-        restore_backup(target, made.name, into(empty), CLUSTER, chain_of(log), told=kill)
+        restore_backup(target, made.name, into(empty), CLUSTER, chain_of(log), on_progress=kill)
     empty.process.wait(30)
     empty.start()
     refuses_to_apply(empty, log)
@@ -194,7 +194,7 @@ def test_of_two_restores_at_once_the_later_counts(
             put_back(target, made.name, empty, log, again=True)
 
     with pytest.raises(LoadingLost):
-        restore_backup(target, made.name, into(empty), CLUSTER, chain_of(log), told=told)
+        restore_backup(target, made.name, into(empty), CLUSTER, chain_of(log), on_progress=told)
     assert [marker.position for marker in empty.system().markers] == [made.position]
     assert empty.system().loading == ()
     assert len(empty.quads()) == QUADS

@@ -153,7 +153,7 @@ def test_positions_that_are_not_on_the_log(case: Case, empty: OxigraphProcess) -
 
 def test_a_worker_that_is_not_empty(case: Case, empty: OxigraphProcess) -> None:
     apply(empty, case.log, 3)
-    refused(case, empty, WorkerNotEmpty, "stands at index 3")
+    refused(case, empty, WorkerNotEmpty, "is at index 3")
 
 
 @pytest.mark.parametrize(

@@ -309,7 +309,7 @@ def test_what_is_being_restored_from_is_not_deleted(
             with pytest.raises(BackupInUse):
                 delete_backup(target, old)
 
-    restore_backup(target, old, into(empty), CLUSTER, chain_of(filled), told=told)
+    restore_backup(target, old, into(empty), CLUSTER, chain_of(filled), on_progress=told)
     assert seen == ["loading"]
     assert empty.quads() == worker.quads()
     assert apply_retention(target, CLUSTER, "uk", 1) == [old]

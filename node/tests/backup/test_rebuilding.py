@@ -205,7 +205,7 @@ def test_a_rebuild_that_breaks_off_is_named_and_can_be_repeated(
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        rebuild_from_worker(source, into, masters, chain_of(log), told=fail)
+        rebuild_from_worker(source, into, masters, chain_of(log), on_progress=fail)
     assert master.holds == {}
     assert [each["state"] for each in master.reports] == ["Refused"]
     assert [each.position.index for each in empty.system().loading] == [20]

@@ -197,7 +197,7 @@ def test_a_backup_is_restored_into_an_empty_store_and_only_there(cluster: Cluste
         assert (told["quads"], told["from"]) == (QUADS, name)
         with urllib.request.urlopen(f"{url}/store") as answer:
             assert len(answer.read().splitlines()) == QUADS
-        assert "stands at index 60" in cluster.refused("restore", name, "--into", url)
+        assert "is at index 60" in cluster.refused("restore", name, "--into", url)
 
 
 def test_what_was_adopted_is_under_what_was_written(cluster: Cluster, tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_what_is_wrong_is_said_in_words(cluster: Cluster, tmp_path: Path) -> Non
     assert "expected a folder or s3://" in cluster.refused("backup", "list", "--target", "ftp://x")
     assert "no folder; make it" in cluster.refused("backup", "create", "--target", str(tmp_path / "none"))
     assert "no worker is called x" in cluster.refused("backup", "create", "--worker", "x")
-    assert "stands at 60 already" in cluster.refused("backup", "create", "--at", "3")
+    assert "is at 60 already" in cluster.refused("backup", "create", "--at", "3")
     assert "did not come to 61" in cluster.refused("backup", "create", "--at", "61", "--wait", "1")
     assert "no worker is called x" in cluster.refused("worker", "rebuild", "x", "--live", "--yes")
     assert "not both" in cluster.refused("worker", "rebuild", "uk-worker-2", "--live", "--from", "y", "--yes")

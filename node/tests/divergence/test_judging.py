@@ -74,7 +74,7 @@ def test_a_worker_that_changed_at_the_same_marker_is_wrong_although_there_are_on
     assert b is not None
     assert b.wrong
     assert b.right == ["uk/a"]
-    assert "behind TxLog's back" in b.why
+    assert "without TxLog" in b.why
 
 
 def test_and_although_it_is_alone() -> None:

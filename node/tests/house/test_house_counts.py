@@ -19,7 +19,7 @@ CEILINGS: Final = {
     "banned_words": 1010,
 }
 """Counts that still miss their limit: the most that they may be. Lower them with every change that lowers the count."""
-DOCUMENTED_PCT_FLOOR: Final = 88
+DOCUMENTED_PCT_FLOOR: Final = 95
 
 
 def house_module() -> ModuleType:
@@ -65,6 +65,22 @@ def test_it_counts_what_is_there(checkout: Path) -> None:
     assert counts["docs_words_per_sentence_max"] == 50
     assert counts["public_documented_pct"] == 0
     assert set(house.exceeded(counts)) >= {"gerund_modules", "dead_links", "public_documented_pct"}
+
+
+def test_a_method_is_documented_by_the_interface_that_its_class_implements(checkout: Path) -> None:
+    house = house_module()
+    (checkout / "node/txlog/log/port.py").write_text(
+        'from typing import Protocol\n\n\nclass Port(Protocol):\n    """A port."""\n\n'
+        '    def send(self) -> None:\n        """Send."""\n\n    def close(self) -> None: ...\n'
+    )
+    (checkout / "node/txlog/log/sender.py").write_text(
+        "class Half:\n    def send(self) -> None: ...\n\n\n"
+        "class Whole(Half):\n    def close(self) -> None: ...\n\n\n"
+        "class Other:\n    def send(self) -> None: ...\n"
+    )
+    missing, _ = house.House(checkout).undocumented()
+    names = [place.rpartition(" ")[2] for place in missing if "port.py" in place or "sender.py" in place]
+    assert names == ["Port.close", "Half", "Whole", "Whole.close", "Other", "Other.send"]
 
 
 def test_an_alert_with_a_runbook_and_a_page_counts_no_more(checkout: Path) -> None:

@@ -180,5 +180,5 @@ def test_check_says_what_it_finds() -> None:
     for name in files.list():
         files.flip_bit(name, 20, 1)
         files.flip_bit(name, 20 + fmt.SECTOR, 1)
-    assert "who this master is cannot be known" in check_journal(files).refused
+    assert "this master cannot be identified" in check_journal(files).refused
     assert any("its header cannot be read" in line for line in dump_journal(files))

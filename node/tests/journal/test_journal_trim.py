@@ -114,7 +114,7 @@ def test_a_log_is_trimmed_again_and_again() -> None:
         assert recovered.log_end == len(pen.log)
     report = check_journal(files)
     assert report.ok
-    assert (report.foot, report.first_segment) == (len(pen.log) - 20, segments(files)[0])
+    assert (report.log_start, report.first_segment) == (len(pen.log) - 20, segments(files)[0])
     assert any("Trimmed at" in line for line in dump_journal(files))
 
 

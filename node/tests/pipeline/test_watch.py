@@ -383,7 +383,7 @@ class _Slow(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
-        threading.Event().wait(0.6 * QUICK["ANSWER_S"])
+        threading.Event().wait(0.6 * QUICK["ANSWER_TIMEOUT_S"])
         self.send_response(200)
         self.send_header("Content-Length", "4")
         self.end_headers()

@@ -141,7 +141,7 @@ async def test_what_is_wrong_is_said_and_the_next_question_is_answered() -> None
             with pytest.raises(error, match=says or None):  # type: ignore[call-overload]
                 await one.execute(work)
             assert await one.execute(CountRequest(None)) == b"10"
-        with pytest.raises(WorkerFault, match="nobody can read"):
+        with pytest.raises(WorkerFault, match="cannot be decoded"):
             await one.load(LoadDataset(""), lines("<urn:s> <urn:p>", *LINES[:10]))
         await one.load(LoadDataset(""), lines(*LINES[:4]))
         assert await one.execute(CountRequest(None)) == b"4"

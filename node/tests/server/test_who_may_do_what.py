@@ -52,7 +52,7 @@ def documented() -> dict[tuple[str, str], str]:
     """Route to role, as the document says."""
     table = DOCUMENT.read_text().split("## What each route needs")[1].split("\n## ")[0]
     found: dict[tuple[str, str], str] = {}
-    for role, routes in re.findall(r"^\| (nobody|peer|reader|writer|admin) \| (.*) \|$", table, re.MULTILINE):
+    for role, routes in re.findall(r"^\| (none|peer|reader|writer|admin) \| (.*) \|$", table, re.MULTILINE):
         for methods, path in re.findall(r"`([A-Z|\\]+) (/[^`]*)`", routes):
             for method in methods.replace("\\", "").split("|"):
                 assert (method, path) not in found, f"{method} {path} is there twice"
@@ -88,7 +88,7 @@ async def test_every_route_is_documented_and_no_other(cluster: Cluster) -> None:
     for (method, path), role in documented().items():
         assert is_known_route(method, path), f"{method} {path} stands in no list of auth/route_roles.py"
         if role != "peer":
-            assert required_role(method, path) == (None if role == "nobody" else Role[role.upper()]), (method, path)
+            assert required_role(method, path) == (None if role == "none" else Role[role.upper()]), (method, path)
     assert required_role("POST", "/txlog/something-new") is Role.ADMIN, (
         "what nobody has thought of is an administrator's"
     )
@@ -104,7 +104,7 @@ async def test_strangers_get_in_nowhere(cluster: Cluster, monkeypatch: pytest.Mo
             status, challenge, body = await ask(
                 cluster, route.method, route.path, shown, b"INSERT DATA { <a:s> <a:p> 1 }"
             )
-            if role == "nobody":
+            if role == "none":
                 assert status == 200, (route, who)
                 continue
             if role == "peer" and who == "a peer of this cluster":
@@ -124,7 +124,7 @@ async def test_strangers_get_in_nowhere(cluster: Cluster, monkeypatch: pytest.Mo
 async def test_everybody_else_gets_in_where_the_document_says(cluster: Cluster, who: str, how: str) -> None:
     basic = base64.b64encode(f"{who}:{PASSWORDS[who]}".encode()).decode()
     shown = f"Basic {basic}" if how == "password" else f"Bearer {TOKENS[who]}"
-    order = ["nobody", "reader", "writer", "admin"]
+    order = ["none", "reader", "writer", "admin"]
     for route in cluster.app(0).router.routes:
         role = documented()[in_the_document(route.method, route.path)]
         status, _, body = await ask(cluster, route.method, route.path, shown)
@@ -142,7 +142,7 @@ async def test_everybody_else_gets_in_where_the_document_says(cluster: Cluster, 
 async def test_head_is_asked_as_get(cluster: Cluster) -> None:
     for route in cluster.app(0).router.routes:
         role = documented()[in_the_document(route.method, route.path)]
-        if route.method == "GET" and role != "nobody":
+        if route.method == "GET" and role != "none":
             assert (await ask(cluster, "HEAD", route.path, None))[0] == 401, route
 
 

@@ -57,14 +57,18 @@ _POLL_S = 0.02
 
 
 class MonotonicClock(Protocol):
-    """A monotonic clock in seconds that can also sleep."""
+    """A monotonic clock that can also sleep. Tests replace it by one that they move."""
 
-    def now(self) -> float: ...
+    def now(self) -> float:
+        """Seconds since an arbitrary moment."""
 
-    def sleep(self, seconds: float) -> None: ...
+    def sleep(self, seconds: float) -> None:
+        """Block the calling thread for at least ``seconds``."""
 
 
 class SystemClock:
+    """The clock of the operating system, which no change of the date moves."""
+
     def now(self) -> float:
         return time.monotonic()
 
@@ -268,7 +272,7 @@ class _ApplySession:
         if system.loading:
             raise WorkerRefused(
                 "Loading",
-                f"a data set is being loaded into {self.transport.url}, to stand at index "
+                f"a data set is being loaded into {self.transport.url}, up to index "
                 f"{system.loading[0].position.index}; wait, or begin that restore again if it broke off",
             )
         if not system.markers and not self.adapter.parse_is_empty(self._send(self.adapter.is_empty())):

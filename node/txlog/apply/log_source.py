@@ -33,5 +33,6 @@ class MasterLog:
     def page(
         self, after: Position | None, upto: int, max_bytes: int, unordered: Sequence[tuple[int, bytes]] = ()
     ) -> list[LogEntry]:
+        """As in :class:`LogSource`. When no master answers, raises :class:`~txlog.client.errors.MasterUnreachable`."""
         index, value = (0, None) if after is None else (after.index, after.hash)
         return self._masters.log_page(index, value, upto, max_bytes, unordered).log_entries()

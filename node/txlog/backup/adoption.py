@@ -46,7 +46,7 @@ def adopt(
     target: BackupTarget,
     order: BackupRequest,
     beginning: Position,
-    told: ProgressCallback = no_progress,
+    on_progress: ProgressCallback = no_progress,
 ) -> BackupManifest:
     """Backs up the whole store as of one moment, with IRIs in place of blank nodes. The store itself stays unchanged;
     later writes to it are not in the backup.
@@ -54,7 +54,7 @@ def adopt(
     Raises as :func:`txlog.backup.backup_writer.take_backup` does, ``AlreadyAWorker``, and
     :class:`~txlog.model.errors.BadInput` for terms that no worker may hold (a graph of TxLog's own, a triple term).
     """
-    told(BackupProgress("holding", 0, None, source.name))
+    on_progress(BackupProgress("holding", 0, None, source.name))
     system = read_system_graphs(source.adapter, source.transport)
     if system.markers or system.loading:
         raise AlreadyAWorker(f"{source.transport.url} is a worker of TxLog already; back it up: txlog backup create")
@@ -62,7 +62,7 @@ def adopt(
     with stream_statements(source.adapter, source.transport) as chunks:
         pieces = _skolemise(coalesce(chunks), secrets.token_hex(16).encode())
         order = order._replace(why="adopt")
-        return write_backup(pieces, beginning, source.name, source.adapter.engine, target, order, told, size)
+        return write_backup(pieces, beginning, source.name, source.adapter.engine, target, order, on_progress, size)
 
 
 def _skolemise(pieces: Iterator[bytes], stem: bytes) -> Iterator[bytes]:

@@ -74,11 +74,11 @@ def find_worker(masters: Sequence[MasterClient], name: str | None) -> WorkerStat
 
 
 def run_job(
-    config: BackupJobConfig, told: ProgressCallback = no_progress
+    config: BackupJobConfig, on_progress: ProgressCallback = no_progress
 ) -> tuple[BackupManifest, list[str], list[str]]:
     """The backup, the names of backups that the retention deleted, and those of deleted leftovers."""
     target = open_target(config.target)
-    made = _find_completed(config, target, told)
+    made = _find_completed(config, target, on_progress)
     with ExitStack() as closing:
         masters = [closing.enter_context(MasterClient(url)) for url in config.masters]
         cluster = read_cluster_id(masters)
@@ -92,20 +92,22 @@ def run_job(
         order = BackupRequest(
             cluster, config.data_center, config.why, retention, config.name, at=config.at, deadline_s=config.wait_s
         )
-        made = take_backup(source, target, order, told)
+        made = take_backup(source, target, order, on_progress)
         # Only after the new backup was verified.
         retired = apply_retention(target, cluster, config.data_center, config.keep, config.keep_days)
         register_backups(target, masters, cluster, config.data_center)
     return made, retired, delete_incomplete_backups(target)
 
 
-def _find_completed(config: BackupJobConfig, target: BackupTarget, told: ProgressCallback) -> BackupManifest | None:
+def _find_completed(
+    config: BackupJobConfig, target: BackupTarget, on_progress: ProgressCallback
+) -> BackupManifest | None:
     """A supervisor may repeat a duty after a crash. A finished backup is verified again; an unfinished one is
     deleted."""
     if config.name is None:
         return None
     try:
-        return check_backup(target, config.name, told)
+        return check_backup(target, config.name, on_progress)
     except NoSuchBackup:
         return None
     except Incomplete:
@@ -118,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="txlog.backup", description="one backup of a data centre, and its retention")
     parser.add_argument("--config", type=Path, required=True, help="a BackupJobConfig as JSON")
     parser.add_argument("--name", help="done once under that name, however often it is asked for")
-    parser.add_argument("--why", choices=["manual", "schedule"], help="in the place of what the configuration says")
+    parser.add_argument("--why", choices=["manual", "schedule"], help="replaces the reason in the configuration")
     parser.add_argument("--answer", type=Path, help="the last line goes into this file, too")
     options = parser.parse_args(arguments)
     began = time.monotonic()
@@ -148,9 +150,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def print_result(told: dict[str, Any], answer: Path | None = None) -> None:
+def print_result(result: dict[str, Any], answer: Path | None = None) -> None:
     """Writes the last line. ``answer``: the file of a container's termination message, which Kubernetes keeps."""
-    line = json.dumps({"at": round(time.time(), 3), **told})
+    line = json.dumps({"at": round(time.time(), 3), **result})
     print(line, flush=True)
     if answer is not None:
         answer.write_text(line[:TERMINATION_MESSAGE_MAX] + "\n")

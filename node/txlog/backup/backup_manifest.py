@@ -69,6 +69,7 @@ class BackupManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
 
     @property
     def position(self) -> Position:
+        """The position in the log whose data the backup contains."""
         return Position(self.place.epoch, self.place.index, bytes.fromhex(self.place.hash))
 
     @property
@@ -83,6 +84,7 @@ class BackupManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
 
 
 def to_manifest_position(position: Position) -> ManifestPosition:
+    """The form that the manifest stores: the chain hash in hexadecimal digits."""
     return ManifestPosition(position.epoch, position.index, position.hash.hex())
 
 

@@ -45,7 +45,7 @@ class BackupRequest(NamedTuple):
 
 
 def take_backup(
-    source: SourceWorker, target: BackupTarget, order: BackupRequest, told: ProgressCallback = no_progress
+    source: SourceWorker, target: BackupTarget, order: BackupRequest, on_progress: ProgressCallback = no_progress
 ) -> BackupManifest:
     """Takes a backup; it is complete and verified on return. A failure leaves at most parts without a manifest, which
     it deletes as far as the target allows.
@@ -53,12 +53,14 @@ def take_backup(
     Raises the errors of the worker, of the masters, of the target (:mod:`txlog.backup.backup_errors`),
     :class:`~txlog.backup.backup_errors.NotCanonical`, :class:`~txlog.backup.backup_errors.NameTaken`.
     """
-    told(BackupProgress("holding", 0, None, source.name))
+    on_progress(BackupProgress("holding", 0, None, source.name))
     size = source.adapter.parse_size(source.transport.send(source.adapter.size()))
-    said: Callable[[str], None] = lambda text: told(BackupProgress("holding", 0, None, text))  # noqa: E731
-    with open_snapshot(source, order.at, order.deadline_s, said) as (marker, chunks):
+    on_wait: Callable[[str], None] = lambda text: on_progress(BackupProgress("holding", 0, None, text))  # noqa: E731
+    with open_snapshot(source, order.at, order.deadline_s, on_wait) as (marker, chunks):
         pieces = refuse_blank_nodes(coalesce(chunks), source.name)
-        return write_backup(pieces, marker.position, source.name, source.adapter.engine, target, order, told, size)
+        return write_backup(
+            pieces, marker.position, source.name, source.adapter.engine, target, order, on_progress, size
+        )
 
 
 def write_backup(
@@ -68,7 +70,7 @@ def write_backup(
     engine: str,
     target: BackupTarget,
     order: BackupRequest,
-    told: ProgressCallback = no_progress,
+    on_progress: ProgressCallback = no_progress,
     quads_about: int | None = None,
 ) -> BackupManifest:
     """Writes the canonical N-Quads in ``pieces`` as the backup at ``position``."""
@@ -80,7 +82,7 @@ def write_backup(
         raise NameTaken(f"{name} is on {target.location} already; choose another name")
     writer = PartWriter(lambda part, data: target.write(f"{name}/{part}", data), order.part_bytes)
     try:
-        found = digest(_tee(report_progress("copying", quads_about, told, pieces), writer))
+        found = digest(_tee(report_progress("copying", quads_about, on_progress, pieces), writer))
         manifest = BackupManifest(
             name=name,
             cluster=order.cluster,
@@ -99,7 +101,7 @@ def write_backup(
             version=VERSION,
         )
         compare_digest(
-            manifest, digest(report_progress("reading back", found.quads, told, read_contents(target, manifest)))
+            manifest, digest(report_progress("reading back", found.quads, on_progress, read_contents(target, manifest)))
         )
         raw = encode_manifest(manifest)
         target.write(f"{name}/{MANIFEST_NAME}", raw)

@@ -65,9 +65,9 @@ def _read_entry(target: BackupTarget, name: str, objects: dict[str, int], touche
     held = manifest.retention == "held" and RELEASED_NAME not in objects
     for part in manifest.parts:
         if objects.get(part.name) != part.bytes:
-            said = "is missing" if part.name not in objects else f"has {objects[part.name]} of {part.bytes} bytes"
+            problem = "is missing" if part.name not in objects else f"has {objects[part.name]} of {part.bytes} bytes"
             state = "PartMissing" if part.name not in objects else "PartTruncated"
-            return CatalogueEntry(name, state, manifest, size, touched, held, f"{part.name} {said}")
+            return CatalogueEntry(name, state, manifest, size, touched, held, f"{part.name} {problem}")
     return CatalogueEntry(name, COMPLETE, manifest, size, touched, held)
 
 

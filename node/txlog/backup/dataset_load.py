@@ -79,7 +79,7 @@ def _refuse_occupied(into: RestoreTarget, found: _StoreContents, again: bool) ->
         return
     if found.system.markers:
         raise WorkerNotEmpty(
-            f"{into.name} stands at index {found.system.markers[-1].position.index}; only an empty worker is restored "
+            f"{into.name} is at index {found.system.markers[-1].position.index}; only an empty worker is restored "
             "into (to replace what it holds: txlog worker rebuild)"
         )
     if found.has_data:
@@ -124,11 +124,11 @@ def start_load(
 
 
 def load_batches(
-    into: RestoreTarget, loading: LoadMarker, pieces: Iterator[bytes], quads: int | None, told: ProgressCallback
+    into: RestoreTarget, loading: LoadMarker, pieces: Iterator[bytes], quads: int | None, on_progress: ProgressCallback
 ) -> int:
     """Loads N-Quads. Returns the number of bytes."""
     size = 0
-    for batch in batch_lines(report_progress("loading", quads, told, pieces), BATCH_BYTES):
+    for batch in batch_lines(report_progress("loading", quads, on_progress, pieces), BATCH_BYTES):
         _check_ownership(into, loading)
         answer = into.transport.send(into.adapter.load(batch))
         if not answer.ok:
@@ -138,10 +138,10 @@ def load_batches(
 
 
 def finish_load(
-    into: RestoreTarget, loading: LoadMarker, expected: ExpectedContent, fence: int, told: ProgressCallback
+    into: RestoreTarget, loading: LoadMarker, expected: ExpectedContent, fence: int, on_progress: ProgressCallback
 ) -> MarkerPosition:
     """Compares the worker's content, then replaces the loading mark by its position."""
-    found = read_digest(into, expected.quads, told)
+    found = read_digest(into, expected.quads, on_progress)
     if (found.quads, f"{found.total:032x}") != (expected.quads, expected.digest):
         raise RestoredDiffers(
             f"{into.name} gives out {found.quads:,} quads with digest {found.total:032x}, loaded were "
@@ -155,19 +155,19 @@ def finish_load(
     return marker
 
 
-def read_digest(into: RestoreTarget, quads: int | None, told: ProgressCallback) -> Digest:
+def read_digest(into: RestoreTarget, quads: int | None, on_progress: ProgressCallback) -> Digest:
     """The digest of the worker's content."""
     with stream_statements(into.adapter, into.transport) as chunks:
-        return digest(report_progress("comparing", quads, told, coalesce(chunks)))
+        return digest(report_progress("comparing", quads, on_progress, coalesce(chunks)))
 
 
 def _check_ownership(into: RestoreTarget, loading: LoadMarker) -> None:
     if not into.adapter.parse_is_at(into.transport.send(into.adapter.is_loading(loading))):
-        raise LoadingLost(f"somebody else has begun to load {into.name} meanwhile; theirs counts, this one ends")
+        raise LoadingLost(f"another restore has begun to load {into.name} meanwhile; this one ends")
 
 
 def _loading_text(into: RestoreTarget, system: SystemGraphs) -> str:
     return (
-        f"a restore into {into.name}, to stand at index {system.loading[0].position.index}, has begun and not ended; "
+        f"a restore into {into.name}, up to index {system.loading[0].position.index}, has begun and not ended; "
         "when none runs any more, begin again: txlog restore --again"
     )

@@ -98,7 +98,7 @@ def _restore_from_best_source(
 
 def skip_ahead(config: DutyJobConfig, name: str) -> dict[str, Any]:
     """Moves the worker to the log's chain without a change of its data. Its marker names the position that it leaves,
-    which tells the masters what it has executed (``splitRecovery: None``)."""
+    from which the masters know what it has executed (``splitRecovery: None``)."""
     with ExitStack() as closing:
         masters = _open_clients(config.masters, closing)
         duty = next((d for _, d in list_duties(masters) if d["kind"] == "unorder" and d["worker"] == name), None)
@@ -135,7 +135,7 @@ def repair_worker(config: DutyJobConfig, name: str) -> dict[str, Any]:
 
         done = repair_graphs(source, into, chain, graphs=known_graphs(known), before=keep)
         at = done.marker.position
-        told = {
+        result = {
             "source": f"{center}/{source.name}",
             "graphs": done.graphs[:GRAPHS_REPORTED_MAX],
             "graphCount": len(done.graphs),
@@ -146,8 +146,8 @@ def repair_worker(config: DutyJobConfig, name: str) -> dict[str, Any]:
         }
         for master in masters:
             with suppress(TxLogError):  # a master that misses this report sees the raised fence
-                master.report_repair(duty["id"], {**told, "hash": at.hash.hex(), "epoch": at.epoch})
-        return {"worker": name, "way": "repair", **told, "kept": str(kept[-1]) if kept else None}
+                master.report_repair(duty["id"], {**result, "hash": at.hash.hex(), "epoch": at.epoch})
+        return {"worker": name, "way": "repair", **result, "kept": str(kept[-1]) if kept else None}
 
 
 def _find_correct_worker(
@@ -243,15 +243,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         config = DutyJobConfig.model_validate_json(options.config.read_bytes())
         if options.backup:
-            told = back_up_for_duty(config, options.backup)
+            result = back_up_for_duty(config, options.backup)
         elif options.restore:
-            told = restore_worker(config, options.restore)
+            result = restore_worker(config, options.restore)
         elif options.unorder:
-            told = skip_ahead(config, options.unorder)
+            result = skip_ahead(config, options.unorder)
         elif options.repair:
-            told = repair_worker(config, options.repair)
+            result = repair_worker(config, options.repair)
         else:
-            told = release_split_backups(config)
+            result = release_split_backups(config)
     except (TxLogError, OSError) as error:
         name = error.name if isinstance(error, TxLogError) else type(error).__name__
         print_result({"error": name, "message": str(error)}, options.answer)
@@ -259,7 +259,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print_result({"error": "Interrupted", "message": "ended from outside; it is begun again"}, options.answer)
         return 130
-    print_result({**told, "seconds": round(time.monotonic() - began, 3)}, options.answer)
+    print_result({**result, "seconds": round(time.monotonic() - began, 3)}, options.answer)
     return 0
 
 

@@ -98,12 +98,12 @@ class FolderTarget:
 
 
 def _raise_target_error(root: Path, doing: str, key: str, error: OSError) -> NoReturn:
-    said = f"cannot {doing} {key} in {root}: {error.strerror}"
+    text = f"cannot {doing} {key} in {root}: {error.strerror}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        raise TargetFull(f"{said}; make room, or delete backups: txlog backup delete") from error
+        raise TargetFull(f"{text}; make room, or delete backups: txlog backup delete") from error
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        raise TargetDenied(f"{said}; let the user of this process write there") from error
-    raise TargetUnreachable(said) from error
+        raise TargetDenied(f"{text}; let the user of this process write there") from error
+    raise TargetUnreachable(text) from error
 
 
 def _sync_folder(folder: Path) -> None:

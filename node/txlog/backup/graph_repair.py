@@ -91,7 +91,7 @@ def repair_graphs(
     *,
     graphs: Sequence[str] | None = None,
     lines_max: int = QUADS_MAX,
-    told: ProgressCallback = no_progress,
+    on_progress: ProgressCallback = no_progress,
     before: Callable[[RepairPatch], None] = lambda _: None,
 ) -> RepairResult:
     """Makes the ``graphs`` of ``into`` equal to those of ``source`` at one index. With None it finds the differing
@@ -110,8 +110,8 @@ def repair_graphs(
             try:
                 right, wrong = _align_positions(source, into, held, until)
                 on_chain(right.position)
-                names = _find_differing_graphs(source, into, told) if graphs is None else list(graphs)
-                copied, change = _compute_changes(source, into, names, lines_max, told)
+                names = _find_differing_graphs(source, into, on_progress) if graphs is None else list(graphs)
+                copied, change = _compute_changes(source, into, names, lines_max, on_progress)
                 # A pause takes effect with a delay: a worker that moved in the meantime is read again.
                 _check_not_moved(source, right)
                 _check_not_moved(into, wrong)
@@ -122,7 +122,7 @@ def repair_graphs(
                         f"{into.name} still differs from {source.name} in {len(copied)} graphs, such as "
                         f"{copied[0] or 'the default graph'}: rebuild it (txlog worker rebuild {into.name} --live)"
                     )
-                told(BackupProgress("repairing", 0, None, into.name))
+                on_progress(BackupProgress("repairing", 0, None, into.name))
                 before(RepairPatch(into.name, wrong, change.removed, change.added))
                 marker = _apply_operations(into, wrong, change.operations)
                 written, graphs = RepairResult(copied, len(change.added), len(change.removed), marker), copied
@@ -201,7 +201,7 @@ def _align_positions(
         held.pause_at(index)
         if right.position.index == wrong.position.index:
             if right.position.hash != wrong.position.hash:
-                raise WorkerMoved(f"{into.name} and {source.name} stand on different branches at index {index}")
+                raise WorkerMoved(f"{into.name} and {source.name} are on different branches at index {index}")
             return right, wrong
         if time.monotonic() > until:
             raise WorkerMoved(
@@ -217,12 +217,12 @@ def _check_not_moved(of: SourceWorker, marker: MarkerPosition) -> None:
 
 
 def _compute_changes(
-    source: SourceWorker, into: SourceWorker, names: Sequence[str], lines_max: int, told: ProgressCallback
+    source: SourceWorker, into: SourceWorker, names: Sequence[str], lines_max: int, on_progress: ProgressCallback
 ) -> tuple[list[str], _GraphChange]:
     """The graphs that differ, and the changes that make them equal."""
     change, copied = _GraphChange([], [], []), list[str]()
     for name in names:
-        told(BackupProgress("comparing", 0, None, name or "the default graph"))
+        on_progress(BackupProgress("comparing", 0, None, name or "the default graph"))
         one = _compute_change(source, into, name)
         if one.size:
             copied.append(name)
@@ -247,8 +247,8 @@ def _pause(masters: Sequence[MasterClient], worker: str, index: int) -> None:
         raise Unavailable("NoMaster", f"no master takes the hold of {worker}; see txlog status")
 
 
-def _find_differing_graphs(source: SourceWorker, into: SourceWorker, told: ProgressCallback) -> list[str]:
-    told(BackupProgress("comparing", 0, None, "all graphs of both workers are read"))
+def _find_differing_graphs(source: SourceWorker, into: SourceWorker, on_progress: ProgressCallback) -> list[str]:
+    on_progress(BackupProgress("comparing", 0, None, "all graphs of both workers are read"))
     with ThreadPoolExecutor(2) as pool:
         right, wrong = pool.map(lambda each: digest_worker(each.adapter, each.transport), (source, into))
     return wrong.differs_from(right)

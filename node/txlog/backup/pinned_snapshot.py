@@ -93,7 +93,7 @@ def open_snapshot(
     source: SourceWorker,
     at: int | None = None,
     deadline_s: float = PAUSE_TIMEOUT_S,
-    told: Callable[[str], None] = lambda _: None,
+    on_wait: Callable[[str], None] = lambda _: None,
     onward: int | None = None,
 ) -> Iterator[tuple[MarkerPosition, Iterator[bytes]]]:
     """The worker's whole data set at one position: the current one, or index ``at``. The worker resumes as soon as the
@@ -102,7 +102,7 @@ def open_snapshot(
     opened = False
     try:
         while True:
-            marker = _wait_at(source, at, until, told)
+            marker = _wait_at(source, at, until, on_wait)
             with stream_statements(source.adapter, source.transport) as chunks:
                 same = source.adapter.parse_is_at(source.transport.send(source.adapter.is_at(marker)))
                 if same:
@@ -114,15 +114,13 @@ def open_snapshot(
                     yield marker, chunks
                     return
             if time.monotonic() > until:
-                raise WorkerMoved(
-                    f"{source.name} did not stand still for {deadline_s:g} s, although it was held; try again"
-                )
+                raise WorkerMoved(f"{source.name} still moved after {deadline_s:g} s, although it is paused; try again")
     finally:
         if onward is None or not opened:
             resume_worker(source.masters, source.name)
 
 
-def _wait_at(source: SourceWorker, at: int | None, until: float, told: Callable[[str], None]) -> MarkerPosition:
+def _wait_at(source: SourceWorker, at: int | None, until: float, on_wait: Callable[[str], None]) -> MarkerPosition:
     """Waits until the worker is paused, and returns where."""
     while True:
         marker = read_marker(source)
@@ -132,10 +130,8 @@ def _wait_at(source: SourceWorker, at: int | None, until: float, told: Callable[
         if at is None or index == at:
             return marker
         if index > at:
-            raise WorkerMoved(f"{source.name} stands at {index} already, above {at}; take another worker or index")
-        told(f"{source.name} stands at {index}, waiting until it comes to {at}")
+            raise WorkerMoved(f"{source.name} is at {index} already, above {at}; take another worker or index")
+        on_wait(f"{source.name} is at {index}, waiting until it comes to {at}")
         if time.monotonic() > until:
-            raise WorkerMoved(
-                f"{source.name} stands at {index} and did not come to {at} in time; see txlog worker list"
-            )
+            raise WorkerMoved(f"{source.name} is at {index} and did not come to {at} in time; see txlog worker list")
         time.sleep(POLL_S)

@@ -22,10 +22,12 @@ def no_progress(_: BackupProgress) -> None:
     """Ignores the report."""
 
 
-def report_progress(phase: str, total: int | None, told: ProgressCallback, pieces: Iterator[bytes]) -> Iterator[bytes]:
+def report_progress(
+    phase: str, total: int | None, on_progress: ProgressCallback, pieces: Iterator[bytes]
+) -> Iterator[bytes]:
     """Passes the pieces on and reports the number of quads so far."""
     done = 0
     for piece in pieces:
         yield piece
         done += piece.count(b"\n")
-        told(BackupProgress(phase, done, total))
+        on_progress(BackupProgress(phase, done, total))

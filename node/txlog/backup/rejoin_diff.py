@@ -104,10 +104,10 @@ class RejoinDiff:
 
     def _rejoin_to_compare(self) -> RejoinView | None:
         rejoin = find_last_rejoin(self._source.masters)
-        told = self._read_json("shown.json")
-        if told is None:
+        shown = self._read_json("shown.json")
+        if shown is None:
             self._skip_reason = "what it had shown is not known: it was empty, or broken, when it went back"
-        elif rejoin is None or told["epoch"] >= rejoin.epoch:
+        elif rejoin is None or shown["epoch"] >= rejoin.epoch:
             self._skip_reason = "no rejoin is known that it went back for"
         elif self._is_reported(rejoin):
             self._skip_reason = f"another worker of this data centre was compared for view {rejoin.view}"
@@ -139,21 +139,21 @@ class RejoinDiff:
 
     def _compare_sides(self, rejoin: RejoinView, index: int) -> dict[str, Any]:
         until = time.monotonic() + COMPARE_TIMEOUT_S
-        told = self._read_json("shown.json") or {}
-        sides = [(self._name, int(told["index"]), "shown")]
-        not_told = None
+        shown = self._read_json("shown.json") or {}
+        sides = [(self._name, int(shown["index"]), "shown")]
+        skip_reason = None
         if rejoin.surviving_index is not None and index <= rejoin.surviving_index < rejoin.merged_index:
             self._write_digests_at(rejoin.surviving_index, "base", until, rejoin.merged_index)
             sides.append(("the branch that went on", rejoin.surviving_index, "base"))
         elif rejoin.surviving_index is not None and index > rejoin.surviving_index:
-            not_told = (
+            skip_reason = (
                 f"what the branch that went on had shown at {rejoin.surviving_index}: {self._name} begins at {index}"
             )
         self._write_digests_at(rejoin.merged_index, "final", until, None)
         found: dict[str, Any] = {"endedBy": rejoin.view, "comparedAt": rejoin.merged_index, "sides": []}
-        for who, index, kind in sides:
-            found["sides"].append(self._compare_side(rejoin, who, index, kind))
-        return {**found, "notTold": not_told} if not_told else found
+        for side, index, kind in sides:
+            found["sides"].append(self._compare_side(rejoin, side, index, kind))
+        return {**found, "notTold": skip_reason} if skip_reason else found
 
     def _write_digests_at(self, index: int, kind: str, until: float, onward: int | None) -> None:
         """Writes the digests of the worker at exactly this index."""
@@ -162,7 +162,7 @@ class RejoinDiff:
         with open_snapshot(self._source, index, left, look, onward) as (_, chunks):
             write_digests(_check_between(coalesce(chunks), look), self._path(kind))
 
-    def _compare_side(self, rejoin: RejoinView, who: str, index: int, kind: str) -> dict[str, Any]:
+    def _compare_side(self, rejoin: RejoinView, side: str, index: int, kind: str) -> dict[str, Any]:
         """The file's name contains the view, which shows whether a data centre was compared for it."""
         path = self._folder / f"{rejoin.view}-{kind}.graphs.jsonl"
         count, first = 0, list[str]()
@@ -175,7 +175,7 @@ class RejoinDiff:
                     first.append(graph)
         new.replace(path)
         self._delete_old_files()
-        return {"side": who, "shownAt": index, "graphs": count, "first": first, "file": str(path)}
+        return {"side": side, "shownAt": index, "graphs": count, "first": first, "file": str(path)}
 
     def _is_reported(self, rejoin: RejoinView) -> bool:
         return (self._folder / f"{rejoin.view}-shown.graphs.jsonl").exists()
@@ -197,9 +197,9 @@ class RejoinDiff:
             return None
         return found
 
-    def _write_json(self, kind: str, told: dict[str, Any]) -> None:
+    def _write_json(self, kind: str, content: dict[str, Any]) -> None:
         new = self._path(kind + ".new")
-        new.write_text(json.dumps(told))
+        new.write_text(json.dumps(content))
         os.replace(new, self._path(kind))
 
     def _delete_files(self) -> None:

@@ -41,7 +41,7 @@ def restore_backup(
     *,
     again: bool = False,
     fence: int = 1,
-    told: ProgressCallback = no_progress,
+    on_progress: ProgressCallback = no_progress,
     lock_s: float = LOCK_TIMEOUT_S,
     beginning: AbstractContextManager[None] | None = None,
 ) -> RestoreResult:
@@ -57,7 +57,7 @@ def restore_backup(
     check_restorable(manifest, into, cluster, on_chain)
     refuse_unless_empty(into, again=again)
     with hold_lease(target, name):
-        check_backup(target, name, told)
+        check_backup(target, name, on_progress)
         return load_backup(
             target,
             manifest,
@@ -65,7 +65,7 @@ def restore_backup(
             emptying=False,
             again=again,
             fence=fence,
-            told=told,
+            on_progress=on_progress,
             lock_s=lock_s,
             beginning=beginning,
         )
@@ -89,7 +89,7 @@ def load_backup(
     *,
     emptying: bool,
     fence: int,
-    told: ProgressCallback,
+    on_progress: ProgressCallback,
     again: bool = False,
     lock_s: float = LOCK_TIMEOUT_S,
     beginning: AbstractContextManager[None] | None = None,
@@ -98,6 +98,6 @@ def load_backup(
     lasts until the worker is marked as loading."""
     with beginning or nullcontext():
         loading = start_load(into, manifest.position, emptying=emptying, again=again, lock_s=lock_s)
-    size = load_batches(into, loading, read_contents(target, manifest), manifest.quads, told)
+    size = load_batches(into, loading, read_contents(target, manifest), manifest.quads, on_progress)
     expected = ExpectedContent(manifest.position, manifest.quads, manifest.digest)
-    return RestoreResult(finish_load(into, loading, expected, fence, told), manifest.quads, size)
+    return RestoreResult(finish_load(into, loading, expected, fence, on_progress), manifest.quads, size)

@@ -98,14 +98,14 @@ class S3Target:
             yield
         except (BaseError, PermissionError, OSError) as error:
             text = str(error)
-            said = f"cannot {doing} {key} on {self._location}: {_first_line(error)}"
+            text = f"cannot {doing} {key} on {self._location}: {_first_line(error)}"
             if any(
                 word in text for word in ("403 Forbidden", "401 Unauthorized", "AccessDenied", "InvalidAccessKeyId")
             ):
-                raise TargetDenied(f"{said}; see that the credentials are there and may write to the bucket") from error
+                raise TargetDenied(f"{text}; see that the credentials are there and may write to the bucket") from error
             if any(word in text for word in ("507 ", "InsufficientStorage", "QuotaExceeded", "no free volumes")):
-                raise TargetFull(f"{said}; make room, or delete backups: txlog backup delete") from error
-            raise TargetUnreachable(said) from error
+                raise TargetFull(f"{text}; make room, or delete backups: txlog backup delete") from error
+            raise TargetUnreachable(text) from error
 
 
 def _first_line(error: BaseException) -> str:

@@ -58,7 +58,9 @@ def back_up_for_duty(config: DutyJobConfig, duty: str) -> dict[str, Any]:
                 failed.append(fault)
         if failed:
             raise failed[0]
-        return next((told for told in served if not told.get("already")), served[0] if served else {"already": True})
+        return next(
+            (result for result in served if not result.get("already")), served[0] if served else {"already": True}
+        )
 
 
 def _back_up_for(
@@ -85,12 +87,12 @@ def _back_up_for(
         if near and _is_usable_by(master, duty, made.place, done=True):
             return {"name": made.name, **_position_fields(made.place), "already": True}
     if found is None and not stores:
-        raise Unavailable("NoWorker", f"no store of {config.data_center} says where it stands: {'; '.join(silent)}")
+        raise Unavailable("NoWorker", f"no store of {config.data_center} reports its position: {'; '.join(silent)}")
     if found is None:
         where = ", ".join(f"{store.worker.name} at {store.position.index}" for store in stores)
         raise OffTheLog(
             f"the stores of {config.data_center} follow another order than {master.url} ({where}), and no backup of "
-            "before stands on its log; heal the link, or let the silent members go by order (txlog force-view)"
+            "before is on its log; restore the connection, or remove the silent members (txlog force-view)"
         )
     target = open_target(config.target)
     transport = closing.enter_context(HttpTransport(found.worker.url, READ_TIMEOUT_S))

@@ -29,7 +29,7 @@ def mark_unordered(source: SourceWorker, was: MarkerPosition | None, to: Positio
             raise WorkerDiverged(f"{source.name} holds {len(system.markers)} markers: rebuild it")
         found = system.markers[0] if system.markers else None
         if found is None or was is None or found._replace(fence=was.fence) != was:
-            raise WorkerMoved(f"{source.name} stands at {found}, not at {was} as was reported; looked at again")
+            raise WorkerMoved(f"{source.name} is at {found}, not at {was} as was reported; looked at again")
         place = (found.position.index, found.position.hash)
         new = MarkerPosition(to, found.fence + 1, (*found.unordered, place))
         token = lock.claim()

@@ -40,18 +40,20 @@ def read_contents(target: BackupTarget, manifest: BackupManifest) -> Iterator[by
         yield from read_part(target, manifest.name, part)
 
 
-def check_backup(target: BackupTarget, name: str, told: ProgressCallback = no_progress) -> BackupManifest:
+def check_backup(target: BackupTarget, name: str, on_progress: ProgressCallback = no_progress) -> BackupManifest:
     """Returns when every byte is as written; otherwise the error names the part."""
     manifest = read_manifest(target, name)
-    compare_digest(manifest, digest(report_progress("checking", manifest.quads, told, read_contents(target, manifest))))
+    compare_digest(
+        manifest, digest(report_progress("checking", manifest.quads, on_progress, read_contents(target, manifest)))
+    )
     return manifest
 
 
 def compare_digest(manifest: BackupManifest, found: Digest) -> None:
     """:class:`~txlog.backup.backup_errors.ContentDiffers` unless this is the digest in the manifest."""
-    told = f"{found.quads:,} quads with digest {found.total:032x}"
+    content = f"{found.quads:,} quads with digest {found.total:032x}"
     if (found.quads, f"{found.total:032x}") != (manifest.quads, manifest.digest):
         raise ContentDiffers(
-            f"{manifest.name} holds {told}, its manifest says {manifest.quads:,} with {manifest.digest}; "
+            f"{manifest.name} holds {content}, its manifest says {manifest.quads:,} with {manifest.digest}; "
             "take another backup"
         )

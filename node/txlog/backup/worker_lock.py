@@ -15,13 +15,16 @@ class LockableWorker(Protocol):
     """A worker: :class:`~txlog.backup.pinned_snapshot.SourceWorker`, or the target of a load."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The worker's name in its cluster, for messages."""
 
     @property
-    def adapter(self) -> Adapter: ...
+    def adapter(self) -> Adapter:
+        """The adapter of its engine."""
 
     @property
-    def transport(self) -> Transport: ...
+    def transport(self) -> Transport:
+        """The connection to its store."""
 
 
 class WorkerLock:
@@ -51,6 +54,7 @@ class WorkerLock:
             time.sleep(POLL_S)
 
     def raise_if_timed_out(self) -> None:
+        """Raises :class:`~txlog.model.errors.Unavailable` (``Locked``) after the deadline of this lock."""
         if time.monotonic() > self._until:
             raise Unavailable("Locked", f"another applier has the lock of {self._worker.name}; end it, or try again")
 

@@ -36,7 +36,7 @@ def rebuild_from_backup(
     on_chain: ChainCheck,
     *,
     name: str | None = None,
-    told: ProgressCallback = no_progress,
+    on_progress: ProgressCallback = no_progress,
     onward: int | None = None,
 ) -> tuple[BackupManifest, RestoreResult]:
     """Restores this backup, or the newest that is intact and on the chain (:class:`NoSuchBackup` gives the fault of
@@ -50,7 +50,7 @@ def rebuild_from_backup(
             check_restorable(manifest, into, cluster, on_chain)
             with ExitStack() as lease:
                 lease.enter_context(hold_lease(target, each))
-                check_backup(target, each, told)
+                check_backup(target, each, on_progress)
                 kept = lease.pop_all()
         except (BackupFault, NoSuchBackup) as fault:
             if name is not None:
@@ -58,10 +58,12 @@ def rebuild_from_backup(
             against.append(f"{fault.name}: {fault}")
             continue
         with kept:
-            out = out_of_rotation(into, masters, told, onward) if masters else None
-            return manifest, load_backup(target, manifest, into, emptying=True, fence=fence, told=told, beginning=out)
-    said = "; ".join(against) or "there is none of this cluster"
-    raise NoSuchBackup(f"no backup on {target.location} can be restored ({said}); copy a live worker")
+            out = out_of_rotation(into, masters, on_progress, onward) if masters else None
+            return manifest, load_backup(
+                target, manifest, into, emptying=True, fence=fence, on_progress=on_progress, beginning=out
+            )
+    reasons = "; ".join(against) or "there is none of this cluster"
+    raise NoSuchBackup(f"no backup on {target.location} can be restored ({reasons}); copy a live worker")
 
 
 def rebuild_from_worker(
@@ -70,7 +72,7 @@ def rebuild_from_worker(
     masters: Sequence[MasterClient],
     on_chain: ChainCheck,
     *,
-    told: ProgressCallback = no_progress,
+    on_progress: ProgressCallback = no_progress,
     onward: int | None = None,
 ) -> RestoreResult:
     """Copies another worker at one position. The source serves and applies during the copy. ``onward``: as for
@@ -79,16 +81,20 @@ def rebuild_from_worker(
         raise OtherEngine(f"{source.name} is {source.adapter.engine}, {into.name} is {into.adapter.engine}")
     fence = _next_fence(into)
     total = source.adapter.parse_size(source.transport.send(source.adapter.size()))
-    with open_snapshot(source, told=lambda said: told(BackupProgress("holding", 0, None, said))) as (marker, chunks):
+
+    def report_wait(text: str) -> None:
+        on_progress(BackupProgress("holding", 0, None, text))
+
+    with open_snapshot(source, on_wait=report_wait) as (marker, chunks):
         on_chain(marker.position)
-        with out_of_rotation(into, masters, told, onward) if masters else nullcontext():
+        with out_of_rotation(into, masters, on_progress, onward) if masters else nullcontext():
             loading = start_load(into, marker.position, emptying=True)
         made = Digester()
         pieces = refuse_blank_nodes(coalesce(chunks), source.name)
-        size = load_batches(into, loading, _feed_digester(pieces, made), total, told)
+        size = load_batches(into, loading, _feed_digester(pieces, made), total, on_progress)
         found = made.digest()
         expected = ExpectedContent(marker.position, found.quads, f"{found.total:032x}")
-        return RestoreResult(finish_load(into, loading, expected, fence, told), found.quads, size)
+        return RestoreResult(finish_load(into, loading, expected, fence, on_progress), found.quads, size)
 
 
 def _feed_digester(pieces: Iterator[bytes], made: Digester) -> Iterator[bytes]:
@@ -104,11 +110,11 @@ def _next_fence(into: RestoreTarget) -> int:
 
 @contextmanager
 def out_of_rotation(
-    into: RestoreTarget, masters: Sequence[MasterClient], told: ProgressCallback, onward: int | None = None
+    into: RestoreTarget, masters: Sequence[MasterClient], on_progress: ProgressCallback, onward: int | None = None
 ) -> Iterator[None]:
     """Pauses the pipeline and stops reads, until the worker itself reports that it is loading. ``onward``: then pauses
     it at this index instead."""
-    told(BackupProgress("emptying", 0, None, into.name))
+    on_progress(BackupProgress("emptying", 0, None, into.name))
     pause_worker(masters, into.name, 0)
     try:
         for master in masters:
@@ -128,13 +134,13 @@ def rebuild_empty(
     into: RestoreTarget,
     masters: Sequence[MasterClient],
     *,
-    told: ProgressCallback = no_progress,
+    on_progress: ProgressCallback = no_progress,
     onward: int | None = None,
 ) -> RestoreResult:
     """Empties the worker and sets it to the start of the log: its pipeline executes the whole log again. Only while the
     log is kept from its first entry. ``onward``: as for :func:`rebuild_from_backup`."""
     fence = _next_fence(into)
     start = Position(0, 0, NO_HASH)
-    with out_of_rotation(into, masters, told, onward):
+    with out_of_rotation(into, masters, on_progress, onward):
         loading = start_load(into, start, emptying=True)
-    return RestoreResult(finish_load(into, loading, ExpectedContent(start, 0, f"{0:032x}"), fence, told), 0, 0)
+    return RestoreResult(finish_load(into, loading, ExpectedContent(start, 0, f"{0:032x}"), fence, on_progress), 0, 0)

@@ -118,7 +118,7 @@ def run_restore(
             store = open_restore_target(worker, closing)
             pause = out_of_rotation(store, masters, progress)
         cluster_id, chain = read_cluster_id(masters), make_chain_check(masters)
-        done = restore_backup(place, name, store, cluster_id, chain, again=again, told=progress, beginning=pause)
+        done = restore_backup(place, name, store, cluster_id, chain, again=again, on_progress=progress, beginning=pause)
     _print_restored(done, into, name, began, cluster.json)
 
 
@@ -165,12 +165,12 @@ def rebuild(
             _wipe_store(masters_by_site, into)
         progress = closing.enter_context(progress_bars(cluster.json))
         if other is not None:
-            done = rebuild_from_worker(other, into, masters, chain, told=progress)
+            done = rebuild_from_worker(other, into, masters, chain, on_progress=progress)
             origin = other.name
         else:
             assert place is not None
             cluster_id = read_cluster_id(masters)
-            made, done = rebuild_from_backup(place, into, masters, cluster_id, chain, name=backup, told=progress)
+            made, done = rebuild_from_backup(place, into, masters, cluster_id, chain, name=backup, on_progress=progress)
             origin = made.name
     _print_restored(done, name, origin, began, cluster.json)
 
@@ -241,12 +241,12 @@ def run_repair(
         chain = make_chain_check(masters)
         graphs = graph if graph else None if everything else known_graphs(known)
         try:
-            done: RepairResult | RestoreResult = repair_graphs(other, into, chain, graphs=graphs, told=progress)
+            done: RepairResult | RestoreResult = repair_graphs(other, into, chain, graphs=graphs, on_progress=progress)
         except (TooMuchDiffers, RepairDiffers):
             if not rebuild:
                 raise
             store = RestoreTarget(name, into.adapter, into.transport)
-            done = rebuild_from_worker(other, store, masters, chain, told=progress)
+            done = rebuild_from_worker(other, store, masters, chain, on_progress=progress)
     _print_repair(done, name, other.name, time.monotonic() - began, cluster.json)
 
 
@@ -315,11 +315,11 @@ def add_worker(
             origin = "the log"
             if backup is not None:
                 place, cluster_id = target.open(local.state, where), read_cluster_id(masters)
-                made, done = rebuild_from_backup(place, into, (), cluster_id, chain, name=backup, told=progress)
+                made, done = rebuild_from_backup(place, into, (), cluster_id, chain, name=backup, on_progress=progress)
                 origin = made.name
             elif not empty and _log_available(masters):
                 other = find_source_worker(cluster, name, where, source, closing)
-                done = rebuild_from_worker(other, into, (), chain, told=progress)
+                done = rebuild_from_worker(other, into, (), chain, on_progress=progress)
                 origin = other.name
             supervisor.serve_worker(name)
         except BaseException:

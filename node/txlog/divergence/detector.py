@@ -83,6 +83,10 @@ class DivergenceDetector:
         return max(mine, key=lambda each: (each.wrong, each.kind == "sums", each.kind == "refusal"), default=None)
 
     def judge(self, subjects: Sequence[ObservedWorker]) -> tuple[list[tuple[str, DivergenceFinding]], list[str]]:
+        """Compare the digests of all workers whose engines have comparable digests.
+
+        Returns the findings that are new or changed, each with its worker, and the workers whose findings all ended.
+        A raised fence, after a repair or a rebuild, ends the findings of a worker, except a refusal."""
         before = dict(self._findings)
         known = {subject.name for subject in subjects}
         fences = {s.name: s.digests[-1].fence for s in subjects if s.digests}
@@ -95,7 +99,7 @@ class DivergenceDetector:
         for alike in dict.fromkeys(fingerprint_family(subject.engine) for subject in subjects):
             group = [subject for subject in subjects if fingerprint_family(subject.engine) == alike]
             for kind in KINDS:
-                # Digests from before a repair or a rebuild say nothing about the worker's present data.
+                # Digests from before a repair or a rebuild do not describe the worker's present data.
                 self._compare(
                     kind,
                     {
@@ -118,7 +122,7 @@ class DivergenceDetector:
             self._compare_with_itself(kind, name, mine)
         at: dict[tuple[int, str], dict[str, GraphDigests]] = {}
         for name, mine in looks.items():
-            for look in mine:  # the later one at a place stands
+            for look in mine:  # the later one at a position counts
                 at.setdefault(look.position, {})[name] = look
         common = [place for place, there in at.items() if len(there) > 1]
         if not common:
@@ -157,7 +161,7 @@ class DivergenceDetector:
         found = self._findings.get((name, kind))
         if first.fingerprint != last.fingerprint:
             if found is None or not found.wrong:
-                why = f"it held something else before at index {last.index}: changed behind TxLog's back"
+                why = f"it held something else before at index {last.index}: changed without TxLog"
                 self._record(kind, name, last, first, True, why, [])
         elif found is not None and found.why.startswith("it held") and found.index == last.index:
             del self._findings[name, kind]  # it holds again what it held

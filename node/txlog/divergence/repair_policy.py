@@ -42,6 +42,8 @@ class RepairFailure(msgspec.Struct, frozen=True):
 
     @property
     def retry_at(self) -> float:
+        """When the next repair may start, in seconds since 1970. The pause doubles with each failure, within
+        :data:`RETRY_PAUSES_S`."""
         return self.at + min(RETRY_PAUSES_S[1], RETRY_PAUSES_S[0] * float(1 << min(self.count - 1, 10)))
 
 

@@ -57,6 +57,7 @@ class DatasetCopy:
 
     @property
     def has_quads(self) -> bool:
+        """Whether the copy holds a quad in any graph."""
         return any(True for _ in self.store)
 
     def apply_operations(self, operations: Sequence[StoreOperation], position: Position | None) -> None:

@@ -75,7 +75,7 @@ def main(arguments: Sequence[str]) -> None:
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write("1000")  # where memory is short this process goes, not its master
     sink = os.fdopen(os.dup(1), "wb", 1 << 20)
-    os.dup2(2, 1)  # what somebody prints is no answer
+    os.dup2(2, 1)  # printed text must not mix with the answers
     with contextlib.suppress(BrokenPipeError):
         serve(sys.stdin.buffer, sink)
     os._exit(0)
@@ -126,7 +126,7 @@ class LoadedDataset:
         try:
             position = self._load(work, io.BufferedReader(data, 64 << 10))
         except (SyntaxError, ValueError) as wrong:
-            raise WorkerFault(f"it answered what nobody can read: {str(wrong)[:300]}") from None
+            raise WorkerFault(f"its answer cannot be decoded: {str(wrong)[:300]}") from None
         finally:
             data.drain()
         return _encode(DatasetLoaded(position))
@@ -184,7 +184,7 @@ def _run_in_child(held: LoadedDataset, work: ReadRequest, seconds: float, sink: 
     if status == 0:
         return
     if begun[0]:
-        os._exit(1)  # half an answer is out: nobody would know where the next one begins
+        os._exit(1)  # half an answer was sent, so the parent could not find the start of the next one
     late = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM
     error = timeout_error() if late else memory_error()
     write_frame(sink, ERROR_FLAG, _encode(encode_failure(error)))

@@ -123,6 +123,8 @@ ERRORS: Final[dict[str, type[TxLogError]]] = {
 
 
 def encode_failure(error: TxLogError) -> EvaluationFailure:
+    """The form in which an evaluator sends an error; :func:`decode_failure` is the inverse for :data:`ERRORS` and
+    ``Unavailable``."""
     return EvaluationFailure(type(error).__name__, str(error), error.reason if isinstance(error, Unavailable) else "")
 
 
@@ -134,10 +136,12 @@ def decode_failure(failure: EvaluationFailure) -> TxLogError:
 
 
 def timeout_error() -> Unavailable:
+    """The error of a request whose evaluator was ended at its time limit."""
     return Unavailable(TIMEOUT_REASON, "the evaluation took longer than it may, and was ended; let it do less", RETRY_S)
 
 
 def memory_error() -> Unavailable:
+    """The error of a request whose evaluator was ended at its memory limit."""
     return Unavailable(
         OUT_OF_MEMORY_REASON, "the evaluation took more memory than it may, and was ended; let it do less", RETRY_S
     )
@@ -154,6 +158,7 @@ def read_frame(source: IO[bytes]) -> bytes | None:
 
 
 def write_frame(sink: IO[bytes], *pieces: bytes) -> None:
+    """Write the concatenated pieces as one frame, and flush. ``OSError`` when the reading process is gone."""
     sink.write(FRAME_LENGTH.pack(sum(map(len, pieces))))
     for piece in pieces:
         sink.write(piece)

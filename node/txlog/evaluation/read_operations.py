@@ -30,6 +30,7 @@ class BoundedResult(io.BytesIO):
         self._left = bytes_max
 
     def write(self, piece: bytes | bytearray | memoryview) -> int:  # type: ignore[override]
+        """Append ``piece``, or raise :class:`Conflict` where the buffer would exceed its limit."""
         self._left -= len(piece)
         if self._left < 0:
             raise Conflict("the answer is larger than one may be that is evaluated by a master; ask for less")

@@ -90,7 +90,7 @@ record itself is the other half; when it cannot be read, the vitals of the next 
                      readable one counts, at the position of the first one written
     7 ViewInstalled  a = index of the base; front: MessagePack [epoch, ballot, coordinator]
     8 Seal           empty: its ``synced`` distinguishes a torn tail from a damaged last record. Two in a row, the first
-                     with zeros in its tail, so that the second has a sector of its own. One in front of a Held record
+                     with zeros in its tail, so that the second has a sector of its own. One before a Held record
                      fills the space that was left before a payload that was on the disk first
     9 Repaired       front: MessagePack [first, last, segment]: records first..last (and that segment's header) were
                      damaged. Their content is written again before this record. If a stamp in it is not certain, a

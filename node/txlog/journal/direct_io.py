@@ -83,7 +83,7 @@ class DirectWriter:
         done = 0
         while done < count:
             wrote = os.pwritev(self._direct_fd, [self._buffer[done:count]], offset + done)
-            if wrote < BLOCK_BYTES:  # asked again, the system says why: as a rule the disk is full
+            if wrote < BLOCK_BYTES:  # a second write fails with the reason: usually a full disk
                 os.pwritev(self._direct_fd, [self._buffer[done : done + BLOCK_BYTES]], offset + done)
                 raise OSError(errno.EIO, "the device took less than a block")
             done += wrote - wrote % BLOCK_BYTES

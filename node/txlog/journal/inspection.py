@@ -20,7 +20,7 @@ from txlog.model.view import NO_VIEW, Number
 @dataclass(frozen=True)
 class JournalReport:
     """``ok``: this journal will open without damage. ``refused``: why it will not open at all, or empty. ``accepted``,
-    ``installed``, ``promised``, ``left``: numbers of views, empty without one. ``foot``: the log start,
+    ``installed``, ``promised``, ``left``: numbers of views, empty without one. ``log_start``: the log start,
     ``first_segment``: the first segment of the retained log."""
 
     origin: str = ""
@@ -29,7 +29,7 @@ class JournalReport:
     log_end: int = 0
     log_hash: str = ""
     stable: int = 0
-    foot: int = 0
+    log_start: int = 0
     first_segment: int = 1
     ceiling: int = 0
     accepted: str = ""
@@ -67,7 +67,7 @@ def check_journal(folder: Path | str | Vfs) -> JournalReport:
         log_end=state.log_end,
         log_hash=state.log_hash.hex(),
         stable=state.stable,
-        foot=found.log_start.index,
+        log_start=found.log_start.index,
         first_segment=found.first_segment or 1,
         ceiling=state.ceiling,
         accepted=_format_view_number(state.accepted),
@@ -129,26 +129,27 @@ def _describe_records(data: bytes, offset: int, seed: int) -> Iterator[str]:
 
 
 def _describe(record: FramedRecord) -> str:
-    mended = " repair" if record.flags & fmt.FLAG_REPAIR else ""
+    repair = " repair" if record.flags & fmt.FLAG_REPAIR else ""
     match record.kind:
         case fmt.HELD:
-            return f"{record_bodies.parse_origin(record.front)} {record.a}..{record.a + record.b - 1}{mended}"
+            return f"{record_bodies.parse_origin(record.front)} {record.a}..{record.a + record.b - 1}{repair}"
         case fmt.ADDED:
             added = record_bodies.decode_added(record.front)
             spans = " ".join(f"{s.node}.{s.birth:016x}:{s.first_seq}+{s.count}" for s in added.spans)
-            return f"{record.a}..{record.a + record.b - 1} stable {added.stable} {spans}{mended}"
+            return f"{record.a}..{record.a + record.b - 1} stable {added.stable} {spans}{repair}"
         case fmt.STARTED | fmt.STABLE | fmt.CEILING:
             return str(record.a)
         case fmt.VIEW_ACCEPTED:
-            return _describe_accepted(record) + mended
+            return _describe_accepted(record) + repair
         case fmt.VIEW_INSTALLED:
             return f"{record_bodies.decode_view_number(record.front)} stable {record.a}"
         case fmt.PROMISED | fmt.LEFT:
             return str(record_bodies.decode_view_number(record.front))
         case fmt.TRIMMED:
-            foot = record_bodies.decode_trimmed(record.front)
-            kept = f"{len(foot.keys)} keys, {len(foot.skips)} skips"
-            return f"at {foot.index} {foot.hash.hex()}, change {record.b}, segments from {record.a}, {kept}{mended}"
+            log_start = record_bodies.decode_trimmed(record.front)
+            kept = f"{len(log_start.keys)} keys, {len(log_start.skips)} skips"
+            at = f"at {log_start.index} {log_start.hash.hex()}"
+            return f"{at}, change {record.b}, segments from {record.a}, {kept}{repair}"
         case fmt.ORDERS:
             orders = record_bodies.decode_orders(record.front)
             without = ", ".join(f"{node}.{birth:016x} start {start}" for node, birth, start in orders.excluded_members)
@@ -167,7 +168,7 @@ def _describe_accepted(record: FramedRecord) -> str:
         return number
     spans = "".join(f" {s.node}.{s.birth:016x}:{s.first_seq}+{s.count}" for s in accepted.spans)
     stamps = "".join(f" {s.node}.{s.birth:016x}:{s.first_seq}+{len(s.stamps) // 8}" for s in accepted.stamped)
-    return f"{number} change {record.b}: cut behind {record.a}, log{spans or ' ends'}, stamps{stamps or ' stay'}"
+    return f"{number} change {record.b}: truncated after {record.a}, log{spans or ' ends'}, stamps{stamps or ' stay'}"
 
 
 def _open_read_only(folder: Path | str | Vfs) -> Vfs:

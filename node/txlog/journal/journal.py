@@ -8,25 +8,20 @@ from typing import Final
 
 from txlog.journal import format as fmt
 from txlog.journal import record_bodies
+from txlog.journal.damage_repair import DamageRepair
 from txlog.journal.format import RecordBody
 from txlog.journal.group_commit import GroupCommit, SparePreallocation
 from txlog.journal.origin_index import OriginIndex
 from txlog.journal.payload_stage import PayloadStaging
-from txlog.journal.record_reader import RecordReader, RecordUnreadable
-from txlog.journal.recovered_state import rebuild_state
-from txlog.journal.repair_check import LoggedTransactions, check_repair, proves_all_stamps
-from txlog.journal.scan import JournalScan, scan_journal
+from txlog.journal.recovery import RecoveredJournal, recover
 from txlog.journal.scrubber import Scrubber, ScrubTask
 from txlog.journal.segment_gc import SegmentRemoval, SegmentSet, SegmentStart, seqs_at
-from txlog.journal.segment_pool import SegmentPool
 from txlog.journal.staged_payload import StagedPayload
-from txlog.journal.startup_cleanup import clean_up_files, finish_trim, truncate_torn_tail
 from txlog.journal.transaction_reader import TransactionReader
 from txlog.journal.vfs import Vfs
 from txlog.journal.write_buffer import WriteBuffer
 from txlog.model.entry import TransactionRun
 from txlog.model.errors import JournalBroken, JournalDamaged, JournalFull
-from txlog.model.hashes import NO_HASH, chain_start
 from txlog.model.ids import Origin
 from txlog.model.records import (
     CounterCeiling,
@@ -44,7 +39,7 @@ from txlog.model.records import (
     ViewLeft,
     ViewPromised,
 )
-from txlog.model.view import NO_VIEW, Number
+from txlog.model.view import Number
 
 SEGMENT_BYTES: Final = 64 << 20
 CACHE_BYTES: Final = 32 << 20
@@ -60,22 +55,16 @@ class Journal(TransactionReader):
     creates the next one itself, and is slow once.
     """
 
-    def __init__(
-        self, files: Vfs, space: SegmentPool, found: JournalScan, reader: RecordReader, cache_bytes: int
-    ) -> None:
+    def __init__(self, files: Vfs, recovered: RecoveredJournal, cache_bytes: int) -> None:
+        found, reader, state, space = recovered
         super().__init__(reader, found.index, cache_bytes)
         self._files = files
         self._space = space
-        self._unpaired_copies = found.unpaired_copies()
-        self._view_without_copy = found.view_without_copy()
         self._synced = found.number - 1
         self._sync: GroupCommit | None = None
         self._preallocation: SparePreallocation | None = None
         self._broken = ""
         self._sealed = 0
-        self._chain_before_damage: dict[int, bytes] = {}
-        self._logged_transactions: LoggedTransactions | None = None
-        self._bad_headers: dict[str, int] = {}
         starts = [SegmentStart(one.number, one.state_header.log_end, one.state_header.held) for one in found.segments]
         self._segments = SegmentSet(starts, found.first_segment)
         self._removal: SegmentRemoval | None = None
@@ -87,7 +76,8 @@ class Journal(TransactionReader):
         self._payload_staging = PayloadStaging(files, space, self._buffer, self._mark_broken)
         self.staged_used = 0
         """Records whose payload was on the disk before them."""
-        self.damage: list[Damage] = []
+        self._repair = DamageRepair(found, state, self._buffer, reader, self, self._index_repaired)
+        self.damage: list[Damage] = self._repair.damage
         """Content of damaged records that is still missing (rule 28)."""
         self.notes: list[str] = found.notes
         """Recovery's findings that cost nothing, as text."""
@@ -129,54 +119,11 @@ class Journal(TransactionReader):
         cls, files: Vfs, node: str, draw_birth: Callable[[], int], segment_bytes: int, cache_bytes: int
     ) -> tuple[Journal, RecoveredState]:
         files.lock()
-        return cls._read(files, node, draw_birth, segment_bytes, cache_bytes)
-
-    @classmethod
-    def _read(
-        cls, files: Vfs, node: str, draw_birth: Callable[[], int], segment_bytes: int, cache_bytes: int
-    ) -> tuple[Journal, RecoveredState]:
-        found = scan_journal(files, segment_bytes)
-        if found is None:
-            found = JournalScan(files, Origin(node, draw_birth()))
-        if found.own.node != node:
-            raise JournalDamaged(
-                f"opening the journal of {node}: this folder is the journal of {found.own}. Next: correct the node id"
-                " or the folder; nothing was changed"
-            )
-        space = clean_up_files(files, segment_bytes)
-        truncate_torn_tail(files, found)
-        finish_trim(files, found)
-        reader = RecordReader(files, found.own.birth)
-        recovered: RecoveredState | None = None
-        try:
-            recovered = rebuild_state(found, reader)
-        except RecordUnreadable as error:
-            if reader.suspect_segments.isdisjoint(found.indexed_segments):
-                raise JournalDamaged(f"opening the journal of {node}: {error}. Next: start again") from None
-        if recovered is None or not reader.suspect_segments.isdisjoint(found.indexed_segments):
-            reader.close()  # an index told of what is bad now; it is gone, and the damage is named
-            return cls._read(files, node, draw_birth, segment_bytes, cache_bytes)
-        space.refresh()
-        journal = cls(files, space, found, reader, cache_bytes)
-        journal._keep_damage(found, recovered)
+        folder = recover(files, node, draw_birth, segment_bytes)
+        journal, recovered = cls(files, folder, cache_bytes), folder.state
         recovered.start += 1
         journal._start(recovered.start)
         return journal, recovered
-
-    def _keep_damage(self, found: JournalScan, recovered: RecoveredState) -> None:
-        """Keep the state against which a repair is checked."""
-        self.damage = list(recovered.damage)
-        for damage in self.damage:
-            before = damage.log_from - 1
-            kept = before >= max(1, recovered.log_start.index)
-            self._chain_before_damage[damage.first] = recovered.hash_at(before) if kept else self._initial_chain_hash()
-        self._bad_headers = {bad.where: bad.segment for bad in found.damaged if bad.segment}
-        if self.damage:
-            self._logged_transactions = LoggedTransactions(recovered, self._initial_chain_hash())
-
-    def _initial_chain_hash(self) -> bytes:
-        view = self._buffer.views.get(self._state_header.accepted) or next(iter(self._buffer.views.values()), None)
-        return chain_start(view.cluster_id) if view else NO_HASH
 
     def _start(self, start: int) -> None:
         """Synced together with the good records that an earlier process left unsynced."""
@@ -190,7 +137,7 @@ class Journal(TransactionReader):
         self._buffer.append(started)
         self._state_header.set_start(start)
         if not self.damage:
-            self._copy_views()
+            self._repair.copy_views()
         self.sync()
         self._add_spare()
 
@@ -235,18 +182,18 @@ class Journal(TransactionReader):
         if self._payload_staging.has_payloads:
             records = self._payload_staging.split_out_staged(records)
         work = [self._held_body(record) for record in records if isinstance(record, TransactionsPersisted)]
-        laid = (
+        staged = (
             self._payload_staging.match_records(work)
             if self._payload_staging.has_payloads and len(work) == len(records)
             else {}
         )
         if work:
-            self._buffer.require_room(sum(self._buffer.length(body) for _, body in work if id(body) not in laid))
+            self._buffer.require_room(sum(self._buffer.length(body) for _, body in work if id(body) not in staged))
         taken = iter(work)
         for record in records:
             if isinstance(record, TransactionsPersisted):
                 held, body = next(taken)
-                self._append_held(record.run, held, body, laid.get(id(body)))
+                self._append_held(record.run, held, body, staged.get(id(body)))
             else:
                 self._append_other(record)
 
@@ -256,16 +203,16 @@ class Journal(TransactionReader):
         return held, record_bodies.encode_held(held.encoded_origin, run, record.contents)
 
     def _append_held(
-        self, run: TransactionRun, held: OriginIndex, body: RecordBody, laid: StagedPayload | None = None
+        self, run: TransactionRun, held: OriginIndex, body: RecordBody, staged: StagedPayload | None = None
     ) -> None:
-        assert run.first_seq == held.last + 1, f"{held.origin}: {run.first_seq} behind {held.last}"
+        assert run.first_seq == held.last + 1, f"{held.origin}: {run.first_seq} after {held.last}"
         assert run.items
         buffer = self._buffer
-        if laid is None:
+        if staged is None:
             segment, offset = buffer.append(body, work=True)
         else:
-            self._payload_staging.consume(laid)
-            segment, offset = buffer.append_staged(laid, body)
+            self._payload_staging.consume(staged)
+            segment, offset = buffer.append_staged(staged, body)
             self.staged_used += 1
         held.add(run.first_seq, segment.number, offset)
         if body.flags & fmt.FLAG_KEYED:
@@ -275,64 +222,64 @@ class Journal(TransactionReader):
         self._recent.put(held.slot, buffer.number - 1, run, len(body.tail))
 
     def _append_other(self, record: Record) -> None:
-        vitals = self._state_header
+        state = self._state_header
         match record:
             case LogAppended():
-                assert record.first_index == vitals.log_end + 1
+                assert record.first_index == state.log_end + 1
                 self._buffer.append(record_bodies.encode_added(record))
-                end = vitals.log_end + len(record.hashes) // 16
-                vitals.set_log(end, record.hashes[-16:] or vitals.log_hash, record.stable)
+                end = state.log_end + len(record.hashes) // 16
+                state.set_log(end, record.hashes[-16:] or state.log_hash, record.stable)
             case StableAdvanced():
                 self._buffer.append(record_bodies.encode_scalar_record(record))
-                vitals.set_stable(record.index)
+                state.set_stable(record.index)
             case CounterCeiling():
                 self._buffer.append(record_bodies.encode_scalar_record(record))
-                vitals.set_ceiling(record.stamp)
+                state.set_ceiling(record.stamp)
             case ViewAccepted():
                 self._append_view_accepted(record)
             case LogTrimmed():
                 self._append_trimmed(record)
             case ViewPromised():
                 self._buffer.append(record_bodies.encode_scalar_record(record))
-                vitals.set_promised((record.epoch, record.ballot, record.coordinator))
+                state.set_promised((record.epoch, record.ballot, record.coordinator))
             case ViewInstalled():
                 self._append_view_installed((record.epoch, record.ballot, record.coordinator))
             case ViewLeft():
                 self._buffer.append(record_bodies.encode_scalar_record(record))
-                vitals.set_left((record.epoch, record.ballot, record.coordinator))
+                state.set_left((record.epoch, record.ballot, record.coordinator))
             case OperatorOverrides():
                 self._buffer.append(record_bodies.encode_orders(record))
-                vitals.set_overrides(record)
+                state.set_overrides(record)
             case _:
                 raise AssertionError(f"no record of a master: {record!r}")
 
     def _append_view_accepted(self, record: ViewAccepted) -> None:
-        vitals, view, cut = self._state_header, record.view, record.cut
-        assert cut <= vitals.log_end, f"{view.number} cuts at {cut}, the log ends at {vitals.log_end}"
+        state, view, cut = self._state_header, record.view, record.cut
+        assert cut <= state.log_end, f"{view.number} cuts at {cut}, the log ends at {state.log_end}"
         assert cut + len(record.hashes) // 16 == view.base_index
         assert record.hashes[-16:] in (b"", view.base_hash)
         restamped_ones = [self._apply_restamps(stamped) for stamped in record.reassigned]
-        changes = cut < vitals.log_end or record.spans or record.reassigned or cut < vitals.stable
-        body = record_bodies.encode_accepted(record, vitals.changes + 1 if changes else 0)
+        changes = cut < state.log_end or record.spans or record.reassigned or cut < state.stable
+        body = record_bodies.encode_accepted(record, state.changes + 1 if changes else 0)
         self._buffer.append(body)
         self._buffer.views[view.number] = view
-        vitals.set_accepted(view)
+        state.set_accepted(view)
         if changes:
-            vitals.set_change(view, cut, record.hashes)
+            state.set_change(view, cut, record.hashes)
         for held, stamped in zip(restamped_ones, record.reassigned, strict=True):
             held.restamps.set_range(stamped.first_seq, array("Q", stamped.stamps))
         self._buffer.append(body)
 
     def _append_trimmed(self, record: LogTrimmed) -> None:
         """Written twice, since only this journal records where it begins."""
-        foot, vitals = record.log_start, self._state_header
-        seqs = seqs_at(foot)
-        first = self._segments.first_retained_segment(foot.index, seqs)
-        body = record_bodies.encode_trimmed(foot, first, vitals.changes + 1)
+        log_start, state = record.log_start, self._state_header
+        seqs = seqs_at(log_start)
+        first = self._segments.first_retained_segment(log_start.index, seqs)
+        body = record_bodies.encode_trimmed(log_start, first, state.changes + 1)
         self._buffer.append(body)
         for origin, seq in seqs.items():
             self._index.get_or_create(origin).trim(seq, first)
-        vitals.set_log_start(foot)
+        state.set_log_start(log_start)
         self._buffer.append(body)
         self._segments.trim(self._buffer.number - 1, first)
 
@@ -356,13 +303,13 @@ class Journal(TransactionReader):
         :meth:`pop_removable_staged` lists the payloads to remove afterwards."""
         return None if self._broken else self._payload_staging.begin(content, size, key)
 
-    def finish_staging(self, laid: StagedPayload) -> None:
+    def finish_staging(self, staged: StagedPayload) -> None:
         """On the owner's thread, after ``finish``: from here on the payload may be used."""
-        self._payload_staging.finish(laid)
+        self._payload_staging.finish(staged)
 
-    def discard_staged(self, laid: StagedPayload) -> None:
+    def discard_staged(self, staged: StagedPayload) -> None:
         """The caller does not need this payload: schedule its removal."""
-        self._payload_staging.discard(laid)
+        self._payload_staging.discard(staged)
 
     def pop_removable_staged(self) -> list[StagedPayload]:
         """The payloads whose ``remove`` is due, on the thread that writes them."""
@@ -481,9 +428,9 @@ class Journal(TransactionReader):
 
     # -- trim
 
-    def segments_freed_by(self, foot_index: int, seqs: dict[Origin, int]) -> int:
+    def segments_freed_by(self, log_start_index: int, seqs: dict[Origin, int]) -> int:
         """The number of segments that a log start there would free."""
-        return self._segments.count_below(self._segments.first_retained_segment(foot_index, seqs))
+        return self._segments.count_below(self._segments.first_retained_segment(log_start_index, seqs))
 
     def begin_removal(self) -> SegmentRemoval | None:
         """The segments that a durable trim no longer needs. One at a time; may run beside a sync."""
@@ -509,9 +456,9 @@ class Journal(TransactionReader):
         One at a time; may run beside a sync. It returns the same task again until that is done."""
         return None if self._broken else self._scrubber.begin()
 
-    def end_scrub(self, survey: ScrubTask) -> None:
+    def end_scrub(self, task: ScrubTask) -> None:
         """On the owner's thread, after ``run``."""
-        self._scrubber.end(survey)
+        self._scrubber.end(task)
 
     # -- repair
 
@@ -528,54 +475,12 @@ class Journal(TransactionReader):
 
         After it has repaired everything, a master reopens its journal and so reads the repaired records.
         """
-        assert damage in self.damage
-        assert self._logged_transactions is not None
-        before = self._chain_before_damage[damage.first]
-        check_repair(
-            damage, runs, contents, added, before, self._lookup_meta, self._certain_stamp, self._logged_transactions
-        )
-        if not proves_all_stamps(runs, added, self._logged_transactions, self._is_restamped):
-            self._stop_view()
-        for run, hashes in zip(runs, contents, strict=True):
-            self._index_repaired(run, hashes)
-        if added is not None:
-            self._buffer.append(record_bodies.encode_added(added, fmt.FLAG_REPAIR))
-        segment = next((number for where, number in self._bad_headers.items() if damage.where.startswith(where)), 0)
-        self._buffer.append(record_bodies.encode_repaired(damage.first, damage.last, segment))
-        self.damage.remove(damage)
-        if not self.damage:
-            self._copy_views()
+        self._repair.apply(damage, runs, contents, added)
 
     def provable_prefix(self, run: TransactionRun) -> int:
         """How many of the first of these transactions may replace damaged ones. A transaction in the log must have the
         stamp and the content that its chain hash covers. For a journal that is damaged."""
-        assert self._logged_transactions is not None
-        return self._logged_transactions.provable_prefix(run, self._certain_stamp)
-
-    def _stop_view(self) -> None:
-        """Promise the least number above the view: no proposal has it, so none is refused for it."""
-        vitals = self._state_header
-        epoch, ballot, _ = vitals.accepted
-        if vitals.promised == vitals.accepted != NO_VIEW and vitals.left != vitals.accepted:
-            self._append_other(ViewPromised(epoch, ballot + 1, ""))
-
-    def _copy_views(self) -> None:
-        """Restore two copies: one was lost in damage or in a torn tail, and no other master can send it."""
-        for place in self._unpaired_copies:
-            try:
-                body = self._reader.read_body(place)
-            except RecordUnreadable as error:
-                raise JournalDamaged(
-                    f"copying the view at byte {place.offset} of {fmt.segment_name(place.segment)}: {error}, and its"
-                    " other copy was lost before. Next: start again; what can be repaired will be named"
-                ) from None
-            flags = body.flags | fmt.FLAG_REPAIR
-            self._buffer.append(RecordBody(body.kind, flags, body.a, body.b, body.front, body.tail))
-        if self._view_without_copy is not None:
-            body = record_bodies.encode_accepted(ViewAccepted(self._view_without_copy), 0, fmt.FLAG_REPAIR)
-            self._buffer.append(body)
-            self._buffer.append(body)
-        self._unpaired_copies, self._view_without_copy = [], None
+        return self._repair.provable_prefix(run)
 
     def _index_repaired(self, run: TransactionRun, hashes: bytes) -> None:
         held = self._index.get_or_create(run.origin)

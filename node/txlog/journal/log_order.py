@@ -83,7 +83,7 @@ class LogOrder:
     def truncate(self, index: int) -> None:
         """Remove the entries after ``index``; repairs read so far are put in place first."""
         self.apply_repairs()
-        if index < self.start:  # below the foot, which comes later
+        if index < self.start:  # below the log start, which a later record sets
             self.begin(index, b"")
             return
         surplus = self.end - index
@@ -194,8 +194,8 @@ def subtract_spans(spans: list[Span], held: list[Span]) -> list[Span]:
 
 def _subtract_span(span: Span, other: Span) -> list[Span]:
     stop, other_stop = span.first_seq + span.count, other.first_seq + other.count
-    apart = (span.node, span.birth) != (other.node, other.birth)
-    if apart or other_stop <= span.first_seq or other.first_seq >= stop:
+    other_origin = (span.node, span.birth) != (other.node, other.birth)
+    if other_origin or other_stop <= span.first_seq or other.first_seq >= stop:
         return [span]
     ends = ((span.first_seq, other.first_seq), (other_stop, stop))
     return [Span(span.node, span.birth, a, b - a) for a, b in ends if b > a]

@@ -26,7 +26,7 @@ from txlog.model.records import Record, TransactionsPersisted
 STAGED_MAX: Final = 8
 """Payloads on the disk or being written; a new one replaces the oldest."""
 HEADROOM_BYTES: Final = 4096
-"""Left in front of a payload in addition to the header and head at its begin: they may grow until the record is
+"""Left before a payload in addition to the header and head at its begin: they may grow until the record is
 appended."""
 TRAILING_BYTES: Final = 2 << 20
 """Left after it, for the records that follow."""
@@ -57,41 +57,41 @@ class PayloadStaging:
         slack = min(HEADROOM_BYTES, max(2 * fmt.SECTOR, space.segment_bytes // 8))
         at = _payload_offset(2 * buffer.header_bytes, len(vitals.encoded), key, vitals.own.node, slack)
         rest = fmt.seal_bytes(len(vitals.encoded)) + min(TRAILING_BYTES, space.segment_bytes // 8)
-        laid = StagedPayload(self._files, space.next_name(), content, at, size, rest, self._on_error)
-        if not space.can_open_segment(laid.file_bytes):
+        staged = StagedPayload(self._files, space.next_name(), content, at, size, rest, self._on_error)
+        if not space.can_open_segment(staged.file_bytes):
             return None
-        space.claimed_bytes += laid.file_bytes
-        self._staged[content] = laid
+        space.claimed_bytes += staged.file_bytes
+        self._staged[content] = staged
         if len(self._staged) > STAGED_MAX:
             self.discard(next(iter(self._staged.values())))
-        return laid
+        return staged
 
-    def finish(self, laid: StagedPayload) -> None:
+    def finish(self, staged: StagedPayload) -> None:
         """The payload is finished and may be used, or it was removed since the disk was full."""
-        self._release_space(laid)
-        if laid.discarded:
-            self._forget(laid)
+        self._release_space(staged)
+        if staged.discarded:
+            self._forget(staged)
         self._space.refresh()
 
-    def discard(self, laid: StagedPayload) -> None:
+    def discard(self, staged: StagedPayload) -> None:
         """The caller does not need this payload."""
-        self._release_space(laid)
-        self._forget(laid)
+        self._release_space(staged)
+        self._forget(staged)
 
     def pop_removable(self) -> list[StagedPayload]:
         """The payloads whose :meth:`StagedPayload.remove` is due."""
         unwanted, self._removable = self._removable, []
         return unwanted
 
-    def _release_space(self, laid: StagedPayload) -> None:
-        if laid.claims_space:
-            laid.claims_space = False
-            self._space.claimed_bytes -= laid.file_bytes
+    def _release_space(self, staged: StagedPayload) -> None:
+        if staged.claims_space:
+            staged.claims_space = False
+            self._space.claimed_bytes -= staged.file_bytes
 
-    def _forget(self, laid: StagedPayload) -> None:
-        if self._staged.get(laid.content) is laid:
-            del self._staged[laid.content]
-            self._removable.append(laid)
+    def _forget(self, staged: StagedPayload) -> None:
+        if self._staged.get(staged.content) is staged:
+            del self._staged[staged.content]
+            self._removable.append(staged)
 
     # -- queries
 
@@ -103,12 +103,16 @@ class PayloadStaging:
     @property
     def claimed_bytes(self) -> int:
         """Disk bytes claimed by the payloads being written, as far as known."""
-        return sum(laid.file_bytes for laid in self._staged.values() if laid.claims_space)
+        return sum(staged.file_bytes for staged in self._staged.values() if staged.claims_space)
 
     def find_durable(self, content: bytes, size: int) -> StagedPayload | None:
         """The payload of this content, when all of it is durable."""
-        laid = self._staged.get(content)
-        return laid if laid is not None and laid.is_durable and not laid.discarded and laid.size == size else None
+        staged = self._staged.get(content)
+        return (
+            staged
+            if staged is not None and staged.is_durable and not staged.discarded and staged.size == size
+            else None
+        )
 
     # -- records that use them
 
@@ -155,23 +159,23 @@ class PayloadStaging:
             growth = STATE_HEADER_GROWTH * len(new)
             if held.origin not in vitals.held:
                 new.add(held.origin)
-            laid = (
+            staged = (
                 self.find_durable(record_bodies.single_content_hash(held.encoded_origin, body.front), len(body.tail))
                 if body.b == 1
                 else None
             )
-            if laid is None or laid in found.values():
+            if staged is None or staged in found.values():
                 continue
             header = 2 * (now + fmt.SECTOR * -(-growth // fmt.SECTOR))
             frames = 2 * (fmt.HEAD_BYTES + len(vitals.encoded) + growth)
-            fits = laid.offset >= header + frames + len(body.front) and (laid.offset - len(body.front)) % 8 == 0
+            fits = staged.offset >= header + frames + len(body.front) and (staged.offset - len(body.front)) % 8 == 0
             if fits and (not found or self._space.unclaimed_bytes >= (len(found) + 2) * segment_bytes):
-                found[id(body)] = laid
+                found[id(body)] = staged
         return found
 
-    def consume(self, laid: StagedPayload) -> None:
+    def consume(self, staged: StagedPayload) -> None:
         """Its file is a segment from here on."""
-        del self._staged[laid.content]
+        del self._staged[staged.content]
 
 
 def _payload_offset(header_bytes: int, vitals_bytes: int, key: str, node: str, slack: int) -> int:

@@ -184,9 +184,9 @@ def decode_repaired(front: bytes) -> tuple[int, int, int]:
     return _decode_range(front)
 
 
-def encode_trimmed(foot: LogStart, first_segment: int, change: int) -> RecordBody:
+def encode_trimmed(log_start: LogStart, first_segment: int, change: int) -> RecordBody:
     """``first_segment``: the first one that is retained. ``change``: its number, counted with those of the views."""
-    return RecordBody(fmt.TRIMMED, 0, first_segment, change, _pack(foot), b"")
+    return RecordBody(fmt.TRIMMED, 0, first_segment, change, _pack(log_start), b"")
 
 
 def decode_trimmed(front: bytes) -> LogStart:
@@ -226,6 +226,6 @@ def make_items(held: HeldPrologue, first: int, payloads: list[bytes]) -> list[Ru
     return [RunItem(s, k, key, p) for s, k, key, p in zip(*(c[first:stop] for c in columns), payloads, strict=True)]
 
 
-assert sys.byteorder == "little", "columns are written as they stand in memory"
+assert sys.byteorder == "little", "columns are written in the byte order of memory"
 assert array("I").itemsize == 4
 assert array("Q").itemsize == 8

@@ -24,8 +24,8 @@ def rebuild_state(found: JournalScan, reader: RecordReader) -> RecoveredState:
     accepted = found.view(state.accepted)
     installed = state.installed == state.accepted
     settled_at = accepted.final_index(state.stable, installed) if accepted is not None else state.stable
-    foot = found.log_start
-    settled = seqs_at(foot) | _last_seqs_within(found.order.spans, settled_at - foot.index)
+    log_start = found.log_start
+    settled = seqs_at(log_start) | _last_seqs_within(found.order.spans, settled_at - log_start.index)
     return RecoveredState(
         node=found.own.node,
         birth=found.own.birth,
@@ -48,8 +48,8 @@ def rebuild_state(found: JournalScan, reader: RecordReader) -> RecoveredState:
         accepted_number=state.accepted,
         promised=state.promised,
         left=state.left,
-        abandoned_branches=[*foot.abandoned_branches, *_abandoned_branches(found)],
-        log_start=foot,
+        abandoned_branches=[*log_start.abandoned_branches, *_abandoned_branches(found)],
+        log_start=log_start,
         overrides=state.overrides,
     )
 
@@ -162,8 +162,8 @@ def find_damage(found: JournalScan) -> list[Damage]:
     open_ones = []
     for bad in found.damaged:
         damage = _unrepaired_part(found, bad)
-        mended = any(repaired.covers(bad) for repaired in found.repaired)
-        if not mended or damage.spans or damage.log_to >= damage.log_from:
+        is_repaired = any(repaired.covers(bad) for repaired in found.repaired)
+        if not is_repaired or damage.spans or damage.log_to >= damage.log_from:
             open_ones.append(damage)
     return open_ones
 

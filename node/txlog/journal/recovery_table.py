@@ -14,7 +14,7 @@ is synced and its header is durable. So a power failure in the middle of a batch
 sectors, in the last segment only. The records of a batch that survived promise nothing about one another.
 
 **A** The end of a journal at rest, or of one whose last batch never reached the disk. Nothing is missing. That also
-holds in a file that lost its end, since the zeros in front of the loss were never written.
+holds in a file that lost its end, since the zeros before the loss were never written.
 
 **B** The same where the last segment is full to a few bytes.
 
@@ -28,7 +28,7 @@ stored after all earlier ones.
 **E** Flipped bits in the unused end of a segment, or a torn seal that the next batch never needed. The next segment's
 header proves that nothing is missing.
 
-**F** A bad record in the middle, in front of good ones: no crash does this to synced bytes. It is named; reading
+**F** A bad record in the middle, before good ones: no crash does this to synced bytes. It is named; reading
 continues at the good record.
 
 **G** A bad end of a segment, an end lost, or whole segments lost (or the first one: then *n* is 0). Reading continues
@@ -66,7 +66,7 @@ class RecoveryDecision(Enum):
     """What recovery does where the records of a segment stop."""
 
     END = "the journal ends here"
-    CUT = "the journal ends here; what stands behind is zeroed"
+    CUT = "the journal ends here; the bytes after it are zeroed"
     NEXT = "go on in the next segment"
     DAMAGE_RESUME = "damage; go on at the next good record of this segment"
     DAMAGE_NEXT = "damage; go on in the next segment"

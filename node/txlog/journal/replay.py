@@ -96,7 +96,7 @@ class JournalReplay:
             held.last = a + b - 1
             held.add(a, segment, offset)
         else:
-            self._refuse(f"record {self.number} or later holds {origin} from {a} on, behind {held.last}", "X")
+            self._refuse(f"record {self.number} or later holds {origin} from {a} on, after {held.last}", "X")
         if flags & fmt.FLAG_KEYED:
             held.index_keyed(a)
             self._index_keys(held, a, record_bodies.decode_held(front, b, flags))
@@ -158,7 +158,7 @@ class JournalReplay:
             self._apply_view_change(cut, accepted)
             state.set_change(view, cut, accepted.hashes)
         elif change > state.changes:
-            self._refuse(f"a view changes the log as number {change} behind {state.changes}", "X")
+            self._refuse(f"a view changes the log as number {change} after {state.changes}", "X")
 
     def _replay_trimmed(self, flags: int, first_segment: int, change: int, front: bytes, place: RecordLocation) -> None:
         """As with a view, the second copy changes nothing."""
@@ -166,22 +166,22 @@ class JournalReplay:
         if flags & fmt.FLAG_REPAIR or change <= self.state.changes:
             return
         if change != self.state.changes + 1:
-            self._refuse(f"the log is trimmed as change {change} behind {self.state.changes}", "X")
-        foot = record_bodies.decode_trimmed(front)
+            self._refuse(f"the log is trimmed as change {change} after {self.state.changes}", "X")
+        log_start = record_bodies.decode_trimmed(front)
         self.sync_state_header()
-        self._apply_trim(first_segment, foot)
-        self.state.set_log_start(foot)
+        self._apply_trim(first_segment, log_start)
+        self.state.set_log_start(log_start)
 
-    def _apply_trim(self, first_segment: int, foot: LogStart) -> None:
+    def _apply_trim(self, first_segment: int, log_start: LogStart) -> None:
         order = self.order
-        if foot.index > order.end:
-            order.begin(foot.index, foot.hash)
-        elif foot.index >= order.start:  # else a later trim has removed the files that this one left
-            order.trim(foot.index, foot.hash)
-        for node, birth, seq in foot.seqs:
+        if log_start.index > order.end:
+            order.begin(log_start.index, log_start.hash)
+        elif log_start.index >= order.start:  # else a later trim has removed the files that this one left
+            order.trim(log_start.index, log_start.hash)
+        for node, birth, seq in log_start.seqs:
             self.index.get_or_create(Origin(node, birth)).trim(seq, first_segment)
-        self.log_start, self.first_segment = foot, first_segment
-        self.abandoned.clear()  # the foot has them
+        self.log_start, self.first_segment = log_start, first_segment
+        self.abandoned.clear()  # the log start lists them
 
     def _remember_views(self, *views: View | None) -> None:
         for view in views:
@@ -243,11 +243,11 @@ class JournalReplay:
     def unpaired_copies(self) -> list[RecordLocation]:
         """Changes, and the view in force, of which only one copy is left: one more flipped bit would lose it."""
         kept = self._retained_copies()
-        feet = [change for number, change in kept if number == NO_VIEW]
+        trims = [change for number, change in kept if number == NO_VIEW]
         needed = [
             places
             for (number, change), places in kept.items()
-            if (change == max(feet) if number == NO_VIEW else change or number == self.state.accepted)
+            if (change == max(trims) if number == NO_VIEW else change or number == self.state.accepted)
         ]
         return [places[0] for places in needed if len(places) == 1]
 
@@ -269,7 +269,7 @@ class JournalReplay:
 
     def _refuse(self, what: str, letter: str) -> NoReturn:
         raise JournalDamaged(
-            f"recovering the journal of {self.own}: {what} (case {letter}). What stood there may have been"
+            f"recovering the journal of {self.own}: {what} (case {letter}). The lost records may have been"
             " promises and own transactions, so no other master can repair it. Next: bring the file back, or set this"
             " folder aside and start with an empty one: the master then joins as a learner"
         )

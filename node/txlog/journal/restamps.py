@@ -28,12 +28,12 @@ class Restamps:
         low, high = bisect_left(self._stops, first_seq), bisect_right(self._firsts, stop)
         merged, first = array("Q", stamps), first_seq
         if low < high:
-            before, behind = self._columns[low], self._columns[high - 1]
+            before, after = self._columns[low], self._columns[high - 1]
             kept = max(0, stop - self._firsts[high - 1])
             if self._firsts[low] < first_seq:
                 first = self._firsts[low]
                 merged = before[: first_seq - first] + merged
-            merged += behind[kept:]
+            merged += after[kept:]
         self._firsts[low:high] = array("Q", [first])
         self._stops[low:high] = array("Q", [first + len(merged)])
         self._columns[low:high] = [merged]

@@ -106,8 +106,8 @@ class JournalScan(JournalReplay):
                 continue
             bad = len(self.damaged)
             self._read_segment(piece, following)
-            told = following is not None and piece.header is not None and following.header is not None
-            if told and len(self.damaged) == bad:
+            has_headers = following is not None and piece.header is not None and following.header is not None
+            if has_headers and len(self.damaged) == bad:
                 self.intact_segments.append(piece.number)
         if broken and broken[-1] > pieces[-1].number:
             name = fmt.segment_name(broken[-1])
@@ -156,14 +156,16 @@ class JournalScan(JournalReplay):
     def _apply_index(self, piece: ScannedSegment, following: ScannedSegment) -> bool:
         """Apply the segment's index in place of its records, if it belongs to exactly this segment. Its record numbers
         and chain hashes must match this segment's header and the next one's."""
-        header, behind = piece.header, following.header
-        if piece.number not in self._indexes or header is None or behind is None:
+        header, next_header = piece.header, following.header
+        if piece.number not in self._indexes or header is None or next_header is None:
             return False
         name = fmt.segment_name(piece.number)
         if (self.number, self.chain) != (header.first, header.chain) or self.files.size(name) < header.size:
             return False
         found = decode_index(read_whole(self.files, index_name(piece.number)))
-        wanted = SegmentIdentity(self.own.birth, piece.number, header.first, behind.first, header.chain, behind.chain)
+        wanted = SegmentIdentity(
+            self.own.birth, piece.number, header.first, next_header.first, header.chain, next_header.chain
+        )
         if found is None or found.identity != wanted:
             self.notes.append(f"{index_name(piece.number)} cannot be used; the segment was read")
             return False
@@ -172,8 +174,8 @@ class JournalScan(JournalReplay):
             self._replay_index(found, piece.number)
         except JournalDamaged as wrong:
             raise IndexContradicts(piece.number, str(wrong)) from None
-        self._check_index_result(piece.number, behind.state_header)
-        self.number, self.chain, self.state = behind.first, behind.chain, behind.state_header.copy()
+        self._check_index_result(piece.number, next_header.state_header)
+        self.number, self.chain, self.state = next_header.first, next_header.chain, next_header.state_header.copy()
         self.last_synced = self.number - 1
         return True
 
@@ -199,7 +201,7 @@ class JournalScan(JournalReplay):
             held = self.index.get_or_create(Origin(rows.node, rows.birth))
             firsts, offsets = array("Q", rows.firsts), array("I", rows.offsets)
             if firsts[0] != held.last + 1:
-                self._refuse(f"{held.origin} goes on at {firsts[0]} behind {held.last}", "X")
+                self._refuse(f"{held.origin} continues at {firsts[0]} after {held.last}", "X")
             held.extend(firsts, segment, offsets, rows.last)
             for first in rows.named:
                 held.index_keyed(first)
@@ -237,7 +239,7 @@ class JournalScan(JournalReplay):
         if case.decision is RecoveryDecision.CUT:
             self.stale_bytes = StaleBytes(piece.number, offset, len(data.rstrip(b"\0")))
         elif case.letter == "E":
-            self.notes.append(f"{fmt.segment_name(piece.number)} at byte {offset}: dirt behind the last record")
+            self.notes.append(f"{fmt.segment_name(piece.number)} at byte {offset}: stale bytes after the last record")
         size = piece.size if len(data) >= piece.size else offset
         self.tail = JournalTail(piece.number, offset, size, piece.first)
 
@@ -278,7 +280,7 @@ class JournalScan(JournalReplay):
                 self._apply_view_change(*found)
         self._add_missing_span(after.log_end, after.log_hash)
         if self.order.end != after.log_end:
-            self._refuse(f"{where}: the log ends at {self.order.end}, and behind it at {after.log_end}", "X")
+            self._refuse(f"{where}: the log ends at {self.order.end}, and after it at {after.log_end}", "X")
         self.number, self.chain = number, chain
 
     def _find_change(self, change: int, where: str) -> tuple[int, ViewAcceptedPrologue] | FramedRecord:
@@ -375,8 +377,8 @@ def _scan_segments(files: Vfs, numbers: list[int], indexes: frozenset[int], segm
     first = next((header for header in headers.values() if header is not None), None)
     if first is None:
         raise JournalDamaged(
-            f"opening the journal: no header of {len(numbers)} segments can be read, so who this master is cannot be"
-            " known; no other master can repair it. Next: bring the files back, or start empty, as a learner"
+            f"opening the journal: no header of {len(numbers)} segments can be read, so this master cannot be"
+            " identified; no other master can repair it. Next: bring the files back, or start empty, as a learner"
         )
     own = first.state_header.own
     pieces = [_locate_segment(files, number, headers[number], own, segment_bytes) for number in numbers]
@@ -387,12 +389,12 @@ def _scan_segments(files: Vfs, numbers: list[int], indexes: frozenset[int], segm
     found.notes += notes
     found.read_segments(there, broken, trimmed=there[0].first > 1)
     if not found.is_whole:
-        foot, found = found.log_start, JournalScan(files, own, indexes)
-        if foot.index:
+        log_start, found = found.log_start, JournalScan(files, own, indexes)
+        if log_start.index:
             raise JournalDamaged(
                 f"opening the journal of {own}: {fmt.segment_name(there[0].number)} is the first that is there, and the"
-                f" log, trimmed at {foot.index}, needs earlier ones (case T). Next: bring them back, or set this folder"
-                " aside and start with an empty one: the master then joins as a learner"
+                f" log, trimmed at {log_start.index}, needs earlier ones (case T). Next: bring them back, or set this"
+                " folder aside and start with an empty one: the master then joins as a learner"
             )
         found.notes += notes
         found.read_segments(there, broken)

@@ -82,11 +82,11 @@ class Scrubber:
                 return ScrubTask(self._files, number, name, is_new=is_new, may_write=room, on_error=self._on_error)
         return None
 
-    def end(self, survey: ScrubTask) -> None:
+    def end(self, task: ScrubTask) -> None:
         """The task's ``run`` has returned."""
-        assert survey is self._task
+        assert task is self._task
         self._is_running = False
-        if survey.done:
+        if task.done:
             self._task = None
             self._space.refresh()
 
@@ -231,8 +231,8 @@ class _SegmentScan:
 
     def __init__(self, files: Vfs, segment: int) -> None:
         self._segment = segment
-        header, behind = _read_header(files, segment), _read_header(files, segment + 1)
-        self._header, self._behind = header, behind
+        header, following = _read_header(files, segment), _read_header(files, segment + 1)
+        self._header, self._following = header, following
         self._number, self._chain, self._offset = header.first, header.chain, header.records_from
         self._seed = fmt.segment_seed(header.birth, segment)
         self._builder = IndexBuilder(header.state_header.held)
@@ -246,19 +246,21 @@ class _SegmentScan:
 
     def encode_index_file(self) -> bytes:
         """The index, when all is read."""
-        header, behind = self._header, self._behind
+        header, following = self._header, self._following
         self._builder.finish()
-        identity = SegmentIdentity(header.birth, self._segment, header.first, behind.first, header.chain, behind.chain)
+        identity = SegmentIdentity(
+            header.birth, self._segment, header.first, following.first, header.chain, following.chain
+        )
         return encode_index(identity, self._builder.events, self._builder.hashes)
 
     def read_piece(self) -> bool:
         """Read one chunk; returns whether it was the last one."""
         self._left = SCRUB_CHUNK_BYTES
-        while self._number < self._behind.first:
+        while self._number < self._following.first:
             if self._left <= 0:
                 return False
             self._check_next_record()
-        if self._chain != self._behind.chain:
+        if self._chain != self._following.chain:
             raise _DamageFound("its last record has another chain hash than the next segment's header")
         return True
 
@@ -268,13 +270,13 @@ class _SegmentScan:
         self._open = tail if self._check_tail(tail) else None
         if self._open is not None:
             return
-        record, at, gathering = tail.record, self._offset, self._builder
+        record, at, builder = tail.record, self._offset, self._builder
         if tail.crc != tail.tail_crc:
             raise _DamageFound(f"record {self._number} at byte {at} cannot be read")
         chain = fmt.next_chain_hash(self._chain, record.front)
         fits = chain == record.chain
-        if not fits or not gathering.add(record.kind, record.flags, record.a, record.b, record.front, at):
-            raise _DamageFound(f"record {self._number} at byte {at} does not continue what stands before it")
+        if not fits or not builder.add(record.kind, record.flags, record.a, record.b, record.front, at):
+            raise _DamageFound(f"record {self._number} at byte {at} does not continue the record before it")
         self._chain = chain
         self._number += 1
         self._offset = at + record.length

@@ -98,6 +98,6 @@ class SegmentRemoval:
             raise JournalBroken(text) from error
 
 
-def seqs_at(foot: LogStart) -> dict[Origin, int]:
+def seqs_at(log_start: LogStart) -> dict[Origin, int]:
     """The last seq of each origin at the log start."""
-    return {Origin(node, birth): seq for node, birth, seq in foot.seqs}
+    return {Origin(node, birth): seq for node, birth, seq in log_start.seqs}

@@ -1,7 +1,7 @@
 """A payload that is on the disk before its record (why: docs/decisions/0021; matching: ``payload_stage``).
 
 A large payload is written beside the syncs, in chunks, into a file that becomes the segment of its record. When the
-record gets its number, only the bytes in front of the payload are left to write. Until then the file has no name that
+record gets its number, only the bytes before the payload are left to write. Until then the file has no name that
 recovery reads.
 """
 
@@ -111,7 +111,7 @@ class StagedPayload:
         try:
             self._files.remove(self.name)
         except OSError as error:
-            self._fail(f"removing {self.name}, a payload that nobody wants", error)
+            self._fail(f"removing {self.name}, a payload that is not needed", error)
 
     def _fail(self, what: str, error: OSError) -> None:
         text = f"{what}: {error}. Next: look at the disk, then start this process again"

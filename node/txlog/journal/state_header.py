@@ -94,15 +94,15 @@ class StateHeader:
         self.changes += 1
         self._refresh()
 
-    def set_log_start(self, foot: LogStart) -> None:
+    def set_log_start(self, log_start: LogStart) -> None:
         """Record a trim of the log. It counts as a change, since only this journal records it. A log start above the
         log's end comes from another master (a snapshot)."""
         self.changes += 1
-        for node, birth, seq in foot.seqs:
+        for node, birth, seq in log_start.seqs:
             if seq > self.held.get(Origin(node, birth), 0):
                 self.set_held(Origin(node, birth), seq)
-        if foot.index > self.log_end:
-            self.log_end, self.log_hash, self.stable = foot.index, foot.hash, foot.index
+        if log_start.index > self.log_end:
+            self.log_end, self.log_hash, self.stable = log_start.index, log_start.hash, log_start.index
         self._refresh()
 
     def set_installed(self, number: Number, base_index: int) -> None:

@@ -56,7 +56,7 @@ class TransactionReader:
             raise RecordUnreadable("the log was trimmed above it")
         place = held.locate(seq)
         if place is None:
-            raise RecordUnreadable("it stood in a damaged record")
+            raise RecordUnreadable("its record is damaged")
         recent = self._recent.get(held.slot, place.first_seq)
         if recent is not None and seq <= recent.last_seq:
             first = seq - recent.first_seq
@@ -64,7 +64,7 @@ class TransactionReader:
             return whole[: _count_fitting([len(item.payload) for item in whole], room)]
         head = self._head(place)
         if seq > head.last_seq:
-            raise RecordUnreadable("it stood in a damaged record")
+            raise RecordUnreadable("its record is damaged")
         first = seq - head.first_seq
         return self._reader.read_items(head, first, _count_fitting(head.columns.sizes[first : first + count], room))
 
@@ -117,7 +117,7 @@ class TransactionReader:
             if key and first_seq <= seq <= last_seq
         ]
 
-    def _lookup_meta(self, origin: Origin, seq: int) -> tuple[int, bytes] | None:
+    def lookup_meta(self, origin: Origin, seq: int) -> tuple[int, bytes] | None:
         """Stamp and content hash of a held transaction."""
         held = self._index.get(*origin)
         place = held.locate(seq) if held is not None and seq <= held.last else None
@@ -136,12 +136,12 @@ class TransactionReader:
             return None
         return held.restamps.get(seq, head.columns.stamps[at]), head.columns.content(at)
 
-    def _certain_stamp(self, origin: Origin, seq: int, sent: int) -> int:
+    def certain_stamp(self, origin: Origin, seq: int, sent: int) -> int:
         """The stamp of a transaction that another master sent; a stamp from a view accepted here takes precedence."""
         held = self._index.get(*origin)
         return held.restamps.get(seq, sent) if held is not None else sent
 
-    def _is_restamped(self, origin: Origin, seq: int) -> bool:
+    def is_restamped(self, origin: Origin, seq: int) -> bool:
         """Whether a view accepted here assigned its stamp."""
         held = self._index.get(*origin)
         return held is not None and held.restamps.get(seq, 0) != 0

@@ -40,7 +40,8 @@ class VfsFile(Protocol):
     def fdatasync(self) -> None:
         """What was written to this file survives a power cut. An error is never followed by a retry (rule 29)."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release the descriptor, without a sync. The object must not be used afterwards."""
 
 
 class Vfs(Protocol):
@@ -61,21 +62,26 @@ class Vfs(Protocol):
         """A new file that reads as ``size`` zeros and takes room only as it is written: each write may find the disk
         full. Neither it nor its name is durable."""
 
-    def open(self, name: str) -> VfsFile: ...
+    def open(self, name: str) -> VfsFile:
+        """Open an existing file for reads and writes. ``FileNotFoundError`` when it is missing."""
 
     def rename(self, old: str, new: str) -> None:
         """Durable after :meth:`sync_folder`."""
 
-    def remove(self, name: str) -> None: ...
+    def remove(self, name: str) -> None:
+        """Remove a file. Durable after :meth:`sync_folder`."""
 
-    def size(self, name: str) -> int: ...
+    def size(self, name: str) -> int:
+        """Bytes of a file, holes included. ``FileNotFoundError`` when it is missing."""
 
     def free_bytes(self) -> int:
         """Bytes that may still be created."""
 
-    def sync_folder(self) -> None: ...
+    def sync_folder(self) -> None:
+        """Make all names durable: files that were created, renamed and removed before."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release the folder's lock. Open files stay open."""
 
 
 class OsFile:

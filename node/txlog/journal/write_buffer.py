@@ -71,19 +71,19 @@ class WriteBuffer:
         self.number += 1
         return segment, offset
 
-    def append_staged(self, laid: StagedPayload, body: RecordBody) -> tuple[OpenSegment, int]:
+    def append_staged(self, staged: StagedPayload, body: RecordBody) -> tuple[OpenSegment, int]:
         """Append a record whose tail is on the disk: that file becomes the next segment. A Seal fills the unused bytes
-        in front of the tail; later records are written after it."""
-        tail = self._open(laid.file_bytes, laid.name, False)
+        before the tail; later records are written after it."""
+        tail = self._open(staged.file_bytes, staged.name, False)
         tail.has_staged_payload = True
         vitals = self.state_header.encoded
         frames = 2 * (fmt.HEAD_BYTES + len(vitals))
-        self.append(record_bodies.encode_seal(laid.offset - tail.end - frames - len(body.front)))
+        self.append(record_bodies.encode_seal(staged.offset - tail.end - frames - len(body.front)))
         length = fmt.record_length(body, len(vitals))
         offset = tail.end
-        assert offset + fmt.HEAD_BYTES + len(vitals) + len(body.front) == laid.offset
+        assert offset + fmt.HEAD_BYTES + len(vitals) + len(body.front) == staged.offset
         self._chain = fmt.next_chain_hash(self._chain, body.front)
-        crc = fmt.crc_with_padding(laid.crc, offset + length - laid.offset - laid.size)
+        crc = fmt.crc_with_padding(staged.crc, offset + length - staged.offset - staged.size)
         self.extents[-1].parts += fmt.encode_head(
             body, length, self.number, self._batch_first - 1, self._chain, vitals, tail.seed, crc
         )

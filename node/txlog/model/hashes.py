@@ -12,7 +12,7 @@ NO_HASH: Final = bytes(HASH_BYTES)
 _LONG: Final = 1 << 16
 _BLANK: Final = blake2b(digest_size=HASH_BYTES)
 _UNNAMED: Final = tuple(b"%d 0 " % kind for kind in range(8))
-"""The hash input in front of the payload of a transaction without a key, per kind."""
+"""The hash input before the payload of a transaction without a key, per kind."""
 
 
 def short_hash(data: bytes) -> bytes:
@@ -32,7 +32,7 @@ def content_state(kind: int, key: str) -> blake2b:
 
 def content_hash(kind: int, key: str, payload: bytes) -> bytes:
     """16 bytes over kind, idempotency key and payload. One txid with two of these is a fatal error (rule 3)."""
-    if len(payload) >= _LONG:  # not copied behind what stands before it
+    if len(payload) >= _LONG:  # not copied after the other parts
         state = content_state(kind, key)
         state.update(payload)
         return state.digest()

@@ -1,4 +1,4 @@
-"""The hot rooms as compiled extensions: the same sources, through mypyc. See ``README.md``."""
+"""Compiles the hot packages with mypyc, from the same sources. See ``README.md``."""
 
 from txlog.native.finder import install_import_hook, is_native
 

@@ -1,4 +1,4 @@
-"""``python -m txlog.native``: compile (``make native``). Needs mypyc and a C compiler; without one it says so."""
+"""``python -m txlog.native``: compile (``make native``) with mypyc. Without a C compiler it compiles nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from txlog.native.finder import BUILD_FOLDER, COMPILED_MODULES, MANIFEST, SOURCE
 
 
 def build(folder: Path) -> None:
-    """All modules into ``folder``, which is replaced when every one of them is there."""
+    """Compile all modules into ``folder``. It is replaced once every module is compiled."""
     from mypyc.build import mypycify
     from setuptools import Distribution
 
@@ -54,6 +54,8 @@ def compiler() -> str | None:
 
 
 def main() -> int:
+    """Compile the modules unless the last build has the same sources. Returns 0 also without a C compiler: a master
+    then runs interpreted."""
     try:
         if json.loads((BUILD_FOLDER / MANIFEST).read_bytes()).get("digest") == source_digest():
             return 0

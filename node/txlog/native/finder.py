@@ -1,4 +1,4 @@
-"""Finds the compiled modules, if they were made of exactly the sources that are here."""
+"""Imports the compiled modules, if they were built from exactly the sources of this installation."""
 
 from __future__ import annotations
 
@@ -150,15 +150,16 @@ COMPILED_MODULES: Final = tuple(
     )
     for name in names
 )
-"""What is compiled: the way of a transaction from its client's socket to the disk and the peers."""
+"""The modules that a transaction passes on its way from the client's socket to the disk and to the peers."""
 
 
 def source_path(module: str) -> Path:
+    """The source file of a module of :data:`COMPILED_MODULES`."""
     return SOURCE_ROOT / (module.replace(".", "/") + ".py")
 
 
 def source_digest() -> str:
-    """Of everything that the compiled code depends on: these sources, those whose types they use, this interpreter."""
+    """The digest of all that the compiled code depends on: its sources, the types they use, the interpreter."""
     found = hashlib.sha256(sys.version.encode())
     rooms = (
         *("model", "native", "wire", "sparql", "protocol", "journal", "auth", "http", "runtime", "telemetry"),
@@ -171,7 +172,7 @@ def source_digest() -> str:
 
 
 class CompiledModuleFinder(MetaPathFinder):
-    """``files``: module name to extension."""
+    """Imports compiled modules. ``files``: full module name to the file of its extension."""
 
     def __init__(self, files: dict[str, Path]) -> None:
         self._files = files
@@ -179,6 +180,7 @@ class CompiledModuleFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        """The spec of a compiled module. None, so that the next finder is asked, for every other module."""
         file = self._files.get(fullname)
         if file is None:
             return None
@@ -186,9 +188,9 @@ class CompiledModuleFinder(MetaPathFinder):
 
 
 def install_import_hook() -> bool:
-    """From now on import the compiled modules, where they fit; call it before any of them is imported.
+    """Import the compiled modules from now on. Call it before any of them is imported.
 
-    False, and nothing changes, when they were not made, were made of other sources, or ``TXLOG_NATIVE=0``."""
+    False, and nothing changes: they were not built, were built from other sources, or ``TXLOG_NATIVE=0``."""
     if os.environ.get(DISABLE_VARIABLE) == "0":
         return False
     try:
@@ -197,7 +199,7 @@ def install_import_hook() -> bool:
             return False
         files = {name: BUILD_FOLDER / file for name, file in made["files"].items()}
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return False  # whatever it is, it is no manifest of ours
+        return False  # the file is no manifest of `make native`
     if not all(file.name.endswith(tuple(EXTENSION_SUFFIXES)) and file.exists() for file in files.values()):
         return False
     sys.meta_path.insert(0, CompiledModuleFinder(files))

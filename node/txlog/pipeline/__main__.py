@@ -17,6 +17,8 @@ WRONG_CONFIG = 64
 
 
 def main() -> int:
+    """Run the application until SIGTERM or its end. Returns the exit code: :data:`WRONG_CONFIG` when it could not
+    start."""
     parser = argparse.ArgumentParser(prog="python -m txlog.pipeline", description=__doc__)
     parser.add_argument("--config", type=Path, required=True, help="a PipelineConfig as JSON")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)

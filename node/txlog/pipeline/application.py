@@ -73,9 +73,9 @@ def wait_for_master(config: PipelineConfig, stop: threading.Event) -> bool:
         while not stop.is_set():
             try:
                 status = masters.status()
-            except TxLogError as nobody:
+            except TxLogError as unreachable:
                 if time.monotonic() >= said_at:
-                    log.info("waiting for a master of %s: %s", config.data_center, nobody)
+                    log.info("waiting for a master of %s: %s", config.data_center, unreachable)
                     said_at, pause_s = time.monotonic() + pause_s, min(pause_s * 2, 60.0)
             else:
                 log.info("%s is %s, stable at %d", status.node, status.state, status.stable.index)
@@ -124,10 +124,10 @@ def start_query(spark: Any, config: PipelineConfig) -> Any:
     from txlog.pipeline.worker_sink import WorkersSink
 
     spark.dataSource.register(DoorbellSource)
-    told = config.model_dump_json()
-    rings = spark.readStream.format(DoorbellSource.name()).option(CONFIG_OPTION, told).load()
+    config_json = config.model_dump_json()
+    requests = spark.readStream.format(DoorbellSource.name()).option(CONFIG_OPTION, config_json).load()
     return (
-        rings.writeStream.foreach(WorkersSink(told))
+        requests.writeStream.foreach(WorkersSink(config_json))
         .options(**PROGRESS_TRACKING_OPTIONS)
         .option("checkpointLocation", str(config.scratch_folder.resolve() / "checkpoint"))
         .start()

@@ -193,13 +193,13 @@ class DivergenceScanner:
             busy, found = 0.0, list[tuple[str, T]]()
             for place, answer in zip(places, asked, strict=True):
                 try:
-                    told, seconds = answer.result()
+                    report, seconds = answer.result()
                 except (TxLogError, OSError) as wrong:  # the worker's applier reports it
                     log.info("%s is not looked at: %s", place.name, wrong)
                     continue
                 busy = max(busy, seconds)
-                if told is not None:
-                    found.append((place.name, told))
+                if report is not None:
+                    found.append((place.name, report))
         return found, busy
 
     @property
@@ -230,7 +230,7 @@ class DivergenceScanner:
         self._adapt_query_start(len({marker.position for _, (marker, _) in found}))
         differing = self._piece_scan.find_differing(first, found)
         if differing:
-            log.info("the pieces behind %d quads differ in %s: all is read", first, ", ".join(differing))
+            log.info("the ranges after %d quads differ in %s: all is read", first, ", ".join(differing))
             self._piece_scan.record_confirmation(
                 self._confirm_by_sums(stop, {name: marker.fence for name, (marker, _) in found})
             )
@@ -249,7 +249,7 @@ class DivergenceScanner:
                 return True
             if not self._sums_misaligned:
                 return False
-            log.info("all was read, but not at one index, which says nothing")
+            log.info("all was read, but not at one index, so nothing can be compared")
         return False
 
     def _adapt_query_start(self, positions: int) -> None:
@@ -355,7 +355,7 @@ class DivergenceScanner:
     def _worker_indexes(self, names: Sequence[str]) -> dict[str, int]:
         found = {w.name: w.position.index for w in self._list_workers() if w.name in names and w.position is not None}
         if not found:
-            raise Unavailable("NoWorker", "no worker stands anywhere any more")
+            raise Unavailable("NoWorker", "no worker has a position")
         return found
 
     def _pause(self, names: Sequence[str], index: int) -> None:
@@ -369,7 +369,7 @@ class DivergenceScanner:
             try:
                 master.report_digests(name, look)
             except TxLogError as wrong:
-                log.info("%s is not told of %s: %s", master.url, name, wrong)
+                log.info("%s has no report of %s: %s", master.url, name, wrong)
 
 
 class PieceScan:

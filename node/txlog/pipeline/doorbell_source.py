@@ -98,9 +98,9 @@ class WakeupPoller:
                 url, bell = self._masters.call_first_available(
                     lambda master: self._request_doorbell(master, pos, max(0.0, piece))  # noqa: B023 - called at once
                 )
-            except TxLogError as nobody:
+            except TxLogError as unreachable:
                 if not self._no_master:
-                    log.warning("no master answers: %s", nobody)
+                    log.warning("no master answers: %s", unreachable)
                 self._no_master = True
                 time.sleep(NO_MASTER_RETRY_S)
                 return pos, tick
@@ -119,11 +119,11 @@ class WakeupPoller:
         changed, self._workers = listed.keys() != self._workers.keys(), listed
         moved = self._ticks.get(url, 0) != bell.tick
         self._ticks[url] = bell.tick
-        strayed = False
+        has_alarm = False
         if self._watch is not None:
             self._catching_up = self._watch.set_expected(bell.stable.index, bell.workers)
-            strayed = self._watch.take_alarm()
-        return bell.stable.index != pos or moved or strayed or changed or bool(self._clock() >= self._recheck_at)
+            has_alarm = self._watch.take_alarm()
+        return bell.stable.index != pos or moved or has_alarm or changed or bool(self._clock() >= self._recheck_at)
 
     def _request_doorbell(self, master: MasterClient, pos: int, timeout_s: float) -> tuple[str, Doorbell]:
         return master.url, master.doorbell(pos, self._ticks.get(master.url, 0), timeout_s)
@@ -139,11 +139,14 @@ def _store_config_json(worker: WorkerStatus) -> str:
     """Where a master reports no URL for a worker, the configured one counts."""
     if not worker.url:
         return ""
-    told = {"name": worker.name, "url": worker.url, "engine": worker.engine or "oxigraph"}
-    return WorkerConfig.model_validate(told).model_dump_json()
+    fields = {"name": worker.name, "url": worker.url, "engine": worker.engine or "oxigraph"}
+    return WorkerConfig.model_validate(fields).model_dump_json()
 
 
 class DoorbellReader(DataSourceStreamReader):  # type: ignore[misc]
+    """Spark's interface to :class:`WakeupPoller`. An offset is ``{"pos": stable index, "tick": count}``, with the
+    tick of the poller."""
+
     def __init__(self, config: PipelineConfig) -> None:
         self._config = config
         # created on first use: connections cannot be pickled
@@ -152,6 +155,7 @@ class DoorbellReader(DataSourceStreamReader):  # type: ignore[misc]
 
     @property
     def poller(self) -> WakeupPoller:
+        """The poller of this process. The first use starts it and the liveness monitor."""
         if self._poller is None:
             masters = FailoverClient(self._config.masters, timeout_s=2.0)
             self._watch = LivenessMonitor(self._config.workers, partial(report_once, self._config.masters))
@@ -162,23 +166,29 @@ class DoorbellReader(DataSourceStreamReader):  # type: ignore[misc]
         return self._poller
 
     def stop(self) -> None:
+        """Spark calls this when the query ends: the liveness monitor stops."""
         if self._watch is not None:
             self._watch.stop()
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """The offset before the first entry of the log. A checkpoint replaces it after a restart."""
         return {"pos": 0, "tick": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """A micro-batch is never limited: it carries a wake-up, not data."""
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        """Block until there is work, for at most the poll interval. An equal offset starts no micro-batch."""
         pos, tick = self.poller.wait(start["pos"], start["tick"])
         return {"pos": pos, "tick": tick}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """One :class:`WorkerRange` for each worker."""
         return self.poller.ranges(end["pos"])
 
     def read(self, partition: InputPartition) -> Iterator[tuple[str, int, str]]:
+        """On an executor: the one row of a partition, as in :data:`SCHEMA`."""
         assert isinstance(partition, WorkerRange)
         freeze_gc()
         yield partition.worker, partition.upto, partition.store
@@ -189,11 +199,14 @@ class DoorbellSource(DataSource):  # type: ignore[misc]
 
     @classmethod
     def name(cls) -> str:
+        """The format name under which Spark registers this source."""
         return "txlog_doorbell"
 
     def schema(self) -> str:
+        """The columns of :meth:`DoorbellReader.read`, as DDL."""
         return SCHEMA
 
     def streamReader(self, schema: Any) -> DoorbellReader:  # noqa: N802
+        """The reader for the :class:`PipelineConfig` in the option :data:`CONFIG_OPTION`."""
         freeze_gc()
         return DoorbellReader(PipelineConfig.model_validate_json(self.options[CONFIG_OPTION]))

@@ -41,15 +41,23 @@ def build_command(environ: Mapping[str, str], home: Path) -> list[str]:
     missing = [name for name in (*BACKEND_ARGUMENTS.values(), MEMORY_VARIABLE) if not environ.get(name)]
     if missing:
         raise NotStartedByDriver(
-            f"no {', '.join(missing)}: a driver of Spark starts this in a pod of its own, nobody else"
+            f"no {', '.join(missing)}: only a driver of Spark starts this program, in a pod of its own"
         )
     java = Path(environ["JAVA_HOME"]) / "bin" / "java" if environ.get("JAVA_HOME") else shutil.which("java")
     if java is None:
         raise NotStartedByDriver("no Java: set JAVA_HOME")
     memory = environ[MEMORY_VARIABLE]
-    told = [word for argument, name in BACKEND_ARGUMENTS.items() for word in (argument, environ[name])]
+    arguments = [word for argument, name in BACKEND_ARGUMENTS.items() for word in (argument, environ[name])]
     heap = [f"-Xms{memory}", f"-Xmx{memory}"]
-    return [str(java), *read_java_options(environ), *heap, "-cp", str(home / "jars" / "*"), EXECUTOR_BACKEND, *told]
+    return [
+        str(java),
+        *read_java_options(environ),
+        *heap,
+        "-cp",
+        str(home / "jars" / "*"),
+        EXECUTOR_BACKEND,
+        *arguments,
+    ]
 
 
 def read_java_options(environ: Mapping[str, str]) -> list[str]:
@@ -65,8 +73,8 @@ def main() -> int:
     if sys.argv[1:] == [EXECUTOR_ROLE]:
         home = prepare_spark_home(Path("/tmp"))
         try:
-            told = build_command(os.environ, home)
-            os.execve(told[0], told, {**os.environ, "SPARK_HOME": str(home)})
+            command = build_command(os.environ, home)
+            os.execve(command[0], command, {**os.environ, "SPARK_HOME": str(home)})
         except (NotStartedByDriver, OSError) as wrong:
             print(wrong, file=sys.stderr)
     else:

@@ -87,21 +87,21 @@ def main() -> int:
     parser.add_argument(
         "--start-only",
         action="store_true",
-        help="make nothing: start Spark as a batch does and run a job with nothing to do; say `started` and `done`",
+        help="make nothing: start Spark as a batch does and run a job with nothing to do; print `started` and `done`",
     )
     parser.add_argument("--if-missing", action="store_true", help="make nothing where one is already")
     parser.add_argument("--memory", default=DRIVER_MEMORY, help="of Spark's driver")
-    told = parser.parse_args()
+    options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    if told.start_only:
-        with _spark_context(told.memory, None) as starting:
+    if options.start_only:
+        with _spark_context(options.memory, None) as starting:
             context = starting.result()
             print("started", flush=True)
             _run_sample_job(context)
             print("done", flush=True)
         return 0
-    if told.if_missing and CLASS_ARCHIVE.exists():
+    if options.if_missing and CLASS_ARCHIVE.exists():
         return 0
     try:
         made = create_archive()

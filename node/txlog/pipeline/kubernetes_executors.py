@@ -100,13 +100,13 @@ def delete_stale_executors(executors: ExecutorsConfig, master: str, account: Pat
     server = master.removeprefix("k8s://")
     query = urlencode({"labelSelector": executors.selector})
     url = f"{server}/api/v1/namespaces/{quote(executors.namespace)}/pods?{query}"
-    told, tls = {"Accept": "application/json"}, None
+    headers, tls = {"Accept": "application/json"}, None
     if (account / "token").exists():
-        told["Authorization"] = f"Bearer {(account / 'token').read_text().strip()}"
+        headers["Authorization"] = f"Bearer {(account / 'token').read_text().strip()}"
     if server.startswith("https:"):
         authority = account / "ca.crt"
         tls = ssl.create_default_context(cafile=str(authority) if authority.exists() else None)
-    asked = urllib.request.Request(url, method="DELETE", headers=told)
+    asked = urllib.request.Request(url, method="DELETE", headers=headers)
     try:
         with urllib.request.urlopen(asked, timeout=API_TIMEOUT_S, context=tls):
             return

@@ -33,10 +33,10 @@ def exit_on_closed_connection(work: Callable[[socket.socket, bool], int]) -> Cal
 
     def next_work(connection: socket.socket, authenticated: bool) -> int:
         try:
-            told = connection.recv(1, socket.MSG_PEEK)
+            received = connection.recv(1, socket.MSG_PEEK)
         except ConnectionError:
-            told = b""
-        return work(connection, authenticated) if told else EXIT_RELEASED
+            received = b""
+        return work(connection, authenticated) if received else EXIT_RELEASED
 
     return next_work
 

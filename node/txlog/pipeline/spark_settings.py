@@ -26,7 +26,9 @@ def build_spark_settings(config: PipelineConfig, socket_folder: Path) -> dict[st
     """``socket_folder``: short (a socket's path is limited to about 100 bytes) and on this machine."""
     scratch = config.scratch_folder.resolve()
     workers = len(config.workers)
-    apart = {} if config.executors is None else build_executor_settings(config.executors, JAVA_OPTIONS, os.environ)
+    executor_settings = (
+        {} if config.executors is None else build_executor_settings(config.executors, JAVA_OPTIONS, os.environ)
+    )
     return {
         "spark.master": spark_master_url(config),
         "spark.app.name": f"txlog-{config.data_center}",
@@ -36,7 +38,7 @@ def build_spark_settings(config: PipelineConfig, socket_folder: Path) -> dict[st
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         # TCP to the Python processes costs 40 ms in each micro-batch (delayed acknowledgements)
         "spark.python.unix.domain.socket.enabled": "true",
-        "spark.python.unix.domain.socket.dir": SOCKET_FOLDER if apart else str(socket_folder),
+        "spark.python.unix.domain.socket.dir": SOCKET_FOLDER if executor_settings else str(socket_folder),
         "spark.python.daemon.module": "txlog.pipeline.pyspark_daemon",
         # the default manager starts about eight processes in each micro-batch (readlink, chmod)
         "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
@@ -67,7 +69,7 @@ def build_spark_settings(config: PipelineConfig, socket_folder: Path) -> dict[st
         "spark.sql.streaming.numRecentProgressUpdates": "5",
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.catalogImplementation": "in-memory",
-        **apart,
+        **executor_settings,
     }
 
 

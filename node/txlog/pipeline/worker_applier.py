@@ -58,6 +58,7 @@ class PagedMasterLog:
     def page(
         self, after: Position | None, upto: int, max_bytes: int, unordered: Sequence[tuple[int, bytes]] = ()
     ) -> list[LogEntry]:
+        """As in :class:`~txlog.apply.log_source.LogSource`; sets ``epoch`` to that of the page."""
         index, at_hash = (0, None) if after is None else (after.index, after.hash)
         page = self._masters.log_page(index, at_hash, upto, max_bytes, unordered)
         self.epoch = page.stable.epoch

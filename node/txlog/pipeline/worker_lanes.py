@@ -115,14 +115,14 @@ class WorkerMutex:
 
     def read_cache(self) -> WorkerCache:
         """Only for the owner of the mutex."""
-        told = os.pread(self._fd, 4096, self._TARGET_BYTES)
-        return msgspec.json.decode(told, type=WorkerCache) if told else EMPTY_CACHE
+        stored = os.pread(self._fd, 4096, self._TARGET_BYTES)
+        return msgspec.json.decode(stored, type=WorkerCache) if stored else EMPTY_CACHE
 
     def write_cache(self, known: WorkerCache) -> None:
         """Only for the owner of the mutex."""
-        told = msgspec.json.encode(known)
-        os.pwrite(self._fd, told, self._TARGET_BYTES)
-        os.ftruncate(self._fd, self._TARGET_BYTES + len(told))
+        stored = msgspec.json.encode(known)
+        os.pwrite(self._fd, stored, self._TARGET_BYTES)
+        os.ftruncate(self._fd, self._TARGET_BYTES + len(stored))
 
 
 class WorkerLane:
@@ -217,22 +217,22 @@ class LaneSet:
     def apply_workers(self, rows: Sequence[ApplyRequest], patience_s: float = TASK_WAIT_S) -> None:
         """Sends a request to each lane and waits, at most ``patience_s`` for all of them."""
         deadline = time.monotonic() + patience_s
-        rung = [(self._lane_for(row), row.upto) for row in rows]
-        numbers = [(lane, lane.request(upto)) for lane, upto in rung]
+        requests = [(self._lane_for(row), row.upto) for row in rows]
+        numbers = [(lane, lane.request(upto)) for lane, upto in requests]
         for lane, number in numbers:
             lane.wait(number, deadline)
 
-    def _lane_for(self, ring: ApplyRequest) -> WorkerLane:
+    def _lane_for(self, request: ApplyRequest) -> WorkerLane:
         """A worker that returns at another URL gets a new lane."""
-        key = (ring.worker, ring.store)
+        key = (request.worker, request.store)
         if key not in self._lanes:
             config = self._config
-            if ring.store:
-                store = WorkerConfig.model_validate_json(ring.store)
+            if request.store:
+                store = WorkerConfig.model_validate_json(request.store)
                 config = config.model_copy(update={"workers": [store]})
-            turn = WorkerMutex(config.scratch_folder / "turns" / ring.worker)
-            apply = self._make_applier(config, ring.worker)
-            self._lanes[key] = WorkerLane(ring.worker, turn, apply, self._reports, config.budget_s)
+            turn = WorkerMutex(config.scratch_folder / "turns" / request.worker)
+            apply = self._make_applier(config, request.worker)
+            self._lanes[key] = WorkerLane(request.worker, turn, apply, self._reports, config.budget_s)
         return self._lanes[key]
 
 

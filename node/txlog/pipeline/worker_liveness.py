@@ -91,15 +91,15 @@ class _WatchedWorker:
 
 class LivenessMonitor:
     """The source's thread calls :meth:`start`, :meth:`set_expected` and :meth:`take_alarm`. Each worker is checked in a
-    thread of its own, so a hanging one delays no other. ``tell``: reports a hanging worker to the masters."""
+    thread of its own, so a hanging one delays no other. ``report``: reports a hanging worker to the masters."""
 
     def __init__(
         self,
         workers: Sequence[WorkerConfig],
-        tell: Callable[[str, WorkerReport], None],
+        report: Callable[[str, WorkerReport], None],
         transport: Callable[[str], ProbeTransport] | None = None,
     ) -> None:
-        self._report = tell
+        self._report = report
         self._make_transport = transport or _open_transport
         self._configured = {w.name: (w.url, w.engine) for w in workers}
         self._watched: dict[str, _WatchedWorker] = {}
@@ -144,19 +144,19 @@ class LivenessMonitor:
     def _track(self, worker: WorkerStatus) -> None:
         """A worker that returns at another URL is another store. Where a master reports no URL, the configured one
         counts."""
-        told = (worker.url, worker.engine or "oxigraph") if worker.url else self._configured.get(worker.name)
+        store = (worker.url, worker.engine or "oxigraph") if worker.url else self._configured.get(worker.name)
         known = self._watched.get(worker.name)
-        if told is None or (known is not None and known.store == told):
+        if store is None or (known is not None and known.store == store):
             return
-        place = self._watched[worker.name] = _WatchedWorker(*told, self._make_transport(told[0]))
+        place = self._watched[worker.name] = _WatchedWorker(*store, self._make_transport(store[0]))
         if self._started:
             self._start_thread(worker.name, place)
 
     def take_alarm(self) -> bool:
         """Whether a check since the last call found a worker that a lane should look at."""
-        rang = self._alarm.is_set()
+        was_set = self._alarm.is_set()
         self._alarm.clear()
-        return rang
+        return was_set
 
     def check(self, name: str) -> None:
         """Checks the worker once, if it is to be watched."""

@@ -125,7 +125,7 @@ def render_event(event: FeedEvent, form: str) -> bytes:
         return data + b"\n"
     head = f"id: {event.id}\n".encode()
     if event.event == "position":
-        return head + b"\n"  # without data it is remembered, and nobody is called
+        return head + b"\n"  # without data a client stores the id and fires no event
     return b"%bevent: %b\ndata: %b\n\n" % (head, event.event.encode(), data)
 
 
@@ -156,16 +156,16 @@ def _render_rdf_patch(event: FeedEvent) -> str:
 
 def _patch_headers(event: FeedEvent) -> list[tuple[str, str]]:
     """The properties of an entry that only an RDF Patch header can express."""
-    said: list[tuple[str, str]] = []
+    fields: list[tuple[str, str]] = []
     if event.noop:
-        said.append(("noop", event.noop))
+        fields.append(("noop", event.noop))
     elif event.kind == "update":
-        said.append(("update", event.payload))
+        fields.append(("update", event.payload))
     elif event.kind != "quads":
-        said.append((event.kind, event.key))
+        fields.append((event.kind, event.key))
     if not event.settled:
-        said.append(("settled", "false"))
-    return said
+        fields.append(("settled", "false"))
+    return fields
 
 
 def _quote_literal(text: str) -> str:

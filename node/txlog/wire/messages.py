@@ -16,7 +16,7 @@ message                sender → receiver       meaning
 ``ViewAcceptedReply``  member → coordinator    the view is durable on the sender, with every payload
 ``InstallView``        coordinator → member    all members have accepted the view
 ``LeaveNotice``        leaver → member         the sender has left this view for good; continue without it
-``Post``               member → member         one snapshot (rule 7), the sender's new transactions in front of it
+``Post``               member → member         one snapshot (rule 7), the sender's new transactions before it
 ``FetchRuns``          any → holder            asks for transactions that the sender misses
 ``RunsReply``          holder → any            these transactions; checked by content hash before use (rule 18)
 ``FetchOrder``         repairing → any         asks for the order of the log between two indexes (rule 28)

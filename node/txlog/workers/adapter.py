@@ -85,6 +85,7 @@ class WorkerResponse:
 
     @property
     def ok(self) -> bool:
+        """Whether the status is 2xx: the worker executed the request."""
         return 200 <= self.status < 300
 
     @property
@@ -319,10 +320,12 @@ class Adapter(Protocol):
     for a response that is no valid answer."""
 
     @property
-    def engine(self) -> str: ...
+    def engine(self) -> str:
+        """The name of the engine, a key of :data:`CAPABILITIES`."""
 
     @property
-    def capabilities(self) -> Capabilities: ...
+    def capabilities(self) -> Capabilities:
+        """The row of :data:`CAPABILITIES` for this engine."""
 
     @property
     def token_limit(self) -> int:
@@ -333,7 +336,8 @@ class Adapter(Protocol):
     def read_system(self) -> WorkerRequest:
         """A request for all system graphs. Its time grows with the number of named graphs: on (re)connect only."""
 
-    def parse_system_graphs(self, response: WorkerResponse) -> SystemGraphs: ...
+    def parse_system_graphs(self, response: WorkerResponse) -> SystemGraphs:
+        """The system graphs in the response to :meth:`read_system`."""
 
     def system_graphs_from_names(self, names: Iterable[str]) -> SystemGraphs:
         """The system graphs with these names, parsed."""
@@ -341,12 +345,14 @@ class Adapter(Protocol):
     def is_at(self, marker: MarkerPosition) -> WorkerRequest:
         """Ask whether the worker is at exactly this marker. Fast, whatever the worker holds."""
 
-    def parse_is_at(self, response: WorkerResponse) -> bool: ...
+    def parse_is_at(self, response: WorkerResponse) -> bool:
+        """The answer to :meth:`is_at` or :meth:`is_loading`."""
 
     def is_empty(self) -> WorkerRequest:
         """Ask whether a worker without a marker is empty: it has no quad and no empty graph either."""
 
-    def parse_is_empty(self, response: WorkerResponse) -> bool: ...
+    def parse_is_empty(self, response: WorkerResponse) -> bool:
+        """The answer to :meth:`is_empty`."""
 
     # apply
 
@@ -405,23 +411,27 @@ class Adapter(Protocol):
     def size(self, graphs: Sequence[str | None] | None = None) -> WorkerRequest:
         """Ask for the number of statements of all graphs, or of the named ones (None: the default graph)."""
 
-    def parse_size(self, response: WorkerResponse) -> int: ...
+    def parse_size(self, response: WorkerResponse) -> int:
+        """The number of statements in the response to :meth:`size`."""
 
     def counts(self) -> WorkerRequest:
         """Ask for the number of statements in each graph together with the marker, as of one moment."""
 
-    def parse_counts(self, response: WorkerResponse) -> GraphCounts: ...
+    def parse_counts(self, response: WorkerResponse) -> GraphCounts:
+        """The counts in the response to :meth:`counts`. Graphs without statements are left out."""
 
     def fingerprint_range(self, first: int, count: int) -> WorkerRequest | None:
         """Ask for the fingerprint of ``count`` quads after the first ``first``, together with the marker, as of one
         moment. The order of quads is the same in all stores with equal data. None: this engine has no such order."""
 
-    def parse_fingerprint_range(self, response: WorkerResponse) -> RangeFingerprint: ...
+    def parse_fingerprint_range(self, response: WorkerResponse) -> RangeFingerprint:
+        """The fingerprint in the response to :meth:`fingerprint_range`."""
 
     def contexts(self) -> WorkerRequest:
         """Ask for the named graphs that hold statements."""
 
-    def parse_contexts(self, response: WorkerResponse) -> list[str]: ...
+    def parse_contexts(self, response: WorkerResponse) -> list[str]:
+        """The IRIs, without brackets, in the response to :meth:`contexts`."""
 
     def export(self, accept: str, graph: str | None = None) -> WorkerRequest:
         """Ask for one graph (None: the default graph) in an RDF format."""

@@ -87,7 +87,7 @@ class Digester:
     def digest(self) -> Digest:
         """The digest of all lines; call it once, at the end."""
         self.finish()
-        made = {graph[1:-1].decode(): told for graph, told in self.pop_partial_sums().items()}
+        made = {graph[1:-1].decode(): sums for graph, sums in self.pop_partial_sums().items()}
         return Digest(sum(c for c, _ in made.values()), sum(t for _, t in made.values()) % _MODULUS, made)
 
     def _add_lines(self, lines: list[bytes]) -> None:

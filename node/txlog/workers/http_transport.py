@@ -142,6 +142,7 @@ class HttpTransport:
         return self._sender.settled()
 
     def close(self) -> None:
+        """Close the connections, also those of requests that timed out. A later request connects again."""
         self._sender.close()
 
     def __enter__(self) -> HttpTransport:

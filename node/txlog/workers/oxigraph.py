@@ -274,7 +274,7 @@ class OxigraphAdapter(SparqlAdapter):
                 self._update([insert, f"CREATE GRAPH {scratch}"]),
                 range(400, 600),
                 "NotAtomic",
-                "CREATE GRAPH of a graph that exists does not fail, so that a failure could not be told from success",
+                "CREATE GRAPH of a graph that exists does not fail, so that a failure would look like a success",
             ),
             ProbeStep(nothing_left, (200,), "NotAtomic", not_atomic, empty=True),
             ProbeStep(

@@ -17,6 +17,7 @@ class ProbeResult:
 
     @property
     def ok(self) -> bool:
+        """Whether the store can be a worker."""
         return self.refused is None
 
 
@@ -30,6 +31,6 @@ def probe(adapter: Adapter, transport: Transport) -> ProbeResult:
             wrong = len(response.body.split()) != 1
         wrong = wrong or step.holds not in response.body
         if wrong:
-            told = f"{transport.url}: {step.message} (it answered {response.status} {response.text[:200]!r})"
-            return ProbeResult(adapter.engine, WorkerRefused(step.reason, told))
+            message = f"{transport.url}: {step.message} (it answered {response.status} {response.text[:200]!r})"
+            return ProbeResult(adapter.engine, WorkerRefused(step.reason, message))
     return ProbeResult(adapter.engine, None)

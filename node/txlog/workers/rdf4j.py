@@ -77,7 +77,7 @@ class Rdf4jAdapter(TripleMarkerAdapter):
     data_path = "/statements"
     boolean_media_type = "text/boolean"
     charset = ";charset=utf-8"
-    dump_media_type = "application/sparql-results+json"  # its TSV writes strings without quotes, which nobody can read
+    dump_media_type = "application/sparql-results+json"  # its TSV writes strings without quotes: ambiguous
     default_quads = f"{{ GRAPH {NIL} {{ ?s ?p ?o }} }}"
     named_quads = f"{{ GRAPH ?g {{ ?s ?p ?o }} FILTER(?p!={SYSTEM_TERM}) }}"
     fail = f"CREATE GRAPH {GUARD_GRAPH}"

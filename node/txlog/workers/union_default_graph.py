@@ -1,5 +1,5 @@
 """SPARQL for engines whose plain patterns match all graphs together (RDF4J, Virtuoso). In the log they match the
-default graph, as SPARQL 1.1 says.
+default graph, as SPARQL 1.1 defines.
 
 Such an engine has a name for its default graph, as RDF4J's :data:`NIL`; a ``GRAPH`` inside a ``GRAPH`` keeps its own.
 So the rewriter puts a pattern inside ``GRAPH`` of that name, and the plain triples of templates that would otherwise
@@ -103,9 +103,9 @@ def _canonicalise_number(toks: Sequence[Token], at: int) -> Iterator[Edit]:
         if before.kind not in ("NUMBER", "STRING") and before.text not in _CLOSES:
             start, value = toks[at - 1].start, toks[at - 1].text + value
     form = "double" if "e" in value.lower() else "decimal" if "." in value else "integer"
-    said = _canonical(value, f"<{_XSD}{form}>")
-    if said != f'"{value}"^^<{_XSD}{form}>':
-        yield start, _end(token), said
+    canonical = _canonical(value, f"<{_XSD}{form}>")
+    if canonical != f'"{value}"^^<{_XSD}{form}>':
+        yield start, _end(token), canonical
 
 
 def _canonical(value: str, kind: str) -> str:

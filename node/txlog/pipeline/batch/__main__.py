@@ -30,6 +30,8 @@ log = logging.getLogger("txlog.pipeline.batch")
 
 
 def main() -> int:
+    """Bring one worker to an index of the log, and print a line of JSON with the figures. Returns the exit code: 0 when
+    the worker is there, :data:`WRONG_CONFIG` when the batch could not start."""
     parser = argparse.ArgumentParser(prog="python -m txlog.pipeline.batch", description=__doc__)
     parser.add_argument("--config", type=Path, required=True, help="the PipelineConfig of the data centre, as JSON")
     parser.add_argument("--worker", required=True, help="its name there")
@@ -38,26 +40,28 @@ def main() -> int:
     parser.add_argument("--memory", default="1g", help="of Spark's driver")
     parser.add_argument("--takeover", type=float, default=TAKEOVER_S, help="seconds until a silent owner is dead")
     parser.add_argument("--here", action="store_true", help="without Spark: a log that fits into memory")
-    told = parser.parse_args()
+    options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
-        config = PipelineConfig.model_validate_json(told.config.read_bytes())
+        config = PipelineConfig.model_validate_json(options.config.read_bytes())
     except (OSError, ValidationError) as wrong:
-        log.error("%s: %s", told.config, wrong)
+        log.error("%s: %s", options.config, wrong)
         return WRONG_CONFIG
-    if told.worker not in [worker.name for worker in config.workers]:
-        log.error("no worker %s in %s; there are %s", told.worker, told.config, [w.name for w in config.workers])
+    if options.worker not in [worker.name for worker in config.workers]:
+        log.error("no worker %s in %s; there are %s", options.worker, options.config, [w.name for w in config.workers])
         return WRONG_CONFIG
     reports = ProgressReporter(config.masters)
 
-    def tell(report: WorkerReport) -> None:
+    def report_progress(report: WorkerReport) -> None:
         log.info("%s", report.error)
-        reports.send(told.worker, report)
+        reports.send(options.worker, report)
 
     def run(engine: TaskRunner | Callable[[], TaskRunner]) -> int:
-        batch = CatchUp(config, told.worker, engine, tell, tasks=told.tasks, takeover_s=told.takeover)
-        ended = batch.run(told.upto)
+        batch = CatchUp(
+            config, options.worker, engine, report_progress, tasks=options.tasks, takeover_s=options.takeover
+        )
+        ended = batch.run(options.upto)
         log.info("%s", ended)
         figures = {
             "state": ended.state,
@@ -69,10 +73,10 @@ def main() -> int:
         print(json.dumps(figures), flush=True)
         return 0 if ended.state is WorkerState.WORKING and ended.error is None else 1
 
-    if told.here:
+    if options.here:
         return run(InProcessRunner())
-    with start_spark_context(config, told.tasks, told.memory) as context:
-        return run(lambda: SparkRunner(context.result(), told.tasks))
+    with start_spark_context(config, options.tasks, options.memory) as context:
+        return run(lambda: SparkRunner(context.result(), options.tasks))
 
 
 if __name__ == "__main__":

@@ -50,8 +50,8 @@ class BatchScheduler:
         while True:
             try:
                 self.schedule_batches()
-            except TxLogError as nobody:
-                log.debug("no plan: %s", nobody)
+            except TxLogError as unreachable:
+                log.debug("no plan: %s", unreachable)
             except Exception:  # a bug; the stream does the work meanwhile
                 log.exception("planning")
             if self._stop.wait(POLL_S):

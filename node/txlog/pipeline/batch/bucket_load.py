@@ -30,19 +30,19 @@ REQUEST_TIMEOUT_S = 120.0
 
 
 def load_bucket(
-    job: LoadJob, told: Iterable[BucketPiece | UpdateIndexes | TaskFault], transport: Transport | None = None
+    job: LoadJob, messages: Iterable[BucketPiece | UpdateIndexes | TaskFault], transport: Transport | None = None
 ) -> BucketResult:
     """Never raises for an error of the worker or the log: the answer contains it, and the load can be repeated."""
     began = time.time()
-    return _load_pieces(job, told, transport)._replace(began=began)
+    return _load_pieces(job, messages, transport)._replace(began=began)
 
 
 def _load_pieces(
-    job: LoadJob, told: Iterable[BucketPiece | UpdateIndexes | TaskFault], transport: Transport | None
+    job: LoadJob, messages: Iterable[BucketPiece | UpdateIndexes | TaskFault], transport: Transport | None
 ) -> BucketResult:
     found: list[BucketPiece] = []
     cuts: list[int] = []
-    for each in told:
+    for each in messages:
         if isinstance(each, TaskFault):
             return BucketResult(fault=each)
         if isinstance(each, UpdateIndexes):
@@ -85,7 +85,7 @@ def _load_pieces(
 def _check_ownership(job: LoadJob, transport: Transport) -> None:
     adapter = ADAPTERS[job.engine]
     if not adapter.parse_is_at(transport.send(adapter.is_loading(job.loading))):
-        raise LoadSuperseded(f"{job.worker} is no longer being loaded by this batch; whoever took it over goes on")
+        raise LoadSuperseded(f"{job.worker} is no longer being loaded by this batch; a later load took it over")
 
 
 def _send_checked(what: str, transport: Transport, request: object) -> None:

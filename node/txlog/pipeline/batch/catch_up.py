@@ -78,7 +78,7 @@ class CatchUp:
         config: PipelineConfig,
         worker: str,
         engine: TaskRunner | Callable[[], TaskRunner],
-        tell: ReportCallback,
+        report: ReportCallback,
         *,
         tasks: int = 2,
         transport: Callable[[str], Transport] | None = None,
@@ -90,7 +90,7 @@ class CatchUp:
         self._worker: WorkerConfig = found
         self._masters_urls = tuple(config.masters)
         self._masters = FailoverClient(config.masters, 15.0)
-        self._runner, self._report_callback, self._tasks = engine, tell, tasks
+        self._runner, self._report_callback, self._tasks = engine, report, tasks
         self._wait_s, self._in_order_max = wait_s, in_order_max
         make = transport or (lambda url: HttpTransport(url, REQUEST_TIMEOUT_S))
         self._transports = [make(found.url), make(found.url)]
@@ -128,8 +128,8 @@ class CatchUp:
             state, error = WorkerState(broken.fault.state), broken.fault.text
         except (LoadSuperseded, UnexpectedAnswer) as lost:
             state, error = WorkerState.LOADING, str(lost)
-        except TxLogError as nobody:
-            state, error = WorkerState.WORKING, f"no log from any master: {nobody}"
+        except TxLogError as unreachable:
+            state, error = WorkerState.WORKING, f"no log from any master: {unreachable}"
         finally:
             self._close()
         if state is not WorkerState.LOADING or at is not None:

@@ -42,14 +42,14 @@ class BatchDecision(NamedTuple):
 def decide_batch(guessed: LogEstimate, batch_from: int) -> BatchDecision:
     """Pure. A batch takes the worker from its readers until it has finished, and starting tasks has a cost. So it must
     be much faster: it needs ``batch_from`` operations, and runs between updates that are long enough to be jobs."""
-    told = f"about {guessed.total:,} operations"
+    estimate = f"about {guessed.total:,} operations"
     if guessed.total < batch_from:
-        return BatchDecision(False, f"{told}, a batch is for {batch_from:,} and more")
+        return BatchDecision(False, f"{estimate}, a batch is for {batch_from:,} and more")
     if guessed.updates * guessed.entries > 1 and guessed.operations / guessed.updates < OPERATIONS_BETWEEN_UPDATES_MIN:
         return BatchDecision(
-            False, f"{told}, an update after each {1 / guessed.updates:,.0f} transactions cuts them short"
+            False, f"{estimate}, an update after each {1 / guessed.updates:,.0f} transactions cuts them short"
         )
-    return BatchDecision(True, f"{told}: a batch")
+    return BatchDecision(True, f"{estimate}: a batch")
 
 
 def estimate_log(masters: FailoverClient, after: int, end: int) -> LogEstimate:

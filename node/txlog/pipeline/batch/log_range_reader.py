@@ -42,9 +42,9 @@ def read_ranges(job: LoadJob, ranges: list[LogRange], masters: FailoverClient | 
             type(off), WorkerState.NEEDS_RESTORE
         )
         yield from ((bucket, TaskFault(state, str(off))) for bucket in range(job.buckets))
-    except TxLogError as nobody:
-        told = TaskFault(WorkerState.LOADING, f"no log from any master: {nobody}")
-        yield from ((bucket, told) for bucket in range(job.buckets))
+    except TxLogError as unreachable:
+        fault = TaskFault(WorkerState.LOADING, f"no log from any master: {unreachable}")
+        yield from ((bucket, fault) for bucket in range(job.buckets))
     if cuts:
         yield 0, UpdateIndexes(tuple(cuts))
         yield from ((bucket, UpdateIndexes((cuts[0],))) for bucket in range(1, job.buckets))

@@ -49,10 +49,10 @@ def start_spark_context(
 def _create_context(settings: dict[str, str]) -> Any:
     from pyspark import SparkConf, SparkContext
 
-    told = SparkConf()
+    conf = SparkConf()
     for key, value in settings.items():
-        told.set(key, value)
-    context = SparkContext(conf=told)
+        conf.set(key, value)
+    context = SparkContext(conf=conf)
     context.setLogLevel("ERROR")
     return context
 

@@ -51,9 +51,9 @@ class InProcessRunner:
 
     def run(self, job: LoadJob, ranges: Sequence[LogRange]) -> list[BucketResult]:
         buckets: list[list[BucketPiece | UpdateIndexes | TaskFault]] = [[] for _ in range(job.buckets)]
-        for bucket, told in read_ranges(job, list(ranges)):
-            buckets[bucket].append(told)
-        return [load_bucket(job, told, self._transport) for told in buckets]
+        for bucket, message in read_ranges(job, list(ranges)):
+            buckets[bucket].append(message)
+        return [load_bucket(job, messages, self._transport) for messages in buckets]
 
 
 def _partition(ranges: Sequence[LogRange], slices: int) -> list[list[LogRange]]:
@@ -72,5 +72,5 @@ def _identity(bucket: int) -> int:
     return bucket
 
 
-def _load_partition(job: LoadJob, told: Iterable[BucketMessage]) -> Iterator[BucketResult]:
-    yield load_bucket(job, (each for _, each in told))
+def _load_partition(job: LoadJob, messages: Iterable[BucketMessage]) -> Iterator[BucketResult]:
+    yield load_bucket(job, (each for _, each in messages))
