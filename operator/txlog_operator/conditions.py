@@ -132,7 +132,7 @@ def _check_peers(status: ClusterStatus) -> ConditionCheck:
         said = f"no master of {', '.join(away)} answers the masters here; look at the network, and at {away[0]} itself"
         return ConditionCheck(kind, "False", "Unreachable", said)
     if unknown:
-        return ConditionCheck(kind, "Unknown", "NotSeen", "no master of this data centre has told yet")
+        return ConditionCheck(kind, "Unknown", "NotSeen", "no master of this data centre has reported yet")
     return ConditionCheck(kind, "True", "AllReachable", "every data centre is reached")
 
 
@@ -142,7 +142,7 @@ def _check_lag(cluster: TxLogCluster, status: ClusterStatus, lag_s: float | None
     if not status.peers:
         return ConditionCheck(kind, "True", "NoPeers", "there is one data centre")
     if lag_s is None:
-        return ConditionCheck(kind, "Unknown", "NotSeen", "it is not known when another data centre was heard last")
+        return ConditionCheck(kind, "Unknown", "NotSeen", "it is not known when another data centre last answered")
     if lag_s > most_s:
         return ConditionCheck(kind, "False", "Behind", f"{lag_s:.0f}s without a word, above maxPeerLag ({limit})")
     return ConditionCheck(kind, "True", "WithinLimit", f"below maxPeerLag ({limit})")
@@ -188,17 +188,17 @@ def _check_last_backup(seen: ClusterObservation) -> ConditionCheck:
 
 
 def _check_pipeline(seen: ClusterObservation, status: ClusterStatus) -> ConditionCheck:
-    kind, told = ConditionType.PIPELINE_HEALTHY, status.pipeline
-    if told.state == "Running" and told.executors is not None:
-        return _check_executors(told.job, seen, told.executors)
-    if told.state == "Running":
-        return ConditionCheck(kind, "True", "Running", f"{told.job} runs")
-    return ConditionCheck(kind, "False", "NotRunning", f"its pod does not run: {told.state}")
+    kind, pipeline = ConditionType.PIPELINE_HEALTHY, status.pipeline
+    if pipeline.state == "Running" and pipeline.executors is not None:
+        return _check_executors(pipeline.job, seen, pipeline.executors)
+    if pipeline.state == "Running":
+        return ConditionCheck(kind, "True", "Running", f"{pipeline.job} runs")
+    return ConditionCheck(kind, "False", "NotRunning", f"its pod does not run: {pipeline.state}")
 
 
-def _check_executors(job: str | None, seen: ClusterObservation, told: str) -> ConditionCheck:
+def _check_executors(job: str | None, seen: ClusterObservation, counts: str) -> ConditionCheck:
     """One running executor is enough to execute the log."""
-    running, wanted = told.split("/")
+    running, wanted = counts.split("/")
     if running == "0":
         why = next((pod.waiting_reason for pod in seen.executor_pods.values() if pod.waiting_reason), "")
         said = f"{job} runs, and none of its {wanted} executors{f': {why}' if why else ''}"

@@ -203,7 +203,7 @@ def parse_pod(found: KubeObject) -> PodStatus:
 def parse_terminated_process(terminated: Mapping[str, Any]) -> TerminatedProcess | None:
     """The process that ended; None when the container ended before it wrote its identity."""
     try:
-        told = json.loads(str(terminated.get("message", "")).strip().splitlines()[0])
-        return TerminatedProcess(str(told["node"]), str(told["birth"]), int(told["start"]), int(terminated["exitCode"]))
+        own = json.loads(str(terminated.get("message", "")).strip().splitlines()[0])
+        return TerminatedProcess(str(own["node"]), str(own["birth"]), int(own["start"]), int(terminated["exitCode"]))
     except (ValueError, KeyError, TypeError, IndexError):
         return None

@@ -84,15 +84,15 @@ def make_status(
     peers = _peer_statuses(cluster, seen, before)
     workers = _worker_statuses(seen, before)
     ready = sum(pod.ready for pod in seen.master_pods.values())
-    said = [each for each in peers if each.reachable == "True"]
-    strategies = [told for each in heard.values() if (told := each.status.view.split_recovery) is not None]
+    reachable = [each for each in peers if each.reachable == "True"]
+    strategies = [found for each in heard.values() if (found := each.status.view.split_recovery) is not None]
     last = last_backup(seen.job_resources)
     indexes = [worker.index for worker in workers if worker.index is not None]
     status = ClusterStatus(
         observed_generation=generation,
         state=_worst_state(seen),
         masters_ready=f"{ready}/{cluster.own_peer.masters}",
-        peers_reachable=f"{len(said)}/{len(peers)}",
+        peers_reachable=f"{len(reachable)}/{len(peers)}",
         lag=_lag_by_peer(cluster, seen) if heard else "-",
         recovery=strategies[0] if strategies else before.recovery,
         applied=min(indexes, default=None),
@@ -108,12 +108,12 @@ def make_status(
 
 
 def merge_conditions(
-    told: Sequence[ConditionCheck], before: Sequence[Condition], generation: int, now: float
+    checks: Sequence[ConditionCheck], before: Sequence[Condition], generation: int, now: float
 ) -> list[Condition]:
     """The new conditions. A transition time changes only with the condition's status."""
     old = {each.type: each for each in before}
     found = []
-    for each in told:
+    for each in checks:
         last = old.get(each.kind)
         same = last is not None and last.status == each.status
         found.append(
@@ -145,10 +145,8 @@ def _node_statuses(seen: ClusterObservation, before: ClusterStatus) -> list[Node
         if heard is None:
             found.append(old.get(node, NodeStatus(node=node)).model_copy(update={"state": "Unknown"}))
             continue
-        told = heard.status
-        found.append(
-            NodeStatus(node=node, birth=heard.birth, start=told.start, state=told.state, index=told.stable.index)
-        )
+        now = heard.status
+        found.append(NodeStatus(node=node, birth=heard.birth, start=now.start, state=now.state, index=now.stable.index))
     return found
 
 
@@ -174,7 +172,7 @@ def _peer_statuses(cluster: TxLogCluster, seen: ClusterObservation, before: Clus
     for peer in cluster.spec.peers:
         if peer.name == cluster.data_center:
             continue
-        told = [
+        reports = [
             each
             for heard in seen.reachable_masters.values()
             for each in heard.peers
@@ -182,9 +180,9 @@ def _peer_statuses(cluster: TxLogCluster, seen: ClusterObservation, before: Clus
         ]
         reachable: Literal["True", "False", "Unknown"] = "Unknown"
         lag = None
-        if told:
-            reachable = "True" if any(each.get("present") for each in told) else "False"
-            heard_at = [at for each in told if (at := each.get("lastHeardAt")) is not None]
+        if reports:
+            reachable = "True" if any(each.get("present") for each in reports) else "False"
+            heard_at = [at for each in reports if (at := each.get("lastHeardAt")) is not None]
             if reachable == "False" and heard_at:
                 lag = _lag_text(seen.now - max(heard_at))
         found.append(PeerStatus(name=peer.name, reachable=reachable, lag=lag))
@@ -196,13 +194,13 @@ def peer_lag_s(cluster: TxLogCluster, seen: ClusterObservation) -> float | None:
     known."""
     worst: float | None = None
     for peer in cluster.spec.peers:
-        told = [
+        reports = [
             each
             for heard in seen.reachable_masters.values()
             for each in heard.peers
             if each.get("dataCenter") == peer.name
         ]
-        at = [when for each in told if (when := each.get("lastHeardAt")) is not None]
+        at = [when for each in reports if (when := each.get("lastHeardAt")) is not None]
         if peer.name != cluster.data_center and at:
             worst = max(worst or 0.0, seen.now - max(at))
     return worst
