@@ -33,8 +33,8 @@ from e2e.soak.split_faults import (
 )
 from e2e.soak.worker_faults import FaultLane
 from e2e.split_demo import manifests
-from txlog.cli.content_verification import compare_contents
-from txlog.client import MasterClient, WorkerStatus
+from txlog.cli.content_verification import NotHeld, compare_contents
+from txlog.client import MasterClient, MasterUnreachable, WorkerStatus
 from txlog.model.errors import TxLogError, Unavailable
 
 JOIN_S: Final = 120.0
@@ -349,7 +349,7 @@ class SoakPhase:
         for again in (True, False):
             try:
                 return compare_contents(self._arena.masters_by_data_center, SETTLE_S).equal
-            except Unavailable as not_now:
+            except (MasterUnreachable, NotHeld, Unavailable) as not_now:
                 if not again:
                     raise
                 self._print_line(f"the digests again: {not_now}")

@@ -233,7 +233,7 @@ async def _read_cluster(kube: KubeClient, namespace: str, name: str | None) -> K
 
 
 async def _default_token(kube: KubeClient, cluster: TxLogCluster) -> str | None:
-    """What masters that ask are shown: the environment's, else their own; None where they ask nobody."""
+    """The token for masters with users: the environment's, else TxLog's own; None where the manifest names no users."""
     users = cluster.spec.security.users
     if users is None:
         return None

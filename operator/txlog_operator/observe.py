@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from txlog.client import MasterClient
 from txlog.config.cluster import TxLogCluster
-from txlog.model.errors import Conflict, TxLogError
+from txlog.model.errors import TxLogError
 from txlog_operator.cluster_secrets import MasterAccess
 from txlog_operator.kube_client import KubeClient
 from txlog_operator.object_names import GROUP, ObjectNames
@@ -149,7 +149,7 @@ def query_master(url: str, access: MasterAccess) -> ObservedMaster | None:
 def _configuration_or_none(client: MasterClient) -> dict[str, Any] | None:
     try:
         return client.configuration()
-    except (Conflict, TxLogError):
+    except TxLogError:
         return None
 
 

@@ -32,7 +32,7 @@ from txlog.cli.output import (
     show_table,
     use_credentials,
 )
-from txlog.client import MasterClient, MasterUnreachable, StatusResponse
+from txlog.client import MasterClient, StatusResponse
 from txlog.client.ca_trust import CaTrust
 from txlog.local.daemon_control import start_daemon, stop_daemon, wait_ready
 from txlog.local.local_errors import CannotRun, NotRunning
@@ -238,8 +238,6 @@ def _status_of(cluster: CliCluster, url: str) -> tuple[StatusResponse | None, st
     with cluster.open_client(url, 5.0) as client:
         try:
             return client.status(), ""
-        except MasterUnreachable as error:
-            return None, str(error)
         except TxLogError as error:
             return None, str(error)
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from txlog.client import MasterClient
+from txlog.client import MasterClient, MasterUnreachable
 from txlog.client.ca_trust import CA_FILE
 from txlog.client.credentials import TOKEN_FILE
 from txlog.local.local_errors import NotRunning
@@ -90,7 +90,7 @@ def first_answer(urls: Sequence[str], ask: Callable[[MasterClient], T], opened: 
         with opened(url, REQUEST_TIMEOUT_S) as client:
             try:
                 return ask(client)
-            except Unavailable as error:
+            except (MasterUnreachable, Unavailable) as error:
                 last = error
     raise Unavailable("NoMaster", f"no master answers: {last}")
 

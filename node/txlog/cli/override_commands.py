@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from txlog.cli.output import DEFAULT_STATE, JsonOption, MasterOption, StateOption, err, find_cluster, out, show_json
-from txlog.client import MasterClient
+from txlog.client import MasterClient, MasterUnreachable
 from txlog.model.errors import NotFound, TxLogError, Unavailable
 
 POLL_INTERVAL_S = 0.2
@@ -45,7 +45,7 @@ def bootstrap(
                 client.bootstrap(member)
                 view = _await_installed_view(client, None, [], wait)
             except TxLogError as why:
-                refused = refused if isinstance(why, Unavailable) else why
+                refused = refused if isinstance(why, MasterUnreachable | Unavailable) else why
                 continue
         if json:
             show_json(view)

@@ -25,7 +25,7 @@ from txlog.client import MasterClient
 from txlog.client.errors import MasterUnreachable
 from txlog.config.preferences import preference_key, property_name, read_changes, read_properties
 from txlog.local.state_folder import StateFolder
-from txlog.model.errors import BadInput, Conflict, TxLogError, Unavailable
+from txlog.model.errors import BadInput, ChangePending, Conflict, TxLogError, Unavailable
 
 SPLIT_RECOVERY = "splitRecovery"
 VIEW_RENEWAL_TIMEOUT_S = 15.0
@@ -163,7 +163,8 @@ def _check_changes(masters: dict[str, str], changes: dict[str, str | None]) -> d
     """What each says now, or why it cannot be asked. Raises, and nothing was changed anywhere, when somebody refuses,
     or when a strategy would not reach everybody."""
     asked = _request_all(masters, lambda client: client.change_settings(changes, check=True))
-    refused = {node: answer for node, answer in asked.items() if isinstance(answer, BadInput | Conflict)}
+    mistakes = (BadInput, ChangePending, Conflict)
+    refused = {node: answer for node, answer in asked.items() if isinstance(answer, mistakes)}
     if refused:
         kind = type(next(iter(refused.values())))
         said = list(dict.fromkeys(str(answer) for answer in refused.values()))
