@@ -67,30 +67,30 @@ class Operator:
         assert self._kube is not None, "started before anything is watched"
         key = (namespace, name)
         if key not in self._reconcilers:
-            keeper = Reconciler(self._kube, namespace, name, self._settings, self.metrics)
-            task = asyncio.get_running_loop().create_task(keeper.run(), name=f"{namespace}/{name}")
-            self._reconcilers[key] = (keeper, task)
+            reconciler = Reconciler(self._kube, namespace, name, self._settings, self.metrics)
+            task = asyncio.get_running_loop().create_task(reconciler.run(), name=f"{namespace}/{name}")
+            self._reconcilers[key] = (reconciler, task)
         elif self._generations[key] != generation:
             self.wake(namespace, name)
         self._generations[key] = generation
 
     def on_deleted(self, namespace: str, name: str) -> None:
         """Stops the reconciler of a deleted cluster and drops its metrics."""
-        kept = self._reconcilers.pop((namespace, name), None)
-        if kept is not None:
-            kept[1].cancel()
+        entry = self._reconcilers.pop((namespace, name), None)
+        if entry is not None:
+            entry[1].cancel()
             self.metrics.forget(namespace, name)
 
     def wake(self, namespace: str, name: str) -> None:
         """Makes the reconciler of this cluster run now; does nothing for an unknown cluster."""
-        kept = self._reconcilers.get((namespace, name))
-        if kept is not None:
-            kept[0].wake()
+        entry = self._reconcilers.get((namespace, name))
+        if entry is not None:
+            entry[0].wake()
 
     def reconcile_count(self, namespace: str, name: str) -> int:
         """Number of reconciles of this cluster so far."""
-        kept = self._reconcilers.get((namespace, name))
-        return kept[0].reconcile_count if kept is not None else 0
+        entry = self._reconcilers.get((namespace, name))
+        return entry[0].reconcile_count if entry is not None else 0
 
     def idle_s(self) -> float:
         """Seconds since the last reconcile ended; 0 while there is no cluster."""

@@ -80,12 +80,12 @@ def make_status(
 ) -> ClusterStatus:
     """The new status. ``cluster`` is the manifest in effect, an older one while ``problems`` lists what is wrong with
     the newest."""
-    heard = seen.reachable_masters
+    masters = seen.reachable_masters
     peers = _peer_statuses(cluster, seen, before)
     workers = _worker_statuses(seen, before)
     ready = sum(pod.ready for pod in seen.master_pods.values())
     reachable = [each for each in peers if each.reachable == "True"]
-    strategies = [found for each in heard.values() if (found := each.status.view.split_recovery) is not None]
+    strategies = [found for each in masters.values() if (found := each.status.view.split_recovery) is not None]
     last = last_backup(seen.job_resources)
     indexes = [worker.index for worker in workers if worker.index is not None]
     status = ClusterStatus(
@@ -93,7 +93,7 @@ def make_status(
         state=_worst_state(seen),
         masters_ready=f"{ready}/{cluster.own_peer.masters}",
         peers_reachable=f"{len(reachable)}/{len(peers)}",
-        lag=_lag_by_peer(cluster, seen) if heard else "-",
+        lag=_lag_by_peer(cluster, seen) if masters else "-",
         recovery=strategies[0] if strategies else before.recovery,
         applied=min(indexes, default=None),
         nodes=_node_statuses(seen, before),
@@ -141,12 +141,12 @@ def _node_statuses(seen: ClusterObservation, before: ClusterStatus) -> list[Node
     """Keeps the last incarnation and start of a master that does not answer: its next start receives them."""
     old = {each.node: each for each in before.nodes}
     found = []
-    for node, heard in seen.masters.items():
-        if heard is None:
+    for node, master in seen.masters.items():
+        if master is None:
             found.append(old.get(node, NodeStatus(node=node)).model_copy(update={"state": "Unknown"}))
             continue
-        now = heard.status
-        found.append(NodeStatus(node=node, birth=heard.birth, start=now.start, state=now.state, index=now.stable.index))
+        now, index = master.status, master.status.stable.index
+        found.append(NodeStatus(node=node, birth=master.birth, start=now.start, state=now.state, index=index))
     return found
 
 
@@ -155,8 +155,8 @@ def _worker_statuses(seen: ClusterObservation, before: ClusterStatus) -> list[Wo
     if not seen.reachable_masters:
         return [each.model_copy(update={"state": "Unknown"}) for each in before.workers]
     found: dict[str, WorkerStatusEntry] = {}
-    for heard in seen.reachable_masters.values():
-        for worker in heard.status.workers:
+    for master in seen.reachable_masters.values():
+        for worker in master.status.workers:
             index = worker.position.index if worker.position is not None else None
             known = found.get(worker.name)
             if known is not None and (known.index or -1) >= (index if index is not None else -1):
@@ -174,8 +174,8 @@ def _peer_statuses(cluster: TxLogCluster, seen: ClusterObservation, before: Clus
             continue
         reports = [
             each
-            for heard in seen.reachable_masters.values()
-            for each in heard.peers
+            for master in seen.reachable_masters.values()
+            for each in master.peers
             if each.get("dataCenter") == peer.name
         ]
         reachable: Literal["True", "False", "Unknown"] = "Unknown"
@@ -196,8 +196,8 @@ def peer_lag_s(cluster: TxLogCluster, seen: ClusterObservation) -> float | None:
     for peer in cluster.spec.peers:
         reports = [
             each
-            for heard in seen.reachable_masters.values()
-            for each in heard.peers
+            for master in seen.reachable_masters.values()
+            for each in master.peers
             if each.get("dataCenter") == peer.name
         ]
         at = [when for each in reports if (when := each.get("lastHeardAt")) is not None]
@@ -229,7 +229,7 @@ def _split_status(seen: ClusterObservation, situation: ClusterPhase, before: Clu
     phase = phases.get(situation)
     if phase is None:
         return None
-    silent = sorted({each for heard in seen.reachable_masters.values() for each in _silent_members(heard)})
+    silent = sorted({each for master in seen.reachable_masters.values() for each in _silent_members(master)})
     old = before.split
     return SplitStatus(
         phase=phase,
@@ -242,16 +242,16 @@ def _split_status(seen: ClusterObservation, situation: ClusterPhase, before: Clu
 
 def _running_split_backups(seen: ClusterObservation) -> Iterator[str]:
     """Names of the TxLogBackups for the open duties of the masters."""
-    asked = open_duties(seen)
+    open_ids = open_duties(seen)
     for each in seen.job_resources:
-        if each["kind"] == "TxLogBackup" and each["spec"].get("duty") in asked:
+        if each["kind"] == "TxLogBackup" and each["spec"].get("duty") in open_ids:
             yield str(each["metadata"]["name"])
 
 
-def _silent_members(heard: ObservedMaster) -> list[str]:
-    out = [each.node for each in heard.status.view.out if each.why == "silent"]
-    members = {each["node"] for each in heard.status.members}
-    return [*out, *sorted(members - set(heard.status.present))]
+def _silent_members(master: ObservedMaster) -> list[str]:
+    out = [each.node for each in master.status.view.out if each.why == "silent"]
+    members = {each["node"] for each in master.status.members}
+    return [*out, *sorted(members - set(master.status.present))]
 
 
 def _pipeline_status(cluster: TxLogCluster, seen: ClusterObservation) -> PipelineStatus:

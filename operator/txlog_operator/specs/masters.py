@@ -150,10 +150,10 @@ def config_map(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
     return build_object(cluster, around, "v1", "ConfigMap", ObjectNames(cluster).master_hosts, COMPONENT, data=data)
 
 
-def accepted_manifest(standing: KubeObject | None) -> TxLogCluster | None:
+def accepted_manifest(found: KubeObject | None) -> TxLogCluster | None:
     """The manifest from which this ConfigMap was built; None when it has none or it cannot be parsed."""
     try:
-        return TxLogCluster.model_validate_json(standing["data"][ACCEPTED_MANIFEST_KEY]) if standing else None
+        return TxLogCluster.model_validate_json(found["data"][ACCEPTED_MANIFEST_KEY]) if found else None
     except (KeyError, ValueError):
         return None
 
