@@ -85,7 +85,7 @@ def make_status(
     workers = _worker_statuses(seen, before)
     ready = sum(pod.ready for pod in seen.master_pods.values())
     reachable = [each for each in peers if each.reachable == "True"]
-    strategies = [found for each in masters.values() if (found := each.status.view.split_recovery) is not None]
+    strategies = [name for each in masters.values() if (name := each.status.view.split_recovery) is not None]
     last = last_backup(seen.job_resources)
     indexes = [worker.index for worker in workers if worker.index is not None]
     status = ClusterStatus(
