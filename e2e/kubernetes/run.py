@@ -35,7 +35,7 @@ class TestTier(NamedTuple):
     builds: bool
 
 
-OPERATOR: Final = "node/tests/operator"
+OPERATOR: Final = "operator/tests"
 TIERS: Final = (
     TestTier("pure", (OPERATOR, "e2e/tests/test_cluster_parts.py", "-m", "not kubernetes"), builds=False),
     TestTier("api", (OPERATOR, "-m", "kubernetes"), builds=True),

@@ -34,8 +34,8 @@ from e2e.soak.split_faults import (
     pause_long,
 )
 from e2e.soak.worker_faults import FaultLane
-from txlog.cli.content_verification import compare_contents
-from txlog.client import MasterClient, WorkerStatus
+from txlog.cli.content_verification import NotHeld, compare_contents
+from txlog.client import MasterClient, MasterUnreachable, WorkerStatus
 from txlog.model.errors import TxLogError, Unavailable
 
 JOIN_S: Final = 120.0
@@ -350,7 +350,7 @@ class SoakPhase:
         for again in (True, False):
             try:
                 return compare_contents(self._arena.masters_by_data_center, SETTLE_S).equal
-            except Unavailable as not_now:
+            except (MasterUnreachable, NotHeld, Unavailable) as not_now:
                 if not again:
                     raise
                 self._print_line(f"the digests again: {not_now}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from txlog.journal import Journal
 from txlog.journal.memory_vfs import SimulatedCrash
 from txlog.model.entry import KIND_CONFIG, KIND_UPDATE
-from txlog.model.errors import Conflict, PeerFault, Refused
+from txlog.model.errors import OffTheLog, PeerFault, Refused
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import LogAppended, LogTrimmed, Record, RecoveredState, TransactionsPersisted, ViewAccepted
@@ -591,7 +591,7 @@ class SimulatedMaster:
         with self.guard:
             try:
                 self.executor.backup_done(index, value or agreement.log_index.empty_log_hash)
-            except Conflict:
+            except OffTheLog:
                 if agreement.installed and not self.damaged:
                     raise
                 self.world.coverage["split backup refused"] += 1  # an accept has cut it off, or an old disk knows less

@@ -44,7 +44,7 @@ from txlog_operator.specs.masters import COMPONENT
 
 KUBECTL_TIMEOUT_S: Final = 30.0
 CREDENTIAL_PLUGIN_TIMEOUT_S: Final = 120.0
-"""It may ask somebody for a password."""
+"""It may prompt for a password."""
 TXLOG_AUTHORIZATION_HEADER: Final = "TxLog-Authorization"
 """``Authorization`` is for the API server, which does not pass it on."""
 REQUIRED_RIGHTS: Final = (
@@ -106,10 +106,11 @@ def verify(
 
 @dataclass(frozen=True)
 class KubernetesSite:
-    """A data centre behind its API server. ``token``: what its masters are shown; ``urls``: of
-    their pods' proxies."""
+    """A data centre behind its API server. ``authorization``: the header for the API server, None without one;
+    ``token``: for the masters, None where they need none; ``urls``: of the masters, through their pods' proxies."""
 
     endpoint: ApiEndpoint
+    authorization: str | None
     namespace: str
     cluster: TxLogCluster
     token: str | None
@@ -117,12 +118,12 @@ class KubernetesSite:
 
     @property
     def headers(self) -> dict[str, str]:
-        """For the API server; ours beside it."""
-        token = self.endpoint.read_token()
-        shown = {"Authorization": f"Bearer {token}"} if token else {}
-        return shown | ({TXLOG_AUTHORIZATION_HEADER: f"Bearer {self.token}"} if self.token is not None else {})
+        """The credentials for the API server, and those for the masters in a header of their own."""
+        for_server = {"Authorization": self.authorization} if self.authorization else {}
+        return for_server | ({TXLOG_AUTHORIZATION_HEADER: f"Bearer {self.token}"} if self.token is not None else {})
 
     def has_master(self, url: str) -> bool:
+        """Whether the URL is a master of this data centre."""
         return url in self.urls
 
 
@@ -135,9 +136,8 @@ def find_sites(
     sites = []
     chosen_contexts: Sequence[str | None] = contexts or [None]
     for context in chosen_contexts:
-        told = read_kubeconfig(context, kubeconfig)
-        chosen = namespace or _context_namespace(told)
-        sites.append(asyncio.run(_read_site(ApiEndpoint.from_kubeconfig(told, "the kubeconfig"), chosen, name)))
+        content = read_kubeconfig(context, kubeconfig)
+        sites.append(asyncio.run(_read_site(content, namespace or _context_namespace(content), name)))
     centres = [site.cluster.data_center for site in sites]
     twice = next((centre for centre in centres if centres.count(centre) > 1), None)
     if twice is not None:
@@ -146,6 +146,8 @@ def find_sites(
 
 
 def cluster_through_proxy(sites: Sequence[KubernetesSite]) -> CliCluster:
+    """The masters of all sites, as the commands of ``txlog`` use them."""
+
     def opened(url: str, timeout_s: float) -> MasterClient:
         site = next(site for site in sites if site.has_master(url))
         tls = site.endpoint.tls_context() if url.startswith("https:") else None
@@ -170,7 +172,7 @@ def _worker_transport(sites: Sequence[KubernetesSite], url: str, timeout_s: floa
 
 
 def _without_txlog_token(headers: Mapping[str, str]) -> dict[str, str]:
-    """Stores ask nobody who they are, and are told nothing."""
+    """Stores have no users: TxLog's token stays out of requests to them."""
     return {name: value for name, value in headers.items() if name != TXLOG_AUTHORIZATION_HEADER}
 
 
@@ -178,7 +180,9 @@ def _pod_proxy_url(place: ApiEndpoint, namespace: str, how: str, pod: str, port:
     return f"{place.server}/api/v1/namespaces/{quote(namespace)}/pods/{how}{quote(pod)}:{port}/proxy"
 
 
-async def _read_site(place: ApiEndpoint, namespace: str, name: str | None) -> KubernetesSite:
+async def _read_site(kubeconfig: Mapping[str, Any], namespace: str, name: str | None) -> KubernetesSite:
+    place = await ApiEndpoint.from_kubeconfig(kubeconfig, "the kubeconfig")
+    authorization = await place.authorization()
     kube = KubeClient(place)
     try:
         found = await _read_cluster(kube, namespace, name)
@@ -204,7 +208,7 @@ async def _read_site(place: ApiEndpoint, namespace: str, name: str | None) -> Ku
         _pod_proxy_url(place, namespace, how, each["metadata"]["name"], _container_port(each))
         for each in sorted(pods, key=_pod_index)
     ]
-    return KubernetesSite(place, namespace, cluster, own, urls)
+    return KubernetesSite(place, authorization, namespace, cluster, own, urls)
 
 
 async def _read_cluster(kube: KubeClient, namespace: str, name: str | None) -> KubeObject:
@@ -230,7 +234,7 @@ async def _read_cluster(kube: KubeClient, namespace: str, name: str | None) -> K
 
 
 async def _default_token(kube: KubeClient, cluster: TxLogCluster) -> str | None:
-    """What masters that ask are shown: the environment's, else their own; None where they ask nobody."""
+    """The token for masters with users: the environment's, else TxLog's own; None where the manifest names no users."""
     users = cluster.spec.security.users
     if users is None:
         return None
@@ -264,7 +268,7 @@ def _pod_index(pod: KubeObject) -> int:
 
 
 def read_kubeconfig(context: str | None, file: Path | None) -> dict[str, Any]:
-    """One context of what kubectl itself makes of its files, with what a plugin of credentials said.
+    """One context of the kubeconfig as kubectl merges it, with the credentials that a credential plugin returns.
     :class:`BadInput` in kubectl's own words when there is none."""
     if file is not None and not file.is_file():
         raise BadInput(f"--kubeconfig {file}: there is no such file")
@@ -277,48 +281,49 @@ def read_kubeconfig(context: str | None, file: Path | None) -> dict[str, Any]:
     done = subprocess.run(command, capture_output=True, text=True, timeout=KUBECTL_TIMEOUT_S)
     if done.returncode:
         raise BadInput(f"kubectl config view: {done.stderr.strip() or done.returncode}")
-    told: dict[str, Any] = json.loads(done.stdout)
-    for each in told.get("clusters") or []:
+    content: dict[str, Any] = json.loads(done.stdout)
+    for each in content.get("clusters") or []:
         for field in ("proxy-url", "tls-server-name"):
             if each["cluster"].get(field):
                 raise BadInput(f"the kubeconfig has {field}, which kubectl txlog does not follow")
-    for each in told.get("users") or []:
+    for each in content.get("users") or []:
         each["user"] = _with_credentials(each.get("user") or {})
-    return told
+    return content
 
 
-def _context_namespace(told: Mapping[str, Any]) -> str:
-    chosen: Mapping[str, Any] = next((each["context"] for each in told.get("contexts") or []), {})
+def _context_namespace(content: Mapping[str, Any]) -> str:
+    chosen: Mapping[str, Any] = next((each["context"] for each in content.get("contexts") or []), {})
     return str(chosen.get("namespace") or "default")
 
 
 def _with_credentials(user: Mapping[str, Any]) -> dict[str, Any]:
-    """With those that a plugin tells (client.authentication.k8s.io)."""
+    """The user with the credentials that its plugin returns (client.authentication.k8s.io). The package ``kubernetes``
+    would hide what the plugin prints for the user, and would drop one of token and certificate."""
     if "auth-provider" in user:
         raise BadInput("the kubeconfig has an auth-provider, which Kubernetes has given up; expected exec")
-    asked = user.get("exec")
-    if not asked:
+    plugin = user.get("exec")
+    if not plugin:
         return dict(user)
-    info = {"apiVersion": asked["apiVersion"], "kind": "ExecCredential", "spec": {"interactive": sys.stdin.isatty()}}
-    named = {each["name"]: each["value"] for each in asked.get("env") or []}
+    info = {"apiVersion": plugin["apiVersion"], "kind": "ExecCredential", "spec": {"interactive": sys.stdin.isatty()}}
+    named = {each["name"]: each["value"] for each in plugin.get("env") or []}
     environment = {**os.environ, **named, "KUBERNETES_EXEC_INFO": json.dumps(info)}
-    command = [asked["command"], *(asked.get("args") or [])]
+    command = [plugin["command"], *(plugin.get("args") or [])]
     try:
         done = subprocess.run(
             command, stdout=subprocess.PIPE, env=environment, timeout=CREDENTIAL_PLUGIN_TIMEOUT_S, check=True
         )
-        said = json.loads(done.stdout)["status"]
+        status = json.loads(done.stdout)["status"]
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as wrong:
         why = (
             f"exit code {wrong.returncode}"
             if isinstance(wrong, subprocess.CalledProcessError)
             else type(wrong).__name__
         )
-        raise BadInput(f"{asked['command']} of the kubeconfig told no credentials: {why}") from None
-    found = {"token": said.get("token")}
+        raise BadInput(f"{plugin['command']} of the kubeconfig gave no credentials: {why}") from None
+    found = {"token": status.get("token")}
     for field, key in (("client-certificate-data", "clientCertificateData"), ("client-key-data", "clientKeyData")):
-        if said.get(key):
-            found[field] = _base64_pem(said[key])
+        if status.get(key):
+            found[field] = _base64_pem(status[key])
     return {key: value for key, value in found.items() if value}
 
 

@@ -49,16 +49,16 @@ DIVERGED_PHASES = (ClusterPhase.SUSPECTED, ClusterPhase.SPLIT, ClusterPhase.REJO
 
 def cluster_phase_of(seen: ClusterObservation) -> ClusterPhase:
     """The worst state that any master reports decides. Nothing is assumed of masters that do not answer."""
-    heard = seen.reachable_masters
-    states = {each.status.state for each in heard.values()}
-    if not heard:
+    reachable = seen.reachable_masters
+    states = {each.status.state for each in reachable.values()}
+    if not reachable:
         return ClusterPhase.UNKNOWN
     for state, situation in _PHASE_BY_STATE:
         if state in states:
             return situation
     if "Founding" in states:
         return ClusterPhase.FOUNDING
-    if len(heard) < len(seen.masters):
+    if len(reachable) < len(seen.masters):
         return ClusterPhase.JOINED_UNCERTAIN
-    out = any(each.status.view.out for each in heard.values())
+    out = any(each.status.view.out for each in reachable.values())
     return ClusterPhase.INCOMPLETE if out else ClusterPhase.JOINED

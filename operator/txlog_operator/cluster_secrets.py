@@ -131,13 +131,13 @@ def find_secret_problems(cluster: TxLogCluster, secrets: Mapping[str, SecretCont
 def _problems_of_reference(
     cluster: TxLogCluster, reference: SecretReference, secrets: Mapping[str, SecretContent]
 ) -> Iterator[str]:
-    secret, said = secrets[reference.secret], f"{reference.field}: the Secret {reference.secret}"
+    secret, where = secrets[reference.secret], f"{reference.field}: the Secret {reference.secret}"
     if secret.data is None:
-        yield f"{said} {secret.error}"
+        yield f"{where} {secret.error}"
         return
     missing = [key for key in reference.keys if not secret.data.get(key)]
     if missing:
-        yield f"{said} lacks {' and '.join(missing)}; expected the keys {', '.join(reference.keys)}"
+        yield f"{where} lacks {' and '.join(missing)}; expected the keys {', '.join(reference.keys)}"
         return
     try:
         if reference.keys is CERTIFICATE_KEYS:
@@ -145,7 +145,7 @@ def _problems_of_reference(
         else:
             _check_users(secret.data)
     except (BadCertificates, BadUsers) as wrong:
-        yield f"{said}: {wrong}"
+        yield f"{where}: {wrong}"
 
 
 def _check_users(data: Mapping[str, bytes]) -> None:

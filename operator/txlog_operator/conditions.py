@@ -71,9 +71,9 @@ def _invalid_spec_message(problems: Sequence[str]) -> ConditionCheck:
 
 def _check_spec(cluster: TxLogCluster, problems: Sequence[str]) -> ConditionCheck:
     if problems:
-        said = _invalid_spec_message(problems)
+        invalid = _invalid_spec_message(problems)
         return ConditionCheck(
-            said.kind, said.status, said.reason, f"{said.message}. What was valid before is kept true"
+            invalid.kind, invalid.status, invalid.reason, f"{invalid.message}. What was valid before is kept true"
         )
     if cluster.spec.paused:
         return ConditionCheck(ConditionType.SPEC_VALID, "True", "Paused", "valid; spec.paused: nothing is changed")
@@ -94,10 +94,10 @@ def _check_masters(cluster: TxLogCluster, seen: ClusterObservation) -> Condition
                 kind, "False", "PodWaiting", f"the pod {pod.name} of {node} waits: {pod.waiting_reason}{more}"
             )
         if not pod.ready:
-            heard = seen.masters[node]
-            said = f"is {heard.status.state}" if heard is not None else "does not answer"
-            more = f"; {heard.status.view.holding}" if heard is not None and heard.status.view.holding else ""
-            return ConditionCheck(kind, "False", "NotReady", f"{node} {said}{more}")
+            master = seen.masters[node]
+            state = f"is {master.status.state}" if master is not None else "does not answer"
+            more = f"; {master.status.view.holding}" if master is not None and master.status.view.holding else ""
+            return ConditionCheck(kind, "False", "NotReady", f"{node} {state}{more}")
     old = outdated_masters(cluster, seen)
     if old:
         why = disruption_blocker(seen)
@@ -108,10 +108,10 @@ def _check_masters(cluster: TxLogCluster, seen: ClusterObservation) -> Condition
     if len(seen.masters) > wanted:
         last = list(seen.masters)[-1]
         return ConditionCheck(kind, "False", "Leaving", f"{last} brings in what it has, and leaves the cluster")
-    unheard = [node for node, heard in seen.masters.items() if heard is None]
-    if unheard:
+    silent = [node for node, master in seen.masters.items() if master is None]
+    if silent:
         return ConditionCheck(
-            kind, "Unknown", "NotHeard", f"{unheard[0]} does not answer the operator, though its pod is ready"
+            kind, "Unknown", "NotHeard", f"{silent[0]} does not answer the operator, though its pod is ready"
         )
     return ConditionCheck(kind, "True", "AllReady", f"{wanted} of {wanted} masters take work")
 
@@ -129,10 +129,10 @@ def _check_peers(status: ClusterStatus) -> ConditionCheck:
     away = [peer.name for peer in status.peers if peer.reachable == "False"]
     unknown = [peer.name for peer in status.peers if peer.reachable == "Unknown"]
     if away:
-        said = f"no master of {', '.join(away)} answers the masters here; look at the network, and at {away[0]} itself"
-        return ConditionCheck(kind, "False", "Unreachable", said)
+        text = f"no master of {', '.join(away)} answers the masters here; look at the network, and at {away[0]} itself"
+        return ConditionCheck(kind, "False", "Unreachable", text)
     if unknown:
-        return ConditionCheck(kind, "Unknown", "NotSeen", "no master of this data centre has told yet")
+        return ConditionCheck(kind, "Unknown", "NotSeen", "no master of this data centre has reported yet")
     return ConditionCheck(kind, "True", "AllReachable", "every data centre is reached")
 
 
@@ -142,7 +142,7 @@ def _check_lag(cluster: TxLogCluster, status: ClusterStatus, lag_s: float | None
     if not status.peers:
         return ConditionCheck(kind, "True", "NoPeers", "there is one data centre")
     if lag_s is None:
-        return ConditionCheck(kind, "Unknown", "NotSeen", "it is not known when another data centre was heard last")
+        return ConditionCheck(kind, "Unknown", "NotSeen", "it is not known when another data centre last answered")
     if lag_s > most_s:
         return ConditionCheck(kind, "False", "Behind", f"{lag_s:.0f}s without a word, above maxPeerLag ({limit})")
     return ConditionCheck(kind, "True", "WithinLimit", f"below maxPeerLag ({limit})")
@@ -152,8 +152,8 @@ def _check_history(status: ClusterStatus, situation: ClusterPhase) -> ConditionC
     kind = ConditionType.HISTORY_CONSISTENT
     if situation is ClusterPhase.SPLIT:
         silent = ", ".join(status.split.silent) if status.split is not None else ""
-        said = f"this side goes on without {silent}: two orders may exist; heal the link, and they are made one again"
-        return ConditionCheck(kind, "False", "Apart", said)
+        text = f"this side goes on without {silent}: two orders may exist; heal the link, and they are made one again"
+        return ConditionCheck(kind, "False", "Apart", text)
     if situation in (ClusterPhase.JOINED, ClusterPhase.INCOMPLETE, ClusterPhase.JOINED_UNCERTAIN):
         return ConditionCheck(kind, "True", "OneLog", "there is one order")
     if situation is ClusterPhase.SUSPECTED:
@@ -188,21 +188,21 @@ def _check_last_backup(seen: ClusterObservation) -> ConditionCheck:
 
 
 def _check_pipeline(seen: ClusterObservation, status: ClusterStatus) -> ConditionCheck:
-    kind, told = ConditionType.PIPELINE_HEALTHY, status.pipeline
-    if told.state == "Running" and told.executors is not None:
-        return _check_executors(told.job, seen, told.executors)
-    if told.state == "Running":
-        return ConditionCheck(kind, "True", "Running", f"{told.job} runs")
-    return ConditionCheck(kind, "False", "NotRunning", f"its pod does not run: {told.state}")
+    kind, pipeline = ConditionType.PIPELINE_HEALTHY, status.pipeline
+    if pipeline.state == "Running" and pipeline.executors is not None:
+        return _check_executors(pipeline.job, seen, pipeline.executors)
+    if pipeline.state == "Running":
+        return ConditionCheck(kind, "True", "Running", f"{pipeline.job} runs")
+    return ConditionCheck(kind, "False", "NotRunning", f"its pod does not run: {pipeline.state}")
 
 
-def _check_executors(job: str | None, seen: ClusterObservation, told: str) -> ConditionCheck:
+def _check_executors(job: str | None, seen: ClusterObservation, counts: str) -> ConditionCheck:
     """One running executor is enough to execute the log."""
-    running, wanted = told.split("/")
+    running, wanted = counts.split("/")
     if running == "0":
         why = next((pod.waiting_reason for pod in seen.executor_pods.values() if pod.waiting_reason), "")
-        said = f"{job} runs, and none of its {wanted} executors{f': {why}' if why else ''}"
-        return ConditionCheck(ConditionType.PIPELINE_HEALTHY, "False", "NoExecutors", said)
+        text = f"{job} runs, and none of its {wanted} executors{f': {why}' if why else ''}"
+        return ConditionCheck(ConditionType.PIPELINE_HEALTHY, "False", "NoExecutors", text)
     return ConditionCheck(
         ConditionType.PIPELINE_HEALTHY, "True", "Running", f"{job} and {running} of {wanted} executors run"
     )

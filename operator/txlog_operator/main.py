@@ -67,30 +67,30 @@ class Operator:
         assert self._kube is not None, "started before anything is watched"
         key = (namespace, name)
         if key not in self._reconcilers:
-            keeper = Reconciler(self._kube, namespace, name, self._settings, self.metrics)
-            task = asyncio.get_running_loop().create_task(keeper.run(), name=f"{namespace}/{name}")
-            self._reconcilers[key] = (keeper, task)
+            reconciler = Reconciler(self._kube, namespace, name, self._settings, self.metrics)
+            task = asyncio.get_running_loop().create_task(reconciler.run(), name=f"{namespace}/{name}")
+            self._reconcilers[key] = (reconciler, task)
         elif self._generations[key] != generation:
             self.wake(namespace, name)
         self._generations[key] = generation
 
     def on_deleted(self, namespace: str, name: str) -> None:
         """Stops the reconciler of a deleted cluster and drops its metrics."""
-        kept = self._reconcilers.pop((namespace, name), None)
-        if kept is not None:
-            kept[1].cancel()
+        entry = self._reconcilers.pop((namespace, name), None)
+        if entry is not None:
+            entry[1].cancel()
             self.metrics.forget(namespace, name)
 
     def wake(self, namespace: str, name: str) -> None:
         """Makes the reconciler of this cluster run now; does nothing for an unknown cluster."""
-        kept = self._reconcilers.get((namespace, name))
-        if kept is not None:
-            kept[0].wake()
+        entry = self._reconcilers.get((namespace, name))
+        if entry is not None:
+            entry[0].wake()
 
     def reconcile_count(self, namespace: str, name: str) -> int:
         """Number of reconciles of this cluster so far."""
-        kept = self._reconcilers.get((namespace, name))
-        return kept[0].reconcile_count if kept is not None else 0
+        entry = self._reconcilers.get((namespace, name))
+        return entry[0].reconcile_count if entry is not None else 0
 
     def idle_s(self) -> float:
         """Seconds since the last reconcile ended; 0 while there is no cluster."""
@@ -102,8 +102,8 @@ def build_registry(operator: Operator, place: ApiEndpoint) -> kopf.OperatorRegis
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
-    def login(**_: Any) -> kopf.ConnectionInfo:
-        return connection_info(place)
+    async def login(**_: Any) -> kopf.ConnectionInfo:
+        return await connection_info(place)
 
     @kopf.on.startup(registry=registry)
     async def startup(settings: kopf.OperatorSettings, **_: Any) -> None:
@@ -115,17 +115,17 @@ def build_registry(operator: Operator, place: ApiEndpoint) -> kopf.OperatorRegis
         await operator.stop()
 
     @kopf.on.event(GROUP, API_VERSION, "txlogclusters", registry=registry, id="cluster")
-    async def cluster(**told: Any) -> None:
-        handle_cluster_event(operator, **told)
+    async def cluster(**event: Any) -> None:
+        handle_cluster_event(operator, **event)
 
-    async def work(**told: Any) -> None:
-        operator.wake(told["namespace"], told["spec"].get("cluster", ""))
+    async def work(**event: Any) -> None:
+        operator.wake(event["namespace"], event["spec"].get("cluster", ""))
 
     for plural in ("txlogbackups", "txlogrestores", "txlogbackupschedules"):
         kopf.on.event(GROUP, API_VERSION, plural, registry=registry, id=plural)(work)
 
-    async def child(**told: Any) -> None:
-        operator.wake(told["namespace"], told["labels"].get("app.kubernetes.io/instance", ""))
+    async def child(**event: Any) -> None:
+        operator.wake(event["namespace"], event["labels"].get("app.kubernetes.io/instance", ""))
 
     kopf.on.event("v1", "pods", registry=registry, id="pod", labels=MANAGED_BY_LABELS)(child)
     kopf.on.event("apps", "v1", "statefulsets", registry=registry, id="set", labels=MANAGED_BY_LABELS)(child)
@@ -138,12 +138,12 @@ def build_registry(operator: Operator, place: ApiEndpoint) -> kopf.OperatorRegis
     return registry
 
 
-def handle_cluster_event(operator: Operator, **told: Any) -> None:
+def handle_cluster_event(operator: Operator, **event: Any) -> None:
     """Handles one watch event of a TxLogCluster."""
-    if told["type"] == "DELETED":
-        operator.on_deleted(told["namespace"], told["name"])
+    if event["type"] == "DELETED":
+        operator.on_deleted(event["namespace"], event["name"])
     else:
-        operator.on_changed(told["namespace"], told["name"], told["meta"].get("generation", 0))
+        operator.on_changed(event["namespace"], event["name"], event["meta"].get("generation", 0))
 
 
 def check_liveness(operator: Operator) -> str:
@@ -154,15 +154,17 @@ def check_liveness(operator: Operator) -> str:
     return f"{still:.1f} s since the last turn"
 
 
-def connection_info(place: ApiEndpoint) -> kopf.ConnectionInfo:
+async def connection_info(place: ApiEndpoint) -> kopf.ConnectionInfo:
     """The endpoint as kopf needs it. kopf asks again when the API server rejects the token."""
+    scheme, _, token = (await place.authorization() or "").partition(" ")
     return kopf.ConnectionInfo(
         server=place.server,
-        ca_data=place.ca_pem,
-        insecure=place.insecure,
-        token=place.read_token(),
-        certificate_data=place.certificate_pem,
-        private_key_data=place.key_pem,
+        ca_path=place.configuration.ssl_ca_cert,
+        insecure=not place.configuration.verify_ssl,
+        scheme=scheme or None,
+        token=token or None,
+        certificate_path=place.configuration.cert_file,
+        private_key_path=place.configuration.key_file,
     )
 
 
@@ -188,22 +190,23 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--pipeline-account", help="of Spark's driver where executors are pods; none: they are refused")
     parser.add_argument("--liveness", default="http://0.0.0.0:8080/healthz", help="where it says that it lives")
     parser.add_argument("--metrics-port", type=int, default=9100, help="0: none")
-    told = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     for busy in ("kopf", "aiohttp.access"):
         logging.getLogger(busy).setLevel(logging.WARNING)
-    if not told.image:
+    if not options.image:
         parser.error("which image? --image, or TXLOG_IMAGE")
-    namespaces = told.namespace or [_pod_namespace(parser)]
-    place = ApiEndpoint.find()
-    operator = Operator(place, OperatorSettings(told.image, told.pull_policy, pipeline_account=told.pipeline_account))
-    if told.metrics_port:
-        start_http_server(told.metrics_port, registry=operator.metrics.registry)
+    namespaces = options.namespace or [_pod_namespace(parser)]
+    place = asyncio.run(ApiEndpoint.find())
+    settings = OperatorSettings(options.image, options.pull_policy, pipeline_account=options.pipeline_account)
+    operator = Operator(place, settings)
+    if options.metrics_port:
+        start_http_server(options.metrics_port, registry=operator.metrics.registry)
     kopf.run(
         registry=build_registry(operator, place),
         standalone=True,
         namespaces=namespaces,
-        liveness_endpoint=told.liveness,
+        liveness_endpoint=options.liveness,
     )
 
 

@@ -84,4 +84,4 @@ class ClusterObservation:
     @property
     def reachable_masters(self) -> dict[str, ObservedMaster]:
         """The masters that answered, by node id."""
-        return {node: heard for node, heard in self.masters.items() if heard is not None}
+        return {node: master for node, master in self.masters.items() if master is not None}

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from txlog.client import MasterClient
 from txlog.config.cluster import TxLogCluster
-from txlog.model.errors import Conflict, TxLogError
+from txlog.model.errors import TxLogError
 from txlog_operator.cluster_secrets import MasterAccess
 from txlog_operator.kube_client import KubeClient
 from txlog_operator.object_names import GROUP, ObjectNames
@@ -42,17 +42,18 @@ async def observe(
     names, namespace = ObjectNames(cluster), cluster.metadata.namespace
     ours = {"app.kubernetes.io/name": "txlog", "app.kubernetes.io/instance": cluster.metadata.name}
     kinds = ("Pod", *OWNED_KINDS, *NEVER_DELETED_KINDS)
-    lists, works = await asyncio.gather(
+    lists, resources = await asyncio.gather(
         asyncio.gather(*(kube.list(kind, namespace, ours) for kind in kinds)),
         asyncio.gather(*(kube.list(kind, namespace) for kind in JOB_RESOURCE_KINDS)),
     )
     found = dict(zip(kinds, lists, strict=True))
-    mine_of = [[each for each in listed if each["spec"].get("cluster") == cluster.metadata.name] for listed in works]
-    backups, restores, schedules = mine_of
+    backups, restores, schedules = (
+        [each for each in listed if each["spec"].get("cluster") == cluster.metadata.name] for listed in resources
+    )
     pods = [each for each in found.pop("Pod") if _label_of(each, "data-center", GROUP) == cluster.data_center]
     objects = {(kind, each["metadata"]["name"]): each for kind, listed in found.items() for each in listed}
-    standing = objects.get(("StatefulSet", names.masters))
-    count = max(cluster.own_peer.masters, int(standing["spec"].get("replicas", 0)) if standing else 0)
+    stateful_set = objects.get(("StatefulSet", names.masters))
+    count = max(cluster.own_peer.masters, int(stateful_set["spec"].get("replicas", 0)) if stateful_set else 0)
     nodes = [f"{cluster.data_center}-{index}" for index in range(1, count + 1)]
     mine = _pods_by_name(pods, of_masters.COMPONENT)
     masters = {node: pod for node in nodes if (pod := mine.get(names.master_pod(node_index(node)))) is not None}
@@ -61,7 +62,7 @@ async def observe(
     hosts = {url: names.master_host(node_index(node)) for node, url in urls.items()} if secured else {}
     access = access.with_hosts(hosts)
     answers = await query_masters(urls, access)
-    heard = {node: answers.get(node) for node in nodes}
+    reports = {node: answers.get(node) for node in nodes}
     return ClusterObservation(
         now=clock(),
         objects=objects,
@@ -69,7 +70,7 @@ async def observe(
         worker_pods=_pods_by_name(pods, of_workers.COMPONENT),
         pipeline_pods=_pods_by_name(pods, of_pipeline.COMPONENT, "job-name"),
         executor_pods=_pods_by_name(pods, of_executors.COMPONENT),
-        masters=heard,
+        masters=reports,
         urls=urls,
         job_resources=(*backups, *restores),
         schedules=tuple(schedules),
@@ -77,7 +78,7 @@ async def observe(
             **_pods_by_name(pods, of_jobs.COMPONENT, "job-name"),
             **_pods_by_name(pods, of_jobs.DUTY_COMPONENT, "job-name"),
         },
-        masters_to_notify=await _masters_to_notify(cluster, masters, heard, urls, access),
+        masters_to_notify=await _masters_to_notify(cluster, masters, reports, urls, access),
         tls_hosts=hosts,
     )
 
@@ -89,14 +90,13 @@ def _master_url(how: str, ip: str) -> str:
 async def _masters_to_notify(
     cluster: TxLogCluster,
     pods: Mapping[str, PodStatus],
-    heard: Mapping[str, ObservedMaster | None],
+    reports: Mapping[str, ObservedMaster | None],
     urls: Mapping[str, str],
     access: MasterAccess,
 ) -> dict[str, tuple[str, ObservedMaster | None]]:
     """All masters, while a process is certainly gone and has no successor: they may still wait for it."""
-    gone = [
-        end for pod in pods.values() for end in pod.terminated_processes if not _has_restarted(heard.get(end.node), end)
-    ]
+    ended = [end for pod in pods.values() for end in pod.terminated_processes]
+    gone = [end for end in ended if not _has_restarted(reports.get(end.node), end)]
     if not gone:
         return {}
     others = {
@@ -107,12 +107,12 @@ async def _masters_to_notify(
         if (url := remote_master_url(cluster, peer, index)) is not None
     }
     answers = await query_masters(others, access)
-    found = {node: (url, heard[node]) for node, url in urls.items()}
+    found = {node: (url, reports[node]) for node, url in urls.items()}
     return found | {node: (url, answers[node]) for node, url in others.items()}
 
 
-def _has_restarted(heard: ObservedMaster | None, ended: TerminatedProcess) -> bool:
-    return heard is not None and (heard.birth != ended.birth or heard.status.start > ended.start)
+def _has_restarted(master: ObservedMaster | None, ended: TerminatedProcess) -> bool:
+    return master is not None and (master.birth != ended.birth or master.status.start > ended.start)
 
 
 # -- masters
@@ -149,7 +149,7 @@ def query_master(url: str, access: MasterAccess) -> ObservedMaster | None:
 def _configuration_or_none(client: MasterClient) -> dict[str, Any] | None:
     try:
         return client.configuration()
-    except (Conflict, TxLogError):
+    except TxLogError:
         return None
 
 
@@ -203,7 +203,7 @@ def parse_pod(found: KubeObject) -> PodStatus:
 def parse_terminated_process(terminated: Mapping[str, Any]) -> TerminatedProcess | None:
     """The process that ended; None when the container ended before it wrote its identity."""
     try:
-        told = json.loads(str(terminated.get("message", "")).strip().splitlines()[0])
-        return TerminatedProcess(str(told["node"]), str(told["birth"]), int(told["start"]), int(terminated["exitCode"]))
+        own = json.loads(str(terminated.get("message", "")).strip().splitlines()[0])
+        return TerminatedProcess(str(own["node"]), str(own["birth"]), int(own["start"]), int(terminated["exitCode"]))
     except (ValueError, KeyError, TypeError, IndexError):
         return None

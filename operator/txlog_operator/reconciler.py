@@ -161,10 +161,10 @@ class Reconciler:
 
     async def _report_invalid(self, found: KubeObject, before: ClusterStatus, problems: Sequence[str]) -> bool:
         generation, now = _generation(found), self._clock()
-        told = status_writer.merge_conditions(
+        merged = status_writer.merge_conditions(
             conditions.invalid_spec_checks(problems), before.conditions, generation, now
         )
-        new = before.model_copy(update={"observed_generation": generation, "conditions": told})
+        new = before.model_copy(update={"observed_generation": generation, "conditions": merged})
         await self._write_status(found, before, new)
         await self._emit_events(found, before, new, [], [])
         return True
@@ -188,12 +188,12 @@ class Reconciler:
         failed: Sequence[FailedAction],
     ) -> None:
         """Emits an Event for each decision and each change, once."""
-        told = [
+        events = [
             *transition_events(before, now),
             *action_events([each for each in done if not isinstance(each, ApplyObject)], failed),
         ]
-        new = [each for each in told if each.message not in self._emitted_messages]
-        self._emitted_messages = [each.message for each in told]
+        new = [each for each in events if each.message not in self._emitted_messages]
+        self._emitted_messages = [each.message for each in events]
         for each in new:
             try:
                 await self._kube.create(each.to_object(found, self._clock()))

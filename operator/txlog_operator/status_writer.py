@@ -80,20 +80,20 @@ def make_status(
 ) -> ClusterStatus:
     """The new status. ``cluster`` is the manifest in effect, an older one while ``problems`` lists what is wrong with
     the newest."""
-    heard = seen.reachable_masters
+    masters = seen.reachable_masters
     peers = _peer_statuses(cluster, seen, before)
     workers = _worker_statuses(seen, before)
     ready = sum(pod.ready for pod in seen.master_pods.values())
-    said = [each for each in peers if each.reachable == "True"]
-    strategies = [told for each in heard.values() if (told := each.status.view.split_recovery) is not None]
+    reachable = [each for each in peers if each.reachable == "True"]
+    strategies = [name for each in masters.values() if (name := each.status.view.split_recovery) is not None]
     last = last_backup(seen.job_resources)
     indexes = [worker.index for worker in workers if worker.index is not None]
     status = ClusterStatus(
         observed_generation=generation,
         state=_worst_state(seen),
         masters_ready=f"{ready}/{cluster.own_peer.masters}",
-        peers_reachable=f"{len(said)}/{len(peers)}",
-        lag=_lag_by_peer(cluster, seen) if heard else "-",
+        peers_reachable=f"{len(reachable)}/{len(peers)}",
+        lag=_lag_by_peer(cluster, seen) if masters else "-",
         recovery=strategies[0] if strategies else before.recovery,
         applied=min(indexes, default=None),
         nodes=_node_statuses(seen, before),
@@ -108,12 +108,12 @@ def make_status(
 
 
 def merge_conditions(
-    told: Sequence[ConditionCheck], before: Sequence[Condition], generation: int, now: float
+    checks: Sequence[ConditionCheck], before: Sequence[Condition], generation: int, now: float
 ) -> list[Condition]:
     """The new conditions. A transition time changes only with the condition's status."""
     old = {each.type: each for each in before}
     found = []
-    for each in told:
+    for each in checks:
         last = old.get(each.kind)
         same = last is not None and last.status == each.status
         found.append(
@@ -141,14 +141,12 @@ def _node_statuses(seen: ClusterObservation, before: ClusterStatus) -> list[Node
     """Keeps the last incarnation and start of a master that does not answer: its next start receives them."""
     old = {each.node: each for each in before.nodes}
     found = []
-    for node, heard in seen.masters.items():
-        if heard is None:
+    for node, master in seen.masters.items():
+        if master is None:
             found.append(old.get(node, NodeStatus(node=node)).model_copy(update={"state": "Unknown"}))
             continue
-        told = heard.status
-        found.append(
-            NodeStatus(node=node, birth=heard.birth, start=told.start, state=told.state, index=told.stable.index)
-        )
+        now, index = master.status, master.status.stable.index
+        found.append(NodeStatus(node=node, birth=master.birth, start=now.start, state=now.state, index=index))
     return found
 
 
@@ -157,8 +155,8 @@ def _worker_statuses(seen: ClusterObservation, before: ClusterStatus) -> list[Wo
     if not seen.reachable_masters:
         return [each.model_copy(update={"state": "Unknown"}) for each in before.workers]
     found: dict[str, WorkerStatusEntry] = {}
-    for heard in seen.reachable_masters.values():
-        for worker in heard.status.workers:
+    for master in seen.reachable_masters.values():
+        for worker in master.status.workers:
             index = worker.position.index if worker.position is not None else None
             known = found.get(worker.name)
             if known is not None and (known.index or -1) >= (index if index is not None else -1):
@@ -174,17 +172,17 @@ def _peer_statuses(cluster: TxLogCluster, seen: ClusterObservation, before: Clus
     for peer in cluster.spec.peers:
         if peer.name == cluster.data_center:
             continue
-        told = [
+        reports = [
             each
-            for heard in seen.reachable_masters.values()
-            for each in heard.peers
+            for master in seen.reachable_masters.values()
+            for each in master.peers
             if each.get("dataCenter") == peer.name
         ]
         reachable: Literal["True", "False", "Unknown"] = "Unknown"
         lag = None
-        if told:
-            reachable = "True" if any(each.get("present") for each in told) else "False"
-            heard_at = [at for each in told if (at := each.get("lastHeardAt")) is not None]
+        if reports:
+            reachable = "True" if any(each.get("present") for each in reports) else "False"
+            heard_at = [at for each in reports if (at := each.get("lastHeardAt")) is not None]
             if reachable == "False" and heard_at:
                 lag = _lag_text(seen.now - max(heard_at))
         found.append(PeerStatus(name=peer.name, reachable=reachable, lag=lag))
@@ -196,13 +194,13 @@ def peer_lag_s(cluster: TxLogCluster, seen: ClusterObservation) -> float | None:
     known."""
     worst: float | None = None
     for peer in cluster.spec.peers:
-        told = [
+        reports = [
             each
-            for heard in seen.reachable_masters.values()
-            for each in heard.peers
+            for master in seen.reachable_masters.values()
+            for each in master.peers
             if each.get("dataCenter") == peer.name
         ]
-        at = [when for each in told if (when := each.get("lastHeardAt")) is not None]
+        at = [when for each in reports if (when := each.get("lastHeardAt")) is not None]
         if peer.name != cluster.data_center and at:
             worst = max(worst or 0.0, seen.now - max(at))
     return worst
@@ -231,7 +229,7 @@ def _split_status(seen: ClusterObservation, situation: ClusterPhase, before: Clu
     phase = phases.get(situation)
     if phase is None:
         return None
-    silent = sorted({each for heard in seen.reachable_masters.values() for each in _silent_members(heard)})
+    silent = sorted({each for master in seen.reachable_masters.values() for each in _silent_members(master)})
     old = before.split
     return SplitStatus(
         phase=phase,
@@ -244,16 +242,16 @@ def _split_status(seen: ClusterObservation, situation: ClusterPhase, before: Clu
 
 def _running_split_backups(seen: ClusterObservation) -> Iterator[str]:
     """Names of the TxLogBackups for the open duties of the masters."""
-    asked = open_duties(seen)
+    open_ids = open_duties(seen)
     for each in seen.job_resources:
-        if each["kind"] == "TxLogBackup" and each["spec"].get("duty") in asked:
+        if each["kind"] == "TxLogBackup" and each["spec"].get("duty") in open_ids:
             yield str(each["metadata"]["name"])
 
 
-def _silent_members(heard: ObservedMaster) -> list[str]:
-    out = [each.node for each in heard.status.view.out if each.why == "silent"]
-    members = {each["node"] for each in heard.status.members}
-    return [*out, *sorted(members - set(heard.status.present))]
+def _silent_members(master: ObservedMaster) -> list[str]:
+    out = [each.node for each in master.status.view.out if each.why == "silent"]
+    members = {each["node"] for each in master.status.members}
+    return [*out, *sorted(members - set(master.status.present))]
 
 
 def _pipeline_status(cluster: TxLogCluster, seen: ClusterObservation) -> PipelineStatus:

@@ -17,7 +17,7 @@ from txlog.backup.part_codec import batch_lines, coalesce
 from txlog.backup.pinned_snapshot import SourceWorker, read_system_graphs
 from txlog.backup.progress import BackupProgress, ProgressCallback, no_progress
 from txlog.backup.target import BackupTarget
-from txlog.client import MasterClient
+from txlog.client import MasterClient, MasterUnreachable
 from txlog.model.entry import Position
 from txlog.model.errors import Unavailable
 from txlog.sparql import check_supported_terms, skolemise_lines
@@ -26,7 +26,7 @@ from txlog.workers.digest import stream_statements
 
 def initial_position(masters: Sequence[MasterClient]) -> Position:
     """Position 0 of the log, while it is empty; :class:`~txlog.backup.backup_errors.LogNotEmpty` afterwards."""
-    last: Unavailable | None = None
+    last: MasterUnreachable | Unavailable | None = None
     for master in masters:
         try:
             status = master.status()
@@ -36,7 +36,7 @@ def initial_position(masters: Sequence[MasterClient]) -> Position:
                     "the data as transactions: txlog load"
                 )
             return master.log_page(0, None, 0).after
-        except Unavailable as error:
+        except (MasterUnreachable, Unavailable) as error:
             last = error
     raise last or Unavailable("NoMaster", "no master was named")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from txlog.model.errors import Conflict, NotFound, Refused, TxLogError, Unavailable
+from typing import ClassVar
+
+from txlog.model.errors import Refused, TxLogError
 
 
 class BackupFault(TxLogError):
@@ -87,12 +89,14 @@ class LogNotEmpty(Refused):
     """Position 0 can be set only while the log is empty."""
 
 
-class NameTaken(Conflict):
+class NameTaken(Refused):
     """A backup with this name exists; names are never reused."""
 
 
-class NoSuchBackup(NotFound):
+class NoSuchBackup(Refused):
     """The target holds no backup that fits the request."""
+
+    status = 404
 
 
 class HeldBackup(Refused):
@@ -103,22 +107,24 @@ class BackupInUse(Refused):
     """A restore reads this backup."""
 
 
-class ObjectMissing(NotFound):
+class ObjectMissing(Refused):
     """The target has no such object."""
 
+    status = 404
 
-class TargetUnreachable(Unavailable):
+
+class TargetUnreachable(Refused):
     """The target did not answer, or its answer cannot be used."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__("TargetUnreachable", message)
+    status = 503
+    reason: ClassVar[str] = "TargetUnreachable"
 
 
-class TargetFull(Unavailable):
+class TargetFull(Refused):
     """The target has no space left."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__("TargetFull", message)
+    status = 503
+    reason: ClassVar[str] = "TargetFull"
 
 
 class TargetDenied(Refused):

@@ -25,7 +25,7 @@ from txlog.backup.progress import ProgressCallback, no_progress
 from txlog.backup.retention import apply_retention
 from txlog.backup.target import BackupTarget, open_target
 from txlog.backup.verification import check_backup
-from txlog.client import MasterClient, WorkerStatus
+from txlog.client import MasterClient, MasterUnreachable, WorkerStatus
 from txlog.config.process_config import BackupJobConfig
 from txlog.model.errors import NotFound, TxLogError, Unavailable
 from txlog.workers import ADAPTERS
@@ -43,7 +43,7 @@ def list_workers(masters: Sequence[MasterClient]) -> list[WorkerStatus]:
     for master in masters:
         try:
             return master.workers()
-        except Unavailable as error:
+        except (MasterUnreachable, Unavailable) as error:
             last = error
     raise Unavailable("NoMaster", f"no master answers: {last}; see txlog status")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from txlog.backup.backup_errors import OffTheChain, OtherCluster
 from txlog.backup.backup_manifest import BackupManifest
-from txlog.client import MasterClient
+from txlog.client import MasterClient, MasterUnreachable
 from txlog.model.entry import Position
 from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore, TxLogError, Unavailable
 
@@ -24,7 +24,7 @@ def make_chain_check(masters: Sequence[MasterClient]) -> ChainCheck:
             try:
                 master.log_page(position.index, position.hash, position.index)
                 return
-            except Unavailable as error:
+            except (MasterUnreachable, Unavailable) as error:
                 last = error
             except LogDiverged as wrong:
                 raise OffTheChain(f"{wrong}; take a backup of this branch (txlog backup list)") from wrong
@@ -43,7 +43,7 @@ def read_cluster_id(masters: Sequence[MasterClient]) -> str:
     for master in masters:
         try:
             found = master.status().cluster_id
-        except Unavailable as error:
+        except (MasterUnreachable, Unavailable) as error:
             last = error
             continue
         if found:

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Final
+from typing import ClassVar, Final
 
 from txlog.cli.rdf_chunks import RdfChunk, RdfSource, read_chunks
 from txlog.client import MasterClient, MasterUnreachable, WriteRequest
 from txlog.model.durability import Durability
-from txlog.model.errors import BadInput, TxLogError, Unavailable
+from txlog.model.errors import BadInput, Refused, TxLogError, Unavailable
 
 CHUNKS_PER_REQUEST: Final = 16
 """Chunks in one request: enough for the master to make one run of them, few enough to be sent again."""
@@ -35,11 +35,11 @@ class LoadProgress:
     by_master: dict[str, int] = field(default_factory=dict)
 
 
-class LoadStopped(Unavailable):
+class LoadStopped(Refused):
     """No master took anything for too long. What was loaded stays."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__("NoMaster", message)
+    status = 503
+    reason: ClassVar[str] = "NoMaster"
 
 
 class BulkLoader:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from txlog.cli.options import ClusterOptions
-from txlog.client import MasterClient
+from txlog.client import MasterClient, MasterUnreachable
 from txlog.client.ca_trust import CA_FILE
 from txlog.client.credentials import TOKEN_FILE
 from txlog.local.local_errors import NotRunning
@@ -49,7 +49,7 @@ class CliCluster:
             with self.open_client(url, REQUEST_TIMEOUT_S) as client:
                 try:
                     return ask(client)
-                except Unavailable as error:
+                except (MasterUnreachable, Unavailable) as error:
                     last = error
         raise Unavailable("NoMaster", f"no master answers: {last}")
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 from txlog.apply import Digest, digest
 from txlog.backup.pinned_snapshot import pause_worker, resume_worker
@@ -30,11 +30,11 @@ TransportFactory = Callable[[str, float], HttpTransport]
 SNAPSHOT_TIMEOUT_S: Final = 600.0
 
 
-class NotHeld(Unavailable):
-    """A worker did not come to the index in time. The message names the worker and its position."""
+class NotHeld(Refused):
+    """A worker did not reach the index in time. The message names the worker and the reason."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__("NotHeld", message)
+    status = 503
+    reason: ClassVar[str] = "NotHeld"
 
 
 @dataclass

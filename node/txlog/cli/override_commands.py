@@ -10,7 +10,7 @@ import typer
 from txlog.cli.cli_cluster import CliCluster, find_cluster
 from txlog.cli.options import ClusterOptions, YesOption, register
 from txlog.cli.tables import print_line, show_json, warn
-from txlog.client import MasterClient
+from txlog.client import MasterClient, MasterUnreachable
 from txlog.model.errors import NotFound, TxLogError, Unavailable
 
 POLL_INTERVAL_S = 0.2
@@ -47,7 +47,7 @@ def bootstrap(
                 client.bootstrap(member)
                 view = _await_installed_view(client, None, [], wait)
             except TxLogError as why:
-                refused = refused if isinstance(why, Unavailable) else why
+                refused = refused if isinstance(why, MasterUnreachable | Unavailable) else why
                 continue
         if cluster.json:
             show_json(view)

@@ -17,7 +17,7 @@ from txlog.client import MasterClient
 from txlog.client.errors import MasterUnreachable
 from txlog.config.preferences import preference_key, property_name, read_changes, read_properties
 from txlog.local.state_folder import StateFolder
-from txlog.model.errors import BadInput, Conflict, TxLogError, Unavailable
+from txlog.model.errors import BadInput, ChangePending, Conflict, TxLogError, Unavailable
 
 SPLIT_RECOVERY = "splitRecovery"
 VIEW_RENEWAL_TIMEOUT_S = 15.0
@@ -146,7 +146,7 @@ def _check_changes(masters: dict[str, str], changes: dict[str, str | None]) -> d
     refuses, or when a strategy would not reach every master."""
     answers = ask_each(masters, lambda client: client.change_settings(changes, check=True))
     silent = _failures(answers)
-    refused = [why for why in silent.values() if isinstance(why, BadInput | Conflict)]
+    refused = [why for why in silent.values() if isinstance(why, BadInput | ChangePending | Conflict)]
     if refused:
         raise type(refused[0])(f"nothing was changed: {'; '.join(dict.fromkeys(map(str, refused)))}")
     if silent and len(silent) == len(answers):

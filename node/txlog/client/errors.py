@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from email.message import Message
+from typing import ClassVar
 
 import msgspec
 
@@ -22,12 +23,16 @@ from txlog.model.errors import (
 )
 
 
-class MasterUnreachable(Unavailable):
+class MasterUnreachable(Refused):
     """No answer: the client could not connect, the time was over, or the connection broke. ``sent`` is False when the
     request certainly never reached the master. Then even a write without a key may be sent to another master."""
 
+    status = 503
+    reason: ClassVar[str] = "Unreachable"
+    retry_after_s: ClassVar[int] = 1
+
     def __init__(self, url: str, why: str, *, sent: bool) -> None:
-        super().__init__("Unreachable", f"{url}: {why}")
+        super().__init__(f"{url}: {why}")
         self.url = url
         self.sent = sent
 

@@ -92,8 +92,8 @@ class FailoverClient:
         return sorted(range(len(self._clients)), key=lambda i: (self._dead_until[i] > now, i))
 
     def _probe(self, i: int) -> None:
-        """Check that a master which did not answer last time is ready again. Raises :class:`Unavailable`; then no
-        request was sent."""
+        """Check that a master which did not answer last time is ready again. Raises :class:`Unavailable` or
+        :class:`MasterUnreachable`; then no request was sent."""
         client = self._clients[i]
         if self._dead_until[i] and not client.health("ready", timeout_s=PROBE_TIMEOUT_S):
             raise Unavailable("Starting", f"{client.url} is not ready")
@@ -129,8 +129,8 @@ class FailoverClient:
         sent without one. The client then sends it to another master only if it was certainly not sent.
 
         Raises the error with which a master refused the update (:class:`~txlog.model.errors.KeyNotTaken` and
-        :class:`~txlog.model.errors.KeyTaken` for a ``key`` that the caller gave). Raises :class:`Unavailable` when no
-        tries are left: as :class:`MasterUnreachable` with ``sent`` where the update may still take effect."""
+        :class:`~txlog.model.errors.KeyTaken` for a ``key`` that the caller gave). Raises :class:`Unavailable` or
+        :class:`MasterUnreachable` when no tries are left; with ``sent`` where the update may still take effect."""
         return self._submit_with_retries(RetryingWrite(text.encode(), SPARQL_UPDATE, (), key, durability), wait_s)
 
     def upload(
@@ -150,12 +150,12 @@ class FailoverClient:
     def _submit_with_retries(self, writing: RetryingWrite, wait_s: float) -> WriteResult:
         until, left = self._clock() + self._retry_policy.seconds, self._retry_policy.tries
         while True:
-            failed: list[Unavailable] = []
+            failed: list[Unavailable | MasterUnreachable] = []
             for i in self._by_preference():
                 wait = min(wait_s, until - self._clock())
                 try:
                     written = writing.send_to(self._clients[i], self._repository_of(i), max(0.0, wait))
-                except Unavailable as passed:
+                except (MasterUnreachable, Unavailable) as passed:
                     self._dead_until[i] = self._clock() + UNREACHABLE_BACKOFF_S
                     if not writing.may_retry(passed):
                         raise
@@ -174,7 +174,7 @@ class FailoverClient:
             self._probe(i)
             if self._repository is None:
                 self._repository = self._clients[i].status().repository
-        except (Unavailable, PeerFault) as no:
+        except (MasterUnreachable, Unavailable, PeerFault) as no:
             raise MasterUnreachable(self._clients[i].url, str(no), sent=False) from no
         return self._repository
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from txlog.client.errors import MasterUnreachable
 from txlog.client.master_client import MasterClient
 from txlog.model.errors import BadInput, LogAhead, LogDiverged, LogGone, PeerFault, TxLogError, Unavailable
 from txlog.wire.change_feed import FeedEvent, parse_feed_position
@@ -63,7 +64,7 @@ class FeedFollower:
                     yield from self._events_from(url)
                 except (LogDiverged, LogGone) as no:
                     refusals.append(no)
-                except (Unavailable, LogAhead, PeerFault) as passed:
+                except (MasterUnreachable, Unavailable, LogAhead, PeerFault) as passed:
                     last = passed
                 if self._reached_until:
                     return

@@ -40,7 +40,7 @@ class RetryingWrite:
 
     def send_to(self, client: MasterClient, repository: str, wait_s: float) -> WriteResult:
         """Send the write to this master; wait at most ``wait_s`` seconds for its level. Raises :class:`Unavailable`
-        when the master has not accepted it, or does not report whether it has."""
+        or :class:`MasterUnreachable` when the master has not accepted it, or does not report whether it has."""
         try:
             written = self._send(client, repository, wait_s)
         except KeyNotTaken:
@@ -57,11 +57,11 @@ class RetryingWrite:
             raise Unavailable("Unknown", f"{client.url} does not know yet whether it has taken it")
         return written
 
-    def may_retry(self, failed: Unavailable) -> bool:
+    def may_retry(self, failed: Unavailable | MasterUnreachable) -> bool:
         """Whether the write may be sent to another master after this failure."""
         return self.key is not None or (isinstance(failed, MasterUnreachable) and not failed.sent)
 
-    def final_error(self, last: Unavailable) -> Unavailable:
+    def final_error(self, last: Unavailable | MasterUnreachable) -> Unavailable | MasterUnreachable:
         """The error to raise when no tries are left: ``last``, or one with ``sent`` when the outcome is unknown."""
         if not self.outcome_unknown:
             return last

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from txlog.model.errors import BadInput, Refused, Unavailable
+from typing import ClassVar
+
+from txlog.model.errors import BadInput, Refused
 
 
 class AlreadyRunning(Refused):
     """Another supervisor has locked the state folder."""
 
 
-class NotRunning(Unavailable):
+class NotRunning(Refused):
     """No supervisor runs for this state folder."""
+
+    status = 503
+    reason: ClassVar[str] = "NotRunning"
 
     def __init__(self, folder: object) -> None:
         super().__init__(
-            "NotRunning",
             f"no cluster runs with the state folder {folder}; start one: txlog up -f FOLDER --state {folder}",
         )
 

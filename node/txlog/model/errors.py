@@ -10,8 +10,9 @@
     ├── Refused                   right input, wrong moment or server; states what to do next
     │   ├── NotFound              404
     │   ├── Conflict              409
-    │   │   ├── KeyTaken          409: an Idempotency-Key came with another body before, and that one counts
-    │   │   └── ChangePending     409: a change of the configuration is not in effect yet; one at a time
+    │   ├── KeyTaken              409: an Idempotency-Key came with another body before, and that one counts
+    │   ├── ChangePending         409: a change of the configuration is not in effect yet; one at a time
+    │   ├── OffTheLog             409: a position that some branch of the log does not have
     │   ├── TooLarge              413
     │   ├── Unsupported           415
     │   ├── NotAcceptable         406
@@ -94,7 +95,7 @@ class Conflict(Refused):
     status = 409
 
 
-class KeyTaken(Conflict):
+class KeyTaken(Refused):
     """The message ends with the transaction that counts for the key. A body with ``NOW()`` or blank nodes differs each
     time that it is sent: the master that accepts it draws their values."""
 
@@ -106,11 +107,11 @@ class KeyTaken(Conflict):
         return str(self).rpartition(" ")[2]
 
 
-class ChangePending(Conflict):
+class ChangePending(Refused):
     """A configuration change is not in effect yet; try again when it is."""
 
 
-class OffTheLog(Conflict):
+class OffTheLog(Refused):
     """A position that is not on the part of this master's log that every branch has: no backup there helps this
     master."""
 

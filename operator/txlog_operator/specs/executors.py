@@ -44,8 +44,8 @@ TERMINATION_GRACE_S: Final = 10
 
 def executor_count(cluster: TxLogCluster) -> int:
     """The number of executors in the manifest; 0 where the driver does all work itself."""
-    told = cluster.spec.pipeline
-    return (told.executors or DEFAULT_COUNT) if told.mode == "executors" else 0
+    pipeline = cluster.spec.pipeline
+    return (pipeline.executors or DEFAULT_COUNT) if pipeline.mode == "executors" else 0
 
 
 def batch_tasks(cluster: TxLogCluster) -> int:
@@ -61,8 +61,8 @@ def concurrent_tasks(cluster: TxLogCluster) -> int:
 def executor_cores(cluster: TxLogCluster) -> int:
     """Concurrent tasks of each executor. By default each executor can run all tasks, so that the remaining executors
     suffice when one is lost."""
-    told = cluster.spec.pipeline.executor_cores
-    return told or math.ceil((concurrent_tasks(cluster) + len(worker_names(cluster))) / max(1, executor_count(cluster)))
+    tasks = concurrent_tasks(cluster) + len(worker_names(cluster))
+    return cluster.spec.pipeline.executor_cores or math.ceil(tasks / max(1, executor_count(cluster)))
 
 
 def memory_mb(cluster: TxLogCluster) -> tuple[int, int]:

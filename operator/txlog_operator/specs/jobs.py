@@ -51,8 +51,8 @@ def config_map(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
     duty = DutyJobConfig(data_center=cluster.data_center, masters=masters, target=target)
     data = {DUTY_CONFIG_FILE: duty.model_dump_json(indent=1, exclude_defaults=True) + "\n"}
     if cluster.spec.backup is not None:
-        told = build_backup_config(cluster, masters, target)
-        data[BACKUP_CONFIG_FILE] = told.model_dump_json(indent=1, exclude_defaults=True) + "\n"
+        config = build_backup_config(cluster, masters, target)
+        data[BACKUP_CONFIG_FILE] = config.model_dump_json(indent=1, exclude_defaults=True) + "\n"
     return build_object(cluster, around, "v1", "ConfigMap", ObjectNames(cluster).jobs, COMPONENT, data=data)
 
 

@@ -135,8 +135,8 @@ def restart_hash(cluster: TxLogCluster, around: BuildContext) -> str:
     """A hash of the fields that a master reads only at its start. Live fields and fields of the log are excluded.
     Addresses are included, since a running master keeps the ones it knows."""
     first = master_config(cluster, f"{cluster.data_center}-1", around)
-    told = first.model_dump(mode="json", exclude=LIVE_FIELDS | LOG_OWNED_FIELDS, exclude_defaults=True)
-    return short_hash([told, {peer.name: peer.address for peer in cluster.spec.peers}])
+    fixed = first.model_dump(mode="json", exclude=LIVE_FIELDS | LOG_OWNED_FIELDS, exclude_defaults=True)
+    return short_hash([fixed, {peer.name: peer.address for peer in cluster.spec.peers}])
 
 
 def config_map(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
@@ -150,10 +150,10 @@ def config_map(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
     return build_object(cluster, around, "v1", "ConfigMap", ObjectNames(cluster).master_hosts, COMPONENT, data=data)
 
 
-def accepted_manifest(standing: KubeObject | None) -> TxLogCluster | None:
+def accepted_manifest(found: KubeObject | None) -> TxLogCluster | None:
     """The manifest from which this ConfigMap was built; None when it has none or it cannot be parsed."""
     try:
-        return TxLogCluster.model_validate_json(standing["data"][ACCEPTED_MANIFEST_KEY]) if standing else None
+        return TxLogCluster.model_validate_json(found["data"][ACCEPTED_MANIFEST_KEY]) if found else None
     except (KeyError, ValueError):
         return None
 

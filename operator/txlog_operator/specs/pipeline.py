@@ -52,8 +52,8 @@ def pipeline_config(cluster: TxLogCluster, around: BuildContext) -> PipelineConf
 
 def config_map(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
     """Named by a hash of its content, as its Job is: neither ever changes."""
-    told = pipeline_config(cluster, around).model_dump_json(indent=1, exclude_defaults=True) + "\n"
-    data = {CONFIG_FILE: told}
+    config = pipeline_config(cluster, around).model_dump_json(indent=1, exclude_defaults=True) + "\n"
+    data = {CONFIG_FILE: config}
     if executors.executor_count(cluster):
         data[executors.TEMPLATE_FILE] = executors.pod_template_yaml(cluster, around, SCRATCH_FOLDER)
     return build_object(cluster, around, "v1", "ConfigMap", pipeline_job_name(cluster, around), COMPONENT, data=data)
@@ -61,13 +61,13 @@ def config_map(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
 
 def pipeline_job_name(cluster: TxLogCluster, around: BuildContext) -> str:
     """A name that changes with any field of the pod."""
-    told = [
+    hashed = [
         pipeline_config(cluster, around).model_dump(mode="json", exclude_defaults=True),
         _pod_template(cluster, around, ""),
     ]
     if executors.executor_count(cluster):
-        told.append(executors.pod_template(cluster, around, SCRATCH_FOLDER))
-    return f"{ObjectNames(cluster).pipeline}-{short_hash(told)}"
+        hashed.append(executors.pod_template(cluster, around, SCRATCH_FOLDER))
+    return f"{ObjectNames(cluster).pipeline}-{short_hash(hashed)}"
 
 
 def pipeline_job(cluster: TxLogCluster, around: BuildContext) -> KubeObject:

@@ -23,7 +23,7 @@ from txlog.config.units import format_quantity
 from txlog.http.router import Request, Response, Route, json_response, read_body
 from txlog.model.configuration import MEMBER, MUTED, Master
 from txlog.model.decode_errors import DECODE_ERRORS
-from txlog.model.errors import BadInput, Conflict, Forbidden, NotFound, TxLogError, Unavailable
+from txlog.model.errors import BadInput, Conflict, Forbidden, NotFound, Refused, TxLogError, Unavailable
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.worker_registry import DurationCounter
 from txlog.server.admin.configuration import ConfigurationHandler
@@ -58,8 +58,10 @@ _ESCAPED: Final = re.compile(r"!(.)", re.DOTALL)
 _MILLISECONDS: Final = re.compile(r"[0-9]{1,15}")
 
 
-class _JmxNotFound(NotFound):
+class _JmxNotFound(Refused):
     """``exception_name``: the name of the Java exception, which scripts look for."""
+
+    status = 404
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)

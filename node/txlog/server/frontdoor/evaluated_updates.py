@@ -24,6 +24,7 @@ from txlog.model.entry import CONTROL_KINDS, Position
 from txlog.model.errors import (
     BadInput,
     Conflict,
+    KeyTaken,
     LogAhead,
     LogDiverged,
     LogNeedsRestore,
@@ -116,7 +117,7 @@ class OptimisticUpdateExecutor:
             self._queued -= 1
         try:
             return await self._submit_with_retries(request, update, deadline, seen)
-        except (BadInput, TooLarge, Conflict):
+        except (BadInput, TooLarge, Conflict, KeyTaken):
             raise  # the copy is unchanged
         except Unavailable as ended:
             if ended.reason not in (TIMEOUT_REASON, OUT_OF_MEMORY_REASON):

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from seen import AROUND, NOW, World, ended, heard, manifest, pod, whole
+from observations import AROUND, NOW, World, ended, heard, manifest, pod, whole
 
 from txlog.config.cluster import TxLogCluster
 from txlog_operator.actions import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from control_plane import ControlPlane
-from test_keeping_true import account, becomes, operator
+from test_reconciler import account, becomes, operator
 from test_resource_rules import resource
 
 from txlog_operator.kube_client import KubeClient

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from certifying import Authority
 from control_plane import ControlPlane
-from playing_kubelet import Kubelet
-from test_keeping_true import becomes
+from simulated_kubelet import Kubelet
+from test_reconciler import becomes
 from test_resource_rules import resource
 
 from txlog.auth import hash_token

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from seen import NOW, heard, manifest, pod, whole
+from observations import NOW, heard, manifest, pod, whole
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.cluster_status import ClusterStatus, ConditionType

@@ -165,8 +165,8 @@ class MortalKube(KubeClient):
         super().__init__(plane.place)
         self._left = writes
 
-    async def _send_object(self, how: str, path: str, body: KubeObject, form: str) -> KubeObject:
-        found = await super()._send_object(how, path, body, form)
+    async def _write(self, method: str, path: str, body: KubeObject, **options: Any) -> KubeObject:
+        found = await super()._write(method, path, body, **options)
         self._left -= 1
         if self._left == 0:
             raise Crash

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "server"))  # an authority, and what it issues
+sys.path.append(str(Path(__file__).parents[2] / "node/tests/server"))  # an authority, and what it issues
 from control_plane import ROOT, ControlPlane, running
 
 

@@ -19,10 +19,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from txlog_operator.kube_client import ApiEndpoint
+from kubernetes.aio.client import Configuration
+
+from txlog_operator.kube_client import BEARER_TOKEN, ApiEndpoint
 
 READY_S = 120.0
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 def programs() -> Path:
@@ -69,7 +71,8 @@ class ControlPlane:
         return self.of(self.admin)
 
     def of(self, token: str) -> ApiEndpoint:
-        return ApiEndpoint(self.server, token=token, ca_pem=(self.folder / "ca.crt").read_bytes())
+        credentials = {BEARER_TOKEN: f"Bearer {token}"}
+        return ApiEndpoint(Configuration(self.server, api_key=credentials, ssl_ca_cert=str(self.folder / "ca.crt")))
 
     def kubeconfig(self, token: str, file: Path) -> Path:
         told = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from certifying import Authority
-from seen import manifest
+from observations import manifest
 
 from txlog.auth import hash_token
 from txlog.config.cluster import TxLogCluster

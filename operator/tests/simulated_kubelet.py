@@ -16,7 +16,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from txlog_operator.kube_client import API_RESOURCES, ApiError, KubeClient
+from txlog_operator.kube_client import RESOURCES, ApiError, KubeClient
 from txlog_operator.specs import KubeObject
 from txlog_operator.status_writer import format_time
 
@@ -123,9 +123,9 @@ class Kubelet:
             await asyncio.to_thread(container.process.wait)
         if container is not None:
             await self._say(pod, key)
-        path = API_RESOURCES["Pod"].path(self._namespace, pod["metadata"]["name"])
+        path = RESOURCES["Pod"].path(pod["metadata"]["name"], self._namespace)
         body = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
-        await self._kube._send_object("DELETE", path, body, "application/json")
+        await self._kube._write("DELETE", path, body)
 
     async def _mount(self, pod: KubeObject) -> bool:
         """Whether everything is there that its volumes name."""

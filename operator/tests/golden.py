@@ -1,5 +1,5 @@
-"""What the builders make of the examples, as files that people read. ``python node/tests/operator/golden.py`` writes
-them anew; the diff is the review."""
+"""What the builders make of the examples, as files that people read. ``python operator/tests/golden.py`` writes
+them again; the diff is the review."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from txlog.config.process_config import LastSeenIncarnation
 from txlog_operator.manifest_validation import unsupported_fields
 from txlog_operator.specs import BuildContext, KubeObject, desired_objects
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 FOLDER = Path(__file__).parent / "golden"
 AROUND = BuildContext(
     "txlog.example/txlog:1",

@@ -299,7 +299,7 @@ def test_credentials_come_from_where_the_kubeconfig_says(behind: Behind, plane: 
     assert behind.ask(behind.kubeconfig("", exec=right), "peers").code == 0
     told = behind.ask(behind.kubeconfig("", exec=named), "peers")
     assert told.code == 1
-    assert "told no credentials: exit code 1" in told.error
+    assert "gave no credentials: exit code 1" in told.error
 
 
 def test_the_api_server_that_is_not_reached_is_named(behind: Behind) -> None:

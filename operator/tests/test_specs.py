@@ -50,7 +50,7 @@ def masters_set(given: TxLogCluster, around: BuildContext = AROUND) -> KubeObjec
 
 
 def test_the_golden_files_are_what_is_built() -> None:
-    """``python node/tests/operator/golden.py`` writes them anew."""
+    """``python operator/tests/golden.py`` writes them again."""
     wanted = expected()
     assert {file.name for file in FOLDER.iterdir()} == {file.name for file in wanted}
     for file, text in wanted.items():

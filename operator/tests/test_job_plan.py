@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from seen import AROUND, NOW, heard, manifest, whole
+from observations import AROUND, NOW, heard, manifest, whole
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.cluster_status import ClusterStatus
