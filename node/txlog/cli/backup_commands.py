@@ -101,7 +101,9 @@ def adopt_store(
             _, theirs = found.open_masters(other, closing)
             for worker in list_workers(theirs):
                 into = open_restore_target(worker, closing)
-                rebuild_from_backup(place, into, theirs, own, make_chain_check(theirs), name=made.name, on_progress=progress)
+                rebuild_from_backup(
+                    place, into, theirs, own, make_chain_check(theirs), name=made.name, on_progress=progress
+                )
                 done.append(worker.name)
     if cluster.json:
         show_json({**manifest_to_dict(made), "target": place.location, "restored": done})
