@@ -18,10 +18,12 @@ class JsonPosition(msgspec.Struct, frozen=True):
 
     @property
     def position(self) -> Position:
+        """The same as a value of the model."""
         return Position(self.epoch, self.index, bytes.fromhex(self.hash))
 
     @classmethod
     def from_position(cls, position: Position) -> JsonPosition:
+        """The JSON form of ``position``."""
         return cls(position.epoch, position.index, position.hash.hex())
 
 
@@ -36,11 +38,13 @@ class JsonMarker(msgspec.Struct, frozen=True):
 
     @property
     def unordered_positions(self) -> tuple[tuple[int, bytes], ...]:
+        """``unordered`` as pairs of index and chain hash."""
         places = [place.partition(":") for place in self.unordered]
         return tuple((int(index), bytes.fromhex(value)) for index, _, value in places)
 
     @property
     def position(self) -> Position:
+        """The same as a value of the model."""
         return Position(self.epoch, self.index, bytes.fromhex(self.hash))
 
 
@@ -102,6 +106,8 @@ class WorkerStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class QueueStatus(msgspec.Struct, frozen=True):
+    """The queue of a master: number of transactions, and bytes of their payloads."""
+
     transactions: int = 0
     bytes: int = 0
 
@@ -180,6 +186,8 @@ class WorkerReport(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PauseResponse(msgspec.Struct, frozen=True):
+    """The answer to a pipeline's report. ``hold``: the index at which to pause the worker, or None."""
+
     hold: int | None = None
 
 
@@ -215,8 +223,8 @@ class QueryResult(msgspec.Struct, frozen=True):
     @property
     def rows(self) -> list[dict[str, str]]:
         """The solutions of a SELECT in JSON form: for each solution the bound variables, with their values as text."""
-        told = msgspec.json.decode(self.body)
-        return [{name: term["value"] for name, term in row.items()} for row in told["results"]["bindings"]]
+        solutions = msgspec.json.decode(self.body)["results"]["bindings"]
+        return [{name: term["value"] for name, term in solution.items()} for solution in solutions]
 
 
 class WriteResult(msgspec.Struct, frozen=True):

@@ -72,8 +72,6 @@ async def renew_certificates(manifests: Sequence[ClusterManifest], state: StateF
         if made:
             log.info("made new certificates for %s", ", ".join(made))
         write_trusted_authorities(manifests, state)
-        if state.trusted_file.exists():
-            state.trust.cached_context()
 
     while True:
         await asyncio.sleep(RENEWAL_CHECK_INTERVAL_S)

@@ -187,20 +187,7 @@ def make_plan(
     """The plan with ``changes``, for manifests that passed :func:`check_complete`. ``ports`` has one for each of
     :func:`port_names`. ``oxigraph`` and ``virtuoso`` are the paths of the stores' programs, ``fuseki`` that of its jar,
     ``rdf4j`` those of its files, where a manifest uses them."""
-    masters = [
-        MasterLocation(
-            node=node, data_center=manifest.data_center, url=_loopback_url(ports[node], tls=_uses_tls(manifest))
-        )
-        for manifest in manifests
-        for node in manifest.cluster.own_peer.nodes
-    ]
-    workers = [worker for manifest in manifests for worker in _worker_locations(manifest, ports, changes)]
-    topology = Topology(
-        repository=manifests[0].cluster.repository,
-        data_centers=[manifest.data_center for manifest in manifests],
-        masters=masters,
-        workers=workers,
-    )
+    topology = _topology(manifests, ports, changes)
     nodes = {
         node: _node_config(manifest, node, state, ports, topology)
         for manifest in manifests
@@ -215,26 +202,16 @@ def make_plan(
         )
         for manifest in manifests
     }
-    links = tuple(
-        LinkConfig(
-            source=a.node,
-            target=b.node,
-            listen_port=ports[_link_name(a.node, b.node)],
-            target_port=ports.get(_peer_port_name(b.node), ports[b.node]),
-        )
-        for a in masters
-        for b in masters
-        if a is not b
-    )
     programs = [
         _worker_program(worker, state, oxigraph, java_home, fuseki, rdf4j, virtuoso)
-        for worker in workers
+        for worker in topology.workers
         if worker.managed
     ]
+    links = _links(topology.masters, ports)
     if links:
         command = (python, "-m", "txlog.local.link_proxy", "--config", str(state.root / "links.json"))
         programs.append(ProcessSpec(name=LINK_PROXY_NAME, role="links", data_center="", command=command))
-    programs += [master_program(nodes[master.node], master, state, python) for master in masters]
+    programs += [master_program(nodes[master.node], master, state, python) for master in topology.masters]
     programs += [
         pipeline_program(name, config.data_center, state, python, java_home) for name, config in pipelines.items()
     ]
@@ -245,6 +222,36 @@ def make_plan(
     }
     duties = _duty_config(manifests, topology, state)
     return ProcessPlan(topology, tuple(programs), links, nodes, pipelines, backups, duties)
+
+
+def _topology(manifests: Sequence[ClusterManifest], ports: Mapping[str, int], changes: WorkerChanges) -> Topology:
+    return Topology(
+        repository=manifests[0].cluster.repository,
+        data_centers=[manifest.data_center for manifest in manifests],
+        masters=[
+            MasterLocation(
+                node=node, data_center=manifest.data_center, url=_loopback_url(ports[node], tls=_uses_tls(manifest))
+            )
+            for manifest in manifests
+            for node in manifest.cluster.own_peer.nodes
+        ],
+        workers=[worker for manifest in manifests for worker in _worker_locations(manifest, ports, changes)],
+    )
+
+
+def _links(masters: Sequence[MasterLocation], ports: Mapping[str, int]) -> tuple[LinkConfig, ...]:
+    """One for each ordered pair of masters."""
+    return tuple(
+        LinkConfig(
+            source=a.node,
+            target=b.node,
+            listen_port=ports[_link_name(a.node, b.node)],
+            target_port=ports.get(_peer_port_name(b.node), ports[b.node]),
+        )
+        for a in masters
+        for b in masters
+        if a is not b
+    )
 
 
 def _duty_config(
@@ -289,13 +296,13 @@ def _worker_program(
     folder = state.worker(worker.name)
     command: tuple[str, ...] = (oxigraph, "serve", "-l", str(folder), "-b", urlsplit(worker.url).netloc)
     if worker.engine == "fuseki":
-        assert fuseki is not None, "fetched for whoever asks for one"
+        assert fuseki is not None, "obtained where a manifest uses it"
         command = fuseki_command(fuseki, java_home, folder, urlsplit(worker.url).port or 0)
     elif worker.engine == "rdf4j":
-        assert rdf4j is not None, "fetched for whoever asks for one"
+        assert rdf4j is not None, "obtained where a manifest uses it"
         command = rdf4j_command(rdf4j, java_home, folder, urlsplit(worker.url).port or 0)
     elif worker.engine == "virtuoso":
-        assert virtuoso is not None, "fetched for whoever asks for one"
+        assert virtuoso is not None, "obtained where a manifest uses it"
         command = virtuoso_command(virtuoso, folder)
     return ProcessSpec(
         name=worker.name,

@@ -156,9 +156,9 @@ class StateFolder:
         known = {CA_FILE: str(self.trusted_file)} if self.trusted_file.exists() else {}
         return {TOKEN_FILE: str(self.own_token_file), **known}
 
-    def own_headers(self) -> dict[str, str]:
-        """The same for a request of the supervisor."""
-        return dict(Credentials(self.own_token_file).headers())
+    def own_credentials(self) -> Credentials:
+        """The same credentials for a request of the supervisor."""
+        return Credentials(self.own_token_file)
 
     @property
     def trusted_file(self) -> Path:
