@@ -45,14 +45,14 @@ def submit_writes(
 
 
 def _encode_batches(writes: Iterable[WriteRequest], batch_bytes: int) -> Iterator[bytes]:
-    held: list[bytes] = []
+    batch: list[bytes] = []
     size = 0
     for write in writes:
         line = _encode_line(write) + b"\n"
-        held.append(line)
+        batch.append(line)
         size += len(line)
         if size >= batch_bytes:
-            yield b"".join(held)
-            held, size = [], 0
-    if held:
-        yield b"".join(held)
+            yield b"".join(batch)
+            batch, size = [], 0
+    if batch:
+        yield b"".join(batch)

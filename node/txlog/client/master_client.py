@@ -449,9 +449,9 @@ class MasterClient:
         path = f"/txlog/workers/{quote(name)}"
         return self._json.call("POST", path, PauseResponse, body=report, repeatable=True).hold
 
-    def report_digests(self, name: str, look: GraphDigests) -> None:
+    def report_digests(self, name: str, digests: GraphDigests) -> None:
         """Report the graph digests of a worker to this master."""
-        self._json.post(f"/txlog/workers/{quote(name)}/look", look)
+        self._json.post(f"/txlog/workers/{quote(name)}/look", digests)
 
     def pause_worker(self, name: str, index: int, *, why: PauseReason = "") -> None:
         """Ask the pipeline to pause this worker at ``index`` until :meth:`resume_worker`. A pause with a ``why`` exists

@@ -39,8 +39,8 @@ class JsonMarker(msgspec.Struct, frozen=True):
     @property
     def unordered_positions(self) -> tuple[tuple[int, bytes], ...]:
         """``unordered`` as pairs of index and chain hash."""
-        places = [place.partition(":") for place in self.unordered]
-        return tuple((int(index), bytes.fromhex(value)) for index, _, value in places)
+        parts = [position.partition(":") for position in self.unordered]
+        return tuple((int(index), bytes.fromhex(value)) for index, _, value in parts)
 
     @property
     def position(self) -> Position:

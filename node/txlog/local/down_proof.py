@@ -27,8 +27,8 @@ async def report_down(
     *,
     left: bool = False,
 ) -> None:
-    """Reports to all ``others`` (node id to URL), until each continues without ``node``, or knows better. ``left``: the
-    process exited gracefully. ``state``: of the cluster."""
+    """Reports to all ``others`` (node id to URL), until each continues without ``node`` or refuses the report.
+    ``left``: the process exited gracefully. ``state``: of the cluster."""
     if left:
         await asyncio.sleep(LEAVE_GRACE_S)
     reports = (_report_to_master(state, url, node, f"{birth:016x}", start) for url in others.values())

@@ -107,18 +107,22 @@ def check_complete(manifests: Sequence[ClusterManifest]) -> None:
     peers = manifests[0].cluster.spec.peers
     missing = [peer.name for peer in peers if peer.name not in have]
     if missing:
-        said = f"names {', '.join(missing)}, of which no manifest was given; expected one for each (-f takes several)"
-        raise BadManifest([ManifestProblem(manifests[0].file, manifests[0].line, "spec.peers", said)])
+        problem = (
+            f"names {', '.join(missing)}, of which no manifest was given; expected one for each (-f takes several)"
+        )
+        raise BadManifest([ManifestProblem(manifests[0].file, manifests[0].line, "spec.peers", wrong)])
     engines = sorted({engine for manifest in manifests for engine in _worker_engines(manifest)})
     plain = next((manifest for manifest in manifests if not manifest.cluster.spec.mixed_engines), None)
     if len(engines) > 1 and plain is not None:
-        said = f"is missing, and the workers are {' and '.join(engines)}; expected true in every data centre's manifest"
-        raise BadManifest([ManifestProblem(plain.file, plain.line, "spec.mixedEngines", said)])
+        problem = (
+            f"is missing, and the workers are {' and '.join(engines)}; expected true in every data centre's manifest"
+        )
+        raise BadManifest([ManifestProblem(plain.file, plain.line, "spec.mixedEngines", wrong)])
     names = [name for manifest in manifests for name in _process_names(manifest)]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
-        said = f"two processes would be called {twice}; expected another name of a data centre"
-        raise BadManifest([ManifestProblem(manifests[0].file, manifests[0].line, "spec.peers", said)])
+        wrong = f"two processes would be called {twice}; expected another name of a data centre"
+        raise BadManifest([ManifestProblem(manifests[0].file, manifests[0].line, "spec.peers", wrong)])
 
 
 def _worker_engines(manifest: ClusterManifest) -> set[str]:

@@ -71,30 +71,32 @@ class WorkerScaling:
         """Makes it a worker: notifies every master of its data centre. :class:`Unavailable` names those that did not
         answer; they learn of it at their next start."""
         async with self._lock:
-            place = self._location_of(name)
-            self._save_changes(lambda changes: changes.with_added(name, place.data_center, serves=True))
+            worker = self._location_of(name)
+            self._save_changes(lambda changes: changes.with_added(name, worker.data_center, serves=True))
             await self._apply_plan()
-            await self._notify_masters(place.data_center, lambda m: m.add_worker(name, place.url, place.engine))
+            await self._notify_masters(worker.data_center, lambda m: m.add_worker(name, worker.url, worker.engine))
 
     async def remove(self, name: str, *, purge: bool) -> None:
         """Ends its reads and transactions; its process ends when its reads in progress have finished. ``purge``: also
         deletes its files. Idempotent."""
         async with self._lock:
-            place = next((w for w in self._supervisor.plan.topology.workers if w.name == name), None)
-            if place is None:
+            worker = next((w for w in self._supervisor.plan.topology.workers if w.name == name), None)
+            if worker is None:
                 raise NotFound(f"no worker is called {name}; see txlog worker list")
-            if not place.managed:
+            if not worker.managed:
                 raise BadInput(f"{name} is not run by TxLog; take it out of workers.external and start again")
-            others = [w for w in self._supervisor.plan.topology.workers if w.data_center == place.data_center]
-            if place.serves and not any(w.serves for w in others if w.name != name):
-                raise Conflict(f"{name} is the only worker of {place.data_center}; add another one first")
+            others = [w for w in self._supervisor.plan.topology.workers if w.data_center == worker.data_center]
+            if worker.serves and not any(w.serves for w in others if w.name != name):
+                raise Conflict(f"{name} is the only worker of {worker.data_center}; add another one first")
             self._save_changes(lambda changes: changes.without(name))
             plan = await asyncio.to_thread(self._replan)
             self._supervisor.adopt_plan(plan)
             until = asyncio.get_running_loop().time() + READ_DRAIN_TIMEOUT_S
             while True:
                 reading = sum(
-                    await self._notify_masters(place.data_center, lambda m: m.remove_worker(name, READ_DRAIN_REQUEST_S))
+                    await self._notify_masters(
+                        worker.data_center, lambda m: m.remove_worker(name, READ_DRAIN_REQUEST_S)
+                    )
                 )
                 if not reading:
                     break
