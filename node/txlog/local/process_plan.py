@@ -107,14 +107,12 @@ def check_complete(manifests: Sequence[ClusterManifest]) -> None:
     peers = manifests[0].cluster.spec.peers
     missing = [peer.name for peer in peers if peer.name not in have]
     if missing:
-        problem = (
-            f"names {', '.join(missing)}, of which no manifest was given; expected one for each (-f takes several)"
-        )
+        wrong = f"names {', '.join(missing)}, of which no manifest was given; expected one for each (-f takes several)"
         raise BadManifest([ManifestProblem(manifests[0].file, manifests[0].line, "spec.peers", wrong)])
     engines = sorted({engine for manifest in manifests for engine in _worker_engines(manifest)})
     plain = next((manifest for manifest in manifests if not manifest.cluster.spec.mixed_engines), None)
     if len(engines) > 1 and plain is not None:
-        problem = (
+        wrong = (
             f"is missing, and the workers are {' and '.join(engines)}; expected true in every data centre's manifest"
         )
         raise BadManifest([ManifestProblem(plain.file, plain.line, "spec.mixedEngines", wrong)])
