@@ -73,9 +73,16 @@ def kind_of(duty: str) -> DutyKind | None:
     return next((known for known in DutyKind if known == kind), None)
 
 
-def merge_duties(lists: Sequence[DutyList], unfinished: Collection[str] = ()) -> list[ListedDuty]:
+def duties_to_perform(lists: Sequence[DutyList], unfinished: Collection[str] = ()) -> list[ListedDuty]:
     """The duties of a data centre in the order of performance, from the lists of the masters that answered.
-    ``unfinished``: workers whose restore has begun and not ended. No worker is repaired meanwhile."""
+
+    ``unfinished``: workers whose restore has begun and not ended. A half-loaded worker has no position, so its masters
+    cannot list it: its restore continues as long as some master answers. No worker is repaired beside another duty.
+
+    A duty that is here again after an attempt is repeated: the attempt failed, or its success came too late for a
+    master."""
+    if not lists:
+        return []
     plain = {
         duty["id"]: duty
         for kind in (DutyKind.BACKUP, DutyKind.UNORDER)
@@ -83,31 +90,20 @@ def merge_duties(lists: Sequence[DutyList], unfinished: Collection[str] = ()) ->
         for duty in each.duties
         if duty["kind"] == kind
     }
-    restores = _merge_restores(lists)
-    repairs = [] if plain or restores or unfinished else _merge_repairs(lists)
-    return [*plain.values(), *restores, *repairs]
+    restores = {worker: _continued_restore(worker) for worker in unfinished} | _merge_restores(lists)
+    repairs = [] if plain or restores else _merge_repairs(lists)
+    return [*plain.values(), *restores.values(), *repairs]
 
 
-def duties_to_perform(lists: Sequence[DutyList], unfinished: Collection[str] = ()) -> list[ListedDuty]:
-    """As :func:`merge_duties`, with the restores that must continue although no master lists them. A half-loaded worker
-    has no position, so its masters cannot list it. Without any answer nothing is performed.
-
-    A duty that is here again after an attempt is repeated: the attempt failed, or its success came too late for a
-    master."""
-    merged = merge_duties(lists, unfinished)
-    listed = {duty["worker"] for duty in merged if duty["kind"] == DutyKind.RESTORE}
-    return [*merged, *(_continued_restore(worker) for worker in unfinished if lists and worker not in listed)]
-
-
-def _merge_restores(lists: Sequence[DutyList]) -> list[ListedDuty]:
-    """One duty for each worker. A master that only ``lacks`` the order which the worker executed does not decide alone:
+def _merge_restores(lists: Sequence[DutyList]) -> dict[str, ListedDuty]:
+    """By worker, one duty. A master that only ``lacks`` the order which the worker executed does not decide alone:
     another master of the data centre may know that order, and then the worker stays."""
     found: dict[str, ListedDuty] = {}
     for each in lists:
         for worker, duty in _restores_by_worker(each).items():
             if not duty.get("lacks") or all(worker in _restores_by_worker(other) for other in lists):
                 found[worker] = duty
-    return list(found.values())
+    return found
 
 
 def _restores_by_worker(answer: DutyList) -> dict[str, ListedDuty]:
@@ -117,7 +113,7 @@ def _restores_by_worker(answer: DutyList) -> dict[str, ListedDuty]:
 def _merge_repairs(lists: Sequence[DutyList]) -> list[ListedDuty]:
     """One duty at most: a repair that every master lists, beside nothing else. One master that knows of an obstacle is
     enough to wait."""
-    if not lists or any(duty["kind"] != DutyKind.REPAIR for each in lists for duty in each.duties):
+    if any(duty["kind"] != DutyKind.REPAIR for each in lists for duty in each.duties):
         return []
     common = (
         duty for duty in lists[0].duties if all(any(d["id"] == duty["id"] for d in each.duties) for each in lists)
