@@ -345,8 +345,7 @@ class MasterClient:
         """The branch of this master's log: ``view`` with its history, ``end``, and ``hash`` at ``at`` (None: at the
         end). Raises :class:`~txlog.model.errors.NotFound` for an index above its log."""
         query = "" if at is None else f"?at={at}"
-        found: dict[str, Any] = self._json.get(f"/txlog/branch{query}", dict[str, Any])
-        return found
+        return self._json.get(f"/txlog/branch{query}", dict[str, Any])
 
     def register_backups(self, backups: Sequence[Mapping[str, Any]]) -> None:
         """Send the list of all verified backups of the data centre: ``name``, ``index``, ``hash``, and whether a
@@ -355,8 +354,7 @@ class MasterClient:
 
     def splits(self) -> dict[str, Any]:
         """The splits that this master saw: ``node``, ``dataCenter``, ``records``."""
-        found: dict[str, Any] = self._json.get("/txlog/splits", dict[str, Any])
-        return found
+        return self._json.get("/txlog/splits", dict[str, Any])
 
     def branches(self) -> list[dict[str, Any]]:
         """The branches that this master abandoned, oldest first: ``view``, ``members``, ``splitRecovery``, ``endedBy``,
@@ -388,8 +386,7 @@ class MasterClient:
         """The configuration in force by this master's log: ``version``, ``splitMode``, ``keyRetention``, ``masters``,
         ``removed``, ``pending``. Raises :class:`Conflict` before the master belongs to a cluster. The next four
         methods return the same."""
-        found: dict[str, Any] = self._json.get("/txlog/configuration", dict[str, Any])
-        return found
+        return self._json.get("/txlog/configuration", dict[str, Any])
 
     def configure(self, split_mode: str | None, key_retention: str | None) -> dict[str, Any]:
         """Change the values that are not None. Raises :class:`BadInput` and :class:`ChangePending`."""
@@ -413,22 +410,19 @@ class MasterClient:
 
     def _change(self, how: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         given = {key: value for key, value in body.items() if value is not None}
-        found: dict[str, Any] = self._json.call(how, path, dict[str, Any], body=given)
-        return found
+        return self._json.call(how, path, dict[str, Any], body=given)
 
     # -- settings
 
     def settings(self) -> dict[str, Any]:
         """This master's settings, each with the source of its value, and the view's strategy for splits."""
-        found: dict[str, Any] = self._json.get("/txlog/settings", dict[str, Any])
-        return found
+        return self._json.get("/txlog/settings", dict[str, Any])
 
     def change_settings(self, changes: Mapping[str, str | None], *, check: bool = False) -> dict[str, Any]:
         """Change settings, or (``check``) only ask whether the change is possible. Raises :class:`BadInput` for an
         unknown setting or a wrong value, and :class:`Conflict` while the setting may not be changed."""
         path = "/txlog/settings?check=true" if check else "/txlog/settings"
-        found: dict[str, Any] = self._json.call("PATCH", path, dict[str, Any], body=dict(changes), repeatable=True)
-        return found
+        return self._json.call("PATCH", path, dict[str, Any], body=dict(changes), repeatable=True)
 
     # -- workers
 

@@ -21,11 +21,6 @@ class JsonPosition(msgspec.Struct, frozen=True):
         """The same as a value of the model."""
         return Position(self.epoch, self.index, bytes.fromhex(self.hash))
 
-    @classmethod
-    def from_position(cls, position: Position) -> JsonPosition:
-        """The JSON form of ``position``."""
-        return cls(position.epoch, position.index, position.hash.hex())
-
 
 class JsonMarker(msgspec.Struct, frozen=True):
     """A worker's marker in JSON form: position, fence, and ``unordered``, positions as ``index:hash``."""
