@@ -125,9 +125,9 @@ def _plan_schedules(cluster: TxLogCluster, around: BuildContext, seen: ClusterOb
         new_status = {"last": status.last, "next": _format_time(step.next_at)}
         if step.starts and due_at is not None:
             minute = f"{datetime.fromtimestamp(due_at, UTC):%Y%m%d%H%M}"
-            new_status["last"] = bounded_name(f"{found['metadata']['name']}-{minute}", RESOURCE_NAME_MAX)
+            name = new_status["last"] = bounded_name(f"{found['metadata']['name']}-{minute}", RESOURCE_NAME_MAX)
             spec = {"cluster": cluster.metadata.name, "why": "schedule"}
-            yield ApplyObject(_job_resource(cluster, around, "TxLogBackup", new_status["last"], spec))
+            yield ApplyObject(_job_resource(cluster, around, "TxLogBackup", name, spec))
         if step.skipped:
             new_status["message"] = "the one that was due was passed over: the last one still ran"
         yield PatchStatus(found, {key: value for key, value in new_status.items() if value is not None})

@@ -51,7 +51,7 @@ class ControlApi:
 
     def application(self) -> web.Application:
         """All routes, behind the check of the token."""
-        app = web.Application(middlewares=[web.middleware(self._guard)])
+        app = web.Application(middlewares=[self._guard])
         app.add_routes(
             [
                 web.get("/status", self.get_status),
@@ -64,6 +64,7 @@ class ControlApi:
         )
         return app
 
+    @web.middleware
     async def _guard(self, request: web.Request, handler: ControlHandler) -> web.StreamResponse:
         try:
             if not hmac.compare_digest(request.headers.get("Authorization", ""), f"Bearer {self._token}"):

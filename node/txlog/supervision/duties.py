@@ -115,10 +115,10 @@ def _merge_repairs(lists: Sequence[DutyList]) -> list[ListedDuty]:
     enough to wait."""
     if any(duty["kind"] != DutyKind.REPAIR for each in lists for duty in each.duties):
         return []
-    common = (
+    common = [
         duty for duty in lists[0].duties if all(any(d["id"] == duty["id"] for d in each.duties) for each in lists)
-    )
-    return list(common)[:1]
+    ]
+    return [*common[:1]]
 
 
 def _continued_restore(worker: str) -> ListedDuty:
