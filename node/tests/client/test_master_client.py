@@ -340,6 +340,7 @@ def test_what_is_left_of_a_refused_submit_goes_nowhere(master: ScriptedMaster, c
     """Neither over a connection of its own nor over the one that is opened next."""
 
     def refuse(handler: Handler) -> None:
+        next(handler.lines_in())  # so that the sender waits for the next line when it is refused
         handler.answer(401, {"error": "Unauthorized", "message": "who are you"})
         handler.close_connection = True
 
