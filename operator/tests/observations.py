@@ -10,10 +10,10 @@ from typing import Any
 from txlog.client.responses import DepartedMember, JsonMarker, JsonPosition, StatusResponse, ViewStatus, WorkerStatus
 from txlog.config.cluster import TxLogCluster
 from txlog.config.preferences import format_preferences
+from txlog.supervision.membership import node_index
 from txlog_operator.actions import ApplyObject, DeleteObject, PlanAction
 from txlog_operator.object_names import ObjectNames
 from txlog_operator.observation import ClusterObservation, ObservedMaster, PodStatus, TerminatedProcess
-from txlog_operator.plan import node_index
 from txlog_operator.specs import BuildContext, KubeObject
 
 AROUND = BuildContext("txlog:1", owner_uid="u1")

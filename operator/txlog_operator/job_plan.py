@@ -1,23 +1,34 @@
 """Plans backups, restores and other duties: which Job comes next, and the outcome of earlier Jobs. Pure.
 
-Each is a resource whose status records its progress. Resource and attempt name its Job, so no Job is created twice. One
-duty and one other backup of a data centre run at a time. The operator retries a duty until the masters no longer list
-it; other jobs get one attempt.
+:mod:`txlog.supervision.duties` decides which duties are due and when one is repeated. Here they become resources, whose
+status records their progress, and Jobs. Resource and attempt name a Job, so none is created twice. One duty and one
+other backup of a data centre run at a time. Jobs that are no duties get one attempt.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from pydantic import ValidationError
 
 from txlog.config.backup_resources import JobStatus, ScheduleStatus
 from txlog.config.cluster import TxLogCluster
 from txlog.config.schedule import parse_schedule
-from txlog.model.duty import merge_repair_duties, merge_restore_duties
+from txlog.supervision.backup_schedule import plan_scheduled_backup
+from txlog.supervision.duties import (
+    RELEASE_ARGUMENT,
+    RETRY_DELAYS_S,
+    DutyKind,
+    DutyList,
+    ListedDuty,
+    duties_to_perform,
+    kind_of,
+    masters_that_list,
+    may_release_backups,
+)
+from txlog.supervision.job_output import failure_message, parse_job_output
 from txlog_operator.actions import ApplyObject, DeleteObject, PatchStatus, PlanAction, ReportDutyFailed
 from txlog_operator.cluster_phase import ClusterPhase
 from txlog_operator.object_names import bounded_name, short_hash
@@ -25,7 +36,8 @@ from txlog_operator.observation import ClusterObservation
 from txlog_operator.specs import BuildContext, KubeObject, jobs
 from txlog_operator.specs.common import build_object
 
-RETRY_DELAY_S: Final = 15.0
+RETRY_DELAY_S: Final = RETRY_DELAYS_S[1]
+"""An attempt costs a pod, so the operator waits the longest at once."""
 RESOURCE_NAME_MAX: Final = 55
 """Longest name of a resource: its Job appends the attempt."""
 
@@ -45,13 +57,25 @@ def plan_jobs(
 # -- open duties and schedules
 
 
-def open_duties(seen: ClusterObservation) -> dict[str, Mapping[str, Any]]:
-    """The open duties by id, as the masters of this data centre list them."""
-    answers = [{"duties": list(heard.duties)} for heard in seen.reachable_masters.values()]
-    judged = ("restore", "repair")
-    found = {duty["id"]: duty for answer in answers for duty in answer["duties"] if duty["kind"] not in judged}
-    return found | {
-        duty["id"]: duty for duty in (*merge_restore_duties(answers).values(), *merge_repair_duties(answers).values())
+def open_duties(seen: ClusterObservation) -> dict[str, ListedDuty]:
+    """The duties to perform, by id: what the masters of this data centre list, and restores that must continue."""
+    return {duty["id"]: duty for duty in duties_to_perform(list(_lists(seen).values()), _unfinished_restores(seen))}
+
+
+def _lists(seen: ClusterObservation) -> dict[str, DutyList]:
+    """The lists of the masters that answered, by node id."""
+    return {
+        node: DutyList([dict(duty) for duty in master.duties], master.status.state)
+        for node, master in seen.reachable_masters.items()
+    }
+
+
+def _unfinished_restores(seen: ClusterObservation) -> set[str]:
+    """Workers whose restore has begun and not ended."""
+    return {
+        each["spec"]["worker"]
+        for each in seen.job_resources
+        if _kind_of_work(each) is DutyKind.RESTORE and _is_open(each) and job_status(each).attempts
     }
 
 
@@ -64,22 +88,21 @@ def _plan_duties(cluster: TxLogCluster, around: BuildContext, seen: ClusterObser
         yield ApplyObject(duty_resource(cluster, around, duty))
 
 
-def duty_resource(cluster: TxLogCluster, around: BuildContext, duty: Mapping[str, Any]) -> KubeObject:
+def duty_resource(cluster: TxLogCluster, around: BuildContext, duty: ListedDuty) -> KubeObject:
     """The TxLogBackup or TxLogRestore of a duty."""
-    name, api = str(duty["id"]), cluster.api_version
-    spec: KubeObject = {"cluster": cluster.metadata.name, "duty": name}
-    if duty["kind"] == "backup":
-        epoch = name.removeprefix("backup-").partition(".")[0]
-        called = f"{cluster.metadata.name}-{cluster.data_center}-split-{epoch}-{short_hash(name)}"
-        spec["why"] = "split"
-        return build_object(
-            cluster, around, api, "TxLogBackup", bounded_name(called, RESOURCE_NAME_MAX), jobs.DUTY_COMPONENT, spec=spec
-        )
-    spec["worker"] = duty["worker"]
-    called = f"{cluster.metadata.name}-{duty['worker']}-{short_hash(name)}"
-    return build_object(
-        cluster, around, api, "TxLogRestore", bounded_name(called, RESOURCE_NAME_MAX), jobs.DUTY_COMPONENT, spec=spec
-    )
+    duty_id, prefix = str(duty["id"]), cluster.metadata.name
+    spec: KubeObject = {"cluster": prefix, "duty": duty_id}
+    if duty["kind"] == DutyKind.BACKUP:
+        epoch = duty_id.removeprefix("backup-").partition(".")[0]
+        name = f"{prefix}-{cluster.data_center}-split-{epoch}-{short_hash(duty_id)}"
+        return _job_resource(cluster, around, "TxLogBackup", name, {**spec, "why": "split"})
+    name = f"{prefix}-{duty['worker']}-{short_hash(duty_id)}"
+    return _job_resource(cluster, around, "TxLogRestore", name, {**spec, "worker": duty["worker"]})
+
+
+def _job_resource(cluster: TxLogCluster, around: BuildContext, kind: str, name: str, spec: KubeObject) -> KubeObject:
+    name = bounded_name(name, RESOURCE_NAME_MAX)
+    return build_object(cluster, around, cluster.api_version, kind, name, jobs.DUTY_COMPONENT, spec=spec)
 
 
 def _plan_schedules(cluster: TxLogCluster, around: BuildContext, seen: ClusterObservation) -> Iterator[PlanAction]:
@@ -90,38 +113,24 @@ def _plan_schedules(cluster: TxLogCluster, around: BuildContext, seen: ClusterOb
             schedule = parse_schedule(found["spec"]["schedule"])
             status = ScheduleStatus.model_validate(found.get("status") or {})
         except (ValueError, ValidationError) as wrong:
-            said = f"spec.schedule: expected {wrong}"
-            if found.get("status", {}).get("message") != said:
-                yield PatchStatus(found, {"message": said})
+            message = f"spec.schedule: expected {wrong}"
+            if found.get("status", {}).get("message") != message:
+                yield PatchStatus(found, {"message": message})
             continue
-        if status.next is None:
-            yield PatchStatus(found, {"next": _format_time(schedule.next_after(seen.now))})
-            continue
-        due = parse_time(status.next)
-        if seen.now < due:
-            continue
-        name = f"{found['metadata']['name']}-{datetime.fromtimestamp(due, UTC):%Y%m%d%H%M}"
+        due_at = parse_time(status.next) if status.next is not None else None
         busy = any(each["spec"].get("why") == "schedule" and _is_open(each) for each in seen.job_resources)
-        if not busy:
+        step = plan_scheduled_backup(schedule.next_after, due_at, seen.now, busy=busy)
+        if step.next_at == due_at:
+            continue
+        new_status = {"last": status.last, "next": _format_time(step.next_at)}
+        if step.starts and due_at is not None:
+            minute = f"{datetime.fromtimestamp(due_at, UTC):%Y%m%d%H%M}"
+            name = new_status["last"] = bounded_name(f"{found['metadata']['name']}-{minute}", RESOURCE_NAME_MAX)
             spec = {"cluster": cluster.metadata.name, "why": "schedule"}
-            yield ApplyObject(
-                build_object(
-                    cluster,
-                    around,
-                    cluster.api_version,
-                    "TxLogBackup",
-                    bounded_name(name, RESOURCE_NAME_MAX),
-                    jobs.DUTY_COMPONENT,
-                    spec=spec,
-                )
-            )
-        told = {
-            "last": status.last if busy else bounded_name(name, RESOURCE_NAME_MAX),
-            "next": _format_time(schedule.next_after(seen.now)),
-        }
-        if busy:
-            told["message"] = "the one that was due was passed over: the last one still ran"
-        yield PatchStatus(found, {key: value for key, value in told.items() if value is not None})
+            yield ApplyObject(_job_resource(cluster, around, "TxLogBackup", name, spec))
+        if step.skipped:
+            new_status["message"] = "the one that was due was passed over: the last one still ran"
+        yield PatchStatus(found, {key: value for key, value in new_status.items() if value is not None})
 
 
 # -- progress of jobs
@@ -136,41 +145,52 @@ def job_status(work: KubeObject) -> JobStatus:
 
 
 def _is_open(work: KubeObject) -> bool:
-    state = job_status(work).state
-    duty = work["spec"].get("duty") or ""
-    return state in ("Waiting", "Running") or (state == "Failed" and bool(duty) and not _is_repair(duty))
+    """Whether it waits or runs, or has failed and must be repeated although no master lists it."""
+    status = job_status(work)
+    return status.state in ("Waiting", "Running") or _must_continue(work, status)
 
 
-def _is_repair(duty: str) -> bool:
-    """A repair leaves the worker consistent whenever it ends. It is retried only while masters list it."""
-    return duty.startswith("repair-")
+def _must_continue(work: KubeObject, status: JobStatus) -> bool:
+    """Whether it is a duty whose failed attempt may have left a worker half loaded. A restore that a user requested is
+    not repeated."""
+    kind = kind_of(str(work["spec"].get("duty") or ""))
+    return status.state == "Failed" and kind is not None and kind.may_leave_partial_state
+
+
+def _kind_of_work(work: KubeObject) -> DutyKind | None:
+    """As what ``python -m txlog.backup.duty`` performs it; None for a backup that is no duty."""
+    duty = str(work["spec"].get("duty") or "")
+    if work["kind"] == "TxLogRestore":
+        return kind_of(duty) or DutyKind.RESTORE
+    return DutyKind.BACKUP if duty else None
 
 
 def _priority(work: KubeObject) -> tuple[int, str]:
-    """Split backups come first: a split waits for them."""
-    spec = work["spec"]
-    return (0 if spec.get("why") == "split" else 1 if spec.get("duty") else 2, work["metadata"]["name"])
+    """Duties come in their order of performance, other jobs last."""
+    kind = kind_of(str(work["spec"].get("duty") or ""))
+    return (kind.rank if kind is not None else len(DutyKind), work["metadata"]["name"])
 
 
 def _plan_job_resources(cluster: TxLogCluster, around: BuildContext, seen: ClusterObservation) -> Iterator[PlanAction]:
-    listed = open_duties(seen)
+    duties = open_duties(seen)
+    restored = {duty["worker"] for duty in duties.values() if duty["kind"] == DutyKind.RESTORE}
     busy = {_component_of(each) for key, each in seen.objects.items() if key[0] == "Job" and _is_running(each)}
-    wanted = [each for each in seen.job_resources if _is_open(each) or each["spec"].get("duty") in listed]
+    wanted = [each for each in seen.job_resources if _is_open(each) or each["spec"].get("duty") in duties]
     for work in sorted(wanted, key=_priority):
-        status, duty = job_status(work), work["spec"].get("duty")
-        kind = jobs.DUTY_COMPONENT if duty or work["kind"] == "TxLogRestore" else jobs.COMPONENT
+        status, kind = job_status(work), _kind_of_work(work)
+        component = jobs.DUTY_COMPONENT if kind is not None else jobs.COMPONENT
         attempt, ended = max(1, status.attempts), status.state in ("Done", "Failed")
         if ended:
-            late = seen.now - parse_time(status.finished) >= RETRY_DELAY_S if status.finished else True
-            half = _leaves_partial_state(work) and status.state == "Failed" and bool(seen.reachable_masters)
-            if kind in busy or not late or not (duty in listed or half):
-                continue  # no master lists the duty any more, or no master answers
+            is_due = status.finished is None or seen.now - parse_time(status.finished) >= RETRY_DELAY_S
+            continues = _must_continue(work, status) and work["spec"]["worker"] in restored
+            if component in busy or not is_due or not (work["spec"].get("duty") in duties or continues):
+                continue
             attempt += 1
         job = seen.objects.get(("Job", attempt_job_name(work, attempt)))
         if job is not None and not ended:
             yield from _track_job(seen, work, status, job, attempt)
-        elif kind not in busy:
-            busy.add(kind)
+        elif component not in busy:
+            busy.add(component)
             yield from _start_job(cluster, around, seen, work, attempt)
 
 
@@ -180,8 +200,8 @@ def _start_job(
     name = attempt_job_name(work, attempt)
     command = job_command(cluster, work)
     if command is None:
-        said = "spec.backup of the cluster names no target; set it, and make another TxLogBackup"
-        yield _patch_status(work, JobStatus(state="Failed", finished=_format_time(seen.now), message=said))
+        message = "spec.backup of the cluster names no target; set it, and make another TxLogBackup"
+        yield _patch_status(work, JobStatus(state="Failed", finished=_format_time(seen.now), message=message))
         return
     yield _patch_status(work, JobStatus(state="Running", job=name, attempts=attempt, started=_format_time(seen.now)))
     yield ApplyObject(jobs.build_job(cluster, around, name, command))
@@ -192,34 +212,29 @@ def _track_job(
 ) -> Iterator[PlanAction]:
     name = job["metadata"]["name"]
     pod = seen.job_pods.get(name)
-    said = pod.termination_message if pod is not None else ""
-    told = parse_job_output(said)
+    output = pod.termination_message if pod is not None else ""
     facts = {"job": name, "attempts": attempt, "started": status.started, "finished": _format_time(seen.now)}
     if _has_condition(job, "Complete"):
-        backup = told.get("name") or told.get("backup")
-        where = told.get("position") or (f"index {told['index']}" if "index" in told else None)
+        result = parse_job_output(output)
+        backup = result.get("name") or result.get("backup")
+        position = result.get("position") or (f"index {result['index']}" if "index" in result else None)
         yield _patch_status(
-            work, JobStatus(state="Done", backup=backup, position=where, message=said[:1000] or None, **facts)
+            work, JobStatus(state="Done", backup=backup, position=position, message=output[:1000] or None, **facts)
         )
         for each in seen.job_resources:
-            if each["kind"] == "TxLogBackup" and job_status(each).backup in told.get("retired", []):
+            if each["kind"] == "TxLogBackup" and job_status(each).backup in result.get("retired", []):
                 meta = each["metadata"]
                 yield DeleteObject("TxLogBackup", meta["name"], meta.get("uid"), "its backup was retired")
     elif _has_condition(job, "Failed"):
-        message = f"{told['error']}: {told['message']}" if "message" in told else said[-500:] or "its pod has failed"
+        message = failure_message(output, "its pod has failed")
         yield _patch_status(work, JobStatus(state="Failed", message=message, **facts))
-        duty = work["spec"].get("duty")
-        for node, heard in seen.reachable_masters.items():
-            if any(each["id"] == duty for each in heard.duties):
-                yield ReportDutyFailed(seen.urls[node], str(duty), message)
+        duty = str(work["spec"].get("duty") or "")
+        for node in masters_that_list(_lists(seen), duty):
+            yield ReportDutyFailed(seen.urls[node], duty, message)
     elif status.state != "Running":
         yield _patch_status(
             work, JobStatus(state="Running", job=name, attempts=attempt, started=_format_time(seen.now))
         )
-
-
-def _leaves_partial_state(work: KubeObject) -> bool:
-    return work["kind"] == "TxLogRestore" and not _is_repair(work["spec"].get("duty") or "")
 
 
 def attempt_job_name(work: KubeObject, attempt: int) -> str:
@@ -229,16 +244,13 @@ def attempt_job_name(work: KubeObject, attempt: int) -> str:
 
 def job_command(cluster: TxLogCluster, work: KubeObject) -> list[str] | None:
     """The command of the Job; None for a backup of a cluster whose manifest names no target."""
-    spec, name = work["spec"], work["metadata"]["name"]
-    duty = str(spec.get("duty") or "")
-    if work["kind"] == "TxLogRestore":
-        way = "unorder" if duty.startswith("unorder-") else "repair" if _is_repair(duty) else "restore"
-        return jobs.duty_command(f"--{way}={spec['worker']}")
-    if duty:
-        return jobs.duty_command(f"--backup={duty}")
+    spec, kind = work["spec"], _kind_of_work(work)
+    if kind is not None:
+        return jobs.duty_command(kind.job_argument(str(spec.get("duty") or ""), spec.get("worker")))
     if cluster.spec.backup is None:
         return None
-    return jobs.backup_command(f"{name}-{work['metadata']['uid'][:8]}", spec.get("why", "manual"))
+    meta = work["metadata"]
+    return jobs.backup_command(f"{meta['name']}-{meta['uid'][:8]}", spec.get("why", "manual"))
 
 
 # -- after the rejoin
@@ -248,36 +260,28 @@ def _plan_release(
     cluster: TxLogCluster, around: BuildContext, seen: ClusterObservation, situation: ClusterPhase
 ) -> Iterator[PlanAction]:
     """After the rejoin, split backups fall under the usual retention again."""
-    done = [
-        each for each in seen.job_resources if each["spec"].get("why") == "split" and job_status(each).state == "Done"
+    pinned = [
+        each
+        for each in seen.job_resources
+        if each["spec"].get("why") == "split" and job_status(each).state == "Done" and not job_status(each).released
     ]
-    held = [each for each in done if not job_status(each).released]
-    if not held or situation is not ClusterPhase.JOINED or open_duties(seen):
+    is_over = may_release_backups(list(_lists(seen).values()), len(seen.masters), _unfinished_restores(seen))
+    if not pinned or situation is not ClusterPhase.JOINED or not is_over:
         return
     name = bounded_name(
-        f"{cluster.metadata.name}-release-{short_hash(sorted(each['metadata']['name'] for each in held))}"
+        f"{cluster.metadata.name}-release-{short_hash(sorted(each['metadata']['name'] for each in pinned))}"
     )
     job = seen.objects.get(("Job", name))
     if job is None:
-        yield ApplyObject(jobs.build_job(cluster, around, name, jobs.duty_command("--release")))
+        yield ApplyObject(jobs.build_job(cluster, around, name, jobs.duty_command(RELEASE_ARGUMENT)))
     elif _has_condition(job, "Complete"):
-        for each in held:
+        for each in pinned:
             yield _patch_status(each, job_status(each).model_copy(update={"released": True}))
     elif _has_condition(job, "Failed"):
         yield DeleteObject("Job", name, job["metadata"].get("uid"), "it failed; it is tried again")
 
 
 # -- helpers
-
-
-def parse_job_output(said: str) -> dict[str, Any]:
-    """The JSON in the last line of a Job's output; empty when the Job ended before it wrote one."""
-    lines = said.strip().splitlines()
-    try:
-        told = json.loads(lines[-1]) if lines else {}
-    except ValueError:
-        return {}
-    return told if isinstance(told, dict) else {}
 
 
 def last_backup(works: Sequence[KubeObject]) -> tuple[str, JobStatus] | None:

@@ -12,11 +12,12 @@ from typing import Any, Final, TypeVar
 from txlog.client import MasterClient
 from txlog.config.cluster import TxLogCluster
 from txlog.model.errors import TxLogError
+from txlog.supervision.membership import node_index
 from txlog_operator.cluster_secrets import MasterAccess
 from txlog_operator.kube_client import KubeClient
 from txlog_operator.object_names import GROUP, ObjectNames
 from txlog_operator.observation import ClusterObservation, ObservedMaster, PodStatus, TerminatedProcess
-from txlog_operator.plan import OWNED_KINDS, node_index
+from txlog_operator.plan import OWNED_KINDS
 from txlog_operator.specs import executors as of_executors
 from txlog_operator.specs import jobs as of_jobs
 from txlog_operator.specs import masters as of_masters

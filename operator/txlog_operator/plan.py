@@ -6,12 +6,20 @@ At most one action of a plan is disruptive, and none while a master is missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.preferences import format_preferences
+from txlog.supervision.down_proof import needs_down_proof
+from txlog.supervision.membership import (
+    Configuration,
+    newest_configuration,
+    next_master_to_add,
+    next_master_to_remove,
+    node_index,
+)
 from txlog_operator.actions import (
     DISRUPTIVE_ACTIONS,
     AddPeer,
@@ -26,7 +34,7 @@ from txlog_operator.actions import (
 from txlog_operator.cluster_phase import DIVERGED_PHASES, ClusterPhase
 from txlog_operator.job_plan import plan_jobs
 from txlog_operator.object_names import GROUP, ObjectNames, short_hash
-from txlog_operator.observation import ClusterObservation, ObservedMaster
+from txlog_operator.observation import ClusterObservation
 from txlog_operator.specs import BuildContext, KubeObject, desired_objects, executors, jobs, pipeline
 from txlog_operator.specs.common import labels, peer_address
 
@@ -76,32 +84,26 @@ def desired_master_count(cluster: TxLogCluster, seen: ClusterObservation) -> int
     """The manifest's count, plus masters that have not left the cluster yet. A master is stopped only after the log
     shows its departure: by then it has replicated its transactions. Without a known configuration the running count
     stays."""
-    said = cluster.own_peer.masters
-    standing = seen.objects.get(("StatefulSet", ObjectNames(cluster).masters))
-    running = int(standing["spec"].get("replicas", 0)) if standing else 0
-    if running <= said:
-        return said
-    now = newest_configuration(seen)
+    wanted = cluster.own_peer.masters
+    existing = seen.objects.get(("StatefulSet", ObjectNames(cluster).masters))
+    running = int(existing["spec"].get("replicas", 0)) if existing else 0
+    if running <= wanted:
+        return wanted
+    now = _configuration(seen)
     if now is None:
         founding = seen.reachable_masters and all(
-            heard.status.state == "Founding" for heard in seen.reachable_masters.values()
+            master.status.state == "Founding" for master in seen.reachable_masters.values()
         )
-        return said if founding else running
+        return wanted if founding else running
     staying = [
         node_index(str(master["node"])) for master in now["masters"] if master["dataCenter"] == cluster.data_center
     ]
-    return max(said, min(running, max(staying, default=0)))
+    return max(wanted, min(running, max(staying, default=0)))
 
 
-def newest_configuration(seen: ClusterObservation) -> Mapping[str, Any] | None:
-    """The configuration with the highest version among those that the reachable masters report, or None."""
-    told = [heard.configuration for heard in seen.reachable_masters.values() if heard.configuration is not None]
-    return max(told, key=lambda each: int(each["version"]), default=None)
-
-
-def node_index(node: str) -> int:
-    """The number at the end of a node id: 2 for ``uk-2``."""
-    return int(node.rpartition("-")[2])
+def _configuration(seen: ClusterObservation) -> Configuration | None:
+    """The newest configuration that a reachable master reports."""
+    return newest_configuration(master.configuration for master in seen.reachable_masters.values())
 
 
 def with_hash(wanted: KubeObject) -> KubeObject:
@@ -150,8 +152,8 @@ def _is_being_deleted(found: KubeObject | None) -> bool:
 
 
 def _job_has_finished(job: KubeObject) -> bool:
-    told = job.get("status", {}).get("conditions", [])
-    return any(each["type"] in ("Complete", "Failed") and each["status"] == "True" for each in told)
+    conditions = job.get("status", {}).get("conditions", [])
+    return any(each["type"] in ("Complete", "Failed") and each["status"] == "True" for each in conditions)
 
 
 def matches(found: Any, wanted: Any) -> bool:
@@ -171,10 +173,10 @@ def matches(found: Any, wanted: Any) -> bool:
 
 def _plan_settings(cluster: TxLogCluster, seen: ClusterObservation, situation: ClusterPhase) -> Iterator[PlanAction]:
     wanted = format_preferences(cluster.spec)
-    everybody = len(seen.reachable_masters) == len(seen.masters)
-    for node, heard in seen.reachable_masters.items():
-        different = {key: value for key, value in wanted.items() if heard.settings.get(key, value) != value}
-        if not everybody or situation not in (ClusterPhase.JOINED, ClusterPhase.INCOMPLETE):
+    all_answered = len(seen.reachable_masters) == len(seen.masters)
+    for node, master in seen.reachable_masters.items():
+        different = {key: value for key, value in wanted.items() if master.settings.get(key, value) != value}
+        if not all_answered or situation not in (ClusterPhase.JOINED, ClusterPhase.INCOMPLETE):
             # All masters change it or none does, and each master would refuse it now.
             different.pop("splitRecovery", None)
         if different:
@@ -184,56 +186,39 @@ def _plan_settings(cluster: TxLogCluster, seen: ClusterObservation, situation: C
 def _plan_down_reports(seen: ClusterObservation) -> Iterator[PlanAction]:
     for pod in seen.master_pods.values():
         for ended in pod.terminated_processes:
-            for node, (url, heard) in seen.masters_to_notify.items():
+            for node, (url, master) in seen.masters_to_notify.items():
                 if (
                     node != ended.node
-                    and heard is not None
-                    and _still_waits_for(heard, ended.node, ended.birth, ended.start)
+                    and master is not None
+                    and needs_down_proof(master.status.members, master.peers, ended.node, ended.birth, ended.start)
                 ):
                     yield ReportDown(node, url, ended)
-
-
-def _still_waits_for(heard: ObservedMaster, node: str, birth: str, start: int) -> bool:
-    """Whether that process is still a member for this master, and the master has seen no later process of the node."""
-    member = any(each["node"] == node and each["birth"] == birth for each in heard.status.members)
-    later = next((peer.get("start") for peer in heard.peers if peer["node"] == node), None)
-    return member and (later is None or later <= start)
 
 
 # -- adding and removing peers
 
 
 def _plan_added_peers(cluster: TxLogCluster, seen: ClusterObservation) -> Iterator[PlanAction]:
-    now = newest_configuration(seen)
-    asked = _joined_masters(seen)
-    if now is None or now["pending"] or asked is None:
-        return
-    known = {str(master["node"]) for master in now["masters"]}
-    own = cluster.own_peer
-    new = next((node for node in own.nodes if node not in known), None)
-    if new is not None:
+    """The manifest decides, so a master that was removed before is added again."""
+    now, own = _configuration(seen), cluster.own_peer
+    asked = next((node for node, master in seen.reachable_masters.items() if master.status.state == "Joined"), None)
+    new = next_master_to_add(now, own.nodes, again=True) if now is not None else None
+    if new is not None and asked is not None:
         address = f"http://{peer_address(cluster, own, node_index(new))}"
         yield AddPeer(seen.urls[asked], new, own.name, address, own.vote_weight)
-
-
-def _joined_masters(seen: ClusterObservation) -> str | None:
-    return next((node for node, heard in seen.reachable_masters.items() if heard.status.state == "Joined"), None)
 
 
 def _plan_removed_peers(
     cluster: TxLogCluster, seen: ClusterObservation, situation: ClusterPhase
 ) -> Iterator[PlanAction]:
     """Removes the last master first, and the next one after it has left."""
-    now = newest_configuration(seen)
-    if now is None or now["pending"] or situation is not ClusterPhase.JOINED or disruption_blocker(seen):
+    now = _configuration(seen)
+    if now is None or situation is not ClusterPhase.JOINED or disruption_blocker(seen):
         return
-    own = [master for master in now["masters"] if master["dataCenter"] == cluster.data_center]
-    extra = [master for master in own if node_index(str(master["node"])) > cluster.own_peer.masters]
-    if not extra or any(master["role"] == "leaving" for master in own):
-        return
-    last = max((str(master["node"]) for master in extra), key=node_index)
-    asked = next(node for node in seen.reachable_masters if node != last)
-    yield RemovePeer(seen.urls[asked], last)
+    last = next_master_to_remove(now, cluster.data_center, cluster.own_peer.nodes)
+    if last is not None:
+        asked = next(node for node in seen.reachable_masters if node != last)
+        yield RemovePeer(seen.urls[asked], last)
 
 
 # -- restarts
@@ -244,15 +229,15 @@ def disruption_blocker(seen: ClusterObservation) -> str:
     missing = [node for node in seen.masters if node not in seen.reachable_masters]
     if missing:
         return f"{missing[0]} does not answer"
-    now = newest_configuration(seen)
+    now = _configuration(seen)
     gone = list(now["removed"]) if now is not None else []  # a master keeps its link to a removed peer
-    for node, heard in seen.reachable_masters.items():
-        if heard.status.state != "Joined":
-            return f"{node} is {heard.status.state}"
-        if heard.status.view.out:
-            return f"{heard.status.view.out[0].node} is out of the view"
+    for node, master in seen.reachable_masters.items():
+        if master.status.state != "Joined":
+            return f"{node} is {master.status.state}"
+        if master.status.view.out:
+            return f"{master.status.view.out[0].node} is out of the view"
         away = next(
-            (str(peer["node"]) for peer in heard.peers if not peer.get("present") and peer["node"] not in gone), None
+            (str(peer["node"]) for peer in master.peers if not peer.get("present") and peer["node"] not in gone), None
         )
         if away is not None:
             return f"{node} misses {away}"
@@ -262,13 +247,13 @@ def disruption_blocker(seen: ClusterObservation) -> str:
 
 def outdated_masters(cluster: TxLogCluster, seen: ClusterObservation) -> list[str]:
     """Masters whose pods differ from what the StatefulSet would create now, the last one first."""
-    standing = seen.objects.get(("StatefulSet", ObjectNames(cluster).masters))
-    if standing is None:
+    existing = seen.objects.get(("StatefulSet", ObjectNames(cluster).masters))
+    if existing is None:
         return []
-    told = standing.get("status", {})
-    if told.get("observedGeneration") != standing["metadata"].get("generation"):
+    status = existing.get("status", {})
+    if status.get("observedGeneration") != existing["metadata"].get("generation"):
         return []
-    new = told.get("updateRevision")
+    new = status.get("updateRevision")
     old = [node for node, pod in seen.master_pods.items() if new and pod.revision and pod.revision != new]
     return sorted(old, key=node_index, reverse=True)
 
@@ -277,10 +262,10 @@ def _plan_restarts(cluster: TxLogCluster, seen: ClusterObservation, situation: C
     if any(pod.terminating for pod in seen.master_pods.values()):
         return
     names = [node for peer in cluster.spec.peers for node in peer.nodes]
-    for node, heard in seen.reachable_masters.items():
+    for node, master in seen.reachable_masters.items():
         # Not bootstrapped, so nothing is lost: the master waits for peers that the manifest no longer names.
-        told = {node, *(str(peer["node"]) for peer in heard.peers)}
-        if heard.status.state == "Founding" and told != set(names) and node in seen.master_pods:
+        expected = {node, *(str(peer["node"]) for peer in master.peers)}
+        if master.status.state == "Founding" and expected != set(names) and node in seen.master_pods:
             pod = seen.master_pods[node]
             yield RestartMaster(node, pod.name, pod.uid, "the manifest names other masters for the founding")
             return

@@ -14,6 +14,7 @@ from txlog.client.errors import parse_error
 from txlog.model import errors
 from txlog.model.durability import Durability
 from txlog.model.entry import Position
+from txlog.model.errors import NotFound
 from txlog.wire.log_page import LogPage, encode_page
 
 HASH = "ab" * 16
@@ -202,6 +203,36 @@ def test_holds_skip_health_peers_and_workers(master: ScriptedMaster, client: Mas
     assert json.loads(master.asked[0][2]) == {"index": 7}
 
 
+def test_a_backup_is_asked_about_and_a_master_of_the_last_release_as_it_understands(
+    master: ScriptedMaster, client: MasterClient
+) -> None:
+    path = "/txlog/duties/backup-3.1.uk-2"
+    master.answers["GET", path] = (200, {"usable": False, "why": "another branch"})
+    assert not client.can_use_backup("backup-3.1.uk-2", 7, HASH, 3)
+    assert not client.can_use_backup("backup-3.1.uk-2", 7, HASH)
+    assert [request[1] for request in master.asked] == [
+        f"{path}?index=7&hash={HASH}&epoch=3",
+        f"{path}?index=7&hash={HASH}",
+    ]
+    del master.answers["GET", path]
+    with pytest.raises(NotFound):
+        client.can_use_backup("backup-3.1.uk-2", 7, HASH)
+    master.answers["GET", path] = (405, b"GET is not possible here; use POST\n")
+    for answer, usable in (((200, {"open": True}), True), ((409, {"error": "OffTheLog", "message": "m"}), False)):
+        master.answers["POST", path] = answer
+        assert client.can_use_backup("backup-3.1.uk-2", 7, HASH, 3) == usable
+        assert json.loads(master.asked[-1][2]) == {"state": "begun", "index": 7, "hash": HASH, "epoch": 3}
+
+
+def test_workers_are_added_and_removed(master: ScriptedMaster, client: MasterClient) -> None:
+    master.answers["POST", "/txlog/workers"] = (200, {"workers": ["w1"]})
+    master.answers["DELETE", "/txlog/workers/w1"] = (200, {"reading": 2})
+    client.add_worker("w1", "http://s", "fuseki")
+    assert client.remove_worker("w1", 0.5) == 2
+    assert json.loads(master.asked[0][2]) == {"name": "w1", "url": "http://s", "engine": "fuseki"}
+    assert master.asked[1][1] == "/txlog/workers/w1?timeout=0.5"
+
+
 def test_doorbell_and_transaction_wait_longer_than_the_time_out(master: ScriptedMaster) -> None:
     def late(body: object) -> object:
         def answer(handler: Handler) -> None:
@@ -309,6 +340,7 @@ def test_what_is_left_of_a_refused_submit_goes_nowhere(master: ScriptedMaster, c
     """Neither over a connection of its own nor over the one that is opened next."""
 
     def refuse(handler: Handler) -> None:
+        next(handler.lines_in())  # so that the sender waits for the next line when it is refused
         handler.answer(401, {"error": "Unauthorized", "message": "who are you"})
         handler.close_connection = True
 

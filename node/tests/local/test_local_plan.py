@@ -123,7 +123,7 @@ def test_users_are_a_file_that_masters_read_and_ours_are_known(state: StateFolde
     for program in plan.programs:
         shows = program.environment.get("TXLOG_TOKEN_FILE")
         assert shows == (str(state.own_token_file) if program.role == "pipeline" else None), program.name
-    assert state.own_headers() == {"Authorization": f"Bearer {state.own_token_file.read_text().strip()}"}
+    assert state.own_credentials().headers() == {"Authorization": f"Bearer {state.own_token_file.read_text().strip()}"}
 
 
 def test_what_manifests_say_of_security_is_kept_or_refused(state: StateFolder, tmp_path: Path) -> None:

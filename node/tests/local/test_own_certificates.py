@@ -15,7 +15,6 @@ from txlog.auth.tls import Certificates, check_hostname
 from txlog.config.manifest_reader import ClusterManifest, load_manifests
 from txlog.local import dev_ca, local_security
 from txlog.local.dev_ca import make_certificates
-from txlog.local.http_session import open_session
 from txlog.local.local_errors import CannotRun
 from txlog.local.local_security import prepare_security, renew_certificates
 from txlog.local.process_plan import make_plan, port_names
@@ -155,18 +154,17 @@ async def test_what_ends_soon_is_made_anew_while_everything_runs(
     monkeypatch.undo()
     file = state.certificates / "uk-1" / "tls.crt"
     before = file.read_bytes()
-    async with open_session(state, 5.0):
-        monkeypatch.setattr(local_security, "RENEWAL_CHECK_INTERVAL_S", 0.05)
-        keeping = asyncio.ensure_future(renew_certificates(asked, state))
-        async with asyncio.timeout(30):
-            while file.read_bytes() == before:  # noqa: ASYNC110 - a file tells nobody
-                await asyncio.sleep(0.05)
-        keeping.cancel()
+    monkeypatch.setattr(local_security, "RENEWAL_CHECK_INTERVAL_S", 0.05)
+    keeping = asyncio.ensure_future(renew_certificates(asked, state))
+    async with asyncio.timeout(30):
+        while file.read_bytes() == before:  # noqa: ASYNC110 - a file tells nobody
+            await asyncio.sleep(0.05)
+    keeping.cancel()
     now = x509.load_pem_x509_certificate(file.read_bytes())
     assert now.not_valid_after_utc - datetime.datetime.now(datetime.UTC) > datetime.timedelta(
         days=dev_ca.CERTIFICATE_VALID_DAYS - 1
     )
-    assert isinstance(state.trust.cached_context(), ssl.SSLContext)
+    assert isinstance(state.trust.context(), ssl.SSLContext)
 
 
 def test_another_authority_makes_everything_anew(state: StateFolder) -> None:

@@ -45,7 +45,9 @@ config = json.load(open(sys.argv[2]))
 start = (config.get("last_seen") or {"start": 0})["start"] + 1
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        body = json.dumps({"node": config["node"], "birth": "00c0ffee00c0ffee", "start": start}).encode()
+        at = {"epoch": 0, "index": 0, "hash": "00" * 16}
+        status = {"node": config["node"], "birth": "00c0ffee00c0ffee", "start": start, "state": "Joined"}
+        body = json.dumps({**status, "stable": at, "log": at}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

@@ -50,6 +50,17 @@ async def test_a_split_waits_for_its_backup_and_each_side_goes_on_with_one(clust
         told = await cluster.post(0, path, None, status, json=wrong)
         assert told["error"] == {400: "BadInput", 409: "OffTheLog"}[status]
     await cluster.post(0, "/txlog/duties/backup-of-nothing", None, 404, json=done)
+    for query, usable in (
+        (f"index={stable['index']}&hash={stable['hash']}", True),
+        (f"index={stable['index']}&hash={stable['hash']}&epoch={stable['epoch']}", True),
+        (f"index={stable['index']}&hash={'00' * 16}", False),
+        (f"index={stable['index'] + 1}&hash={stable['hash']}", False),
+    ):
+        told = await cluster.get(0, f"{path}?{query}")
+        assert (told["usable"], told["why"] is None) == (usable, usable)
+    for query in ("", f"?index={stable['index']}&hash=xy", f"?index=-1&hash={stable['hash']}", "?index=x"):
+        await cluster.get(0, f"{path}{query}", 400)
+    await cluster.get(0, f"/txlog/duties/restore-w-1?index=1&hash={stable['hash']}", 404)
     core = cluster.app(0).loop.core
     await until(lambda: core.failure_detector.silent_ms("uk-2") > 3000)
     assert core.state == "Suspected", "no backup, no going on"

@@ -114,6 +114,7 @@ async def test_answers_are_what_it_says(one: Cluster) -> None:
         ("GET", f"/txlog/watch?from=0:{NOTHING}", "/txlog/watch", None, 409),
         ("GET", "/txlog/branches/9.9.uk-9", "/txlog/branches/{view}", None, 404),
         ("GET", "/txlog/transactions/uk-9.00000000000000aa.1", "/txlog/transactions/{txid}", None, 404),
+        ("GET", "/txlog/duties/x", "/txlog/duties/{id}", None, 404),
         ("POST", "/txlog/duties/x", "/txlog/duties/{id}", {"state": "failed"}, 404),
         ("POST", "/txlog/duties/x", "/txlog/duties/{id}", {"state": 1}, 400),
         ("POST", "/txlog/views", "/txlog/views", {"without": ["uk-9"]}, 404),

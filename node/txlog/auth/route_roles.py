@@ -70,6 +70,7 @@ _ADMIN_ROUTES: Final = (
     ("DELETE", "/txlog/holds/{name}"),
     ("POST", "/txlog/skip/{txid}"),
     ("GET", "/txlog/duties"),
+    ("GET", "/txlog/duties/{id}"),
     ("POST", "/txlog/duties/{id}"),
     ("POST", "/txlog/backups"),
     ("GET", "/txlog/splits"),

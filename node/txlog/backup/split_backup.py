@@ -121,9 +121,10 @@ def store_positions(masters: Sequence[MasterClient]) -> tuple[list[StorePosition
 
 def _is_usable_by(master: MasterClient, duty: str, place: ManifestPosition, *, done: bool = False) -> bool:
     """Whether this master can return to that position; ``done``: a verified backup exists there."""
-    report = master.complete_duty if done else master.check_duty_position
+    if not done:
+        return master.can_use_backup(duty, place.index, place.hash, place.epoch)
     try:
-        report(duty, place.index, place.hash, place.epoch)
+        master.complete_duty(duty, place.index, place.hash, place.epoch)
     except OffTheLog:
         return False
     return True

@@ -23,7 +23,6 @@ class CaTrust:
         self._file = file
         self._fingerprint: tuple[int, int, int] | None = None
         self._context: ssl.SSLContext | None = None
-        self._cached: ssl.SSLContext | None = None
 
     @classmethod
     def from_environment(cls) -> CaTrust:
@@ -49,15 +48,6 @@ class CaTrust:
         except OSError as wrong:
             raise BadInput(f"{CA_FILE}={self._file}: {wrong.strerror}") from None
         return self._context
-
-    def cached_context(self) -> ssl.SSLContext:
-        """Always the same context, for a caller that keeps it. The next call adds new authorities to it; none is ever
-        removed."""
-        if self._cached is None:
-            self._cached = ssl.create_default_context(cafile=str(self._file) if self._file is not None else None)
-        elif self._file is not None:
-            self._cached.load_verify_locations(cafile=str(self._file))
-        return self._cached
 
 
 _trust_by_file: dict[Path | None, CaTrust] = {}

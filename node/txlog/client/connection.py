@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import select
 import socket
 import ssl
-import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -16,6 +14,7 @@ from txlog.client.ca_trust import CaTrust, describe_tls_error
 from txlog.client.credentials import Credentials
 from txlog.client.errors import MasterUnreachable, parse_error
 from txlog.client.full_duplex_tls import FullDuplexTlsSocket
+from txlog.client.line_sender import LineSender
 
 _NO_HEADERS: Mapping[str, str] = {}
 
@@ -30,6 +29,8 @@ def _has_bytes(sock: socket.socket | FullDuplexTlsSocket) -> bool:
 
 
 class HttpReply(NamedTuple):
+    """A whole answer: status below 400, headers and body."""
+
     status: int
     headers: http.client.HTTPMessage
     body: bytes
@@ -85,6 +86,7 @@ class MasterConnection:
         return _HttpsConnection(self._host, self._port, self._name, self._connect_s, context)
 
     def close(self) -> None:
+        """Close the connection. The next request opens another one."""
         self._http.close()
 
     def request(
@@ -156,10 +158,7 @@ class MasterConnection:
             answer = self._http.getresponse()
             if answer.status >= 400:
                 raise parse_error(self.url + path, answer.status, answer.headers, answer.read())
-            rest = b""
-            while piece := answer.read1(1 << 16):
-                *whole, rest = (rest + piece).split(b"\n")
-                yield from whole
+            yield from _complete_lines(answer)
         except (OSError, http.client.HTTPException) as broken:
             raise MasterUnreachable(self.url, _describe_error(broken), sent=True) from broken
         finally:
@@ -175,74 +174,45 @@ class MasterConnection:
         :meth:`request`; never repeated. The connection is closed when the caller stops early."""
         shown = self._credentials.headers()
         self._connect()
-        wire, sock = self._http, self._http.sock
-        kept = sock.makefile("rb")  # whoever closes it meanwhile: its number is no other connection's yet
-        failed: list[BaseException] = []
-        sending, over = threading.Lock(), threading.Event()
-
-        def put(data: bytes) -> None:
-            with sending:
-                if over.is_set():
-                    raise ConnectionAbortedError("the answer is over")
-                sock.sendall(data)  # not by http.client, which would connect anew
-
-        def send() -> None:
-            try:
-                for line in lines:
-                    if line:
-                        put(b"%x\r\n%b\r\n" % (len(line), line))
-                put(b"0\r\n\r\n")
-            except OSError as gone:
-                failed.append(gone)  # the master closed: its answer, if any, says why
-            except BaseException as wrong:  # noqa: BLE001 - the caller's iterator failed: it is raised to the caller
-                failed.append(wrong)
-                with contextlib.suppress(OSError):
-                    sock.shutdown(socket.SHUT_RDWR)
-
-        sender: threading.Thread | None = None
-        whole = False
+        wire, sender = self._http, LineSender(self._http.sock, lines)
+        complete = False
         try:
             wire.sock.settimeout(timeout_s)
             wire.putrequest("POST", self._prefix + path)
             for name, value in {**shown, **headers, "Transfer-Encoding": "chunked"}.items():
                 wire.putheader(name, value)
             wire.endheaders()
-            sender = threading.Thread(target=send, name="txlog-client-submit", daemon=True)
             sender.start()
             answer = wire.getresponse()
             if answer.status >= 400:
                 raise parse_error(self.url + path, answer.status, answer.headers, answer.read())
-            rest = b""
-            while piece := answer.read1(1 << 16):  # unlike readline() it raises when the answer is cut
-                *whole_lines, rest = (rest + piece).split(b"\n")
-                yield from whole_lines
-            if answer.length:  # read1() does not mind that an answer of known length is cut
+            rest = yield from _complete_lines(answer)
+            if answer.length:  # read1() accepts that an answer of known length is truncated
                 raise http.client.IncompleteRead(rest, answer.length)
-            answer.close()  # it would otherwise count as unread, and its connection as busy
+            answer.close()  # otherwise it would count as unread, and its connection as busy
             if rest:
                 yield rest
-            sender.join(timeout_s)
-            whole = not failed and not sender.is_alive()
+            complete = sender.has_sent_everything(timeout_s)
         except (OSError, http.client.HTTPException) as broken:
-            _reraise_producer_error(failed)
+            sender.raise_producer_error()
             raise MasterUnreachable(self.url, _describe_error(broken), sent=True) from broken
         finally:
-            if not whole:
-                over.set()
-                with contextlib.suppress(OSError):
-                    sock.shutdown(socket.SHUT_RDWR)  # whoever waits to send waits no longer
+            if not complete:
+                sender.abort()
                 self.close()
-            with sending:
-                kept.close()
-        _reraise_producer_error(failed)
-        if not whole:
+            sender.release()
+        sender.raise_producer_error()
+        if not complete:
             raise MasterUnreachable(self.url, "the answer ended before everything was sent", sent=True)
 
 
-def _reraise_producer_error(failed: list[BaseException]) -> None:
-    for wrong in failed:
-        if not isinstance(wrong, OSError):
-            raise wrong
+def _complete_lines(answer: http.client.HTTPResponse) -> Generator[bytes, None, bytes]:
+    """Yield the lines of an answer as they arrive, without newlines. Returns the bytes after the last newline."""
+    rest = b""
+    while piece := answer.read1(1 << 16):  # unlike readline() it raises when a chunked answer is truncated
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from whole
+    return rest
 
 
 def _describe_error(error: Exception) -> str:

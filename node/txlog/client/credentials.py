@@ -39,6 +39,7 @@ class Credentials:
 
     @classmethod
     def from_environment(cls) -> Credentials:
+        """Those in the file that the environment names; without one, no credentials."""
         named = os.environ.get(TOKEN_FILE)
         return cls(Path(named) if named else None)
 

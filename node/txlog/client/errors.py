@@ -37,6 +37,12 @@ class MasterUnreachable(Refused):
         self.sent = sent
 
 
+class MethodNotAllowed(TxLogError):
+    """The master has this path, and not for this method: it is of another release."""
+
+    status = 405
+
+
 class _ErrorBody(msgspec.Struct):
     error: str = ""
     reason: str = ""
@@ -54,6 +60,7 @@ _BY_STATUS: dict[int, type[TxLogError]] = {
         errors.NotAcceptable,
         errors.Unauthorized,
         errors.Forbidden,
+        MethodNotAllowed,
         Refused,
     )
 }
@@ -86,22 +93,22 @@ def parse_error(url: str, status: int, headers: Mapping[str, str] | Message, bod
     of its status, with the body's first 200 bytes as the message."""
     retry_after, reason = headers.get("Retry-After"), headers.get("TxLog-Error") or ""
     try:
-        told = msgspec.json.decode(body, type=_ErrorBody)
+        named = msgspec.json.decode(body, type=_ErrorBody)
     except DECODE_ERRORS:
-        told = _ErrorBody(reason=reason, message=body[: 2000 if reason else 200].decode("utf-8", "replace").strip())
-    message = told.message or f"{url} answered {status}"
-    if told.reason in _LOG_REASONS:
-        return _LOG_REASONS[told.reason](message)
-    if told.reason in _BY_REASON:
-        return _BY_REASON[told.reason](message)
-    if told.error in _BY_NAME:
-        return _BY_NAME[told.error](message)
-    if told.error == "NotDeterministic":
+        named = _ErrorBody(reason=reason, message=body[: 2000 if reason else 200].decode("utf-8", "replace").strip())
+    message = named.message or f"{url} answered {status}"
+    if named.reason in _LOG_REASONS:
+        return _LOG_REASONS[named.reason](message)
+    if named.reason in _BY_REASON:
+        return _BY_REASON[named.reason](message)
+    if named.error in _BY_NAME:
+        return _BY_NAME[named.error](message)
+    if named.error == "NotDeterministic":
         return BadInput(message)  # the construct is named in the message; its own field does not travel
-    if told.error == "PeerFault":
-        return PeerFault(url, told.reason or "Refused", message)
+    if named.error == "PeerFault":
+        return PeerFault(url, named.reason or "Refused", message)
     if status == Unavailable.status:
-        return Unavailable(told.reason or "Unavailable", message, _parse_retry_after(retry_after))
+        return Unavailable(named.reason or "Unavailable", message, _parse_retry_after(retry_after))
     if status in _BY_STATUS:
         return _BY_STATUS[status](message)
     return TxLogError(f"{url} answered {status}: {message}")

@@ -63,6 +63,7 @@ class FailoverClient:
         self.close()
 
     def close(self) -> None:
+        """Close all connections."""
         for client in self._clients:
             client.close()
 
@@ -181,9 +182,11 @@ class FailoverClient:
     # -- the log
 
     def status(self) -> StatusResponse:
+        """As :meth:`MasterClient.status`, of the nearest master that answers."""
         return self.call_first_available(lambda m: m.status())
 
     def doorbell(self, after: int, tick: int = 0, timeout_s: float = 5.0) -> Doorbell:
+        """As :meth:`MasterClient.doorbell`, at the nearest master that answers."""
         return self.call_first_available(lambda m: m.doorbell(after, tick, timeout_s))
 
     def log_page(
@@ -194,4 +197,5 @@ class FailoverClient:
         max_bytes: int | None = None,
         unordered: Sequence[tuple[int, bytes]] = (),
     ) -> LogPage:
+        """As :meth:`MasterClient.log_page`, from the nearest master that answers."""
         return self.call_first_available(lambda m: m.log_page(after, at_hash, upto, max_bytes, unordered))

@@ -54,7 +54,7 @@ class FeedFollower:
         self._greeted = False
 
     def __iter__(self) -> Iterator[FeedEvent]:
-        pause, heard = BACK_OFF_S[0], time.monotonic()
+        pause, last_event_at = BACK_OFF_S[0], time.monotonic()
         while True:
             refusals: list[LogDiverged | LogGone] = []
             last: TxLogError | None = None
@@ -69,10 +69,10 @@ class FeedFollower:
                 if self._reached_until:
                     return
                 if self._answered:
-                    pause, heard, refusals = BACK_OFF_S[0], time.monotonic(), []
+                    pause, last_event_at, refusals = BACK_OFF_S[0], time.monotonic(), []
             if len(refusals) == len(self._urls):
                 raise refusals[-1]
-            over = self._patience_s is not None and time.monotonic() - heard >= self._patience_s
+            over = self._patience_s is not None and time.monotonic() - last_event_at >= self._patience_s
             if last is not None and (over or not self._greeted):
                 raise last
             self._sleep(pause)

@@ -39,6 +39,7 @@ class FullDuplexTlsSocket:
             raise
 
     def sendall(self, data: bytes) -> None:
+        """Send all bytes. Only one thread at a time sends."""
         rest = memoryview(data)
         with self._sending:
             while rest:
@@ -55,7 +56,7 @@ class FullDuplexTlsSocket:
 
     def makefile(self, mode: str) -> io.BufferedReader:
         """A buffered reader. The connection stays open until the reader is closed, too."""
-        assert mode == "rb", "nobody writes to it as to a file"
+        assert mode == "rb", "it is read only"
         return io.BufferedReader(_TlsReader(self, self._socket.makefile("rb", buffering=0)))
 
     def has_bytes(self) -> bool:
@@ -63,15 +64,19 @@ class FullDuplexTlsSocket:
         return self._incoming.pending > 0
 
     def fileno(self) -> int:
+        """The descriptor of the connected socket, for ``poll``."""
         return self._socket.fileno()
 
     def settimeout(self, seconds: float | None) -> None:
+        """Bound each later wait, in seconds; None: no bound."""
         self._socket.settimeout(seconds)
 
     def shutdown(self, how: int) -> None:
+        """As :meth:`socket.socket.shutdown`, without a TLS close notice."""
         self._socket.shutdown(how)
 
     def close(self) -> None:
+        """Close the socket, once no reader of :meth:`makefile` is open."""
         self._socket.close()
 
     def _shake_hands(self) -> None:

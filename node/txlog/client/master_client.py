@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 from urllib.parse import quote, urlencode
 
 import msgspec
 
+from txlog.client.bulk_submit import submit_writes
 from txlog.client.connection import MasterConnection
 from txlog.client.credentials import Credentials
+from txlog.client.errors import MethodNotAllowed
+from txlog.client.json_calls import JSON_HEADERS, JsonCalls
 from txlog.client.responses import (
     Doorbell,
     JsonPosition,
@@ -26,20 +29,16 @@ from txlog.client.responses import (
 )
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.durability import Durability
-from txlog.model.errors import PeerFault, Unavailable
+from txlog.model.errors import OffTheLog, PeerFault, Unavailable
 from txlog.model.graph_digests import GraphDigests
+from txlog.supervision.duties import DutyList
 from txlog.wire.change_feed import NDJSON_MEDIA_TYPE, FeedEvent, parse_event_line
 from txlog.wire.log_page import MEDIA_TYPE, LogPage, decode_page
 
-T = TypeVar("T")
 PauseReason = Literal["", "look", "repair"]
 
 JSON_RESULTS = "application/sparql-results+json"
 SPARQL_UPDATE = "application/sparql-update"
-_JSON = {"Content-Type": "application/json"}
-_LINES = {"Content-Type": "application/x-ndjson", "Accept": "application/x-ndjson"}
-_encode_line = msgspec.json.Encoder().encode
-_decode_written = msgspec.json.Decoder(WriteResult).decode
 
 
 class MasterClient:
@@ -64,6 +63,7 @@ class MasterClient:
         self._connection = MasterConnection(
             url, timeout_s=timeout_s, connect_s=connect_s, tls=tls, credentials=credentials, name=name
         )
+        self._json = JsonCalls(self._connection)
 
     @property
     def url(self) -> str:
@@ -84,26 +84,25 @@ class MasterClient:
 
     def status(self) -> StatusResponse:
         """``GET /txlog/status``: the state of this master and of its view."""
-        return self._get("/txlog/status", StatusResponse)
+        return self._json.get("/txlog/status", StatusResponse)
 
     def peers(self) -> list[dict[str, Any]]:
         """Each peer as this master sees it, in the cluster's order."""
-        answer: Any = self._get("/txlog/peers", object)
+        answer: Any = self._json.get("/txlog/peers", object)
         return list(answer["peers"] if isinstance(answer, dict) else answer)
 
     def connectivity(self) -> dict[str, list[str] | None]:
         """The connectivity matrix as this master knows it: node id to the ids of the masters from which that node
         receives messages. None: not known."""
-        answer: Any = self._get("/txlog/peers", object)
+        answer: Any = self._json.get("/txlog/peers", object)
         found: dict[str, list[str] | None] = answer.get("hears", {}) if isinstance(answer, dict) else {}
         return found
 
     def workers(self) -> list[WorkerStatus]:
         """The workers of the master's data centre, as pipelines reported them."""
-        reply = self._connection.request("GET", "/txlog/workers").body
+        answer: Any = self._json.get("/txlog/workers", object)
         try:
-            told = msgspec.json.decode(reply)
-            return msgspec.convert(told["workers"] if isinstance(told, dict) else told, list[WorkerStatus])
+            return msgspec.convert(answer["workers"] if isinstance(answer, dict) else answer, list[WorkerStatus])
         except (*DECODE_ERRORS, KeyError) as wrong:
             raise PeerFault(self.url, "Malformed", f"/txlog/workers: {wrong}") from None
 
@@ -124,7 +123,7 @@ class MasterClient:
     def doorbell(self, after: int, tick: int = 0, timeout_s: float = 5.0) -> Doorbell:
         """Wait, at most ``timeout_s`` (30), until the stable index is above ``after`` or the tick above ``tick``."""
         query = urlencode({"after": after, "tick": tick, "timeout": f"{timeout_s:g}"})
-        return self._get(f"/txlog/doorbell?{query}", Doorbell, timeout_s=timeout_s + self._timeout_s)
+        return self._json.get(f"/txlog/doorbell?{query}", Doorbell, timeout_s=timeout_s + self._timeout_s)
 
     def log_page(
         self,
@@ -243,9 +242,9 @@ class MasterClient:
             timeout_s=wait_s + self._timeout_s,
             repeatable=key is not None,
         )
-        told = reply.headers
+        found = reply.headers
         return WriteResult(
-            told.get("TxLog-Transaction"), _parse_position(told.get("TxLog-Position")), told.get("TxLog-Durability")
+            found.get("TxLog-Transaction"), _parse_position(found.get("TxLog-Position")), found.get("TxLog-Durability")
         )
 
     # -- transactions
@@ -261,7 +260,7 @@ class MasterClient:
         if durability is not None:
             query["durability"] = durability.value
         path = f"/txlog/transactions/{quote(txid)}" + (f"?{urlencode(query)}" if query else "")
-        return self._get(path, TransactionStatus, timeout_s=(wait_s or 0.0) + self._timeout_s)
+        return self._json.get(path, TransactionStatus, timeout_s=(wait_s or 0.0) + self._timeout_s)
 
     def submit(
         self,
@@ -275,89 +274,77 @@ class MasterClient:
 
         ``writes`` is read in another thread, in pieces of about ``batch_bytes`` (0: each line at once, for a
         producer that waits for answers). ``wait_s`` bounds the wait for each answer."""
-        headers = dict(_LINES)
-        if durability is not None:
-            headers["TxLog-Durability"] = durability.value
-        if wait_s is not None:
-            headers["Prefer"] = f"wait={wait_s:g}"
-        answers = self._connection.stream_lines(
-            "/txlog/transactions",
-            _encode_batches(writes, batch_bytes),
-            headers=headers,
-            timeout_s=(wait_s or 30.0) + self._timeout_s,
-        )
-        for line in answers:
-            if not line:
-                continue
-            try:
-                yield _decode_written(line)
-            except DECODE_ERRORS as wrong:
-                raise PeerFault(self.url, "Malformed", f"/txlog/transactions: {wrong}") from None
+        return submit_writes(self._connection, writes, durability, wait_s, batch_bytes, self._timeout_s)
 
     def skip(self, txid: str) -> object:
         """Append an entry that makes every worker skip ``txid``: the operator's last resort."""
-        return self._call("POST", f"/txlog/skip/{quote(txid)}", object, body=b"{}")
+        return self._json.call("POST", f"/txlog/skip/{quote(txid)}", object, body={})
 
     def bootstrap(self, members: Sequence[str]) -> None:
         """Bootstrap the cluster with these members; send it to the first of them. Raises :class:`Conflict` when the
         cluster exists already, when a member has not answered, or when another member comes first."""
-        body = msgspec.json.encode({"members": list(members)})
-        self._call("POST", "/txlog/found", object, body=body, repeatable=True)
+        self._json.post("/txlog/found", {"members": list(members)})
 
     def force_view(self, without: Sequence[str]) -> dict[str, Any]:
         """The operator's override: continue without these members. In the answer ``view`` is the view that the master
         leaves. ``mayMiss``: up to which sequence number this master knows and has persisted each removed member's
         transactions. Raises :class:`Conflict` when one of them is reachable, or is no member."""
-        body = msgspec.json.encode({"without": list(without)})
-        found: dict[str, Any] = self._call("POST", "/txlog/views", dict[str, Any], body=body, repeatable=True)
+        found: dict[str, Any] = self._json.post("/txlog/views", {"without": list(without)})
         return found
 
     def report_down(self, node: str, birth: str, start: int) -> bool:
         """Report that this process (``birth``, ``start``) of a master has certainly ended. Returns whether the master
         is still in the view. Raises :class:`Conflict` when the report is stale, or is about the receiving master."""
-        body = msgspec.json.encode({"birth": birth, "start": start})
-        answer: Any = self._call("POST", f"/txlog/members/{quote(node)}/down", object, body=body, repeatable=True)
+        answer = self._json.post(f"/txlog/members/{quote(node)}/down", {"birth": birth, "start": start})
         return bool(answer["inView"])
 
     # -- duties
 
+    def duty_list(self) -> DutyList:
+        """``GET /txlog/duties``: the open duties of the master's data centre, and the state of the master."""
+        return self._json.get("/txlog/duties", DutyList)
+
     def duties(self) -> list[dict[str, Any]]:
-        """The open duties of the master's data centre: ``id``, ``kind`` (backup, restore), ``why``, ``worker``,
-        ``error``."""
-        answer: Any = self._get("/txlog/duties", object)
-        return list(answer["duties"])
+        """The open duties alone: ``id``, ``kind`` (as ``DutyKind``), ``why``, ``worker``, ``error``."""
+        return self.duty_list().duties
+
+    def can_use_backup(self, duty: str, index: int, value: str, epoch: int = -1) -> bool:
+        """Ask whether a backup at this position, which a worker reached in that epoch, would serve the duty. Raises
+        :class:`~txlog.model.errors.NotFound` when the duty is not open."""
+        query = urlencode({"index": index, "hash": value, **({"epoch": epoch} if epoch >= 0 else {})})
+        try:
+            answer: Any = self._json.get(f"/txlog/duties/{quote(duty)}?{query}", object)
+        except MethodNotAllowed:  # a master of the last release answers this question only to a report
+            try:
+                self._report_backup("begun", duty, index, value, epoch)
+            except OffTheLog:
+                return False
+            return True
+        return bool(answer["usable"])
 
     def complete_duty(self, duty: str, index: int, value: str, epoch: int = -1) -> bool:
         """Report a duty as done at this position, which a worker reached in that epoch. Returns whether the duty is
         still open. Raises :class:`~txlog.model.errors.OffTheLog` for a backup that this master cannot use."""
-        return self._report_duty("done", duty, index, value, epoch)
+        return self._report_backup("done", duty, index, value, epoch)
 
-    def check_duty_position(self, duty: str, index: int, value: str, epoch: int = -1) -> bool:
-        """Report that a backup at this position is about to begin. Returns and raises as :meth:`complete_duty`."""
-        return self._report_duty("begun", duty, index, value, epoch)
-
-    def _report_duty(self, state: str, duty: str, index: int, value: str, epoch: int) -> bool:
-        body = msgspec.json.encode({"state": state, "index": index, "hash": value, "epoch": epoch})
-        answer: Any = self._call("POST", f"/txlog/duties/{quote(duty)}", object, body=body, repeatable=True)
-        return bool(answer["open"])
+    def _report_backup(self, state: str, duty: str, index: int, value: str, epoch: int) -> bool:
+        body = {"state": state, "index": index, "hash": value, "epoch": epoch}
+        return bool(self._json.post(f"/txlog/duties/{quote(duty)}", body)["open"])
 
     def report_repair(self, duty: str, done: Mapping[str, Any]) -> None:
         """Report what a repair did: ``index``, ``hash``, ``epoch`` and ``fence`` of the worker's marker, ``source``,
         ``graphs``, ``graphCount``, ``added``, ``removed``."""
-        body = msgspec.json.encode({"state": "done", **done})
-        self._call("POST", f"/txlog/duties/{quote(duty)}", object, body=body, repeatable=True)
+        self._json.post(f"/txlog/duties/{quote(duty)}", {"state": "done", **done})
 
     def fail_duty(self, duty: str, message: str) -> None:
         """Report why a duty failed, for ``txlog status``."""
-        body = msgspec.json.encode({"state": "failed", "message": message})
-        self._call("POST", f"/txlog/duties/{quote(duty)}", object, body=body, repeatable=True)
+        self._json.post(f"/txlog/duties/{quote(duty)}", {"state": "failed", "message": message})
 
     def branch(self, at: int | None = None) -> dict[str, Any]:
         """The branch of this master's log: ``view`` with its history, ``end``, and ``hash`` at ``at`` (None: at the
         end). Raises :class:`~txlog.model.errors.NotFound` for an index above its log."""
         query = "" if at is None else f"?at={at}"
-        found: dict[str, Any] = self._get(f"/txlog/branch{query}", dict[str, Any])
-        return found
+        return self._json.get(f"/txlog/branch{query}", dict[str, Any])
 
     def view_report(self, checkpoints: Sequence[str] | None = None) -> ViewReportResponse:
         """What this master would report for a view change: its log after the last of these checkpoints (``index:hash``)
@@ -370,18 +357,16 @@ class MasterClient:
     def register_backups(self, backups: Sequence[Mapping[str, Any]]) -> None:
         """Send the list of all verified backups of the data centre: ``name``, ``index``, ``hash``, and whether a
         ``split`` pins it."""
-        body = msgspec.json.encode({"backups": list(backups)})
-        self._call("POST", "/txlog/backups", object, body=body, repeatable=True)
+        self._json.post("/txlog/backups", {"backups": list(backups)})
 
     def splits(self) -> dict[str, Any]:
         """The splits that this master saw: ``node``, ``dataCenter``, ``records``."""
-        found: dict[str, Any] = self._get("/txlog/splits", dict[str, Any])
-        return found
+        return self._json.get("/txlog/splits", dict[str, Any])
 
     def branches(self) -> list[dict[str, Any]]:
         """The branches that this master abandoned, oldest first: ``view``, ``members``, ``splitRecovery``, ``endedBy``,
         ``at``, ``after``, ``end``, ``hash``, ``stable``. A branch that cannot be read has ``view`` and ``error``."""
-        found: list[dict[str, Any]] = self._get("/txlog/branches", dict[str, Any])["branches"]
+        found: list[dict[str, Any]] = self._json.get("/txlog/branches", dict[str, Any])["branches"]
         return found
 
     def branch_entries(
@@ -408,8 +393,7 @@ class MasterClient:
         """The configuration in force by this master's log: ``version``, ``splitMode``, ``keyRetention``, ``masters``,
         ``removed``, ``pending``. Raises :class:`Conflict` before the master belongs to a cluster. The next four
         methods return the same."""
-        found: dict[str, Any] = self._get("/txlog/configuration", dict[str, Any])
-        return found
+        return self._json.get("/txlog/configuration", dict[str, Any])
 
     def configure(self, split_mode: str | None, key_retention: str | None) -> dict[str, Any]:
         """Change the values that are not None. Raises :class:`BadInput` and :class:`ChangePending`."""
@@ -432,95 +416,60 @@ class MasterClient:
         return self._change("DELETE", f"/txlog/peers/{quote(node)}{'?lost=true' if lost else ''}", {})
 
     def _change(self, how: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        data = msgspec.json.encode({key: value for key, value in body.items() if value is not None})
-        found: dict[str, Any] = self._call(how, path, dict[str, Any], body=data)
-        return found
+        given = {key: value for key, value in body.items() if value is not None}
+        return self._json.call(how, path, dict[str, Any], body=given)
 
     # -- settings
 
     def settings(self) -> dict[str, Any]:
         """This master's settings, each with the source of its value, and the view's strategy for splits."""
-        found: dict[str, Any] = self._get("/txlog/settings", dict[str, Any])
-        return found
+        return self._json.get("/txlog/settings", dict[str, Any])
 
     def change_settings(self, changes: Mapping[str, str | None], *, check: bool = False) -> dict[str, Any]:
         """Change settings, or (``check``) only ask whether the change is possible. Raises :class:`BadInput` for an
         unknown setting or a wrong value, and :class:`Conflict` while the setting may not be changed."""
-        body = msgspec.json.encode(dict(changes))
         path = "/txlog/settings?check=true" if check else "/txlog/settings"
-        found: dict[str, Any] = self._call("PATCH", path, dict[str, Any], body=body, repeatable=True)
-        return found
+        return self._json.call("PATCH", path, dict[str, Any], body=dict(changes), repeatable=True)
 
     # -- workers
 
+    def add_worker(self, name: str, url: str, engine: str) -> None:
+        """Add a worker to the master's data centre until the master's process ends. Idempotent."""
+        self._json.post("/txlog/workers", {"name": name, "url": url, "engine": engine})
+
+    def remove_worker(self, name: str, drain_s: float) -> int:
+        """Remove a worker; the master waits at most ``drain_s`` seconds for its reads in progress. Returns how many of
+        them still run. Idempotent."""
+        path = f"/txlog/workers/{quote(name)}?timeout={drain_s:g}"
+        timeout_s = drain_s + self._timeout_s
+        answer: Any = self._json.call("DELETE", path, object, timeout_s=timeout_s, repeatable=True)
+        return int(answer["reading"])
+
     def report_worker(self, name: str, report: WorkerReport) -> int | None:
         """Report a worker's state to this master. Returns the index at which to pause the worker, or None."""
-        body = msgspec.json.encode(report)
-        return self._call("POST", f"/txlog/workers/{quote(name)}", PauseResponse, body=body, repeatable=True).hold
+        path = f"/txlog/workers/{quote(name)}"
+        return self._json.call("POST", path, PauseResponse, body=report, repeatable=True).hold
 
-    def report_digests(self, name: str, look: GraphDigests) -> None:
+    def report_digests(self, name: str, digests: GraphDigests) -> None:
         """Report the graph digests of a worker to this master."""
-        body = msgspec.json.encode(look)
-        self._call("POST", f"/txlog/workers/{quote(name)}/look", object, body=body, repeatable=True)
+        self._json.post(f"/txlog/workers/{quote(name)}/look", digests)
 
     def pause_worker(self, name: str, index: int, *, why: PauseReason = "") -> None:
         """Ask the pipeline to pause this worker at ``index`` until :meth:`resume_worker`. A pause with a ``why`` exists
         beside any other pause, and ends by itself after some seconds."""
         body = msgspec.json.encode({"index": index})
-        self._connection.request("PUT", _pause_path(name, why), body=body, headers=_JSON)
+        self._connection.request("PUT", _pause_path(name, why), body=body, headers=JSON_HEADERS)
 
     def resume_worker(self, name: str, *, why: PauseReason = "") -> None:
         """End the pause of this worker that has the same ``why``."""
         self._connection.request("DELETE", _pause_path(name, why))
 
-    # -- shared
 
-    def _get(self, path: str, kind: type[T], timeout_s: float | None = None) -> T:
-        return self._call("GET", path, kind, timeout_s=timeout_s, repeatable=True)
-
-    def _call(
-        self,
-        method: str,
-        path: str,
-        kind: type[T],
-        *,
-        body: bytes | None = None,
-        timeout_s: float | None = None,
-        repeatable: bool = False,
-    ) -> T:
-        reply = self._connection.request(
-            method,
-            path,
-            body=body,
-            headers=_JSON if body is not None else {},
-            timeout_s=timeout_s,
-            repeatable=repeatable,
-        )
-        try:
-            return msgspec.json.decode(reply.body or b"null", type=kind)
-        except DECODE_ERRORS as wrong:
-            raise PeerFault(self.url, "Malformed", f"{path}: {wrong}") from None
-
-
-def _parse_position(told: str | None) -> JsonPosition | None:
+def _parse_position(text: str | None) -> JsonPosition | None:
     """Parse ``epoch:index:hash``; None for any other text."""
-    parts = (told or "").split(":")
+    parts = (text or "").split(":")
     return JsonPosition(int(parts[0]), int(parts[1]), parts[2]) if len(parts) == 3 else None
 
 
 def _pause_path(name: str, why: PauseReason) -> str:
     return f"/txlog/holds/{quote(name)}" + (f"?for={why}" if why else "")
-
-
-def _encode_batches(writes: Iterable[WriteRequest], batch_bytes: int) -> Iterator[bytes]:
-    held: list[bytes] = []
-    size = 0
-    for write in writes:
-        line = _encode_line(write) + b"\n"
-        held.append(line)
-        size += len(line)
-        if size >= batch_bytes:
-            yield b"".join(held)
-            held, size = [], 0
-    if held:
-        yield b"".join(held)

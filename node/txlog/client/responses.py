@@ -18,11 +18,8 @@ class JsonPosition(msgspec.Struct, frozen=True):
 
     @property
     def position(self) -> Position:
+        """The same as a value of the model."""
         return Position(self.epoch, self.index, bytes.fromhex(self.hash))
-
-    @classmethod
-    def from_position(cls, position: Position) -> JsonPosition:
-        return cls(position.epoch, position.index, position.hash.hex())
 
 
 class JsonMarker(msgspec.Struct, frozen=True):
@@ -36,11 +33,13 @@ class JsonMarker(msgspec.Struct, frozen=True):
 
     @property
     def unordered_positions(self) -> tuple[tuple[int, bytes], ...]:
-        places = [place.partition(":") for place in self.unordered]
-        return tuple((int(index), bytes.fromhex(value)) for index, _, value in places)
+        """``unordered`` as pairs of index and chain hash."""
+        parts = [position.partition(":") for position in self.unordered]
+        return tuple((int(index), bytes.fromhex(value)) for index, _, value in parts)
 
     @property
     def position(self) -> Position:
+        """The same as a value of the model."""
         return Position(self.epoch, self.index, bytes.fromhex(self.hash))
 
 
@@ -112,6 +111,8 @@ class WorkerStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class QueueStatus(msgspec.Struct, frozen=True):
+    """The queue of a master: number of transactions, and bytes of their payloads."""
+
     transactions: int = 0
     bytes: int = 0
 
@@ -190,6 +191,8 @@ class WorkerReport(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PauseResponse(msgspec.Struct, frozen=True):
+    """The answer to a pipeline's report. ``hold``: the index at which to pause the worker, or None."""
+
     hold: int | None = None
 
 
@@ -225,8 +228,8 @@ class QueryResult(msgspec.Struct, frozen=True):
     @property
     def rows(self) -> list[dict[str, str]]:
         """The solutions of a SELECT in JSON form: for each solution the bound variables, with their values as text."""
-        told = msgspec.json.decode(self.body)
-        return [{name: term["value"] for name, term in row.items()} for row in told["results"]["bindings"]]
+        solutions = msgspec.json.decode(self.body)["results"]["bindings"]
+        return [{name: term["value"] for name, term in solution.items()} for solution in solutions]
 
 
 class WriteResult(msgspec.Struct, frozen=True):

@@ -51,7 +51,9 @@ class RetryingWrite:
         except KeyTaken as taken:
             if not self._key_generated:
                 raise
-            written = self._resolve(client, taken.txid, wait_s)  # nobody else has this key: an earlier try was taken
+            written = self._resolve(
+                client, taken.txid, wait_s
+            )  # only this write has the key: an earlier try was accepted
         if written.txid is None and self.key is not None:
             self.outcome_unknown = True
             raise Unavailable("Unknown", f"{client.url} does not know yet whether it has taken it")
@@ -85,7 +87,7 @@ class RetryingWrite:
             raise
 
     def _resolve(self, client: MasterClient, txid: str, wait_s: float) -> WriteResult:
-        told = client.transaction(txid, wait_s, self._durability)
-        if told.state in ("blocked", "skipped"):
-            raise Conflict(f"workers refused {txid}, which is {told.state}: {told.workers}")
-        return WriteResult(told.txid, told.position, told.durability)
+        found = client.transaction(txid, wait_s, self._durability)
+        if found.state in ("blocked", "skipped"):
+            raise Conflict(f"workers refused {txid}, which is {found.state}: {found.workers}")
+        return WriteResult(found.txid, found.position, found.durability)

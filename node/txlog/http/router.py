@@ -39,7 +39,7 @@ Response = web.StreamResponse
 Handler = Callable[[Request, Mapping[str, str]], Awaitable[Response]]
 encode_json = msgspec.json.Encoder().encode
 
-API_VERSION = "1.1"
+API_VERSION = "1.2"
 """Version of the API below ``/txlog``, as in ``/txlog/openapi.json``. The first number changes when something that
 clients rely on goes away."""
 API_HEADER = "TxLog-API-Version"

@@ -171,6 +171,7 @@ class StreamFlow:
             self.sink.end()
 
     def on_fault_changed(self) -> None:
+        """Applies the direction's new delay and cut, also to queued data."""
         cut, delay_s = self.direction.cut, self.direction.delay_s
         if self.timer is not None:
             self.timer.cancel()
@@ -216,17 +217,20 @@ class ProxySocket(asyncio.Protocol):
     # -- events of the socket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio: the socket is open."""
         self.transport = cast(asyncio.Transport, transport)  # uvloop's own class is none of asyncio's
         self.open = True
         self.transport.set_write_buffer_limits(high=1 << 20)
 
     def data_received(self, data: bytes) -> None:
+        """asyncio: bytes for the flow; kept before it exists, discarded on a cut link."""
         if self.outgoing is not None:
             self.outgoing.receive(data)
         elif self not in self.link.held_sockets:
             self.early_data.append(data)
 
     def eof_received(self) -> bool:
+        """asyncio: the end of the stream. Returns whether the socket stays open for writing."""
         if self.outgoing is not None:
             self.outgoing.end()
         elif self in self.link.held_sockets:
@@ -246,14 +250,17 @@ class ProxySocket(asyncio.Protocol):
             self.transport.resume_reading()
 
     def pause_writing(self) -> None:
+        """asyncio: the send buffer is full, so the other socket is not read."""
         if self.incoming is not None:
             self.incoming.block(FULL)
 
     def resume_writing(self) -> None:
+        """asyncio: the send buffer has room again."""
         if self.incoming is not None:
             self.incoming.unblock(FULL)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """asyncio: the socket is closed. Without an end of its stream, the other socket is reset."""
         self.open = False
         if self.connecting is not None:
             self.connecting.cancel()
@@ -273,6 +280,7 @@ class ProxySocket(asyncio.Protocol):
     # -- calls of the flow
 
     def write(self, data: bytes) -> None:
+        """Sends bytes; discards them when the socket is closed for writing."""
         if self.open and not self.finished:
             self.transport.write(data)
 
@@ -302,6 +310,7 @@ class AcceptedSocket(ProxySocket):
     """The socket of the master that opened the connection."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio: a master has connected."""
         super().connection_made(transport)
         self.link.on_accepted(self)
 
@@ -318,6 +327,7 @@ class LinkProxy:
         self.server: asyncio.Server | None = None
 
     async def listen(self) -> None:
+        """Accepts connections on the link's port. ``OSError`` when it is in use."""
         loop = asyncio.get_running_loop()
         self.server = await loop.create_server(
             lambda: AcceptedSocket(self), "127.0.0.1", self.config.listen_port, backlog=256, reuse_address=True
@@ -325,9 +335,11 @@ class LinkProxy:
 
     @property
     def is_cut(self) -> bool:
+        """Whether a direction is cut, so that no handshake succeeds."""
         return self.forward.cut or self.backward.cut
 
     def on_accepted(self, side: AcceptedSocket) -> None:
+        """Connects to the target, or lets the socket wait while the link is cut."""
         if self.is_cut:
             self._hold_socket(side)
             return
@@ -372,6 +384,7 @@ class LinkProxy:
             each.start_flows()
 
     def on_fault_changed(self) -> None:
+        """Resets the connections that waited for the link, once it has healed."""
         if not self.is_cut:
             for side in list(self.held_sockets):
                 side.abort()
@@ -390,6 +403,7 @@ class LinkProxySet:
         ]
 
     async def listen(self) -> None:
+        """Accepts connections on all links."""
         for link in self.links:
             await link.listen()
 
@@ -405,6 +419,7 @@ class LinkProxySet:
             link.on_fault_changed()
 
     def counts(self) -> list[dict[str, Any]]:
+        """The number of open connections of each link: ``from``, ``to``, ``connections``."""
         return [
             {"from": link.config.source, "to": link.config.target, "connections": link.connections}
             for link in self.links
@@ -417,15 +432,16 @@ async def serve(configs: list[LinkConfig], control: socket.socket) -> None:
     reader, writer = await asyncio.open_connection(sock=control)
     await links.listen()
     while line := await reader.readline():
-        order = json.loads(line)
-        if "table" in order:
-            links.set_faults(order["table"])
-        answer = {"id": order.get("id"), "links": links.counts()}
+        request = json.loads(line)
+        if "table" in request:
+            links.set_faults(request["table"])
+        answer = {"id": request.get("id"), "links": links.counts()}
         writer.write(json.dumps(answer).encode() + b"\n")
         await writer.drain()
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """Runs the proxies of the links that ``--config`` lists. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="txlog.local.link_proxy", description="links between local masters")
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--control-fd", type=int, required=True)

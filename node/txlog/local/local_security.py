@@ -67,18 +67,16 @@ def prepare_security(manifests: Sequence[ClusterManifest], state: StateFolder) -
 async def renew_certificates(manifests: Sequence[ClusterManifest], state: StateFolder) -> None:
     """Renews certificates before they expire, and trusts replaced authorities. Runs for ever."""
 
-    def look() -> None:
+    def renew() -> None:
         made = create_certificates(manifests, state)
         if made:
             log.info("made new certificates for %s", ", ".join(made))
         write_trusted_authorities(manifests, state)
-        if state.trusted_file.exists():
-            state.trust.cached_context()
 
     while True:
         await asyncio.sleep(RENEWAL_CHECK_INTERVAL_S)
         try:
-            await asyncio.to_thread(look)
+            await asyncio.to_thread(renew)
         except (OSError, ValueError) as wrong:
             log.error("certificates: %s", wrong)
 

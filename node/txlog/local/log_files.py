@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 LOG_BYTES_MAX: Final = 16 << 20
 """Limit of one log file; the previous one is kept as ``.1``."""
@@ -30,12 +29,3 @@ def last_lines(log: Path, count: int = 5) -> list[str]:
             return file.read().decode("utf-8", "replace").splitlines()[-count:]
     except FileNotFoundError:
         return []
-
-
-def parse_job_output(lines: list[str]) -> dict[str, Any]:
-    """The JSON in a job's last line; the plain output when the job ended without any."""
-    try:
-        found = json.loads(lines[-1])
-        return found if isinstance(found, dict) else {}
-    except (IndexError, ValueError):
-        return {"error": "Ended", "message": " ".join(lines)[:500]}

@@ -71,16 +71,16 @@ def _locked_reservations(file: Path) -> Iterator[dict[str, Any]]:
     with open(os.open(file, os.O_RDWR | os.O_CREAT, 0o600), "r+") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         try:
-            held = json.load(handle)
+            reserved = json.load(handle)
         except ValueError:
-            held = {}
-        if not isinstance(held, dict):
-            held = {}
-        held = {port: owner for port, owner in held.items() if (Path(str(owner)) / "ports.json").exists()}
-        mine = dict(held)
+            reserved = {}
+        if not isinstance(reserved, dict):
+            reserved = {}
+        reserved = {port: owner for port, owner in reserved.items() if (Path(str(owner)) / "ports.json").exists()}
+        mine = dict(reserved)
         yield mine
         owners = set(mine.values())
-        held = {port: owner for port, owner in held.items() if owner not in owners} | mine
+        reserved = {port: owner for port, owner in reserved.items() if owner not in owners} | mine
         handle.seek(0)
         handle.truncate()
-        json.dump(held, handle)
+        json.dump(reserved, handle)

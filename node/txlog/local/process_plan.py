@@ -107,18 +107,20 @@ def check_complete(manifests: Sequence[ClusterManifest]) -> None:
     peers = manifests[0].cluster.spec.peers
     missing = [peer.name for peer in peers if peer.name not in have]
     if missing:
-        said = f"names {', '.join(missing)}, of which no manifest was given; expected one for each (-f takes several)"
-        raise BadManifest([ManifestProblem(manifests[0].file, manifests[0].line, "spec.peers", said)])
+        wrong = f"names {', '.join(missing)}, of which no manifest was given; expected one for each (-f takes several)"
+        raise BadManifest([ManifestProblem(manifests[0].file, manifests[0].line, "spec.peers", wrong)])
     engines = sorted({engine for manifest in manifests for engine in _worker_engines(manifest)})
     plain = next((manifest for manifest in manifests if not manifest.cluster.spec.mixed_engines), None)
     if len(engines) > 1 and plain is not None:
-        said = f"is missing, and the workers are {' and '.join(engines)}; expected true in every data centre's manifest"
-        raise BadManifest([ManifestProblem(plain.file, plain.line, "spec.mixedEngines", said)])
+        wrong = (
+            f"is missing, and the workers are {' and '.join(engines)}; expected true in every data centre's manifest"
+        )
+        raise BadManifest([ManifestProblem(plain.file, plain.line, "spec.mixedEngines", wrong)])
     names = [name for manifest in manifests for name in _process_names(manifest)]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
-        said = f"two processes would be called {twice}; expected another name of a data centre"
-        raise BadManifest([ManifestProblem(manifests[0].file, manifests[0].line, "spec.peers", said)])
+        wrong = f"two processes would be called {twice}; expected another name of a data centre"
+        raise BadManifest([ManifestProblem(manifests[0].file, manifests[0].line, "spec.peers", wrong)])
 
 
 def _worker_engines(manifest: ClusterManifest) -> set[str]:
@@ -187,20 +189,7 @@ def make_plan(
     """The plan with ``changes``, for manifests that passed :func:`check_complete`. ``ports`` has one for each of
     :func:`port_names`. ``oxigraph`` and ``virtuoso`` are the paths of the stores' programs, ``fuseki`` that of its jar,
     ``rdf4j`` those of its files, where a manifest uses them."""
-    masters = [
-        MasterLocation(
-            node=node, data_center=manifest.data_center, url=_loopback_url(ports[node], tls=_uses_tls(manifest))
-        )
-        for manifest in manifests
-        for node in manifest.cluster.own_peer.nodes
-    ]
-    workers = [worker for manifest in manifests for worker in _worker_locations(manifest, ports, changes)]
-    topology = Topology(
-        repository=manifests[0].cluster.repository,
-        data_centers=[manifest.data_center for manifest in manifests],
-        masters=masters,
-        workers=workers,
-    )
+    topology = _topology(manifests, ports, changes)
     nodes = {
         node: _node_config(manifest, node, state, ports, topology)
         for manifest in manifests
@@ -215,26 +204,16 @@ def make_plan(
         )
         for manifest in manifests
     }
-    links = tuple(
-        LinkConfig(
-            source=a.node,
-            target=b.node,
-            listen_port=ports[_link_name(a.node, b.node)],
-            target_port=ports.get(_peer_port_name(b.node), ports[b.node]),
-        )
-        for a in masters
-        for b in masters
-        if a is not b
-    )
     programs = [
         _worker_program(worker, state, oxigraph, java_home, fuseki, rdf4j, virtuoso)
-        for worker in workers
+        for worker in topology.workers
         if worker.managed
     ]
+    links = _links(topology.masters, ports)
     if links:
         command = (python, "-m", "txlog.local.link_proxy", "--config", str(state.root / "links.json"))
         programs.append(ProcessSpec(name=LINK_PROXY_NAME, role="links", data_center="", command=command))
-    programs += [master_program(nodes[master.node], master, state, python) for master in masters]
+    programs += [master_program(nodes[master.node], master, state, python) for master in topology.masters]
     programs += [
         pipeline_program(name, config.data_center, state, python, java_home) for name, config in pipelines.items()
     ]
@@ -245,6 +224,36 @@ def make_plan(
     }
     duties = _duty_config(manifests, topology, state)
     return ProcessPlan(topology, tuple(programs), links, nodes, pipelines, backups, duties)
+
+
+def _topology(manifests: Sequence[ClusterManifest], ports: Mapping[str, int], changes: WorkerChanges) -> Topology:
+    return Topology(
+        repository=manifests[0].cluster.repository,
+        data_centers=[manifest.data_center for manifest in manifests],
+        masters=[
+            MasterLocation(
+                node=node, data_center=manifest.data_center, url=_loopback_url(ports[node], tls=_uses_tls(manifest))
+            )
+            for manifest in manifests
+            for node in manifest.cluster.own_peer.nodes
+        ],
+        workers=[worker for manifest in manifests for worker in _worker_locations(manifest, ports, changes)],
+    )
+
+
+def _links(masters: Sequence[MasterLocation], ports: Mapping[str, int]) -> tuple[LinkConfig, ...]:
+    """One for each ordered pair of masters."""
+    return tuple(
+        LinkConfig(
+            source=a.node,
+            target=b.node,
+            listen_port=ports[_link_name(a.node, b.node)],
+            target_port=ports.get(_peer_port_name(b.node), ports[b.node]),
+        )
+        for a in masters
+        for b in masters
+        if a is not b
+    )
 
 
 def _duty_config(
@@ -289,13 +298,13 @@ def _worker_program(
     folder = state.worker(worker.name)
     command: tuple[str, ...] = (oxigraph, "serve", "-l", str(folder), "-b", urlsplit(worker.url).netloc)
     if worker.engine == "fuseki":
-        assert fuseki is not None, "fetched for whoever asks for one"
+        assert fuseki is not None, "obtained where a manifest uses it"
         command = fuseki_command(fuseki, java_home, folder, urlsplit(worker.url).port or 0)
     elif worker.engine == "rdf4j":
-        assert rdf4j is not None, "fetched for whoever asks for one"
+        assert rdf4j is not None, "obtained where a manifest uses it"
         command = rdf4j_command(rdf4j, java_home, folder, urlsplit(worker.url).port or 0)
     elif worker.engine == "virtuoso":
-        assert virtuoso is not None, "fetched for whoever asks for one"
+        assert virtuoso is not None, "obtained where a manifest uses it"
         command = virtuoso_command(virtuoso, folder)
     return ProcessSpec(
         name=worker.name,

@@ -14,9 +14,11 @@ from typing import Any, Final
 
 from txlog.config.schedule import Schedule, parse_schedule
 from txlog.local.child_process import ChildProcess
-from txlog.local.log_files import last_lines, parse_job_output
+from txlog.local.log_files import last_lines
 from txlog.local.process_plan import BackupPlan
 from txlog.local.state_folder import StateFolder
+from txlog.supervision.backup_schedule import plan_scheduled_backup
+from txlog.supervision.job_output import parse_job_output
 
 log = logging.getLogger("txlog.local")
 
@@ -58,22 +60,31 @@ class ScheduledBackups:
         ]
 
     async def _run_schedule(self, data_center: str, schedule: Schedule) -> None:
+        due_at: float | None = None
         while True:
-            due = schedule.next_after(self._clock())
-            self._record_result(data_center, next=due)
-            while (left := due - self._clock()) > 0:  # noqa: ASYNC110 - a clock, not a wait for something
-                await asyncio.sleep(min(left, SCHEDULE_CHECK_INTERVAL_S))
-            try:
-                code = await self._run_backup(data_center)
-            except OSError as error:
-                log.error("a backup of %s cannot be started: %s", data_center, error)
+            step = plan_scheduled_backup(schedule.next_after, due_at, self._clock(), busy=False)
+            if step.starts:
+                await self._back_up(data_center)
+                due_at = None  # what came due meanwhile is skipped
                 continue
-            said = last_lines(self._state.log(backup_log_name(data_center)), 1)
-            self._record_result(data_center, last={"exitCode": code, **parse_job_output(said)})
-            if code:
-                log.error("a scheduled backup of %s failed: %s", data_center, " ".join(said))
+            if step.next_at != due_at:
+                self._record_result(data_center, next=step.next_at)
+            due_at = step.next_at
+            await asyncio.sleep(max(0.0, min(due_at - self._clock(), SCHEDULE_CHECK_INTERVAL_S)))
 
-    async def _run_backup(self, data_center: str) -> int:
+    async def _back_up(self, data_center: str) -> None:
+        try:
+            code = await self._run_process(data_center)
+        except OSError as error:
+            log.error("a backup of %s cannot be started: %s", data_center, error)
+            return
+        output = "\n".join(last_lines(self._state.log(backup_log_name(data_center)), 1))
+        result = parse_job_output(output) or {"error": "Ended", "message": output}
+        self._record_result(data_center, last={"exitCode": code, **result})
+        if code:
+            log.error("a scheduled backup of %s failed: %s", data_center, output)
+
+    async def _run_process(self, data_center: str) -> int:
         command = (sys.executable, "-m", "txlog.backup", "--config", str(self._state.backup(data_center)))
         child = ChildProcess(command, self._state.own_environment, self._state.log(backup_log_name(data_center)))
         return await child.wait_or_interrupt(INTERRUPT_TIMEOUT_S)

@@ -71,6 +71,8 @@ class MasterLocation(_StateModel):
 
 
 class WorkerLocation(_StateModel):
+    """A worker of the topology, and where its store is reached. ``managed``: a process of this machine."""
+
     name: str
     data_center: str
     url: str
@@ -140,14 +142,17 @@ class StateFolder:
 
     @property
     def logs(self) -> Path:
+        """The folder of all log files."""
         return self.root / "logs"
 
     @property
     def token_file(self) -> Path:
+        """The secret that all masters share."""
         return self.root / "peer-token"
 
     @property
     def own_token_file(self) -> Path:
+        """The token of the supervisor, the pipelines and the jobs, for masters with users."""
         return self.root / "own-token"
 
     @property
@@ -156,12 +161,13 @@ class StateFolder:
         known = {CA_FILE: str(self.trusted_file)} if self.trusted_file.exists() else {}
         return {TOKEN_FILE: str(self.own_token_file), **known}
 
-    def own_headers(self) -> dict[str, str]:
-        """The same for a request of the supervisor."""
-        return dict(Credentials(self.own_token_file).headers())
+    def own_credentials(self) -> Credentials:
+        """The same credentials for a request of the supervisor."""
+        return Credentials(self.own_token_file)
 
     @property
     def trusted_file(self) -> Path:
+        """The authorities that local processes trust; exists only where a master uses TLS for clients."""
         return self.root / "tls-trusted.crt"
 
     @property
@@ -177,18 +183,23 @@ class StateFolder:
             self._write_text(self.trusted_file, text)
 
     def master(self, node: str) -> Path:
+        """The folder of a master."""
         return self.root / "masters" / node
 
     def worker(self, name: str) -> Path:
+        """The folder of a worker's store."""
         return self.root / "workers" / name
 
     def pipeline(self, data_center: str) -> Path:
+        """The folder of a data centre's pipeline."""
         return self.root / "pipelines" / data_center
 
     def backup(self, data_center: str) -> Path:
+        """The configuration of a data centre's backup jobs."""
         return self.root / "backups" / f"{data_center}.json"
 
     def duties(self, data_center: str) -> Path:
+        """The configuration of a data centre's duty jobs."""
         return self.root / "duties" / f"{data_center}.json"
 
     def split_backups(self, data_center: str) -> Path:
@@ -204,6 +215,7 @@ class StateFolder:
         return self.root / "shown" / data_center
 
     def secret(self, name: str) -> Path:
+        """The folder with the files of a ``secretRef``."""
         return self.root / "secrets" / name
 
     def log(self, name: str) -> Path:

@@ -26,34 +26,33 @@ from enum import StrEnum
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import aiohttp
-
 from txlog.config.live_settings import BadSettings, read_effective_settings
 from txlog.config.process_config import FolderConfig, LastSeenIncarnation
 from txlog.config.process_config_builder import MASTER_STOP_MARGIN_S
-from txlog.local import duty_runner as performing
 from txlog.local import process_identity
 from txlog.local.child_process import ChildProcess
 from txlog.local.down_proof import report_down
-from txlog.local.duty_runner import DutyRunner
+from txlog.local.duty_runner import DutyRunner, duty_log_name
 from txlog.local.engines.rdf4j_server import prepare_rdf4j
 from txlog.local.engines.virtuoso_server import prepare_virtuoso
-from txlog.local.http_session import open_session as session_of
 from txlog.local.link_faults import LinkFaultTable
 from txlog.local.local_errors import CannotRun
 from txlog.local.log_files import last_lines, rotate_log
+from txlog.local.master_requests import request_master
 from txlog.local.peer_registration import register_new_masters
 from txlog.local.process_identity import ProcessIdentity
 from txlog.local.process_plan import LINK_PROXY_NAME, ProcessPlan, ProcessSpec
 from txlog.local.scheduled_backups import ScheduledBackups, backup_log_name
 from txlog.local.state_folder import StateFolder
-from txlog.model.errors import Fatal, NotFound
+from txlog.model.errors import Fatal, NotFound, TxLogError
+from txlog.supervision.retry_delay import next_delay_s
 
 log = logging.getLogger("txlog.local")
 
 STOP_ORDER: Final = ("pipeline", "master", "worker", "links")
 """Readers before what they read; the processes of a group end together."""
 LINK_PROXY_TIMEOUT_S: Final = 10.0
+STATUS_TIMEOUT_S: Final = 2.0
 
 
 @dataclass(frozen=True)
@@ -97,6 +96,7 @@ class SupervisedProcess:
     wake_event: asyncio.Event = field(default_factory=asyncio.Event)
 
     def set_state(self, state: ProcessState) -> None:
+        """Sets the state and the time since when it holds."""
         self.state, self.since = state, time.time()
 
 
@@ -234,17 +234,14 @@ class Supervisor:
                 break
             if code == Fatal.EXIT_CODE:
                 kept.set_state(ProcessState.FATAL)
-                said = " | ".join(last_lines(self.state.log(kept.spec.name), 3))
-                log.error("%s ended for good: %s", kept.spec.name, said)
+                reason = " | ".join(last_lines(self.state.log(kept.spec.name), 3))
+                log.error("%s ended for good: %s", kept.spec.name, reason)
                 return
             kept.restarts += 1
             lived = time.monotonic() - began
             # A process that was killed once restarts at once; only one that keeps dying waits.
-            pause = (
-                0.0
-                if lived >= self._intervals.stable_after_s
-                else min(self._intervals.restart_max_s, max(self._intervals.restart_min_s, pause * 2))
-            )
+            bounds_s = (self._intervals.restart_min_s, self._intervals.restart_max_s)
+            pause = 0.0 if lived >= self._intervals.stable_after_s else next_delay_s(pause, bounds_s)
             log.warning("%s ended with %s, starts again in %.1f s", kept.spec.name, code, pause)
         kept.set_state(ProcessState.STOPPED)
 
@@ -353,28 +350,26 @@ class Supervisor:
         self.state.write_config(self.state.master(node) / "config.json", config)
 
     async def _watch_masters(self) -> None:
-        async with session_of(self.state, 2.0) as session:
-            next_look = 0.0
-            while True:
-                everybody = time.monotonic() >= next_look
-                masters = [kept for kept in self._processes.values() if kept.spec.role == "master" and kept.child]
-                new = [k for k in masters if k.child and self._seen_start.get(k.spec.name) != k.child.pid]
-                await asyncio.gather(*(self._poll_master(session, kept) for kept in (masters if everybody else new)))
-                if everybody:
-                    next_look = time.monotonic() + self._intervals.watch_s
-                await asyncio.sleep(self._intervals.watch_new_s)
+        poll_all_at = 0.0
+        while True:
+            all_are_due = time.monotonic() >= poll_all_at
+            masters = [kept for kept in self._processes.values() if kept.spec.role == "master" and kept.child]
+            new = [k for k in masters if k.child and self._seen_start.get(k.spec.name) != k.child.pid]
+            await asyncio.gather(*(self._poll_master(kept) for kept in (masters if all_are_due else new)))
+            if all_are_due:
+                poll_all_at = time.monotonic() + self._intervals.watch_s
+            await asyncio.sleep(self._intervals.watch_new_s)
 
-    async def _poll_master(self, session: aiohttp.ClientSession, kept: SupervisedProcess) -> None:
+    async def _poll_master(self, kept: SupervisedProcess) -> None:
         node, child = kept.spec.name, kept.child
         try:
-            async with session.get(f"{kept.spec.url}/txlog/status") as answer:
-                status = await answer.json()
-            birth, start = status["birth"], int(status["start"])
-            seen = {"birth": int(birth, 16) if isinstance(birth, str) else int(birth), "start": start}
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError, TypeError):
+            status = await request_master(self.state, kept.spec.url, STATUS_TIMEOUT_S, lambda m: m.status())
+            birth = int(status.birth, 16) if isinstance(status.birth, str) else status.birth
+        except (TxLogError, ValueError):
             return  # not known yet: the next poll asks again
-        if child is None or kept.child is not child or status.get("node") != node or start < 1:
+        if child is None or kept.child is not child or status.node != node or status.start < 1:
             return
+        seen = {"birth": birth, "start": status.start}
         self._seen_start[node] = child.pid
         if self._last_seen.get(node) != seen:
             self._last_seen[node] = seen
@@ -388,7 +383,7 @@ class Supervisor:
             for data_center in self.plan.backup_plans:
                 await asyncio.to_thread(rotate_log, self.state.log(backup_log_name(data_center)))
             for data_center in self.plan.duty_configs:
-                await asyncio.to_thread(rotate_log, self.state.log(performing.duty_log_name(data_center)))
+                await asyncio.to_thread(rotate_log, self.state.log(duty_log_name(data_center)))
             await asyncio.to_thread(rotate_log, self.state.log("supervisor"))
 
     # -- links
@@ -413,13 +408,13 @@ class Supervisor:
                 if not self.plan.links:
                     return []
                 raise CannotRun("the links' process is not there; it gets this table when it has started again")
-            order = next(self._request_ids)
+            request = next(self._request_ids)
             try:
-                writer.write(json.dumps({"id": order, "table": self.links.rows()}).encode() + b"\n")
+                writer.write(json.dumps({"id": request, "table": self.links.rows()}).encode() + b"\n")
                 async with asyncio.timeout(LINK_PROXY_TIMEOUT_S):
                     while line := await reader.readline():
                         answer = json.loads(line)
-                        if answer["id"] == order:
+                        if answer["id"] == request:
                             links: list[dict[str, Any]] = answer["links"]
                             return links
             except (TimeoutError, ConnectionError):

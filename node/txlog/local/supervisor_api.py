@@ -27,6 +27,7 @@ from typing import Any
 
 from aiohttp import web
 
+from txlog.local.link_faults import LinkFaultTable
 from txlog.local.local_errors import CannotRun
 from txlog.local.state_folder import SupervisorEndpoint
 from txlog.local.supervisor import Supervisor
@@ -36,18 +37,37 @@ from txlog.model.errors import BadInput, NotFound, TxLogError, Unauthorized
 ControlHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-@asynccontextmanager
-async def serve_control_api(
-    supervisor: Supervisor, stop: asyncio.Event, altering: WorkerScaling | None = None
-) -> AsyncIterator[str]:
-    """Serves until the context ends; yields the URL. Meanwhile ``control.json`` contains the URL and the token. Without
-    ``altering`` no worker can be added or removed."""
-    token = secrets.token_hex(24)
+class ControlApi:
+    """The handlers. ``token``: what a client must show. ``stop`` ends the supervisor. Without ``scaling`` no worker can
+    be added or removed."""
+
+    def __init__(
+        self, supervisor: Supervisor, stop: asyncio.Event, token: str, scaling: WorkerScaling | None = None
+    ) -> None:
+        self._supervisor = supervisor
+        self._stop = stop
+        self._token = token
+        self._scaling = scaling
+
+    def application(self) -> web.Application:
+        """All routes, behind the check of the token."""
+        app = web.Application(middlewares=[self._guard])
+        app.add_routes(
+            [
+                web.get("/status", self.get_status),
+                web.post("/down", self.stop_supervisor),
+                web.get("/links", self.list_links),
+                web.post("/links", self.change_links),
+                web.post("/workers", self.change_workers),
+                web.post("/processes/{name}/{action}", self.control_process),
+            ]
+        )
+        return app
 
     @web.middleware
-    async def guard(request: web.Request, handler: ControlHandler) -> web.StreamResponse:
+    async def _guard(self, request: web.Request, handler: ControlHandler) -> web.StreamResponse:
         try:
-            if not hmac.compare_digest(request.headers.get("Authorization", ""), f"Bearer {token}"):
+            if not hmac.compare_digest(request.headers.get("Authorization", ""), f"Bearer {self._token}"):
                 raise Unauthorized("the token of control.json is needed")
             return await handler(request)
         except TxLogError as error:
@@ -55,37 +75,53 @@ async def serve_control_api(
         except (ValueError, KeyError, TypeError) as error:
             return web.json_response({"error": "BadInput", "message": f"not understood: {error}"}, status=400)
 
-    async def status(_: web.Request) -> web.Response:
-        return web.json_response(supervisor.describe())
+    async def get_status(self, _: web.Request) -> web.Response:
+        """The supervisor, its processes, the faults of links."""
+        return web.json_response(self._supervisor.describe())
 
-    async def down(_: web.Request) -> web.Response:
-        stop.set()
+    async def stop_supervisor(self, _: web.Request) -> web.Response:
+        """Ends everything; answers at once."""
+        self._stop.set()
         return web.json_response({})
 
-    async def links(_: web.Request) -> web.Response:
-        return web.json_response(await _list_links(supervisor))
+    async def list_links(self, _: web.Request) -> web.Response:
+        """Every direction with its delay, cut, and the connections that its source opened."""
+        supervisor = self._supervisor
+        carried = {(row["from"], row["to"]): row["connections"] for row in await supervisor.push_link_faults()}
+        faults = [(a, b, supervisor.links.fault(a, b)) for a, b in supervisor.links.directions]
+        return web.json_response(
+            [
+                {"from": a, "to": b, "delayMs": fault.delay_ms, "cut": fault.cut, "connections": carried.get((a, b), 0)}
+                for a, b, fault in faults
+            ]
+        )
 
-    async def change(request: web.Request) -> web.Response:
-        order = await request.json()
-        count = await supervisor.change_links(lambda table: _change_link(table, order))
+    async def change_links(self, request: web.Request) -> web.Response:
+        """Delays, cuts or heals links."""
+        wanted = await request.json()
+        count = await self._supervisor.change_links(lambda table: _change_link(table, wanted))
         return web.json_response({"directions": count})
 
-    async def workers(request: web.Request) -> web.Response:
-        if altering is None:
+    async def change_workers(self, request: web.Request) -> web.Response:
+        """Adds a store, makes it a worker, or removes it."""
+        if self._scaling is None:
             raise CannotRun("the plan of this supervisor does not change")
-        order = await request.json()
-        if order["action"] == "add":
-            added = await altering.add(order["name"], order["dataCenter"])
-            return web.json_response({"url": added.url, "engine": added.engine})
-        if order["action"] == "serve":
-            await altering.serve(order["name"])
-        elif order["action"] == "remove":
-            await altering.remove(order["name"], purge=bool(order.get("purge", False)))
-        else:
-            raise BadInput("action is add, serve or remove")
+        wanted = await request.json()
+        match wanted["action"]:
+            case "add":
+                added = await self._scaling.add(wanted["name"], wanted["dataCenter"])
+                return web.json_response({"url": added.url, "engine": added.engine})
+            case "serve":
+                await self._scaling.serve(wanted["name"])
+            case "remove":
+                await self._scaling.remove(wanted["name"], purge=bool(wanted.get("purge", False)))
+            case _:
+                raise BadInput("action is add, serve or remove")
         return web.json_response({})
 
-    async def act(request: web.Request) -> web.Response:
+    async def control_process(self, request: web.Request) -> web.Response:
+        """Starts, stops or kills a process."""
+        supervisor = self._supervisor
         actions = {"start": supervisor.start, "stop": supervisor.stop, "kill": supervisor.kill}
         action = actions.get(request.match_info["action"])
         if action is None:
@@ -93,17 +129,15 @@ async def serve_control_api(
         await action(request.match_info["name"])
         return web.json_response({})
 
-    app = web.Application(middlewares=[guard])
-    app.add_routes(
-        [
-            web.get("/status", status),
-            web.post("/down", down),
-            web.get("/links", links),
-            web.post("/links", change),
-            web.post("/workers", workers),
-            web.post("/processes/{name}/{action}", act),
-        ]
-    )
+
+@asynccontextmanager
+async def serve_control_api(
+    supervisor: Supervisor, stop: asyncio.Event, scaling: WorkerScaling | None = None
+) -> AsyncIterator[str]:
+    """Serves until the context ends; yields the URL. Meanwhile ``control.json`` contains the URL and the token. Without
+    ``scaling`` no worker can be added or removed."""
+    token = secrets.token_hex(24)
+    app = ControlApi(supervisor, stop, token, scaling).application()
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
     await runner.setup()
     try:
@@ -117,29 +151,13 @@ async def serve_control_api(
         (supervisor.state.root / "control.json").unlink(missing_ok=True)
 
 
-def _change_link(table: Any, order: dict[str, Any]) -> int:
-    action = order.get("action")
-    count: int
-    if action == "delay":
-        count = table.delay(order["a"], order["b"], float(order["delayMs"]))
-    elif action == "cut":
-        count = table.cut(order["a"], order["b"], bool(order.get("oneWay", False)))
-    elif action == "heal":
-        count = table.heal(order.get("a"), order.get("b"), delays=bool(order.get("delays", False)))
-    else:
-        raise BadInput("action is delay, cut or heal")
-    return count
-
-
-async def _list_links(supervisor: Supervisor) -> list[dict[str, Any]]:
-    carried = {(row["from"], row["to"]): row["connections"] for row in await supervisor.push_link_faults()}
-    return [
-        {
-            "from": a,
-            "to": b,
-            "delayMs": supervisor.links.fault(a, b).delay_ms,
-            "cut": supervisor.links.fault(a, b).cut,
-            "connections": carried.get((a, b), 0),
-        }
-        for a, b in supervisor.links.directions
-    ]
+def _change_link(table: LinkFaultTable, wanted: dict[str, Any]) -> int:
+    match wanted.get("action"):
+        case "delay":
+            return table.delay(wanted["a"], wanted["b"], float(wanted["delayMs"]))
+        case "cut":
+            return table.cut(wanted["a"], wanted["b"], bool(wanted.get("oneWay", False)))
+        case "heal":
+            return table.heal(wanted.get("a"), wanted.get("b"), delays=bool(wanted.get("delays", False)))
+        case _:
+            raise BadInput("action is delay, cut or heal")

@@ -59,8 +59,8 @@ class SupervisorClient:
 
     def add_worker(self, name: str, data_center: str) -> tuple[str, str]:
         """Starts an empty store that no master uses yet; returns its URL and its engine."""
-        told = self._request("POST", "/workers", {"action": "add", "name": name, "dataCenter": data_center})
-        return told["url"], told["engine"]
+        added = self._request("POST", "/workers", {"action": "add", "name": name, "dataCenter": data_center})
+        return added["url"], added["engine"]
 
     def serve_worker(self, name: str) -> None:
         """From now on the masters and the pipeline use the worker."""
@@ -70,24 +70,23 @@ class SupervisorClient:
         """Returns when the worker's reads in progress have finished and its process has ended."""
         self._request("POST", "/workers", {"action": "remove", "name": name, "purge": purge})
 
-    def _change_links(self, **order: Any) -> int:
-        count: int = self._request("POST", "/links", order)["directions"]
+    def _change_links(self, **wanted: Any) -> int:
+        count: int = self._request("POST", "/links", wanted)["directions"]
         return count
 
     def _request(self, method: str, path: str, body: Any = None) -> Any:
-        place = self._state.control()
-        connection = http.client.HTTPConnection(urlsplit(place.url).netloc, timeout=self._timeout_s)
+        supervisor = self._state.control()
+        connection = http.client.HTTPConnection(urlsplit(supervisor.url).netloc, timeout=self._timeout_s)
         try:
-            connection.request(
-                method, path, json.dumps(body) if body is not None else None, {"Authorization": f"Bearer {place.token}"}
-            )
+            headers = {"Authorization": f"Bearer {supervisor.token}"}
+            connection.request(method, path, json.dumps(body) if body is not None else None, headers)
             answer = connection.getresponse()
-            said = json.loads(answer.read())
+            found = json.loads(answer.read())
         except (OSError, http.client.HTTPException, ValueError):
             raise NotRunning(self._state.root) from None
         finally:
             connection.close()
         if answer.status >= 400:
             kinds = {400: BadInput, 404: NotFound}
-            raise kinds.get(answer.status, CannotRun)(said["message"])
-        return said
+            raise kinds.get(answer.status, CannotRun)(found["message"])
+        return found

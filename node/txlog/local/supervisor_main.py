@@ -81,12 +81,12 @@ async def supervise(paths: Sequence[Path], state: StateFolder) -> None:
     with state.locked():
         supervisor = Supervisor(plan_for(paths, state), state)
         lone = single_master_properties(list(paths)) is not None
-        altering = WorkerScaling(supervisor, state, lambda: plan_for(paths, state, supervisor.plan.port_names))
+        scaling = WorkerScaling(supervisor, state, lambda: plan_for(paths, state, supervisor.plan.port_names))
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, stop.set)
-        async with serve_control_api(supervisor, stop, None if lone else altering):
+        async with serve_control_api(supervisor, stop, None if lone else scaling):
             mark = process_identity.identity_of(os.getpid())
             state.write("supervisor.json", mark.model_dump() if mark else {})
             keeping = None if lone else asyncio.create_task(renew_certificates(load_manifests(paths), state))

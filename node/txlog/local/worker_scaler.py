@@ -12,25 +12,27 @@ import asyncio
 import logging
 import shutil
 from collections.abc import Callable
-from typing import Any, Final
-from urllib.parse import quote
+from typing import Final, TypeVar
 
-import aiohttp
-
-from txlog.local.http_session import open_session as session_of
+from txlog.client import MasterClient
+from txlog.local.master_requests import request_master
 from txlog.local.process_plan import ProcessPlan
 from txlog.local.state_folder import StateFolder, WorkerChanges, WorkerLocation
 from txlog.local.supervisor import Supervisor
-from txlog.model.errors import BadInput, Conflict, NotFound, Unavailable
+from txlog.model.errors import BadInput, Conflict, NotFound, TxLogError, Unavailable
 from txlog.model.ids import NODE_ID
 
 log = logging.getLogger("txlog.local")
+T = TypeVar("T")
 
 READ_DRAIN_TIMEOUT_S: Final = 60.0
 """How long reads may continue at a worker that is being removed."""
 NOTIFY_TIMEOUT_S: Final = 60.0
 """How long the supervisor retries a master that does not answer. A master that starts later reads the change."""
-REQUEST_TIMEOUT_S: Final = 35.0
+REQUEST_TIMEOUT_S: Final = 5.0
+"""Time-out of a request, beside what the master may wait for reads."""
+READ_DRAIN_REQUEST_S: Final = 30.0
+"""How long one request waits for reads."""
 RETRY_DELAY_S: Final = 0.5
 
 
@@ -54,7 +56,7 @@ class WorkerScaling:
             if data_center not in topology.data_centers:
                 raise NotFound(f"no data centre is called {data_center}; there are {', '.join(topology.data_centers)}")
             if any(not w.managed and w.data_center == data_center for w in topology.workers):
-                raise BadInput(f"the workers of {data_center} are run by somebody else (workers.external)")
+                raise BadInput(f"the workers of {data_center} are not run by TxLog (workers.external)")
             known = next((w for w in topology.workers if w.name == name), None)
             if known is not None and known.serves:
                 raise Conflict(f"{name} is a worker already; see txlog worker list")
@@ -69,32 +71,33 @@ class WorkerScaling:
         """Makes it a worker: notifies every master of its data centre. :class:`Unavailable` names those that did not
         answer; they learn of it at their next start."""
         async with self._lock:
-            place = self._location_of(name)
-            self._save_changes(lambda changes: changes.with_added(name, place.data_center, serves=True))
+            worker = self._location_of(name)
+            self._save_changes(lambda changes: changes.with_added(name, worker.data_center, serves=True))
             await self._apply_plan()
-            body = {"name": name, "url": place.url, "engine": place.engine}
-            await self._notify_masters(place.data_center, lambda url: ("POST", f"{url}/txlog/workers", body))
+            await self._notify_masters(worker.data_center, lambda m: m.add_worker(name, worker.url, worker.engine))
 
     async def remove(self, name: str, *, purge: bool) -> None:
         """Ends its reads and transactions; its process ends when its reads in progress have finished. ``purge``: also
         deletes its files. Idempotent."""
         async with self._lock:
-            place = next((w for w in self._supervisor.plan.topology.workers if w.name == name), None)
-            if place is None:
+            worker = next((w for w in self._supervisor.plan.topology.workers if w.name == name), None)
+            if worker is None:
                 raise NotFound(f"no worker is called {name}; see txlog worker list")
-            if not place.managed:
-                raise BadInput(f"{name} is run by somebody else; take it out of workers.external and start again")
-            others = [w for w in self._supervisor.plan.topology.workers if w.data_center == place.data_center]
-            if place.serves and not any(w.serves for w in others if w.name != name):
-                raise Conflict(f"{name} is the only worker of {place.data_center}; add another one first")
+            if not worker.managed:
+                raise BadInput(f"{name} is not run by TxLog; take it out of workers.external and start again")
+            others = [w for w in self._supervisor.plan.topology.workers if w.data_center == worker.data_center]
+            if worker.serves and not any(w.serves for w in others if w.name != name):
+                raise Conflict(f"{name} is the only worker of {worker.data_center}; add another one first")
             self._save_changes(lambda changes: changes.without(name))
             plan = await asyncio.to_thread(self._replan)
             self._supervisor.adopt_plan(plan)
-            path = f"/txlog/workers/{quote(name)}?timeout=30"
             until = asyncio.get_running_loop().time() + READ_DRAIN_TIMEOUT_S
             while True:
-                answers = await self._notify_masters(place.data_center, lambda url: ("DELETE", f"{url}{path}", None))
-                reading = sum(int(answer["reading"]) for answer in answers)
+                reading = sum(
+                    await self._notify_masters(
+                        worker.data_center, lambda m: m.remove_worker(name, READ_DRAIN_REQUEST_S)
+                    )
+                )
                 if not reading:
                     break
                 if asyncio.get_running_loop().time() > until:
@@ -119,32 +122,26 @@ class WorkerScaling:
         plan = await asyncio.to_thread(self._replan)
         await self._supervisor.apply_plan(plan)
 
-    async def _notify_masters(
-        self, data_center: str, ask: Callable[[str], tuple[str, str, object]]
-    ) -> list[dict[str, Any]]:
-        urls = {m.node: m.url for m in self._supervisor.plan.topology.masters_of(data_center)}
-        async with session_of(self._state, REQUEST_TIMEOUT_S) as session:
-            told = await asyncio.gather(*(_notify_master(session, *ask(url)) for url in urls.values()))
-        silent = [node for node, answer in zip(urls, told, strict=True) if answer is None]
+    async def _notify_masters(self, data_center: str, ask: Callable[[MasterClient], T]) -> list[T]:
+        """The result of ``ask`` for each master of the data centre. :class:`Unavailable` names those that did not
+        answer for :data:`NOTIFY_TIMEOUT_S`."""
+        masters = self._supervisor.plan.topology.masters_of(data_center)
+        found = await asyncio.gather(*(self._notify_master(master.url, ask) for master in masters))
+        silent = [master.node for master, results in zip(masters, found, strict=True) if not results]
         if silent:
             raise Unavailable("NoMaster", f"{', '.join(silent)} did not answer; they know of it after their next start")
-        return [answer for answer in told if answer is not None]
+        return [result for results in found for result in results]
 
-
-async def _notify_master(session: aiohttp.ClientSession, how: str, url: str, body: object) -> dict[str, Any] | None:
-    """The master's answer; None when it did not answer for :data:`NOTIFY_TIMEOUT_S`."""
-    clock = asyncio.get_running_loop().time
-    until = clock() + NOTIFY_TIMEOUT_S
-    while True:
-        try:
-            async with session.request(how, url, json=body) as answer:
-                told: dict[str, Any] = await answer.json()
-                if answer.status == 200:
-                    return told
-                if answer.status < 500:
-                    raise Conflict(f"{url}: {told.get('message')}")
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
-            pass
-        if clock() > until:
-            return None
-        await asyncio.sleep(RETRY_DELAY_S)
+    async def _notify_master(self, url: str, ask: Callable[[MasterClient], T]) -> tuple[T, ...]:
+        """One result; none when the master did not answer for :data:`NOTIFY_TIMEOUT_S`."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + NOTIFY_TIMEOUT_S
+        while True:
+            try:
+                return (await request_master(self._state, url, REQUEST_TIMEOUT_S, ask),)
+            except TxLogError as wrong:
+                if wrong.status < 500:
+                    raise Conflict(f"{url}: {wrong}") from None
+            if clock() > until:
+                return ()
+            await asyncio.sleep(RETRY_DELAY_S)

@@ -30,6 +30,7 @@ class MavenArtifact(NamedTuple):
 
     @property
     def filename(self) -> str:
+        """The name of the file at Maven Central and here."""
         return f"{self.name}-{self.version}.{self.extension}"
 
 
@@ -89,8 +90,8 @@ def _download(artifact: MavenArtifact, place: Path) -> None:
             f"{artifact.filename} did not come from Maven Central within {DOWNLOAD_TIMEOUT_S:g} s; try again"
         ) from None
     if done.returncode != 0 or not (place / artifact.filename).exists():
-        said = f"{done.stdout}{done.stderr}".strip()[-1500:]
-        raise CannotRun(f"{artifact.name} {artifact.version} cannot be fetched from Maven Central: {said}")
+        output = f"{done.stdout}{done.stderr}".strip()[-1500:]
+        raise CannotRun(f"{artifact.name} {artifact.version} cannot be fetched from Maven Central: {output}")
 
 
 def _spark_jars() -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from txlog.divergence.repair_policy import CompletedRepair
-from txlog.http.router import Request, Response, Route, json_response, read_body
+from txlog.http.router import Request, Response, Route, int_parameter, json_response, read_body
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput, NotFound, OffTheLog
 from txlog.model.hashes import NO_HASH
@@ -88,7 +88,11 @@ class DutyHandler:
 
     def routes(self) -> list[Route]:
         """The paths of this handler."""
-        return [Route("GET", "/txlog/duties", self.get), Route("POST", "/txlog/duties/{id}", self.report)]
+        return [
+            Route("GET", "/txlog/duties", self.get),
+            Route("GET", "/txlog/duties/{id}", self.check_position),
+            Route("POST", "/txlog/duties/{id}", self.report),
+        ]
 
     def open_duties(self) -> list[Duty]:
         """The duties that are open now. A split backup comes first, because the split waits for it."""
@@ -165,10 +169,33 @@ class DutyHandler:
         duties = [duty.to_dict() for duty in self.open_duties()]
         return json_response({"duties": duties, "state": site.state, "dataCenter": site.config.data_center})
 
+    async def check_position(self, request: Request, names: Mapping[str, str]) -> Response:
+        """Whether a backup at the position ``index``, ``hash``, ``epoch`` would serve this backup duty:
+        ``{"usable", "why"}``. ``why`` explains a refusal. Changes nothing."""
+        duty = self._open_duty(names["id"])
+        if duty is None or duty.kind != "backup":
+            raise NotFound(f"{names['id'][:80]!r} is no backup duty here now; GET /txlog/duties lists them")
+        query = request.query
+        index, epoch = int_parameter(query, "index", -1), int_parameter(query, "epoch", -1)
+        try:
+            digest = bytes.fromhex(query.get("hash", ""))
+        except ValueError:
+            digest = b""
+        if index < 0 or len(digest) != len(NO_HASH):
+            raise BadInput("expected index=N&hash=H, optionally &epoch=N; a hash is 32 hexadecimal digits")
+        try:
+            self._context.loop.core.check_backup_position(index, digest, epoch)
+        except OffTheLog as off:
+            return json_response({"usable": False, "why": str(off)})
+        return json_response({"usable": True, "why": None})
+
+    def _open_duty(self, name: str) -> Duty | None:
+        return next((each for each in self.open_duties() if each.id == name), None)
+
     async def report(self, request: Request, names: Mapping[str, str]) -> Response:
-        """The supervisor reports ``done``, ``failed`` or ``begun`` (it is about to take a backup at that position). The
-        answer is ``{"open"}``: whether the duty is still open. 409 ``OffTheLog`` rejects a backup at an unusable
-        position; the duty's ``error`` then names the reason."""
+        """The supervisor reports ``done`` or ``failed``. ``begun`` is the question of :meth:`check_position`, as
+        programs of the last release ask it. The answer is ``{"open"}``: whether the duty is still open. 409
+        ``OffTheLog`` rejects a backup at an unusable position; the duty's ``error`` then names the reason."""
         try:
             told = msgspec.json.decode(await read_body(request, BODY_MAX), type=_DutyReport)
             digest = bytes.fromhex(told.hash)
@@ -178,7 +205,7 @@ class DutyHandler:
             raise BadInput(f"state {told.state[:40]!r}: expected {_EXPECTED_BODY}")
         if told.state != "failed" and (told.index < 0 or len(digest) != len(NO_HASH)):
             raise BadInput(f"index {told.index}, hash {told.hash[:40]!r}: expected {_EXPECTED_BODY}")
-        duty = next((each for each in self.open_duties() if each.id == names["id"]), None)
+        duty = self._open_duty(names["id"])
         repair = _REPAIR_ID.fullmatch(names["id"])
         if repair is not None:  # a completed repair is no longer listed
             return self._on_repair_report(names["id"], repair[1], int(repair[2]), told)
@@ -188,7 +215,7 @@ class DutyHandler:
             self._errors[duty.id] = told.message[:MESSAGE_CHARACTERS_MAX]
         elif duty.kind == "backup":
             self._on_backup_report(duty, told, digest)
-        return json_response({"open": any(each.id == duty.id for each in self.open_duties())})
+        return json_response({"open": self._open_duty(duty.id) is not None})
 
     def _on_repair_report(self, duty: str, worker: str, fence: int, told: _DutyReport) -> Response:
         if min(told.fence, told.graph_count, told.added, told.removed) < 0:
@@ -208,7 +235,7 @@ class DutyHandler:
                 0.0,
             )
             self._repairs.record_done(worker, fence, done)
-        return json_response({"open": any(each.id == duty for each in self.open_duties())})
+        return json_response({"open": self._open_duty(duty) is not None})
 
     def _on_backup_report(self, duty: Duty, told: _DutyReport, digest: bytes) -> None:
         loop = self._context.loop

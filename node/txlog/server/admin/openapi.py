@@ -367,8 +367,15 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
         "what this data centre has to do",
         {"200": _response("", _object(duties=_array_of(_schema_ref("Duty")), state=_STRING, dataCenter=_STRING))},
     ),
+    ("GET", "/txlog/duties/{id}"): _operation(
+        "whether a backup at this position would serve the duty",
+        {"200": _response("", _object(usable=_BOOLEAN, why=_nullable(_STRING)))},
+        _query_parameter("index", _COUNT, "the index of the backup"),
+        _query_parameter("hash", _HASH, "its chain hash"),
+        _query_parameter("epoch", _COUNT, "the epoch in which a worker reached it"),
+    ),
     ("POST", "/txlog/duties/{id}"): _operation(
-        "a duty is done, begun or has failed",
+        "a duty is done or has failed; `begun` asks what GET asks",
         {"200": _response("whether it is still to be done", _object(open=_BOOLEAN))},
         body=_object(
             _closed=True,

@@ -1,0 +1,91 @@
+"""What `txlog up` does about the duties of a master, with the real job."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_master import ScriptedMaster, scripted_master
+
+from txlog.config.process_config import DutyJobConfig, FolderConfig
+from txlog.local.duty_runner import DutyRunner
+from txlog.local.state_folder import StateFolder
+
+DEADLINE = 60.0
+DUTIES = ("GET", "/txlog/duties")
+UNORDER = {"id": "unorder-w-1-7-abababab", "kind": "unorder", "why": "another branch", "worker": "w-1"}
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> StateFolder:
+    state = StateFolder(tmp_path / "state")
+    state.prepare()
+    return state
+
+
+@pytest.fixture
+def master() -> Iterator[ScriptedMaster]:
+    with scripted_master() as master:
+        yield master
+
+
+@asynccontextmanager
+async def running(state: StateFolder, master: ScriptedMaster) -> AsyncIterator[DutyRunner]:
+    config = DutyJobConfig(data_center="uk", masters=[master.url], target=FolderConfig(folder=state.root / "backups"))
+    state.write_config(state.duties("uk"), config)
+    runner = DutyRunner({"uk": config}, state)
+    task = asyncio.create_task(runner.run())
+    try:
+        yield runner
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def eventually(true: Callable[[], object]) -> None:
+    end = time.monotonic() + DEADLINE
+    while not true():
+        assert time.monotonic() < end, "not in time"
+        await asyncio.sleep(0.02)
+
+
+async def test_a_duty_that_fails_is_reported_and_tried_again_until_the_master_lists_it_no_more(
+    state: StateFolder, master: ScriptedMaster
+) -> None:
+    path = ("POST", f"/txlog/duties/{UNORDER['id']}")
+    master.answers |= {DUTIES: (200, {"duties": [UNORDER], "state": "Joined"}), path: (200, {"open": True})}
+
+    def reports() -> list[dict[str, Any]]:
+        return [json.loads(body) for method, at, body in list(master.asked) if (method, at) == path]
+
+    async with running(state, master) as runner:
+        await eventually(lambda: len(reports()) >= 2)  # its workers are not found
+        assert {report["state"] for report in reports()} == {"failed"}
+        assert reports()[0]["message"].startswith("NotFound: ")
+        master.answers["GET", "/txlog/workers"] = (200, {"workers": []})
+        log = state.log("uk-duties")
+        await eventually(lambda: '"already": true' in log.read_text())
+        master.answers[DUTIES] = (200, {"duties": [], "state": "Joined"})
+        await eventually(lambda: any(at == "/txlog/status" for _, at, _ in list(master.asked)))  # the release asks
+        assert runner.describe() == [], "there was nothing to move"
+
+
+async def test_a_restore_that_has_begun_continues_with_the_next_supervisor(
+    state: StateFolder, master: ScriptedMaster
+) -> None:
+    restore = {"id": "restore-w-1-7-abababab", "kind": "restore", "why": "another branch", "worker": "w-1"}
+    master.answers[DUTIES] = (200, {"duties": [restore], "state": "Joined"})
+    async with running(state, master):
+        await eventually(lambda: state.read("duties.json", {}).get("restoring") == [["uk", "w-1"]])
+    master.answers[DUTIES] = (200, {"duties": [], "state": "Joined"})
+    master.answers["GET", "/txlog/workers"] = (200, {"workers": []})
+    state.log("uk-duties").unlink(missing_ok=True)
+    async with running(state, master):
+        await eventually(lambda: state.log("uk-duties").exists() and "w-1" in state.log("uk-duties").read_text())
+    assert state.read("duties.json")["restoring"] == [["uk", "w-1"]], "it is not done"

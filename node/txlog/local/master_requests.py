@@ -1,0 +1,28 @@
+"""The supervisor's requests to masters: with its own token, and trust in this cluster's authorities."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from txlog.client import MasterClient
+from txlog.local.state_folder import StateFolder
+
+T = TypeVar("T")
+
+_THREADS: Final = ThreadPoolExecutor(max_workers=32, thread_name_prefix="master-request")
+"""Threads of their own: a master that hangs must not keep the supervisor from its files."""
+
+
+async def request_master(state: StateFolder, url: str, timeout_s: float, ask: Callable[[MasterClient], T]) -> T:
+    """The result of ``ask`` for the master at ``url``; a thread performs it. ``state``: of the cluster. ``timeout_s``:
+    time-out of an answer. Raises as :class:`MasterClient` does."""
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, _request, state, url, timeout_s, ask)
+
+
+def _request(state: StateFolder, url: str, timeout_s: float, ask: Callable[[MasterClient], T]) -> T:
+    tls = state.trust.context() if state.trusted_file.exists() else None
+    with MasterClient(url, timeout_s, tls=tls, credentials=state.own_credentials()) as client:
+        return ask(client)
