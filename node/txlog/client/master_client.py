@@ -351,8 +351,7 @@ class MasterClient:
         that it has, else after its log start. None: after its end. Raises
         :class:`~txlog.model.errors.NotFound` when the master runs a version without this path."""
         query = "" if checkpoints is None else "?" + urlencode({"checkpoints": ",".join(checkpoints)}, safe=":,")
-        found: ViewReportResponse = self._get(f"/txlog/view-report{query}", ViewReportResponse)
-        return found
+        return self._json.get(f"/txlog/view-report{query}", ViewReportResponse)
 
     def register_backups(self, backups: Sequence[Mapping[str, Any]]) -> None:
         """Send the list of all verified backups of the data centre: ``name``, ``index``, ``hash``, and whether a
