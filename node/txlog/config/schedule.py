@@ -68,3 +68,9 @@ def parse_schedule(text: str) -> Schedule:
         name = str(error).removeprefix("Bad ")
         raise ValueError(f"for the {name} {_FIELDS[name]}, not {values[name]}") from None
     return Schedule(cron=cron)
+
+
+def validate_schedule(text: str) -> str:
+    """The text itself; raises as :func:`parse_schedule`."""
+    parse_schedule(text)
+    return text

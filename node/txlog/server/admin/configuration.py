@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from txlog.config.cluster_properties import write_masters
+from txlog.config.cluster_properties_writer import write_masters
 from txlog.config.units import format_duration, parse_duration
 from txlog.http.router import Request, Response, Route, json_response, read_body
 from txlog.model.configuration import LEAVING, MEMBER, MUTED, Configuration, Master
