@@ -54,6 +54,10 @@ _CHANGED: Final = {
 }
 
 
+def _ok(schema: Schema, text: str = "") -> dict[str, Schema]:
+    return {"200": _response(text, schema)}
+
+
 def _operation(
     text: str, answers: dict[str, Schema], *queries: Schema, body: Schema | None = None, content: str = JSON
 ) -> Schema:
@@ -128,65 +132,57 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
     ),
     ("GET", "/txlog/transactions/{txid}"): _operation(
         "what became of a transaction",
-        {"200": _response("", schema_ref("Transaction"))},
+        _ok(schema_ref("Transaction")),
         _query_parameter("wait", _SECONDS, "seconds to wait for `durability`"),
         _query_parameter("durability", LEVEL, "the level to wait for"),
     ),
     ("GET", "/txlog/workers"): _operation(
-        "the stores behind the masters",
-        {"200": _response("", object_of(workers=array_of(schema_ref("Worker")), elsewhere=ANY_OBJECT))},
+        "the stores behind the masters", _ok(object_of(workers=array_of(schema_ref("Worker")), elsewhere=ANY_OBJECT))
     ),
     ("POST", "/txlog/workers"): _operation(
         "one worker more of this data centre, until this process ends",
-        {"200": _response("the names of all", object_of(workers=array_of(STRING)))},
+        _ok(object_of(workers=array_of(STRING)), "the names of all"),
         body=object_of(_closed=True, _optional=("engine",), name=STRING, url=STRING, engine=STRING),
     ),
     ("DELETE", "/txlog/workers/{name}"): _operation(
-        "it is no worker any more",
-        {"200": _response("how many reads are still under way there", object_of(reading=COUNT))},
-        _TIMEOUT,
+        "it is no worker any more", _ok(object_of(reading=COUNT), "how many reads are still under way there"), _TIMEOUT
     ),
     ("POST", "/txlog/workers/{name}"): _operation(
         "a pipeline's report",
-        {"200": _response("the index at which to hold it", object_of(hold=nullable(COUNT)))},
+        _ok(object_of(hold=nullable(COUNT)), "the index at which to hold it"),
         body=schema_ref("WorkerReport"),
     ),
     ("POST", "/txlog/workers/{name}/look"): _operation(
         "what this worker was seen to hold at one position",
-        {"200": _response("whether it differs from the others", object_of(divergence=nullable(schema_ref("Finding"))))},
+        _ok(object_of(divergence=nullable(schema_ref("Finding"))), "whether it differs from the others"),
         body=schema_ref("GraphDigests"),
     ),
     ("PUT", "/txlog/holds/{name}"): _operation(
         "ask the pipeline to stop this worker at an index",
-        {"200": _response("", schema_ref("Worker"))},
+        _ok(schema_ref("Worker")),
         _HOLD_PURPOSE,
         body=object_of(index=COUNT),
     ),
-    ("DELETE", "/txlog/holds/{name}"): _operation(
-        "let it go on", {"200": _response("", schema_ref("Worker"))}, _HOLD_PURPOSE
-    ),
+    ("DELETE", "/txlog/holds/{name}"): _operation("let it go on", _ok(schema_ref("Worker")), _HOLD_PURPOSE),
     ("POST", "/txlog/skip/{txid}"): _operation(
         "let every worker pass over a transaction",
-        {"200": _response("", object_of(txid=STRING, skip=STRING, state=STRING))},
+        _ok(object_of(txid=STRING, skip=STRING, state=STRING)),
         body=object_of(_optional=("reason",), reason=STRING),
     ),
     ("GET", "/txlog/duties"): _operation(
         "what this data centre has to do",
-        {"200": _response("", object_of(duties=array_of(schema_ref("Duty")), state=STRING, dataCenter=STRING))},
+        _ok(object_of(duties=array_of(schema_ref("Duty")), state=STRING, dataCenter=STRING)),
     ),
     ("POST", "/txlog/duties/{id}"): _operation(
         "a duty is done, begun or has failed",
-        {"200": _response("whether it is still to be done", object_of(open=BOOLEAN))},
+        _ok(object_of(open=BOOLEAN), "whether it is still to be done"),
         body=schema_ref("DutyReport"),
     ),
     ("POST", "/txlog/backups"): _operation(
-        "all verified backups of this data centre",
-        {"200": _response("", object_of(known=COUNT))},
-        body=schema_ref("BackupReport"),
+        "all verified backups of this data centre", _ok(object_of(known=COUNT)), body=schema_ref("BackupReport")
     ),
     ("GET", "/txlog/splits"): _operation(
-        "what this master saw of splits",
-        {"200": _response("", object_of(node=STRING, dataCenter=STRING, records=array_of(ANY_OBJECT)))},
+        "what this master saw of splits", _ok(object_of(node=STRING, dataCenter=STRING, records=array_of(ANY_OBJECT)))
     ),
     ("GET", "/txlog/branch"): _operation(
         "which branch this log is",
@@ -209,8 +205,7 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
         _query_parameter("at", COUNT, "the hash at this index, by default at the end"),
     ),
     ("GET", "/txlog/branches"): _operation(
-        "the orders that this master has given up",
-        {"200": _response("", object_of(node=STRING, branches=array_of(ANY_OBJECT)))},
+        "the orders that this master has given up", _ok(object_of(node=STRING, branches=array_of(ANY_OBJECT)))
     ),
     ("GET", "/txlog/branches/{view}"): _operation(
         "one of them",
@@ -230,18 +225,14 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
     ("GET", "/txlog/settings"): _operation("what this master prefers", {"200": _response("", schema_ref("Settings"))}),
     ("PATCH", "/txlog/settings"): _operation(
         "change some",
-        {"200": _response("", schema_ref("Settings"))},
+        _ok(schema_ref("Settings")),
         _query_parameter("check", {"enum": ["true", "false"]}, "true: only say whether they could be"),
         body={"type": "object", "additionalProperties": nullable(STRING)},
     ),
     ("GET", "/txlog/configuration"): _operation(
         "what all masters agree on", {"200": _response("", schema_ref("Configuration"))}
     ),
-    ("PATCH", "/txlog/configuration"): _operation(
-        "change it",
-        _CHANGED,
-        body=schema_ref("ClusterOptions"),
-    ),
+    ("PATCH", "/txlog/configuration"): _operation("change it", _CHANGED, body=schema_ref("ClusterOptions")),
     ("GET", "/txlog/peers"): _operation(
         "the other masters, and who hears whom",
         {
@@ -256,23 +247,15 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
             )
         },
     ),
-    ("POST", "/txlog/peers"): _operation(
-        "name a new master",
-        _CHANGED,
-        body=schema_ref("AddMaster"),
-    ),
+    ("POST", "/txlog/peers"): _operation("name a new master", _CHANGED, body=schema_ref("AddMaster")),
     ("PATCH", "/txlog/peers/{node}"): _operation(
-        "mute it or no longer, or give it another weight",
-        _CHANGED,
-        body=schema_ref("ChangeMaster"),
+        "mute it or no longer, or give it another weight", _CHANGED, body=schema_ref("ChangeMaster")
     ),
     ("DELETE", "/txlog/peers/{node}"): _operation(
         "take it out for good", _CHANGED, _query_parameter("lost", {"enum": ["true", "false"]}, "true: it is gone")
     ),
     ("POST", "/txlog/members/{node}/down"): _operation(
-        "that process is gone for certain",
-        {"200": _response("", object_of(node=STRING, inView=BOOLEAN))},
-        body=schema_ref("DownReport"),
+        "that process is gone for certain", _ok(object_of(node=STRING, inView=BOOLEAN)), body=schema_ref("DownReport")
     ),
     ("POST", "/txlog/views"): _operation(
         "the operator's order to go on without some",
