@@ -38,7 +38,7 @@ from txlog.server.admin.log_retention import BackupReport, VerifiedBackup
 from txlog.server.admin.views import BootstrapRequest, DownReport, ForceViewRequest
 from txlog.wire.change_feed import FeedEvent
 
-_ANSWERS: Final[dict[type, str]] = {
+_ANSWERS: Final[dict[type[msgspec.Struct], str]] = {
     JsonPosition: "Place",
     DutyPosition: "Place",
     JsonMarker: "Marker",
@@ -51,7 +51,7 @@ _ANSWERS: Final[dict[type, str]] = {
     FeedEvent: "FeedEvent",
 }
 """Struct to the name of its schema. A master sends all fields, but for structs that omit defaults."""
-_REQUESTS: Final[dict[type, str]] = {
+_REQUESTS: Final[dict[type[msgspec.Struct], str]] = {
     PipelineReport: "WorkerReport",
     WorkerMarker: "ReportedMarker",
     GraphDigests: "GraphDigests",
