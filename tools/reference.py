@@ -23,11 +23,12 @@ from pydantic.fields import FieldInfo
 from kubectl_txlog import plugin
 from txlog.cli import main as txlog_main
 from txlog.config.backup_resources import NODE_PATTERN
-from txlog.config.cluster import ADDRESS_PATTERN, API_VERSION, NAME_PATTERN, RESOURCE_NAME_PATTERN
+from txlog.config.cluster import ADDRESS_PATTERN, API_VERSION, NAME_PATTERN
 from txlog.config.cluster_status import TIME_PATTERN
 from txlog.config.crds import DEFINITIONS, TEXT_MAX, ResourceDefinition, Schema, custom_resource_definition
 from txlog.config.manifest_model import CEL_RULES
 from txlog.config.preferences import SPLIT_RECOVERY_PATTERN, WORKER_REPAIR_PATTERN
+from txlog.config.resource_specs import RESOURCE_NAME_PATTERN
 from txlog.config.units import CPU_PATTERN, DURATION_PATTERN, QUANTITY_PATTERN, format_duration, format_quantity
 
 ROOT: Final = Path(__file__).parents[1]

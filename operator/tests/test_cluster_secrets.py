@@ -84,7 +84,7 @@ def test_what_is_wrong_inside_is_named_and_not_repeated(right: dict[str, dict[st
     alone = files(other.issue(tmp_path / "one", "uk-1"))
     for secret, content, words in (
         ("peers", {"tls.key": right["door"]["tls.key"]}, "tls.key: it is not the key of tls.crt"),
-        ("peers", {"ca.crt": other.pem}, "tls.crt: whoever connects would refuse it"),
+        ("peers", {"ca.crt": other.pem}, "tls.crt: clients would refuse it"),
         ("peers", alone, "tls.crt: expected the DNS name uk-2, its master's; it names uk-1"),
         ("peers", files(other.issue(tmp_path / "old", "uk-1", "uk-2", days=-1)), "certificate has expired"),
         ("door", {"tls.crt": b"no certificate"}, "tls.crt, tls.key: expected a certificate and its key as PEM"),

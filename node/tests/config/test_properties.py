@@ -13,8 +13,8 @@ from txlog.config.cluster_properties import (
     BadProperties,
     canonical_name,
     read_cluster_properties,
-    write_masters,
 )
+from txlog.config.cluster_properties_writer import write_masters
 from txlog.config.live_settings import BadSettings, read_effective_settings, save_settings, with_changes
 from txlog.config.preferences import KEYS, is_manifest_only, preference_key, property_name, read_changes
 from txlog.model.configuration import Configuration, Master

@@ -20,6 +20,7 @@ def at(text: str) -> float:
         ("5,35 8-10/2 * * *", "2026-03-01 08:36", "2026-03-01 10:05"),
         ("0 0 29 2 *", "2026-01-01 00:00", "2028-02-29 00:00"),
         ("0 0 29 2 *", "2096-03-01 00:00", "2104-02-29 00:00"),
+        ("0 0 29 2 */7", "2026-01-01 00:00", "2032-02-29 00:00"),
         ("0 0 31 * *", "2026-03-31 00:00", "2026-05-31 00:00"),
         ("0 0 * * MON", "2026-03-01 00:00", "2026-03-02 00:00"),
         ("0 0 * * 7", "2026-03-02 00:00", "2026-03-08 00:00"),
@@ -41,12 +42,21 @@ def test_when_it_is_due(text: str, after: str, due: str) -> None:
 
 NONE = """nightly|@never|@every|@every 10|@every 500ms|@every 0|* * * *|* * * * * *|60 * * * *|* 24 * * *|* * 0 * *|
 * * * 13 *|* * * * 8|5-1 * * * *|*/0 * * * *|a * * * *|1,,2 * * * *|- * * * *|0 0 30 2 *|0 0 31 4,6,9,11 *|
-* * * * MONDAY|-1 * * * *|1-2-3 * * * *|*/x * * * *|"""
+* * * * MONDAY|-1 * * * *|1-2-3 * * * *|*/x * * * *|0 0 L * *|0 0 LW * *|0 0 * * 5L|0 0 * * MON#2|"""
 
 
 @pytest.mark.parametrize("text", NONE.replace("\n", "").split("|"))
 def test_what_is_none(text: str) -> None:
     with pytest.raises(ValueError):
+        parse_schedule(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [("60 * * * *", "minute"), ("* 24 * * *", "hour"), ("0 0 31 4 *", "day-of-month"), ("* * * 13 *", "month")],
+)
+def test_the_wrong_field_is_named(text: str, field: str) -> None:
+    with pytest.raises(ValueError, match=rf"^for the {field} a number from \d+ to \d+"):
         parse_schedule(text)
 
 

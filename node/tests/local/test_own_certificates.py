@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from txlog.auth.tls import Certificates, check_hostname
 from txlog.config.manifest_reader import ClusterManifest, load_manifests
@@ -175,3 +176,16 @@ def test_another_authority_makes_everything_anew(state: StateFolder) -> None:
     assert make_certificates(state.certificates, ["uk-1", "uk-2"]) == ["uk-1", "uk-2"]
     assert (state.certificates / "uk-1" / "tls.crt").read_bytes() != before
     Certificates(state.certificates / "uk-1", EventLog("uk-1"), node="uk-1")
+
+
+def test_an_authority_of_an_earlier_version_is_kept(state: StateFolder) -> None:
+    """Earlier versions wrote its key as PKCS #8."""
+    make_certificates(state.certificates, ["uk-1"])
+    file = state.certificates / dev_ca.CA_KEY_FILE
+    key = serialization.load_pem_private_key(file.read_bytes(), password=None)
+    how = serialization.PrivateFormat.PKCS8
+    file.write_bytes(key.private_bytes(serialization.Encoding.PEM, how, serialization.NoEncryption()))
+    assert make_certificates(state.certificates, ["uk-1", "uk-2"]) == ["uk-2"]
+    Certificates(state.certificates / "uk-2", EventLog("uk-2"), node="uk-2")
+    authorities = {(state.certificates / place / "ca.crt").read_bytes() for place in (".", "uk-1", "uk-2")}
+    assert len(authorities) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import jsonschema_rs
@@ -54,6 +55,13 @@ async def test_every_route_is_in_the_document_and_no_other(one: Cluster) -> None
     assert len({found["operationId"] for path in build_document()["paths"].values() for found in path.values()}) == len(
         said
     )
+
+
+def test_the_page_about_the_api_names_every_route_and_no_other() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "http-api.md").read_text()
+    section = page.partition("\n## Admin API\n")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`([A-Z]+) (/txlog/[^`]+)`", section))
+    assert named == {(method.upper(), path) for path, found in build_document()["paths"].items() for method in found}
 
 
 async def test_the_document_is_one(one: Cluster) -> None:

@@ -116,6 +116,7 @@ def test_what_is_written_is_read_again(quads: list[ox.Quad]) -> None:
     ("body", "says"),
     [
         ('<!DOCTYPE TriX [<!ENTITY a "b">]><TriX/>', "document type"),
+        ('<!DOCTYPE TriX [<!ENTITY a SYSTEM "file:///etc/hostname">]><TriX>&a;</TriX>', "document type"),
         ("<TriX><graph><triple><uri>u:a</uri></triple></graph></TriX>", "a triple of 1 terms"),
         ("<TriX><graph><uri>rel</uri></graph></TriX>", "line 1"),
         ("<TriX><graph><plainLiteral>x</plainLiteral></graph></TriX>", "one name"),

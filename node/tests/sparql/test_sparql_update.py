@@ -301,7 +301,7 @@ BAD = {
     "INSERT { ?s ?p ?x } WHERE { ?s ?p ?o BIND(IRI('a b') AS ?x) }": "1:47: 'a b' is no IRI",
     "INSERT { ?s ?p ?x } WHERE { ?s ?p ?o BIND(IRI('rel') AS ?x) }": "1:47: <rel> is relative",
     "INSERT { ?s ?p ?x } WHERE { ?s ?p ?o BIND(IRI(IRI(?o)) AS ?x) }": "IRI() inside IRI()",
-    "INSERT { ?s ?p <a:\\u0020> } WHERE { ?s ?p ?o }": "1:16: U+0020 may not stand in an IRI",
+    "INSERT { ?s ?p <a:\\u0020> } WHERE { ?s ?p ?o }": "1:16: U+0020 is not allowed in an IRI",
     "INSERT { ?s ?p '\\uD800' } WHERE { ?s ?p ?o }": "1:16: \\uD800 is no character",
     "DELETE { ?s ?p ?o } WHERE { ?s ?p ?o FILTER" + "(" * 5000 + "1" + ")" * 5000 + "}": "more than 64 brackets",
     "DELETE { ?s ?p ?o } WHERE { " + "{" * 5000 + "}" * 5001: "more than 64 brackets",

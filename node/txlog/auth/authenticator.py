@@ -68,7 +68,7 @@ class Authenticator:
         if user is None:
             user = await self._check_password(shown)
         if user is None:
-            self._log.warning_rate_limited("WrongCredentials", "", message="somebody showed a wrong password or token")
+            self._log.warning_rate_limited("WrongCredentials", "", message="a client sent a wrong password or token")
             raise Unauthorized("wrong name, password or token")
         if user.role < role:
             raise Forbidden(f"{user.name} is {user.role.label}; this needs {role.label}")

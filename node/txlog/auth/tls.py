@@ -247,14 +247,12 @@ def _try_handshake(
             except ssl.SSLWantReadError:
                 continue
             except ssl.SSLCertVerificationError as wrong:
-                raise BadCertificates(
-                    f"{certificate}: whoever connects would refuse it: {wrong.verify_message}"
-                ) from None
+                raise BadCertificates(f"{certificate}: clients would refuse it: {wrong.verify_message}") from None
             except ssl.SSLError as wrong:
                 raise BadCertificates(f"{certificate}: no handshake succeeds with it: {wrong.reason}") from None
         if not waiting:
             break
-    assert not waiting, "a handshake in memory waits for nobody"
+    assert not waiting, "a handshake in memory waits for no other process"
     shown = ends[0].getpeercert()
     assert shown is not None, "its certificate was verified"
     return float(ssl.cert_time_to_seconds(str(shown["notAfter"]))), dns_names(shown)

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 from txlog.config.cluster import NAME_PATTERN, ObjectMeta
 from txlog.config.cluster_status import TIME_PATTERN
 from txlog.config.manifest_model import ManifestModel
-from txlog.config.schedule import parse_schedule
+from txlog.config.schedule import validate_schedule
 
 NODE_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 
@@ -38,16 +38,11 @@ class RestoreSpec(ManifestModel):
     )
 
 
-def _validate_schedule(text: str) -> str:
-    parse_schedule(text)
-    return text
-
-
 class ScheduleSpec(ManifestModel):
     """Creates a TxLogBackup regularly. A backup is skipped while the last one runs, or while no operator runs."""
 
     cluster: str = Field(pattern=NAME_PATTERN, description="Name of the TxLogCluster in the same namespace.")
-    schedule: Annotated[str, AfterValidator(_validate_schedule)] = Field(
+    schedule: Annotated[str, AfterValidator(validate_schedule)] = Field(
         max_length=200, description="Five cron fields (UTC), `@daily` and the like, or `@every 6h`."
     )
     suspend: bool = Field(default=False, description="No backups are created while it is true.")
@@ -86,6 +81,8 @@ class ScheduleStatus(ManifestModel):
 
 
 class TxLogBackup(ManifestModel):
+    """One backup of a cluster's workers."""
+
     api_version: Literal["txlog.io/v1alpha1"]
     kind: Literal["TxLogBackup"]
     metadata: ObjectMeta
@@ -93,6 +90,8 @@ class TxLogBackup(ManifestModel):
 
 
 class TxLogRestore(ManifestModel):
+    """One restore of a worker from a backup."""
+
     api_version: Literal["txlog.io/v1alpha1"]
     kind: Literal["TxLogRestore"]
     metadata: ObjectMeta
@@ -100,6 +99,8 @@ class TxLogRestore(ManifestModel):
 
 
 class TxLogBackupSchedule(ManifestModel):
+    """Creates backups regularly."""
+
     api_version: Literal["txlog.io/v1alpha1"]
     kind: Literal["TxLogBackupSchedule"]
     metadata: ObjectMeta

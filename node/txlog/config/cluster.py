@@ -7,21 +7,21 @@ in its description ("Does not act yet").
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
+from txlog.config.access_specs import LoadSpec, SecuritySpec
+from txlog.config.backup_policy import BackupPolicy
 from txlog.config.manifest_model import NO_DEFAULTS, ManifestModel, cel_rules, expected_error, immutable, list_map
 from txlog.config.preferences import Preferences
-from txlog.config.schedule import parse_schedule
+from txlog.config.resource_specs import ResourceRequirements, SecretRef, StorageSpec
 from txlog.config.units import (
     CpuQuantity,
     Duration,
     Engine,
     Quantity,
-    ResourceQuantity,
     duration_within,
     size_at_least,
     size_at_most,
@@ -43,36 +43,6 @@ ADDRESS_PATTERN = (
     r"^[A-Za-z0-9{]([A-Za-z0-9{}.-]{0,251}[A-Za-z0-9}])?"
     r"(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?$"
 )
-
-
-RESOURCE_NAME_PATTERN = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
-"""Of a Secret or a claim of Kubernetes."""
-
-
-class SecretRef(ManifestModel):
-    """A Secret of the same namespace."""
-
-    name: str = Field(pattern=RESOURCE_NAME_PATTERN, description="Name of the Secret.")
-
-
-class ResourceRequirements(ManifestModel):
-    """Resources of each pod. Has an effect on Kubernetes only."""
-
-    requests: dict[str, ResourceQuantity] = Field(
-        default={}, description="Resources that the scheduler reserves, such as `cpu` and `memory`."
-    )
-    limits: dict[str, ResourceQuantity] = Field(default={}, description="The most that a pod may use of each resource.")
-
-
-class StorageSpec(ManifestModel):
-    """The volume of each process."""
-
-    size: Annotated[Quantity, AfterValidator(size_at_least("64Mi"))] = Field(
-        default=20 << 30, description="Size of each volume. With `txlog up` it limits the journals of masters only."
-    )
-    storage_class_name: str | None = Field(
-        default=None, min_length=1, description="Storage class of the volumes. By default, Kubernetes chooses it."
-    )
 
 
 class PeerSpec(ManifestModel):
@@ -170,7 +140,7 @@ class ExternalWorkerSpec(ManifestModel):
 class WorkersSpec(ManifestModel):
     """The workers of this data centre: stores that TxLog runs, or external ones."""
 
-    # What is filled in by a default could not be told from what somebody wrote beside external.
+    # With defaults, the rule below could not distinguish them from what a manifest contains beside external.
     model_config = ConfigDict(
         json_schema_extra=cel_rules(
             (
@@ -276,158 +246,6 @@ class PipelineSpec(ManifestModel):
             if self.mode == "local" and getattr(self, field) is not None:
                 raise expected_error(f"no {name} with mode: local; remove it, or set mode: executors", name)
         return self
-
-
-class S3TargetSpec(ManifestModel):
-    """A bucket of S3 or of a compatible object store."""
-
-    bucket: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", description="Name of the bucket.")
-    prefix: str = Field(
-        default="", pattern=r"^[A-Za-z0-9!_.*'()/-]{0,512}$", description="Prefix of the keys of all objects."
-    )
-    endpoint: str | None = Field(
-        default=None, pattern=r"^https?://[^\s]+$", description="URL of the object store, by default that of AWS."
-    )
-    region: str = Field(default="us-east-1", pattern=r"^[a-z0-9-]{1,63}$", description="Region of the bucket.")
-    secret_ref: SecretRef | None = Field(
-        default=None,
-        description="Secret with `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`. `txlog up` reads them as files in "
-        "`secrets/<name>` of its state folder, or from its environment.",
-    )
-
-
-class FolderTargetSpec(ManifestModel):
-    """A folder that is mounted where backups run."""
-
-    path: str = Field(pattern=r"^/.*$", description="Absolute path of the folder.")
-    claim_name: str | None = Field(
-        default=None,
-        pattern=RESOURCE_NAME_PATTERN,
-        description="PersistentVolumeClaim that is mounted at this path. Required on Kubernetes, without effect "
-        "elsewhere.",
-    )
-
-
-class BackupTargetSpec(ManifestModel):
-    """Where backups are written: ``s3`` or ``folder``."""
-
-    model_config = ConfigDict(json_schema_extra=cel_rules(("has(self.s3) != has(self.folder)", "either s3 or folder")))
-    s3: S3TargetSpec | None = None
-    folder: FolderTargetSpec | None = None
-
-    @model_validator(mode="after")
-    def _exactly_one_target(self) -> Self:
-        if (self.s3 is None) == (self.folder is None):
-            raise expected_error("either s3 or folder" + ("" if self.s3 is None else ", not both"))
-        return self
-
-
-def _validate_schedule(text: str) -> str:
-    parse_schedule(text)
-    return text
-
-
-class BackupPolicy(ManifestModel):
-    """Backups of this data centre: their target, schedule and retention."""
-
-    target: BackupTargetSpec
-    schedule: Annotated[str, AfterValidator(_validate_schedule)] | None = Field(
-        default=None,
-        description="When backups are taken: five cron fields (UTC), `@daily` and the like, or `@every 6h`. By "
-        "default never.",
-    )
-    keep: int = Field(
-        default=14,
-        ge=1,
-        le=10_000,
-        strict=True,
-        description="Number of newest scheduled and released split backups that are kept.",
-    )
-    keep_days: int | None = Field(
-        default=None, ge=1, le=36_500, strict=True, description="Backups younger than this many days are kept as well."
-    )
-
-
-class UsersSpec(ManifestModel):
-    """Who may read, write and administer. `txlog user` edits the file of users."""
-
-    secret_ref: SecretRef = Field(
-        description="Secret with the file of users as `users`. On Kubernetes also `own-token`, the token of TxLog's "
-        "own "
-        "processes, the same in all data centres. `txlog up` reads `secrets/<name>/users` of its state folder."
-    )
-
-
-class SecuritySpec(ManifestModel):
-    """Tokens, certificates and users. On Kubernetes the Secrets must exist; ``txlog up`` creates missing tokens and
-    certificates."""
-
-    model_config = ConfigDict(
-        json_schema_extra=cel_rules(
-            (
-                "!has(self.tlsSecretRef) || has(self.peerTlsSecretRef)",
-                "tlsSecretRef needs peerTlsSecretRef: without it, masters send the data of clients to each other in "
-                "plain text",
-            ),
-            (
-                "has(self.tlsSecretRef) == has(oldSelf.tlsSecretRef)"
-                " && has(self.peerTlsSecretRef) == has(oldSelf.peerTlsSecretRef)",
-                "tlsSecretRef and peerTlsSecretRef cannot come or go while masters run. Delete the resource in all data"
-                " centres (volumes stay), then apply it again with the change",
-            ),
-            (
-                "!has(oldSelf.users) || has(self.users)",
-                "users cannot be taken away while masters run. Delete the resource (volumes stay), then apply it again"
-                " without them",
-            ),
-        )
-    )
-    peer_token_secret_ref: SecretRef | None = Field(
-        default=None,
-        description="Secret with the `token` that masters show each other, the same in all data centres. By default "
-        "`<metadata.name>-peer-token`. `txlog up` creates its own token.",
-    )
-    tls_secret_ref: SecretRef | None = Field(
-        default=None,
-        description="Secret with `tls.crt`, `tls.key` and `ca.crt`: clients connect with TLS. Needs "
-        "`peerTlsSecretRef`.",
-    )
-    peer_tls_secret_ref: SecretRef | None = Field(
-        default=None,
-        description="Secret with `tls.crt`, `tls.key` and `ca.crt`. Masters authenticate each other by certificates "
-        "whose "
-        "DNS names are node ids. Set it in all data centres, or in none.",
-    )
-    users: UsersSpec | None = Field(
-        default=None, description="Who may read, write and administer. Without it, no credentials are required."
-    )
-
-
-def _parse_network(text: str) -> str:
-    try:
-        return str(ipaddress.ip_network(text))
-    except ValueError:
-        raise ValueError("a network such as 10.1.0.0/16") from None
-
-
-class LoadSpec(ManifestModel):
-    """What a SPARQL ``LOAD`` may fetch. One master fetches it once, and the quads become a transaction. Without it,
-    ``LOAD`` is refused."""
-
-    sources: list[Annotated[str, Field(pattern=r"^https?://[^/\s?#@]+(/[^\s#]*)$")]] = Field(
-        min_length=1, max_length=100, description="Allowed URLs. One that ends in a slash allows everything below it."
-    )
-    networks: list[Annotated[str, AfterValidator(_parse_network)]] = Field(
-        default=[],
-        max_length=100,
-        description="Networks that host names may resolve to, besides public addresses, such as `10.1.0.0/16`.",
-    )
-    max_size: Annotated[Quantity, AfterValidator(size_at_least("1Ki")), AfterValidator(size_at_most("16Mi"))] = Field(
-        default=16 << 20, description="The most bytes that one `LOAD` may fetch."
-    )
-    timeout: Annotated[Duration, AfterValidator(duration_within("1s", "10m"))] = Field(
-        default=30_000, description="How long one `LOAD` may take."
-    )
 
 
 VIRTUOSO_NOT_MIXED = (
@@ -583,13 +401,15 @@ class ClusterSpec(Preferences):
             if self.split_mode == "Majority" and 2 * peer.vote_weight >= total:
                 raise expected_error(
                     f"less than half of all {total} votes for each master with splitMode: Majority; {peer.nodes[0]} "
-                    f"has {peer.vote_weight}, so nobody could go on without it (three masters at least)",
+                    f"has {peer.vote_weight}, so the others could not continue without it (three masters at least)",
                     *("peers", at, "voteWeight"),
                 )
         return self
 
 
 class ObjectMeta(ManifestModel):
+    """The fields of a resource's metadata that TxLog uses."""
+
     name: str = Field(pattern=NAME_PATTERN)
     namespace: str = Field(default="default", pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
     labels: dict[str, str] = Field(default={})
@@ -611,6 +431,7 @@ class TxLogCluster(ManifestModel):
 
     @property
     def data_center(self) -> str:
+        """Name of the data centre that the manifest describes."""
         return self.spec.data_center
 
     @property

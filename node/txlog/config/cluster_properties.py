@@ -1,18 +1,12 @@
 """``cluster.properties``: the whole start configuration of one master, in place of a manifest. File and names are those
 of the predecessor (``node-id``, ``master-url``, ``peer.<n>.id``, ``peer.<n>.url``, ``split-recovery``: camel case
 mapped to hyphens). New properties follow the same pattern. docs/reference/configuration.md lists them.
-
-Changes while the master runs (settings, masters that come and go) are written back; comments and order stay.
 """
 
 from __future__ import annotations
 
 import difflib
-import ipaddress
-import os
 import re
-import stat
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,16 +20,25 @@ from txlog.config.preferences import (
     KEYS,
     Preferences,
     PropertyLine,
-    format_preferences,
     parse_property_lines,
     property_name,
-    validate_preferences,
 )
 from txlog.config.process_config import NodeConfig, PeerConfig, PipelineConfig, WorkerConfig
-from txlog.config.units import Engine, duration_within, parse_duration, parse_quantity, size_at_least
-from txlog.model.configuration import Configuration, Master
+from txlog.config.property_parsers import (
+    choice_parser,
+    duration_parser,
+    integer_parser,
+    parse_bool,
+    parse_listen_address,
+    parse_networks,
+    parse_node_id,
+    parse_seconds,
+    parse_size,
+    parse_sources,
+    parse_text,
+)
+from txlog.config.units import Engine
 from txlog.model.errors import BadInput
-from txlog.model.ids import NODE_ID
 
 BYTES_MAX: Final = 1 << 20
 GRAPHDB_ONLY_NAMES: Final = frozenset(
@@ -52,12 +55,8 @@ GRAPHDB_ONLY_NAMES: Final = frozenset(
 _FIXED_VALUES: Final = {"mode": "normal", "read-only": "false"}
 """Names that this file cannot set, with the only value that is accepted because it changes nothing."""
 _REPOSITORY: Final = re.compile(r"/repositories/([A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?)/?$")
-_NUMBERED_NAME: Final = re.compile(r"(peer|worker)\.([0-9]{1,4})\.([a-z-]+)")
-_NUMBERED_NAMES: Final = {
-    "peer": ("id", "url", "data-center", "vote-weight", "peer-port"),
-    "worker": ("id", "url", "engine"),
-}
-_NODE_NUMBER: Final = re.compile(r"^(.+)-([0-9]+)$")
+NUMBERED_NAME: Final = re.compile(r"(peer|worker)\.([0-9]{1,4})\.([a-z-]+)")
+NODE_NUMBER: Final = re.compile(r"^(.+)-([0-9]+)$")
 _LOOPBACK: Final = "127.0.0.1"
 
 
@@ -98,11 +97,12 @@ def is_properties(path: Path) -> bool:
 def read_cluster_properties(path: Path) -> ClusterProperties:
     """Parses the file. :class:`BadProperties` with every error."""
     return _PropertiesParser(
-        str(path), parse_property_lines(_read_text(path)), path.absolute().parent, path.absolute()
+        str(path), parse_property_lines(read_text(path)), path.absolute().parent, path.absolute()
     ).parse()
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of the file. :class:`BadProperties` when it cannot be read."""
     try:
         with open(path, "rb") as file:
             raw = file.read(BYTES_MAX + 1)
@@ -126,111 +126,58 @@ def _fold(name: str) -> str:
     return name.replace("-", "").lower()
 
 
-# Parsers of values
+_PORT: Final = integer_parser(1, 65535)
+_VOTES: Final = integer_parser(0, 1000)
 
 
-def _parse_node_id(value: str) -> str:
-    if not NODE_ID.fullmatch(value):
-        raise ValueError("small letters, digits and hyphens (at most 63), such as uk-1")
-    return value
+@dataclass(frozen=True)
+class _Property:
+    """``parse``: of the value; a :class:`Path` is relative to the file. ``field``: that of :class:`NodeConfig` with the
+    value, if it is one."""
+
+    parse: Callable[[str], Any]
+    field: str | None = None
 
 
-def _integer_parser(least: int, most: int) -> Callable[[str], int]:
-    def read(value: str) -> int:
-        if not re.fullmatch(r"[0-9]{1,9}", value) or not least <= int(value) <= most:
-            raise ValueError(f"a whole number from {least} to {most}")
-        return int(value)
-
-    return read
-
-
-def _choice_parser(*words: str) -> Callable[[str], str]:
-    def read(value: str) -> str:
-        found = next((word for word in words if word.lower() == value.lower()), None)
-        if found is None:
-            raise ValueError(f"{', '.join(words[:-1])} or {words[-1]}")
-        return found
-
-    return read
-
-
-def _parse_bool(value: str) -> bool:
-    return _choice_parser("true", "false")(value) == "true"
-
-
-def _duration_parser(least: str, most: str) -> Callable[[str], int]:
-    check = duration_within(least, most)
-    return lambda value: check(parse_duration(value))
-
-
-def _parse_size(value: str) -> int:
-    return size_at_least("64Mi")(parse_quantity(value if not value.isdigit() else "without a unit"))
-
-
-def _parse_text(value: str) -> str:
-    return value
-
-
-def _parse_listen_address(value: str) -> tuple[str, int]:
-    host, colon, port = value.rpartition(":")
-    if not colon or not re.fullmatch(r"\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+", host):
-        raise ValueError("HOST:PORT, such as 0.0.0.0:7300")
-    return host.strip("[]"), _integer_parser(1, 65535)(port)
-
-
-def _parse_sources(value: str) -> list[str]:
-    if not all(re.fullmatch(r"https?://[^/\s?#@]+/[^\s#]*", each) for each in value.split()):
-        raise ValueError("URLs with spaces between them, such as https://data.example.net/dumps/")
-    return value.split()
-
-
-def _parse_networks(value: str) -> list[str]:
-    try:
-        return [str(ipaddress.ip_network(each)) for each in value.split()]
-    except ValueError:
-        raise ValueError("networks with spaces between them, such as 10.1.0.0/16") from None
-
-
-def _parse_seconds(value: str) -> float:
-    return _duration_parser("100ms", "10m")(value) / 1000
-
-
-_PORT: Final = _integer_parser(1, 65535)
-_VOTES: Final = _integer_parser(0, 1000)
-_ENGINE: Final = _choice_parser(*get_args(Engine))
-_FIELDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
-    "storage-size": ("journal_bytes_max", _parse_size),
-    "log-keep": ("log_keep_ms", _duration_parser("0", "520w")),
-    "log-max-size": ("log_bytes_max", _parse_size),
-    "peer-port": ("peer_port", _PORT),
-    "split-mode": ("split_mode", _choice_parser("Continue", "Majority")),
-    "key-retention": ("key_retention_ms", _duration_parser("1s", "520w")),
-    "durability": ("durability", _choice_parser("accepted", "synced", "quorum", "applied", "applied-all")),
-    "write-timeout": ("write_timeout_s", _parse_seconds),
-    "non-deterministic-updates": ("non_deterministic_updates", _choice_parser("effects", "refuse")),
-    "updates-without-graph": ("updates_without_graph", _choice_parser("default", "all")),
-    "mixed-engines": ("mixed_engines", _parse_bool),
+_PROPERTIES: Final[Mapping[str, _Property]] = {
+    "node-id": _Property(parse_node_id),
+    "master-url": _Property(parse_text),
+    "data-center": _Property(parse_node_id),
+    "vote-weight": _Property(_VOTES),
+    "listen-address": _Property(parse_listen_address),
+    "run-pipeline": _Property(parse_bool),
+    **{property_name(key): _Property(parse_text) for key in KEYS},
+    "storage-size": _Property(parse_size, "journal_bytes_max"),
+    "log-keep": _Property(duration_parser("0", "520w"), "log_keep_ms"),
+    "log-max-size": _Property(parse_size, "log_bytes_max"),
+    "peer-port": _Property(_PORT, "peer_port"),
+    "split-mode": _Property(choice_parser("Continue", "Majority"), "split_mode"),
+    "key-retention": _Property(duration_parser("1s", "520w"), "key_retention_ms"),
+    "durability": _Property(choice_parser("accepted", "synced", "quorum", "applied", "applied-all"), "durability"),
+    "write-timeout": _Property(parse_seconds, "write_timeout_s"),
+    "non-deterministic-updates": _Property(choice_parser("effects", "refuse"), "non_deterministic_updates"),
+    "updates-without-graph": _Property(choice_parser("default", "all"), "updates_without_graph"),
+    "mixed-engines": _Property(parse_bool, "mixed_engines"),
+    "journal-folder": _Property(Path, "journal_folder"),
+    "peer-token-file": _Property(Path, "peer_token_file"),
+    "users-file": _Property(Path, "users_file"),
+    "own-token-file": _Property(Path, "own_token_file"),
+    "tls-folder": _Property(Path, "tls_folder"),
+    "peer-tls-folder": _Property(Path, "peer_tls_folder"),
+    "load-sources": _Property(parse_sources),
+    "load-networks": _Property(parse_networks),
 }
-"""By name: the field of :class:`NodeConfig`, and the parser of a value (``ValueError`` contains what is expected)."""
-_PATH_FIELDS: Final[Mapping[str, str]] = {
-    "journal-folder": "journal_folder",
-    "peer-token-file": "peer_token_file",
-    "users-file": "users_file",
-    "own-token-file": "own_token_file",
-    "tls-folder": "tls_folder",
-    "peer-tls-folder": "peer_tls_folder",
+_NUMBERED_NAMES: Final[Mapping[str, Mapping[str, Callable[[str], Any]]]] = {
+    "peer": {
+        "id": parse_node_id,
+        "url": parse_text,
+        "data-center": parse_node_id,
+        "vote-weight": _VOTES,
+        "peer-port": _PORT,
+    },
+    "worker": {"id": parse_node_id, "url": parse_text, "engine": choice_parser(*get_args(Engine))},
 }
-_OTHER_PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
-    "node-id": _parse_node_id,
-    "master-url": _parse_text,
-    "data-center": _parse_node_id,
-    "vote-weight": _VOTES,
-    "listen-address": _parse_listen_address,
-    "run-pipeline": _parse_bool,
-}
-_LIST_NAMES: Final = ("load-sources", "load-networks")
-"""Their values are lists, separated by spaces."""
-NAMES: Final[tuple[str, ...]] = (*_OTHER_PARSERS, *map(property_name, KEYS), *_FIELDS, *_PATH_FIELDS, *_LIST_NAMES)
+NAMES: Final = tuple(_PROPERTIES)
 """All names without a number."""
 _SPELLINGS: Final = {_fold(name): name for name in (*NAMES, *GRAPHDB_ONLY_NAMES, *_FIXED_VALUES)}
 _DEFAULT_PATHS: Final = {"journal-folder": "journal", "peer-token-file": "peer-token"}
@@ -269,7 +216,7 @@ class _PropertiesParser:
 
     def _parse_line(self, line: PropertyLine) -> None:
         name = canonical_name(line.name)
-        numbered = _NUMBERED_NAME.fullmatch(name)
+        numbered = NUMBERED_NAME.fullmatch(name)
         if name in self.line_of_name:
             self.add_error(
                 line.first_line, line.name, f"is there twice, as in line {self.line_of_name[name]}; expected once"
@@ -297,21 +244,12 @@ class _PropertiesParser:
                 self.add_error(line.first_line, line.name, f'is "{line.value[:60]}"; expected {wrong}')
 
     def _parser_for(self, name: str) -> Callable[[str], Any] | None:
-        numbered = _NUMBERED_NAME.fullmatch(name)
+        numbered = NUMBERED_NAME.fullmatch(name)
         if numbered is not None:
-            kinds = {"id": _parse_node_id, "data-center": _parse_node_id, "vote-weight": _VOTES, "peer-port": _PORT}
-            return {**kinds, "url": _parse_text, "engine": _ENGINE}.get(numbered[3])
+            return _NUMBERED_NAMES[numbered[1]].get(numbered[3])
         if name in _FIXED_VALUES:
             return self._fixed_value_parser(name)
-        if name in _FIELDS:
-            return _FIELDS[name][1]
-        if name in _LIST_NAMES:
-            return _parse_sources if name == "load-sources" else _parse_networks
-        if name in _PATH_FIELDS:
-            return lambda value: self.folder / value
-        if name in map(property_name, KEYS):
-            return _parse_text
-        return _OTHER_PARSERS.get(name)
+        return _PROPERTIES[name].parse if name in _PROPERTIES else None
 
     def _fixed_value_parser(self, name: str) -> Callable[[str], str]:
         def read(value: str) -> str:
@@ -324,9 +262,9 @@ class _PropertiesParser:
         return read
 
     def _parse_preferences(self) -> Preferences | None:
-        told = {key: self.values[property_name(key)] for key in KEYS if property_name(key) in self.values}
+        given = {key: self.values[property_name(key)] for key in KEYS if property_name(key) in self.values}
         try:
-            return Preferences.model_validate(told)
+            return Preferences.model_validate(given)
         except ValidationError as errors:
             for error in errors.errors():
                 context = error.get("ctx", {})
@@ -334,7 +272,7 @@ class _PropertiesParser:
                 what = context.get("what") or context.get("error") or error["msg"]
                 what = CHOICES.get(key, what)
                 name = property_name(key)
-                got = f'is "{str(told[key])[:60]}"; ' if key in told else ""
+                got = f'is "{str(given[key])[:60]}"; ' if key in given else ""
                 self.add_error(self.line_of_name.get(name, 0), name, f"{got}expected {what}")
             return None
 
@@ -365,15 +303,15 @@ class _PropertiesParser:
 
     def _data_center(self, node: str, name: str) -> str | None:
         """The given value, else the node id without its number."""
-        told: str | None = self.values.get(name)
-        own = _NODE_NUMBER.match(node)
-        if told is None and own is None:
+        given: str | None = self.values.get(name)
+        own = NODE_NUMBER.match(node)
+        if given is None and own is None:
             at = self.line_of_name.get(name.replace("data-center", "id"), self.line_of_name.get("node-id", 0))
             self.add_error(at, name, f"is missing; expected {name}=NAME, since {node} ends in no number as uk-1 does")
-        return told or (own[1] if own is not None else None)
+        return given or (own[1] if own is not None else None)
 
     def _numbers(self, kind: str) -> list[int]:
-        found = (match for name in self.line_of_name if (match := _NUMBERED_NAME.fullmatch(name)) and match[1] == kind)
+        found = (match for name in self.line_of_name if (match := NUMBERED_NAME.fullmatch(name)) and match[1] == kind)
         return sorted({int(match[2]) for match in found})
 
     def _build(self, preferences: Preferences | None) -> ClusterProperties | None:
@@ -397,16 +335,20 @@ class _PropertiesParser:
                 self.line_of_name["master-url"], "master-url", "is http; expected https, since there is a tls-folder"
             )
         if scheme == "https" and not {"tls-folder", "listen-address"} & set(values):
-            said = "is https; expected a tls-folder, or the listen-address behind whoever ends TLS"
+            said = "is https; expected a tls-folder, or the listen-address behind a proxy that ends TLS"
             self.add_error(self.line_of_name["master-url"], "master-url", said)
         if self.errors:
             return None
         port = urlsplit(url).port or (443 if scheme == "https" else 80)
         listen = values.get("listen-address", (host, port))
-        fields: dict[str, Any] = {entry[0]: values[name] for name, entry in _FIELDS.items() if name in values}
-        fields |= {own: values.get(name) for name, own in _PATH_FIELDS.items() if name in values}
-        for name, default in _DEFAULT_PATHS.items():
-            fields.setdefault(_PATH_FIELDS[name], self.folder / default)
+        given = {name: values[name] for name in _PROPERTIES if name in values} | {
+            name: Path(default) for name, default in _DEFAULT_PATHS.items() if name not in values
+        }
+        fields: dict[str, Any] = {
+            entry.field: self.folder / given[name] if entry.parse is Path else given[name]
+            for name, entry in _PROPERTIES.items()
+            if entry.field is not None and name in given
+        }
         fields |= {own: getattr(preferences, name) for name, own in _PREFERENCE_FIELDS.items()}
         fields |= {"node": node, "data_center": center, "repository": repository, "properties_file": self.path}
         fields |= {"host": listen[0], "port": listen[1], "peers": peers, "workers": workers}
@@ -431,10 +373,7 @@ class _PropertiesParser:
         )
 
     def _build_node_config(self, fields: dict[str, Any]) -> NodeConfig | None:
-        by_field = {
-            **{own: name for name, (own, _) in _FIELDS.items()},
-            **{own: name for name, own in _PATH_FIELDS.items()},
-        }
+        by_field = {entry.field: name for name, entry in _PROPERTIES.items()}
         try:
             return NodeConfig.model_validate(fields)
         except ValidationError as errors:
@@ -459,25 +398,25 @@ class _PropertiesParser:
                 self.add_error(line, f"{name}.{lacks[0]}", f"is missing; expected {name}.{lacks[0]}=VALUE")
                 continue
             node = str(self.values[f"{name}.id"])
-            told, center = self._parse_url(f"{name}.url", repository), self._data_center(node, f"{name}.data-center")
-            if told is None or center is None:
+            parsed, center = self._parse_url(f"{name}.url", repository), self._data_center(node, f"{name}.data-center")
+            if parsed is None or center is None:
                 continue
             if node in found:
                 self.add_error(
                     self.line_of_name[f"{name}.id"], f"{name}.id", f"{node} is there twice; every master has its own id"
                 )
                 continue
-            if told[0] in urls.values():
+            if parsed[0] in urls.values():
                 self.add_error(
                     self.line_of_name[f"{name}.url"],
                     f"{name}.url",
-                    f"{told[0]} is there twice; every master has its own",
+                    f"{parsed[0]} is there twice; every master has its own",
                 )
                 continue
-            urls[node] = told[0]
+            urls[node] = parsed[0]
             port = self.values.get(f"{name}.peer-port", peer_port)
-            host = f"[{told[2]}]" if ":" in told[2] else told[2]
-            reached = told[0] if port is None else f"http://{host}:{port}"
+            host = f"[{parsed[2]}]" if ":" in parsed[2] else parsed[2]
+            reached = parsed[0] if port is None else f"http://{host}:{port}"
             weight = self.values.get(f"{name}.vote-weight", 1)
             found[node] = PeerConfig(node=node, data_center=center, url=reached, weight=weight)
         return sorted(found.values(), key=_precedence_key), urls
@@ -516,93 +455,5 @@ class _PropertiesParser:
 
 
 def _precedence_key(peer: PeerConfig) -> tuple[str, str, int, str]:
-    own = _NODE_NUMBER.match(peer.node)
+    own = NODE_NUMBER.match(peer.node)
     return (peer.data_center, own[1] if own else peer.node, int(own[2]) if own else 0, peer.node)
-
-
-# Writing back
-
-_WRITE_LOCK: Final = threading.Lock()
-
-
-def rewrite_lines(path: Path, changes: Callable[[list[PropertyLine]], Mapping[str, str | None]]) -> bool:
-    """Applies ``changes`` to the lines, by name: a new value, or None to delete the line. Atomic, and durable on
-    return. Returns whether anything changed. ``OSError``, :class:`BadProperties`."""
-    with _WRITE_LOCK:
-        text = _read_text(path)
-        wanted = changes(parse_property_lines(text))
-        after = _apply_edits(text, wanted)
-        if after == text:
-            return False
-        new = path.with_name(path.name + ".new")
-        with open(new, "w", encoding="utf-8", newline="") as file:
-            os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
-            file.write(after)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, path)
-        handle = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        return True
-
-
-def _apply_edits(text: str, wanted: Mapping[str, str | None]) -> str:
-    lines = text.splitlines(keepends=True)
-    rest = dict(wanted)
-    for line in reversed(parse_property_lines(text)):
-        name = canonical_name(line.name)
-        if name not in wanted:
-            continue
-        value = rest.pop(name, None)
-        ending = "\r\n" if lines[line.first_line - 1].endswith("\r\n") else "\n"
-        lines[line.first_line - 1 : line.last_line] = [f"{line.name}={value}{ending}"] if value is not None else []
-    if lines and not lines[-1].endswith("\n"):
-        lines[-1] += "\n"
-    return "".join([*lines, *(f"{name}={value}\n" for name, value in rest.items() if value is not None)])
-
-
-def write_preferences(path: Path, wanted: Mapping[str, str], defaults: Mapping[str, str]) -> None:
-    """``wanted``: the values in effect, by key; ``defaults``: the values without a line. A line with an equal value
-    stays as it is, whatever its spelling. ``OSError``, :class:`BadInput`."""
-
-    def changes(lines: list[PropertyLine]) -> dict[str, str | None]:
-        there = {canonical_name(line.name): line.value for line in lines}
-        said = {key: there[property_name(key)] for key in KEYS if property_name(key) in there}
-        now = format_preferences(validate_preferences(said))
-        different = [key for key in KEYS if now[key] != wanted[key]]
-        return {property_name(key): None if wanted[key] == defaults[key] else wanted[key] for key in different}
-
-    rewrite_lines(path, changes)
-
-
-def write_masters(path: Path, node: str, repository: str, now: Configuration) -> bool:
-    """Updates the file's peers to those of the log: adds new ones that have an address, deletes removed ones. Returns
-    whether anything changed. ``OSError``, :class:`BadProperties`."""
-
-    def changes(lines: list[PropertyLine]) -> dict[str, str | None]:
-        there = {canonical_name(line.name): line.value for line in lines}
-        numbered = [match for name in there if (match := _NUMBERED_NAME.fullmatch(name)) and match[1] == "peer"]
-        ids = {int(match[2]): there[match[0]] for match in numbered if match[3] == "id"}
-        wanted: dict[str, str | None] = {match[0]: None for match in numbered if ids.get(int(match[2])) in now.removed}
-        number = max(ids, default=0)
-        for master in now.masters:
-            if master.node == node or master.node in ids.values() or not master.urls:
-                continue
-            number += 1
-            wanted |= _peer_lines(f"peer.{number}", master, repository)
-        return wanted
-
-    return rewrite_lines(path, changes)
-
-
-def _peer_lines(name: str, master: Master, repository: str) -> dict[str, str]:
-    lines = {f"{name}.id": master.node, f"{name}.url": f"{master.urls[0].rstrip('/')}/repositories/{repository}"}
-    own = _NODE_NUMBER.match(master.node)
-    if own is None or own[1] != master.data_center:
-        lines[f"{name}.data-center"] = master.data_center
-    if master.weight != 1:
-        lines[f"{name}.vote-weight"] = str(master.weight)
-    return lines

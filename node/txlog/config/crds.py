@@ -25,7 +25,7 @@ from txlog.config.units import DURATION_PATTERN, QUANTITY_PATTERN, format_durati
 
 Schema = dict[str, Any]
 TEXT_MAX: Final = 512
-"""Of what no model bounds: rules are only let in when their cost can be."""
+"""The length of texts that no model bounds: an API server accepts a rule only with a bounded cost."""
 ITEMS_MAX: Final = 100
 _ROLE = re.compile(r":[a-z]+:`")
 _FORMATTERS: dict[str | None, Callable[[int], str]] = {
@@ -48,10 +48,12 @@ class ResourceDefinition:
 
     @property
     def plural(self) -> str:
+        """The resource's name in URLs of the Kubernetes API."""
         return f"{self.kind.lower()}s"
 
     @property
     def name(self) -> str:
+        """Name of the definition, such as ``txlogclusters.txlog.io``."""
         return f"{self.plural}.{API_VERSION.partition('/')[0]}"
 
 
@@ -286,6 +288,7 @@ def render_files() -> dict[str, str]:
 
 
 def main() -> None:
+    """Writes the definitions into each folder that the command line names."""
     parser = argparse.ArgumentParser(
         prog="python -m txlog.config.crds", description="Write the resources' definitions."
     )

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 from pydantic import Field, ValidationError
 
 from txlog.config.atomic_file import write_durably
-from txlog.config.cluster_properties import read_cluster_properties, write_preferences
+from txlog.config.cluster_properties import read_cluster_properties
+from txlog.config.cluster_properties_writer import write_preferences
 from txlog.config.preferences import KEYS, Preferences, format_preferences, validate_preferences
 from txlog.config.process_config import NodeConfig, StrictModel
 from txlog.config.units import format_duration

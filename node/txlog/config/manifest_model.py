@@ -24,6 +24,7 @@ def cel_rules(*pairs: tuple[str, str], **more: Any) -> dict[str, Any]:
 
 
 def immutable(what: str) -> dict[str, Any]:
+    """Keywords of a field that an update cannot change; ``what`` names it in the error."""
     return cel_rules(("self == oldSelf", f"{what} cannot be changed"))
 
 

@@ -78,6 +78,7 @@ class ClusterManifest:
 
     @property
     def data_center(self) -> str:
+        """Name of its data centre."""
         return self.cluster.data_center
 
 

@@ -1,6 +1,6 @@
-"""What each master prefers by itself: how a split is recovered from and its times, and whether
-a worker that differs is repaired by itself. They stand in the manifest, and can
-be changed while it runs (``txlog set``); whatever decides what an entry of the log means is not among them.
+"""The preferences of each master: how it recovers from a split, the times for that, and whether a worker that
+differs is repaired automatically. They are in the manifest, and ``txlog set`` changes them while the master runs.
+Settings that decide what an entry of the log means are not among them.
 
 Each has three spellings: that of the manifest (``maxPeerLag``), of a ``cluster.properties`` file (``max-peer-lag``),
 and of the attribute it once was (``MaxPeerLag``).

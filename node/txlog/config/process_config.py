@@ -112,7 +112,7 @@ class NodeConfig(StrictModel):
         description="tls.crt, tls.key and ca.crt: masters know each other by certificates; without it, by the token",
     )
     peer_port: int | None = Field(
-        default=None, ge=1, le=65535, description="with peer_tls_folder: where the other masters come, and nobody else"
+        default=None, ge=1, le=65535, description="with peer_tls_folder: the port for the other masters alone"
     )
     peers: list[PeerConfig] = Field(min_length=1)
     workers: list[WorkerConfig] = []
@@ -170,8 +170,8 @@ class NodeConfig(StrictModel):
         heavy = next((peer for peer in peers if 2 * peer.weight >= total), None)
         if mode == "Majority" and heavy is not None:
             what = (
-                f"Majority, but {heavy.node} has {heavy.weight} of all {total} votes: without it nobody could go on; "
-                "give every master less than half"
+                f"Majority, but {heavy.node} has {heavy.weight} of all {total} votes: the others could not continue "
+                "without it; give every master less than half"
             )
             raise PydanticCustomError("expected", "{what}", {"what": what})
         return mode

@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from txlog.config.cluster import BackupTargetSpec, LoadSpec, PeerSpec, TxLogCluster
+from txlog.config.access_specs import LoadSpec
+from txlog.config.backup_policy import BackupTargetSpec
+from txlog.config.cluster import PeerSpec, TxLogCluster
 from txlog.config.process_config import (
     BackupJobConfig,
     FolderConfig,

@@ -5,10 +5,12 @@ As in cron, when both the day of the month and the day of the week are restricte
 
 from __future__ import annotations
 
-from calendar import monthrange
+import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Final
+
+from cronsim import CronSim, CronSimError
 
 from txlog.config.units import parse_duration
 
@@ -19,50 +21,31 @@ _ALIASES: Final = {
     "@monthly": "0 0 1 * *",
     "@yearly": "0 0 1 1 *",
 }
-_MONTHS: Final = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-_DAYS: Final = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
-_FIELDS: Final = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
+_FIELDS: Final = {
+    "minute": "a number from 0 to 59",
+    "hour": "a number from 0 to 23",
+    "day-of-month": "a number from 1 to 31 that one of its months has",
+    "month": "a number from 1 to 12 or a name",
+    "day-of-week": "a number from 0 to 7 or a name",
+}
+"""cronsim's names of the fields, with what each may contain. It also reads a sixth field, seconds."""
+_NON_POSIX: Final = re.compile(r"\S+ \S+ (?:(?P<day>\S*L)|\S+ \S+ \S*[L#])")
+"""What cronsim reads and this format does not have: ``L``, the last day; ``#``, which weekday of the month."""
 EVERY_MIN_MS: Final = 1000
-_SEARCH_YEARS: Final = 8
-"""The longest gap between two leap days (1896 to 1904)."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """``every_s``: an interval in seconds, with the other fields empty; otherwise the matching minutes, hours, …."""
+    """Either ``every_s``, an interval in seconds, or ``cron``, five fields."""
 
-    every_s: float | None
-    minutes: frozenset[int] = frozenset()
-    hours: frozenset[int] = frozenset()
-    days: frozenset[int] = frozenset()
-    months: frozenset[int] = frozenset()
-    weekdays: frozenset[int] = frozenset()
-    either_day: bool = False
-    """Both kinds of day are restricted."""
+    every_s: float | None = None
+    cron: str = ""
 
     def next_after(self, at: float) -> float:
         """The first due time after ``at``, in seconds since 1970."""
         if self.every_s is not None:
             return at + self.every_s
-        moment = datetime.fromtimestamp(at, UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
-        last = moment.year + _SEARCH_YEARS
-        while moment.year <= last:
-            if moment.month not in self.months:
-                days = monthrange(moment.year, moment.month)[1]
-                moment = moment.replace(day=1, hour=0, minute=0) + timedelta(days=days)
-            elif not self._is_day(moment):
-                moment = moment.replace(hour=0, minute=0) + timedelta(days=1)
-            elif moment.hour not in self.hours:
-                moment = moment.replace(minute=0) + timedelta(hours=1)
-            elif moment.minute not in self.minutes:
-                moment += timedelta(minutes=1)
-            else:
-                return moment.timestamp()
-        raise AssertionError(self)  # parse_schedule refuses a schedule that is never due
-
-    def _is_day(self, moment: datetime) -> bool:
-        of_month, of_week = moment.day in self.days, moment.isoweekday() % 7 in self.weekdays
-        return of_month or of_week if self.either_day else of_month and of_week
+        return next(CronSim(self.cron, datetime.fromtimestamp(at, UTC))).timestamp()
 
 
 def parse_schedule(text: str) -> Schedule:
@@ -71,41 +54,23 @@ def parse_schedule(text: str) -> Schedule:
         every = parse_duration(text.removeprefix("@every "))
         if every < EVERY_MIN_MS:
             raise ValueError("@every with a duration of at least 1s, such as @every 6h")
-        return Schedule(every / 1000)
-    fields = _ALIASES.get(text, text).split()
+        return Schedule(every_s=every / 1000)
+    fields = _ALIASES.get(text, text).upper().split()
     if len(fields) != len(_FIELDS):
         raise ValueError('five fields as in cron, such as "0 2 * * *", or @daily, or @every 6h')
-    minutes, hours, days, months, weekdays = (
-        _parse_field(field, *bounds) for field, bounds in zip(fields, _FIELDS, strict=True)
-    )
-    either = not fields[2].startswith("*") and not fields[4].startswith("*")
-    if not either and not any(day <= monthrange(2000, month)[1] for day in days for month in months):
-        raise ValueError("a day that one of its months has")
-    return Schedule(None, minutes, hours, days, months, frozenset(day % 7 for day in weekdays), either)
+    cron = " ".join(fields)
+    try:
+        if found := _NON_POSIX.match(cron):
+            raise CronSimError("Bad day-of-month" if found["day"] else "Bad day-of-week")
+        CronSim(cron, datetime.now(UTC))
+    except CronSimError as error:
+        values = dict(zip(_FIELDS, fields, strict=True))
+        name = str(error).removeprefix("Bad ")
+        raise ValueError(f"for the {name} {_FIELDS[name]}, not {values[name]}") from None
+    return Schedule(cron=cron)
 
 
-def _parse_field(field: str, what: str, least: int, most: int) -> frozenset[int]:
-    found: set[int] = set()
-    for piece in field.split(","):
-        span, _, step = piece.partition("/")
-        if "/" in piece and not (step.isdecimal() and int(step) > 0):
-            raise ValueError(f"for the {what} a step such as */5, not {piece}")
-        if span == "*":
-            low, high = least, most
-        else:
-            first, dash, end = span.partition("-")
-            low = _parse_number(first, what, least, most)
-            high = _parse_number(end, what, least, most) if dash else (most if "/" in piece else low)
-        if low > high:
-            raise ValueError(f"for the {what} a range that rises, not {piece}")
-        found.update(range(low, high + 1, int(step or 1)))
-    return frozenset(found)
-
-
-def _parse_number(text: str, what: str, least: int, most: int) -> int:
-    names = {"month": _MONTHS, "weekday": _DAYS}.get(what, ())
-    if text.upper() in names:
-        return names.index(text.upper()) + (what == "month")
-    if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
-        raise ValueError(f"for the {what} a number from {least} to {most}, not {text or 'nothing'}")
-    return int(text)
+def validate_schedule(text: str) -> str:
+    """The text itself; raises as :func:`parse_schedule`."""
+    parse_schedule(text)
+    return text

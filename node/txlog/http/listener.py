@@ -40,7 +40,8 @@ class Listener(Protocol):
 
 
 def ignore_refusals(reason: str, message: str) -> None:
-    return None
+    """A ``refused`` callback that does nothing."""
+    return
 
 
 async def listen(

@@ -107,7 +107,8 @@ class RawResponse(web.StreamResponse):
         )
 
     async def write_eof(self, data: bytes = b"") -> None:
-        return None
+        """Does nothing: :meth:`prepare` has written everything."""
+        return
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -122,6 +123,7 @@ class ConnectionUpgraded(RawResponse):
         super().__init__(204, b"")
 
     async def prepare(self, request: Request) -> Any:
+        """Raises :class:`ConnectionResetError`, since the connection no longer carries HTTP answers."""
         raise ConnectionResetError("the connection was taken over")
 
 

@@ -12,8 +12,8 @@ from typing import Final
 
 from txlog.auth import parse_users_file
 from txlog.auth.tls import CA_FILE, CERTIFICATE_FILE, KEY_FILE, BadCertificates, Certificates, check_hostname
-from txlog.config.cluster import SecretRef
 from txlog.config.manifest_reader import ClusterManifest
+from txlog.config.resource_specs import SecretRef
 from txlog.local.local_errors import CannotRun
 from txlog.local.state_folder import USERS_FILE, StateFolder
 from txlog.telemetry.event_log import EventLog

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from txlog.config.cluster import BackupPolicy, PeerSpec
+from txlog.config.backup_policy import BackupPolicy
+from txlog.config.cluster import PeerSpec
 from txlog.config.manifest_reader import BadManifest, ClusterManifest, ManifestProblem
 from txlog.config.process_config import (
     BackupJobConfig,

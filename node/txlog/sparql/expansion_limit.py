@@ -45,5 +45,6 @@ class ExpansionBuffer(BytesIO):
         self._limit = limit
 
     def write(self, data: bytes, /) -> int:  # type: ignore[override]
+        """Append bytes; returns their number. Raises :class:`TooLarge` beyond the limit."""
         check_expansion(self.tell() + len(data), self._limit)
         return super().write(data)

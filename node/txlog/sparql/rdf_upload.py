@@ -259,7 +259,7 @@ def _parse_one_plain_quad(body: bytes) -> TransactionBody | None:
 
 
 def _parse_large_plain(
-    body: bytes, media_type: str, give_way: Callable[[], None] | None = None
+    body: bytes, media_type: str, yield_control: Callable[[], None] | None = None
 ) -> TransactionBody | None:
     """A long body of lines that need no conversion, checked in chunks: one match over all of it would block every other
     thread of this process for its whole time. None for any other body, and for one with a repeated line."""
@@ -280,8 +280,8 @@ def _parse_large_plain(
         if len(met) < count:
             return None
         payload.write(encode_quads((), lines))
-        if give_way is not None:
-            give_way()
+        if yield_control is not None:
+            yield_control()
     return TransactionBody(KIND_QUADS, payload.getvalue(), count)
 
 
@@ -305,14 +305,14 @@ def prepare_rdf(
     contexts: list[str],
     draw: RandomBits,
     same_nodes: bool = False,
-    give_way: Callable[[], None] | None = None,
+    yield_control: Callable[[], None] | None = None,
 ) -> TransactionBody:
     """Prepare an upload as the quads that it adds.
 
     ``contexts`` are N-Triples IRIs or ``null`` (the default graph). When there are any, every statement is added to
     each of them, whatever graph the body names, as in RDF4J. ``draw`` returns 128 random bits for the names of blank
     nodes. Blank nodes are new ones, as RDF says; with ``same_nodes`` each is the one that its label names
-    (``skolem_iris.py``). ``give_way()`` is called about once a millisecond while a long body is checked in chunks.
+    (``skolem_iris.py``). ``yield_control()`` is called about once a millisecond while a long body is checked in chunks.
 
     Raises ``Unsupported`` (another media type), ``BadInput`` (``MALFORMED DATA``, with line and column),
     ``SystemGraphNamed``, ``TooLarge`` (it expands to more than a transaction may hold). Source: RDF4J REST protocol,
@@ -323,7 +323,7 @@ def prepare_rdf(
         if plain is not None:
             return plain
     if len(body) >= LARGE_BODY_BYTES and not contexts:
-        prepared = _parse_large_plain(body, media_type, give_way)
+        prepared = _parse_large_plain(body, media_type, yield_control)
         if prepared is not None:
             return prepared
     graphs = [_graph_suffix(context) for context in contexts]

@@ -50,7 +50,7 @@ def iri_text(token: str) -> str:
         inside = _ESCAPE.sub(_unescape, inside)
         bad = NOT_IN_IRI.search(inside)
         if bad is not None:
-            raise ValueError(f"U+{ord(bad[0]):04X} may not stand in an IRI")
+            raise ValueError(f"U+{ord(bad[0]):04X} is not allowed in an IRI")
     return inside
 
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.quads import decode_quads, split_graph
+from txlog.sparql.data_blocks import format_data_update
 from txlog.sparql.rdf_upload import build_quads_body, split_lines, to_nquads
 from txlog.sparql.skolem_iris import skolemise_kept_lines
 from txlog.sparql.transaction_body import TransactionBody
-from txlog.sparql.update_normaliser import format_data_update
 
 OPERATION_SEPARATOR = " ;\n"
 

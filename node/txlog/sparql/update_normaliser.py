@@ -13,8 +13,10 @@ from txlog.model.errors import BadInput, NotDeterministic
 from txlog.model.quads import split_graph
 from txlog.sparql.analysis.empty_graphs import may_match_empty_graph, select_counts_graphs
 from txlog.sparql.analysis.predicates import UnknownPredicates, predicates_of
+from txlog.sparql.data_blocks import GAP, data_as_trig, data_error, format_data_update
 from txlog.sparql.data_fast_path import parse_plain_update
 from txlog.sparql.expansion_limit import PARSED_BYTES_MAX, check_expansion, limit_for
+from txlog.sparql.prologue import Prologue, SourceMappedText
 from txlog.sparql.random_functions import has_single_solution
 from txlog.sparql.rdf_upload import (
     Skolemiser,
@@ -25,7 +27,7 @@ from txlog.sparql.rdf_upload import (
     split_lines,
     to_nquads,
 )
-from txlog.sparql.rewrite.token_rewriter import Prologue, SourceMappedText, TokenRewriter, may_match_without_triple
+from txlog.sparql.rewrite.token_rewriter import TokenRewriter, may_match_without_triple
 from txlog.sparql.rewrite.total_order import make_order_total, remove_order_by
 from txlog.sparql.rewrite.union_semantics import (
     ModifyOperation,
@@ -37,16 +39,11 @@ from txlog.sparql.rewrite.union_semantics import (
 )
 from txlog.sparql.terms import DEFAULT_PREFIXES, base_iri
 from txlog.sparql.tokens import (
-    BLANK,
     COMMENT,
     IRI,
-    LANGUAGE,
-    NUMBER,
     PNAME,
     SPACE,
-    STRING,
     TOKEN,
-    WORD,
     Token,
     bad_token_error,
     line_column,
@@ -56,18 +53,11 @@ from txlog.sparql.transaction_body import TransactionBody
 from txlog.sparql.update_effect import PREDICATES_MAX, EvaluatedOperation, EvaluatedUpdate
 
 _FLAGS = re.DOTALL
-_GAP = rf"(?:{SPACE}|{COMMENT}|)*+"
-_TRIVIA = re.compile(_GAP, _FLAGS)
-_DATA_HEAD = re.compile(rf"{_GAP}(?i:(INSERT|DELETE))(?:{SPACE}|{COMMENT}){_GAP}(?i:DATA)\b{_GAP}\{{", _FLAGS)
-_PREFIX = re.compile(rf"{_GAP}(?i:PREFIX)\b{_GAP}({PNAME}){_GAP}({IRI})", _FLAGS)
-_BASE = re.compile(rf"{_GAP}(?i:BASE)\b{_GAP}({IRI})", _FLAGS)
-_END = re.compile(rf"{_GAP}(?:(;)|\Z)", _FLAGS)
-_DATA = re.compile(
-    rf"(?:{SPACE}|{IRI}|{BLANK}|{PNAME}|(?!(?i:GRAPH)(?![A-Za-z0-9_])){WORD}|{STRING}|{NUMBER}|\^\^|[\[\]();,.+\-]|{LANGUAGE}|{COMMENT}|)*+",
-    _FLAGS,
-)
-_GRAPH = re.compile(rf"(?i:GRAPH){_GAP}({IRI}|{PNAME}){_GAP}\{{", _FLAGS)
-_DOT = re.compile(rf"{_GAP}\.", _FLAGS)
+_TRIVIA = re.compile(GAP, _FLAGS)
+_DATA_HEAD = re.compile(rf"{GAP}(?i:(INSERT|DELETE))(?:{SPACE}|{COMMENT}){GAP}(?i:DATA)\b{GAP}\{{", _FLAGS)
+_PREFIX = re.compile(rf"{GAP}(?i:PREFIX)\b{GAP}({PNAME}){GAP}({IRI})", _FLAGS)
+_BASE = re.compile(rf"{GAP}(?i:BASE)\b{GAP}({IRI})", _FLAGS)
+_END = re.compile(rf"{GAP}(?:(;)|\Z)", _FLAGS)
 _TYPED_LITERAL_LINE = re.compile(
     rb'(<[^>]*+> <[^>]*+> )"(?:[^"\\]++|\\.|)*+"\^\^<http://www\.w3\.org/2001/XMLSchema#[^>]*+>( <[^>]*+>)? \.'
 )
@@ -249,13 +239,13 @@ class _UpdateNormaliser:
 
     def _parse_data(self, head: re.Match[str]) -> int:
         text, adds = self.text, head[1].upper() == "INSERT"
-        piece, at = self._data_as_trig(head.end())
+        piece, at = data_as_trig(text, self.prologue, head.end())
         self.parsed_bytes += sum(len(part) for part, _ in piece)
         check_expansion(self.parsed_bytes, max(PARSED_BYTES_MAX, self.limit))
         try:
             nquads = parse(piece.text(), pyoxigraph.RdfFormat.TRIG, self.prologue.base)
         except SyntaxError as error:
-            raise self._data_error(error, piece) from None
+            raise data_error(text, error, piece) from None
         except ValueError as error:
             raise malformed_query(text, head.start(1), str(error)) from None
         check_supported_terms(nquads)
@@ -292,77 +282,6 @@ class _UpdateNormaliser:
             self.operations.append(SourceMappedText([(f"DELETE WHERE {{ {text} }}", at)]))
             self.operations.append(SourceMappedText([(f"DELETE WHERE {{ GRAPH ?graph {{ {text} }} }}", at)]))
         return named
-
-    def _data_as_trig(self, at: int) -> tuple[SourceMappedText, int]:
-        """The body as TriG: the same triples, those of the default graph in braces of their own."""
-        text, names = self.text, self.prologue
-        piece, body, start = SourceMappedText(), at, at
-        at = _DATA.match(text, at).end()  # type: ignore[union-attr]
-        if at < len(text) and text[at] == "}":
-            piece.append((text[start - 1 : at + 1], start - 1))
-        else:
-            at = self._graph_blocks_as_trig(piece, start, at)
-        # Only the prefixes that this operation can use, so that many operations do not each scan the whole text.
-        known = [(prefix, iri) for prefix, iri in DEFAULT_PREFIXES.items() if text.find(prefix + ":", body, at) >= 0]
-        declared = {**dict(known), **names.prefixes}
-        piece.insert(0, ("".join([f"PREFIX {prefix}: <{iri}>\n" for prefix, iri in declared.items()]), body))
-        return piece, at + 1
-
-    def _graph_blocks_as_trig(self, piece: SourceMappedText, start: int, at: int) -> int:
-        """Write a body with GRAPH in it; ``text[start:at]`` is the part before the first one. Returns the offset of the
-        brace that ends the body."""
-        text = self.text
-        while True:
-            piece.append(("{", start))
-            piece.append((text[start:at], start))
-            piece.append(("}", at))
-            if at < len(text) and text[at] == "}":
-                return at
-            graph = _GRAPH.match(text, at)
-            if graph is None:
-                raise self._unexpected_token(at)
-            start = graph.end()
-            at = _DATA.match(text, start).end()  # type: ignore[union-attr]
-            if at >= len(text) or text[at] != "}":
-                raise self._unexpected_token(at)
-            piece.append(("GRAPH ", graph.start()))
-            piece.append((graph[1], graph.start(1)))
-            piece.append((text[start - 1 : at + 1], start - 1))
-            start = at + 1
-            dot = _DOT.match(text, start)
-            if dot is not None:
-                start = dot.end()
-            at = _DATA.match(text, start).end()  # type: ignore[union-attr]
-
-    def _unexpected_token(self, at: int) -> BadInput:
-        found = TOKEN.match(self.text, at)
-        if found is None:
-            return malformed_query(self.text, at, "expected } before the end")
-        token = Token(found.lastgroup or "", found[0], at)
-        if token.kind == "ERROR":
-            return bad_token_error(self.text, token)
-        if token.kind == "VARIABLE":
-            return malformed_query(self.text, at, f"{token.text}: variables are not allowed in DATA")
-        return malformed_query(
-            self.text, at, f"unexpected {token.text[:80]}; GRAPH <iri> {{ ... }} or a triple is expected"
-        )
-
-    def _data_error(self, error: SyntaxError, piece: SourceMappedText) -> BadInput:
-        lines = piece.text().split("\n")
-        row = min(max((error.lineno or 1) - 1, 0), len(lines) - 1)
-        column = (error.offset or 1) - 1
-        at, within = sum(len(line) + 1 for line in lines[:row]) + column, 0
-        for part, start in piece:
-            if at < within + len(part):
-                at = start + at - within
-                break
-            within += len(part)
-        else:
-            at = len(self.text)
-        said = error.msg.rpartition(": ")[2] if error.msg.startswith("Parser error") else error.msg
-        if "No scheme found" in said:
-            said = "the IRI is relative: send baseURI, or write BASE or the full IRI"
-        return malformed_query(self.text, at, said)
 
     def _net_effect(self) -> TransactionBody | None:
         """The net effect, or None where quads would not keep the order of the operations."""
@@ -575,16 +494,3 @@ def _typed_literal_lines(lines: list[bytes]) -> list[tuple[bytes, tuple[bytes, b
         if match is not None:
             found.append((line, (match[1], match[2] or b"")))
     return found
-
-
-def format_data_update(adds: bool, lines: list[bytes]) -> str:
-    """Lines of N-Quads as INSERT DATA or DELETE DATA."""
-    graphs: dict[bytes, list[bytes]] = {}
-    for line in lines:
-        triple, graph = split_graph(line)
-        graphs.setdefault(graph, []).append(triple)
-    blocks = []
-    for graph, triples in graphs.items():
-        block = b" .\n".join(triples)
-        blocks.append(b"GRAPH %s {\n%s }" % (graph, block) if graph else block + b" .")
-    return f"{'INSERT' if adds else 'DELETE'} DATA {{\n" + b"\n".join(blocks).decode() + "\n}"

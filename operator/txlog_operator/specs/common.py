@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from txlog.config.cluster import PEER_PORT, SECURED_PEER_PORT, PeerSpec, ResourceRequirements, TxLogCluster
+from txlog.config.cluster import PEER_PORT, SECURED_PEER_PORT, PeerSpec, TxLogCluster
 from txlog.config.process_config import LastSeenIncarnation
+from txlog.config.resource_specs import ResourceRequirements
 from txlog.config.units import format_quantity
 from txlog_operator.object_names import GROUP, ObjectNames
 

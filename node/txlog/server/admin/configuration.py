@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from txlog.config.cluster_properties import write_masters
+from txlog.config.cluster_properties_writer import write_masters
 from txlog.config.units import format_duration, parse_duration
 from txlog.http.router import Request, Response, Route, json_response, read_body
 from txlog.model.configuration import LEAVING, MEMBER, MUTED, Configuration, Master
@@ -29,19 +29,25 @@ MODES: Final = ("Continue", "Majority")
 T = TypeVar("T")
 
 
-class _AddMaster(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+class AddMasterRequest(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """A new master; ``urls``: where other masters reach it."""
+
     node: str
     data_center: str
     weight: int = 1
     urls: list[str] = []
 
 
-class _ChangeMaster(msgspec.Struct, forbid_unknown_fields=True):
+class ChangeMasterRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Changes of one master; None leaves the value."""
+
     weight: int | None = None
     muted: bool | None = None
 
 
-class _ClusterOptions(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+class ClusterOptionsRequest(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """Changes of the cluster's options; None leaves the value."""
+
     split_mode: str | None = None
     key_retention: str | None = None
 
@@ -123,7 +129,7 @@ class ConfigurationHandler:
 
     async def patch(self, request: Request, _: Mapping[str, str]) -> Response:
         """Changes ``splitMode`` and ``keyRetention`` of the whole cluster."""
-        told = await _decode_body(request, _ClusterOptions, _OPTIONS_EXAMPLE)
+        told = await _decode_body(request, ClusterOptionsRequest, _OPTIONS_EXAMPLE)
         now = self._current()
         majority, retention_ms = now.majority, now.key_retention_ms
         if told.split_mode is not None:
@@ -142,7 +148,7 @@ class ConfigurationHandler:
 
     async def add(self, request: Request, _: Mapping[str, str]) -> Response:
         """Adds a new master. It joins once its process runs, reaches the others and has caught up."""
-        told = await _decode_body(request, _AddMaster, _ADD_EXAMPLE)
+        told = await _decode_body(request, AddMasterRequest, _ADD_EXAMPLE)
         return await self.add_master(Master(told.node, told.data_center, told.weight, MEMBER, told.urls))
 
     async def add_master(self, new: Master) -> Response:
@@ -156,13 +162,13 @@ class ConfigurationHandler:
 
     async def change(self, request: Request, names: Mapping[str, str]) -> Response:
         """Changes the weight of a master, mutes it, or ends its muting."""
-        return await self.change_master(names["node"], await _decode_body(request, _ChangeMaster, _ALTER_EXAMPLE))
+        return await self.change_master(names["node"], await _decode_body(request, ChangeMasterRequest, _ALTER_EXAMPLE))
 
     async def mute(self, node: str, muted: bool) -> Response:
         """See :meth:`change`."""
-        return await self.change_master(node, _ChangeMaster(muted=muted))
+        return await self.change_master(node, ChangeMasterRequest(muted=muted))
 
-    async def change_master(self, node: str, told: _ChangeMaster) -> Response:
+    async def change_master(self, node: str, told: ChangeMasterRequest) -> Response:
         """See :meth:`change`."""
         master = self._master(node)
         if told.muted is not None:

@@ -34,8 +34,9 @@ _EXPECTED_BODY = (
 )
 
 
-class _DutyReport(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
-    """``fence`` and the fields after it belong to a repair report."""
+class DutyReport(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """The body of ``POST /txlog/duties/{id}``: ``state`` is done, begun or failed, with ``message`` for an error.
+    ``fence`` and the fields after it belong to a repair report."""
 
     state: str
     index: int = -1
@@ -197,7 +198,7 @@ class DutyHandler:
         programs of the last release ask it. The answer is ``{"open"}``: whether the duty is still open. 409
         ``OffTheLog`` rejects a backup at an unusable position; the duty's ``error`` then names the reason."""
         try:
-            told = msgspec.json.decode(await read_body(request, BODY_MAX), type=_DutyReport)
+            told = msgspec.json.decode(await read_body(request, BODY_MAX), type=DutyReport)
             digest = bytes.fromhex(told.hash)
         except DECODE_ERRORS as wrong:
             raise BadInput(f"{_EXPECTED_BODY}: {wrong}") from None
@@ -217,7 +218,7 @@ class DutyHandler:
             self._on_backup_report(duty, told, digest)
         return json_response({"open": self._open_duty(duty.id) is not None})
 
-    def _on_repair_report(self, duty: str, worker: str, fence: int, told: _DutyReport) -> Response:
+    def _on_repair_report(self, duty: str, worker: str, fence: int, told: DutyReport) -> Response:
         if min(told.fence, told.graph_count, told.added, told.removed) < 0:
             raise BadInput("fence, graphCount, added, removed: expected 0 or more")
         if told.state == "failed":
@@ -237,7 +238,7 @@ class DutyHandler:
             self._repairs.record_done(worker, fence, done)
         return json_response({"open": self._open_duty(duty) is not None})
 
-    def _on_backup_report(self, duty: Duty, told: _DutyReport, digest: bytes) -> None:
+    def _on_backup_report(self, duty: Duty, told: DutyReport, digest: bytes) -> None:
         loop = self._context.loop
         try:
             loop.core.check_backup_position(told.index, digest, told.epoch)

@@ -45,7 +45,9 @@ class VerifiedBackup(msgspec.Struct, frozen=True):
     split: bool = False
 
 
-class _BackupReport(msgspec.Struct, forbid_unknown_fields=True):
+class BackupReport(msgspec.Struct, forbid_unknown_fields=True):
+    """All verified backups of one data centre."""
+
     backups: list[VerifiedBackup]
 
 
@@ -82,7 +84,7 @@ class LogRetention:
     async def report(self, request: Request, _: Mapping[str, str]) -> Response:
         """Accepts all verified backups of this data centre; they replace the previous report. Answers ``{"known"}``."""
         try:
-            told = msgspec.json.decode(await read_body(request, BODY_MAX), type=_BackupReport)
+            told = msgspec.json.decode(await read_body(request, BODY_MAX), type=BackupReport)
             hashes = [bytes.fromhex(one.hash) for one in told.backups]
         except DECODE_ERRORS as wrong:
             raise BadInput(f"{_EXPECTED_BODY}: {wrong}") from None

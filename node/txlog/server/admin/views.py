@@ -34,16 +34,22 @@ _WITHOUT_EXAMPLE = '{"without": ["node", ...]}, members of the view that are gon
 _DOWN_EXAMPLE = '{"birth": "16 hexadecimal digits", "start": N}, as /txlog/status of that master showed them'
 
 
-class _DownReport(msgspec.Struct, forbid_unknown_fields=True):
+class DownReport(msgspec.Struct, forbid_unknown_fields=True):
+    """The process of that incarnation (hexadecimal) and start does not run any more."""
+
     birth: str
     start: int
 
 
-class _BootstrapRequest(msgspec.Struct, forbid_unknown_fields=True):
+class BootstrapRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """The masters with which an operator bootstraps the cluster."""
+
     members: list[str]
 
 
-class _ForceViewRequest(msgspec.Struct, forbid_unknown_fields=True):
+class ForceViewRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """The members that the forced view may lack."""
+
     without: list[str]
 
 
@@ -98,7 +104,7 @@ class ViewHandler:
         if node not in self._nodes:
             raise NotFound(f"no master {node[:80]!r} is configured here; there are {', '.join(self._nodes)}")
         try:
-            told = msgspec.json.decode(await read_body(request, 4096), type=_DownReport)
+            told = msgspec.json.decode(await read_body(request, 4096), type=DownReport)
         except DECODE_ERRORS as wrong:
             raise BadInput(f"{_DOWN_EXAMPLE}: {wrong}") from None
         if not _BIRTH_PATTERN.fullmatch(told.birth) or told.start < 1:
@@ -125,7 +131,7 @@ class ViewHandler:
         because not all configured masters can answer; the others join when they arrive. 202: the override is durable,
         and the bootstrap follows soon after."""
         try:
-            members = msgspec.json.decode(await read_body(request, 4096), type=_BootstrapRequest).members
+            members = msgspec.json.decode(await read_body(request, 4096), type=BootstrapRequest).members
         except DECODE_ERRORS as wrong:
             raise BadInput(f"expected {_MEMBERS_EXAMPLE}: {wrong}") from None
         self._check_names(members, _MEMBERS_EXAMPLE)
@@ -147,7 +153,7 @@ class ViewHandler:
         number this master knows and holds each removed member's transactions. The override is then durable. The next
         view follows soon after, even if this master ends before; otherwise ``/txlog/status`` reports the reason."""
         try:
-            without = msgspec.json.decode(await read_body(request, 4096), type=_ForceViewRequest).without
+            without = msgspec.json.decode(await read_body(request, 4096), type=ForceViewRequest).without
         except DECODE_ERRORS as wrong:
             raise BadInput(f"expected {_WITHOUT_EXAMPLE}: {wrong}") from None
         self._check_names(without, _WITHOUT_EXAMPLE)

@@ -365,7 +365,7 @@ class WriteHandler:
                 contexts=contexts,
                 draw=draw_blank_node_seed,
                 same_nodes=same,
-                give_way=self._yield_to_interactive,
+                yield_control=self._yield_to_interactive,
             ),
         )
 

@@ -101,7 +101,7 @@ class _BinaryRdfReader:
                 return number
             shift += 7
             if shift > 28:
-                raise MalformedBinaryRdf(f"no number stands at byte {self._offset}")
+                raise MalformedBinaryRdf(f"there is no number at byte {self._offset}")
 
     def _read_string(self) -> str:
         length = self._read_int()
@@ -152,7 +152,7 @@ class _BinaryRdfReader:
                     or value is None
                     or isinstance(graph, ox.Literal)
                 ):
-                    raise MalformedBinaryRdf(f"no statement stands at byte {at}")
+                    raise MalformedBinaryRdf(f"there is no statement at byte {at}")
                 yield ox.Quad(subject, predicate, value, graph)
             elif record == _DECLARE:
                 number = self._read_int()

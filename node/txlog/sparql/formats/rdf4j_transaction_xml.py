@@ -76,12 +76,12 @@ _NAMESPACES: Final = ("setNamespace", "removeNamespace", "clearNamespaces")
 def _namespace_change(element: _XmlElement) -> NamespaceChange:
     if element.name == "clearNamespaces":
         return NamespaceChange(None, None)
-    told = [element.attributes.get(name) for name in ("prefix", "name")]
+    given = [element.attributes.get(name) for name in ("prefix", "name")]
     if element.name == "removeNamespace":
-        told[1] = None
-    if told[0] is None or (element.name == "setNamespace" and told[1] is None):
+        given[1] = None
+    if given[0] is None or (element.name == "setNamespace" and given[1] is None):
         raise _malformed_data(f"<{element.name}> needs a prefix, and setNamespace a name, as attributes")
-    return NamespaceChange(*told)
+    return NamespaceChange(*given)
 
 
 def _malformed_data(why: str) -> BadInput:
@@ -197,8 +197,8 @@ _GRAPHS: Final = ("defaultGraphs", "namedGraphs", "defaultRemoveGraphs", "defaul
 
 
 def _language(each: _XmlElement) -> dict[str, str]:
-    told = {"xml:lang": each.attributes.get("language"), "datatype": each.attributes.get("dataType")}
-    return {name: value for name, value in told.items() if value}
+    attributes = {"xml:lang": each.attributes.get("language"), "datatype": each.attributes.get("dataType")}
+    return {name: value for name, value in attributes.items() if value}
 
 
 def _graphs(dataset: _XmlElement | None, name: str) -> Sequence[str]:

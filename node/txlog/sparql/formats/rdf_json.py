@@ -31,16 +31,16 @@ _encode = msgspec.json.Encoder().encode
 
 def write_rdf_json(quads: Iterable[ox.Quad], out: IO[bytes]) -> None:
     """Write all quads. They are in memory until the end, since a subject may occur only once in the document."""
-    told: dict[str, dict[str, dict[object, _RdfJsonValue]]] = {}
+    by_subject: dict[str, dict[str, dict[object, _RdfJsonValue]]] = {}
     for quad in quads:
-        values = told.setdefault(_node_name(quad.subject), {}).setdefault(_node_name(quad.predicate), {})
+        values = by_subject.setdefault(_node_name(quad.subject), {}).setdefault(_node_name(quad.predicate), {})
         value = values.setdefault(quad.object, _to_value(quad.object))
         assert value.graphs is not None
         value.graphs.append(None if isinstance(quad.graph_name, ox.DefaultGraph) else _node_name(quad.graph_name))
-    for values in (values for one in told.values() for values in one.values()):
+    for values in (values for one in by_subject.values() for values in one.values()):
         for value in values.values():
             value.graphs = None if value.graphs == [None] else value.graphs
-    plain = {s: {p: list(values.values()) for p, values in one.items()} for s, one in told.items()}
+    plain = {s: {p: list(values.values()) for p, values in one.items()} for s, one in by_subject.items()}
     out.write(_encode(plain) + b"\n")
 
 

@@ -9,7 +9,8 @@ from txlog.model.errors import BadInput, TooLarge
 from txlog.sparql.analysis.empty_graphs import select_counts_graphs
 from txlog.sparql.analysis.predicates import UnknownPredicates, predicates_of_query
 from txlog.sparql.expansion_limit import limit_for
-from txlog.sparql.rewrite.token_rewriter import Prologue, TokenRewriter, skip_trivia
+from txlog.sparql.prologue import Prologue
+from txlog.sparql.rewrite.token_rewriter import TokenRewriter, skip_trivia
 from txlog.sparql.terms import DEFAULT_PREFIXES, base_iri
 from txlog.sparql.tokens import TOKEN, Token, malformed_query, tokens
 from txlog.sparql.update_effect import PREDICATES_MAX

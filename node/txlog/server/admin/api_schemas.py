@@ -1,0 +1,215 @@
+"""JSON schemas of the administration API's bodies, generated from the structs that masters decode and encode.
+
+Where a handler builds its answer without a struct, the schema is written here. Import it late: it loads the client.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from txlog.client.responses import JsonMarker, JsonPosition, TransactionStatus, WorkerStatus
+from txlog.divergence.detector import DivergenceFinding
+from txlog.divergence.repair_policy import STATES as REPAIR_STATES
+from txlog.divergence.repair_policy import CompletedRepair, RepairStatus
+from txlog.model.graph_digests import KINDS, GraphDigests
+from txlog.runtime.worker_registry import PipelineReport, WorkerMarker
+from txlog.server.admin.configuration import AddMasterRequest, ChangeMasterRequest, ClusterOptionsRequest
+from txlog.server.admin.duties import Duty, DutyPosition, DutyReport
+from txlog.server.admin.json_schema import (
+    ANY_OBJECT,
+    BOOLEAN,
+    COUNT,
+    HASH,
+    INTEGER,
+    LEVEL,
+    NUMBER,
+    REF,
+    SPLIT_MODE,
+    STRING,
+    Schema,
+    array_of,
+    nullable,
+    object_of,
+    schema_ref,
+)
+from txlog.server.admin.log_retention import BackupReport, VerifiedBackup
+from txlog.server.admin.views import BootstrapRequest, DownReport, ForceViewRequest
+from txlog.wire.change_feed import FeedEvent
+
+_ANSWERS: Final[dict[type[msgspec.Struct], str]] = {
+    JsonPosition: "Place",
+    DutyPosition: "Place",
+    JsonMarker: "Marker",
+    WorkerStatus: "Worker",
+    DivergenceFinding: "Finding",
+    RepairStatus: "Standing",
+    CompletedRepair: "CompletedRepair",
+    Duty: "Duty",
+    TransactionStatus: "Transaction",
+    FeedEvent: "FeedEvent",
+}
+"""Struct to the name of its schema. A master sends all fields, but for structs that omit defaults."""
+_REQUESTS: Final[dict[type[msgspec.Struct], str]] = {
+    PipelineReport: "WorkerReport",
+    WorkerMarker: "ReportedMarker",
+    GraphDigests: "GraphDigests",
+    DutyReport: "DutyReport",
+    VerifiedBackup: "VerifiedBackup",
+    BackupReport: "BackupReport",
+    AddMasterRequest: "AddMaster",
+    ChangeMasterRequest: "ChangeMaster",
+    ClusterOptionsRequest: "ClusterOptions",
+    DownReport: "DownReport",
+    BootstrapRequest: "Bootstrap",
+    ForceViewRequest: "ForceView",
+}
+"""Struct to the name of its schema. A client may leave out fields that have a default."""
+_COUNTS: Final = ("index", "firstIndex", "fence", "graphCount", "added", "removed", "done", "quads", "hold", "stamp")
+_FIELDS: Final[dict[str, dict[str, Schema]]] = {
+    "Place": {"epoch": COUNT},
+    "Marker": {"epoch": COUNT},
+    "Worker": {
+        "reportedAt": nullable(NUMBER),
+        "divergence": nullable(schema_ref("Finding")),
+        "repair": nullable(schema_ref("Standing")),
+    },
+    "Finding": {"kind": {"enum": [*KINDS, "refusal"]}},
+    "Standing": {"state": {"enum": list(REPAIR_STATES)}},
+    "Duty": {"kind": {"enum": ["backup", "restore", "unorder", "repair"]}},
+    "Transaction": {"durability": LEVEL, "workers": ANY_OBJECT},
+    "FeedEvent": {
+        "event": {"enum": ["position", "entry", "rewound", "gone", "diverged", "closing", "not-quads"]},
+        "id": {"type": "string", "pattern": "^[0-9]+:[0-9a-f]{32}$"},
+        "kind": {"enum": ["quads", "update", "skip", "namespace", "configuration"]},
+    },
+    "GraphDigests": {"kind": {"enum": list(KINDS)}},
+    "DutyReport": {"state": {"enum": ["done", "begun", "failed"]}},
+    "ClusterOptions": {"splitMode": nullable(SPLIT_MODE)},
+    "DownReport": {
+        "birth": {"type": "string", "pattern": "^[0-9a-f]{16}$"},
+        "start": {"type": "integer", "minimum": 1},
+    },
+}
+"""What the API promises beyond a field's type."""
+
+
+def _generated() -> dict[str, Schema]:
+    structs = {**_ANSWERS, **_REQUESTS}
+    names = {struct.__name__: name for struct, name in structs.items()}
+    sent = {struct.__name__ for struct in _ANSWERS if not struct.__struct_config__.omit_defaults}
+    _, found = msgspec.json.schema_components(structs, ref_template=REF + "{name}")
+    made: dict[str, Schema] = {}
+    for struct, schema in found.items():
+        if struct not in names:
+            continue  # a field of this type has another schema in the API
+        fields = {name: _narrowed(name, field, names) for name, field in schema["properties"].items()}
+        optional = () if struct in sent else tuple(name for name in fields if name not in schema["required"])
+        closed = not schema.get("additionalProperties", True)
+        made[names[struct]] = object_of(closed, optional, **(fields | _FIELDS.get(names[struct], {})))
+    return made
+
+
+def _narrowed(field: str, schema: Schema, names: dict[str, str]) -> Schema:
+    """The schema without its default, with the API's names, and with what the field's own name implies."""
+    if "$ref" in schema:
+        struct = schema["$ref"].removeprefix(REF)
+        return schema_ref(names.get(struct, struct))
+    if "anyOf" in schema:
+        return {"anyOf": [_narrowed(field, one, names) for one in schema["anyOf"]]}
+    if "items" in schema:
+        return array_of(_narrowed("", schema["items"], names))
+    if schema == {"type": "integer"} | ({"default": schema["default"]} if "default" in schema else {}):
+        return COUNT if field in _COUNTS else INTEGER
+    if field == "hash":
+        return HASH
+    return {name: value for name, value in schema.items() if name != "default"}
+
+
+_HAND_WRITTEN: Final[dict[str, Schema]] = {
+    "Error": object_of(
+        error={**STRING, "description": "the kind of refusal, a stable word"},
+        reason={**STRING, "description": "a stable word where there are several of a kind, else empty"},
+        message={**STRING, "description": "for people: what is wrong, and what to do"},
+    ),
+    "Status": object_of(
+        node=STRING,
+        birth=STRING,
+        start=COUNT,
+        version=STRING,
+        state=STRING,
+        epoch=COUNT,
+        view=ANY_OBJECT,
+        duties=array_of(schema_ref("Duty")),
+        clusterId=nullable(STRING),
+        log=schema_ref("Place"),
+        stable=schema_ref("Place"),
+        trim=object_of(
+            keptFrom=COUNT,
+            mayGoTo=COUNT,
+            heldBackBy=array_of(object_of(kind=STRING, name=STRING, index=INTEGER, why=nullable(STRING))),
+            bytes=COUNT,
+            bytesMax=COUNT,
+            alarm=BOOLEAN,
+        ),
+        queue=object_of(transactions=COUNT, bytes=COUNT),
+        counter=COUNT,
+        members=array_of(object_of(node=STRING, birth=STRING, weight=COUNT, dataCenter=STRING)),
+        present=array_of(STRING),
+        workers=array_of(schema_ref("Worker")),
+        damage=array_of({}),
+        repository=STRING,
+        dataCenter=STRING,
+        uptimeSeconds=NUMBER,
+    ),
+    "LogPage": object_of(
+        after=schema_ref("Place"),
+        entries=array_of(
+            object_of(index=COUNT, hash=HASH, txid=STRING, stamp=COUNT, kind=STRING, payload=STRING, noop=STRING)
+        ),
+        stable=schema_ref("Place"),
+    ),
+    "Settings": object_of(
+        _optional=("changed",),
+        changed=array_of(STRING),
+        node=STRING,
+        dataCenter=STRING,
+        state=STRING,
+        view=nullable(object_of(number=nullable(STRING), splitRecovery=STRING, prefers=ANY_OBJECT, renewing=BOOLEAN)),
+        settings=array_of(
+            object_of(
+                key=STRING,
+                property=STRING,
+                value=STRING,
+                source={"enum": ["manifest", "live", "properties", "default"]},
+                manifest=STRING,
+                since=nullable(NUMBER),
+            )
+        ),
+    ),
+    "Configuration": object_of(
+        _optional=("txid",),
+        txid=STRING,
+        version=COUNT,
+        splitMode=SPLIT_MODE,
+        keyRetention=STRING,
+        masters=array_of(
+            object_of(
+                node=STRING,
+                dataCenter=STRING,
+                weight=COUNT,
+                role={"enum": ["member", "muted", "leaving"]},
+                urls=array_of(STRING),
+                inView=BOOLEAN,
+            )
+        ),
+        removed=array_of(STRING),
+        pending=nullable(STRING),
+    ),
+}
+
+
+def build_components() -> dict[str, Schema]:
+    """All named schemas of the document."""
+    return _HAND_WRITTEN | _generated()
