@@ -60,8 +60,8 @@ test-kubernetes: install-dev ## resources, operator and charts on a real API ser
 crds: install ## the resources' definitions for Kubernetes, from the models that read manifests
 	@$(BIN)/python -m txlog.config.crds crds charts/txlog-operator/crds-of-txlog
 
-reference: install ## docs/reference/txlogcluster.md and cli.md, from the models of manifests and the commands
-	@$(BIN)/python tools/reference.py
+reference: install ## docs/reference/txlogcluster.md and cli.md, and the diagrams of docs/design/protocol.md, from the code
+	@$(BIN)/python tools/reference.py && $(BIN)/python tools/diagrams.py
 
 test-clients: install-dev ## unchanged RDF4J and SPARQL clients against both data centres of a local cluster (URL=http://... for one that runs; ALLOW_SKIPPED=1 where some are not here)
 	@$(BIN)/python -m e2e.conformance.foreign_clients $(if $(URL),--url $(URL)) $(if $(filter 1,$(ALLOW_SKIPPED)),--allow-skipped)

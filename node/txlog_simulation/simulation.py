@@ -25,6 +25,7 @@ from txlog.protocol.events import Submission
 from txlog_simulation import liveness
 from txlog_simulation.checkers.acknowledgements import AcknowledgementChecker, PromiseChecker
 from txlog_simulation.checkers.log import LogChecker
+from txlog_simulation.checkers.master_states import MasterStateChecker
 from txlog_simulation.checkers.overrides import OverrideChecker
 from txlog_simulation.checkers.transactions import TransactionChecker
 from txlog_simulation.checkers.views import ViewChecker
@@ -86,6 +87,7 @@ class Simulation:
             self.violations, self.transactions, self.log, {m.node: m.weight for m in self.members}
         )
         self.views = ViewChecker(self.violations)
+        self.master_states = MasterStateChecker(self.violations)
         self.overrides = OverrideChecker(self.violations, {m.node: m.weight for m in self.masters})
         self.promises = PromiseChecker(self.violations, self.transactions)
         self.durable_states: dict[Origin, DurableState] = {}

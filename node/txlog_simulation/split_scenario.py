@@ -28,7 +28,7 @@ def run_split(world: Simulation) -> None:
     chance = Random(f"parting {plan.seed}")
     world.run_until(world.now_ms + chance.randrange(WITHIN_MS))
     if not going_on or not all(
-        m.executor is not None and m.executor.core.bootstrap.is_bootstrapped for m in world.simulated_masters
+        m.executor is not None and m.executor.core.membership.bootstrap.is_bootstrapped for m in world.simulated_masters
     ):
         return  # a cluster begins with everybody, or by order
     side_of = {slot: number for number, side in enumerate(plan.partition) for slot in side}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from txlog.model.records import Record, ViewAccepted
-from txlog.protocol.views.coordinator import ViewCoordinator
+from txlog.protocol.views.view_state import ViewState
 from txlog_simulation.checkers.next_view import check_next_view
 from txlog_simulation.run_plan import PlannedFault
 
@@ -65,7 +65,7 @@ def _disturb_links(world: Simulation, fault: PlannedFault, kind: str) -> None:
         world.slow(links, world.now_ms + lasts_ms)
 
 
-def check_view_change(world: Simulation, views: ViewCoordinator, record: Record) -> None:
+def check_view_change(world: Simulation, views: ViewState, record: Record) -> None:
     """Whoever coordinates a change accepts the view that it has put together: is that what follows from the reports?
     What kind of change it is is counted, too."""
     change = views.change

@@ -192,8 +192,8 @@ async def test_masters_come_are_told_are_restarted_and_go(site: Site) -> None:
     await becomes(renewed, 120)
     assert least >= 1
     reasons = [each["reason"] for each in await site.kube.list("Event", site.namespace)]
-    assert {"Tell", "Prove", "NameMaster", "TakeOut", "Restart"} <= set(reasons)
-    assert reasons.count("Restart") == 2
+    assert {"ChangeMasterSettings", "ReportDown", "AddPeer", "RemovePeer", "RestartMaster"} <= set(reasons)
+    assert reasons.count("RestartMaster") == 2
 
 
 OWN = "txlog_the-operators-and-the-pipelines"

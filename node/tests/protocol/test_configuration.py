@@ -19,8 +19,8 @@ from txlog.model.errors import BadInput, ChangePending, Conflict, Fatal, Refused
 from txlog.model.ids import Origin, Txid
 from txlog.model.stamp import LOGICAL_BITS
 from txlog.protocol.events import ConfiguredMember, SubmissionAccepted
+from txlog.protocol.log.configuration_history import ConfigurationHistory
 from txlog.protocol.log.idempotency_keys import FirstUse, IdempotencyKeys
-from txlog.protocol.membership.configuration_history import ConfigurationHistory
 from txlog.protocol.membership.handshake import build_hello
 from txlog.wire.messages import AcceptView, Post, decode, encode
 from txlog_simulation.reference_journal import ReferenceJournal

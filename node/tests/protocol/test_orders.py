@@ -486,7 +486,7 @@ def unfounded(*away: str) -> Cluster:
     for node in away:
         cluster.crash(node)
     cluster.run(2000)
-    assert all(not cluster.core(node).bootstrap.is_bootstrapped for node in cluster.executors)
+    assert all(not cluster.core(node).membership.bootstrap.is_bootstrapped for node in cluster.executors)
     return cluster
 
 
@@ -527,7 +527,7 @@ def test_who_held_a_founding_that_never_came_about_is_let_in() -> None:
     assert cluster.core("c").views.accepted is not None
     cluster.crash("c", kept=99)
     cluster.cut.clear()
-    assert not cluster.core("a").bootstrap.is_bootstrapped
+    assert not cluster.core("a").membership.bootstrap.is_bootstrapped
     cluster.executors["a"].bootstrap(["a", "b"])
     run_until_in_view(cluster, "a", "b", within_ms=3000)
     cluster.submit("a", "x")
@@ -553,7 +553,9 @@ def test_a_founding_that_an_order_replaced_is_heard_late(later: bool) -> None:
     if later:
         cluster.cut.clear()
         run_until_in_view(cluster, "a", "b", "c")
-    assert cluster.core("b").bootstrap.on_propose("a", first) == []
+    core = cluster.core("b")
+    core.membership.bootstrap.on_propose("a", first)
+    assert not core.outbox.sends
     view = cluster.core("b").views.accepted
     assert view is not None
     assert view.cluster_id != first.cluster_id
@@ -583,14 +585,14 @@ def test_who_has_accepted_a_founding_begins_no_other() -> None:
         assert cluster.now_ms < 3000
         cluster.run(1)
     cluster.cut = {("b", "c"), ("c", "b")}
-    while not cluster.core("a").bootstrap.is_bootstrapped:
+    while not cluster.core("a").membership.bootstrap.is_bootstrapped:
         assert cluster.now_ms < 3000
         cluster.run(1)
     cluster.cut = {("a", "b"), ("a", "c")}
     with pytest.raises(Conflict, match="may be complete"):
         cluster.executors["b"].bootstrap(["b", "c"])
     cluster.run(2000)
-    assert not cluster.core("b").bootstrap.is_bootstrapped
+    assert not cluster.core("b").membership.bootstrap.is_bootstrapped
     cluster.cut.clear()
     run_until_in_view(cluster, "a", "b", "c")
 

@@ -64,7 +64,7 @@ def test_what_a_stopped_master_holds_is_not_told_with_the_stamps_of_its_view() -
         if stopped:
             known = wire.HelloReply("c", cluster.core("c").birth, 1, list(CONFIGURED), [], GROWN, True, [1, 0, 0])
             cluster.core("a").views.on_hello_reply(known)
-            cluster.core("a").views.stop_for_newer_view()
+            cluster.core("a").view_manager.backfill.stop_for_newer_view()
         a.receive("b", wire.encode(wire.FetchRuns(Span("a", origin.birth, 1, 1))), cluster.now("a"))
         a.poll(cluster.now("a"))
         while (sync := a.begin_sync()) is not None:

@@ -242,7 +242,7 @@ def test_rule_19_a_member_whose_old_disk_lies_below_the_foot_counts_for_nothing(
     cluster.journals["b"].files = image
     for node in "ab":
         cluster.start(node)
-    while not cluster.core("a").bootstrap.admitted:
+    while not cluster.core("a").membership.bootstrap.admitted:
         assert cluster.now_ms < 60_000
         cluster.run(1)
     cluster.submit("a", "one more")
@@ -308,7 +308,7 @@ def test_rule_17_a_lost_disk_below_the_foot_beyond_a_lost_link(trimmed: str) -> 
     assert cluster.core("c").views.accepted is None
     below = wire.encode(wire.LogTruncatedBelow(length(cluster), hash_of(cluster, "a")))
     cluster.receive("b", "c", wire.encode(wire.Relay("c", ["a", "b"], below)))
-    arriving = cluster.core("c").incoming_snapshot
+    arriving = cluster.core("c").dispatcher.snapshots.incoming
     assert arriving is not None
     assert arriving.peer == "b"
     run_until_in_view(cluster, "a", "b", "c")

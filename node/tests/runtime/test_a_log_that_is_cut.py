@@ -70,9 +70,9 @@ class Split:
         """As the core does when its turn comes, with everything that follows from it."""
         views = self.loop.core.views
         assert self.agreement.accept_view(view, cut, spans, stamps, waiting)
-        views.accepted, views.installed, views.view_changed = view, False, True
+        views.accepted, views.installed = view, False
         views.promised = views.highest_seen = view.number
-        views._propose_after_ms = 1 << 59
+        views.propose_after_ms = 1 << 59
 
     def look(self) -> None:
         """Whatever comes next: the loop has to see it in this very call."""

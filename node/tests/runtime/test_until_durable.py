@@ -16,7 +16,7 @@ from txlog.runtime.master_loop import MasterLoop
 
 def say(loop: MasterLoop, node: str) -> None:
     """Any record, as the core says one."""
-    loop.core.views.records.append(OperatorOverrides([], [(node, 1, 1)]))
+    loop.core.views.outbox.append(OperatorOverrides([], [(node, 1, 1)]))
     loop.adopt(loop.core.settings)
 
 

@@ -8,230 +8,304 @@ from __future__ import annotations
 
 from typing import Final
 
-from txlog.model.errors import OffTheLog, PeerFault
-from txlog.model.records import RecoveredState
-from txlog.model.view import NO_VIEW
-from txlog.protocol.events import ClockReading, OutgoingMessage, ProtocolSettings
-from txlog.protocol.membership.configuration_effects import ConfigurationFollower
-from txlog.protocol.membership.handshake import build_hello, build_hello_reply
-from txlog.wire import messages as wire
-from txlog.wire.messages import FetchRuns, Hello, HelloReply, Message, Post, Relay, RunsReply
+from txlog.model.configuration import Configuration
+from txlog.model.errors import Refused
+from txlog.model.ids import Txid
+from txlog.model.master_state import MasterState
+from txlog.model.records import LogStart, RecoveredState
+from txlog.model.view import NO_VIEW, Number, View
+from txlog.protocol.events import (
+    NO_EFFECTS,
+    NOT_TRUNCATED,
+    ClockReading,
+    DurabilityMarks,
+    Effects,
+    ProtocolSettings,
+    Submission,
+    SubmissionAccepted,
+)
+from txlog.protocol.local_master import LocalMaster
+from txlog.protocol.log.log_state import NO_CONTENTS, LogState
+from txlog.protocol.log.log_trim import RetentionPosition, TrimDecision, decide_trim
+from txlog.protocol.log_lifecycle import LogLifecycle
+from txlog.protocol.master_state import (
+    MasterFacts,
+    state_of,
+)
+from txlog.protocol.membership.membership import Membership
+from txlog.protocol.message_dispatcher import MessageDispatcher
+from txlog.protocol.message_router import MessageRouter
+from txlog.protocol.outbox import Outbox
+from txlog.protocol.replication.durability_marks import compute_marks
+from txlog.protocol.replication.failure_detector import FailureDetector
+from txlog.protocol.replication.peer_progress import PeerProgress
+from txlog.protocol.replication.replication import Replication
+from txlog.protocol.views.split_backup import SplitBackup
+from txlog.protocol.views.view_manager import ViewManager
+from txlog.protocol.views.view_state import FOREVER_MS, ViewState
+from txlog.wire.messages import Message
 
 VIEW_CHECK_INTERVAL_MS: Final = 20
 """How often the core checks for silent members, in milliseconds, while no message bears on the view."""
+_NOT_ENTERED: Final[tuple[Number, bool]] = (NO_VIEW, False)
 
 
-class Core(ConfigurationFollower):
-    """One master, in layers, each a file: ``master_state.py`` ← ``commit.py`` ← ``post_receiver.py`` ←
-    ``post_sender.py`` ← ``departure.py`` ← ``configuration_changes.py`` ← ``submission.py`` ← ``log_trim.py`` ←
-    ``snapshot_install.py`` ← ``configuration_effects.py``. This class dispatches messages and acts when time passes."""
+class Core:
+    """One master. It dispatches messages to its parts and acts when time passes.
+
+    ``lifecycle`` has the log and its replication, once there is one. ``views`` is the view and what is known of the
+    other masters, ``view_manager`` changes it, ``membership`` begins, changes and leaves the cluster. All parts share
+    ``local``, ``failure_detector`` and ``outbox``."""
 
     def __init__(self, settings: ProtocolSettings, recovered: RecoveredState, now: ClockReading) -> None:
-        super().__init__(settings, recovered, now)
-        self._enter_view(now)
+        self.local = LocalMaster(settings, recovered.birth, recovered.start)
+        self.outbox = Outbox()
+        self.failure_detector = FailureDetector(settings.node, settings.round_timeout_ms, now.mono)
+        self.views = ViewState(self.local, recovered, self.failure_detector, self.outbox)
+        self.view_manager = ViewManager(self.views)
+        self.membership = Membership(self.local, self.views, self.outbox, now.mono)
+        self.router = MessageRouter(self.local, self.failure_detector, self.views, self.outbox)
+        self.split_backup = SplitBackup(self.views)
+        self.lifecycle = LogLifecycle(self.local, self.failure_detector, self.views, self.outbox, recovered)
+        self.dispatcher = MessageDispatcher(
+            self.local,
+            self.failure_detector,
+            self.view_manager,
+            self.membership,
+            self.lifecycle,
+            self.router,
+            self.outbox,
+        )
+        self._marks = DurabilityMarks(0, 0, 0, 0, 0)
+        self._views_checked_ms = -FOREVER_MS
+        self.lifecycle.enter_view(now)
 
-    def receive(self, peer: str, message: Message, now: ClockReading, room_for_work: bool) -> None:
+    # What it is
+
+    @property
+    def settings(self) -> ProtocolSettings:
+        """The settings in effect."""
+        return self.local.settings
+
+    @property
+    def birth(self) -> int:
+        """This master's incarnation."""
+        return self.local.birth
+
+    @property
+    def start(self) -> int:
+        """The number of this process."""
+        return self.local.start
+
+    @property
+    def log_state(self) -> LogState | None:
+        """This master's log and queue; None before it is in a view or follows one."""
+        return self.lifecycle.log
+
+    @property
+    def peers(self) -> list[PeerProgress]:
+        """The other members of the latest view."""
+        return self.lifecycle.peers
+
+    @property
+    def view(self) -> View | None:
+        """The latest view of this master; None without a log."""
+        log = self.log_state
+        return log.view if log is not None else None
+
+    @property
+    def state(self) -> MasterState:
+        """What this master does now."""
+        views = self.views
+        return state_of(
+            MasterFacts(
+                has_log=self.lifecycle.log is not None,
+                has_view=views.accepted is not None,
+                is_admitted=self.membership.bootstrap.admitted,
+                has_room=not self.local.disk_full,
+                stays=not self.membership.departure.has_left,
+                view_active=views.is_active and views.newer_view is None,
+                all_present=all(self.is_present(peer) for peer in self.peers),
+                is_complete=not views.is_isolated,
+            )
+        )
+
+    @property
+    def disk_full(self) -> bool:
+        """The disk has no room for transactions, as the driver last reported."""
+        return self.local.disk_full
+
+    @property
+    def closing(self) -> bool:
+        """This master takes no more work: its process ends."""
+        return self.membership.departure.closing
+
+    @property
+    def removed(self) -> bool:
+        """The configuration has removed this master, for good."""
+        return self.membership.follower.removed
+
+    @property
+    def configuration(self) -> Configuration | None:
+        """The configuration in force where this master's log is stable; None before the cluster is bootstrapped."""
+        return self.membership.changes.configuration
+
+    @property
+    def pending_change(self) -> Txid | None:
+        """A change that waits for its index, or whose index is not stable yet."""
+        return self.membership.changes.pending_change
+
+    @property
+    def is_leave_done(self) -> bool:
+        """Whether the process may end: a staying member has acknowledged the leave notice, or no member stays."""
+        return self.membership.departure.is_done(self.lifecycle.state)
+
+    def is_present(self, peer: PeerProgress) -> bool:
+        """A message of the peer arrived within the round time-out, and the peer receives from this master. A guess;
+        safety never depends on it (rule 14)."""
+        state = self.lifecycle.state
+        return state is not None and state.is_present(peer)
+
+    def check_listed(self, peer: str) -> None:
+        """:class:`PeerFault` for unknown and removed masters, once there is a log to know them by."""
+        self.membership.changes.check_listed(peer)
+
+    # Messages
+
+    def receive(
+        self,
+        peer: str,
+        message: Message,
+        now: ClockReading,
+        room_for_work: bool,
+        contents: dict[Txid, bytes] = NO_CONTENTS,
+    ) -> None:
         """Process one message from an authenticated peer. ``room_for_work``: the disk has room for transactions.
-        :class:`PeerFault` when the message is refused: no part of it counts. :class:`Fatal` when this process must
-        end."""
-        self.disk_full = not room_for_work
-        self._post_schedule.now_ms = max(self._post_schedule.now_ms, now.mono)
-        self.failure_detector.tick(now.mono)
+        ``contents``: content hashes of its transactions that the driver computed itself. :class:`PeerFault` when the
+        message is refused: no part of it counts. :class:`Fatal` when this process must end."""
+        if self.dispatcher.serve_fetch(peer, message):
+            return
+        self.local.disk_full = not room_for_work
+        self._tick(now)
         self.failure_detector.on_message(peer)
-        match message:
-            case Post():
-                self._on_post(peer, message, now)
-            case RunsReply():
-                self._on_runs(message, now)
-            case Hello():
-                self._on_hello(peer, message)
-            case HelloReply():
-                self._on_hello_reply(peer, message)
-            case wire.ProposeBootstrap():
-                self._send(self.bootstrap.on_propose(peer, message.view))
-            case wire.BootstrapAccepted():
-                self.bootstrap.on_accepted(message)
-            case wire.CommitBootstrap():
-                self.bootstrap.on_commit(message.view)
-            case Relay():
-                self._on_relay(peer, message, now)
-            case wire.LogTruncatedBelow():
-                self._on_log_truncated(peer, message)
-            case wire.SnapshotChunk():
-                self._on_snapshot(peer, message)
-            case _:
-                self._on_view_change_message(peer, message, now)
-        self._enter_view(now)
+        self.dispatcher.dispatch(peer, message, now, contents)
+        self.lifecycle.enter_view(now)
         self._advance()
 
-    def _on_view_change_message(self, peer: str, message: Message, now: ClockReading) -> None:
-        """Process a message of a view change, sent by ``peer`` itself or relayed for it."""
-        self.check_listed(peer)
-        self._needs_view_check = True
-        views = self.views
-        if not self.bootstrap.admitted and views.accepted is not None:
-            return  # it votes for nothing yet
-        match message:
-            case wire.ProposeView() | wire.AcceptView() if self._has_left:
-                self._send_leave([peer])  # what it said it stays with, until its process ends
-            case wire.ProposeView():
-                views.on_propose(peer, message)
-            case wire.ViewReport():
-                views.on_report(message)
-            case wire.RejectView():
-                views.on_refuse(peer, message)
-            case wire.AcceptView():
-                if self.log_state is None and message.view.number == views.promised:
-                    self._become_learner(message.view.cluster_id)
-                views.on_accept(peer, message)
-            case wire.FetchProgress():
-                views.on_fetch_progress(message)
-            case wire.ViewAcceptedReply():
-                views.on_accepted(message)
-            case wire.InstallView():
-                views.on_install(message.number)
-            case wire.LeaveNotice():
-                self._on_leaving(peer, message)
-            case _:
-                raise PeerFault(peer, "Misplaced", f"{type(message).__name__} is not for the core")
-        self._send_view_messages()
+    def _tick(self, now: ClockReading) -> None:
+        state = self.lifecycle.state
+        if state is not None:
+            state.tick(now.mono)
+        self.failure_detector.tick(now.mono)
 
-    def _on_relay(self, peer: str, forward: Relay, now: ClockReading) -> None:
-        """Rule 22: pass the message to its target, or one hop on; each message passes a master once."""
-        if not forward.path or len(forward.path) > len(self.views.configured_members):
-            raise PeerFault(peer, "Malformed", "a forwarded message without a path that fits")
-        if forward.target == self.settings.node:
-            message = wire.decode(peer, forward.message)
-            if isinstance(message, FetchRuns):
-                self.relayed_requests.append((forward.path[0], message))
-            elif isinstance(message, RunsReply):
-                self._on_runs(message, now)
-            elif isinstance(message, wire.LogTruncatedBelow):
-                self._on_log_truncated(
-                    peer, message
-                )  # any other's snapshot will do, and this one is heard without help
-            else:
-                self._on_view_change_message(forward.path[0], message, now)
-            return
-        if self.settings.node in forward.path:
-            return
-        onward = Relay(forward.target, [*forward.path, self.settings.node], forward.message)
-        self._send([(node, onward) for node in self._next_hops(forward.target) if node not in forward.path])
+    def _advance(self) -> None:
+        replication = self.lifecycle.replication
+        if replication is not None:
+            replication.committer.advance(self.dispatcher.append_rule)
 
-    def _next_hops(self, target: str) -> list[str]:
-        if self.failure_detector.is_bidirectional(target):
-            return [target]
-        return [
-            node for node in self.bootstrap.others if node != target and self.failure_detector.is_bidirectional(node)
-        ]
-
-    def _on_hello(self, peer: str, who: Hello) -> None:
-        if peer == self.settings.node or who.node != peer:
-            raise PeerFault(peer, "UnknownPeer", f"it calls itself {who.node}")
-        if not who.cluster:
-            self.bootstrap.check_members(peer, who.members)
-        try:
-            self.check_listed(peer)
-        except PeerFault:
-            if who.cluster:
-                self._send([(peer, build_hello_reply(who, self.views, self.peers))])  # so that it knows
-            raise
-        self._needs_view_check = True
-        self._send([(peer, build_hello_reply(who, self.views, self.peers))])
-        history = self.log_state.log_index if self.log_state is not None else None
-        if history is not None and who.view == NO_VIEW and who.log_index < history.start:
-            # The master may lack no payload and request nothing, and yet be below what was trimmed meanwhile.
-            self._send([(peer, wire.LogTruncatedBelow(history.start, history.log_start_hash))])
-        self.views.on_hello(who)
-
-    def _on_hello_reply(self, peer: str, known: HelloReply) -> None:
-        if known.node != peer:
-            raise PeerFault(peer, "UnknownPeer", f"it calls itself {known.node}")
-        self._check_removed(known)
-        self.bootstrap.on_hello_reply(known, self._own_seq(), self._last_stamp())
-        self._needs_view_check = True
-        self.views.on_hello_reply(known)
-        if self.log_state is None and self.bootstrap.cluster and known.accepted is not None:
-            self._become_learner(known.accepted.cluster_id)
+    # Time
 
     def poll(self, now: ClockReading) -> int:
         """Send the posts that are due, after time has passed or input was taken. Returns the ``mono`` millisecond
         at which to poll again, if no input comes before."""
-        self._post_schedule.now_ms = max(self._post_schedule.now_ms, now.mono)
-        self.failure_detector.tick(now.mono)
-        self._send(self.bootstrap.poll(now.mono))
-        self._enter_view(now)
+        self._tick(now)
+        bootstrap, departure = self.membership.bootstrap, self.membership.departure
+        bootstrap.poll(now.mono)
+        self.lifecycle.enter_view(now)
         wake = min(self._send_hellos(now), self._poll_views(now))
-        agreement = self.log_state
-        if agreement is None or not self.bootstrap.admitted or not self.views.is_active:
-            return min(wake, self.bootstrap.next_ms(now.mono), self._resend_or_leave(now))
+        replication = self.lifecycle.replication
+        if replication is None or not bootstrap.admitted or not self.views.is_active:
+            nodes = [peer.node for peer in self.peers]
+            return min(wake, bootstrap.next_ms(now.mono), departure.resend_or_leave(nodes, now))
         self._advance()
-        self._apply_configuration(now)
-        self._collect_records()
-        wake = min(wake, self.bootstrap.next_ms(now.mono), self._leave_when_replicated(now))
+        last = self.membership.follower.apply(replication.state, now)
+        if last is not None:
+            self.submit([last], now, not self.disk_full)
+        wake = min(wake, bootstrap.next_ms(now.mono), departure.leave_when_replicated(replication.state, now))
         if not self.views.is_active:
             return wake
-        for peer in self.peers:
-            peer.expire_in_flight(now.mono - self._post_schedule.resend_ms)
-            due_ms = self._post_schedule.due_ms(agreement, peer)
+        return min(wake, self._send_posts(replication, now), replication.sender.fetch_missing())
+
+    def _send_posts(self, replication: Replication, now: ClockReading) -> int:
+        """Send the posts that are due. Returns when the next one is."""
+        wake = FOREVER_MS
+        for peer in replication.peers:
+            due_ms = replication.post_due_ms(peer, now)
             if due_ms <= now.mono or peer.reply_due:
-                self._send_post(peer, now, due_ms <= now.mono)
-                due_ms = self._post_schedule.due_ms(agreement, peer)
+                last_start = self.views.last_start_seen(peer.origin)
+                replication.sender.send_post(peer, now, due_ms <= now.mono, last_start)
+                due_ms = replication.state.schedule.due_ms(replication.log, peer)
             wake = min(wake, max(due_ms, now.mono + 1))
-        return min(wake, self._fetch_missing(now))
-
-    def _send_hellos(self, now: ClockReading) -> int:
-        """Send this master's hello to the others, which asks for theirs, while the view is not settled."""
-        views = self.views
-        if not self.bootstrap.others or self._has_left:
-            return 1 << 60
-        silent = any(not self.is_present(p) for p in self.peers)
-        if not silent:
-            views.backup_index = -1
-        outside = len(self.peers) + 1 < len(self.views.configured_members)
-        if self.bootstrap.is_finished and views.is_settled and not silent and not outside:
-            return now.mono + self.settings.round_timeout_ms
-        every = (
-            self.settings.repeat_ms
-            if not (self.bootstrap.is_finished and views.is_settled)
-            else self.settings.idle_interval_ms
-        )
-        if now.mono >= self._hello_sent_ms + every:
-            self._hello_sent_ms = now.mono
-            who = build_hello(self.views)
-            self._send([(node, who) for node in self.bootstrap.others])
-        return self._hello_sent_ms + every
-
-    def _poll_views(self, now: ClockReading) -> int:
-        views = self.views
-        if not self.bootstrap.is_bootstrapped and views.accepted is None and self.log_state is None:
-            return 1 << 60
-        if (
-            views.is_settled
-            and not self._needs_view_check
-            and now.mono < self._views_checked_ms + VIEW_CHECK_INTERVAL_MS
-        ):
-            return 1 << 60
-        self._needs_view_check, self._views_checked_ms = False, now.mono
-        may_lead = self.bootstrap.admitted and self.bootstrap.is_bootstrapped and not self.closing
-        wake = views.poll(may_lead)
-        self._send_view_messages()
-        self._enter_view(now)
         return wake
 
-    def _send_view_messages(self) -> None:
-        """Send the messages of the view change, around a lost link where needed (rule 22)."""
-        sends, self.views.sends = self.views.sends, []
-        for node, message in sends:
-            if node == self.settings.node:
-                continue
-            self._effects.sends += self.route(node, message)
+    def _send_hellos(self, now: ClockReading) -> int:
+        """Send this master's hello to the others while the view is not settled. Returns when to do it again."""
+        if self.membership.departure.has_left:
+            return FOREVER_MS
+        silent = any(not self.is_present(peer) for peer in self.peers)
+        if not silent:
+            self.views.forget_backup()
+        complete = not silent and len(self.peers) + 1 >= len(self.views.configured_members)
+        return self.membership.handshake.poll(complete, now)
 
-    def route(self, node: str, message: Message) -> list[OutgoingMessage]:
-        """The message to that master, or to those that reach it when the link between the two is lost (rule 22)."""
-        if self.failure_detector.is_bidirectional(node) or node not in self.failure_detector.reachable():
-            return [OutgoingMessage(node, message, None)]
-        return [OutgoingMessage(step, message, None, node) for step in self._next_hops(node)]
+    def _poll_views(self, now: ClockReading) -> int:
+        views, bootstrap = self.views, self.membership.bootstrap
+        if not bootstrap.is_bootstrapped and views.accepted is None and self.lifecycle.log is None:
+            return FOREVER_MS
+        is_checked = now.mono < self._views_checked_ms + VIEW_CHECK_INTERVAL_MS
+        if views.is_settled and not views.needs_check and is_checked:
+            return FOREVER_MS
+        views.needs_check, self._views_checked_ms = False, now.mono
+        wake = self.view_manager.poll(bootstrap.admitted and bootstrap.is_bootstrapped and not self.closing)
+        self.router.flush()
+        self.lifecycle.enter_view(now)
+        return wake
+
+    # Output
+
+    def drain(self) -> Effects:
+        """The output since the last call. Its ``records`` go to the journal before the rest of it leaves."""
+        outbox, marks, truncated_to = self.outbox, self._marks, NOT_TRUNCATED
+        log = self.lifecycle.log
+        if log is not None:
+            truncated_to = log.take_truncation()
+            if truncated_to != NOT_TRUNCATED:  # equal numbers would not be the same log
+                self._marks = self._marks._replace(log=-1)
+            marks = compute_marks(self._marks, log, self.peers, self.local.node, self.views.configured_members)
+        changed = marks is not self._marks
+        if not (changed or outbox.records or outbox.sends or outbox.reads):
+            return NO_EFFECTS
+        self._marks = marks
+        effects = Effects(outbox.records.copy(), outbox.sends, marks if changed else None, outbox.reads, truncated_to)
+        outbox.records.clear()  # the log appends to this very list
+        outbox.sends, outbox.reads = [], []
+        return effects
+
+    # Clients
+
+    def submit(
+        self, batch: list[Submission], now: ClockReading, room_for_work: bool
+    ) -> list[SubmissionAccepted | Refused]:
+        """Give txids and stamps to transactions, in order; answer ``i`` is that of transaction ``i``. A batch is taken
+        as a whole, or refused as a whole when this master takes no work (:class:`Unavailable`)."""
+        self.local.disk_full = not room_for_work
+        refusal = self.membership.admission.error()
+        replication = self.lifecycle.replication
+        if refusal is None and replication is not None:
+            submissions = replication.submissions
+            refusal = submissions.queue_full_error(len(batch))
+            if refusal is None:
+                refusals = self.membership.admission.refusals(batch)
+                return submissions.submit(batch, refusals, self.views.is_stopped, now)
+        assert refusal is not None
+        return [refusal] * len(batch)
+
+    def prepare_change(self, wanted: Configuration, why: str) -> Submission:
+        """The submission that makes ``wanted`` follow the configuration in force. :class:`BadInput` when ``wanted`` is
+        not valid, :class:`ChangePending`, or :class:`Conflict` where there is no configuration to change yet."""
+        return self.membership.changes.prepare_change(wanted, why)
+
+    # Workers and backups
 
     @property
     def executes_to_end(self) -> bool:
@@ -245,98 +319,85 @@ class Core(ConfigurationFollower):
     @property
     def needs_split_backup(self) -> bool:
         """A member is silent: before the view may exclude it, a backup of an up-to-date worker must exist (rule 23)."""
-        agreement = self.log_state
-        return (
-            self._backup_missing
-            and agreement is not None
-            and (self.views.installed or not agreement.truncated_executed_entries)
-        )
+        state = self.lifecycle.state
+        return self.split_backup.is_missing(state, self.closing) and self.split_backup.is_possible(state)
 
     @property
     def accepts_earlier_backup(self) -> bool:
-        """As :attr:`needs_split_backup`, where no new backup can be made. An accepted view that is not installed has
-        truncated entries that workers executed. Its install may never come, because the members that would report it
-        may be partitioned. An earlier backup suffices, if its position is on the log."""
-        return self._backup_missing and not self.views.installed
-
-    @property
-    def _backup_missing(self) -> bool:
-        views, view = self.views, self.views.accepted
-        if view is None or self.log_state is None or self.views.majority_required or view.strategy == "None":
-            return False
-        return views.backup_index < 0 and not self.closing and bool(self.silent_members)
+        """As :attr:`needs_split_backup`, where no new backup can be made. An earlier backup suffices, if its position
+        is on the log."""
+        return self.split_backup.is_missing(self.lifecycle.state, self.closing) and not self.views.installed
 
     @property
     def silent_members(self) -> list[str]:
-        """Members of the view that are silent, or that receive from no member. No posts are sent while the view is
-        stopped, so the failure detector decides then."""
-        if self.views.is_active:
-            return sorted(p.node for p in self.peers if not self.is_present(p))
-        most_ms = self.settings.round_timeout_ms
-        return sorted(p.node for p in self.peers if self.failure_detector.silent_ms(p.node) > most_ms)
+        """Members of the view that are silent, or that receive from no member."""
+        state = self.lifecycle.state
+        return self.split_backup.silent_members(state) if state is not None else []
 
     def check_backup_position(self, index: int, value: bytes, epoch: int) -> None:
-        """:class:`OffTheLog` unless every branch that a split can make of this view has this position.
-
-        That is certain at or below the stable index. Another member's stable index may be higher for now, and its
-        workers may be there. Entries executed in this view or before are persisted here too. So the position is certain
-        when closing the view gives the same hash. ``epoch``: that of the marker; -1 when not known."""
-        agreement = self.log_state
-        near = agreement is not None and (index <= agreement.stable or 0 <= epoch <= agreement.view.epoch)
-        if agreement is None or not near or agreement.hash_if_view_closed(index) != value:
-            raise OffTheLog(f"position {index} is not on the part of this master's log that every branch has")
+        """:class:`OffTheLog` unless every branch that a split can make of this view has this position. ``epoch``: that
+        of the marker; -1 when not known."""
+        self.split_backup.check_position(self.lifecycle.state, index, value, epoch)
 
     def on_backup_verified(self, index: int, value: bytes, epoch: int = -1) -> None:
         """Record a verified backup at this position. Raises as :meth:`check_backup_position`."""
         self.check_backup_position(index, value, epoch)
-        self.views.backup_index = max(self.views.backup_index, index)
+        self.views.record_backup(index)
+
+    # Trimming
+
+    def decide_trim(self, positions: list[RetentionPosition], keep_from: int) -> TrimDecision:
+        """How far the log may be trimmed (rule 19). ``positions`` has all workers of all data centres and all backups;
+        the entries after ``keep_from`` are kept in any case."""
+        replication = self.lifecycle.replication
+        if replication is None:
+            return TrimDecision(0, 0, [])
+        views = self.views
+        masters = [m.node for m in views.configured_members]
+        known = replication.state.log_positions(views.candidates)
+        decision = decide_trim(replication.log, positions, masters, known, keep_from)
+        if not views.is_active or views.newer_view is not None or views.change is not None:
+            return decision._replace(trim_to=decision.start)
+        return decision
+
+    def trim(self, start: LogStart) -> None:
+        """Discard the log up to this log start, as :meth:`decide_trim` allows."""
+        replication = self.lifecycle.replication
+        assert replication is not None, "only a log is trimmed"
+        replication.log.trim(start)
+        own = start.last_seq_of(*self.local.origin)
+        for peer in replication.peers:
+            peer.on_log_trimmed(own)
+
+    # Orders of the driver and the operator
 
     def apply_settings(self, settings: ProtocolSettings) -> None:
-        """Replaces the time-outs and the preferred strategy. All settings that masters have to agree on must be equal.
+        """Replace the time-outs and the preferred strategy. All settings that masters have to agree on must be equal.
         A preferred strategy that the view does not know of leads to a view of the same members."""
         mine = self.settings
         assert (settings.node, settings.members, settings.majority) == (mine.node, mine.members, mine.majority)
         assert settings.key_retention_ms == mine.key_retention_ms, "it decides what the log means"
-        self.settings = self.views.settings = self.bootstrap.settings = settings
-        self._post_schedule.apply_settings(settings)
+        self.local.settings = settings
         self.failure_detector.set_round_timeout(settings.round_timeout_ms)
-        self._needs_view_check = True
+        self.views.needs_check = True
 
     def order_bootstrap(self, members: list[str]) -> None:
         """The operator's override: these masters bootstrap the cluster. :class:`Conflict` when it is not valid. It is
         in force, for this start and later ones, once its record is durable."""
-        self.bootstrap.order_bootstrap(members)
+        self.membership.bootstrap.order_bootstrap(members)
 
     def force_view(self, without: list[str]) -> None:
         """The operator's override: continue without these members. :class:`Conflict` when it is not valid. It is in
         force, for this start and later ones, once its record is durable."""
-        self._needs_view_check = True
+        self.views.needs_check = True
         self.views.force_view(without)
 
     def report_down(self, node: str, birth: int, start: int) -> None:
         """The supervisor has proved that this process of a member is gone. :class:`Conflict` when a later one was
         seen."""
-        self._needs_view_check = True
+        self.views.needs_check = True
         self.views.report_down(node, birth, start)
 
-    @property
-    def state(self) -> str:
-        """``Founding``, ``Learning``, ``Starting``, ``DiskFull``, ``Left``, ``Rejoining`` (a view is being changed, or
-        this master has to rejoin), ``Suspected`` (a member is silent), ``Isolated`` (a configured master is
-        out because it was silent) or ``Joined``."""
-        views = self.views
-        if self.log_state is None:
-            return "Founding"
-        if views.accepted is None:
-            return "Learning"
-        if not self.bootstrap.admitted:
-            return "Starting"
-        if self.disk_full:
-            return "DiskFull"
-        if self._has_left:
-            return "Left"
-        if not views.is_active or views.newer_view is not None:
-            return "Rejoining"
-        if not all(self.is_present(p) for p in self.peers):
-            return "Suspected"
-        return "Isolated" if views.is_isolated else "Joined"
+    def leave(self, now: ClockReading, timeout_ms: int) -> None:
+        """Take no more work, and leave the view; see :meth:`DepartureHandler.leave`."""
+        self.membership.departure.leave(now, timeout_ms)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from txlog.model.entry import Span
 from txlog.model.ids import Txid
 from txlog.model.records import Record
-from txlog.wire.messages import Message
+from txlog.wire.messages import Message, RunsReply
+
+NOT_TRUNCATED: Final = 1 << 63
+"""Above every index of a log."""
 
 
 class ClockReading:
@@ -108,22 +112,31 @@ class DurabilityMarks(NamedTuple):
     stable: int
 
 
-class Effects:
-    """Append ``records``; when they are durable, and everything appended before them, release the rest."""
+class JournalRead(NamedTuple):
+    """An answer to ``FetchRuns``: the driver reads ``span`` from the journal at once, puts its transactions into
+    ``reply``, and sends that to the peers that ``sends`` name. A later read could find other stamps."""
 
-    __slots__ = ("marks", "records", "sends")
+    sends: list[OutgoingMessage]
+    reply: RunsReply
+    span: Span
 
-    def __init__(
-        self,
-        records: list[Record] | None = None,
-        sends: list[OutgoingMessage] | None = None,
-        marks: DurabilityMarks | None = None,
-    ) -> None:
-        self.records: list[Record] = [] if records is None else records
-        self.sends: list[OutgoingMessage] = [] if sends is None else sends
-        self.marks = marks
+
+class Effects(NamedTuple):
+    """One step's output. Serve ``reads``, append ``records``; when they are durable, and everything appended before
+    them, release ``sends`` and ``marks``. ``truncated_to``: the lowest index to which the log was truncated in this
+    step, :data:`NOT_TRUNCATED` for none; marks issued earlier are void above it."""
+
+    records: list[Record]
+    sends: list[OutgoingMessage]
+    marks: DurabilityMarks | None = None
+    reads: list[JournalRead] = []  # noqa: RUF012 -- shared and never modified
+    truncated_to: int = NOT_TRUNCATED
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to append, send or release."""
-        return not self.records and not self.sends and self.marks is None
+        return not (self.records or self.sends or self.marks or self.reads) and self.truncated_to == NOT_TRUNCATED
+
+
+NO_EFFECTS: Final = Effects([], [])
+"""The result of most steps. It is shared and never modified."""

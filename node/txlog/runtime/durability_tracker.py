@@ -15,8 +15,7 @@ from txlog.model.entry import Position
 from txlog.model.ids import Txid
 from txlog.model.view import View
 from txlog.protocol.core import Core
-from txlog.protocol.events import DurabilityMarks
-from txlog.protocol.log.incoming_queue import UNBOUNDED
+from txlog.protocol.events import NOT_TRUNCATED, DurabilityMarks
 from txlog.protocol.log.log_state import LogState
 from txlog.runtime.executor import Executor
 from txlog.runtime.watermark import Watermark
@@ -284,9 +283,9 @@ class DurabilityTracker:
 
     def _detect_truncation(self) -> None:
         executor = self.executor
-        if executor.truncated_to == UNBOUNDED:
+        if executor.truncated_to == NOT_TRUNCATED:
             return
-        cut, executor.truncated_to = executor.truncated_to, UNBOUNDED
+        cut, executor.truncated_to = executor.truncated_to, NOT_TRUNCATED
         agreement = self.log_state
         assert agreement is not None
         if cut >= self.log_index:

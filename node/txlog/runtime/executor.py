@@ -18,31 +18,26 @@ from txlog.model.ids import Origin, Txid
 from txlog.model.records import LogAppended, Record
 from txlog.protocol.core import Core
 from txlog.protocol.events import (
+    NO_EFFECTS,
+    NOT_TRUNCATED,
     ClockReading,
     DurabilityMarks,
     Effects,
+    JournalRead,
     OutgoingMessage,
     ProtocolSettings,
     Submission,
     SubmissionAccepted,
 )
-from txlog.protocol.log.incoming_queue import UNBOUNDED
-from txlog.protocol.log.log_start import KeyedLogEntry, SnapshotChunks, next_log_start
+from txlog.protocol.log.log_start import KeyedLogEntry, next_log_start
 from txlog.protocol.log.log_state import LogState
 from txlog.protocol.log.log_trim import RetentionPosition, TrimDecision
-from txlog.protocol.log.snapshot_install import SNAPSHOT_CHUNK_BYTES
 from txlog.wire import messages as wire
 from txlog.wire.messages import (
     AcceptView,
-    FetchOrder,
-    FetchRuns,
-    FetchSnapshot,
-    LogTruncatedBelow,
     Notice,
-    OrderReply,
     Post,
     Relay,
-    RunsReply,
 )
 
 ITEM_OVERHEAD_BYTES: Final = 64
@@ -54,8 +49,6 @@ LARGE_SYNC_BYTES: Final = 1 << 20
 """A sync that writes this much counts as large: it takes milliseconds on any disk."""
 STAMP_READ_BYTES: Final = 4 << 20
 """Payload bytes read at once where only the stamps are needed."""
-ORDER_ENTRIES_MAX: Final = 20_000
-"""Entries in one ``OrderReply``: at most a megabyte."""
 
 
 class SyncTask(Protocol):
@@ -101,7 +94,7 @@ class Executor:
         self.core = core
         self.journal = journal
         self.notices: list[tuple[str, Notice]] = []
-        self.truncated_to = UNBOUNDED
+        self.truncated_to = NOT_TRUNCATED
         """The least index to which the log was truncated since the caller last reset this. What the caller knows of
         the log above it is invalid from this moment, not only once the truncation is durable."""
         self._waiting: list[Effects] = []
@@ -117,7 +110,6 @@ class Executor:
         self._last_push: tuple[tuple[int, int], int, int, str] | None = None
         self._last_push_runs: list[TransactionRun] = []
         """The runs read for a post of this release: every peer is usually sent the same."""
-        self._snapshot_chunks = SnapshotChunks()
         self._collect_effects()
 
     # In
@@ -141,23 +133,12 @@ class Executor:
                 else:
                     room = self.journal.has_room_for(self._unwritten_bytes + RECEIVED_GROWTH_MAX * len(data))
                     self.core.receive(peer, message, now, room)
-            case FetchRuns():
-                self.core.check_listed(peer)
-                self._serve_runs(peer, message.span)
-            case FetchOrder():
-                self.core.check_listed(peer)
-                self._serve_order(peer, message)
-            case FetchSnapshot():
-                self._serve_snapshot(peer, message)
             case Notice():
                 self.notices.append((peer, message))
             case _:
                 self._unsynced_bytes += len(data)
                 room = self.journal.has_room_for(self._unwritten_bytes + RECEIVED_GROWTH_MAX * len(data))
                 self.core.receive(peer, message, now, room)
-                while self.core.relayed_requests:
-                    asker, asked = self.core.relayed_requests.pop()
-                    self._serve_runs(asker, asked.span)
         self._collect_effects()
 
     def _receive_with_references(self, peer: str, message: Post, length: int, now: ClockReading) -> None:
@@ -166,15 +147,8 @@ class Executor:
             raise PeerFault(peer, "Malformed", "it names payloads, and none can have come ahead here")
         runs, contents, size = self.payload_transfer.restore(peer, message.runs)
         self._unsynced_bytes += size
-        agreement = self.core.log_state
-        if agreement is not None:
-            agreement.known_content_hashes = contents
-        try:
-            room = self.journal.has_room_for(self._unwritten_bytes + RECEIVED_GROWTH_MAX * length + size)
-            self.core.receive(peer, msgspec.structs.replace(message, runs=runs, named=0), now, room)
-        finally:
-            if agreement is not None:
-                agreement.known_content_hashes = {}
+        room = self.journal.has_room_for(self._unwritten_bytes + RECEIVED_GROWTH_MAX * length + size)
+        self.core.receive(peer, msgspec.structs.replace(message, runs=runs, named=0), now, room, contents)
 
     def poll(self, now: ClockReading) -> int:
         """Advance the core's time. Returns the ``mono`` millisecond at which to poll again."""
@@ -264,26 +238,43 @@ class Executor:
 
     def _collect_effects(self) -> None:
         self._unwritten_bytes = 0
-        agreement = self.core.log_state
-        if agreement is not None and agreement.truncated_to != UNBOUNDED:
-            self._clamp_pending_marks(agreement.truncated_to, agreement)
         effects = self.core.drain()
-        if effects.is_empty:
+        if effects is NO_EFFECTS:
             return
+        if effects.truncated_to != NOT_TRUNCATED:
+            self._clamp_pending_marks(effects.truncated_to)
+        for read in effects.reads:
+            self._defer_until_durable(self._read_reply(read))
         for record in effects.records:
             self.journal.append(record)
         self._defer_until_durable(effects)
 
-    def _clamp_pending_marks(self, cut: int, agreement: LogState) -> None:
+    def _clamp_pending_marks(self, cut: int) -> None:
         """Marks that wait for the disk describe the log as it was before the truncation."""
         self.truncated_to = min(self.truncated_to, cut)
-        synced = agreement.log_index.seq_within(agreement.slots[agreement.own.origin], cut)
-        for effects in (*self._ready, *self._syncing, *self._waiting):
-            marks = effects.marks
-            if marks is not None:
-                effects.marks = marks._replace(
-                    synced=min(marks.synced, synced), log=min(marks.log, cut), stable=min(marks.stable, cut)
+        log = self.core.log_state
+        assert log is not None, "a log was truncated"
+        synced = log.log_index.seq_within(log.slots[log.own.origin], cut)
+
+        def clamped(waiting: list[Effects]) -> list[Effects]:
+            return [
+                one._replace(
+                    marks=one.marks._replace(
+                        synced=min(one.marks.synced, synced),
+                        log=min(one.marks.log, cut),
+                        stable=min(one.marks.stable, cut),
+                    )
                 )
+                if one.marks is not None
+                else one
+                for one in waiting
+            ]
+
+        self._ready, self._syncing, self._waiting = map(clamped, (self._ready, self._syncing, self._waiting))
+
+    def _read_reply(self, read: JournalRead) -> Effects:
+        reply = msgspec.structs.replace(read.reply, runs=self._read_runs(read.span))
+        return Effects([], [OutgoingMessage(one.peer, reply, None, one.target) for one in read.sends])
 
     def _defer_until_durable(self, effects: Effects) -> None:
         if self.journal.dirty:
@@ -375,52 +366,3 @@ class Executor:
             items += run.items
             room -= sum(len(item.payload) for item in run.items)
         return [TransactionRun(span.node, span.birth, span.first_seq, items)]
-
-    def _serve_runs(self, peer: str, span: Span) -> None:
-        agreement = self.core.log_state
-        queue = agreement.by_origin.get(Origin(span.node, span.birth)) if agreement is not None else None
-        if agreement is None or queue is None or span.count < 1 or not 1 <= span.first_seq <= queue.held:
-            self._defer_until_durable(
-                Effects(sends=self.core.route(peer, RunsReply([])))
-            )  # certain: it was never held here
-            return
-        history = agreement.log_index
-        if history.is_trimmed(queue.origin, span.first_seq):
-            self._defer_until_durable(
-                Effects(sends=self.core.route(peer, LogTruncatedBelow(history.start, history.log_start_hash)))
-            )
-            return
-        count = min(span.count, queue.held - span.first_seq + 1)
-        runs = self._read_runs(Span(span.node, span.birth, span.first_seq, count))
-        self._defer_until_durable(Effects(sends=self.core.route(peer, RunsReply(runs, self.core.views.stamps_view))))
-
-    def _serve_order(self, peer: str, asked: FetchOrder) -> None:
-        agreement = self.core.log_state
-        if agreement is None or asked.after >= agreement.log_index.length or asked.after < 0:
-            raise PeerFault(peer, "NotHeld", f"it asks for the log behind {asked.after}, which is not here")
-        history = agreement.log_index
-        if asked.after < history.start:
-            self._defer_until_durable(
-                Effects(sends=[OutgoingMessage(peer, LogTruncatedBelow(history.start, history.log_start_hash), None)])
-            )
-            return
-        upto = min(asked.upto, agreement.log_index.length)
-        end = min(upto, asked.after + ORDER_ENTRIES_MAX)
-        spans = agreement.log_index.spans(asked.after, end)
-        self._defer_until_durable(
-            Effects(
-                sends=[OutgoingMessage(peer, OrderReply(asked.after, spans, agreement.log_index.hash_at(end)), None)]
-            )
-        )
-
-    def _serve_snapshot(self, peer: str, asked: FetchSnapshot) -> None:
-        """Serve one chunk of the present log start only. A master outside the view may ask for it chunk by chunk."""
-        agreement = self.core.log_state
-        if agreement is None:
-            raise PeerFault(peer, "NotHeld", "it asks for a snapshot, and there is no log here")
-        foot = agreement.log_index.log_start
-        piece = (
-            self._snapshot_chunks.chunk(foot, asked.index, asked.offset, SNAPSHOT_CHUNK_BYTES) if foot.index else None
-        )
-        answer = piece or LogTruncatedBelow(foot.index, agreement.log_index.log_start_hash)
-        self._defer_until_durable(Effects(sends=[OutgoingMessage(peer, answer, None)]))

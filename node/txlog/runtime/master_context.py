@@ -52,4 +52,4 @@ class MasterContext:
     def is_ready(self) -> bool:
         """Whether this master accepts requests: it has a log, its start may vote (rule 2), and it is not closing."""
         core = self.loop.core
-        return not self.is_closing and core.log_state is not None and core.bootstrap.admitted
+        return not self.is_closing and core.log_state is not None and core.membership.bootstrap.admitted

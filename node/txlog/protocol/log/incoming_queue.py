@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import repeat
-from typing import Final
+from typing import Final, NamedTuple
 
 from txlog.model.hashes import HASH_BYTES, chain_leaf, origin_tag
 from txlog.model.ids import Origin
@@ -30,6 +30,14 @@ class QueuePrefix:
         self.leaves = leaves
         self.counts = counts
         self.last_stamp = last_stamp
+
+
+class UnstampedTransaction(NamedTuple):
+    """An own transaction without a stamp. ``size``: payload bytes."""
+
+    kind: int
+    key: str
+    size: int
 
 
 class OriginQueue:

@@ -12,17 +12,16 @@ from typing import Final
 
 from txlog.model.errors import Conflict, Fatal, PeerFault
 from txlog.model.ids import Origin
-from txlog.model.records import Record, RecoveredState, ViewAccepted, ViewInstalled
+from txlog.model.records import ViewAccepted, ViewInstalled
 from txlog.model.view import STRATEGIES, Member, View, bootstrap_view
-from txlog.protocol.events import ProtocolSettings
-from txlog.protocol.views.view_policy import ViewManager
-from txlog.protocol.views.view_state import bootstrap_configuration
+from txlog.protocol.local_master import LocalMaster
+from txlog.protocol.outbox import Outbox
+from txlog.protocol.views.view_state import ViewState, bootstrap_configuration
 from txlog.wire.messages import (
     BootstrapAccepted,
     CommitBootstrap,
     HelloReply,
     KnownIncarnation,
-    Message,
     ProposeBootstrap,
 )
 
@@ -38,13 +37,12 @@ class ClusterBootstrap:
     the peer's knowledge of it (rule 2). This master waits one round time-out for peers that do not answer, or several
     while none has answered."""
 
-    def __init__(self, settings: ProtocolSettings, recovered: RecoveredState, views: ViewManager, mono_ms: int) -> None:
-        self.settings = settings
-        self.birth = recovered.birth
-        self.start = recovered.start
+    def __init__(self, local: LocalMaster, views: ViewState, outbox: Outbox, mono_ms: int) -> None:
+        settings = local.settings
+        self.local = local
         self.views = views
+        self._outbox = outbox
         self.admitted = len(settings.members) == 1
-        self.records: list[Record] = []
         self.cluster = b""
         self._began_ms = mono_ms
         self._asked_ms = -(1 << 60)
@@ -53,45 +51,45 @@ class ClusterBootstrap:
         self._members = [tuple(m) for m in settings.members]
         self._bootstrap_members = [m.node for m in settings.members]
         self._resume_override(views.bootstrap_members)
-        self._check_last_seen(recovered)
+        self._check_last_seen()
 
     def _resume_override(self, named: list[str]) -> None:
         """Resume an override recorded before this start. It is void if the manifests name other masters since."""
-        configured = [m.node for m in self.settings.members]
-        if named and [node for node in configured if node in named] == named and named[0] == self.settings.node:
+        configured = [m.node for m in self.local.settings.members]
+        if named and [node for node in configured if node in named] == named and named[0] == self.local.node:
             self._bootstrap_members = named
 
-    def _check_last_seen(self, recovered: RecoveredState) -> None:
-        seen_birth, seen_start = self.settings.last_seen_birth, self.settings.last_seen_start
-        if seen_birth == recovered.birth and seen_start >= recovered.start:
-            raise Fatal("OldJournal", f"start {recovered.start}, the supervisor last saw start {seen_start}")
+    def _check_last_seen(self) -> None:
+        seen_birth, seen_start = self.local.settings.last_seen_birth, self.local.settings.last_seen_start
+        if seen_birth == self.local.birth and seen_start >= self.local.start:
+            raise Fatal("OldJournal", f"start {self.local.start}, the supervisor last saw start {seen_start}")
 
     @property
     def others(self) -> list[str]:
         """The node ids of the configured masters except this one."""
-        return [m.node for m in self.views.configured_members if m.node != self.settings.node]
+        return [m.node for m in self.views.configured_members if m.node != self.local.node]
 
     @property
     def _other_bootstrap_members(self) -> list[str]:
         """The masters that view 1 needs besides this one."""
-        return [node for node in self._bootstrap_members if node != self.settings.node]
+        return [node for node in self._bootstrap_members if node != self.local.node]
 
     @property
     def _is_coordinator(self) -> bool:
-        return self._bootstrap_members[0] == self.settings.node
+        return self._bootstrap_members[0] == self.local.node
 
     def order_bootstrap(self, members: list[str]) -> None:
         """The operator names the masters that bootstrap the cluster (``txlog bootstrap``); the others join when they
         arrive. :class:`Conflict` when the override is not valid; nothing is changed then."""
-        named = [m.node for m in self.settings.members if m.node in members]
+        named = [m.node for m in self.local.settings.members if m.node in members]
         if self.is_bootstrapped or self.cluster:
             raise Conflict("this master belongs to a founded cluster already")
-        if not named or self.settings.node != named[0]:
+        if not named or self.local.node != named[0]:
             raise Conflict(f"{', '.join(named[:1]) or 'nobody'} comes first among them: give it the order")
-        silent = [node for node in named if node != self.settings.node and node not in self._replies]
+        silent = [node for node in named if node != self.local.node and node not in self._replies]
         if silent:
             raise Conflict(f"{', '.join(silent)} did not answer this master yet")
-        if self.settings.majority and not bootstrap_configuration(self.settings).has_majority(named):
+        if self.local.settings.majority and not bootstrap_configuration(self.local.settings).has_majority(named):
             raise Conflict(
                 "with splitMode Majority those that begin need more than half of the votes: nobody could join"
             )
@@ -106,7 +104,7 @@ class ClusterBootstrap:
         """Whether this master accepted another master's bootstrap view and replied: that master may have continued
         with it since."""
         mine = self.views.accepted
-        return mine is not None and mine.coordinator != self.settings.node
+        return mine is not None and mine.coordinator != self.local.node
 
     # Messages of the other masters
 
@@ -125,7 +123,7 @@ class ClusterBootstrap:
         answer to an earlier process may be older than its knowledge now."""
         if not known.installed and (known.accepted is None or not known.accepted.ancestors):
             self.check_members(known.node, known.members)
-        if not any(one.birth == self.birth and one.start >= self.start for one in known.known_incarnations):
+        if not any(one.birth == self.local.birth and one.start >= self.local.start for one in known.known_incarnations):
             return
         for heard in known.known_incarnations:
             self._check_incarnation(known, heard, own_seq, last_stamp)
@@ -137,18 +135,20 @@ class ClusterBootstrap:
 
     def _check_incarnation(self, known: HelloReply, heard: KnownIncarnation, own_seq: int, last_stamp: int) -> None:
         view, mine = known.accepted, self.views.accepted
-        if heard.birth != self.birth:
-            its = Origin(self.settings.node, heard.birth)
+        if heard.birth != self.local.birth:
+            its = Origin(self.local.node, heard.birth)
             # The view that readmitted this master proves that its earlier incarnation is known.
             if mine is not None and view is not None and view.has_member(its) and its not in mine.origins:
                 raise Fatal(
                     "IdentityLost",
                     f"{known.node} knows this node id with birth {heard.birth:016x}, this journal was born "
-                    f"{self.birth:016x}: put the newer journal back, or start with an empty folder",
+                    f"{self.local.birth:016x}: put the newer journal back, or start with an empty folder",
                 )
             return
-        if heard.start > self.start:
-            raise Fatal("Superseded", f"{known.node} has heard start {heard.start} of this node, this is {self.start}")
+        if heard.start > self.local.start:
+            raise Fatal(
+                "Superseded", f"{known.node} has heard start {heard.start} of this node, this is {self.local.start}"
+            )
         if heard.seq > own_seq or heard.counter > last_stamp:
             raise Fatal(
                 "OldJournal",
@@ -163,10 +163,10 @@ class ClusterBootstrap:
             if installed:
                 self.views.mark_installed()
             return
-        if installed and not view.ancestors and view.has_member(Origin(self.settings.node, self.birth)):
+        if installed and not view.ancestors and view.has_member(Origin(self.local.node, self.local.birth)):
             self._adopt_cluster(view)
             return
-        named = view.has_member(Origin(self.settings.node, self.birth))
+        named = view.has_member(Origin(self.local.node, self.local.birth))
         if named and view.ancestors and not installed and (mine is None or mine.cluster_id != view.cluster_id):
             named = False  # it was to be let in, and ended before it accepted: it stands where it stood as a learner
         if (mine is None or self.views.bootstrap_unconfirmed) and not named:
@@ -179,11 +179,11 @@ class ClusterBootstrap:
             self._accept(view)
             self.on_commit(view)
 
-    def on_propose(self, peer: str, view: View) -> list[tuple[str, Message]]:
+    def on_propose(self, peer: str, view: View) -> None:
         """Accept view 1: it is durable here before the answer leaves. It is not used before the install (rule 21)."""
-        mine = view.member(self.settings.node)
-        if mine is None or mine.birth != self.birth:
-            raise PeerFault(peer, "UnknownBirth", f"it proposes a view with another birth of {self.settings.node}")
+        mine = view.member(self.local.node)
+        if mine is None or mine.birth != self.local.birth:
+            raise PeerFault(peer, "UnknownBirth", f"it proposes a view with another birth of {self.local.node}")
         told = [(m.node, m.data_center, m.weight) for m in view.members]
         if told != [m for m in self._members if view.member(str(m[0])) is not None]:
             raise PeerFault(
@@ -191,18 +191,18 @@ class ClusterBootstrap:
             )
         accepted = self.views.accepted
         if accepted is not None and accepted.ancestors and accepted.cluster_id == view.cluster_id:
-            return []  # said before this cluster went on to its next view
+            return  # sent before this cluster went on to its next view
         if accepted is not None and _is_stale_proposal(view, accepted):
-            return []
+            return
         if accepted is not None and accepted != view and (self.views.installed or accepted.number > view.number):
-            return []  # who proposes it looks around until it has heard of the founding that came about
+            return  # the proposer goes on asking until it learns of the bootstrap that was completed
         if accepted != view:
             self._accept(view)
-        return [(peer, BootstrapAccepted(self.settings.node, self.birth, view))]
+        self._outbox.send(peer, BootstrapAccepted(self.local.node, self.local.birth, view))
 
     def _accept(self, view: View) -> None:
         self.views.accept_bootstrap_view(view)
-        self.records.append(ViewAccepted(view))
+        self._outbox.append(ViewAccepted(view))
 
     def on_accepted(self, founded: BootstrapAccepted) -> None:
         """A member has accepted view 1, durably."""
@@ -214,22 +214,25 @@ class ClusterBootstrap:
         views = self.views
         if views.installed or views.accepted != view or views.promised > view.number:
             return
-        self.views.installed = self.views.view_changed = True
-        self.records.append(ViewInstalled(view.epoch, view.ballot, view.coordinator))
+        views.mark_bootstrap_installed()
+        self._outbox.append(ViewInstalled(view.epoch, view.ballot, view.coordinator))
 
     # The next step
 
-    def poll(self, mono_ms: int) -> list[tuple[str, Message]]:
-        """The proposals of view 1 that are due, each repeated until it is answered."""
+    def poll(self, mono_ms: int) -> None:
+        """Send the proposals of view 1 that are due, each repeated until it is answered."""
         rounds = 1 if self._replies else _NO_PEER_ROUNDS
-        if self._began_ms + rounds * self.settings.round_timeout_ms <= mono_ms and self.views.accepted is not None:
+        if (
+            self._began_ms + rounds * self.local.settings.round_timeout_ms <= mono_ms
+            and self.views.accepted is not None
+        ):
             self.admitted = True
         if self.is_bootstrapped or not self._is_coordinator or self.cluster or self._is_bound:
-            return []
+            return
         due = mono_ms >= self._asked_ms + _REPEAT_MS
         if due:
             self._asked_ms = mono_ms
-        return self._propose(due)
+        self._propose(due)
 
     @property
     def is_bootstrapped(self) -> bool:
@@ -246,31 +249,32 @@ class ClusterBootstrap:
         """When to poll again."""
         return mono_ms + _REPEAT_MS if not self.is_finished else 1 << 60
 
-    def _propose(self, due: bool) -> list[tuple[str, Message]]:
+    def _propose(self, due: bool) -> None:
         if not set(self._replies) >= set(self._other_bootstrap_members):
-            return []
+            return
         if any(
             known.accepted is not None and (known.installed or known.accepted.ancestors)
             for known in self._replies.values()
         ):
-            return []
+            return
         view = self._bootstrap_view()
-        sends: list[tuple[str, Message]] = []
         if self.views.accepted != view:
             self._accept(view)
             due = True
         waiting = [node for node in self._other_bootstrap_members if self._acceptances.get(node) != view]
         if not waiting:
             self.on_commit(view)
-            return [(node, CommitBootstrap(view)) for node in self._other_bootstrap_members]
+            for node in self._other_bootstrap_members:
+                self._outbox.send(node, CommitBootstrap(view))
+            return
         if due:
-            sends = [(node, ProposeBootstrap(view)) for node in waiting]
-        return sends
+            for node in waiting:
+                self._outbox.send(node, ProposeBootstrap(view))
 
     def _bootstrap_view(self) -> View:
         births = {node: known.birth for node, known in self._replies.items()}
-        births[self.settings.node] = self.birth
-        configured = [m for m in self.settings.members if m.node in self._bootstrap_members]
+        births[self.local.node] = self.local.birth
+        configured = [m for m in self.local.settings.members if m.node in self._bootstrap_members]
         members = [Member(m.node, births[m.node], m.weight, m.data_center) for m in configured]
         accepted = [k.accepted for k in self._replies.values() if k.accepted is not None]
         if self.views.accepted is not None:
@@ -278,23 +282,23 @@ class ClusterBootstrap:
         same = [v for v in accepted if v.members == members]
         above = max((v.ballot + 1 for v in accepted), default=1)
         ballot = max((v.ballot for v in same), default=above)
-        if any(v.number > (1, ballot, self.settings.node) for v in accepted if v.members != members):
+        if any(v.number > (1, ballot, self.local.node) for v in accepted if v.members != members):
             ballot = above  # else whoever has accepted that one would not hear of this
-        first, mine = bootstrap_configuration(self.settings), self.views.accepted
-        same_again = ((1, ballot, self.settings.node), members, first)
+        first, mine = bootstrap_configuration(self.local.settings), self.views.accepted
+        same_again = ((1, ballot, self.local.node), members, first)
         if mine is not None and (mine.number, mine.members, mine.bootstrap_configuration) == same_again:
             return mine  # proposed before; somebody may prefer another strategy since
         prefers = [
-            self.settings.strategy if m.node == self.settings.node else self._preferred_strategy(m.node)
+            self.local.settings.strategy if m.node == self.local.node else self._preferred_strategy(m.node)
             for m in members
         ]
-        return bootstrap_view(ballot, self.settings.node, members, min(prefers, key=STRATEGIES.index), first, prefers)
+        return bootstrap_view(ballot, self.local.node, members, min(prefers, key=STRATEGIES.index), first, prefers)
 
     def _preferred_strategy(self, node: str) -> str:
         """The strategy that this member prefers; this master's own preference where the member's version does not
         report one."""
         told = self._replies[node].prefers
-        return told if told in STRATEGIES else self.settings.strategy
+        return told if told in STRATEGIES else self.local.settings.strategy
 
 
 def _is_stale_proposal(founding: View, accepted: View) -> bool:

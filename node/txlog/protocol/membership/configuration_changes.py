@@ -20,7 +20,8 @@ from txlog.model.errors import BadInput, ChangePending, Conflict, Fatal, PeerFau
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin, Txid
 from txlog.protocol.events import Submission
-from txlog.protocol.membership.departure import DepartureHandler
+from txlog.protocol.local_master import LocalMaster
+from txlog.protocol.views.view_state import ViewState
 from txlog.wire.messages import HelloReply
 
 REMOVED: Final = "removed"
@@ -38,13 +39,17 @@ def _remaining(configuration: Configuration) -> list[str]:
     return [m.node for m in configuration.masters if m.role != LEAVING]
 
 
-class ConfigurationChanges(DepartureHandler):
+class ConfigurationChanges:
     """Decides which changes are allowed now, and which peers this master accepts messages from."""
+
+    def __init__(self, local: LocalMaster, views: ViewState) -> None:
+        self.local = local
+        self.views = views
 
     @property
     def configuration(self) -> Configuration | None:
         """The configuration in force where this master's log is stable; None before the cluster is bootstrapped."""
-        agreement = self.log_state
+        agreement = self.views.log_state
         if agreement is None or self.views.accepted is None or self.views.accepted.bootstrap_configuration is None:
             return None
         return agreement.configurations.at_index(agreement.stable).configuration
@@ -52,7 +57,7 @@ class ConfigurationChanges(DepartureHandler):
     @property
     def pending_change(self) -> Txid | None:
         """A change that waits for its index, or whose index is not stable yet."""
-        agreement = self.log_state
+        agreement = self.views.log_state
         if agreement is None:
             return None
         for txid in agreement.configurations.held:
@@ -74,10 +79,10 @@ class ConfigurationChanges(DepartureHandler):
             raise BadInput(problem)
         return change_submission(self.views.number, now.version, wanted, why)
 
-    def _change_error(self, one: Submission, another: bool) -> Refused | None:
+    def change_error(self, one: Submission, another: bool) -> Refused | None:
         """Why this change is refused: one at a time (rule 20). ``another``: another change precedes it in the batch."""
         if self._role == REMOVED:
-            return _REMOVED_ERROR  # nobody would hear of it
+            return _REMOVED_ERROR  # no other master would receive it
         now, change = self.configuration, decode_configuration_change(one.key)
         if now is None or change is None or len(one.key) > CHANGE_CHARACTERS_MAX:
             return Conflict("this is no change of the configuration in force")
@@ -125,7 +130,7 @@ class ConfigurationChanges(DepartureHandler):
     def _stranded_master(self, wanted: Configuration) -> str:
         """A master that is out while others are removed, and that may know none of the masters that stay; "" for none.
         It knows the masters that were configured at the log start."""
-        agreement, view = self.log_state, self.views.accepted
+        agreement, view = self.views.log_state, self.views.accepted
         assert agreement is not None
         assert view is not None
         now = agreement.configurations.latest
@@ -137,7 +142,7 @@ class ConfigurationChanges(DepartureHandler):
                 return node
         return ""
 
-    def _write_error(self) -> Refused | None:
+    def write_error(self) -> Refused | None:
         """Whether the configuration at the end of this master's log refuses it client writes."""
         if self._role in (LEAVING, REMOVED):
             return _REMOVED_ERROR
@@ -148,9 +153,9 @@ class ConfigurationChanges(DepartureHandler):
     @property
     def _role(self) -> str:
         """The role of this master at the end of its log; "" where no founding record defines one."""
-        assert self.log_state is not None
-        last = self.log_state.configurations.latest
-        mine = last.master(self.settings.node)
+        assert self.views.log_state is not None
+        last = self.views.log_state.configurations.latest
+        mine = last.master(self.local.node)
         if not last.masters:
             return ""
         return REMOVED if mine is None else mine.role
@@ -176,13 +181,13 @@ class ConfigurationChanges(DepartureHandler):
     def _is_no_longer_needed(self, known: HelloReply) -> bool:
         """Whether this master's own log has removed it, and the others have persisted everything that it has. Then it
         has no reason to rejoin, though it was alone for a while."""
-        now, agreement = self.configuration, self.log_state
-        if now is None or agreement is None or known.accepted is None or self.settings.node not in now.removed:
+        now, agreement = self.configuration, self.views.log_state
+        if now is None or agreement is None or known.accepted is None or self.local.node not in now.removed:
             return False
         held = dict(zip([Origin(*one) for one in known.accepted.origins], known.held, strict=False))
         return held.get(agreement.own.origin, 0) >= agreement.last_own_seq
 
-    def _check_removed(self, known: HelloReply) -> None:
+    def check_removed(self, known: HelloReply) -> None:
         """:class:`Fatal` when a log that descends from this one has removed this master."""
         mine, theirs, told = self.views.accepted, known.accepted, known.configuration
         if (
@@ -193,5 +198,5 @@ class ConfigurationChanges(DepartureHandler):
             or theirs.has_member(self.views.origin)
         ):
             return
-        if self.settings.node in told.removed and (mine.number in theirs.lineage or self._is_no_longer_needed(known)):
-            raise Fatal("Removed", f"{known.node} says that {self.settings.node} was taken out of the cluster for good")
+        if self.local.node in told.removed and (mine.number in theirs.lineage or self._is_no_longer_needed(known)):
+            raise Fatal("Removed", f"{known.node} says that {self.local.node} was taken out of the cluster for good")

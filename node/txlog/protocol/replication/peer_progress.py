@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from enum import StrEnum
 from typing import Final
 
 from txlog.model.errors import PeerFault
@@ -11,6 +12,45 @@ from txlog.wire.messages import ReplicaState
 
 _PENDING_MAX: Final = 64
 """Replica states kept until the log or the queue reaches them. They only grow, so the middle ones may be dropped."""
+
+
+class PushState(StrEnum):
+    """Whether own transactions are pushed to a peer. Posts without transactions go to it in every state."""
+
+    PUSHING = "Pushing"
+    DISK_FULL = "DiskFull"
+    """The peer has reported that it cannot store."""
+    PROBING = "Probing"
+    """The peer has neither answered in time nor sent a post since."""
+
+
+class PushEvent(StrEnum):
+    """What changes a :class:`PushState`."""
+
+    POSTED = "posts and has room"
+    POSTED_FULL = "posts that its disk is full"
+    HAS_ROOM = "is relayed to have room"
+    IS_FULL = "is relayed to be full"
+    TIMED_OUT = "does not answer in time"
+
+
+PUSH_TRANSITIONS: Final[dict[PushState, dict[PushEvent, PushState]]] = {
+    PushState.PUSHING: {
+        PushEvent.POSTED_FULL: PushState.DISK_FULL,
+        PushEvent.IS_FULL: PushState.DISK_FULL,
+        PushEvent.TIMED_OUT: PushState.PROBING,
+    },
+    PushState.DISK_FULL: {
+        PushEvent.POSTED: PushState.PUSHING,
+        PushEvent.HAS_ROOM: PushState.PUSHING,
+        PushEvent.TIMED_OUT: PushState.PROBING,
+    },
+    PushState.PROBING: {
+        PushEvent.POSTED: PushState.PUSHING,
+        PushEvent.POSTED_FULL: PushState.DISK_FULL,
+    },
+}
+"""Events that a state does not name leave it as it is. ``docs/design/protocol.md`` shows this table as a diagram."""
 
 
 class InFlightPost:
@@ -30,8 +70,10 @@ class PeerProgress:
     ``replica_state`` is the newest received from it, direct or relayed. ``usable_counter`` obeys rule 10 and never
     falls in one start of this process. ``pushed`` ≥ what it has persisted of ours, unless a message was lost.
     ``reply_due``: the number of its post that waits for an answer, which leaves with the next :meth:`Core.poll`; else
-    0. ``unresponsive``: it has neither answered in time nor sent a message since. Transactions are not pushed to it
-    again before it does. ``last_heard``: the peers it receives from, by its last post, in bits and by name."""
+    0. ``push_state``: whether own transactions are pushed to it. ``last_heard``: the peers it receives from, by its
+    last post, in bits and by name.
+
+    Invariant: ``held_of_mine`` is what the peer has reported as persisted; ``pushed`` may be below it after a reply."""
 
     def __init__(self, slot: int, member: Member) -> None:
         self.slot = slot
@@ -44,12 +86,14 @@ class PeerProgress:
         self.pending_states: deque[ReplicaState] = deque()
         self.fault: PeerFault | None = None
         self.pushed = 0
+        self.held_of_mine = 0
+        """The last of this master's own seqs that the peer is known to have persisted."""
         self.in_flight: deque[InFlightPost] = deque()
         self.sent_ms = -(1 << 60)
         self.sent_version = -1
         self.sent_log_index = 0
         self.reply_due = 0
-        self.unresponsive = False
+        self.push_state = PushState.PUSHING
         self.last_heard: tuple[int, list[str]] = (-1, [])
 
     def held_seq(self, slot: int) -> int:
@@ -60,6 +104,18 @@ class PeerProgress:
     def disk_full(self) -> bool:
         """The peer has reported that it cannot store."""
         return self.replica_state is not None and self.replica_state.full
+
+    def on_push_event(self, event: PushEvent) -> None:
+        """Change :attr:`push_state` as :data:`PUSH_TRANSITIONS` says."""
+        self.push_state = PUSH_TRANSITIONS[self.push_state].get(event, self.push_state)
+
+    def assume_held(self, seq: int) -> None:
+        """Every member of the view has this master's transactions up to ``seq``: the view begins there."""
+        self.pushed = self.held_of_mine = seq
+
+    def on_log_trimmed(self, seq: int) -> None:
+        """The log was trimmed up to own transactions that every member has, though this peer may not have said so."""
+        self.held_of_mine = max(self.held_of_mine, seq)
 
     def update(self, claim: ReplicaState, mono_ms: int) -> bool:
         """Keep a claim if it is newer (rule 9); :class:`PeerFault` when it is below an earlier claim of this peer."""
@@ -85,6 +141,7 @@ class PeerProgress:
             if self.fault is not None:
                 raise self.fault
         self.replica_state = claim
+        self.on_push_event(PushEvent.IS_FULL if claim.full else PushEvent.HAS_ROOM)
         self.heard_ms = mono_ms
         if len(self.pending_states) >= _PENDING_MAX:
             del self.pending_states[_PENDING_MAX // 2]
@@ -106,7 +163,4 @@ class PeerProgress:
         if self.in_flight and self.in_flight[0].sent_ms < sent_before_ms:
             self.in_flight.clear()
             self.pushed = min(self.pushed, self.held_of_mine)
-            self.unresponsive = True
-
-    held_of_mine = 0
-    """The last of this master's own seqs that the peer is known to have persisted."""
+            self.on_push_event(PushEvent.TIMED_OUT)

@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from txlog.protocol.events import ProtocolSettings
+from txlog.protocol.local_master import LocalMaster
 from txlog.protocol.log.log_state import LogState
-from txlog.protocol.replication.peer_progress import InFlightPost, PeerProgress
+from txlog.protocol.replication.peer_progress import InFlightPost, PeerProgress, PushState
 from txlog.wire.messages import ReplicaState
 
 AWAITING_REPLY_INTERVAL_MS: Final = 4
@@ -39,11 +39,10 @@ _FOREVER_MS: Final = 1 << 60
 class PostSchedule:
     """``version`` grows with every change worth relaying. Times are ``mono`` milliseconds."""
 
-    def __init__(self, settings: ProtocolSettings) -> None:
-        self.settings = settings
+    def __init__(self, local: LocalMaster) -> None:
+        self._local = local
         self.now_ms = 0
         self.version = 0
-        self.resend_ms = max(200, settings.round_timeout_ms // 2)
         self._lazy_since_ms = _FOREVER_MS
         self._lazy_log = 0
         self._own_log_index = 0
@@ -51,10 +50,10 @@ class PostSchedule:
         self._own_synced_ms = 0
         self._fetches: dict[int, tuple[int, int, int]] = {}  # slot -> (held when asked, asked ms, turn)
 
-    def apply_settings(self, settings: ProtocolSettings) -> None:
-        """Replace the time-outs and limits."""
-        self.settings = settings
-        self.resend_ms = max(200, settings.round_timeout_ms // 2)
+    @property
+    def resend_ms(self) -> int:
+        """Milliseconds after which a post without an answer counts as lost."""
+        return max(200, self._local.settings.round_timeout_ms // 2)
 
     def on_view_entered(self, mono_ms: int) -> None:
         """A view was entered at this time."""
@@ -82,7 +81,7 @@ class PostSchedule:
         if len(peer.in_flight) >= IN_FLIGHT_MAX:
             return peer.in_flight[0].sent_ms + self.resend_ms + 1
         wanted = min(self._is_due_now(agreement, peer), self._is_due_lazily(agreement, peer))
-        wanted = min(wanted, peer.sent_ms + self.settings.idle_interval_ms)
+        wanted = min(wanted, peer.sent_ms + self._local.settings.idle_interval_ms)
         return max(wanted, peer.sent_ms + AWAITING_REPLY_INTERVAL_MS) if peer.in_flight else wanted
 
     def _is_due_now(self, agreement: LogState, peer: PeerProgress) -> int:
@@ -90,7 +89,7 @@ class PostSchedule:
             self._own_synced = agreement.own_synced
             self._own_log_index = agreement.stable
             self._own_synced_ms = self.now_ms
-        if not (peer.disk_full or peer.unresponsive) and max(peer.pushed, peer.held_of_mine) < agreement.own.held:
+        if peer.push_state is PushState.PUSHING and max(peer.pushed, peer.held_of_mine) < agreement.own.held:
             return self.now_ms
         return self._own_synced_ms + LOG_REPORT_DELAY_MS if peer.sent_log_index < self._own_log_index else _FOREVER_MS
 
@@ -116,15 +115,15 @@ class PostSchedule:
         as fit a frame."""
         own = agreement.own
         first = max(peer.pushed, peer.held_of_mine) + 1
-        if peer.disk_full or peer.unresponsive or first > own.held:
+        if peer.push_state is not PushState.PUSHING or first > own.held:
             return None
-        last = min(own.held, first + self.settings.frame_items_max - 1)
+        last = min(own.held, first + self._local.settings.frame_items_max - 1)
         if first > own.in_log:
             last = self._fit_frame(agreement, first, last)
         return first, last
 
     def _fit_frame(self, agreement: LogState, first: int, last: int) -> int:
-        own, room = agreement.own, self.settings.frame_bytes_max
+        own, room = agreement.own, self._local.settings.frame_bytes_max
         if own.payload_bytes <= room:
             return last
         for seq in range(first, last + 1):

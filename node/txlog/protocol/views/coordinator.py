@@ -10,14 +10,14 @@ from typing import Final
 
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
-from txlog.model.view import NO_VIEW, Member, Number, View
+from txlog.model.view import NO_VIEW, Member, View
 from txlog.protocol.log.log_index import LogIndex
 from txlog.protocol.views.branch_selection import InsufficientReports, surviving_view
 from txlog.protocol.views.next_view import compute_next_view, is_majority_change, summarize_report
 from txlog.protocol.views.participant import ViewParticipant
 from txlog.protocol.views.report import build_checkpoints
-from txlog.protocol.views.view_change import ViewChange
-from txlog.protocol.views.view_state import FOREVER_MS
+from txlog.protocol.views.view_change import ViewChange, ViewChangeEvent, ViewChangePhase
+from txlog.protocol.views.view_state import FOREVER_MS, ViewState
 from txlog.wire.messages import (
     AcceptView,
     Checkpoint,
@@ -25,6 +25,7 @@ from txlog.wire.messages import (
     FetchProgress,
     InstallView,
     LeaveNotice,
+    Message,
     ProposeView,
     RejectView,
     ViewAcceptedReply,
@@ -32,30 +33,34 @@ from txlog.wire.messages import (
 )
 
 
-class ViewCoordinator(ViewParticipant):
+class ViewCoordinator:
     """Begins a view change, closes the view when all have reported, distributes the result and installs it."""
 
-    def _propose(self, view: View, wanted: list[Member], gone: list[Departure]) -> None:
-        agreement = self.log_state
+    def __init__(self, views: ViewState, participant: ViewParticipant) -> None:
+        self.views = views
+        self.participant = participant
+
+    def propose(self, view: View, wanted: list[Member], gone: list[Departure]) -> None:
+        agreement = self.views.log_state
         assert agreement is not None
-        epoch = max(view.epoch + 1, self.highest_seen[0])
-        ballot = self.highest_seen[1] + 1 if self.highest_seen[0] == epoch else 1
-        number = (epoch, ballot, self.settings.node)
-        self.highest_seen = max(self.highest_seen, number)
+        epoch = max(view.epoch + 1, self.views.highest_seen[0])
+        ballot = self.views.highest_seen[1] + 1 if self.views.highest_seen[0] == epoch else 1
+        number = (epoch, ballot, self.views.local.node)
+        self.views.highest_seen = max(self.views.highest_seen, number)
         checkpoints = [*build_checkpoints(agreement), *self._checkpoints_of_joiners(wanted)]
         proposal = ProposeView(number, view.cluster_id, wanted, view.number, gone, checkpoints)
-        self.change = change = ViewChange(proposal, wanted, self.failure_detector.now_ms)
-        self._promise(number)
-        self._own_report = self._build_report(proposal)
-        change.record_report(self._own_report, self.failure_detector.now_ms)
+        self.views.change = change = ViewChange(proposal, wanted, self.views.failure_detector.now_ms)
+        self.views.promise(number)
+        report = self.participant.own_report = self.participant.build_report(proposal)
+        change.record_report(report, self.views.failure_detector.now_ms)
         if not change.unreported:
             self._close_view(change)
 
     def _checkpoints_of_joiners(self, members: list[Member]) -> list[Checkpoint]:
         """The positions that joining masters report: one that has installed a snapshot has no other position."""
-        assert self.log_state is not None
-        history = self.log_state.log_index
-        asked = [self._candidates.get(m.node) for m in members]
+        assert self.views.log_state is not None
+        history = self.views.log_state.log_index
+        asked = [self.views.hellos.get(m.node) for m in members]
         places = {who.log_index: who.log_hash for who in asked if who is not None}
         return [
             Checkpoint(index, value)
@@ -65,38 +70,38 @@ class ViewCoordinator(ViewParticipant):
 
     def on_report(self, report: ViewReport) -> None:
         """A member has stopped its view and reports what it has persisted."""
-        self.record_start(Origin(report.node, report.birth), report.start)
-        self._last_views[report.node] = report.view.number if report.view is not None else NO_VIEW
-        change = self.change
-        if change is None or change.number != report.number or change.next_view is not None:
+        self.views.record_start(Origin(report.node, report.birth), report.start)
+        self.views.last_views[report.node] = report.view.number if report.view is not None else NO_VIEW
+        change = self.views.change
+        if change is None or change.number != report.number or change.phase is not ViewChangePhase.COLLECTING:
             return
-        change.record_report(report, self.failure_detector.now_ms)
+        change.record_report(report, self.views.failure_detector.now_ms)
         if not change.unreported:
             self._close_view(change)
 
     def _close_view(self, change: ViewChange) -> None:
-        agreement = self.log_state
+        agreement = self.views.log_state
         assert agreement is not None
-        needs_word = not (self.majority_required or self._includes_all_configured(change.reports))
+        needs_word = not (self.views.majority_required or self.views.includes_all_configured(change.reports))
         unvouched = change.unconfirmed_departure() if needs_word else None
         if unvouched is not None:
-            self._unconfirmed_proofs[unvouched] = self.failure_detector.now_ms
-            self._abort(f"nobody here has heard {unvouched.node} as the process that is said to be down")
+            self.views.unconfirmed_proofs[unvouched] = self.views.failure_detector.now_ms
+            self.abort(f"nobody here has heard {unvouched.node} as the process that is said to be down")
             return
         reports = [change.reports[m.node] for m in change.members]
         know = [r.node for r in reports if r.view is not None]
         latest = surviving_view((r.view, r.installed) for r in reports if r.view is not None)
-        ordered = self._allowed_by_override(know, change.departures, latest, self.joint_configurations)
+        ordered = self.views.allowed_by_override(know, change.departures, latest, self.views.joint_configurations)
         installed = any(r.installed for r in reports if r.view == latest)
-        grows = self._extends_forced_view(
+        grows = self.views.extends_forced_view(
             {Origin(r.node, r.birth) for r in reports}, change.departures, latest, installed
         )
-        if self.majority_required and not self._is_majority(know) and not (ordered or grows):
-            self._failed_members = change.members
-            self._abort("those who know the log have no more than half of the weight")
+        if self.views.majority_required and not self.views.is_majority(know) and not (ordered or grows):
+            self.views.failed_members = change.members
+            self.abort("those who know the log have no more than half of the weight")
             return
         try:
-            weights = {m.node: m.weight for m in self.configured_members}
+            weights = {m.node: m.weight for m in self.views.configured_members}
             closed = compute_next_view(
                 change.number,
                 change.members,
@@ -104,20 +109,20 @@ class ViewCoordinator(ViewParticipant):
                 reports,
                 agreement.log_index,
                 weights,
-                is_majority_change(reports, self.settings.majority),
+                is_majority_change(reports, self.views.local.settings.majority),
                 agreement.configurations,
             )
         except InsufficientReports as why:
-            self._failed_members = change.members
-            self._abort(str(why))
+            self.views.failed_members = change.members
+            self.abort(str(why))
             return
         few = closed.majority and not all(one.has_majority(know) for one in closed.joint_configurations)
         grows = grows and latest is not None and closed.branches[0] == latest.number
         if few and not (
-            grows or self._allowed_by_override(know, change.departures, latest, closed.joint_configurations)
+            grows or self.views.allowed_by_override(know, change.departures, latest, closed.joint_configurations)
         ):
-            self._failed_members = change.members
-            self._abort("those who know the log have no more than half of the weight, as it was or as it will be")
+            self.views.failed_members = change.members
+            self.abort("those who know the log have no more than half of the weight, as it was or as it will be")
             return
         below = [
             r.node
@@ -125,42 +130,47 @@ class ViewCoordinator(ViewParticipant):
             if _shared_length(agreement.log_index, r, closed.truncate_to, closed.truncate_to) == BELOW_LOG_START
         ]
         if below:
-            self._abort(f"{', '.join(below)} stands below what is kept of the log here and needs a snapshot first")
+            self.abort(f"{', '.join(below)} stands below what is kept of the log here and needs a snapshot first")
             return
         change.next_view = closed
+        change.on_event(ViewChangeEvent.ALL_REPORTED)
         stamps = array("Q", closed.stamps).tobytes()
         outlines = [summarize_report(report) for report in reports]
         accept = AcceptView(
             closed.view, change.departures, closed.truncate_to, closed.spans, stamps, closed.waiting, outlines
         )
-        if not self._may_resume_after_leaving(accept):
-            self._abort(f"{self.settings.node} has left {self.left}; nobody here knows what followed")
+        if not self.participant.may_resume_after_leaving(accept):
+            self.abort(f"{self.views.local.node} has left {self.views.left}; nobody here knows what followed")
             return
-        self._pending_accept, self._accept_sender = accept, self.settings.node
-        self._try_accept()
+        self.views.pending_accept, self.views.accept_sender = accept, self.views.local.node
+        self.try_accept()
 
-    def _on_accepted_here(self, number: Number) -> None:
-        change = self.change
+    def try_accept(self) -> None:
+        """Accept the received view, if all of it is persisted here: as its coordinator send it to the members, else
+        send the acceptance to the coordinator."""
+        number, change = self.participant.try_accept(), self.views.change
+        if number is None:
+            return
         if change is not None and change.number == number:
             self._send_accepts(change)
         else:
-            super()._on_accepted_here(number)
+            self.participant.send_acceptance(number)
 
-    def _abort(self, why: str) -> None:
-        self.blocked_reason = why
-        self.change = None
-        self._attempts += 1
-        self._propose_after_ms = self.failure_detector.now_ms + self.settings.round_timeout_ms
+    def abort(self, why: str) -> None:
+        self.views.blocked_reason = why
+        self.views.end_change(ViewChangeEvent.FAILED)
+        self.views.attempts += 1
+        self.views.propose_after_ms = self.views.failure_detector.now_ms + self.views.local.settings.round_timeout_ms
 
     def _send_accepts(self, change: ViewChange) -> None:
         """Send each member the part of the base that it needs. This master has accepted: its log is the base now."""
-        agreement, closed = self.log_state, change.next_view
+        agreement, closed = self.views.log_state, change.next_view
         assert agreement is not None
         assert closed is not None
         history, base = agreement.log_index, closed.view.base_index
         outlines = [summarize_report(change.reports[m.node]) for m in change.members]
         for member in change.members:
-            if member.node == self.settings.node:
+            if member.node == self.views.local.node:
                 continue
             report = change.reports[member.node]
             cut = _shared_length(history, report, closed.truncate_to, base)
@@ -168,70 +178,85 @@ class ViewCoordinator(ViewParticipant):
             change.accepts[member.node] = AcceptView(
                 closed.view, change.departures, cut, spans, b"", closed.waiting, outlines
             )
-        change.record_accept(self.settings.node, self.failure_detector.now_ms)
+        change.on_event(ViewChangeEvent.ACCEPTED_HERE)
+        change.record_accept(self.views.local.node, self.views.failure_detector.now_ms)
         change.sent_ms = -FOREVER_MS
         self._install_if_accepted(change)
 
     def on_fetch_progress(self, missing: FetchProgress) -> None:
         """A member is still fetching; or the coordinator reports that it waits for one."""
-        if self.change is not None and self.change.number == missing.number:
-            self.change.record_progress(missing.node, missing.count, self.failure_detector.now_ms)
-        elif missing.number == self.promised and not self.is_active:
-            self._yield_to_coordinator()
+        if self.views.change is not None and self.views.change.number == missing.number:
+            self.views.change.record_progress(missing.node, missing.count, self.views.failure_detector.now_ms)
+        elif missing.number == self.views.promised and not self.views.is_active:
+            self.participant.yield_to_coordinator()
 
     def on_accepted(self, accepted: ViewAcceptedReply) -> None:
         """A member has accepted, durably."""
-        change = self.change
+        change = self.views.change
         if change is not None and change.number == accepted.number:
-            change.record_accept(accepted.node, self.failure_detector.now_ms)
+            change.record_accept(accepted.node, self.views.failure_detector.now_ms)
             self._install_if_accepted(change)
 
     def _install_if_accepted(self, change: ViewChange) -> None:
-        if change.unaccepted or self.promised != change.number:
+        if change.unaccepted or self.views.promised != change.number:
             return
-        self.change = None
-        self.blocked_reason = ""
-        self.mark_installed()
-        self.sends += [(m.node, InstallView(change.number)) for m in change.members if m.node != self.settings.node]
+        self.views.end_change(ViewChangeEvent.ALL_ACCEPTED)
+        self.views.blocked_reason = ""
+        self.views.mark_installed()
+        self._send_all([m.node for m in change.members], InstallView(change.number))
 
     def on_leaving(self, leaving: LeaveNotice) -> None:
         """The member is durably stopped and ends. A view change that waits for its answer begins again, without it."""
-        super().on_leaving(leaving)
-        change, known = self.change, self.departures.get(leaving.node)
+        self.views.on_leaving(leaving)
+        change, known = self.views.change, self.views.departures.get(leaving.node)
         if change is not None and leaving.node in change.unaccepted and known is not None and known.why == "left":
-            self._abort(f"{leaving.node} leaves")
-            self._propose_after_ms = self.failure_detector.now_ms
+            self.abort(f"{leaving.node} leaves")
+            self.views.propose_after_ms = self.views.failure_detector.now_ms
 
     def on_refuse(self, peer: str, refuse: RejectView) -> None:
         """A member refuses; the next proposal takes its reason into account."""
-        self.highest_seen = max(self.highest_seen, refuse.promise)
-        change = self.change
+        self.views.highest_seen = max(self.views.highest_seen, refuse.promise)
+        change = self.views.change
         if change is None or change.number != refuse.number:
             return
-        if refuse.why == "StaleProof" and self.departures.get(refuse.about) in change.departures:
-            del self.departures[refuse.about]  # unless a proof about a later process has come meanwhile
-        self._abort(f"{peer} refused {refuse.number}: {refuse.why}: {refuse.text}")
+        if refuse.why == "StaleProof" and self.views.departures.get(refuse.about) in change.departures:
+            del self.views.departures[refuse.about]  # unless a proof about a later process has come meanwhile
+        self.abort(f"{peer} refused {refuse.number}: {refuse.why}: {refuse.text}")
         if refuse.why == "HeardBothWays":
-            self._failed_members = change.members
+            self.views.failed_members = change.members
             # A member that this master cannot reach itself is missing. A master that reaches all should propose before
             # the next try, whose higher promise would block it.
-            self._propose_after_ms = self.failure_detector.now_ms + self._proposal_timeout_ms
+            self.views.propose_after_ms = self.views.failure_detector.now_ms + self.views.proposal_timeout_ms
 
-    def _timeout_text(self, change: ViewChange) -> str:
+    def timeout_text(self, change: ViewChange) -> str:
+        """Which members the change waits for, in words."""
         waits = change.unreported or change.unaccepted
         return f"no answer from {', '.join(waits)} to {change.number}"
 
-    def _resend(self, change: ViewChange, now_ms: int) -> None:
+    def resend(self, change: ViewChange, now_ms: int) -> None:
+        """Repeat the step that the members have not answered. The others learn that this master still waits: else they
+        would begin a change of their own."""
         change.sent_ms = now_ms
-        if change.accepts:
-            self.sends += [(node, change.accepts[node]) for node in change.unaccepted]
-            waits = FetchProgress(change.number, self.settings.node, len(change.unaccepted))
-            self.sends += [(node, waits) for node in sorted(change.accepted) if node != self.settings.node]
-        elif change.next_view is None:
-            self.sends += [(node, change.proposal) for node in change.unreported]
-        else:  # who reported would begin again before this master has fetched what it lacks
-            waits = FetchProgress(change.number, self.settings.node, change.missing_counts.get(self.settings.node, 1))
-            self.sends += [(node, waits) for node in sorted(change.reports) if node != self.settings.node]
+        match change.phase:
+            case ViewChangePhase.COLLECTING:
+                self._send_all(change.unreported, change.proposal)
+            case ViewChangePhase.FETCHING:
+                count = change.missing_counts.get(self.views.local.node, 1)
+                self._send_waiting(change, sorted(change.reports), count)
+            case ViewChangePhase.ACCEPTING:
+                for node in change.unaccepted:
+                    self.views.outbox.send_routed(node, change.accepts[node])
+                self._send_waiting(change, sorted(change.accepted), len(change.unaccepted))
+            case ViewChangePhase.INSTALLED | ViewChangePhase.ENDED:
+                pass
+
+    def _send_waiting(self, change: ViewChange, nodes: list[str], count: int) -> None:
+        self._send_all(nodes, FetchProgress(change.number, self.views.local.node, count))
+
+    def _send_all(self, nodes: list[str], message: Message) -> None:
+        for node in nodes:
+            if node != self.views.local.node:
+                self.views.outbox.send_routed(node, message)
 
 
 BELOW_LOG_START: Final = -1

@@ -14,8 +14,8 @@ from txlog.model.entry import Span
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import ReassignedStamps
 from txlog.model.view import NO_VIEW, STRATEGIES, Member, Number, View
+from txlog.protocol.log.configuration_history import ConfigurationHistory
 from txlog.protocol.log.log_index import LogIndex
-from txlog.protocol.membership.configuration_history import ConfigurationHistory
 from txlog.protocol.views.branch_selection import (
     InsufficientReports,
     ViewBranch,

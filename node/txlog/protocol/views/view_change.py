@@ -6,19 +6,70 @@ next one has a higher number.
 
 from __future__ import annotations
 
+from enum import StrEnum
+from typing import Final
+
 from txlog.model.ids import Origin
 from txlog.model.view import Member, Number
 from txlog.protocol.views.next_view import NextView
 from txlog.wire.messages import AcceptView, Departure, ProposeView, ViewReport
 
 
+class ViewChangePhase(StrEnum):
+    """How far a view change is, as its coordinator drives it."""
+
+    COLLECTING = "Collecting"
+    """The members are asked to stop the old view and to report."""
+    FETCHING = "Fetching"
+    """The next view is computed; the coordinator fetches the transactions of it that it lacks."""
+    ACCEPTING = "Accepting"
+    """The coordinator has accepted; the members are asked to accept."""
+    INSTALLED = "Installed"
+    ENDED = "Ended"
+    """No view came of it. The next view change has a higher number."""
+
+
+class ViewChangeEvent(StrEnum):
+    """What moves a view change on."""
+
+    ALL_REPORTED = "every member has reported"
+    ACCEPTED_HERE = "the coordinator has accepted, durably"
+    ALL_ACCEPTED = "every member has accepted, durably"
+    FAILED = "a member refuses or is silent, or the reports do not suffice"
+    SUPERSEDED = "the coordinator promises a higher number or leaves"
+
+
+VIEW_CHANGE_TRANSITIONS: Final[dict[ViewChangePhase, dict[ViewChangeEvent, ViewChangePhase]]] = {
+    ViewChangePhase.COLLECTING: {
+        ViewChangeEvent.ALL_REPORTED: ViewChangePhase.FETCHING,
+        ViewChangeEvent.FAILED: ViewChangePhase.ENDED,
+        ViewChangeEvent.SUPERSEDED: ViewChangePhase.ENDED,
+    },
+    ViewChangePhase.FETCHING: {
+        ViewChangeEvent.ACCEPTED_HERE: ViewChangePhase.ACCEPTING,
+        ViewChangeEvent.FAILED: ViewChangePhase.ENDED,
+        ViewChangeEvent.SUPERSEDED: ViewChangePhase.ENDED,
+    },
+    ViewChangePhase.ACCEPTING: {
+        ViewChangeEvent.ALL_ACCEPTED: ViewChangePhase.INSTALLED,
+        ViewChangeEvent.FAILED: ViewChangePhase.ENDED,
+        ViewChangeEvent.SUPERSEDED: ViewChangePhase.ENDED,
+    },
+    ViewChangePhase.INSTALLED: {},
+    ViewChangePhase.ENDED: {},
+}
+"""An event that the phase does not name is a fault of this program. ``docs/design/protocol.md`` shows this table as a
+diagram."""
+
+
 class ViewChange:
-    """``reports`` and ``accepted`` by node id. ``next_view`` is set once every member has reported; ``accepts``, per
-    member, once this master has accepted the view itself."""
+    """``phase`` says what the coordinator waits for. ``reports`` and ``accepted`` by node id. ``next_view`` is set once
+    every member has reported; ``accepts``, per member, once this master has accepted the view itself."""
 
     def __init__(self, proposal: ProposeView, members: list[Member], mono_ms: int) -> None:
         self.proposal = proposal
         self.members = members
+        self.phase = ViewChangePhase.COLLECTING
         self.reports: dict[str, ViewReport] = {}
         self.next_view: NextView | None = None
         self.accepts: dict[str, AcceptView] = {}
@@ -36,6 +87,10 @@ class ViewChange:
     def departures(self) -> list[Departure]:
         """The members that the proposal excludes, with the reasons."""
         return self.proposal.gone
+
+    def on_event(self, event: ViewChangeEvent) -> None:
+        """Enter the next phase, as :data:`VIEW_CHANGE_TRANSITIONS` says."""
+        self.phase = VIEW_CHANGE_TRANSITIONS[self.phase][event]
 
     @property
     def size_allowance_ms(self) -> int:

@@ -12,13 +12,15 @@ from typing import Final
 from txlog.model.configuration import Configuration, Master
 from txlog.model.errors import Conflict, PeerFault
 from txlog.model.ids import Origin
-from txlog.model.records import OperatorOverrides, Record, RecoveredState, ViewLeft, ViewPromised
+from txlog.model.records import OperatorOverrides, RecoveredState, ViewLeft, ViewPromised
 from txlog.model.view import NO_VIEW, Member, Number, View
 from txlog.protocol.events import ConfiguredMember, ProtocolSettings
+from txlog.protocol.local_master import LocalMaster
 from txlog.protocol.log.log_state import LogState
+from txlog.protocol.outbox import Outbox
 from txlog.protocol.replication.failure_detector import FailureDetector
-from txlog.protocol.views.view_change import ViewChange, departure_applies, has_override
-from txlog.wire.messages import AcceptView, Departure, Hello, HelloReply, LeaveNotice, Message, ViewReport
+from txlog.protocol.views.view_change import ViewChange, ViewChangeEvent, departure_applies, has_override
+from txlog.wire.messages import AcceptView, Departure, Hello, HelloReply, LeaveNotice
 
 CAUGHT_UP_LAG_MAX: Final = 1000
 """Transactions that a joining master may still lack when the view is stopped to add it: well below a second of work."""
@@ -52,11 +54,12 @@ class ViewState:
     elsewhere that excludes this master, which has to rejoin. ``blocked_reason``: why no view change begins although
     one is needed."""
 
-    def __init__(self, settings: ProtocolSettings, recovered: RecoveredState, around: FailureDetector) -> None:
-        self.settings = settings
-        self.failure_detector = around
-        self.birth = recovered.birth
-        self.start = recovered.start
+    def __init__(
+        self, local: LocalMaster, recovered: RecoveredState, failure_detector: FailureDetector, outbox: Outbox
+    ) -> None:
+        self.local = local
+        self.failure_detector = failure_detector
+        self.outbox = outbox
         self.accepted = recovered.accepted
         self.installed = recovered.installed is not None
         self.promised = recovered.promised
@@ -80,36 +83,26 @@ class ViewState:
         self.backup_index = -1
         """A verified backup of a worker is at this index of the log; -1 without one."""
         self.blocked_reason = ""
-        self.records: list[Record] = []
-        self.sends: list[tuple[str, Message]] = []
-        self.view_changed = False
-        """The view was accepted or installed since the core last checked."""
-        self._candidates: dict[str, Hello] = {}
+        self.needs_check = True
+        """Something happened that may call for a view change: the core lets the policy decide at the next poll."""
+        self.hellos: dict[str, Hello] = {}
         self._recorded_overrides = recovered.overrides
-        self._last_starts: dict[Origin, int] = {}
-        self._last_views: dict[str, Number] = {}
-        self._newer_view_members: set[str] = set()
-        self._unlisted_by: set[str] = set()
+        self.last_starts: dict[Origin, int] = {}
+        self.last_views: dict[str, Number] = {}
+        self.newer_view_members: set[str] = set()
+        self.unlisted_by: set[str] = set()
         """Peers that do not list this master: they were on another branch when it was added, and refuse its
         messages."""
-        self._unreachable_refusals: dict[tuple[str, str], tuple[int, int]] = {}
-        """When proposals were refused, first and last, by their coordinator and the unreachable member that they
-        excluded."""
-        self._confirmed_starts: dict[Origin, int] = {}
-        self._branch_holders: dict[str, dict[Origin, int]] = {}
-        self._own_report: ViewReport | None = None
-        self._pending_accept: AcceptView | None = None
-        self._accept_sender = ""
-        self._propose_after_ms = FOREVER_MS
-        self._attempts = 0
-        self._failed_members: list[Member] = []
+        self.confirmed_starts: dict[Origin, int] = {}
+        self.branch_holders: dict[str, dict[Origin, int]] = {}
+        self.pending_accept: AcceptView | None = None
+        self.accept_sender = ""
+        self.propose_after_ms = FOREVER_MS
+        self.attempts = 0
+        self.failed_members: list[Member] = []
         """With these members, the reports did not suffice for a view that this master coordinates. Another coordinator,
         with more knowledge or an override, may succeed."""
-        self._last_request: tuple[str, int, int] = ("", 0, 0)
-        self._last_request_ms = -FOREVER_MS
-        self._source_offset = 0
-        self._last_missing = (0, -FOREVER_MS)
-        self._unconfirmed_proofs: dict[Departure, int] = {}
+        self.unconfirmed_proofs: dict[Departure, int] = {}
 
     # The view
 
@@ -121,18 +114,30 @@ class ViewState:
     @property
     def origin(self) -> Origin:
         """This master's node id and incarnation."""
-        return Origin(self.settings.node, self.birth)
+        return self.local.origin
 
     @property
     def is_stopped(self) -> bool:
         """This master has sent a report or left the view: the view is never resumed."""
         return self.promised > self.number or (self.left != NO_VIEW and self.left == self.number)
 
-    def _promise(self, number: Number) -> None:
+    def end_change(self, event: ViewChangeEvent) -> None:
+        """The view change that this master coordinates, if any, is over."""
+        if self.change is not None:
+            self.change.on_event(event)
+            self.change = None
+
+    @property
+    def stamps_view(self) -> Number:
+        """The view whose stamps the persisted transactions have. A stopped view may have persisted others since."""
+        return self.promised if self.is_stopped else self.number
+
+    def promise(self, number: Number) -> None:
+        """Never work again in a view below ``number``; durable before anything else leaves."""
         assert number > self.promised
         self.promised = number
-        self._pending_accept = None
-        self.records.append(ViewPromised(*number))
+        self.pending_accept = None
+        self.outbox.append(ViewPromised(*number))
 
     @property
     def is_active(self) -> bool:
@@ -143,7 +148,7 @@ class ViewState:
     def is_settled(self) -> bool:
         """No question is pending: the view is active, and no master is known to wait for another view."""
         quiet = self.newer_view is None and not self.other_branches and self.change is None
-        return self.is_active and quiet and self._propose_after_ms == FOREVER_MS
+        return self.is_active and quiet and self.propose_after_ms == FOREVER_MS
 
     @property
     def bootstrap_unconfirmed(self) -> bool:
@@ -161,24 +166,39 @@ class ViewState:
         self.promised = max(self.promised, view.number)
         self.highest_seen = max(self.highest_seen, view.number)
 
+    def observe_number(self, number: Number) -> None:
+        """A view of this number was proposed or is active somewhere: the next proposal lies above it."""
+        self.highest_seen = max(self.highest_seen, number)
+
+    def record_backup(self, index: int) -> None:
+        """A verified backup of a worker is at this index of the log."""
+        self.backup_index = max(self.backup_index, index)
+
+    def forget_backup(self) -> None:
+        """No member is silent: the next split needs a backup of its own."""
+        self.backup_index = -1
+
+    def mark_bootstrap_installed(self) -> None:
+        """Every member has accepted view 1, which is the accepted one."""
+        self.installed = True
+
     def mark_installed(self) -> None:
         """A member works in the accepted view, or reports that all have accepted it. The view is not used while a
         higher promise binds (rule 34)."""
         if self.installed or self.promised != self.number or self.log_state is None:
             return
         self.installed = True
-        self.view_changed = True
-        self._propose_after_ms = FOREVER_MS
-        self._attempts = 0
-        if self.accepted is not None and all(self.accepted.has_member(m.origin) for m in self._failed_members):
-            self._failed_members = []  # else it would fail with them again, before one who knows more has its turn
+        self.propose_after_ms = FOREVER_MS
+        self.attempts = 0
+        if self.accepted is not None and all(self.accepted.has_member(m.origin) for m in self.failed_members):
+            self.failed_members = []  # else it would fail with them again, before one who knows more has its turn
         self.log_state.install_view()
 
     @property
     def majority_required(self) -> bool:
         """``splitMode: Majority`` binds the next view."""
         if self.accepted is None or self.accepted.bootstrap_configuration is None:
-            return self.settings.majority
+            return self.local.settings.majority
         return self.accepted.is_majority(self.installed)
 
     @property
@@ -187,7 +207,7 @@ class ViewState:
         log, from the manifests."""
         agreement = self.log_state
         members = agreement.configurations.at_index(agreement.stable).members if agreement is not None else ()
-        return members or self.settings.members
+        return members or self.local.settings.members
 
     @property
     def joint_configurations(self) -> list[Configuration]:
@@ -195,13 +215,13 @@ class ViewState:
         agreement = self.log_state
         if agreement is not None and agreement.configurations.latest.masters:
             return agreement.configurations.joint_configurations(agreement.stable)
-        return [bootstrap_configuration(self.settings)]
+        return [bootstrap_configuration(self.local.settings)]
 
-    def _is_majority(self, nodes: list[str]) -> bool:
+    def is_majority(self, nodes: list[str]) -> bool:
         return all(one.has_majority(nodes) for one in self.joint_configurations)
 
     @staticmethod
-    def _allowed_by_override(
+    def allowed_by_override(
         nodes: list[str], gone: list[Departure], view: View | None, jointly: list[Configuration]
     ) -> bool:
         """Whether the operator's override lets these members continue after ``view`` without a majority. The override
@@ -214,7 +234,7 @@ class ViewState:
         return all(one.has_majority(nodes, rest) for one in jointly)
 
     @staticmethod
-    def _extends_forced_view(there: set[Origin], gone: list[Departure], view: View | None, installed: bool) -> bool:
+    def extends_forced_view(there: set[Origin], gone: list[Departure], view: View | None, installed: bool) -> bool:
         """``Majority``: a forced view continues without a majority if it only grows. It adds members, even ones that
         lost their disks, when all its members are present and none is excluded. A member that it was to add and that
         has not accepted it counts as one of its members. Without that member's acceptance no master has continued.
@@ -230,14 +250,14 @@ class ViewState:
         """Whether this node is a master of the cluster, or becomes one if a pending change takes effect."""
         return any(one.master(node) is not None for one in self.joint_configurations)
 
-    def _includes_all_configured(self, nodes: Iterable[str]) -> bool:
+    def includes_all_configured(self, nodes: Iterable[str]) -> bool:
         """Whether every master that may know more than these is one of them. Knowledge on a lost disk is gone."""
         return {m.node for m in self.configured_members} <= set(nodes)
 
     @property
-    def _proposal_timeout_ms(self) -> int:
+    def proposal_timeout_ms(self) -> int:
         """Without growing time-outs, two coordinators on slow disks would outbid each other for ever."""
-        return self.settings.round_timeout_ms * min(1 + self._attempts // 2, PROPOSAL_TIMEOUT_ROUNDS_MAX)
+        return self.local.settings.round_timeout_ms * min(1 + self.attempts // 2, PROPOSAL_TIMEOUT_ROUNDS_MAX)
 
     # Presence of the other masters
 
@@ -246,12 +266,12 @@ class ViewState:
         """Members that the next view excludes, by node, with the reason. An override precedes every other reason."""
         return {**self.departures, **self.overrides}
 
-    def _is_reachable(self, member: Member) -> bool:
+    def is_reachable(self, member: Member) -> bool:
         """Whether the member is reachable, directly or through others. Messages of a new incarnation of its node do not
         count."""
-        return not self._is_identity_lost(member.origin) and member.node in self.failure_detector.reachable()
+        return not self.is_identity_lost(member.origin) and member.node in self.failure_detector.reachable()
 
-    def _is_identity_lost(self, origin: Origin) -> bool:
+    def is_identity_lost(self, origin: Origin) -> bool:
         """Whether the node has reported that this incarnation is lost. Later messages of the node come from another
         incarnation."""
         departure = self.departures.get(origin.node)
@@ -270,8 +290,8 @@ class ViewState:
             if (who.node, who.birth) in self.accepted.origins:
                 raise PeerFault(who.node, "OldBirth", f"birth {who.birth:016x} was followed by {member.birth:016x}")
             self.departures[who.node] = Departure(who.node, member.birth, 0, "lost")
-        self._candidates[who.node] = who
-        self._last_views[who.node] = who.view
+        self.hellos[who.node] = who
+        self.last_views[who.node] = who.view
         self.record_start(origin, who.start)
 
     def on_hello_reply(self, known: HelloReply) -> None:
@@ -279,7 +299,7 @@ class ViewState:
         self.failure_detector.on_reply(known.node)
         self.record_start(Origin(known.node, known.birth), known.start)
         view = known.accepted
-        self._last_views[known.node] = view.number if view is not None else NO_VIEW
+        self.last_views[known.node] = view.number if view is not None else NO_VIEW
         self._record_listing(known)
         self._update_newer_view_members(known.node, view)
         if view is None:
@@ -309,14 +329,14 @@ class ViewState:
         else:
             self.other_branches[known.node] = view
         origins = [Origin(*one) for one in view.origins]
-        self._branch_holders[known.node] = dict(zip(origins, known.held, strict=False))
+        self.branch_holders[known.node] = dict(zip(origins, known.held, strict=False))
 
     def _record_listing(self, known: HelloReply) -> None:
-        node, told, view = self.settings.node, known.configuration, known.accepted
+        node, told, view = self.local.node, known.configuration, known.accepted
         if told is not None and told.master(node) is None and (view is None or view.member(node) is None):
-            self._unlisted_by.add(known.node)
+            self.unlisted_by.add(known.node)
         else:
-            self._unlisted_by.discard(known.node)
+            self.unlisted_by.discard(known.node)
 
     def _update_newer_view_members(self, node: str, view: View | None) -> None:
         """Forget ``newer_view`` once no reachable peer is in it or in a descendant of it: the last such peer may have
@@ -325,14 +345,14 @@ class ViewState:
         if ahead is None:
             return
         if view is not None and ahead.number in view.lineage:
-            self._newer_view_members.add(node)
+            self.newer_view_members.add(node)
         else:
-            self._newer_view_members.discard(node)
-        if not self._newer_view_members:
+            self.newer_view_members.discard(node)
+        if not self.newer_view_members:
             self.newer_view = None
 
     def _follow_newer_view(self, view: View, node: str) -> None:
-        self.newer_view, self._newer_view_members = view, {node}
+        self.newer_view, self.newer_view_members = view, {node}
 
     def _either_is_forced(self, view: View) -> bool:
         """``Majority``: an override began one of the two views, so both may have continued."""
@@ -348,16 +368,16 @@ class ViewState:
     @property
     def candidates(self) -> list[Hello]:
         """The hellos of masters outside the view since the latest view was accepted."""
-        return list(self._candidates.values())
+        return list(self.hellos.values())
 
     def candidate(self, node: str) -> Hello | None:
         """The latest hello of that node, if it is outside the view; None without one."""
-        return self._candidates.get(node)
+        return self.hellos.get(node)
 
     def record_start(self, origin: Origin, start: int) -> None:
         """This process of the origin sent a message itself; departures of an earlier process are void."""
-        if start > self._last_starts.get(origin, 0):
-            self._last_starts[origin] = start
+        if start > self.last_starts.get(origin, 0):
+            self.last_starts[origin] = start
         departure = self.departures.get(origin.node)
         if departure is None or departure.birth != origin.birth or departure.why == "lost":
             return
@@ -366,13 +386,13 @@ class ViewState:
 
     def last_start_seen(self, origin: Origin) -> int:
         """The latest start of the origin that was seen; 0 for none."""
-        return self._last_starts.get(origin, 0)
+        return self.last_starts.get(origin, 0)
 
     def record_confirmed_start(self, origin: Origin, start: int) -> None:
         """This process of the origin posts in this view and has received from this process. It has not excluded this
         master until now, and will not do so for a proof about an earlier process."""
-        if start > self._confirmed_starts.get(origin, 0):
-            self._confirmed_starts[origin] = start
+        if start > self.confirmed_starts.get(origin, 0):
+            self.confirmed_starts[origin] = start
 
     def on_leaving(self, leaving: LeaveNotice) -> None:
         """The member is durably stopped and ends."""
@@ -383,7 +403,7 @@ class ViewState:
 
     def report_down(self, node: str, birth: int, start: int) -> None:
         """The supervisor has proved that this process is gone. :class:`Conflict` when a later process was seen."""
-        heard = self._last_starts.get(Origin(node, birth), 0)
+        heard = self.last_starts.get(Origin(node, birth), 0)
         if heard > start:
             raise Conflict(f"{node} start {start} may be gone, but start {heard} was heard: it is not down")
         self._record_departure(Departure(node, birth, start, "down"))
@@ -395,18 +415,18 @@ class ViewState:
         for node, member in zip(without, members, strict=False):
             if member is None:
                 raise Conflict(f"{node} is no member of this master's view {self.number}")
-            if node == self.settings.node:
+            if node == self.local.node:
                 raise Conflict(f"{node} was asked itself: it is not gone; ask one that stays")
-            if self._is_reachable(member):
+            if self.is_reachable(member):
                 where = "here" if self.failure_detector.is_bidirectional(node) else "by others, whom this master hears"
                 raise Conflict(f"{node} is heard {where}: stop its process first, it leaves by itself then")
         if not members:
             raise Conflict("this master has no view yet; see txlog bootstrap")
         for member in members:
             assert member is not None
-            heard = self._last_starts.get(member.origin, 0)
+            heard = self.last_starts.get(member.origin, 0)
             self.overrides[member.node] = Departure(member.node, member.birth, heard, "ordered")
-        self._failed_members = []
+        self.failed_members = []
         self.record_overrides()
 
     def record_overrides(self) -> None:
@@ -420,19 +440,19 @@ class ViewState:
         if self.accepted is not None:
             now, before = (one.remaining_after(self.accepted, self.installed) for one in (now, before))
         if now != before:
-            self.records.append(now)
+            self.outbox.append(now)
         self._recorded_overrides = now
 
     def _record_departure(self, departure: Departure) -> None:
         member = self.accepted.member(departure.node) if self.accepted is not None else None
-        if departure.node == self.settings.node or member is None:
+        if departure.node == self.local.node or member is None:
             return
-        if departure_applies(departure, member, self._last_starts.get(member.origin, 0)):
+        if departure_applies(departure, member, self.last_starts.get(member.origin, 0)):
             before = self.departures.get(departure.node)
             if before is None or _supersedes(departure, before):
                 self.departures[departure.node] = departure
 
-    def _held_seq(self, origin: Origin) -> int:
+    def held_seq(self, origin: Origin) -> int:
         assert self.log_state is not None
         queue = self.log_state.by_origin.get(origin)
         return queue.held if queue is not None else 0
@@ -441,15 +461,15 @@ class ViewState:
 
     def leave_view(self) -> None:
         """Stop this master in its view for good."""
-        self.change = None
-        self._pending_accept = None
+        self.end_change(ViewChangeEvent.SUPERSEDED)
+        self.pending_accept = None
         if self.accepted is not None and self.left != self.number:
             self.left = self.number
-            self.records.append(ViewLeft(*self.number))
+            self.outbox.append(ViewLeft(*self.number))
 
     def leave_notice(self) -> LeaveNotice:
         """The notice that this master sends when it leaves its view."""
-        return LeaveNotice(self.settings.node, self.birth, self.start, self.left)
+        return LeaveNotice(self.local.node, self.local.birth, self.local.start, self.left)
 
     @property
     def is_isolated(self) -> bool:

@@ -1,0 +1,94 @@
+"""The log of the next view beside this master's log: what is missing for it, its hashes, its stamps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from txlog.model.entry import Span
+from txlog.model.hashes import HASH_BYTES, chain_leaf, chain_next
+from txlog.model.ids import Origin, Txid
+from txlog.model.records import AbandonedBranch, ReassignedStamps
+from txlog.protocol.log.incoming_queue import OriginQueue
+from txlog.protocol.log.log_index import LogIndex
+
+Queues = Mapping[Origin, OriginQueue]
+"""The queue of each origin."""
+
+
+def missing_spans(queues: Queues, spans: list[Span], waiting: list[ReassignedStamps]) -> list[Span]:
+    """The parts of these spans that are not persisted here yet."""
+    needed: dict[Origin, int] = {}
+    for one in spans:
+        origin = Origin(one.node, one.birth)
+        needed[origin] = max(needed.get(origin, 0), one.first_seq + one.count - 1)
+    for several in waiting:
+        origin = Origin(several.node, several.birth)
+        needed[origin] = max(needed.get(origin, 0), several.first_seq + len(several.stamps) - 1)
+    found: list[Span] = []
+    for origin, last in sorted(needed.items()):
+        queue = queues.get(origin)
+        held = queue.held if queue is not None else 0
+        if held < last:
+            found.append(Span(origin.node, origin.birth, held + 1, last - held))
+    return found
+
+
+def base_chain_hashes(queues: Queues, value: bytes, spans: list[Span], stamps: list[int]) -> bytes | None:
+    """The chain hashes of entries with these stamps after an entry with chain hash ``value``, concatenated; None when
+    their keys do not grow (rule 13)."""
+    cells: list[bytes] = []
+    at = 0
+    last: tuple[int, Origin] = (0, Origin("", 0))
+    for span in spans:
+        origin = Origin(span.node, span.birth)
+        queue = queues[origin]
+        for seq in range(span.first_seq, span.first_seq + span.count):
+            if (stamps[at], origin) <= last:
+                return None
+            last = (stamps[at], origin)
+            value = chain_next(value, chain_leaf(stamps[at], queue.tag, seq, queue.content(seq)))
+            cells.append(value)
+            at += 1
+    return b"".join(cells)
+
+
+def common_prefix_end(history: LogIndex, cut: int, hashes: bytes) -> int:
+    """The last index at which the log has the chain hashes of a base after ``cut``. No later hash is equal."""
+    low, high = cut, min(history.length, cut + len(hashes) // HASH_BYTES)
+    while low < high:
+        middle = (low + high + 1) // 2
+        end = (middle - cut) * HASH_BYTES
+        if history.hash_at(middle) == hashes[end - HASH_BYTES : end]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def stamps_of(queues: Queues, spans: list[Span]) -> list[int]:
+    """The stamps that these transactions have now."""
+    stamps: list[int] = []
+    for span in spans:
+        queue = queues[Origin(span.node, span.birth)]
+        stamps += queue.stamps(span.first_seq, span.first_seq + span.count - 1)
+    return stamps
+
+
+def restamp(queues: Queues, spans: list[Span], stamps: list[int]) -> list[ReassignedStamps]:
+    """Give the entries of a base their stamps. Returns the entries whose stamps changed."""
+    changed: list[ReassignedStamps] = []
+    at = 0
+    for span in spans:
+        queue = queues[Origin(span.node, span.birth)]
+        new = stamps[at : at + span.count]
+        at += span.count
+        if queue.stamps(span.first_seq, span.first_seq + span.count - 1) != new:
+            queue.restamp(span.first_seq, new)
+            changed.append(ReassignedStamps(span.node, span.birth, span.first_seq, new))
+    return changed
+
+
+def abandoned_after(history: LogIndex, index: int, keys: list[tuple[str, Txid]], end: int) -> AbandonedBranch:
+    """The entries of a log after ``index`` up to ``end``, as a branch. ``keys``: their idempotency keys."""
+    value = history.hash_at(index) if index else b""
+    return AbandonedBranch(index, value, history.spans(index, end), history.hashes(index, end), keys)

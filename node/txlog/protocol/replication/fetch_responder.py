@@ -1,0 +1,68 @@
+"""Answers the requests of other masters for transactions, for the order of the log, and for a snapshot."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from txlog.model.entry import Span
+from txlog.model.errors import PeerFault
+from txlog.model.ids import Origin
+from txlog.model.view import Number
+from txlog.protocol.events import OutgoingMessage
+from txlog.protocol.log.log_start import SnapshotChunks
+from txlog.protocol.log.log_state import LogState
+from txlog.protocol.outbox import Outbox
+from txlog.protocol.replication.snapshot_install import SNAPSHOT_CHUNK_BYTES
+from txlog.wire.messages import FetchOrder, FetchSnapshot, LogTruncatedBelow, Message, OrderReply, RunsReply
+
+ORDER_ENTRIES_MAX: Final = 20_000
+"""Entries in one ``OrderReply``: at most a megabyte."""
+
+
+class FetchResponder:
+    """A request below the log start gets the log start's position: the requester needs a snapshot."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._snapshot_chunks = SnapshotChunks()
+
+    def on_fetch_runs(self, span: Span, log: LogState | None, view: Number, sends: list[OutgoingMessage]) -> None:
+        """The requester lacks ``span``. ``view``: the view whose stamps the persisted transactions have. ``sends``: to
+        which peers the answer goes, and for which master; their message is replaced by the answer."""
+        queue = log.by_origin.get(Origin(span.node, span.birth)) if log is not None else None
+        if log is None or queue is None or span.count < 1 or not 1 <= span.first_seq <= queue.held:
+            self._answer(sends, RunsReply([]))  # certain: it was never persisted here
+        elif log.log_index.is_trimmed(queue.origin, span.first_seq):
+            self._answer(sends, _log_start_of(log))
+        else:
+            count = min(span.count, queue.held - span.first_seq + 1)
+            self._outbox.read(sends, RunsReply([], view), Span(span.node, span.birth, span.first_seq, count))
+
+    def on_fetch_order(self, peer: str, asked: FetchOrder, log: LogState | None) -> None:
+        """The requester lacks the order of the log after an index; :class:`PeerFault` when this log ends before it."""
+        if log is None or asked.after >= log.log_index.length or asked.after < 0:
+            raise PeerFault(peer, "NotHeld", f"it asks for the log behind {asked.after}, which is not here")
+        history = log.log_index
+        if asked.after < history.start:
+            self._outbox.send(peer, _log_start_of(log))
+            return
+        end = min(asked.upto, history.length, asked.after + ORDER_ENTRIES_MAX)
+        spans = history.spans(asked.after, end)
+        self._outbox.send(peer, OrderReply(asked.after, spans, history.hash_at(end)))
+
+    def on_fetch_snapshot(self, peer: str, asked: FetchSnapshot, log: LogState | None) -> None:
+        """Send one chunk of the present log start only. A master outside the view may ask for it chunk by chunk."""
+        if log is None:
+            raise PeerFault(peer, "NotHeld", "it asks for a snapshot, and there is no log here")
+        start = log.log_index.log_start
+        chunk = (
+            self._snapshot_chunks.chunk(start, asked.index, asked.offset, SNAPSHOT_CHUNK_BYTES) if start.index else None
+        )
+        self._outbox.send(peer, chunk or LogTruncatedBelow(start.index, log.log_index.log_start_hash))
+
+    def _answer(self, sends: list[OutgoingMessage], message: Message) -> None:
+        self._outbox.sends += [OutgoingMessage(one.peer, message, None, one.target) for one in sends]
+
+
+def _log_start_of(log: LogState) -> LogTruncatedBelow:
+    return LogTruncatedBelow(log.log_index.start, log.log_index.log_start_hash)

@@ -1,0 +1,30 @@
+"""A master's states follow one another as its table says."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from txlog.model.master_state import MasterState
+from txlog.protocol.core import Core
+from txlog.protocol.master_state import TRANSITIONS
+from txlog_simulation.violation import PROCESS, ViolationLog
+
+
+class MasterStateChecker:
+    """``seen`` counts the changes of state, over all processes."""
+
+    def __init__(self, findings: ViolationLog) -> None:
+        self.findings = findings
+        self.seen: Counter[tuple[MasterState, MasterState]] = Counter()
+        self._latest: dict[str, tuple[tuple[int, int], MasterState]] = {}
+
+    def on_step(self, core: Core) -> None:
+        """The process has made a step."""
+        node, process, state = core.local.node, (core.birth, core.start), core.state
+        before = self._latest.get(node)
+        self._latest[node] = process, state
+        if before is None or before[0] != process or before[1] is state:
+            return
+        self.seen[before[1], state] += 1
+        if state not in TRANSITIONS[before[1]]:
+            self.findings.add(PROCESS, "states", f"{node} goes from {before[1]} to {state}")
