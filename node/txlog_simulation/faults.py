@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from txlog_simulation import scripted_schedules
 from txlog_simulation.membership_faults import MEMBER_FAULTS, request_change
 from txlog_simulation.operator_overrides import OVERRIDE_FAULTS, run_override
+from txlog_simulation.process_states import UP
 from txlog_simulation.run_plan import NAMES, PlannedFault, PlannedWork
-from txlog_simulation.simulated_master import UP, SimulatedMaster
+from txlog_simulation.simulated_master import SimulatedMaster
 from txlog_simulation.view_change_faults import CHANGE_FAULTS, set_trap
 
 if TYPE_CHECKING:

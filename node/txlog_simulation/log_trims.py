@@ -9,6 +9,7 @@ from txlog.model.ids import Origin
 from txlog.model.records import LogStart
 from txlog.protocol.log.log_state import LogState
 from txlog.protocol.log.log_trim import BACKUP, WORKER, RetentionPosition
+from txlog_simulation.master_duties import trim_log
 from txlog_simulation.violation import LOG
 from txlog_simulation.violation import WORKER as OF_WORKER
 
@@ -47,7 +48,7 @@ class LogTrims:
                 worker.back_up()
         stale = self._reported_positions.get(machine.name)
         self._reported_positions[machine.name] = places = self._positions()
-        machine.trim(stale if stale is not None and rng.random() < 0.5 else places)
+        trim_log(machine, stale if stale is not None and rng.random() < 0.5 else places)
 
     def _positions(self) -> list[RetentionPosition]:
         found: list[RetentionPosition] = []

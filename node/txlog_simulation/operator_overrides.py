@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from txlog.model.errors import Conflict
+from txlog_simulation.master_output import sync_and_release
 from txlog_simulation.run_plan import PlannedFault, PlannedWork
 from txlog_simulation.view_change_faults import CHANGE_RECORDS, CHANGE_STEPS, crash_at_step
 from txlog_simulation.violation import LOG
@@ -134,7 +135,7 @@ def _force_view(world: Simulation, at: int, there: list[Member]) -> bool:
         world.overrides.excluded.update((member.node, member.birth) for member in there)
         world.trace_event(machine.name, "order taken", " ".join(member.node for member in there))
         machine.schedule_turn_by(machine.executor.poll(machine.now()))
-        machine.sync_and_release()
+        sync_and_release(machine)
     return True
 
 
@@ -247,7 +248,7 @@ def _bootstrap_once(world: Simulation, machine: SimulatedMaster, names: tuple[st
         world.coverage["two clusters ordered"] += world.overrides.may_be_two_clusters
         world.trace_event(machine.name, "found", " ".join(names))
         machine.schedule_turn_by(executor.poll(machine.now()))
-        machine.sync_and_release()
+        sync_and_release(machine)
     return True
 
 
@@ -266,7 +267,7 @@ def change_split_recovery(world: Simulation, at: int, strategy: str, tries: int 
             machine.strategy = strategy
             machine.executor.adopt(replace(core.settings, strategy=strategy))
             machine.schedule_turn_by(machine.executor.poll(machine.now()))
-            machine.sync_and_release()
+            sync_and_release(machine)
         world.coverage["asked to prefer"] += 1
         world.trace_event(machine.name, "prefers", strategy)
     elif tries:

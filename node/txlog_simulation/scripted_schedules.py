@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from txlog.wire import messages as wire
 from txlog.wire.messages import AcceptView, Hello, HelloReply, Post
+from txlog_simulation.process_states import UP
 from txlog_simulation.run_plan import PlannedFault, PlannedWork
-from txlog_simulation.simulated_master import UP
 
 if TYPE_CHECKING:
     from txlog_simulation.simulated_master import SimulatedMaster

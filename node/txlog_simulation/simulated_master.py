@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from txlog.journal import Journal
 from txlog.journal.memory_vfs import SimulatedCrash
 from txlog.model.entry import KIND_CONFIG, KIND_UPDATE
-from txlog.model.errors import OffTheLog, PeerFault, Refused
+from txlog.model.errors import PeerFault, Refused
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import LogAppended, LogTrimmed, Record, RecoveredState, TransactionsPersisted, ViewAccepted
@@ -23,27 +23,26 @@ from txlog.protocol.events import (
     Submission,
     SubmissionAccepted,
 )
-from txlog.protocol.log.log_trim import RetentionPosition
 from txlog.runtime.executor import Executor, SyncTask
 from txlog.runtime.journal_repair import JournalRepair
-from txlog.wire import messages as wire
-from txlog.wire.messages import Message, Post
+from txlog.wire.messages import Message
 from txlog_simulation.checkers.workers import SimulatedWorker
 from txlog_simulation.durable_state import DurableState
 from txlog_simulation.journal_probe import CrashGuard, ProbedJournal
 from txlog_simulation.journal_repair import begin_repair, check_readable, check_recovered, open_journal, run_repair_turn
+from txlog_simulation.master_duties import back_up_for_split
+from txlog_simulation.master_output import finish_sync, on_synced, sync_and_release
 from txlog_simulation.membership_faults import check_removed, check_submission, record_changes, record_removed
+from txlog_simulation.process_states import DOWN, ENDED, PAUSED, REMOVED, UP
 from txlog_simulation.simulated_disk import SimulatedDisk, forged_records
 from txlog_simulation.view_change_faults import check_view_change, count_crash
-from txlog_simulation.violation import ACKNOWLEDGEMENT, PROCESS
-from txlog_simulation.worker_driver import drive_worker
+from txlog_simulation.violation import PROCESS
 
 if TYPE_CHECKING:
     from txlog_simulation.simulation import Simulation
 
 EPOCH_MS = 1_700_000_000_000
 MONO_BASE_MS = 1000
-DOWN, UP, PAUSED, ENDED, REMOVED = "down", "up", "paused", "ended", "removed"
 FAULT_REASONS_OF_DAMAGE = ("Regressed", "StampsFall", "Malformed", "UnknownFormat", "OtherCluster", "Misplaced")
 """Reasons to refuse a peer that no network and no crash may bring about."""
 
@@ -220,7 +219,7 @@ class SimulatedMaster:
         self.world.trace_event(self.name, "rest")
         has_seal = False
         with self.guard:
-            self._finish_sync()
+            finish_sync(self)
             has_seal = self.disk.close_cleanly()
             self.on_durable(len(self.pending_records))
             self.state = DOWN
@@ -270,7 +269,7 @@ class SimulatedMaster:
         if self.state == PAUSED and life == self.incarnation:
             self.state = UP
             if self.syncing is not None:
-                self._on_synced(self.incarnation)
+                on_synced(self, self.incarnation)
             self.next_turn_ms = -1
             self.schedule_turn(self.world.now_ms)
 
@@ -300,7 +299,7 @@ class SimulatedMaster:
             with self.guard:
                 executor.leave(self.now(), by_ms - world.now_ms)
                 self.schedule_turn_by(executor.poll(self.now()))
-                self.sync_and_release()
+                sync_and_release(self)
             if life != self.incarnation:
                 return
             if executor.core.is_leave_done and executor.idle:
@@ -327,7 +326,7 @@ class SimulatedMaster:
                 self.world.refused[f"proof {type(refused).__name__}"] += 1
                 self.world.coverage["stale proof"] += 1
             self.schedule_turn_by(self.executor.poll(self.now()))
-            self.sync_and_release()
+            sync_and_release(self)
 
     # Input
 
@@ -353,7 +352,7 @@ class SimulatedMaster:
             for source, data in inbox:
                 self._receive_one(executor, source, data, now)
             self.schedule_turn_by(executor.poll(now))
-            self.sync_and_release()
+            sync_and_release(self)
         core = self.executor.core if self.executor is not None and self.executor.idle else None
         if core is not None and core.removed and core.is_leave_done and self.state == UP:
             self.on_removed()
@@ -366,7 +365,9 @@ class SimulatedMaster:
             self.backup_life = self.incarnation
             world = self.world
             if self.rng.random() < 0.8 and (world.target or world.healing):
-                world.schedule(world.now_ms + self.rng.choice((1, 10, 50, 150)), self.back_up, self.incarnation)
+                world.schedule(
+                    world.now_ms + self.rng.choice((1, 10, 50, 150)), back_up_for_split, self, self.incarnation
+                )
             else:
                 world.coverage["split backup failed"] += 1
             world.schedule(world.now_ms + 300, self._allow_backup_again, self.incarnation)
@@ -421,7 +422,7 @@ class SimulatedMaster:
             check_submission(world, self, taken and batch[0].kind != KIND_CONFIG)
             self.on_step("submit")
             self.schedule_turn_by(self.executor.poll(self.now()))
-            self.sync_and_release()
+            sync_and_release(self)
             return not refused
         return False
 
@@ -469,134 +470,6 @@ class SimulatedMaster:
             self.crash_when_ahead = False
             self.world.coverage["crash of the one that is ahead"] += 1
             self.steps_to_crash, self.crash_step, self.down_ms = 1, "release", 400
-
-    def sync_and_release(self) -> None:
-        """As the product's loop does it: one sync in flight; release what may leave."""
-        executor = self.executor
-        assert executor is not None
-        if self.world.plan.disk_ms == 0:
-            while (sync := executor.begin_sync()) is not None:
-                self._run_sync(executor, sync)
-        elif self.syncing is None:
-            self.syncing = executor.begin_sync()
-            if self.syncing is not None:
-                self.on_step("begin_sync")
-                done_ms = self.world.now_ms + 1 + self.rng.randrange(self.world.plan.disk_ms)
-                self.world.schedule(max(done_ms, self.disk_stalls_until), self._on_synced, self.incarnation)
-        self._release(executor)
-        if self.syncing is None:
-            self.disk.on_idle()
-
-    def _run_sync(self, executor: Executor, sync: SyncTask) -> None:
-        self.on_step("begin_sync")
-        sync.run()
-        if self.world.trace.wanted:
-            self.world.trace_event(
-                self.name, "durable", f"log={self.durable_state.log_length} stable={self.durable_state.stable}"
-            )
-        self.on_step("run")
-        executor.end_sync()
-        self.on_step("end_sync")
-        self.disk.remove_trimmed()
-
-    def _finish_sync(self) -> None:
-        executor, sync = self.executor, self.syncing
-        assert executor is not None
-        if sync is not None:
-            self.syncing = None
-            self._run_sync(executor, sync)
-
-    def _on_synced(self, life: int) -> None:
-        if life != self.incarnation or self.state != UP or self.executor is None or self.syncing is None:
-            return
-        with self.guard:
-            self._finish_sync()
-            self._release(self.executor)
-            self.sync_and_release()
-
-    def _release(self, executor: Executor) -> None:
-        released = executor.release()
-        world = self.world
-        if released.marks is not None:
-            self._on_marks_released(released.marks)
-        for peer, data in released.messages:
-            target = world.slots[peer]
-            message = wire.decode(peer, data)
-            if isinstance(message, Post) and self.durable_state.members and self.origin and not self.damaged:
-                world.promises.on_post(self.origin, message.claim, self.durable_state)
-            if world.trace.wanted:
-                world.trace_event(self.name, "send", f"{peer} kind={message.__struct_config__.tag} {len(data)} bytes")
-            world.network.send(world.now_ms, self.slot, target, data)
-            self.on_step("send")
-        if released.messages or released.marks:
-            self.on_step("release")
-
-    def _on_marks_released(self, marks: DurabilityMarks) -> None:
-        world = self.world
-        self.released_marks = marks
-        view = self.durable_state.accepted
-        if view is None or self.origin is None:
-            world.violations.add(ACKNOWLEDGEMENT, "21", f"{self.name} tells {marks} without a durable view")
-            return
-        if world.trace.wanted:
-            world.trace_event(self.name, "release", " ".join(f"{k}={v}" for k, v in marks._asdict().items()))
-        world.acknowledgements.on_marks(self.origin, marks, world.undamaged_states(), view)
-        if max(marks.stable, marks.log if view.strategy == "None" else 0) > self.worker.index:
-            world.schedule(world.now_ms + self.rng.randint(5, 80), self._drive_worker, self.incarnation)
-
-    # Its worker
-
-    def _drive_worker(self, life: int) -> None:
-        if life == self.incarnation and self.state == UP and self.executor is not None:
-            drive_worker(self, self.executor)
-
-    def trim(self, places: list[RetentionPosition]) -> None:
-        """What its shell does now and then."""
-        executor = self.executor
-        if self.state != UP or executor is None or self.forged or executor.core.log_state is None:
-            return
-        with self.guard:
-            verdict = executor.trim(places, 1 << 60)
-            if self.world.trace.wanted:
-                self.world.trace_event(
-                    self.name,
-                    "trim",
-                    f"{verdict.start} to {verdict.trim_to}: {[tuple(holder) for holder in verdict.blockers[:1]]}",
-                )
-            self.schedule_turn_by(executor.poll(self.now()))
-            self.sync_and_release()
-
-    def back_up(self, life: int) -> None:
-        """What the supervisor does when a split is feared (rule 23): a backup of this master's worker, which goes back
-        before, where it is on no log of this view."""
-        if life != self.incarnation or self.state != UP or self.executor is None:
-            return
-        drive_worker(self, self.executor)
-        agreement = self.executor.core.log_state
-        if agreement is None:
-            return
-        core = self.executor.core
-        if core.needs_split_backup and self.worker.is_on(agreement.log_index):
-            (index, value), what = self.worker.back_up(), "split backup"
-        else:
-            known = (
-                self.worker.newest_backup_up_to(agreement.stable, agreement.log_index)
-                if core.accepts_earlier_backup
-                else None
-            )
-            if known is None:
-                return
-            (index, value), what = known, "split backup recalled"
-        self.world.coverage[what] += 1
-        with self.guard:
-            try:
-                self.executor.backup_done(index, value or agreement.log_index.empty_log_hash)
-            except OffTheLog:
-                if agreement.installed and not self.damaged:
-                    raise
-                self.world.coverage["split backup refused"] += 1  # an accept has cut it off, or an old disk knows less
-            self.schedule_turn_by(self.executor.poll(self.now()))
-            self.sync_and_release()
 
 
 def build_submission(text: str, key: str, kind: int = KIND_UPDATE) -> Submission:

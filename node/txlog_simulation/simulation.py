@@ -34,8 +34,9 @@ from txlog_simulation.faults import inject_fault
 from txlog_simulation.log_trims import LogTrims
 from txlog_simulation.membership_faults import check_configurations, expected_members, start_late
 from txlog_simulation.operator_overrides import change_split_recovery
+from txlog_simulation.process_states import ENDED, PAUSED, UP
 from txlog_simulation.run_plan import NAMES, PlannedWork, RunPlan
-from txlog_simulation.simulated_master import ENDED, PAUSED, UP, SimulatedMaster, build_submission, configured_members
+from txlog_simulation.simulated_master import SimulatedMaster, build_submission, configured_members
 from txlog_simulation.simulated_network import SimulatedNetwork
 from txlog_simulation.split_scenario import run_split
 from txlog_simulation.trace import EventTrace

@@ -9,6 +9,7 @@ from txlog.protocol.log.executed_out_of_order import BranchPosition, ExecutedEls
 from txlog.protocol.log.log_state import LogState
 from txlog.runtime.executor import Executor
 from txlog_simulation.checkers.workers import SimulatedWorker
+from txlog_simulation.process_states import UP
 from txlog_simulation.violation import WORKER
 
 if TYPE_CHECKING:
@@ -95,3 +96,9 @@ def _restore_worker(machine: SimulatedMaster, agreement: LogState, *, without_or
     parted = met["asked to mode"] or met["order about lost disks"] or machine.world.views.majority_diverged
     if not without_order and ((plan.majority and not parted) or not machine.rejoined):
         machine.world.violations.add(WORKER, "33", f"worker of {machine.name} at {index} is off the log of its master")
+
+
+def drive_if_running(machine: SimulatedMaster, life: int) -> None:
+    """The worker executes if the process ``life`` still runs."""
+    if life == machine.incarnation and machine.state == UP and machine.executor is not None:
+        drive_worker(machine, machine.executor)

@@ -1,0 +1,3 @@
+"""The states of a simulated process."""
+
+DOWN, UP, PAUSED, ENDED, REMOVED = "down", "up", "paused", "ended", "removed"
