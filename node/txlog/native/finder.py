@@ -114,7 +114,9 @@ COMPILED_MODULES: Final = tuple(
             (
                 "durability_tracker",
                 "executor",
+                "journal_maintenance",
                 "master_loop",
+                "master_status",
                 "watermark",
             ),
         ),

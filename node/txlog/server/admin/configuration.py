@@ -70,15 +70,15 @@ class ConfigurationHandler:
         return {"configuration": self._watch_configuration()}
 
     async def _watch_configuration(self) -> None:
-        loop = self._context.loop
+        loop, status = self._context.loop, self._context.status
         while True:
-            now = loop.core.configuration
+            now = status.configuration
             if now is not None and now is not self._last_seen:
                 self._last_seen = now
                 self._context.log.info("Configuration", **_to_dict(now))
                 self._on_change(now)
                 await self._write_properties(now)
-            if loop.core.removed and loop.has_left:
+            if status.is_removed and loop.has_left:
                 node = self._context.config.node
                 what = f"{node} was taken out of the cluster for good, all that it had is in the log"
                 loop.end(Fatal("Removed", what))
@@ -105,16 +105,16 @@ class ConfigurationHandler:
         """``{"version", "splitMode", "keyRetention", "masters": [{"node", "dataCenter", "weight", "role", "urls",
         "inView"}], "removed": [NODE...], "pending": TXID|null}``: the configuration at the stable end of this master's
         log."""
-        core = self._context.loop.core
-        view = core.views.accepted
+        status = self._context.status
+        view = status.view
         found = _to_dict(self._current())
         for one in found["masters"]:
             one["inView"] = view is not None and view.member(one["node"]) is not None
-        pending = core.pending_change
+        pending = status.pending_change
         return {**found, "pending": str(pending) if pending is not None else None}
 
     def _current(self) -> Configuration:
-        now = self._context.loop.core.configuration
+        now = self._context.status.configuration
         if now is None:
             raise Conflict("the cluster is not founded yet, or this master has not joined it: nothing is in force here")
         return now
@@ -182,7 +182,7 @@ class ConfigurationHandler:
     async def remove_master(self, node: str, *, lost: bool) -> Response:
         """See :meth:`remove`."""
         master = self._master(node)
-        now, view = self._current(), self._context.loop.core.views.accepted
+        now, view = self._current(), self._context.status.view
         in_view = view is not None and view.member(master.node) is not None
         if not lost:
             if not in_view:
@@ -214,17 +214,17 @@ class ConfigurationHandler:
     async def _submit_change(self, wanted: Configuration, why: str) -> Response:
         """Answers 200 once the change is in effect, 202 while the change waits for its place in the log. Only one
         change can be open: another gets 409 ``ChangePending``."""
-        loop = self._context.loop
-        submission = loop.core.prepare_change(wanted, why)
-        write = loop.write([submission], Durability.SYNCED)
-        reached = await loop.wait_for(write.reached, self._context.config.write_timeout_s)
+        site = self._context
+        submission = site.status.prepare_change(wanted, why)
+        write = site.loop.write([submission], Durability.SYNCED)
+        reached = await site.durability.wait_for(write.reached, site.config.write_timeout_s)
         answer = write.answers[0] if write.answers else None
         if isinstance(answer, Refused):
             raise answer
         if answer is None:
             raise Unavailable("Starting", "this master did not take it in time; look at what is in force and ask again")
         self._context.log.info("ConfigurationChanged", txid=str(answer.txid), why=why)
-        agreement = loop.core.log_state
+        agreement = site.status.log_state
         if agreement is not None and answer.txid in agreement.configurations.noops.values():
             raise Conflict("another change came first, or the view it was made in is no more: look, and ask again")
         return json_response({"txid": str(answer.txid), **self.describe()}, 200 if reached else 202)

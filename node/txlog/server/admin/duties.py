@@ -21,7 +21,7 @@ from txlog.model.errors import BadInput, NotFound, OffTheLog
 from txlog.model.hashes import NO_HASH
 from txlog.protocol.log.executed_out_of_order import find_branch_position
 from txlog.runtime.master_context import MasterContext
-from txlog.runtime.worker_registry import RegisteredWorker
+from txlog.runtime.worker_state import RegisteredWorker
 from txlog.server.admin.views import format_view_number
 from txlog.server.admin.worker_repairs import WorkerRepairs
 
@@ -92,12 +92,12 @@ class DutyHandler:
 
     def open_duties(self) -> list[Duty]:
         """The duties that are open now. A split backup comes first, because the split waits for it."""
-        core = self._context.loop.core
+        status = self._context.status
         found: list[Duty] = []
-        if core.needs_split_backup:
-            why = f"split: {', '.join(core.silent_members)} silent in view {format_view_number(core.views.number)}"
-            found.append(self._new_duty(f"backup-{format_view_number(core.views.number)}", "backup", why))
-        if core.views.is_active and core.views.newer_view is None:
+        if status.needs_split_backup:
+            why = f"split: {', '.join(status.silent_members)} silent in view {format_view_number(status.view_number)}"
+            found.append(self._new_duty(f"backup-{format_view_number(status.view_number)}", "backup", why))
+        if status.is_view_active and status.newer_view is None:
             for worker in self._context.registry.workers.values():
                 found += self._worker_duties(worker)
         wrong = self._repairs.next_due() if not found else None  # a repair is never listed together with another duty
@@ -109,7 +109,7 @@ class DutyHandler:
         return found
 
     def _worker_duties(self, worker: RegisteredWorker) -> list[Duty]:
-        view, off = self._context.loop.core.views.accepted, self._context.registry.is_off_chain(worker)
+        view, off = self._context.status.view, self._context.registry.is_off_chain(worker)
         if (
             view is not None
             and worker.position is not None
@@ -136,7 +136,7 @@ class DutyHandler:
     def _skip_ahead_position(self, worker: RegisteredWorker) -> DutyPosition | None:
         """The last position on the log up to which the worker has executed everything. None if this master cannot know
         it."""
-        agreement, place = self._context.loop.log_state, worker.position
+        agreement, place = self._context.status.log_state, worker.position
         if agreement is None or place is None:
             return None
         texts = [*place.unordered, f"{place.index}:{place.hash}"]
@@ -211,15 +211,15 @@ class DutyHandler:
         return json_response({"open": any(each.id == duty for each in self.open_duties())})
 
     def _on_backup_report(self, duty: Duty, told: _DutyReport, digest: bytes) -> None:
-        loop = self._context.loop
+        site = self._context
         try:
-            loop.core.check_backup_position(told.index, digest, told.epoch)
+            site.status.check_backup_position(told.index, digest, told.epoch)
         except OffTheLog as off:
             self._errors[duty.id] = f"{off.name}: {off}"
             raise
         if told.state == "done":
-            loop.backup_done(told.index, digest, told.epoch)
-            self._context.log.info("SplitBackup", index=told.index)
+            site.loop.backup_done(told.index, digest, told.epoch)
+            site.log.info("SplitBackup", index=told.index)
 
 
 def _restore_id(worker: RegisteredWorker) -> str:

@@ -25,7 +25,7 @@ from txlog.model.configuration import MEMBER, MUTED, Master
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput, Conflict, Forbidden, NotFound, TxLogError, Unavailable
 from txlog.runtime.master_context import MasterContext
-from txlog.runtime.worker_registry import DurationCounter
+from txlog.runtime.read_balance import DurationCounter
 from txlog.server.admin.configuration import ConfigurationHandler
 from txlog.server.admin.settings import SettingsHandler
 
@@ -101,9 +101,13 @@ class JolokiaHandler:
             "CompletedReads": (
                 "int",
                 "answered by workers since this process began",
-                lambda: site.registry.completed_reads.total,
+                lambda: site.registry.reads.completed_reads.total,
             ),
-            "AverageReadTime": ("int", "milliseconds, of those", lambda: round(site.registry.completed_reads.mean_ms)),
+            "AverageReadTime": (
+                "int",
+                "milliseconds, of those",
+                lambda: round(site.registry.reads.completed_reads.mean_ms),
+            ),
             "CompletedWrites": ("int", "taken by this master since this process began", self._writes_done),
             "CompletedTasks": ("[I", "transactions executed, by worker as in NodeStatus", self._tasks_done),
             "AverageTaskTimes": ("[I", "milliseconds for one of them", self._task_times),
@@ -304,7 +308,7 @@ class JolokiaHandler:
     # Attributes
 
     def _masters(self) -> list[Master]:
-        now = self._context.loop.core.configuration
+        now = self._context.status.configuration
         return list(now.masters) if now is not None else []
 
     def _urls(self) -> dict[str, str]:
@@ -337,7 +341,7 @@ class JolokiaHandler:
         ]
 
     def _summary(self) -> str:
-        site, place = self._context, self._context.loop.stable_position()
+        site, place = self._context, self._context.durability.stable_position()
         lines = [f"{site.config.node}: {site.state}, stable at {place.index} ({place.hash.hex()})"]
         for worker in site.registry.workers.values():
             at = worker.position.index if worker.position is not None else "an unknown place"

@@ -130,7 +130,7 @@ class LogRetention:
         loop = self._context.loop
         before = self.decision.start
         self.decision = loop.trim(self._positions(), self._keep_from())
-        agreement = loop.log_state
+        agreement = loop.status.log_state
         start = agreement.log_index.start if agreement is not None else 0
         if start > self.decision.start:
             self._context.log.info("Trimmed", index=start, before=before)
@@ -141,7 +141,7 @@ class LogRetention:
         of this data centre that is on the log."""
         site = self._context
         told = self._backups.get(site.config.data_center)
-        if told is None or not site.loop.core.accepts_earlier_backup:
+        if told is None or not site.status.accepts_earlier_backup:
             return
         for one in sorted(told.backups, key=lambda one: -one.index):
             with contextlib.suppress(OffTheLog):
@@ -152,7 +152,7 @@ class LogRetention:
     def backup_covering(self) -> str | None:
         """The oldest known backup that contains everything that was trimmed: it is on the log, and not below the log
         start."""
-        agreement = self._context.loop.log_state
+        agreement = self._context.status.log_state
         if agreement is None:
             return None
         history = agreement.log_index
@@ -167,7 +167,7 @@ class LogRetention:
     def _positions(self) -> list[RetentionPosition]:
         site = self._context
         registry = site.registry
-        centers = [m.data_center for m in site.loop.core.views.configured_members]
+        centers = [data_center for _, data_center in site.masters]
         groups = {name: registry.remote_workers.get(name) for name in centers}
         groups[registry.data_center] = registry.workers
         found: list[RetentionPosition] = []
@@ -189,7 +189,7 @@ class LogRetention:
         """The last entry older than the minimum retention. When the journal exceeds its size limit, age no longer
         counts."""
         site = self._context
-        agreement = site.loop.log_state
+        agreement = site.status.log_state
         if agreement is None:
             return 0
         if not site.config.log_keep_ms or self.bytes_used >= site.config.log_bytes_max:
@@ -202,7 +202,7 @@ class LogRetention:
         low, high = agreement.log_index.start, agreement.final_index
         while low < high:
             middle = (low + high + 1) // 2
-            if self._context.loop.executor.stamp_at(agreement, middle) <= stamp:
+            if self._context.status.stamp_at(middle) <= stamp:
                 low = middle
             else:
                 high = middle - 1
@@ -213,19 +213,18 @@ class LogRetention:
     @property
     def bytes_used(self) -> int:
         """Size of the journal, in bytes; 0 for a journal that does not report it."""
-        return int(getattr(self._context.loop.executor.journal, "bytes_used", 0))
+        return self._context.status.journal_bytes_used or 0
 
     @property
     def bytes_max(self) -> int:
         """The allowed size of the journal, in bytes: its limit, or without a limit the used plus the free bytes."""
-        journal = self._context.loop.executor.journal
         limit = self._context.config.journal_bytes_max
-        return limit or self.bytes_used + int(getattr(journal, "bytes_free", 0))
+        return limit or self.bytes_used + (self._context.status.journal_bytes_free or 0)
 
     def describe(self) -> dict[str, Any]:
         """``keptFrom``: the log is kept after that index. ``mayGoTo``: no reader needs it up to that index.
         ``heldBackBy``: the first positions that block the trim, in the order of their indexes."""
-        agreement = self._context.loop.log_state
+        agreement = self._context.status.log_state
         holders = self.decision.blockers[:BLOCKERS_SHOWN_MAX]
         return {
             "keptFrom": agreement.log_index.start if agreement is not None else 0,

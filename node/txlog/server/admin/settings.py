@@ -89,7 +89,7 @@ class SettingsHandler:
         if state != "Joined":
             who = f"{self._context.config.node} is {state}"
             raise Conflict(f"splitRecovery cannot be changed now: {who}; wait until every master is Joined")
-        unordered = self._context.registry.unordered_workers()
+        unordered = self._context.registry.known.unordered()
         if unordered and self._live.preferences.split_recovery == "None":
             what = f"{', '.join(unordered)} executed in another order than the log's"
             raise Conflict(f"splitRecovery cannot be changed now: {what}; first: txlog worker rebuild NAME")
@@ -126,7 +126,7 @@ class SettingsHandler:
                     "since": mine.at if mine is not None else None,
                 }
             )
-        view = site.loop.core.views.accepted
+        view = site.status.view
         return {
             "node": site.config.node,
             "dataCenter": site.config.data_center,

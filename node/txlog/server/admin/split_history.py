@@ -15,8 +15,8 @@ from typing import Any
 
 from txlog.http.router import Request, Response, Route, json_response
 from txlog.model.view import View
-from txlog.runtime.durability_tracker import ViewTransition
 from txlog.runtime.master_context import MasterContext
+from txlog.runtime.master_listener import ViewTransition
 from txlog.server.admin.views import format_view_number
 
 FILE = "splits.json"
@@ -60,7 +60,7 @@ class SplitHistory:
     def _merged_until(self, view: View) -> int | None:
         """The index at which the log contains everything that this view has merged. What waits in its queue at the
         accept has stamps below all later ones. None if this log is trimmed beyond the view's base."""
-        agreement = self._context.loop.log_state
+        agreement = self._context.status.log_state
         if agreement is None or not agreement.log_index.start <= view.base_index <= agreement.log_index.length:
             return None
         last = {(node, birth): seq for node, birth, seq in agreement.log_index.seqs_at(view.base_index)}

@@ -236,7 +236,7 @@ class FastPathConnection(asyncio.Protocol):
     def _submit(self, head: PlainWriteHead, body: bytes) -> bool:
         """False when the request must be refused: aiohttp's side finds the same error and reports it."""
         key, loop = head.key, self._fast_path.loop
-        if loop.end_reason is not None or loop.is_aborted:
+        if loop.end_reason is not None or loop.durability.is_aborted:
             return False
         try:
             kind, payload = KIND_QUADS, parse_plain_quad(body) if head.media_type == "application/n-quads" else None

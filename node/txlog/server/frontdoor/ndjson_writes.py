@@ -65,6 +65,8 @@ class NdjsonWriteHandler:
     def __init__(self, site: MasterContext) -> None:
         self._site = site
         self._loop = site.loop
+        self._durability = site.durability
+        self._status = site.status
         self._line_max = site.config.limits.body_bytes
         self._batch_max = site.config.limits.batch_transactions
         self._level = site.config.durability
@@ -182,13 +184,13 @@ class NdjsonWriteHandler:
     async def _render_answers(self, batch: NdjsonBatch, asked: WriteOptions) -> bytes:
         """The answer lines of the batch, once all its transactions have reached their level or the deadline has
         passed."""
-        write, loop = batch.write, self._loop
+        write = batch.write
         answers: list[SubmissionAccepted | Refused] = []
         reached = True
         repeats: set[Txid] = set()
         if write is not None:
             left = batch.deadline - asyncio.get_running_loop().time()
-            reached = await loop.wait_for(write.reached, left)
+            reached = await self._durability.wait_for(write.reached, left)
             answers = write.answers or [Unavailable("Late", "not known yet whether it was accepted")] * len(write.batch)
             last = next((a for a in reversed(answers) if isinstance(a, SubmissionAccepted) and not a.is_repeat), None)
             for one in answers:
@@ -226,12 +228,12 @@ class NdjsonWriteHandler:
     def _render_uniform_batch(self, answers: list[SubmissionAccepted | Refused], level: Durability) -> bytes | None:
         """Formats a batch in which every line was accepted at one level. Plain text, because one dictionary per line
         costs more than the agreement about the whole batch. None if a line was refused."""
-        agreement = self._loop.log_state
+        agreement = self._status.log_state
         assert agreement is not None
         txids = [answer.txid for answer in answers if isinstance(answer, SubmissionAccepted)]
         if len(txids) != len(answers):
             return None
-        history, stable = agreement.log_index, self._loop.stable.value
+        history, stable = agreement.log_index, self._durability.stable.value
         origin, first_seq = txids[0]
         # Transactions of one origin keep their order in the log. If first and last are as far apart in the log as in
         # sequence numbers, the whole run is contiguous.

@@ -72,11 +72,12 @@ class WriteHandler:
         self._all_graphs = site.config.updates_without_graph == "all"
         self._site = site
         self._loop = site.loop
+        self._durability = site.durability
         self._repository = site.config.repository
         self._level = site.config.durability
         self._seconds = site.config.write_timeout_s
         self.bytes_max = site.config.limits.body_bytes
-        self.response_formatter = WriteResponseFormatter(site.loop)
+        self.response_formatter = WriteResponseFormatter(site.durability)
         self.hot_paths = [f"{prefix}/repositories/{self._repository}/statements" for prefix in ("", "/rdf4j-server")]
 
     def routes(self) -> list[Route]:
@@ -239,7 +240,7 @@ class WriteHandler:
         write = loop.write([*before, submission], asked.level)
         loop.in_flight += 1
         try:
-            reached = await loop.wait_for(write.reached, asked.timeout_s)
+            reached = await self._durability.wait_for(write.reached, asked.timeout_s)
             return self.fast_response(write, asked, reached) or await self.final_response(write, asked, reached)
         finally:
             loop.in_flight -= 1
