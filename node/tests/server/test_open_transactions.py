@@ -114,7 +114,7 @@ async def test_what_is_idle_expires_by_name_and_their_number_is_bounded(one: Clu
         assert answer.headers["TxLog-Error"] == "TransactionsOpen"
         assert "Retry-After" in answer.headers
     await until(lambda: not rooms.open)
-    assert "it expired: nobody asked anything of it for 0.3 s" in await act(one, first, "PING", status=400)
+    assert "it expired: no request used it for 0.3 s" in await act(one, first, "PING", status=400)
     await begin(one)
 
 

@@ -26,6 +26,7 @@ from txlog.config.preferences import (
     KEYS,
     Preferences,
     PropertyLine,
+    config_fields,
     format_preferences,
     parse_property_lines,
     property_name,
@@ -234,10 +235,6 @@ NAMES: Final[tuple[str, ...]] = (*_OTHER_PARSERS, *map(property_name, KEYS), *_F
 """All names without a number."""
 _SPELLINGS: Final = {_fold(name): name for name in (*NAMES, *GRAPHDB_ONLY_NAMES, *_FIXED_VALUES)}
 _DEFAULT_PATHS: Final = {"journal-folder": "journal", "peer-token-file": "peer-token"}
-_PREFERENCE_FIELDS: Final = {
-    name: name if name in ("split_recovery", "worker_repair") else f"{name}_ms" for name in Preferences.model_fields
-}
-"""Field of :class:`Preferences` to field of :class:`NodeConfig`."""
 
 
 @dataclass
@@ -407,7 +404,7 @@ class _PropertiesParser:
         fields |= {own: values.get(name) for name, own in _PATH_FIELDS.items() if name in values}
         for name, default in _DEFAULT_PATHS.items():
             fields.setdefault(_PATH_FIELDS[name], self.folder / default)
-        fields |= {own: getattr(preferences, name) for name, own in _PREFERENCE_FIELDS.items()}
+        fields |= config_fields(preferences)
         fields |= {"node": node, "data_center": center, "repository": repository, "properties_file": self.path}
         fields |= {"host": listen[0], "port": listen[1], "peers": peers, "workers": workers}
         if "load-sources" in values:

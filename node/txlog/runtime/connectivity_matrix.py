@@ -112,7 +112,8 @@ def diagnose(rows: MatrixRows) -> list[LinkFinding]:
     known = [node for node, row in rows.items() if row is not None]
     if len(known) == 1 < len(rows) and not rows[known[0]]:
         alone = known[0]
-        return [LinkFinding("silent", [alone], f"{alone} hears nobody, and nobody is there to say whether it is heard")]
+        why = f"{alone} hears no other master, and none is there to say whether it hears this one"
+        return [LinkFinding("silent", [alone], why)]
     for node in rows:
         fault = _diagnose_master(node, rows)
         if fault is not None:
@@ -130,11 +131,11 @@ def _diagnose_master(node: str, rows: MatrixRows) -> LinkFinding | None:
     mine = rows[node]
     if mine is None:
         if others and not hearing_it:
-            return LinkFinding("silent", [node], f"{node} is heard by nobody: it is down, mute, or its links are cut")
+            return LinkFinding("silent", [node], f"no master hears {node}: it is down, mute, or its links are cut")
         return None
     heard = mine & set(rows) - {node}
     if len(others) < 2:
-        return None  # of two masters nobody can tell which one is at fault: it is their link
+        return None  # of two masters none can tell which one is at fault: it is their link
     if not hearing_it and len(heard) == len(rows) - 1:
         return LinkFinding("mute", [node], f"{node} is mute: it hears all others, and none of them hears it")
     if not heard and len(hearing_it) == len(others):

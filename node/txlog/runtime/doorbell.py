@@ -26,7 +26,7 @@ class DoorbellBackoff:
         self.wait_s, self.index, self.due = BACKOFF_S[0], index, now + BACKOFF_S[0]
 
 
-class Doorbell:
+class WorkerDoorbell:
     """``tick`` is incremented with each wake-up, so that a pipeline notices one that it missed."""
 
     def __init__(self, workers: KnownWorkers, durability: DurabilityTracker) -> None:

@@ -16,7 +16,7 @@ from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput, Conflict
 from txlog.model.hashes import NO_HASH
 from txlog.runtime.divergence_state import DivergenceListener, DivergenceState
-from txlog.runtime.doorbell import Doorbell
+from txlog.runtime.doorbell import WorkerDoorbell
 from txlog.runtime.master_loop import MasterLoop
 from txlog.runtime.read_balance import DurationCounter, ReadBalance
 from txlog.runtime.worker_notices import WorkerNotices
@@ -42,7 +42,7 @@ class WorkerRegistry:
         self.reads = ReadBalance(self.known, loop.durability)
         self.divergence = DivergenceState(self.known, on_divergence)
         self.notices = WorkerNotices(self.known, clock)
-        self.doorbell = Doorbell(self.known, loop.durability)
+        self.doorbell = WorkerDoorbell(self.known, loop.durability)
         self.executed_counts: dict[str, DurationCounter] = {}
         """Transactions that workers have executed, as their pipelines reported to this master."""
         self._refusal_waiters: dict[str, list[asyncio.Future[bool]]] = {}

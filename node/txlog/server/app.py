@@ -21,7 +21,12 @@ from aiohttp import web
 from txlog.auth import BadUsers
 from txlog.auth.authenticator import Authenticator
 from txlog.auth.tls import NO_TLS, BadCertificates, Certificates, TlsConfig
-from txlog.config.live_settings import BadSettings, read_effective_settings, with_preferences
+from txlog.config.live_settings import (
+    BadSettings,
+    protocol_fields,
+    read_effective_settings,
+    with_preferences,
+)
 from txlog.config.process_config import NodeConfig
 from txlog.divergence.detector import DivergenceFinding
 from txlog.http.aiohttp_server import HttpServer
@@ -66,9 +71,6 @@ def core_settings(config: NodeConfig) -> ProtocolSettings:
     return ProtocolSettings(
         node=config.node,
         members=tuple(ConfiguredMember(p.node, p.data_center, p.weight) for p in config.peers),
-        round_timeout_ms=config.round_timeout_ms,
-        idle_interval_ms=config.idle_interval_ms,
-        max_clock_skew_ms=config.max_clock_skew_ms,
         key_retention_ms=config.key_retention_ms,
         queue_transactions_max=limits.queue_transactions,
         queue_bytes_max=limits.queue_bytes,
@@ -76,10 +78,8 @@ def core_settings(config: NodeConfig) -> ProtocolSettings:
         frame_items_max=limits.batch_transactions,
         last_seen_birth=seen.birth if seen else 0,
         last_seen_start=seen.start if seen else 0,
-        max_peer_lag_ms=config.max_peer_lag_ms,
-        none_split_delay_ms=config.none_split_delay_ms,
-        strategy=config.split_recovery,
         majority=config.split_mode == "Majority",
+        **protocol_fields(config),
     )
 
 

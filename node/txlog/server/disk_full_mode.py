@@ -108,7 +108,7 @@ class DiskFullMode:
     async def _status(self, request: Request, _: Mapping[str, str]) -> Response:
         config = self._config
         nowhere = {"epoch": 0, "index": 0, "hash": bytes(16).hex()}
-        told: dict[str, Any] = {
+        status: dict[str, Any] = {
             **self._identity,
             "node": config.node,
             "state": "DiskFull",
@@ -117,7 +117,7 @@ class DiskFullMode:
             "repository": config.repository,
             "dataCenter": config.data_center,
         }
-        return json_response(told)
+        return json_response(status)
 
     async def _live(self, request: Request, _: Mapping[str, str]) -> Response:
         return text_response("live\n")

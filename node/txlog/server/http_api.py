@@ -62,7 +62,7 @@ class HttpApi:
         self.transactions = TransactionHandler(site, self.writes, self.reads, self.evaluators)
         # workers and log readers
         repairs = WorkerRepairs(site, lambda: settings.preferences.worker_repair == "auto")
-        self._worker_reports = WorkerReportHandler(site, repairs)
+        self._worker_reports = WorkerReportHandler(site, repairs.describe_workers)
         self._log_retention = LogRetention(site, links.send)
         self._abandoned_branches = AbandonedBranchesHandler(site, self._log_retention.backup_covering)
         self.change_feed = ChangeFeedHandler(site, pages, self._abandoned_branches.common_index)

@@ -156,8 +156,8 @@ class AbandonedBranchesHandler:
         view that abandoned it), ``at`` (seconds since 1970) and ``after`` (the last index that it shares with the log).
         It also has ``end``, ``hash`` (at its end) and ``stable``. For an unreadable file it has ``view`` and
         ``error``."""
-        told = await asyncio.to_thread(self._summaries)
-        return json_response({"node": self._context.config.node, "branches": told})
+        summaries = await asyncio.to_thread(self._summaries)
+        return json_response({"node": self._context.config.node, "branches": summaries})
 
     def _summaries(self) -> list[dict[str, object]]:
         found: list[dict[str, object]] = []
@@ -209,22 +209,26 @@ class AbandonedBranchesHandler:
     def _content_fields(self, txid: Txid) -> dict[str, object]:
         """Kind, key and payload of the transaction from the journal, or the reason why they are missing."""
         site = self._context
-        told: dict[str, object] = {"kind": None, "key": None, "payload": None, "missing": None}
+        fields: dict[str, object] = {"kind": None, "key": None, "payload": None, "missing": None}
         if site.durability.is_trimmed(txid):
             backup = self._backup_covering()
             where = f"the backup {backup} has its effect" if backup else "no backup that has its effect is known here"
-            return {**told, "missing": {"reason": "Trimmed", "backup": backup, "text": f"the log is trimmed: {where}"}}
+            text = f"the log is trimmed: {where}"
+            return {
+                **fields,
+                "missing": {"reason": "Trimmed", "backup": backup, "text": text},
+            }
         try:
             run = site.status.read_transactions(*txid.origin, txid.seq, 1, 1)
         except JournalDamaged as wrong:
-            return {**told, "missing": {"reason": "Damaged", "backup": None, "text": str(wrong)}}
+            return {**fields, "missing": {"reason": "Damaged", "backup": None, "text": str(wrong)}}
         if not run.items:
             text = "this master's journal does not hold it; the other masters of that branch may"
-            return {**told, "missing": {"reason": "NotHeld", "backup": None, "text": text}}
+            return {**fields, "missing": {"reason": "NotHeld", "backup": None, "text": text}}
         item = run.items[0]
         payload = item.payload.decode("utf-8", "backslashreplace")
         return {
-            **told,
+            **fields,
             "kind": KIND_NAMES.get(item.kind, str(item.kind)),
             "key": item.key or None,
             "payload": payload,

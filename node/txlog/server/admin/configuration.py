@@ -88,9 +88,9 @@ class ConfigurationHandler:
         config = self._context.config
         if config.properties_file is None:
             return
-        told = (config.properties_file, config.node, config.repository, now)
+        arguments = (config.properties_file, config.node, config.repository, now)
         try:
-            if await asyncio.to_thread(write_masters, *told):
+            if await asyncio.to_thread(write_masters, *arguments):
                 self._context.log.info("PropertiesWritten", file=str(config.properties_file))
         except (OSError, BadInput) as wrong:
             self._context.log.error("PropertiesNotWritten", file=str(config.properties_file), message=str(wrong))
@@ -123,36 +123,36 @@ class ConfigurationHandler:
 
     async def patch(self, request: Request, _: Mapping[str, str]) -> Response:
         """Changes ``splitMode`` and ``keyRetention`` of the whole cluster."""
-        told = await _decode_body(request, _ClusterOptions, _OPTIONS_EXAMPLE)
+        options = await _decode_body(request, _ClusterOptions, _OPTIONS_EXAMPLE)
         now = self._current()
         majority, retention_ms = now.majority, now.key_retention_ms
-        if told.split_mode is not None:
-            if told.split_mode not in MODES:
-                raise BadInput(f"splitMode {told.split_mode[:20]!r}: one of {', '.join(MODES)}")
-            majority = told.split_mode == "Majority"
-        if told.key_retention is not None:
+        if options.split_mode is not None:
+            if options.split_mode not in MODES:
+                raise BadInput(f"splitMode {options.split_mode[:20]!r}: one of {', '.join(MODES)}")
+            majority = options.split_mode == "Majority"
+        if options.key_retention is not None:
             try:
-                retention_ms = parse_duration(told.key_retention)
+                retention_ms = parse_duration(options.key_retention)
             except ValueError as wrong:
                 raise BadInput(f"keyRetention: {wrong}") from None
             if retention_ms < RETENTION_MS_MIN:
-                raise BadInput(f"a keyRetention of {told.key_retention[:20]}: a second at least")
+                raise BadInput(f"a keyRetention of {options.key_retention[:20]}: a second at least")
         wanted = msgspec.structs.replace(now, majority=majority, key_retention_ms=retention_ms)
         return await self._submit_change(wanted, "splitMode or keyRetention")
 
     async def add(self, request: Request, _: Mapping[str, str]) -> Response:
         """Adds a new master. It joins once its process runs, reaches the others and has caught up."""
-        told = await _decode_body(request, _AddMaster, _ADD_EXAMPLE)
-        return await self.add_master(Master(told.node, told.data_center, told.weight, MEMBER, told.urls))
+        added = await _decode_body(request, _AddMaster, _ADD_EXAMPLE)
+        return await self.add_master(Master(added.node, added.data_center, added.weight, MEMBER, added.urls))
 
     async def add_master(self, new: Master) -> Response:
         """See :meth:`add`."""
-        told, now = new, self._current()
-        if now.master(told.node) is not None:
-            raise Conflict(f"{told.node} is a master of this cluster already")
-        removed = [node for node in now.removed if node != told.node]
+        now = self._current()
+        if now.master(new.node) is not None:
+            raise Conflict(f"{new.node} is a master of this cluster already")
+        removed = [node for node in now.removed if node != new.node]
         wanted = msgspec.structs.replace(now, masters=[*now.masters, new], removed=removed)
-        return await self._submit_change(wanted, f"add {told.node}")
+        return await self._submit_change(wanted, f"add {new.node}")
 
     async def change(self, request: Request, names: Mapping[str, str]) -> Response:
         """Changes the weight of a master, mutes it, or ends its muting."""
@@ -162,15 +162,15 @@ class ConfigurationHandler:
         """See :meth:`change`."""
         return await self.change_master(node, _ChangeMaster(muted=muted))
 
-    async def change_master(self, node: str, told: _ChangeMaster) -> Response:
+    async def change_master(self, node: str, change: _ChangeMaster) -> Response:
         """See :meth:`change`."""
         master = self._master(node)
-        if told.muted is not None:
+        if change.muted is not None:
             if master.role == LEAVING:
                 raise Conflict(f"{master.node} is being taken out")
-            master = msgspec.structs.replace(master, role=MUTED if told.muted else MEMBER)
-        if told.weight is not None:
-            master = msgspec.structs.replace(master, weight=told.weight)
+            master = msgspec.structs.replace(master, role=MUTED if change.muted else MEMBER)
+        if change.weight is not None:
+            master = msgspec.structs.replace(master, weight=change.weight)
         return await self._submit_change(self._replacing_master(master), f"alter {master.node}")
 
     async def remove(self, request: Request, names: Mapping[str, str]) -> Response:

@@ -115,7 +115,7 @@ class DutyHandler:
             and worker.position is not None
             and self._context.registry.is_below_log_start(worker.position)
         ):
-            why = f"{worker.name} stands at {worker.position.index}, below what is kept of the log"
+            why = f"{worker.name} is at {worker.position.index}, below what is kept of the log"
             return [self._new_duty(_restore_id(worker), "restore", why, worker.name)]
         if view is None or not (off or worker.is_unordered):
             return []
@@ -170,56 +170,56 @@ class DutyHandler:
         answer is ``{"open"}``: whether the duty is still open. 409 ``OffTheLog`` rejects a backup at an unusable
         position; the duty's ``error`` then names the reason."""
         try:
-            told = msgspec.json.decode(await read_body(request, BODY_MAX), type=_DutyReport)
-            digest = bytes.fromhex(told.hash)
+            report = msgspec.json.decode(await read_body(request, BODY_MAX), type=_DutyReport)
+            digest = bytes.fromhex(report.hash)
         except DECODE_ERRORS as wrong:
             raise BadInput(f"{_EXPECTED_BODY}: {wrong}") from None
-        if told.state not in ("done", "begun", "failed"):
-            raise BadInput(f"state {told.state[:40]!r}: expected {_EXPECTED_BODY}")
-        if told.state != "failed" and (told.index < 0 or len(digest) != len(NO_HASH)):
-            raise BadInput(f"index {told.index}, hash {told.hash[:40]!r}: expected {_EXPECTED_BODY}")
+        if report.state not in ("done", "begun", "failed"):
+            raise BadInput(f"state {report.state[:40]!r}: expected {_EXPECTED_BODY}")
+        if report.state != "failed" and (report.index < 0 or len(digest) != len(NO_HASH)):
+            raise BadInput(f"index {report.index}, hash {report.hash[:40]!r}: expected {_EXPECTED_BODY}")
         duty = next((each for each in self.open_duties() if each.id == names["id"]), None)
         repair = _REPAIR_ID.fullmatch(names["id"])
         if repair is not None:  # a completed repair is no longer listed
-            return self._on_repair_report(names["id"], repair[1], int(repair[2]), told)
+            return self._on_repair_report(names["id"], repair[1], int(repair[2]), report)
         if duty is None:
             raise NotFound(f"{names['id'][:80]!r} is no duty here now; GET /txlog/duties lists them")
-        if told.state == "failed":
-            self._errors[duty.id] = told.message[:MESSAGE_CHARACTERS_MAX]
+        if report.state == "failed":
+            self._errors[duty.id] = report.message[:MESSAGE_CHARACTERS_MAX]
         elif duty.kind == "backup":
-            self._on_backup_report(duty, told, digest)
+            self._on_backup_report(duty, report, digest)
         return json_response({"open": any(each.id == duty.id for each in self.open_duties())})
 
-    def _on_repair_report(self, duty: str, worker: str, fence: int, told: _DutyReport) -> Response:
-        if min(told.fence, told.graph_count, told.added, told.removed) < 0:
+    def _on_repair_report(self, duty: str, worker: str, fence: int, report: _DutyReport) -> Response:
+        if min(report.fence, report.graph_count, report.added, report.removed) < 0:
             raise BadInput("fence, graphCount, added, removed: expected 0 or more")
-        if told.state == "failed":
-            self._repairs.record_failure(worker, fence, told.message)
-        elif told.state == "done":
+        if report.state == "failed":
+            self._repairs.record_failure(worker, fence, report.message)
+        elif report.state == "done":
             done = CompletedRepair(
                 worker,
-                told.source[:MESSAGE_CHARACTERS_MAX],
-                told.graphs,
-                told.graph_count,
-                told.added,
-                told.removed,
-                told.index,
-                told.fence,
+                report.source[:MESSAGE_CHARACTERS_MAX],
+                report.graphs,
+                report.graph_count,
+                report.added,
+                report.removed,
+                report.index,
+                report.fence,
                 0.0,
             )
             self._repairs.record_done(worker, fence, done)
         return json_response({"open": any(each.id == duty for each in self.open_duties())})
 
-    def _on_backup_report(self, duty: Duty, told: _DutyReport, digest: bytes) -> None:
+    def _on_backup_report(self, duty: Duty, report: _DutyReport, digest: bytes) -> None:
         site = self._context
         try:
-            site.status.check_backup_position(told.index, digest, told.epoch)
+            site.status.check_backup_position(report.index, digest, report.epoch)
         except OffTheLog as off:
             self._errors[duty.id] = f"{off.name}: {off}"
             raise
-        if told.state == "done":
-            site.loop.backup_done(told.index, digest, told.epoch)
-            site.log.info("SplitBackup", index=told.index)
+        if report.state == "done":
+            site.loop.backup_done(report.index, digest, report.epoch)
+            site.log.info("SplitBackup", index=report.index)
 
 
 def _restore_id(worker: RegisteredWorker) -> str:

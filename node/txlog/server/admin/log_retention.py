@@ -82,33 +82,33 @@ class LogRetention:
     async def report(self, request: Request, _: Mapping[str, str]) -> Response:
         """Accepts all verified backups of this data centre; they replace the previous report. Answers ``{"known"}``."""
         try:
-            told = msgspec.json.decode(await read_body(request, BODY_MAX), type=_BackupReport)
-            hashes = [bytes.fromhex(one.hash) for one in told.backups]
+            report = msgspec.json.decode(await read_body(request, BODY_MAX), type=_BackupReport)
+            hashes = [bytes.fromhex(one.hash) for one in report.backups]
         except DECODE_ERRORS as wrong:
             raise BadInput(f"{_EXPECTED_BODY}: {wrong}") from None
-        if any(len(one) != len(NO_HASH) for one in hashes) or any(one.index < 0 for one in told.backups):
+        if any(len(one) != len(NO_HASH) for one in hashes) or any(one.index < 0 for one in report.backups):
             raise BadInput(f"a hash or an index is none: expected {_EXPECTED_BODY}")
         name = self._context.config.data_center
-        self._merge(DataCenterBackups(name, self._clock(), told.backups))
-        return json_response({"known": len(told.backups)})
+        self._merge(DataCenterBackups(name, self._clock(), report.backups))
+        return json_response({"known": len(report.backups)})
 
     def on_notice(self, peer: str, topic: str, body: bytes) -> None:
         """Handles a notice from another master."""
         if topic != TOPIC:
             return
         try:
-            told = msgspec.json.decode(body, type=list[DataCenterBackups])
+            reports = msgspec.json.decode(body, type=list[DataCenterBackups])
         except DECODE_ERRORS:
             return  # a newer version sent it
-        for one in told:
+        for one in reports:
             self._merge(one)
 
-    def _merge(self, told: DataCenterBackups) -> None:
-        before = self._backups.get(told.data_center)
-        if before is not None and before.at >= told.at:
+    def _merge(self, report: DataCenterBackups) -> None:
+        before = self._backups.get(report.data_center)
+        if before is not None and before.at >= report.at:
             return
-        self._backups[told.data_center] = told
-        if before is None or before.backups != told.backups:
+        self._backups[report.data_center] = report
+        if before is None or before.backups != report.backups:
             self._write()
 
     # The trim
@@ -140,10 +140,10 @@ class LogRetention:
         """If a split is expected and no backup can be made for it, use an existing backup (rule 23). It is the newest
         of this data centre that is on the log."""
         site = self._context
-        told = self._backups.get(site.config.data_center)
-        if told is None or not site.status.accepts_earlier_backup:
+        known = self._backups.get(site.config.data_center)
+        if known is None or not site.status.accepts_earlier_backup:
             return
-        for one in sorted(told.backups, key=lambda one: -one.index):
+        for one in sorted(known.backups, key=lambda one: -one.index):
             with contextlib.suppress(OffTheLog):
                 site.loop.backup_done(one.index, bytes.fromhex(one.hash), -1)
                 site.log.info("BackupRecalled", index=one.index, name=one.name)
@@ -158,8 +158,8 @@ class LogRetention:
         history = agreement.log_index
         found = [
             one
-            for told in self._backups.values()
-            for one in told.backups
+            for reported in self._backups.values()
+            for one in reported.backups
             if history.start <= one.index <= history.length and history.hash_at(one.index).hex() == one.hash
         ]
         return min(found, key=lambda one: (one.index, one.name)).name if found else None
@@ -179,8 +179,8 @@ class LogRetention:
                 place = worker.position
                 at, value = (place.index, bytes.fromhex(place.hash)) if place is not None else (UNKNOWN_INDEX, b"")
                 found.append(RetentionPosition(WORKER, f"{name}/{worker.name}", at, value))
-        for told in self._backups.values():
-            for one in told.backups:
+        for reported in self._backups.values():
+            for one in reported.backups:
                 kind = SPLIT_BACKUP if one.split else BACKUP
                 found.append(RetentionPosition(kind, one.name, one.index, bytes.fromhex(one.hash)))
         return found

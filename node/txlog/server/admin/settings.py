@@ -62,12 +62,12 @@ class SettingsHandler:
         if asked not in ("true", "false"):
             raise BadInput(f"check={asked[:20]}: expected true or false")
         try:
-            told = msgspec.json.decode(await read_body(request, BODY_MAX))
+            wanted = msgspec.json.decode(await read_body(request, BODY_MAX))
         except DECODE_ERRORS as wrong:
             raise BadInput(f"expected {_EXPECTED_BODY}: {wrong}") from None
-        if not isinstance(told, dict):
+        if not isinstance(wanted, dict):
             raise BadInput(f"expected {_EXPECTED_BODY}")
-        return json_response(await self.change(read_changes(told), check=asked == "true"))
+        return json_response(await self.change(read_changes(wanted), check=asked == "true"))
 
     async def change(self, changes: dict[str, Any], *, check: bool = False) -> dict[str, Any]:
         """See :meth:`patch`; ``changes`` is in the form that :func:`read_changes` returns."""

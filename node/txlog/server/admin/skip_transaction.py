@@ -136,10 +136,10 @@ class SkipHandler:
         reason = "by hand"
         if body.strip():
             try:
-                told = msgspec.json.decode(body, type=dict[str, Any])
+                body_fields = msgspec.json.decode(body, type=dict[str, Any])
             except DECODE_ERRORS as wrong:
                 raise BadInput(f'{{"reason": "..."}}: {wrong}') from None
-            reason = str(told.get("reason") or reason)[:500]
+            reason = str(body_fields.get("reason") or reason)[:500]
         if self._context.transactions.outcome(txid).level is None:
             raise NotFound(f"{txid} is not known here; is it spelt right, is this the right cluster?")
         if self._context.transactions.is_skipped(txid):

@@ -54,8 +54,8 @@ class SplitHistory:
         old, new, kept = change.old, change.new, change.common_index
         if not (old.silent_members or new.silent_members or kept is not None):
             return  # a leave or a return: no master was partitioned
-        told = {**_to_dict(new), "brought": self._merged_until(new)}
-        self._append_record({"view": told, "before": _to_dict(old), "end": change.end, "kept": kept})
+        described = {**_to_dict(new), "brought": self._merged_until(new)}
+        self._append_record({"view": described, "before": _to_dict(old), "end": change.end, "kept": kept})
 
     def _merged_until(self, view: View) -> int | None:
         """The index at which the log contains everything that this view has merged. What waits in its queue at the

@@ -95,9 +95,9 @@ class StatusHandler:
 
     async def peers(self, request: Request, _: Mapping[str, str]) -> Response:
         """The links, the core's state of each peer, and which master receives messages from which."""
-        told = self._describe_peers() | self._view_handler.reachability()
+        described = self._describe_peers() | self._view_handler.reachability()
         status, counts = self._context.status, self._context.loop.counts
-        for peer in told["peers"]:
+        for peer in described["peers"]:
             one = status.peer(peer["node"])
             claim = one.replica_state if one is not None else None
             peer |= self._view_handler.describe_peer(peer["node"])
@@ -109,7 +109,7 @@ class StatusHandler:
             peer["faultsByReason"] = {
                 reason: count for (node, reason), count in counts.peer_faults.items() if node == peer["node"]
             }
-        return json_response(told)
+        return json_response(described)
 
     async def transaction(self, request: Request, names: Mapping[str, str]) -> Response:
         """The outcome of one transaction."""

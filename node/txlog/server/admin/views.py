@@ -24,7 +24,7 @@ DEPARTURE_TEXTS = {
     "left": "it was stopped in order; it comes back when its process starts",
     "down": "its supervisor has proved that its process ended; it comes back when it starts",
     "lost": "it came back without its journal, with a new birth; it catches up and is taken in",
-    "silent": "nobody reached it for its term; it may have gone on alone, and is rejoined when it answers",
+    "silent": "no master reached it for its term; it may have continued alone, and is rejoined when it answers",
     "ordered": "the operator let it go; what only it had is missing until it comes back",
     "unknown": "this master's process did not see it go; ask another master",
 }
@@ -96,23 +96,23 @@ class ViewHandler:
         if node not in self._nodes:
             raise NotFound(f"no master {node[:80]!r} is configured here; there are {', '.join(self._nodes)}")
         try:
-            told = msgspec.json.decode(await read_body(request, 4096), type=_DownReport)
+            report = msgspec.json.decode(await read_body(request, 4096), type=_DownReport)
         except DECODE_ERRORS as wrong:
             raise BadInput(f"{_DOWN_EXAMPLE}: {wrong}") from None
-        if not _BIRTH_PATTERN.fullmatch(told.birth) or told.start < 1:
-            raise BadInput(f"birth {told.birth[:40]!r}, start {told.start}: expected {_DOWN_EXAMPLE}")
+        if not _BIRTH_PATTERN.fullmatch(report.birth) or report.start < 1:
+            raise BadInput(f"birth {report.birth[:40]!r}, start {report.start}: expected {_DOWN_EXAMPLE}")
         if node == self._context.config.node:
             raise Conflict(f"{node} answers you itself: it is not down; ask another master")
-        birth = int(told.birth, 16)
+        birth = int(report.birth, 16)
         view = self._status.view
         member = view.member(node) if view is not None else None
         if member is not None and member.birth != birth:
             raise Conflict(
-                f"{node} is in the view with birth {member.birth:016x}: a proof about birth {told.birth} is stale"
+                f"{node} is in the view with birth {member.birth:016x}: a proof about birth {report.birth} is stale"
             )
         if member is not None:
-            self._loop.prove_down(node, birth, told.start)
-            self._context.log.info("ProvedDown", peer=node, birth=told.birth, start=told.start)
+            self._loop.prove_down(node, birth, report.start)
+            self._context.log.info("ProvedDown", peer=node, birth=report.birth, start=report.start)
         return json_response({"node": node, "inView": self.is_in_view(Origin(node, birth))})
 
     # Overrides

@@ -173,7 +173,7 @@ class ChangeFeedHandler:
         if await self._common_index(start.index, start.hash) is None:
             raise LogDiverged(
                 f"at index {start.index} this log's hash is {mine.hash.hex()}, not {start.hash.hex()}, and this master "
-                "never had that order: ask one that was on the same side of the split, or begin anew behind a place "
+                "never had that order: ask one that was on the same side of the split, or begin again behind a place "
                 "that was settled"
             )
         return Position(mine.epoch, start.index, start.hash)
@@ -331,7 +331,7 @@ class _FollowerStream:
             return
         index = await room.common_index(at)
         if index is None:
-            await self._end("diverged", "the log was ordered anew; from where on, this master cannot say: begin anew")
+            await self._end("diverged", "the log was reordered; from where on, this master cannot say: begin again")
             return
         there = room.position_if_stable(index) if room.is_installed else None
         if there is not None:
@@ -434,7 +434,7 @@ def _closing_error() -> Unavailable:
 def _gone_message(index: int, agreement: LogState) -> str:
     return (
         f"index {index} is below {agreement.log_index.start}, from which the log is kept: restore a backup "
-        "(its position stands in its manifest) or copy the repository, and follow from there"
+        "(its manifest has its position) or copy the repository, and follow from there"
     )
 
 

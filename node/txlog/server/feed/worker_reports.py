@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -15,7 +15,6 @@ from txlog.http.router import Request, Response, Route, int_parameter, json_resp
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput, NotFound
 from txlog.runtime.master_context import MasterContext
-from txlog.server.admin.worker_repairs import WorkerRepairs
 
 TIMEOUT_S = 5.0
 TIMEOUT_S_MAX = 30.0
@@ -35,13 +34,14 @@ class _PauseRequest(msgspec.Struct):
 
 
 class WorkerReportHandler:
-    """The paths of workers: doorbell, list, add, remove, report, digests, pause and resume."""
+    """The paths of workers: doorbell, list, add, remove, report, digests, pause and resume. ``describe_workers()``: the
+    workers of this data centre as the API shows them."""
 
-    def __init__(self, site: MasterContext, repairs: WorkerRepairs) -> None:
+    def __init__(self, site: MasterContext, describe_workers: Callable[[], list[dict[str, Any]]]) -> None:
         self._context = site
         self._durability = site.durability
         self._registry = site.registry
-        self._repairs = repairs
+        self._describe_workers = describe_workers
 
     def routes(self) -> list[Route]:
         """The paths of this handler."""
@@ -82,7 +82,7 @@ class WorkerReportHandler:
             {
                 "stable": _position_to_dict(durability.executable_position()),
                 "tick": doorbell.tick,
-                "workers": self._repairs.describe_workers(),
+                "workers": self._describe_workers(),
             }
         )
 
@@ -92,7 +92,7 @@ class WorkerReportHandler:
             name: [worker.to_dict() for worker in workers.values()]
             for name, workers in self._registry.remote_workers.items()
         }
-        return json_response({"workers": self._repairs.describe_workers(), "elsewhere": elsewhere})
+        return json_response({"workers": self._describe_workers(), "elsewhere": elsewhere})
 
     async def add_worker(self, request: Request, _: Mapping[str, str]) -> Response:
         """``{"name", "url", "engine"}``: adds a worker to this data centre until this process ends. The caller adds it
@@ -131,18 +131,18 @@ class WorkerReportHandler:
         :data:`DIGEST_PAUSE_S` and :data:`REPAIR_PAUSE_S`."""
         worker, why = self._find_worker(names["name"]), _pause_purpose(request)
         try:
-            told = msgspec.json.decode(await read_body(request, REPORT_BYTES_MAX), type=_PauseRequest)
+            pause = msgspec.json.decode(await read_body(request, REPORT_BYTES_MAX), type=_PauseRequest)
         except DECODE_ERRORS as wrong:
             raise BadInput(f'{{"index": N}}: {wrong}') from None
-        if told.index < 0:
+        if pause.index < 0:
             raise BadInput("index: 0 or more")
         before, now = worker.paused_at, time.monotonic()
         if why == "look":
-            worker.look_hold, worker.look_hold_until = told.index, now + DIGEST_PAUSE_S
+            worker.look_hold, worker.look_hold_until = pause.index, now + DIGEST_PAUSE_S
         elif why == "repair":
-            worker.repair_hold, worker.repair_hold_until = told.index, now + REPAIR_PAUSE_S
+            worker.repair_hold, worker.repair_hold_until = pause.index, now + REPAIR_PAUSE_S
         else:
-            worker.hold = told.index
+            worker.hold = pause.index
         if worker.paused_at != before or why != "repair":
             self._registry.doorbell.wake_all()
         return json_response(worker.to_dict())

@@ -166,7 +166,7 @@ class TransactionHandler:
         now = time.monotonic()
         for one in list(self.open.values()):
             if now - one.last_used >= self.idle_s and not one.lock.locked():
-                self._close_transaction(one, f"it expired: nobody asked anything of it for {self.idle_s:g} s")
+                self._close_transaction(one, f"it expired: no request used it for {self.idle_s:g} s")
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -197,8 +197,8 @@ class ReadRouter:
             text = hide_marker(text)
         if able.union_of and union and not default and not named and uses_graph_clause(text):
             async with self.open_response(store, adapter.contexts()) as answer:
-                told = WorkerResponse(answer.status, lowercase_headers(answer.headers), await answer.read())
-            text, union = with_dataset(text, able.union_of, adapter.parse_contexts(told)), False
+                contexts = WorkerResponse(answer.status, lowercase_headers(answer.headers), await answer.read())
+            text, union = with_dataset(text, able.union_of, adapter.parse_contexts(contexts)), False
         return adapter.query(text, build.accept, union=union, default_graphs=default, named_graphs=named)
 
     async def fetch(self, request: Request, build: WorkerRequestSpec) -> WorkerResponse:

@@ -25,7 +25,8 @@ class MessageReceiver(Protocol):
     def receive(self, peer: str, data: bytes) -> None:
         """Handles one message; raises ``PeerFault`` when it refuses the message."""
 
-    def count_fault(self, peer: str, reason: str) -> None: ...
+    def count_fault(self, peer: str, reason: str) -> None:
+        """Counts a message or connection of a peer that was refused."""
 
 
 class PeerLink:
