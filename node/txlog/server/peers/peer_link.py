@@ -93,11 +93,11 @@ class PeerLink:
 
     def receive(self, data: bytes) -> None:
         """Handles a message of this peer."""
-        ears = self.receiver
-        assert ears is not None
+        receiver = self.receiver
+        assert receiver is not None
         self.last_received_at = time.time()
         try:
-            ears.receive(self.node, data)
+            receiver.receive(self.node, data)
         except PeerFault as fault:
             self.faults += 1
             self.last_fault = str(fault)[:500]
