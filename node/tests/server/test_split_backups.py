@@ -117,7 +117,9 @@ async def test_a_store_above_the_stable_index_of_a_master_alone_is_backed_up_onc
     assert told["index"] == 2
     assert len(pen.backups()) == 1
     await until(lambda: {pen.cluster.app(at).loop.executor.core.state for at in range(3)} == {"Isolated"})
-    assert alone.durability.position_at(2).hash.hex() == told["hash"], "the side alone has closed its view over the backup"
+    assert alone.durability.position_at(2).hash.hex() == told["hash"], (
+        "the side alone has closed its view over the backup"
+    )
     assert await asyncio.to_thread(back_up_for_duty, pen.jobs(0, ALONE), duty["id"]) == {"already": True}
     await pen.cluster.write(ALONE, insert("alone"))
     await pen.cluster.write(0, insert("others"))

@@ -112,6 +112,7 @@ COMPILED_MODULES: Final = tuple(
         (
             "runtime",
             (
+                "departures",
                 "durability_tracker",
                 "executor",
                 "journal_maintenance",

@@ -9,7 +9,7 @@ decision depends on them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -52,19 +52,19 @@ class LinkFinding(NamedTuple):
 
 
 class ConnectivityMatrix:
-    """The rows of all masters. ``hears`` returns the masters from which this one receives directly, now. ``clock``:
+    """The rows of all masters. ``nodes`` returns the configured masters, this one included. ``hears`` returns the masters from which this one receives directly, now. ``clock``:
     monotonic seconds."""
 
     def __init__(
         self,
         node: str,
-        nodes: Iterable[str],
+        nodes: Callable[[], Collection[str]],
         start: int,
         hears: Callable[[], list[str]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._node = node
-        self.nodes = list(nodes)
+        self._nodes = nodes
         self._start = start
         self._heard_nodes = hears
         self._clock = clock
@@ -86,7 +86,7 @@ class ConnectivityMatrix:
             return  # a newer version's; only people miss it
         now = self._clock()
         for row in rows:
-            if row.node == self._node or row.node not in self.nodes:
+            if row.node == self._node or row.node not in self._nodes():
                 continue
             before = self._rows.get(row.node)
             # A master that lost its disk restarts its count of starts: a row that has expired is always replaced.
@@ -99,7 +99,7 @@ class ConnectivityMatrix:
 
     def rows(self) -> dict[str, frozenset[str] | None]:
         """The rows known now, in the order of the configuration."""
-        found: dict[str, frozenset[str] | None] = dict.fromkeys(self.nodes)
+        found: dict[str, frozenset[str] | None] = dict.fromkeys(self._nodes())
         found.update((row.node, frozenset(row.heard_nodes)) for row, _ in self._fresh_rows())
         found[self._node] = frozenset(self._heard_nodes())
         return found

@@ -24,6 +24,7 @@ from txlog.model.errors import PeerFault, Refused, Unavailable
 from txlog.model.hashes import HASH_BYTES
 from txlog.protocol.events import ClockReading, ProtocolSettings, Submission, SubmissionAccepted
 from txlog.protocol.log.log_trim import RetentionPosition, TrimDecision
+from txlog.runtime.departures import DepartureHistory
 from txlog.runtime.durability_tracker import DurabilityTracker
 from txlog.runtime.executor import Executor
 from txlog.runtime.interactive_load import InteractiveLoad
@@ -119,8 +120,7 @@ class MasterLoop:
         self.counts = LoopCounters()
         self.end_reason: BaseException | None = None
         self.in_flight = 0
-        self.departed: dict[str, str] = {}
-        """Why a master left the view, as far as this process knows: left, down or lost, by node id."""
+        self.departures = DepartureHistory(self.status)
         self._now = now
         self._interactive_load = company or InteractiveLoad()
         self._send = send
@@ -190,7 +190,7 @@ class MasterLoop:
         except Exception as wrong:  # noqa: BLE001 - Fatal, an assertion, the disk: all end the process by name
             self.end(wrong)
             return
-        self._record_departures()
+        self.departures.record()
         if self.executor.notices:
             notices, self.executor.notices = self.executor.notices, []
             for sender, notice in notices:
@@ -201,15 +201,10 @@ class MasterLoop:
                     raise
         self._schedule()
 
-    def _record_departures(self) -> None:
-        """Remember why a master left: the core forgets the reason once the next view is in force. Operators still need
-        it."""
-        self.departed.update(self.status.departures)
-
     def prove_down(self, node: str, birth: int, start: int) -> None:
         """See :meth:`Core.report_down`; its :class:`Conflict` is the caller's answer."""
         self.executor.prove_down(node, birth, start)
-        self._record_departures()
+        self.departures.record()
         self._schedule()
 
     def adopt(self, settings: ProtocolSettings) -> None:
@@ -227,7 +222,7 @@ class MasterLoop:
         """See :meth:`Core.force_view`; its :class:`Conflict` is the caller's answer. It takes effect after
         :meth:`wait_durable`."""
         self.executor.force_view(without)
-        self._record_departures()
+        self.departures.record()
         self._schedule()
 
     async def wait_durable(self) -> None:

@@ -179,7 +179,7 @@ class MetricsHandler:
         yield _gauge("view_members", "masters in the latest view", len(view.members) if view is not None else 0)
         blocked = float(bool(status.view_blocked_reason))
         yield _gauge("view_held", "1 while a change of views is wanted and cannot begin", blocked)
-        out = dict.fromkeys(self._view_handler.departed_members().items(), 1.0)
+        out = dict.fromkeys(self._context.loop.departures.departed_members().items(), 1.0)
         yield _gauges("member_out", "1 for each configured master out of the view", ["node", "why"], out)
         rows = self._view_handler.connectivity.rows()
         hears = {

@@ -55,7 +55,9 @@ class ViewHandler:
         self._loop = site.loop
         self._send = send
         self._status = site.status
-        self.connectivity = ConnectivityMatrix(site.config.node, self._nodes, site.status.start, site.status.live_peers)
+        self.connectivity = ConnectivityMatrix(
+            site.config.node, lambda: self._nodes, site.status.start, site.status.live_peers
+        )
 
     @property
     def _nodes(self) -> list[str]:
@@ -80,7 +82,6 @@ class ViewHandler:
 
     async def _send_notices(self) -> None:
         while True:
-            self.connectivity.nodes = self._nodes
             message = wire.encode(wire.Notice(TOPIC, self.connectivity.encode_notice()))
             for peer in self._context.other_nodes:
                 self._send(peer, message)
@@ -186,34 +187,16 @@ class ViewHandler:
             "splitBackupAt": status.split_backup_index,
             "out": [
                 {"node": node, "why": why, "text": DEPARTURE_TEXTS[why]}
-                for node, why in self.departed_members().items()
+                for node, why in self._loop.departures.departed_members().items()
             ],
         }
-
-    def departed_members(self) -> dict[str, str]:
-        """Configured masters that are not in the view, or are about to leave it: node id to reason."""
-        view, departures = self._status.view, self._status.departures
-        if view is None:
-            return {}
-        found: dict[str, str] = {}
-        for node in self._nodes:
-            departure = departures.get(node)
-            if view.member(node) is not None:
-                if departure is None:
-                    self._loop.departed.pop(node, None)
-                else:
-                    found[node] = departure
-                continue
-            why = self._loop.departed.get(node)
-            found[node] = "silent" if node in view.silent_members else why or "unknown"
-        return found
 
     def describe_peer(self, node: str) -> dict[str, Any]:
         """For ``/txlog/peers``: whether a peer is in the view, and whether messages reach it."""
         status, view = self._status, self._status.view
         return {
             "inView": view is not None and view.member(node) is not None,
-            "why": self.departed_members().get(node),
+            "why": self._loop.departures.departed_members().get(node),
             "heard": status.is_alive(node),
             "bothWays": status.is_bidirectional(node),
             "reachable": status.is_reachable(node),
