@@ -9,7 +9,7 @@ decision depends on them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -52,8 +52,8 @@ class LinkFinding(NamedTuple):
 
 
 class ConnectivityMatrix:
-    """The rows of all masters. ``nodes`` returns the configured masters, this one included. ``hears`` returns the masters from which this one receives directly, now. ``clock``:
-    monotonic seconds."""
+    """The rows of all masters. ``nodes`` returns the configured masters, this one included. ``hears`` returns the masters from
+    which this one receives directly, now. ``clock``: monotonic seconds."""
 
     def __init__(
         self,
