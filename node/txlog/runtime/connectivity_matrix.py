@@ -52,8 +52,8 @@ class LinkFinding(NamedTuple):
 
 
 class ConnectivityMatrix:
-    """The rows of all masters. ``nodes`` returns the configured masters, this one included. ``hears`` returns the masters
-    from which this one receives directly, now. ``clock``: monotonic seconds."""
+    """The rows of all masters. ``nodes`` returns the configured masters, this one included. ``hears`` returns the
+    masters from which this one receives directly, now. ``clock``: monotonic seconds."""
 
     def __init__(
         self,
