@@ -107,7 +107,7 @@ async def test_what_cannot_be_read_or_written_is_said(
         return whole(node, birth, seq, *more)
 
     monkeypatch.setattr(app.journal, "read", read)
-    app._on_loop_ended(Fatal("Removed", "again"))
+    app.on_ended(Fatal("Removed", "again"))
     assert [sorted(line) for line in lines_of(cluster)] == [["error", "txid"], ["key", "kind", "payload", "txid"]]
-    app._on_loop_ended(Fatal("Forked", "something else"))
+    app.on_ended(Fatal("Forked", "something else"))
     assert str(cluster.ended[-1]) == "Forked: something else", "only who is taken out leaves a file"
