@@ -39,7 +39,7 @@ print(json.dumps({"file": messages.__file__, "version": getattr(messages, versio
 """The shape of every message between masters, with what is nested in it, as the program that runs it has it. Names that
 are not sent (those of structs, and of the fields of arrays) are the program's own."""
 NAMES_OLDER = ("txlog.runtime.registry", "Told", "FORMAT")
-NAMES_NOW = ("txlog.runtime.worker_registry", "WorkerNotice", "MESSAGE_FORMAT")
+NAMES_NOW = ("txlog.runtime.worker_notices", "WorkerNotice", "MESSAGE_FORMAT")
 WRITES = 50
 
 

@@ -178,7 +178,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 "txlog/runtime/worker_registry.py",
-                "return self._loop.position_at(position.index).hash.hex() == position.hash",
+                "return self._durability.position_at(position.index).hash.hex() == position.hash",
                 "return bool(position.hash)",
             ),
         ),

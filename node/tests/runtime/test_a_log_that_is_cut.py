@@ -22,7 +22,8 @@ from txlog.protocol.log.log_state import LogState
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.master_loop import MasterLoop
 from txlog.runtime.transaction_status import TransactionTracker
-from txlog.runtime.worker_registry import WorkerMarker, WorkerRegistry
+from txlog.runtime.worker_registry import WorkerRegistry
+from txlog.runtime.worker_state import WorkerMarker
 from txlog.server.feed.log_pages import STEP_ENTRIES, LogPageHandler
 from txlog.telemetry.event_log import EventLog
 
@@ -34,20 +35,20 @@ class Split:
 
     def __init__(self, alone: Alone) -> None:
         self.loop: MasterLoop = alone.loop
+        self.durability = alone.loop.durability
         self.registry = WorkerRegistry("uk", [WorkerConfig(name="w-1", url="http://nowhere")], self.loop)
-        self.loop.on_stable_moved = self.registry.update_watermarks
-        self.loop.on_log_truncated = self.registry.wake_all
+        alone.registry = self.registry
         self.transactions = TransactionTracker(self.loop, self.registry)
 
     @property
     def agreement(self) -> LogState:
-        agreement = self.loop.log_state
+        agreement = self.loop.status.log_state
         assert agreement is not None
         return agreement
 
     async def write(self, count: int) -> list[Txid]:
         write = self.loop.write([submission(f"{at}") for at in range(count)], Durability.SYNCED)
-        assert await self.loop.wait_for(write.reached, 20)
+        assert await self.durability.wait_for(write.reached, 20)
         return [answer.txid for answer in write.answers if isinstance(answer, SubmissionAccepted)]
 
     def view(self, base: int, base_hash: bytes, apart_at: int) -> View:
@@ -68,7 +69,7 @@ class Split:
         self, view: View, cut: int, spans: list[Span], stamps: list[int], waiting: list[ReassignedStamps]
     ) -> None:
         """As the core does when its turn comes, with everything that follows from it."""
-        views = self.loop.core.views
+        views = self.loop.executor.core.views
         assert self.agreement.accept_view(view, cut, spans, stamps, waiting)
         views.accepted, views.installed = view, False
         views.promised = views.highest_seen = view.number
@@ -79,11 +80,11 @@ class Split:
         self.loop._step()
 
     def install(self) -> None:
-        self.loop.core.views.mark_installed()
+        self.loop.executor.core.views.mark_installed()
         self.look()
 
     def report(self, index: int) -> None:
-        place = self.loop.position_at(index)
+        place = self.durability.position_at(index)
         self.told = {"epoch": place.epoch, "index": index, "hash": place.hash.hex(), "fence": 0}
         self.registry.report("w-1", msgspec.json.encode({"position": self.told, "state": "Working"}))
 
@@ -98,7 +99,11 @@ async def split() -> AsyncIterator[Split]:
     made.install()
     await made.write(END - SHARED)
     made.report(END)
-    assert (made.loop.stable.value, made.loop.applied.value, made.loop.truncation_count) == (END, END, 0)
+    assert (
+        made.durability.stable.value,
+        made.durability.applied.value,
+        made.durability.truncation_count,
+    ) == (END, END, 0)
     yield made
     assert not alone.ended
     await alone.loop.close(5.0)
@@ -127,21 +132,29 @@ def rejoin(split: Split, kept: int = 3) -> None:
 
 async def test_everything_falls_with_the_cut_and_nothing_of_the_base_is_shown_before_its_install(split: Split) -> None:
     loop = split.loop
-    old = loop.position_at(END)
+    old = loop.durability.position_at(END)
     rejoin(split)
     split.look()
-    assert (loop.truncation_count, loop.stable.value, loop.log_index, loop.synced.value) == (1, SHARED, SHARED, SHARED)
-    assert loop.log_position().index == loop.stable_position().index == SHARED
-    assert loop.applied.value == SHARED, "that much of it every branch has"
+    assert (
+        loop.durability.truncation_count,
+        loop.durability.stable.value,
+        loop.durability.log_index,
+        loop.durability.synced.value,
+    ) == (1, SHARED, SHARED, SHARED)
+    assert loop.durability.log_position().index == loop.durability.stable_position().index == SHARED
+    assert loop.durability.applied.value == SHARED, "that much of it every branch has"
     own = split.agreement.own.origin
-    assert loop.index_of(Txid(own, SHARED + 1)) == 0, "in the base, which is not installed"
+    assert loop.durability.index_of(Txid(own, SHARED + 1)) == 0, "in the base, which is not installed"
     outcome = split.transactions.outcome(Txid(own, SHARED + 1))
     assert (outcome.position, outcome.state) == (None, "quorum")
     split.install()
-    assert await loop.wait_for(loop.wait_index(loop.stable, END), 20), (loop.stable.value, loop.core.state)
-    assert loop.position_at(END).hash != old.hash
-    assert loop.level_of(Txid(own, END)) is Durability.SYNCED
-    assert loop.applied.value == 0, "the worker has executed another branch"
+    assert await loop.durability.wait_for(loop.durability.wait_index(loop.durability.stable, END), 20), (
+        loop.durability.stable.value,
+        loop.executor.core.state,
+    )
+    assert loop.durability.position_at(END).hash != old.hash
+    assert loop.durability.level_of(Txid(own, END)) is Durability.SYNCED
+    assert loop.durability.applied.value == 0, "the worker has executed another branch"
     assert split.registry.is_off_chain(split.registry.workers["w-1"])
 
 
@@ -154,14 +167,14 @@ async def test_marks_that_wait_for_the_disk_speak_of_no_log_that_was_cut(split: 
     assert not executor.idle
     rejoin(split)
     split.look()
-    assert loop.stable.value == SHARED
+    assert loop.durability.stable.value == SHARED
     while not executor.idle:
-        assert loop.stable.value == loop.log_index == SHARED
+        assert loop.durability.stable.value == loop.durability.log_index == SHARED
         await asyncio.sleep(0.001)
-    assert loop.stable.value == loop.log_index == SHARED
+    assert loop.durability.stable.value == loop.durability.log_index == SHARED
     split.install()
-    assert await loop.wait_for(write.reached, 20)
-    assert loop.stable.value == END + 1
+    assert await loop.durability.wait_for(write.reached, 20)
+    assert loop.durability.stable.value == END + 1
 
 
 async def test_a_worker_above_the_new_log_is_known_to_be_off_it(split: Split) -> None:
@@ -172,12 +185,12 @@ async def test_a_worker_above_the_new_log_is_known_to_be_off_it(split: Split) ->
     assert not split.registry.is_off_chain(split.registry.workers["w-1"]), (
         "the view may still have it, for all that is known"
     )
-    split.loop.core.views.mark_installed()
+    split.loop.executor.core.views.mark_installed()
     loop.executor.poll(loop._now())
-    assert loop.stable.value == SHARED
+    assert loop.durability.stable.value == SHARED
     assert split.registry.is_off_chain(split.registry.workers["w-1"])
     split.registry.update_watermarks()
-    assert loop.applied.value == 0
+    assert loop.durability.applied.value == 0
 
 
 async def test_who_waits_for_a_worker_is_told_when_it_has_executed_the_transaction_at_its_new_place(
@@ -190,13 +203,16 @@ async def test_who_waits_for_a_worker_is_told_when_it_has_executed_the_transacti
     await asyncio.sleep(0)
     rejoin(split)
     split.look()
-    loop.applied.move_to(END)  # whatever anybody believes meanwhile
+    loop.durability.applied.move_to(END)  # whatever anybody believes meanwhile
     for _ in range(5):
         await asyncio.sleep(0)
     assert not task.done()
-    loop.applied.move_to(0)
+    loop.durability.applied.move_to(0)
     split.install()
-    assert await loop.wait_for(loop.wait_index(loop.stable, END), 20), (loop.stable.value, loop.core.state)
+    assert await loop.durability.wait_for(loop.durability.wait_index(loop.durability.stable, END), 20), (
+        loop.durability.stable.value,
+        loop.executor.core.state,
+    )
     split.report(END)
     assert await task
 
@@ -218,7 +234,7 @@ async def test_a_page_never_mixes_two_views(split: Split, monkeypatch: pytest.Mo
     monkeypatch.setattr(pages, "_read_step", cut_behind_the_first_step)
     monkeypatch.setattr("txlog.server.feed.log_pages.time.monotonic", iter(range(10**6)).__next__)
     with pytest.raises(Unavailable) as rejoining:
-        await pages._read_entries(split.agreement, 0, END, 1 << 20, split.loop.truncation_count)
+        await pages._read_entries(split.agreement, 0, END, 1 << 20, split.durability.truncation_count)
     assert rejoining.value.reason == "Rejoining"
     assert looked == 1
     assert STEP_ENTRIES < END, "else there is no middle"
@@ -229,12 +245,12 @@ async def test_a_page_never_mixes_two_views(split: Split, monkeypatch: pytest.Mo
 async def test_no_page_for_a_worker_whose_position_is_on_another_branch(split: Split) -> None:
     """It is asked at every page, and compared by hash: the log has an entry there, and goes on behind it."""
     pages = LogPageHandler(site_of(split))
-    old = split.loop.position_at(SHARED + 2)
+    old = split.durability.position_at(SHARED + 2)
     rejoin(split)
     split.look()
     split.install()
-    assert await split.loop.wait_for(split.loop.wait_index(split.loop.stable, END), 20)
-    new = split.loop.position_at(SHARED + 2)
+    assert await split.durability.wait_for(split.durability.wait_index(split.durability.stable, END), 20)
+    new = split.durability.position_at(SHARED + 2)
     assert pages._checked_start(split.agreement, new.index, new.hash.hex()).hash == new.hash != old.hash
     with pytest.raises(LogDiverged, match="another branch"):
         pages._checked_start(split.agreement, old.index, old.hash.hex())

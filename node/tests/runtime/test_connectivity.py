@@ -46,7 +46,7 @@ class Clock:
 
 
 def made(node: str, clock: Clock, *hears: str, start: int = 1) -> ConnectivityMatrix:
-    return ConnectivityMatrix(node, NODES, start, lambda: list(hears), clock)
+    return ConnectivityMatrix(node, lambda: NODES, start, lambda: list(hears), clock)
 
 
 def test_a_row_finds_its_way_through_a_third_and_grows_stale() -> None:

@@ -16,8 +16,8 @@ from txlog.runtime.master_loop import MasterLoop
 
 def say(loop: MasterLoop, node: str) -> None:
     """Any record, as the core says one."""
-    loop.core.views.outbox.append(OperatorOverrides([], [(node, 1, 1)]))
-    loop.adopt(loop.core.settings)
+    loop.executor.core.views.outbox.append(OperatorOverrides([], [(node, 1, 1)]))
+    loop.adopt(loop.executor.core.settings)
 
 
 async def until(there: Callable[[], object]) -> None:

@@ -19,8 +19,10 @@ from txlog.model.hashes import content_hash
 from txlog.protocol.core import Core
 from txlog.protocol.events import ConfiguredMember, ProtocolSettings, Submission, SubmissionAccepted
 from txlog.runtime.executor import Executor, SyncTask
+from txlog.runtime.master_listener import MasterListener
 from txlog.runtime.master_loop import MasterLoop, clock_with_offset, system_now
 from txlog.runtime.watermark import Watermark
+from txlog.runtime.worker_registry import WorkerRegistry
 from txlog.telemetry.event_log import EventLog
 
 
@@ -29,7 +31,7 @@ def submission(text: str, key: str = "") -> Submission:
     return Submission(KIND_UPDATE, key, payload, content_hash(KIND_UPDATE, key, payload))
 
 
-class Alone:
+class Alone(MasterListener):
     """One master without peers."""
 
     def __init__(self, members: int = 1, files: MemoryVfs | None = None, segment_bytes: int = 1 << 20) -> None:
@@ -42,10 +44,22 @@ class Alone:
         self.loop = MasterLoop(
             Executor(core, journal),
             send=lambda peer, data: self.sent.append((peer, data)),
-            ended=self.ended.append,
+            listener=self,
             batch_transactions=10,
             requests_in_flight=3,
         )
+        self.registry: WorkerRegistry | None = None
+
+    def on_stable_moved(self) -> None:
+        if self.registry is not None:
+            self.registry.update_watermarks()
+
+    def on_log_truncated(self) -> None:
+        if self.registry is not None:
+            self.registry.doorbell.wake_all()
+
+    def on_ended(self, error: BaseException) -> None:
+        self.ended.append(error)
 
 
 @pytest.fixture
@@ -56,7 +70,7 @@ async def alone():  # type: ignore[no-untyped-def]
 
 
 async def founded(loop: MasterLoop) -> None:
-    while loop.log_state is None:  # noqa: ASYNC110 - founding takes a few turns
+    while loop.status.log_state is None:  # noqa: ASYNC110 - founding takes a few turns
         await asyncio.sleep(0.001)
 
 
@@ -92,10 +106,10 @@ async def test_a_watermark_forgets_who_gave_up() -> None:
 async def test_writes_of_one_moment_become_one_record(alone: Alone) -> None:
     await founded(alone.loop)
     writes = [alone.loop.write([submission(f"{at}")], Durability.SYNCED) for at in range(8)]
-    assert [await alone.loop.wait_for(write.reached, 10) for write in writes] == [True] * 8
+    assert [await alone.loop.durability.wait_for(write.reached, 10) for write in writes] == [True] * 8
     answers = [answer for write in writes for answer in write.answers]
     assert [answer.txid.seq for answer in answers if isinstance(answer, SubmissionAccepted)] == list(range(1, 9))
-    assert alone.loop.stable.value == alone.loop.synced.value == 8
+    assert alone.loop.durability.stable.value == alone.loop.durability.synced.value == 8
     first = alone.loop.executor.journal.read("uk-1", 7, 1, 100, 1 << 20)
     assert [item.payload for item in first.items] == [b"%d" % at for at in range(8)]
     assert not alone.ended
@@ -104,16 +118,16 @@ async def test_writes_of_one_moment_become_one_record(alone: Alone) -> None:
 async def test_more_than_a_batch_is_taken_in_several(alone: Alone) -> None:
     await founded(alone.loop)
     writes = [alone.loop.write([submission(f"{at}.{n}") for n in range(4)], Durability.SYNCED) for at in range(6)]
-    assert all([await alone.loop.wait_for(write.reached, 10) for write in writes])
-    assert alone.loop.synced.value == 24
+    assert all([await alone.loop.durability.wait_for(write.reached, 10) for write in writes])
+    assert alone.loop.durability.synced.value == 24
 
 
 async def test_time_that_is_over_says_false_and_leaves_nothing_behind(alone: Alone) -> None:
     await founded(alone.loop)
-    mark = alone.loop.applied
-    future = alone.loop.wait_index(mark, 5)
-    assert not await alone.loop.wait_for(future, 0.01)
-    task = asyncio.ensure_future(alone.loop.wait_for(alone.loop.wait_index(mark, 6), 60))
+    mark = alone.loop.durability.applied
+    future = alone.loop.durability.wait_index(mark, 5)
+    assert not await alone.loop.durability.wait_for(future, 0.01)
+    task = asyncio.ensure_future(alone.loop.durability.wait_for(alone.loop.durability.wait_index(mark, 6), 60))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -125,7 +139,7 @@ async def test_time_that_is_over_says_false_and_leaves_nothing_behind(alone: Alo
 async def test_refused_before_it_is_founded() -> None:
     lonely = Alone(members=2)
     write = lonely.loop.write([submission("x"), submission("y")], Durability.SYNCED)
-    assert await lonely.loop.wait_for(write.reached, 10)
+    assert await lonely.loop.durability.wait_for(write.reached, 10)
     assert [answer.reason for answer in write.answers if isinstance(answer, Unavailable)] == ["NotFounded"] * 2
     assert lonely.loop.counts.refused == {"NotFounded": 2}
     assert lonely.sent
@@ -145,7 +159,7 @@ async def test_sealed_segments_get_their_indexes_and_old_ones_are_read_again() -
     await founded(first.loop)
     for at in range(30):
         write = first.loop.write([submission("x" * 1000 + str(at))], Durability.SYNCED)
-        assert await first.loop.wait_for(write.reached, 10)
+        assert await first.loop.durability.wait_for(write.reached, 10)
     segments = [name for name in files.list() if name.startswith("segment")]
     await until(lambda: sum(name.startswith("index") for name in files.list()) == len(segments) - 1)
     assert not first.ended
@@ -172,17 +186,17 @@ async def test_too_many_requests_are_refused_at_once(alone: Alone) -> None:
 async def test_a_repeated_key_is_the_first_transaction(alone: Alone) -> None:
     await founded(alone.loop)
     first = alone.loop.write([submission("x", "k")], Durability.SYNCED)
-    await alone.loop.wait_for(first.reached, 10)
+    await alone.loop.durability.wait_for(first.reached, 10)
     again = alone.loop.write([submission("x", "k"), submission("y", "k")], Durability.SYNCED)
-    assert await alone.loop.wait_for(again.reached, 10)
+    assert await alone.loop.durability.wait_for(again.reached, 10)
     same, other = again.answers
     assert isinstance(same, SubmissionAccepted)
     assert same.is_repeat
     assert isinstance(first.answers[0], SubmissionAccepted)
     assert same.txid == first.answers[0].txid
     assert isinstance(other, Refused)
-    assert alone.loop.level_of(same.txid) is Durability.SYNCED
-    assert await alone.loop.wait_txid(same.txid, Durability.SYNCED)
+    assert alone.loop.durability.level_of(same.txid) is Durability.SYNCED
+    assert await alone.loop.durability.wait_txid(same.txid, Durability.SYNCED)
 
 
 async def test_a_fault_of_a_peer_is_counted_and_ends_nothing(alone: Alone) -> None:
@@ -204,12 +218,12 @@ async def test_a_sync_that_fails_ends_the_process_and_releases_nothing(alone: Al
     alone.loop.executor.begin_sync = lambda: Broken() if real() is not None else None  # type: ignore[method-assign]
     sent = len(alone.sent)
     write = alone.loop.write([submission("x")], Durability.ACCEPTED)
-    assert not await alone.loop.wait_for(write.reached, 0.2)
+    assert not await alone.loop.durability.wait_for(write.reached, 0.2)
     assert [str(error) for error in alone.ended] == ["the disk is gone"]
-    assert alone.loop.accepted.value == 0
+    assert alone.loop.durability.accepted.value == 0
     assert len(alone.sent) == sent
     late = alone.loop.write([submission("y")], Durability.ACCEPTED)
-    assert await alone.loop.wait_for(late.reached, 1)
+    assert await alone.loop.durability.wait_for(late.reached, 1)
     assert isinstance(late.answers[0], Unavailable)
 
 
@@ -247,14 +261,14 @@ async def test_on_a_slow_disk_what_comes_during_a_sync_shares_the_next_turn(alon
     assert (loop.counts.turns, syncs) == (turns, 1), "nothing turns while the disk is at work"
     assert not first.reached.done()
     gate.set()
-    assert [await loop.wait_for(write.reached, 10) for write in (first, *later)] == [True] * 9
-    assert loop.synced.value == 9
+    assert [await loop.durability.wait_for(write.reached, 10) for write in (first, *later)] == [True] * 9
+    assert loop.durability.synced.value == 9
     first_run = loop.executor.journal.read("uk-1", 7, 2, 100, 1 << 20)
     assert [item.payload for item in first_run.items] == [b"%d" % at for at in range(8)], "one record"
 
 
 async def test_after_an_idle_moment_the_journal_is_sealed(alone: Alone, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("txlog.runtime.master_loop.IDLE_SEAL_S", 0.01)
+    monkeypatch.setattr("txlog.runtime.journal_maintenance.IDLE_SEAL_S", 0.01)
     sealed = asyncio.Event()
     monkeypatch.setattr(alone.loop.executor.journal, "seal", sealed.set)
     await founded(alone.loop)

@@ -16,7 +16,7 @@ def insert(what: object) -> str:
 
 
 def states(cluster: Cluster) -> set[str]:
-    return {cluster.app(at).loop.core.state for at in range(3)}
+    return {cluster.app(at).loop.executor.core.state for at in range(3)}
 
 
 def cut(cluster: Cluster) -> Callable[[], None]:

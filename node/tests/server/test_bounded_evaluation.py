@@ -237,7 +237,7 @@ async def test_what_it_inherits_of_the_master_is_nothing_of_worth(monkeypatch: p
 
 async def test_an_update_that_takes_too_much_is_refused_by_name_and_the_next_one_counts(bounded: Served) -> None:
     cluster = bounded.cluster
-    index = cluster.app(0).loop.log_index
+    index = cluster.app(0).loop.durability.log_index
     before = resident()
     for where, reason in ((ENDLESS, "QueryTimeout"), (HUGE.replace("*", "?a ?c ?d ?f ?g ?i"), "QueryTooLarge")):
         update = f"INSERT {{ [] <urn:made> 1 }} WHERE {{ {where} }}"
@@ -245,7 +245,7 @@ async def test_an_update_that_takes_too_much_is_refused_by_name_and_the_next_one
         assert answer["TxLog-Error"] == reason, answer
         assert "Retry-After" in answer
     assert resident() - before < 64 << 20
-    assert cluster.app(0).loop.log_index == index, "something was logged"
+    assert cluster.app(0).loop.durability.log_index == index, "something was logged"
     make = 'INSERT { [] <urn:made> 1 } WHERE { ?s <urn:p> "7" }'
     await cluster.write(0, make, TxLog_Durability="applied")
     assert sum("<urn:made>" in line for line in await bounded.quads()) == 1

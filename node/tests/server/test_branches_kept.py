@@ -23,7 +23,7 @@ ALONE = 2
 async def order(cluster: Cluster, at: int) -> list[tuple[int, str]]:
     """What its clients and workers are shown: index and transaction, in the order of the log."""
     end = (await cluster.get(at, "/txlog/status"))["stable"]["index"]
-    agreement = cluster.app(at).loop.log_state
+    agreement = cluster.app(at).loop.status.log_state
     assert agreement is not None
     found: list[tuple[int, str]] = []
     for span in agreement.log_index.spans(0, end):
@@ -150,7 +150,7 @@ async def test_what_was_trimmed_or_is_damaged_is_said_by_name(
         {"name": "elsewhere", "index": stable["index"], "hash": "00" * 16},
         {"name": "nightly", "index": stable["index"], "hash": stable["hash"]},
     ]
-    await until(lambda: cluster.app(ALONE).loop.stable.value == stable["index"])
+    await until(lambda: cluster.app(ALONE).loop.durability.stable.value == stable["index"])
     await cluster.post(ALONE, "/txlog/backups", json.dumps({"backups": backups}), 200)
 
     async def trimmed() -> bool:

@@ -214,7 +214,7 @@ async def test_a_client_that_goes_away_leaves_nothing_behind(clusters: Callable[
     raw.writer.transport.abort()
     await until(lambda: cluster.app(0).loop.in_flight == 0)
     await cluster.start(1)
-    await until(lambda: cluster.app(0).loop.stable.value == 1)
+    await until(lambda: cluster.app(0).loop.durability.stable.value == 1)
     assert not cluster.ended
 
 

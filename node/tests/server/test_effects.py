@@ -48,7 +48,7 @@ class Pair:
 
     @property
     def index(self) -> int:
-        return self.cluster.app(0).loop.stable.value
+        return self.cluster.app(0).loop.durability.stable.value
 
 
 @pytest.fixture
@@ -213,7 +213,9 @@ class Between:
                 self.left -= 1
                 text = line.replace("N", str(self.left))
                 await cluster.post(1, "/repositories/demo/statements", text, headers=QUADS)
-                await until(lambda: cluster.app(0).loop.stable.value == cluster.app(1).loop.stable.value)
+                await until(
+                    lambda: cluster.app(0).loop.durability.stable.value == cluster.app(1).loop.durability.stable.value
+                )
             return found
 
         monkeypatch.setattr(RemoteCopy, "evaluate", evaluate)
@@ -299,7 +301,7 @@ async def test_without_a_worker_it_is_503_by_name(clusters: Callable[..., Cluste
     answer = await cluster.write(0, COUNTING, status=503)
     assert answer["TxLog-Error"] == "NoWorker"
     assert "Retry-After" in answer
-    assert cluster.app(0).loop.log_index == 0
+    assert cluster.app(0).loop.durability.log_index == 0
 
 
 async def test_a_store_that_is_down_is_passed_over_and_none_is_503(pair: Pair) -> None:
@@ -359,7 +361,7 @@ async def test_who_looks_at_too_much_is_told(pair: Pair, monkeypatch: pytest.Mon
 async def test_what_is_wrong_is_400_and_reaches_no_log(one: Cluster, text: str, said: str) -> None:
     answer = await one.write(0, text, status=400)
     assert said in answer["body"]
-    assert one.app(0).loop.log_index == 0
+    assert one.app(0).loop.durability.log_index == 0
 
 
 async def test_a_key_is_refused_for_it_could_not_be_kept(one: Cluster) -> None:

@@ -264,14 +264,14 @@ async def test_a_place_below_the_cut_is_gone_by_name(clusters: Callable[..., Clu
     backup = {"backups": [{"name": "nightly", "index": stable["index"], "hash": stable["hash"]}]}
     async with cluster.session.post(cluster.url(0, "/txlog/backups"), json=backup) as answer:
         assert answer.status == 200
-    await until(lambda: cluster.app(0).loop.log_state.log_index.start > 1)  # type: ignore[union-attr]
+    await until(lambda: cluster.app(0).loop.status.log_state.log_index.start > 1)  # type: ignore[union-attr]
     for place in ("0", "1", first):
         status, body = await refused(cluster, 0, f"from={place}")
         assert (status, body["reason"]) == (410, "Gone"), body
         assert "restore a backup" in body["message"]
     with pytest.raises(LogGone):
         await asyncio.to_thread(lambda: list(FeedFollower([cluster.url(0)], first)))
-    kept = cluster.app(0).loop.log_state.log_index.start  # type: ignore[union-attr]
+    kept = cluster.app(0).loop.status.log_state.log_index.start  # type: ignore[union-attr]
     assert [e["index"] for e in (await told(cluster, 0, f"from={kept}&until=now"))[1:]] == list(range(kept + 1, 32))
 
 

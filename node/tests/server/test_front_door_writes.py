@@ -32,7 +32,7 @@ async def test_a_write_is_synced_and_says_where(three: Cluster) -> None:
     epoch, index, digest = told["TxLog-Position"].split(":")
     assert (epoch, index) == ("1", "1")
     for at in range(3):
-        await until(lambda at=at: three.app(at).loop.stable.value == 1)
+        await until(lambda at=at: three.app(at).loop.durability.stable.value == 1)
         page = await three.get(at, "/txlog/log?after=0", headers={"Accept": "application/json"})
         assert [e["hash"] for e in page["entries"]] == [digest]
         assert page["entries"][0]["txid"] == told["TxLog-Transaction"]
@@ -42,7 +42,7 @@ async def test_writes_at_all_masters_come_into_one_order(three: Cluster) -> None
     await asyncio.gather(*(three.write(n % 3, insert(n)) for n in range(60)))
     pages = []
     for at in range(3):
-        await until(lambda at=at: three.app(at).loop.stable.value == 60)
+        await until(lambda at=at: three.app(at).loop.durability.stable.value == 60)
         pages.append((await three.get(at, "/txlog/log?after=0", headers={"Accept": "application/json"}))["entries"])
     assert pages[0] == pages[1] == pages[2]
     assert len({entry["txid"] for entry in pages[0]}) == 60
@@ -100,7 +100,7 @@ async def test_what_is_wrong_is_named(
     text = await one.post(0, STATEMENTS, body, status, headers=headers)
     assert says in text
     assert "Traceback" not in text
-    assert one.app(0).loop.accepted.value == 0
+    assert one.app(0).loop.durability.accepted.value == 0
     await one.write(0, insert("after"))
 
 
@@ -163,17 +163,17 @@ async def test_a_body_is_asked_for_with_100_continue(one: Cluster) -> None:
 
 async def test_a_key_counts_once_at_whichever_master(three: Cluster) -> None:
     first = await three.write(0, insert(1), Idempotency_Key="order-7")
-    await until(lambda: three.app(1).loop.stable.value == 1)
+    await until(lambda: three.app(1).loop.durability.stable.value == 1)
     again = await three.write(1, insert(1), Idempotency_Key="order-7")
     assert again["TxLog-Transaction"] == first["TxLog-Transaction"]
     assert again["TxLog-Position"] == first["TxLog-Position"]
-    assert three.app(1).loop.stable.value == 1
+    assert three.app(1).loop.durability.stable.value == 1
     await three.write(2, insert(2), 409, Idempotency_Key="order-7")
 
 
 async def test_one_key_at_two_masters_at_once_is_one_change(three: Cluster) -> None:
     both = await asyncio.gather(*(three.write(at, insert(1), Idempotency_Key="once") for at in (0, 1, 2)))
-    await until(lambda: len({three.app(at).loop.stable.value for at in range(3)}) == 1)
+    await until(lambda: len({three.app(at).loop.durability.stable.value for at in range(3)}) == 1)
     page = await three.get(0, "/txlog/log?after=0", headers={"Accept": "application/json"})
     counting = [entry for entry in page["entries"] if not entry["noop"]]
     assert len(counting) == 1
@@ -200,7 +200,7 @@ async def test_lines_are_answered_in_order_and_a_wrong_one_hurts_nobody(three: C
     assert ["txid" in line for line in told] == [True, False, True, False, True, False, True]
     assert all(line["error"] and line["message"] for line in told if "txid" not in line)
     assert [line["position"]["index"] for line in told if "txid" in line] == [1, 2, 3, 3]  # type: ignore[index]
-    assert three.app(0).loop.stable.value == 3
+    assert three.app(0).loop.durability.stable.value == 3
 
 
 async def test_a_line_that_is_no_text_or_nested_without_end_hurts_nobody(one: Cluster) -> None:

@@ -107,7 +107,7 @@ async def test_a_stopped_master_comes_back_and_follows(three: Cluster) -> None:
     await until(lambda: three.app(0).loop.in_flight > 0)  # it has not
     await three.start(2)
     await asyncio.gather(*late)
-    await until(lambda: three.app(2).loop.stable.value == 20)
+    await until(lambda: three.app(2).loop.durability.stable.value == 20)
     assert not three.ended
 
 
@@ -214,7 +214,7 @@ async def test_an_error_of_the_core_ends_the_master_by_name_and_nothing_leaves(o
     told = await one.write(0, insert(1), 202, Prefer="wait=0.3")
     assert "TxLog-Transaction" not in told or told.get("TxLog-Durability") != "synced"
     assert [str(error) for error in one.ended] == ["a mistake of ours"]
-    assert loop.synced.value == 0
+    assert loop.durability.synced.value == 0
 
 
 async def test_a_task_that_ends_ends_the_master(one: Cluster) -> None:

@@ -48,7 +48,7 @@ async def count(cluster: Cluster, url: str) -> int:
 async def test_a_transaction_sees_itself_and_is_seen_at_the_commit(served: Served) -> None:
     cluster = served.cluster
     await served.send("POST", "/statements", '<urn:s> <urn:p> "0" .', Content_Type=QUADS)
-    index = cluster.app(0).loop.stable.value
+    index = cluster.app(0).loop.durability.stable.value
     url = await begin(cluster)
     assert await count(cluster, url) == 1
     assert await act(cluster, url, "SIZE") == "1"
@@ -72,7 +72,7 @@ async def test_a_transaction_sees_itself_and_is_seen_at_the_commit(served: Serve
     await act(cluster, url, "PREPARE")
     await act(cluster, url, "COMMIT")
     assert await served.quads() == sorted([before[0], *mine])
-    assert cluster.app(0).loop.stable.value == index + 2, "a commit is one entry"
+    assert cluster.app(0).loop.durability.stable.value == index + 2, "a commit is one entry"
     assert "it was committed" in await act(cluster, url, "COMMIT", status=400)
 
 
@@ -87,10 +87,10 @@ async def test_a_rollback_leaves_nothing(served: Served) -> None:
         await act(cluster, url, action, status=204, method=method)
         assert "it was rolled back" in await act(cluster, url, "COMMIT", status=400)
     assert await served.quads() == []
-    assert cluster.app(0).loop.stable.value == 0
+    assert cluster.app(0).loop.durability.stable.value == 0
     empty = await begin(cluster)
     await act(cluster, empty, "COMMIT")
-    assert cluster.app(0).loop.stable.value == 0
+    assert cluster.app(0).loop.durability.stable.value == 0
 
 
 async def test_a_commit_without_an_answer_may_be_repeated(one: Cluster) -> None:
@@ -101,7 +101,7 @@ async def test_a_commit_without_an_answer_may_be_repeated(one: Cluster) -> None:
     assert "send COMMIT again" in await act(one, url, "ROLLBACK", status=400)
     assert "send COMMIT again" in await act(one, url, "ADD", "", status=400, Content_Type=QUADS)
     await act(one, url, "COMMIT", TxLog_Durability="synced")
-    assert one.app(0).loop.log_index == 1
+    assert one.app(0).loop.durability.log_index == 1
 
 
 async def test_what_is_idle_expires_by_name_and_their_number_is_bounded(one: Cluster) -> None:
@@ -114,7 +114,7 @@ async def test_what_is_idle_expires_by_name_and_their_number_is_bounded(one: Clu
         assert answer.headers["TxLog-Error"] == "TransactionsOpen"
         assert "Retry-After" in answer.headers
     await until(lambda: not rooms.open)
-    assert "it expired: nobody asked anything of it for 0.3 s" in await act(one, first, "PING", status=400)
+    assert "it expired: no request used it for 0.3 s" in await act(one, first, "PING", status=400)
     await begin(one)
 
 

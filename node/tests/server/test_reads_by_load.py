@@ -93,13 +93,13 @@ class Two:
             assert done.position is not None
             assert done.position.position.index == int(index)
 
-        await until(lambda: self.cluster.app(0).context.loop.stable.value >= int(index))
+        await until(lambda: self.cluster.app(0).context.loop.durability.stable.value >= int(index))
         await asyncio.to_thread(execute)
 
     @asynccontextmanager
     async def busy(self, name: str) -> AsyncIterator[None]:
         """Reads go to the other one."""
-        reading = self.cluster.app(0).context.registry.active_reads
+        reading = self.cluster.app(0).context.registry.reads.active_reads
         reading[name] += 100
         yield
         reading[name] -= 100
@@ -110,7 +110,7 @@ class Two:
 
     def age(self) -> None:
         """Let the lag be over without waiting for it."""
-        lately = self.cluster.app(0).context.registry.applied_history
+        lately = self.cluster.app(0).context.registry.reads.applied_history
         clock = lately.clock
         lately.clock = lambda: clock() + READ_LAG_S
 
@@ -167,10 +167,12 @@ async def test_reads_under_way_are_spread_evenly(two: Two) -> None:
 
 
 async def test_one_that_is_hardly_behind_takes_its_share_until_more_was_shown(two: Two) -> None:
-    two.cluster.app(0).context.registry.applied_history.clock = lambda: 0.0  # no time goes by
+    two.cluster.app(0).context.registry.reads.applied_history.clock = lambda: 0.0  # no time goes by
     await asyncio.to_thread(two.drivers[1].pause)
     told = await two.cluster.write(0, insert(2))
-    await until(lambda: two.cluster.app(0).context.loop.applied.value >= int(told["TxLog-Position"].split(":")[1]))
+    await until(
+        lambda: two.cluster.app(0).context.loop.durability.applied.value >= int(told["TxLog-Position"].split(":")[1])
+    )
     found = [await two.read() for _ in range(10)]
     assert found in ([("w-1", 2)] * 10, [("w-2", 1), *[("w-1", 2)] * 9]), "what was read once is not unread"
     mine = [await two.read(TxLog_Min_Position=told["TxLog-Position"]) for _ in range(4)]
@@ -198,7 +200,7 @@ async def test_another_worker_is_waited_for_when_the_first_is_gone(two: Two, mon
     registry = two.cluster.app(0).context.registry
     registry.workers["w-1"].url = "http://127.0.0.1:9"
     read = asyncio.create_task(two.read())
-    await until(lambda: "w-2" in registry.worker_watermarks)
+    await until(lambda: "w-2" in registry.reads.worker_watermarks)
     two.drivers[1].resume()
     assert await read == ("w-2", 2)
 
@@ -216,14 +218,14 @@ async def test_what_nobody_comes_to_is_waited_for_once(two: Two, monkeypatch: py
         gate.open.set()
     assert {await read for read in first} == {("w-1", 2), ("w-2", 1)}
     registry = two.cluster.app(0).context.registry
-    wait, waits = registry.wait_any_at, 0
+    wait, waits = registry.reads.wait_any_at, 0
 
     async def counted(needed: Mapping[str, int], seconds: float) -> bool:
         nonlocal waits
         waits += 1
         return await wait(needed, 0.01)
 
-    monkeypatch.setattr(registry, "wait_any_at", counted)
+    monkeypatch.setattr(registry.reads, "wait_any_at", counted)
     found = [await two.read() for _ in range(5)]
     assert waits == 1
     assert len(set(found)) == 1, "who answered then goes on"
@@ -244,7 +246,7 @@ async def test_one_that_stays_behind_takes_none(two: Two) -> None:
     await asyncio.to_thread(two.drivers[1].pause)
     told = await two.cluster.write(0, insert(2))
     index = int(told["TxLog-Position"].split(":")[1])
-    await until(lambda: two.cluster.app(0).context.loop.applied.value >= index)
+    await until(lambda: two.cluster.app(0).context.loop.durability.applied.value >= index)
     two.age()
     assert [await two.read() for _ in range(4)] == 4 * [("w-1", 2)]
     two.drivers[1].resume()
@@ -253,7 +255,7 @@ async def test_one_that_stays_behind_takes_none(two: Two) -> None:
 
 
 async def test_who_was_told_that_it_is_applied_reads_it(two: Two) -> None:
-    two.cluster.app(0).context.registry.applied_history.clock = lambda: 0.0
+    two.cluster.app(0).context.registry.reads.applied_history.clock = lambda: 0.0
     await asyncio.to_thread(two.drivers[1].pause)
     await two.cluster.write(0, insert(2), TxLog_Durability="applied", Prefer="wait=30")
     assert [await two.read() for _ in range(6)] == 6 * [("w-1", 2)]

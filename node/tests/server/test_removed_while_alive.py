@@ -33,10 +33,10 @@ async def removed(cluster: Cluster, accepted: int) -> Fatal:
     async def others_go_on() -> bool:
         for at in (0, 1):
             await told_backup(cluster, at)
-        return cluster.app(0).loop.core.state == cluster.app(1).loop.core.state == "Isolated"
+        return cluster.app(0).loop.executor.core.state == cluster.app(1).loop.executor.core.state == "Isolated"
 
     await until(others_go_on)
-    assert cluster.app(LOST).loop.core.state == "Suspected", "nobody backs up its data centre's store for it"
+    assert cluster.app(LOST).loop.executor.core.state == "Suspected", "nobody backs up its data centre's store for it"
     url = cluster.url(0, "/txlog/peers/uk-3?lost=true")
     async with cluster.session.delete(url) as answer:
         assert answer.status == 200, await answer.text()
@@ -48,7 +48,7 @@ async def removed(cluster: Cluster, accepted: int) -> Fatal:
 
 
 def file_of(cluster: Cluster) -> Path:
-    birth = cluster.app(LOST).loop.core.views.origin.birth
+    birth = cluster.app(LOST).loop.executor.core.views.origin.birth
     return cluster.folder / "uk-3" / f"removed-{birth:016x}.jsonl"
 
 
@@ -107,7 +107,7 @@ async def test_what_cannot_be_read_or_written_is_said(
         return whole(node, birth, seq, *more)
 
     monkeypatch.setattr(app.journal, "read", read)
-    app._on_loop_ended(Fatal("Removed", "again"))
+    app.on_ended(Fatal("Removed", "again"))
     assert [sorted(line) for line in lines_of(cluster)] == [["error", "txid"], ["key", "kind", "payload", "txid"]]
-    app._on_loop_ended(Fatal("Forked", "something else"))
+    app.on_ended(Fatal("Forked", "something else"))
     assert str(cluster.ended[-1]) == "Forked: something else", "only who is taken out leaves a file"

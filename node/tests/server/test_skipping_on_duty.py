@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from txlog.runtime.worker_registry import STALE_S, RegisteredWorker, WorkerMarker
+from txlog.runtime.worker_state import STALE_S, RegisteredWorker, WorkerMarker
 from txlog.server.admin.skip_transaction import NOTICE_TTL_S, SkipHandler
 
 REFUSED = "uk-1:7:5"
@@ -27,12 +27,12 @@ def refused(near: list[RegisteredWorker], far: list[RegisteredWorker], heard_s: 
     """By the workers of this data centre and of the other one, which was heard of so long ago."""
     registry = SimpleNamespace(
         data_center="uk",
-        last_notice_from={"us-1": ("us", time.time() - heard_s)},
+        notices=SimpleNamespace(last_received={"us-1": ("us", time.time() - heard_s)}),
         workers={w.name: w for w in near},
         remote_workers={"us": {w.name: w for w in far}},
     )
     site = SimpleNamespace(registry=registry, loop=None, masters=[("uk-1", "uk"), ("us-1", "us")])
-    return SkipHandler(cast(Any, site), lambda peer, message: None)._refused_everywhere()
+    return SkipHandler(cast(Any, site), lambda peer, message: None, cast(Any, None))._refused_everywhere()
 
 
 def test_what_all_refuse_is_passed_over() -> None:

@@ -96,9 +96,9 @@ async def pen(clusters: Callable[..., Cluster], tmp_path: Path) -> AsyncIterator
     store = OxigraphProcess(tmp_path / "store")
     cluster = clusters(3, workers=[{"name": "w-1", "url": store.url, "engine": "oxigraph"}], **TIMES)
     await cluster.start()
-    await until(lambda: {cluster.app(at).loop.core.state for at in range(3)} == {"Joined"})
+    await until(lambda: {cluster.app(at).loop.executor.core.state for at in range(3)} == {"Joined"})
     await cluster.write(0, insert(1))
-    await until(lambda: all(cluster.app(at).loop.stable.value == 1 for at in range(3)))
+    await until(lambda: all(cluster.app(at).loop.durability.stable.value == 1 for at in range(3)))
     lose(cluster, 2, "uk-2")
     lose(cluster, 0, "uk-2", b"urn:s:2")
     await cluster.write(0, insert(2))
@@ -112,12 +112,14 @@ async def test_a_store_above_the_stable_index_of_a_master_alone_is_backed_up_onc
     assert await pen.apply(0) == 2
     duty = await pen.duty(ALONE)
     assert duty["id"] == (await pen.duty(0))["id"]
-    assert alone.stable.value == 1
+    assert alone.durability.stable.value == 1
     told = await asyncio.to_thread(back_up_for_duty, pen.jobs(0, ALONE), duty["id"])
     assert told["index"] == 2
     assert len(pen.backups()) == 1
-    await until(lambda: {pen.cluster.app(at).loop.core.state for at in range(3)} == {"Isolated"})
-    assert alone.position_at(2).hash.hex() == told["hash"], "the side alone has closed its view over the backup"
+    await until(lambda: {pen.cluster.app(at).loop.executor.core.state for at in range(3)} == {"Isolated"})
+    assert alone.durability.position_at(2).hash.hex() == told["hash"], (
+        "the side alone has closed its view over the backup"
+    )
     assert await asyncio.to_thread(back_up_for_duty, pen.jobs(0, ALONE), duty["id"]) == {"already": True}
     await pen.cluster.write(ALONE, insert("alone"))
     await pen.cluster.write(0, insert("others"))
@@ -127,7 +129,7 @@ async def test_a_store_that_left_for_the_others_is_not_backed_up_again_and_what_
     await pen.apply(0)
     duty = await pen.duty(0)
     elsewhere = await asyncio.to_thread(back_up_for_duty, pen.jobs(0, target="theirs"), duty["id"])
-    await until(lambda: pen.cluster.app(0).loop.core.state == "Isolated")
+    await until(lambda: pen.cluster.app(0).loop.executor.core.state == "Isolated")
     await pen.cluster.write(0, insert("others"))
     assert await pen.apply(0) == 3
 
@@ -139,10 +141,10 @@ async def test_a_store_that_left_for_the_others_is_not_backed_up_again_and_what_
         assert (await pen.duty(ALONE))["error"] is None, (
             "a question changes nothing; the supervisor reports the failure"
         )
-    assert pen.cluster.app(ALONE).loop.core.state == "Suspected"
+    assert pen.cluster.app(ALONE).loop.executor.core.state == "Suspected"
     told = await asyncio.to_thread(back_up_for_duty, pen.jobs(0, ALONE, others=("theirs",)), duty["id"])
     assert (told["name"], told["already"]) == (elsewhere["name"], True)
-    await until(lambda: pen.cluster.app(ALONE).loop.core.state == "Isolated")
+    await until(lambda: pen.cluster.app(ALONE).loop.executor.core.state == "Isolated")
 
 
 async def test_a_store_that_does_not_answer_is_named(pen: Pen) -> None:
@@ -158,8 +160,8 @@ async def test_a_store_that_does_not_answer_is_named(pen: Pen) -> None:
 async def test_no_position_counts_that_the_log_and_the_queue_do_not_give(pen: Pen) -> None:
     duty = await pen.duty(ALONE)
     loop = pen.cluster.app(0).loop
-    path, at = f"/txlog/duties/{duty['id']}", loop.position_at(2)
-    good = {"state": "begun", "index": 2, "hash": at.hash.hex(), "epoch": loop.core.log_state.view.epoch}  # type: ignore[union-attr]
+    path, at = f"/txlog/duties/{duty['id']}", loop.durability.position_at(2)
+    good = {"state": "begun", "index": 2, "hash": at.hash.hex(), "epoch": loop.executor.core.log_state.view.epoch}  # type: ignore[union-attr]
     for wrong in ({"hash": "ab" * 16}, {"epoch": -1}, {"epoch": good["epoch"] + 1}, {"index": 3}, {"index": 1 << 40}):
         told = await pen.cluster.post(ALONE, path, None, 409, json={**good, **wrong})
         assert told["error"] == "OffTheLog"
@@ -193,7 +195,7 @@ async def test_a_rejoin_that_is_cut_off_before_its_install_goes_on_with_the_back
     await cluster.start()
     await until(lambda: states(cluster) == {"Joined"})
     await cluster.write(0, insert("first"))
-    await until(lambda: all(cluster.app(at).loop.stable.value == 1 for at in range(3)))
+    await until(lambda: all(cluster.app(at).loop.durability.stable.value == 1 for at in range(3)))
     stood = (await cluster.get(0, "/txlog/status"))["stable"]
     heal = await go_apart(cluster)
     for at in (2, 0, 1):
@@ -207,7 +209,7 @@ async def test_a_rejoin_that_is_cut_off_before_its_install_goes_on_with_the_back
 
     async def apart() -> bool:
         for at in range(3):
-            if cluster.app(at).loop.core.accepts_earlier_backup:
+            if cluster.app(at).loop.executor.core.accepts_earlier_backup:
                 await cluster.post(at, "/txlog/backups", json.dumps({"backups": [none, before]}), 200)
                 waited.add(at)
             else:

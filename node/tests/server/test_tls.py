@@ -95,7 +95,7 @@ async def test_three_masters_agree_and_both_short_ways_are_taken(three_secured: 
         return [(peer["connected"], peer["accepted"]) for peer in peers] == [(True, True)] * 2
 
     await until(connected)
-    await until(lambda: all(cluster.app(at).loop.stable.value == 6 for at in range(3)))
+    await until(lambda: all(cluster.app(at).loop.durability.stable.value == 6 for at in range(3)))
     for link in cluster.app(0).links.links.values():
         assert link.outgoing is not None
         assert isinstance(link.outgoing.ssl_context, ssl.SSLContext)
@@ -403,7 +403,11 @@ async def test_renewal_under_load_loses_nothing_and_counts_for_open_connections(
         await until(lambda written=written: len(done) > written + 5)
     stop = True
     await asyncio.gather(*writing)
-    await until(lambda: all(cluster.app(at).loop.stable.value == cluster.app(0).loop.log_index for at in range(3)))
+    await until(
+        lambda: all(
+            cluster.app(at).loop.durability.stable.value == cluster.app(0).loop.durability.log_index for at in range(3)
+        )
+    )
     pages = [(await cluster.get(at, "/txlog/log?after=0&maxBytes=8000000", headers=JSON))["entries"] for at in range(3)]
     assert {entry["txid"] for entry in pages[0]} >= set(done)
     assert len({entry["txid"] for entry in pages[0]}) == len(pages[0])

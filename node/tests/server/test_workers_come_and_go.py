@@ -29,7 +29,7 @@ async def test_a_new_worker_is_listed_and_one_that_is_taken_out_is_nobody(one: C
     await one.post(0, "/txlog/workers", None, 400, json={**NEW, "engine": "none"})
 
     registry = one.app(0).context.registry
-    registry.active_reads["uk-worker-2"] += 1
+    registry.reads.active_reads["uk-worker-2"] += 1
     path = one.url(0, "/txlog/workers/uk-worker-2?timeout=")
     async with one.session.delete(path + "0.1") as answer:
         assert (answer.status, await answer.json()) == (200, {"reading": 1})
@@ -37,7 +37,7 @@ async def test_a_new_worker_is_listed_and_one_that_is_taken_out_is_nobody(one: C
     await one.post(0, "/txlog/workers/uk-worker-2", None, 404, json=REPORT)
     drained = asyncio.ensure_future(one.session.delete(path + "20"))
     await until(lambda: not drained.done())
-    registry.active_reads["uk-worker-2"] -= 1
+    registry.reads.active_reads["uk-worker-2"] -= 1
     async with await drained as answer:
         assert await answer.json() == {"reading": 0}
 

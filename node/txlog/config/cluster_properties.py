@@ -20,6 +20,7 @@ from txlog.config.preferences import (
     KEYS,
     Preferences,
     PropertyLine,
+    config_fields,
     parse_property_lines,
     property_name,
 )
@@ -181,10 +182,6 @@ NAMES: Final = tuple(_PROPERTIES)
 """All names without a number."""
 _SPELLINGS: Final = {_fold(name): name for name in (*NAMES, *GRAPHDB_ONLY_NAMES, *_FIXED_VALUES)}
 _DEFAULT_PATHS: Final = {"journal-folder": "journal", "peer-token-file": "peer-token"}
-_PREFERENCE_FIELDS: Final = {
-    name: name if name in ("split_recovery", "worker_repair") else f"{name}_ms" for name in Preferences.model_fields
-}
-"""Field of :class:`Preferences` to field of :class:`NodeConfig`."""
 
 
 @dataclass
@@ -349,7 +346,7 @@ class _PropertiesParser:
             for name, entry in _PROPERTIES.items()
             if entry.field is not None and name in given
         }
-        fields |= {own: getattr(preferences, name) for name, own in _PREFERENCE_FIELDS.items()}
+        fields |= config_fields(preferences)
         fields |= {"node": node, "data_center": center, "repository": repository, "properties_file": self.path}
         fields |= {"host": listen[0], "port": listen[1], "peers": peers, "workers": workers}
         if "load-sources" in values:

@@ -19,9 +19,15 @@ from pydantic import Field, ValidationError
 from txlog.config.atomic_file import write_durably
 from txlog.config.cluster_properties import read_cluster_properties
 from txlog.config.cluster_properties_writer import write_preferences
-from txlog.config.preferences import KEYS, Preferences, format_preferences, validate_preferences
+from txlog.config.preferences import (
+    KEYS,
+    SETTING_FIELDS,
+    Preferences,
+    config_fields,
+    format_preferences,
+    validate_preferences,
+)
 from txlog.config.process_config import NodeConfig, StrictModel
-from txlog.config.units import format_duration
 from txlog.model.errors import BadInput, TxLogError
 
 SETTINGS_FILE = "settings.json"
@@ -56,36 +62,22 @@ class EffectiveSettings(NamedTuple):
 
 def manifest_values(config: NodeConfig) -> dict[str, str]:
     """The manifest's values by key, as text; TxLog's defaults where there is none."""
-    return format_preferences(Preferences()) if config.properties_file is not None else _config_values(config)
+    return format_preferences(Preferences() if config.properties_file is not None else _preferences_of(config))
 
 
-def _config_values(config: NodeConfig) -> dict[str, str]:
-    return {
-        "splitRecovery": config.split_recovery,
-        "maxPeerLag": format_duration(config.max_peer_lag_ms),
-        "noneSplitDelay": format_duration(config.none_split_delay_ms),
-        "roundTimeout": format_duration(config.round_timeout_ms),
-        "idleInterval": format_duration(config.idle_interval_ms),
-        "maxClockSkew": format_duration(config.max_clock_skew_ms),
-        "leaveTimeout": format_duration(config.leave_timeout_ms),
-        "workerRepair": config.worker_repair,
-    }
+def _preferences_of(config: NodeConfig) -> Preferences:
+    """The values in the process configuration, which its own model has validated."""
+    return Preferences.model_construct(**{each.preference: getattr(config, each.config) for each in SETTING_FIELDS})
+
+
+def protocol_fields(config: NodeConfig) -> dict[str, Any]:
+    """The fields of the core's settings that preferences decide, with their values."""
+    return {each.protocol: getattr(config, each.config) for each in SETTING_FIELDS if each.protocol is not None}
 
 
 def with_preferences(config: NodeConfig, preferences: Preferences) -> NodeConfig:
     """The same master with other preferences."""
-    return config.model_copy(
-        update={
-            "split_recovery": preferences.split_recovery,
-            "max_peer_lag_ms": preferences.max_peer_lag,
-            "none_split_delay_ms": preferences.none_split_delay,
-            "round_timeout_ms": preferences.round_timeout,
-            "idle_interval_ms": preferences.idle_interval,
-            "max_clock_skew_ms": preferences.max_clock_skew,
-            "leave_timeout_ms": preferences.leave_timeout,
-            "worker_repair": preferences.worker_repair,
-        }
-    )
+    return config.model_copy(update=config_fields(preferences))
 
 
 def read_effective_settings(config: NodeConfig) -> EffectiveSettings:
@@ -99,20 +91,19 @@ def read_effective_settings(config: NodeConfig) -> EffectiveSettings:
         preferences = validate_preferences({**manifest, **{key: one.value for key, one in held.items()}})
     except BadInput:
         held = {}
-        preferences = Preferences.model_construct(**_preference_fields(config))
+        preferences = _preferences_of(config)
     return EffectiveSettings(preferences, held, sorted(set(kept) - set(held)))
 
 
 def _read_from_properties(path: Path, defaults: Mapping[str, str]) -> EffectiveSettings:
     try:
-        said = _config_values(read_cluster_properties(path).node)
+        values = format_preferences(_preferences_of(read_cluster_properties(path).node))
         at = path.stat().st_mtime
     except (BadInput, OSError) as wrong:
         raise BadSettings(str(wrong)) from None
-    own = {
-        key: LiveSetting(value=said[key], manifest=defaults[key], at=at) for key in KEYS if said[key] != defaults[key]
-    }
-    return EffectiveSettings(validate_preferences(said), own, [])
+    different = [key for key in KEYS if values[key] != defaults[key]]
+    own = {key: LiveSetting(value=values[key], manifest=defaults[key], at=at) for key in different}
+    return EffectiveSettings(validate_preferences(values), own, [])
 
 
 def save_settings(config: NodeConfig, new: EffectiveSettings) -> None:
@@ -127,20 +118,6 @@ def save_settings(config: NodeConfig, new: EffectiveSettings) -> None:
 def settings_path(config: NodeConfig) -> Path:
     """The file that :func:`save_settings` writes."""
     return config.properties_file or config.journal_folder / SETTINGS_FILE
-
-
-def _preference_fields(config: NodeConfig) -> dict[str, Any]:
-    """The values in the process configuration, which its own model has validated."""
-    return {
-        "split_recovery": config.split_recovery,
-        "max_peer_lag": config.max_peer_lag_ms,
-        "none_split_delay": config.none_split_delay_ms,
-        "round_timeout": config.round_timeout_ms,
-        "idle_interval": config.idle_interval_ms,
-        "max_clock_skew": config.max_clock_skew_ms,
-        "leave_timeout": config.leave_timeout_ms,
-        "worker_repair": config.worker_repair,
-    }
 
 
 def with_changes(

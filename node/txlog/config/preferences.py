@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Final, NamedTuple, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
@@ -95,6 +95,29 @@ class Preferences(ManifestModel):
 
 KEYS: tuple[str, ...] = tuple(str(field.alias) for field in Preferences.model_fields.values())
 """As in the manifest."""
+
+
+class SettingFields(NamedTuple):
+    """One setting that can change while masters run: its field in :class:`Preferences`, which declares its key, its
+    default and its valid values; its field in :class:`~txlog.config.process_config.NodeConfig`; and its field in the
+    core's settings, None for a setting that the core does not use."""
+
+    preference: str
+    config: str
+    protocol: str | None
+
+
+SETTING_FIELDS: Final = (
+    SettingFields("split_recovery", "split_recovery", "strategy"),
+    SettingFields("max_peer_lag", "max_peer_lag_ms", "max_peer_lag_ms"),
+    SettingFields("none_split_delay", "none_split_delay_ms", "none_split_delay_ms"),
+    SettingFields("round_timeout", "round_timeout_ms", "round_timeout_ms"),
+    SettingFields("idle_interval", "idle_interval_ms", "idle_interval_ms"),
+    SettingFields("max_clock_skew", "max_clock_skew_ms", "max_clock_skew_ms"),
+    SettingFields("leave_timeout", "leave_timeout_ms", None),
+    SettingFields("worker_repair", "worker_repair", None),
+)
+"""Every setting of :class:`Preferences`; durations are in milliseconds everywhere."""
 _MANIFEST_ONLY = re.compile(
     r"node-?id|master-?url|(peer|worker)(\.|s$).*|split-?mode|key-?retention|vote-?weight|repository|data-?center"
     r"|listen-?address|journal-?folder|storage-?size|log-?keep|log-?max-?size|write-?timeout|durability|(peer-?)?tls-?folder"
@@ -106,6 +129,11 @@ _MANIFEST_ONLY = re.compile(
 )
 """Also in such files (:mod:`txlog.config.cluster_properties`), but the same for all masters, or who they are, or of a
 start."""
+
+
+def config_fields(preferences: Preferences) -> dict[str, Any]:
+    """The fields of a process configuration that preferences decide, with their values."""
+    return {each.config: getattr(preferences, each.preference) for each in SETTING_FIELDS}
 
 
 def property_name(key: str) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from txlog.config.access_specs import LoadSpec
 from txlog.config.backup_policy import BackupTargetSpec
 from txlog.config.cluster import PeerSpec, TxLogCluster
+from txlog.config.preferences import config_fields
 from txlog.config.process_config import (
     BackupJobConfig,
     FolderConfig,
@@ -21,8 +22,6 @@ from txlog.config.process_config import (
     WorkerConfig,
 )
 
-SPLIT_RECOVERIES: dict[str, Literal["Simple", "Smart", "None"]] = {"Simple": "Simple", "Smart": "Smart", "None": "None"}
-WORKER_REPAIRS: dict[str, Literal["auto", "manual"]] = {"auto": "auto", "manual": "manual"}
 MASTER_STOP_MARGIN_S = 10.0
 """Added to its ``leaveTimeout``: for answers in progress, the last sync, and the exit of Python."""
 
@@ -78,21 +77,14 @@ def build_node_config(
         peer_token_file=token_file,
         peers=peers,
         workers=list(workers),
-        round_timeout_ms=spec.round_timeout,
-        idle_interval_ms=spec.idle_interval,
-        max_peer_lag_ms=spec.max_peer_lag,
-        none_split_delay_ms=spec.none_split_delay,
-        max_clock_skew_ms=spec.max_clock_skew,
-        leave_timeout_ms=spec.leave_timeout,
-        worker_repair=WORKER_REPAIRS[spec.worker_repair],
         split_mode=spec.split_mode,
-        split_recovery=SPLIT_RECOVERIES[spec.split_recovery],
         durability=spec.durability.default,
         write_timeout_s=spec.durability.write_timeout / 1000,
         non_deterministic_updates=spec.non_deterministic_updates,
         mixed_engines=spec.mixed_engines,
         updates_without_graph=spec.updates_without_graph,
         load=_build_load_config(spec.load),
+        **config_fields(spec),
         **more,
     )
 

@@ -127,9 +127,12 @@ COMPILED_MODULES: Final = tuple(
         (
             "runtime",
             (
+                "departures",
                 "durability_tracker",
                 "executor",
+                "journal_maintenance",
                 "master_loop",
+                "master_status",
                 "watermark",
             ),
         ),

@@ -9,7 +9,7 @@ decision depends on them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -52,19 +52,19 @@ class LinkFinding(NamedTuple):
 
 
 class ConnectivityMatrix:
-    """The rows of all masters. ``hears`` returns the masters from which this one receives directly, now. ``clock``:
-    monotonic seconds."""
+    """The rows of all masters. ``nodes`` returns the configured masters, this one included. ``hears`` returns the
+    masters from which this one receives directly, now. ``clock``: monotonic seconds."""
 
     def __init__(
         self,
         node: str,
-        nodes: Iterable[str],
+        nodes: Callable[[], Collection[str]],
         start: int,
         hears: Callable[[], list[str]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._node = node
-        self.nodes = list(nodes)
+        self._nodes = nodes
         self._start = start
         self._heard_nodes = hears
         self._clock = clock
@@ -86,7 +86,7 @@ class ConnectivityMatrix:
             return  # a newer version's; only people miss it
         now = self._clock()
         for row in rows:
-            if row.node == self._node or row.node not in self.nodes:
+            if row.node == self._node or row.node not in self._nodes():
                 continue
             before = self._rows.get(row.node)
             # A master that lost its disk restarts its count of starts: a row that has expired is always replaced.
@@ -99,7 +99,7 @@ class ConnectivityMatrix:
 
     def rows(self) -> dict[str, frozenset[str] | None]:
         """The rows known now, in the order of the configuration."""
-        found: dict[str, frozenset[str] | None] = dict.fromkeys(self.nodes)
+        found: dict[str, frozenset[str] | None] = dict.fromkeys(self._nodes())
         found.update((row.node, frozenset(row.heard_nodes)) for row, _ in self._fresh_rows())
         found[self._node] = frozenset(self._heard_nodes())
         return found
@@ -112,7 +112,8 @@ def diagnose(rows: MatrixRows) -> list[LinkFinding]:
     known = [node for node, row in rows.items() if row is not None]
     if len(known) == 1 < len(rows) and not rows[known[0]]:
         alone = known[0]
-        return [LinkFinding("silent", [alone], f"{alone} hears nobody, and nobody is there to say whether it is heard")]
+        why = f"{alone} hears no other master, and none is there to say whether it hears this one"
+        return [LinkFinding("silent", [alone], why)]
     for node in rows:
         fault = _diagnose_master(node, rows)
         if fault is not None:
@@ -130,11 +131,11 @@ def _diagnose_master(node: str, rows: MatrixRows) -> LinkFinding | None:
     mine = rows[node]
     if mine is None:
         if others and not hearing_it:
-            return LinkFinding("silent", [node], f"{node} is heard by nobody: it is down, mute, or its links are cut")
+            return LinkFinding("silent", [node], f"no master hears {node}: it is down, mute, or its links are cut")
         return None
     heard = mine & set(rows) - {node}
     if len(others) < 2:
-        return None  # of two masters nobody can tell which one is at fault: it is their link
+        return None  # of two masters none can tell which one is at fault: it is their link
     if not hearing_it and len(heard) == len(rows) - 1:
         return LinkFinding("mute", [node], f"{node} is mute: it hears all others, and none of them hears it")
     if not heard and len(hearing_it) == len(others):

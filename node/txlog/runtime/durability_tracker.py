@@ -7,18 +7,17 @@ only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import NamedTuple
 
 from txlog.model.durability import Durability
 from txlog.model.entry import Position
 from txlog.model.ids import Txid
-from txlog.model.view import View
-from txlog.protocol.core import Core
 from txlog.protocol.events import NOT_TRUNCATED, DurabilityMarks
 from txlog.protocol.log.log_state import LogState
 from txlog.runtime.executor import Executor
-from txlog.runtime.watermark import Watermark
+from txlog.runtime.master_listener import MasterListener, ViewTransition
+from txlog.runtime.master_status import MasterStatus
+from txlog.runtime.watermark import Waiter, Watermark
 
 
 class DurabilityWaiter(NamedTuple):
@@ -27,17 +26,6 @@ class DurabilityWaiter(NamedTuple):
     txid: Txid
     level: Durability
     future: asyncio.Future[bool]
-
-
-class ViewTransition(NamedTuple):
-    """The acceptance of a view. The log of ``old`` ended at ``end`` and was stable up to ``stable``. If it was
-    truncated, it is unchanged up to ``common_index``."""
-
-    old: View
-    new: View
-    end: int
-    stable: int
-    common_index: int | None
 
 
 class DurabilityTracker:
@@ -51,14 +39,10 @@ class DurabilityTracker:
     between must check it again.
     """
 
-    def __init__(
-        self,
-        executor: Executor,
-        stable_moved: Callable[[], None],
-        log_cut: Callable[[], None],
-        view_changed: Callable[[ViewTransition], None],
-    ) -> None:
-        self.executor = executor
+    def __init__(self, executor: Executor, status: MasterStatus, listener: MasterListener) -> None:
+        self._executor = executor
+        self._status = status
+        self._listener = listener
         self.accepted, self.quorum, self.synced = Watermark(), Watermark(), Watermark()
         self.stable, self.applied, self.applied_all = Watermark(), Watermark(), Watermark()
         self.executable = Watermark()
@@ -66,10 +50,7 @@ class DurabilityTracker:
         self.truncation_count = 0
         self.is_aborted = False
         """No caller may wait any more: this process is about to end."""
-        self.on_stable_moved = stable_moved
-        self.on_log_truncated = log_cut
-        self.on_view_changed = view_changed
-        self._view = executor.core.views.accepted
+        self._view = status.view
         self._foreign_waiters: list[DurabilityWaiter] = []
         self._asyncio_loop = asyncio.get_running_loop()
         self._watermarks = {
@@ -82,16 +63,6 @@ class DurabilityTracker:
 
     # Known facts
 
-    @property
-    def core(self) -> Core:
-        """The protocol core of this master."""
-        return self.executor.core
-
-    @property
-    def log_state(self) -> LogState | None:
-        """The core's log; None while this master has none."""
-        return self.executor.core.log_state
-
     def stable_position(self) -> Position:
         """The position up to which the log is stable; released, so durable."""
         return self.position_at(self.stable.value)
@@ -102,19 +73,19 @@ class DurabilityTracker:
 
     def log_position(self) -> Position:
         """The end of the log that may be shown; see :meth:`_valid_index`."""
-        agreement = self.log_state
+        agreement = self._status.log_state
         return self.position_at(self._valid_index(agreement) if agreement is not None else 0)
 
     @property
     def persisted_end(self) -> int:
         """No worker has executed anything above this index in this view. It is where the log would end if it contained
         everything that this master holds unordered."""
-        agreement = self.log_state
+        agreement = self._status.log_state
         return 0 if agreement is None else agreement.log_index.length + sum(len(queue) for queue in agreement.queues)
 
     def position_at(self, index: int) -> Position:
         """The position at an index of the log: 0, or from the log start on."""
-        agreement = self.log_state
+        agreement = self._status.log_state
         if agreement is None:
             return Position(0, 0, bytes(16))
         return Position(agreement.view.epoch, index, agreement.log_index.hash_at(index))
@@ -128,7 +99,7 @@ class DurabilityTracker:
 
     def index_of(self, txid: Txid) -> int:
         """The log index of a transaction as far as it is durable here, else 0."""
-        agreement = self.log_state
+        agreement = self._status.log_state
         if agreement is None:
             return 0
         index = agreement.log_index.index_of(txid.origin, txid.seq)
@@ -136,12 +107,12 @@ class DurabilityTracker:
 
     def is_trimmed(self, txid: Txid) -> bool:
         """Whether the transaction is in the trimmed part of the log: every worker of every data centre is past it."""
-        agreement = self.log_state
+        agreement = self._status.log_state
         return agreement is not None and agreement.log_index.is_trimmed(txid.origin, txid.seq)
 
     def is_own(self, txid: Txid) -> bool:
         """Whether this incarnation of this master accepted the transaction."""
-        agreement = self.log_state
+        agreement = self._status.log_state
         return agreement is not None and agreement.own.origin == txid.origin
 
     def level_of(self, txid: Txid) -> Durability | None:
@@ -164,17 +135,22 @@ class DurabilityTracker:
         return None
 
     def _is_persisted(self, txid: Txid) -> bool:
-        agreement = self.log_state
+        agreement = self._status.log_state
         queue = agreement.by_origin.get(txid.origin) if agreement is not None else None
         return queue is not None and txid.seq <= queue.held
 
     # Waiters
 
+    def add_waiter(self, level: Durability, seq: int, waiter: Waiter) -> None:
+        """Resolve ``waiter`` with True as soon as this master's own transaction ``seq`` has reached accepted, quorum or
+        synced. A higher level means synced."""
+        self._watermarks[level].add_waiter(seq, waiter)
+
     def wait_txid(self, txid: Txid, level: Durability) -> asyncio.Future[bool]:
         """Resolves to True as soon as the transaction, of any master, has reached accepted, quorum or synced."""
         future = self._asyncio_loop.create_future()
         if self.is_own(txid):
-            self._watermarks[level].add_waiter(txid.seq, future)
+            self.add_waiter(level, txid.seq, future)
         elif self._foreign_reached(txid, level):
             future.set_result(True)
         else:
@@ -231,7 +207,7 @@ class DurabilityTracker:
 
     # What moves it
 
-    def _apply_released(self, marks: DurabilityMarks | None, added: bool) -> None:
+    def apply_released(self, marks: DurabilityMarks | None, added: bool) -> None:
         """Apply what was released: marks, and whether the log grew."""
         if marks is not None:
             self.log_index = marks.log
@@ -239,9 +215,9 @@ class DurabilityTracker:
                 self.accepted.move_to(marks.accepted)
             if marks.quorum > self.quorum.value:
                 self.quorum.move_to(marks.quorum)
-            if marks.stable > self.stable.value:  # it falls in _notice_cut only
+            if marks.stable > self.stable.value:  # it falls in _detect_truncation only
                 self.stable.move_to(marks.stable)
-                self.on_stable_moved()
+                self._listener.on_stable_moved()
             if marks.synced > self.synced.value:
                 self.synced.move_to(marks.synced)
         self._move_executable()
@@ -249,8 +225,8 @@ class DurabilityTracker:
             self._notify_foreign_waiters()
 
     def _move_executable(self) -> None:
-        index, agreement = self.stable.value, self.log_state
-        if agreement is not None and agreement.view.strategy == "None" and self.core.executes_to_end:
+        index, agreement = self.stable.value, self._status.log_state
+        if agreement is not None and agreement.view.strategy == "None" and self._status.executes_to_end:
             index = max(index, self._valid_index(agreement))
         if index != self.executable.value:
             self.executable.move_to(index)
@@ -265,28 +241,28 @@ class DurabilityTracker:
             else:
                 self._foreign_waiters.append(one)
 
-    def _detect_view_change(self) -> None:
+    def detect_view_change(self) -> None:
         """Call this after everything that may have changed the view, before anything is read."""
-        view = self.core.views.accepted
+        view = self._status.view
         if view is self._view:
             return
         old, self._view = self._view, view
         end, stable, cuts = self.log_index, self.stable.value, self.truncation_count
         self._detect_truncation()
-        agreement = self.log_state
+        agreement = self._status.log_state
         if old is not None and view is not None and agreement is not None:
-            self.on_view_changed(
+            self._listener.on_view_changed(
                 ViewTransition(
                     old, view, end, stable, agreement.unchanged_until if self.truncation_count != cuts else None
                 )
             )
 
     def _detect_truncation(self) -> None:
-        executor = self.executor
+        executor = self._executor
         if executor.truncated_to == NOT_TRUNCATED:
             return
         cut, executor.truncated_to = executor.truncated_to, NOT_TRUNCATED
-        agreement = self.log_state
+        agreement = self._status.log_state
         assert agreement is not None
         if cut >= self.log_index:
             return
@@ -299,8 +275,8 @@ class DurabilityTracker:
             self.stable.move_to(cut)
         if cut < self.executable.value:
             self.executable.move_to(cut)
-        self.on_stable_moved()
-        self.on_log_truncated()
+        self._listener.on_stable_moved()
+        self._listener.on_log_truncated()
 
 
 def _resolve_false(future: asyncio.Future[bool]) -> None:

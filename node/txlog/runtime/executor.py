@@ -90,7 +90,7 @@ class Released(NamedTuple):
 class Executor:
     """One master without its event loop. No two threads may call it at once."""
 
-    def __init__(self, core: Core, journal: JournalPort) -> None:
+    def __init__(self, core: Core, journal: JournalPort, payload_transfer: PayloadTransferPort | None = None) -> None:
         self.core = core
         self.journal = journal
         self.notices: list[tuple[str, Notice]] = []
@@ -101,7 +101,7 @@ class Executor:
         self._syncing: list[Effects] = []
         self._ready: list[Effects] = []
         self._sync: SyncTask | None = None
-        self.payload_transfer: PayloadTransferPort | None = None
+        self.payload_transfer = payload_transfer
         """Replicates payloads before their posts; without it no post names one."""
         self.large_sync = False
         """Whether the latest sync has at least :data:`LARGE_SYNC_BYTES` to write."""

@@ -28,8 +28,11 @@ _RETRY_MS = 300
 class DamagedJournal(Protocol):
     """The part of :class:`txlog.journal.Journal` that a repair uses."""
 
-    def read(self, node: str, birth: int, first_seq: int, count_max: int, bytes_max: int) -> TransactionRun: ...
-    def provable_prefix(self, run: TransactionRun) -> int: ...
+    def read(self, node: str, birth: int, first_seq: int, count_max: int, bytes_max: int) -> TransactionRun:
+        """Transactions of one origin, from ``first_seq`` on."""
+
+    def provable_prefix(self, run: TransactionRun) -> int:
+        """How many of the first of these transactions may replace damaged ones."""
 
 
 @dataclass

@@ -6,8 +6,10 @@ import time
 from dataclasses import dataclass, field
 
 from txlog.config.process_config import NodeConfig
+from txlog.runtime.durability_tracker import DurabilityTracker
 from txlog.runtime.interactive_load import InteractiveLoad
 from txlog.runtime.master_loop import MasterLoop
+from txlog.runtime.master_status import MasterStatus
 from txlog.runtime.payload_transfer import PayloadTransfer
 from txlog.runtime.transaction_status import TransactionTracker
 from txlog.runtime.worker_registry import WorkerRegistry
@@ -33,15 +35,24 @@ class MasterContext:
     started_at: float = field(default_factory=time.monotonic)
 
     @property
+    def status(self) -> MasterStatus:
+        """What may be read of the core and the journal."""
+        return self.loop.status
+
+    @property
+    def durability(self) -> DurabilityTracker:
+        """The watermarks of the log and of this master's transactions."""
+        return self.loop.durability
+
+    @property
     def state(self) -> str:
         """The state as the core names it."""
-        return self.loop.core.state
+        return self.status.state
 
     @property
     def masters(self) -> list[tuple[str, str]]:
-        """Node id and data centre of every master of the cluster, in order of precedence: from the log, or from the
-        manifests before the bootstrap."""
-        return [(m.node, m.data_center) for m in self.loop.core.views.configured_members]
+        """Node id and data centre of every master of the cluster, in order of precedence."""
+        return [(m.node, m.data_center) for m in self.status.configured_members]
 
     @property
     def other_nodes(self) -> list[str]:
@@ -51,5 +62,4 @@ class MasterContext:
     @property
     def is_ready(self) -> bool:
         """Whether this master accepts requests: it has a log, its start may vote (rule 2), and it is not closing."""
-        core = self.loop.core
-        return not self.is_closing and core.log_state is not None and core.membership.bootstrap.admitted
+        return not self.is_closing and self.status.log_state is not None and self.status.is_admitted

@@ -17,17 +17,20 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from txlog.model.durability import Durability
 from txlog.model.errors import PeerFault, Refused, Unavailable
 from txlog.model.hashes import HASH_BYTES
 from txlog.protocol.events import ClockReading, ProtocolSettings, Submission, SubmissionAccepted
 from txlog.protocol.log.log_trim import RetentionPosition, TrimDecision
-from txlog.runtime.durability_tracker import DurabilityTracker, ViewTransition
+from txlog.runtime.departures import DepartureHistory
+from txlog.runtime.durability_tracker import DurabilityTracker
 from txlog.runtime.executor import Executor
 from txlog.runtime.interactive_load import InteractiveLoad
+from txlog.runtime.journal_maintenance import JournalMaintenance
+from txlog.runtime.master_listener import MasterListener
+from txlog.runtime.master_status import MasterStatus
 from txlog.runtime.sync_thread import SyncThread
 from txlog.runtime.watermark import Waiter
 
@@ -39,16 +42,6 @@ SYNC_AVERAGE_WEIGHT: Final = 0.1
 """Weight of the newest sync in that average."""
 SOCKET_POLLS_MAX: Final = 5
 """How often at most the sockets are read before a turn, so that a flood of messages cannot delay it."""
-IDLE_SEAL_S: Final = 1.0
-"""Seconds without a sync after which the journal may record that everything in it is durable."""
-SCRUB_START_DELAY_S: Final = 2.0
-"""Seconds after a start before old segments are read."""
-SCRUB_AFTER_SEAL_S: Final = 0.1
-"""Seconds after a segment was sealed until it is read again."""
-SCRUB_NEW_INTERVAL_S: Final = 0.003
-"""Seconds between two chunks of it: some 30 MB/s, or 30,000 records, with a quarter of a core at most."""
-SCRUB_OLD_INTERVAL_S: Final = 0.1
-"""Seconds between two chunks of an old segment: 1.3 MB/s, half a percent of a core."""
 
 
 def system_now() -> ClockReading:
@@ -105,37 +98,33 @@ class LoopCounters:
         self.received_bytes = 0
 
 
-class MasterLoop(DurabilityTracker):
-    """``send(peer, message)`` must not block. ``ended(error)`` is called once when this process must end; nothing is
-    sent or answered after it. ``on_notice(peer, topic, body)`` receives the notices of other masters' runtimes."""
+class MasterLoop:
+    """``send(peer, message)`` must not block. ``durability`` has the watermarks, which each turn moves. ``status``
+    reads the core and the journal."""
 
     def __init__(
         self,
         executor: Executor,
         *,
         send: Callable[[str, bytes], None],
-        ended: Callable[[BaseException], None],
-        noticed: Callable[[str, str, bytes], None] = lambda peer, topic, body: None,
-        stable_moved: Callable[[], None] = lambda: None,
-        log_cut: Callable[[], None] = lambda: None,
-        view_changed: Callable[[ViewTransition], None] = lambda change: None,
+        listener: MasterListener,
         now: Callable[[], ClockReading] = system_now,
         company: InteractiveLoad | None = None,
         batch_transactions: int = 10_000,
         requests_in_flight: int = 4096,
     ) -> None:
-        super().__init__(executor, stable_moved, log_cut, view_changed)
+        self.executor = executor
+        self.status = MasterStatus(executor)
+        self.durability = DurabilityTracker(executor, self.status, listener)
+        self._asyncio_loop = asyncio.get_running_loop()
         self.counts = LoopCounters()
         self.end_reason: BaseException | None = None
         self.in_flight = 0
-        self.departed: dict[str, str] = {}
-        """Why a master left the view, as far as this process knows: left, down or lost, by node id."""
+        self.departures = DepartureHistory(self.status)
         self._now = now
         self._interactive_load = company or InteractiveLoad()
         self._send = send
-        self._on_ended = ended
-        self.on_notice = noticed
-        self._is_preparing = False
+        self._listener = listener
         self._batch_max = batch_transactions
         self._in_flight_max = requests_in_flight
         self._writes: list[PendingWrite] = []
@@ -149,17 +138,15 @@ class MasterLoop(DurabilityTracker):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = NEVER_MS
         self._wake_ms = NEVER_MS
-        self._seal_timer: asyncio.TimerHandle | None = None
         self._durable_waiters: list[tuple[int, asyncio.Future[None]]] = []
-        self._scrub_timer: asyncio.TimerHandle | None = None
-        self._is_scrubbing = False
-        self._schedule_scrub(SCRUB_START_DELAY_S)
+        self._maintenance = JournalMaintenance(executor.journal, lambda: self._is_syncing, self._schedule, self.end)
         self._schedule()
 
     # In: clients
 
     def write(self, batch: list[Submission], level: Durability) -> AwaitedWrite:
-        """Submit transactions. ``level`` above ``synced`` means synced here; continue with :meth:`wait_index`.
+        """Submit transactions. ``level`` above ``synced`` means synced here; continue with
+        :meth:`DurabilityTracker.wait_index`.
 
         Raises :class:`Unavailable` when too many requests wait already. ``answers`` contains what the core refuses.
         """
@@ -173,7 +160,7 @@ class MasterLoop(DurabilityTracker):
         if self.in_flight >= self._in_flight_max:
             self._count_refused("RequestsInFlight")
             raise Unavailable("QueueFull", f"{self.in_flight} write requests wait already; come back with fewer")
-        if self.end_reason is not None or self.is_aborted:
+        if self.end_reason is not None or self.durability.is_aborted:
             write.answers = [Unavailable("Closing", "this master is ending; ask another one")] * len(write.batch)
             write.waiter.set_result(True)
             return
@@ -196,35 +183,28 @@ class MasterLoop(DurabilityTracker):
         counts.received_bytes += len(data)
         try:
             self.executor.receive(peer, data, self._now())
-            self._detect_view_change()
+            self.durability.detect_view_change()
         except PeerFault as fault:
             self.count_fault(peer, fault.reason)
             raise
         except Exception as wrong:  # noqa: BLE001 - Fatal, an assertion, the disk: all end the process by name
             self.end(wrong)
             return
-        self._record_departures()
+        self.departures.record()
         if self.executor.notices:
             notices, self.executor.notices = self.executor.notices, []
             for sender, notice in notices:
                 try:
-                    self.on_notice(sender, notice.topic, notice.body)
+                    self._listener.on_notice(sender, notice.topic, notice.body)
                 except PeerFault as fault:
                     self.count_fault(peer, fault.reason)
                     raise
         self._schedule()
 
-    def _record_departures(self) -> None:
-        """Remember why a master left: the core forgets the reason once the next view is in force. Operators still need
-        it."""
-        views = self.core.views
-        if views.departures or views.overrides:
-            self.departed.update({node: one.why for node, one in views.departing.items()})
-
     def prove_down(self, node: str, birth: int, start: int) -> None:
         """See :meth:`Core.report_down`; its :class:`Conflict` is the caller's answer."""
         self.executor.prove_down(node, birth, start)
-        self._record_departures()
+        self.departures.record()
         self._schedule()
 
     def adopt(self, settings: ProtocolSettings) -> None:
@@ -242,7 +222,7 @@ class MasterLoop(DurabilityTracker):
         """See :meth:`Core.force_view`; its :class:`Conflict` is the caller's answer. It takes effect after
         :meth:`wait_durable`."""
         self.executor.force_view(without)
-        self._record_departures()
+        self.departures.record()
         self._schedule()
 
     async def wait_durable(self) -> None:
@@ -315,7 +295,7 @@ class MasterLoop(DurabilityTracker):
         if self._writes and not self._is_syncing:
             self._submit_writes(now)
         wake_ms = executor.poll(now)
-        self._detect_view_change()
+        self.durability.detect_view_change()
         sync = executor.begin_sync()
         if sync is not None:
             if self._average_sync_s < INLINE_SYNC_S and not executor.large_sync:
@@ -350,7 +330,7 @@ class MasterLoop(DurabilityTracker):
     def _await_level(self, write: PendingWrite) -> None:
         """Wait for the watermark of the last own seq. A repeated key names another transaction, which is awaited
         separately."""
-        agreement = self.log_state
+        agreement = self.status.log_state
         target = 0
         for answer in reversed(write.answers):
             if isinstance(answer, Refused):
@@ -362,7 +342,7 @@ class MasterLoop(DurabilityTracker):
         if write.waiter.done():
             return
         if target:
-            self._watermarks[write.level].add_waiter(target, write.waiter)
+            self.durability.add_waiter(write.level, target, write.waiter)
         else:
             write.waiter.set_result(True)
 
@@ -391,69 +371,7 @@ class MasterLoop(DurabilityTracker):
         self.executor.end_sync()
         if self._durable_waiters:
             self._notify_durable(self.counts.syncs)
-        self._schedule_seal()
-        self._prepare_segment()
-        self._remove_trimmed()
-        if self._scrub_timer is None and not self._is_scrubbing:
-            self._schedule_scrub(SCRUB_AFTER_SEAL_S)
-
-    def _prepare_segment(self) -> None:
-        """Preallocate the journal's next file in another thread than the sync's: it takes longer than a sync."""
-        if self._is_preparing:
-            return
-        prepare = self.executor.journal.begin_preallocation()  # type: ignore[attr-defined]
-        if prepare is None:
-            return
-        self._is_preparing = True
-        self._run_in_thread(prepare, self._segment_prepared)
-
-    def _segment_prepared(self, prepare: Any) -> None:
-        self._is_preparing = False
-        self.executor.journal.end_preallocation(prepare)  # type: ignore[attr-defined]
-
-    def _remove_trimmed(self) -> None:
-        """Remove the segments that a trim freed in a thread of its own: unlinking a large file takes a while."""
-        if not hasattr(self.executor.journal, "begin_removal"):
-            return
-        removal = self.executor.journal.begin_removal()
-        if removal is not None:
-            self._run_in_thread(removal, self._removal_done)
-
-    def _removal_done(self, removal: Any) -> None:
-        self.executor.journal.end_removal(removal)  # type: ignore[attr-defined]
-        self._remove_trimmed()
-
-    def _schedule_scrub(self, seconds: float) -> None:
-        if hasattr(self.executor.journal, "begin_scrub"):
-            self._scrub_timer = self._asyncio_loop.call_later(seconds, self._begin_scrub)
-
-    def _begin_scrub(self) -> None:
-        """Read sealed segments again, a chunk at a time: to build their indexes, and to find latent corruption."""
-        self._scrub_timer = None
-        if self.end_reason is not None or self._is_scrubbing:
-            return
-        survey = self.executor.journal.begin_scrub()  # type: ignore[attr-defined]
-        if survey is not None:
-            self._is_scrubbing = True
-            self._run_in_thread(survey, self._scrub_done)
-
-    def _scrub_done(self, survey: Any) -> None:
-        self._is_scrubbing = False
-        self.executor.journal.end_scrub(survey)  # type: ignore[attr-defined]
-        self._schedule_scrub(SCRUB_NEW_INTERVAL_S if survey.is_new else SCRUB_OLD_INTERVAL_S)
-
-    def _run_in_thread(self, work: Any, then: Callable[[Any], None]) -> None:
-        """Run ``work.run()`` in a thread, then ``then(work)`` here. An error there ends this process."""
-        self._asyncio_loop.run_in_executor(None, work.run).add_done_callback(partial(self._thread_done, work, then))
-
-    def _thread_done(self, work: Any, then: Callable[[Any], None], done: asyncio.Future[None]) -> None:
-        if self.end_reason is not None or done.cancelled():
-            return
-        error = done.exception()
-        if error is not None:
-            self.end(error)
-        else:
-            then(work)
+        self._maintenance.after_sync()
 
     def _release(self) -> None:
         released = self.executor.release()
@@ -461,13 +379,13 @@ class MasterLoop(DurabilityTracker):
             self._send(peer, data)
         if released.added:
             self._interactive_load.note_entries(sum([len(added.hashes) for added in released.added]) // HASH_BYTES)
-        self._apply_released(released.marks, bool(released.added))
+        self.durability.apply_released(released.marks, bool(released.added))
 
     def _set_timer(self, mono_ms: int, wake_ms: int) -> None:
         self._wake_ms = wake_ms
         if self._timer is not None:
             if wake_ms >= self._timer_ms:
-                return  # it rings early and is set anew then: cheaper than setting it anew in each turn
+                return  # it rings early and is then set again: cheaper than to set it in each turn
             self._timer.cancel()
             self._timer = None
         if wake_ms >= NEVER_MS:
@@ -483,33 +401,15 @@ class MasterLoop(DurabilityTracker):
         else:
             self._run_turn()
 
-    def _schedule_seal(self) -> None:
-        if not hasattr(self.executor.journal, "seal") or self._seal_timer is not None:
-            return
-        self._seal_timer = self._asyncio_loop.call_later(IDLE_SEAL_S, self._seal, self.counts.syncs)
-
-    def _seal(self, syncs: int) -> None:
-        self._seal_timer = None
-        if self.end_reason is not None or self._is_syncing:
-            return
-        if self.counts.syncs != syncs:
-            self._schedule_seal()
-            return
-        try:
-            self.executor.journal.seal()  # type: ignore[attr-defined]
-        except Exception as wrong:  # noqa: BLE001 - as in receive
-            self.end(wrong)
-            return
-        self._schedule()
-
     # The end
 
     def end(self, error: BaseException) -> None:
         """End this process: nothing is released from now on."""
         if self.end_reason is None:
             self.end_reason = error
+            self._maintenance.stop()
             self._notify_durable(NEVER_MS, Unavailable("Closing", f"this master is ending: {error}"))
-            self._on_ended(error)
+            self._listener.on_ended(error)
 
     def leave(self, timeout_ms: int) -> None:
         """Accept no new transactions. Leave the view once the remaining members hold what was accepted here, at the
@@ -529,17 +429,15 @@ class MasterLoop(DurabilityTracker):
         to leave."""
         if self.end_reason is not None:
             return True
-        core = self.core
-        left = core.is_leave_done or core.views.accepted is None
-        return left and not self._writes and self.executor.idle
+        return self.status.has_left_view and not self._writes and self.executor.idle
 
     async def close(self, timeout_s: float = 2.0) -> None:
         """Stop for good. The last sync gets ``timeout_s`` to end."""
         if self.end_reason is None:
             self.end_reason = stopped = Unavailable("Closing", "this master has stopped")
             self._notify_durable(NEVER_MS, stopped)
-        for handle in (self._timer, self._seal_timer, self._scrub_timer):
-            if handle is not None:
-                handle.cancel()
+        self._maintenance.stop()
+        if self._timer is not None:
+            self._timer.cancel()
         with contextlib.suppress(RuntimeError):
             await self._asyncio_loop.run_in_executor(None, self._sync_thread.close, timeout_s)

@@ -230,16 +230,16 @@ class PayloadTransfer:
         if topic != TOPIC:
             return
         try:
-            told = _decode_message(body)
+            message = _decode_message(body)
         except DECODE_ERRORS as wrong:
             raise PeerFault(peer, "Malformed", f"a payload ahead of its post: {wrong}") from None
-        if isinstance(told, PayloadChunk):
-            self._on_chunk(peer, told)
+        if isinstance(message, PayloadChunk):
+            self._on_chunk(peer, message)
             return
-        going = self._outgoing.get((peer, told.content))
+        going = self._outgoing.get((peer, message.content))
         if going is not None:
             self._unresponsive_since.pop(peer, None)
-            going.acked_bytes = told.upto if told.upto < 0 else max(going.acked_bytes, told.upto)
+            going.acked_bytes = message.upto if message.upto < 0 else max(going.acked_bytes, message.upto)
             going.progress.set()
 
     def _on_chunk(self, peer: str, piece: PayloadChunk) -> None:

@@ -97,7 +97,7 @@ class PayloadWriter:
             try:
                 self._loop.call_soon_threadsafe(self._job_done, error, then)
             except RuntimeError:
-                return  # the loop is closed: nobody is left to be told
+                return  # the loop is closed: it needs no result
 
     def _job_done(self, error: BaseException | None, then: OnDone) -> None:
         if error is not None:

@@ -43,8 +43,8 @@ def request_short_timeslice() -> bool:
         nice = os.getpriority(os.PRIO_PROCESS, 0)
     except OSError:  # not implemented (musl), or not allowed
         return False
-    told = _SCHED_ATTR.pack(_SCHED_ATTR.size, os.SCHED_OTHER, _RESET_ON_FORK, nice, 0, 1000 * TIMESLICE_US, 0, 0)
-    return bool(_libc.syscall(number, 0, told, 0) == 0)
+    attributes = _SCHED_ATTR.pack(_SCHED_ATTR.size, os.SCHED_OTHER, _RESET_ON_FORK, nice, 0, 1000 * TIMESLICE_US, 0, 0)
+    return bool(_libc.syscall(number, 0, attributes, 0) == 0)
 
 
 def mmap_large_allocations() -> None:

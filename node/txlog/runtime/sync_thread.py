@@ -50,4 +50,4 @@ class SyncThread:
             try:
                 self._loop.call_soon_threadsafe(self._done, error)
             except RuntimeError:
-                return  # the loop is closed: nobody is left to be told
+                return  # the loop is closed: it needs no result

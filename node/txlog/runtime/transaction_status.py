@@ -46,13 +46,14 @@ class TransactionTracker:
     """Reads the core, the log and the registry; it keeps only the answers of workers to skipped transactions."""
 
     def __init__(self, loop: MasterLoop, registry: WorkerRegistry) -> None:
-        self._loop = loop
+        self._durability = loop.durability
+        self._status = loop.status
         self._registry = registry
         self.skipped_refusals: dict[str, dict[str, dict[str, Any]]] = {}
 
     def keep_refusals(self, txid: str) -> None:
         """Keep the workers' answers to a transaction that is skipped: the workers continue and forget them."""
-        found = self._registry.refusals(txid)
+        found = self._registry.known.refusals(txid)
         if found:
             if len(self.skipped_refusals) >= 1000:  # only the newest are worth the memory
                 self.skipped_refusals.pop(next(iter(self.skipped_refusals)))
@@ -60,59 +61,59 @@ class TransactionTracker:
 
     def is_skipped(self, txid: Txid) -> bool:
         """Whether a skip of this transaction is stable."""
-        agreement = self._loop.log_state
+        agreement = self._status.log_state
         if agreement is None:
             return False
         index = agreement.skips.get(str(txid), 0)
-        return 0 < index <= self._loop.stable.value
+        return 0 < index <= self._durability.stable.value
 
     def outcome(self, txid: Txid) -> TransactionOutcome:
         """The outcome for a client. A transaction reported as applied is visible to the client's later reads here."""
-        loop = self._loop
-        level = loop.level_of(txid)
-        index = loop.index_of(txid)
-        stable = 0 < index <= loop.stable.value
+        durability = self._durability
+        level = durability.level_of(txid)
+        index = durability.index_of(txid)
+        stable = 0 < index <= durability.stable.value
         name = str(txid)
-        agreement = loop.log_state
+        agreement = self._status.log_state
         noop = agreement.noops.get(index) if agreement is not None and stable else None
-        workers = {**self.skipped_refusals.get(name, {}), **self._registry.refusals(name)}
+        workers = {**self.skipped_refusals.get(name, {}), **self._registry.known.refusals(name)}
         state = "unknown" if level is None else level.value
         if self.is_skipped(txid):
             state = "skipped"
             level = Durability.SYNCED if stable else level
         elif level in (Durability.APPLIED, Durability.APPLIED_ALL):
-            self._registry.raise_min_read_index(index)
+            self._registry.reads.raise_min_index(index)
         elif workers:
             state = "blocked"
-        return TransactionOutcome(txid, state, level, loop.position_at(index) if stable else None, noop, workers)
+        return TransactionOutcome(txid, state, level, durability.position_at(index) if stable else None, noop, workers)
 
     async def wait_for_level(self, txid: Txid, level: Durability, seconds: float) -> bool:
         """Wait until the transaction has reached ``level``. False after ``seconds``, or when it cannot reach the
         level: it is skipped, or the workers refuse it (see :meth:`outcome`)."""
-        loop = self._loop
+        durability = self._durability
         deadline = asyncio.get_running_loop().time() + seconds
         first = level if level in BELOW_APPLIED else Durability.SYNCED
-        if not await loop.wait_for(loop.wait_txid(txid, first), seconds):
+        if not await durability.wait_for(durability.wait_txid(txid, first), seconds):
             return False
         if level in BELOW_APPLIED:
             return True
-        mark = loop.applied if level is Durability.APPLIED else loop.applied_all
+        mark = durability.applied if level is Durability.APPLIED else durability.applied_all
         name = str(txid)
         while not self._cannot_be_applied(txid, level):
-            if loop.is_trimmed(txid):
+            if durability.is_trimmed(txid):
                 return True
             left = deadline - asyncio.get_running_loop().time()
-            index = loop.index_of(txid)
+            index = durability.index_of(txid)
             if not index:  # its branch was given up; it comes again, somewhere else
-                if left <= 0 or not await loop.wait_for(loop.wait_in_stable_log(txid), left):
+                if left <= 0 or not await durability.wait_for(durability.wait_in_stable_log(txid), left):
                     return False
                 continue
-            future = loop.wait_index(mark, index)
+            future = durability.wait_index(mark, index)
             if future.done():
                 return not self.is_skipped(txid)
             self._registry.add_refusal_waiter(name, future)
             try:
-                if left <= 0 or not await loop.wait_for(future, left):
+                if left <= 0 or not await durability.wait_for(future, left):
                     return False
             finally:
                 future.cancel()
@@ -123,9 +124,9 @@ class TransactionTracker:
         """Skipped; or refused by every worker here that could still execute it (``applied-all``: by any)."""
         if self.is_skipped(txid):
             return True
-        refusing = self._registry.refusing_workers(str(txid))
+        refusing = self._registry.known.refusing(str(txid))
         if not refusing:
-            return level is Durability.APPLIED_ALL and bool(self._registry.refusals(str(txid)))
+            return level is Durability.APPLIED_ALL and bool(self._registry.known.refusals(str(txid)))
         if level is Durability.APPLIED_ALL:
             return True
         able = [w for w in self._registry.workers.values() if w.state in ("Working", "Ahead", "Unknown")]

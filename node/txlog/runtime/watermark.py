@@ -9,8 +9,11 @@ from typing import Protocol
 class Waiter(Protocol):
     """An ``asyncio.Future[bool]``, or an object that behaves like one. ``set_result`` must not raise."""
 
-    def done(self) -> bool: ...
-    def set_result(self, reached: bool, /) -> None: ...
+    def done(self) -> bool:
+        """Whether it has a result, or is cancelled."""
+
+    def set_result(self, reached: bool, /) -> None:
+        """False: the number will not reach the target in time."""
 
 
 class Watermark:

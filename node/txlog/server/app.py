@@ -21,7 +21,12 @@ from aiohttp import web
 from txlog.auth import BadUsers
 from txlog.auth.authenticator import Authenticator
 from txlog.auth.tls import NO_TLS, BadCertificates, Certificates, TlsConfig
-from txlog.config.live_settings import BadSettings, read_effective_settings, with_preferences
+from txlog.config.live_settings import (
+    BadSettings,
+    protocol_fields,
+    read_effective_settings,
+    with_preferences,
+)
 from txlog.config.process_config import NodeConfig
 from txlog.divergence.detector import DivergenceFinding
 from txlog.http.aiohttp_server import HttpServer
@@ -35,6 +40,7 @@ from txlog.protocol.events import ConfiguredMember, ProtocolSettings
 from txlog.runtime.executor import Executor, JournalPort
 from txlog.runtime.interactive_load import InteractiveLoad
 from txlog.runtime.master_context import MasterContext
+from txlog.runtime.master_listener import MasterListener, ViewTransition
 from txlog.runtime.master_loop import MasterLoop, clock_with_offset
 from txlog.runtime.payload_transfer import PayloadTransfer
 from txlog.runtime.payload_writer import PayloadWriter
@@ -65,9 +71,6 @@ def core_settings(config: NodeConfig) -> ProtocolSettings:
     return ProtocolSettings(
         node=config.node,
         members=tuple(ConfiguredMember(p.node, p.data_center, p.weight) for p in config.peers),
-        round_timeout_ms=config.round_timeout_ms,
-        idle_interval_ms=config.idle_interval_ms,
-        max_clock_skew_ms=config.max_clock_skew_ms,
         key_retention_ms=config.key_retention_ms,
         queue_transactions_max=limits.queue_transactions,
         queue_bytes_max=limits.queue_bytes,
@@ -75,10 +78,8 @@ def core_settings(config: NodeConfig) -> ProtocolSettings:
         frame_items_max=limits.batch_transactions,
         last_seen_birth=seen.birth if seen else 0,
         last_seen_start=seen.start if seen else 0,
-        max_peer_lag_ms=config.max_peer_lag_ms,
-        none_split_delay_ms=config.none_split_delay_ms,
-        strategy=config.split_recovery,
         majority=config.split_mode == "Majority",
+        **protocol_fields(config),
     )
 
 
@@ -92,7 +93,7 @@ def open_journal(config: NodeConfig) -> tuple[Any, RecoveredState]:
     )
 
 
-class MasterApp:
+class MasterApp(MasterListener):
     """A running master. It calls ``ended(error)`` when it must end with a named error; it sends nothing afterwards.
     ``authenticator``: see :func:`load_authenticator`."""
 
@@ -120,34 +121,37 @@ class MasterApp:
         live = read_effective_settings(config)
         core = Core(core_settings(with_preferences(config, live.preferences)), recovered, now())
         company = InteractiveLoad()
+        self._payload_writer = PayloadWriter(journal, self._end, company) if isinstance(journal, Journal) else None
+        self.payload_transfer = PayloadTransfer(
+            self.links.send,
+            self.links.connected_peers,
+            2 * config.limits.body_bytes,
+            self._payload_writer,
+            company,
+        )
         self.loop = MasterLoop(
-            Executor(core, journal),
+            Executor(core, journal, self.payload_transfer),
             send=self.links.send,
-            ended=self._on_loop_ended,
+            listener=self,
             now=now,
             company=company,
             batch_transactions=config.limits.batch_transactions,
             requests_in_flight=config.limits.requests_in_flight,
         )
-        registry = WorkerRegistry(config.data_center, config.workers, self.loop)
-        self._payload_writer = PayloadWriter(journal, self.loop.end, company) if isinstance(journal, Journal) else None
-        body_bytes = 2 * config.limits.body_bytes
-        self.payload_transfer = PayloadTransfer(
-            self.links.send, self.links.connected_peers, body_bytes, self._payload_writer, company
-        )
-        self.loop.executor.payload_transfer = self.payload_transfer
+        self._registry = WorkerRegistry(config.data_center, config.workers, self.loop, self._on_divergence)
         self.context = MasterContext(
-            config, self.loop, registry, TransactionTracker(self.loop, registry), log, self.payload_transfer, company
+            config,
+            self.loop,
+            self._registry,
+            TransactionTracker(self.loop, self._registry),
+            log,
+            self.payload_transfer,
+            company,
         )
-        assert not recovered.damage, "a damaged journal is mended before there is a core"
+        assert not recovered.damage, "a damaged journal is repaired before there is a core"
         self.settings = SettingsHandler(self.context, live, core_settings)
         self.http_api = HttpApi(self.context, self.links, self.settings, tls)
         self.router = Router(self.http_api.routes(), log, guard, company=company)
-        self.loop.on_stable_moved = registry.update_watermarks
-        self.loop.on_log_truncated = self.http_api.wake_log_waiters
-        self.loop.on_view_changed = self.http_api.on_view_changed
-        self.loop.on_notice = self._on_notice
-        registry.on_divergence = self._on_divergence
         self._runner: web.ServerRunner | None = None
         self._listeners: list[Listener] = []
         self._fast_path: FastPath | None = None
@@ -174,22 +178,41 @@ class MasterApp:
             self._listeners.append(await listen_to_peers(config, self.links, self.tls.peers, self.log))
         for name, coroutine in {**self.links.tasks(self.loop), **self.http_api.tasks()}.items():
             self._run(name, coroutine)
-        self.log.info("Started", port=self.config.port, start=self.loop.core.start)
+        self.log.info("Started", port=self.config.port, start=self.loop.status.start)
 
-    def _on_loop_ended(self, error: BaseException) -> None:
+    # Events of the loop: none comes before its first turn, so not before this object is complete
+
+    def on_stable_moved(self) -> None:
+        """Workers may be at a higher position than this log confirmed before."""
+        self._registry.update_watermarks()
+
+    def on_log_truncated(self) -> None:
+        """Pipelines and readers of the log must not wait for an index that may not come."""
+        self.http_api.wake_log_waiters()
+
+    def on_view_changed(self, change: ViewTransition) -> None:
+        """The history of views and branches is kept for operators."""
+        self.http_api.on_view_changed(change)
+
+    def on_notice(self, peer: str, topic: str, body: bytes) -> None:
+        """Each receiver knows its own topics."""
+        self.http_api.on_peer_notice(peer, topic, body)
+        self.payload_transfer.on_notice(peer, topic, body)
+
+    def on_ended(self, error: BaseException) -> None:
+        """A master that was removed may hold transactions that are in no log: they are exported first."""
         if isinstance(error, Fatal):
-            error = export_unlogged(error, self.config.journal_folder, self.loop.log_state, self.journal)
+            error = export_unlogged(error, self.config.journal_folder, self.loop.status.log_state, self.journal)
         self._on_ended(error)
+
+    def _end(self, error: BaseException) -> None:
+        self.loop.end(error)
 
     def _on_divergence(self, worker: str, finding: DivergenceFinding | None) -> None:
         if finding is None:
             self.log.info("WorkerEqualAgain", worker=worker)
         else:
             self.log.warning("WorkerDiffers", worker=worker, **msgspec.to_builtins(finding))
-
-    def _on_notice(self, peer: str, topic: str, body: bytes) -> None:
-        self.http_api.on_peer_notice(peer, topic, body)
-        self.payload_transfer.on_notice(peer, topic, body)
 
     def _run(self, name: str, forever: Coroutine[Any, Any, None]) -> None:
         """Starts a task that must not end before :meth:`stop`."""
@@ -220,7 +243,7 @@ class MasterApp:
         await asyncio.sleep(
             max(0.0, REJECT_NEW_WORK_S - (time.monotonic() - began)) if loop.end_reason is None else 0.0
         )
-        loop.abort_waiters()
+        loop.durability.abort_waiters()
         for listening in self._listeners:
             listening.close()
         self._is_stopped = True
@@ -280,7 +303,7 @@ async def serve(config: NodeConfig, log: EventLog, end: Callable[[BaseException]
         await app.stop(leave_ms=round_timeout_ms if full else None)
         if not full or stop.is_set():
             return
-        waits = DiskFullMode(config, birth, start, app.loop.stable.value, log, guard, tls)
+        waits = DiskFullMode(config, birth, start, app.loop.durability.stable.value, log, guard, tls)
         if not await waits.run(stop):
             return
 
@@ -290,7 +313,7 @@ async def _until_stopped_or_full(app: MasterApp, stop: asyncio.Event) -> bool:
     round_timeout_s = app.settings.preferences.round_timeout / 1000
     tasks = [
         asyncio.ensure_future(stop.wait()),
-        asyncio.ensure_future(wait_until_disk_full(app.loop.core, round_timeout_s)),
+        asyncio.ensure_future(wait_until_disk_full(app.loop.status, round_timeout_s)),
     ]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -325,9 +348,9 @@ async def repair_journal(
 def write_identity(file: Path, node: str, recovered: RecoveredState) -> None:
     """Writes which process of this master this is, so that an observer of its end can name it. If the file cannot be
     written, the start fails."""
-    told = {"node": node, "birth": f"{recovered.birth:016x}", "start": recovered.start}
+    identity = {"node": node, "birth": f"{recovered.birth:016x}", "start": recovered.start}
     try:
-        file.write_text(json.dumps(told) + "\n")
+        file.write_text(json.dumps(identity) + "\n")
     except OSError as wrong:
         raise BadStart(f"identity_file {file}: {wrong.strerror}") from None
 

@@ -21,7 +21,7 @@ from txlog.http.listener import Listener, listen
 from txlog.http.router import Request, Response, Route, Router, json_response, text_response
 from txlog.journal import OsVfs
 from txlog.model.errors import Unavailable
-from txlog.protocol.core import Core
+from txlog.runtime.master_status import MasterStatus
 from txlog.telemetry.event_log import EventLog
 
 FREE_SEGMENTS_MIN: Final = 2
@@ -32,14 +32,13 @@ FULL_CHECKS: Final = 4
 """Checks in one round time-out."""
 
 
-async def wait_until_disk_full(core: Core, round_timeout_s: float) -> None:
+async def wait_until_disk_full(status: MasterStatus, round_timeout_s: float) -> None:
     """Returns when this master could persist nothing for a round time-out and a present peer can. If it is alone, or if
     no peer can persist, it stays: no other master would continue without it."""
     full_for = 0
     while full_for <= FULL_CHECKS:
         await asyncio.sleep(round_timeout_s / FULL_CHECKS)
-        others = any(core.is_present(peer) and not peer.disk_full for peer in core.peers)
-        full_for = full_for + 1 if core.disk_full and core.views.is_active and others else 0
+        full_for = full_for + 1 if status.is_stranded_on_full_disk else 0
 
 
 class DiskFullMode:
@@ -109,7 +108,7 @@ class DiskFullMode:
     async def _status(self, request: Request, _: Mapping[str, str]) -> Response:
         config = self._config
         nowhere = {"epoch": 0, "index": 0, "hash": bytes(16).hex()}
-        told: dict[str, Any] = {
+        status: dict[str, Any] = {
             **self._identity,
             "node": config.node,
             "state": "DiskFull",
@@ -118,7 +117,7 @@ class DiskFullMode:
             "repository": config.repository,
             "dataCenter": config.data_center,
         }
-        return json_response(told)
+        return json_response(status)
 
     async def _live(self, request: Request, _: Mapping[str, str]) -> Response:
         return text_response("live\n")

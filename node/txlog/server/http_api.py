@@ -7,8 +7,8 @@ from typing import Any
 
 from txlog.auth.tls import TlsConfig
 from txlog.http.router import Route
-from txlog.runtime.durability_tracker import ViewTransition
 from txlog.runtime.master_context import MasterContext
+from txlog.runtime.master_listener import ViewTransition
 from txlog.server.admin.abandoned_branches import AbandonedBranchesHandler
 from txlog.server.admin.branch_info import BranchInfoHandler
 from txlog.server.admin.configuration import ConfigurationHandler
@@ -62,13 +62,14 @@ class HttpApi:
         self.writes = WriteHandler(site, effects, loads)
         self.transactions = TransactionHandler(site, self.writes, self.reads, self.evaluators)
         # workers and log readers
-        self._worker_reports = WorkerReportHandler(site)
+        repairs = WorkerRepairs(site, lambda: settings.preferences.worker_repair == "auto")
+        self._worker_reports = WorkerReportHandler(site, repairs.describe_workers)
         self._log_retention = LogRetention(site, links.send)
         self._abandoned_branches = AbandonedBranchesHandler(site, self._log_retention.backup_covering)
         self.change_feed = ChangeFeedHandler(site, pages, self._abandoned_branches.common_index)
         # operators
-        duties = DutyHandler(site, WorkerRepairs(site, lambda: settings.preferences.worker_repair == "auto"))
-        self._skip_handler = SkipHandler(site, links.send)
+        duties = DutyHandler(site, repairs)
+        self._skip_handler = SkipHandler(site, links.send, repairs)
         self._views = ViewHandler(site, links.send)
         self._split_history = SplitHistory(site)
         self._configuration = ConfigurationHandler(site, links.on_configuration)
@@ -83,8 +84,8 @@ class HttpApi:
             pages,
             self.change_feed,
             self._worker_reports,
-            StatusHandler(site, self._views, duties, links.describe, self._log_retention),
-            MetricsHandler(site, self._views, links.describe, self._log_retention, tls),
+            StatusHandler(site, self._views, duties, repairs, links.describe, self._log_retention),
+            MetricsHandler(site, self._views, repairs, links.describe, self._log_retention, tls),
             self._skip_handler,
             self._views,
             duties,
@@ -126,7 +127,7 @@ class HttpApi:
 
     def wake_log_waiters(self) -> None:
         """Wakes all requests that wait for the log."""
-        self._context.registry.wake_all()
+        self._context.registry.doorbell.wake_all()
         self.change_feed.wake_followers()
 
     def on_view_changed(self, change: ViewTransition) -> None:

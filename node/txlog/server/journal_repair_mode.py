@@ -111,14 +111,14 @@ class JournalRepairMode:
         self._changed.set()
 
     def count_fault(self, peer: str, reason: str) -> None:
-        return None  # there are no metrics yet; it is logged
+        """Nothing is counted: there are no metrics yet. The fault is logged."""
 
     # Paths
 
     async def _status(self, request: Request, _: Mapping[str, str]) -> Response:
         config, recovered = self._config, self._recovered
         nowhere = {"epoch": 0, "index": 0, "hash": bytes(16).hex()}
-        told = {
+        status = {
             "node": config.node,
             "birth": f"{recovered.birth:016x}",
             "start": recovered.start,
@@ -129,7 +129,7 @@ class JournalRepairMode:
             "repository": config.repository,
             "dataCenter": config.data_center,
         }
-        return json_response(told)
+        return json_response(status)
 
     async def _live(self, request: Request, _: Mapping[str, str]) -> Response:
         return text_response("live\n")

@@ -67,13 +67,13 @@ def main(arguments: list[str] | None = None) -> int:
     way = parser.add_mutually_exclusive_group(required=True)
     way.add_argument("--config", type=Path, help="the JSON file that the supervisor wrote")
     way.add_argument("--properties", type=Path, help="a cluster.properties file")
-    told = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     passed_over: list[str] = []
     try:
-        if told.properties is not None:
-            config, passed_over = read_properties_config(told.properties)
+        if options.properties is not None:
+            config, passed_over = read_properties_config(options.properties)
         else:
-            config = read_config(told.config)
+            config = read_config(options.config)
     except BadStart as wrong:
         print(wrong, file=sys.stderr)
         return EX_USAGE

@@ -57,14 +57,14 @@ def unlogged_transactions(agreement: LogState) -> list[Txid]:
 
 def _encode_line(txid: Txid, journal: JournalPort) -> bytes:
     """``{"txid","kind","key","payload"}``. If the journal cannot be read there, ``error`` replaces the rest."""
-    told: dict[str, object] = {"txid": str(txid)}
+    line: dict[str, object] = {"txid": str(txid)}
     try:
         items = journal.read(*txid.origin, txid.seq, 1, READ_BYTES_MAX).items
     except JournalDamaged as wrong:
-        told["error"] = str(wrong)
+        line["error"] = str(wrong)
     else:
-        told |= _content_fields(items[0]) if items else {"error": "the journal does not hold it"}
-    return json.dumps(told, ensure_ascii=False).encode() + b"\n"
+        line |= _content_fields(items[0]) if items else {"error": "the journal does not hold it"}
+    return json.dumps(line, ensure_ascii=False).encode() + b"\n"
 
 
 def _content_fields(item: RunItem) -> dict[str, object]:

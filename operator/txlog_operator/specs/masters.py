@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from txlog.config.cluster import PeerSpec, TxLogCluster
+from txlog.config.preferences import SETTING_FIELDS
 from txlog.config.process_config import NodeConfig
 from txlog.config.process_config_builder import MASTER_STOP_MARGIN_S, build_node_config, build_worker_configs
 from txlog_operator.object_names import GROUP, ObjectNames, short_hash
@@ -51,16 +52,7 @@ TERMINATION_GRACE_S_MIN: Final = 75
 ACCEPTED_MANIFEST_KEY: Final = "accepted.json"
 """Key of the last valid manifest, beside the masters' configurations. It stays in effect while a newer manifest is
 invalid."""
-LIVE_FIELDS: Final = {
-    "round_timeout_ms",
-    "idle_interval_ms",
-    "max_peer_lag_ms",
-    "none_split_delay_ms",
-    "max_clock_skew_ms",
-    "leave_timeout_ms",
-    "split_recovery",
-    "worker_repair",
-}
+LIVE_FIELDS: Final = {each.config for each in SETTING_FIELDS}
 """Fields that a running master accepts: a change restarts no master."""
 LOG_OWNED_FIELDS: Final = {"peers", "split_mode", "last_seen"}
 """Fields that only count for the bootstrap, or that each start receives again."""

@@ -25,8 +25,8 @@ from txlog.model.entry import Span
 from txlog.model.errors import BadInput, JournalDamaged, NotFound, Unavailable
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin, Txid
-from txlog.runtime.durability_tracker import ViewTransition
 from txlog.runtime.master_context import MasterContext
+from txlog.runtime.master_listener import ViewTransition
 from txlog.server.admin.views import format_view_number
 from txlog.wire.log_page import KIND_NAMES
 
@@ -99,7 +99,7 @@ class AbandonedBranchesHandler:
     def on_view_changed(self, change: ViewTransition) -> None:
         """Persists what the new view truncated from the old order. This happens before anything else, so that a crash
         cannot lose it."""
-        agreement = self._context.loop.log_state
+        agreement = self._context.status.log_state
         cut = agreement.displaced if agreement is not None else None
         if agreement is None or cut is None or not cut.spans:
             return
@@ -131,7 +131,7 @@ class AbandonedBranchesHandler:
     async def common_index(self, index: int, value: bytes) -> int | None:
         """The last index that today's log shares with the order that had the hash ``value`` at ``index``. None if this
         master never had that order, or if the beginning of that order is trimmed."""
-        agreement = self._context.loop.log_state
+        agreement = self._context.status.log_state
         if agreement is None:
             return None
         pieces = await asyncio.to_thread(self._load_readable)
@@ -156,8 +156,8 @@ class AbandonedBranchesHandler:
         view that abandoned it), ``at`` (seconds since 1970) and ``after`` (the last index that it shares with the log).
         It also has ``end``, ``hash`` (at its end) and ``stable``. For an unreadable file it has ``view`` and
         ``error``."""
-        told = await asyncio.to_thread(self._summaries)
-        return json_response({"node": self._context.config.node, "branches": told})
+        summaries = await asyncio.to_thread(self._summaries)
+        return json_response({"node": self._context.config.node, "branches": summaries})
 
     def _summaries(self) -> list[dict[str, object]]:
         found: list[dict[str, object]] = []
@@ -185,7 +185,7 @@ class AbandonedBranchesHandler:
         if wanted not in ("true", "false"):
             raise BadInput(f"payload={wanted[:40]}: true or false")
         branch = await asyncio.to_thread(_load, path)
-        index_of = self._context.loop.index_of
+        index_of = self._context.durability.index_of
         lines: list[str] = []
         size, began = 0, time.monotonic()
         for at, txid, value in branch.entries(max(after, branch.after), count):
@@ -208,23 +208,27 @@ class AbandonedBranchesHandler:
 
     def _content_fields(self, txid: Txid) -> dict[str, object]:
         """Kind, key and payload of the transaction from the journal, or the reason why they are missing."""
-        loop = self._context.loop
-        told: dict[str, object] = {"kind": None, "key": None, "payload": None, "missing": None}
-        if loop.is_trimmed(txid):
+        site = self._context
+        fields: dict[str, object] = {"kind": None, "key": None, "payload": None, "missing": None}
+        if site.durability.is_trimmed(txid):
             backup = self._backup_covering()
             where = f"the backup {backup} has its effect" if backup else "no backup that has its effect is known here"
-            return {**told, "missing": {"reason": "Trimmed", "backup": backup, "text": f"the log is trimmed: {where}"}}
+            text = f"the log is trimmed: {where}"
+            return {
+                **fields,
+                "missing": {"reason": "Trimmed", "backup": backup, "text": text},
+            }
         try:
-            run = loop.executor.journal.read(*txid.origin, txid.seq, 1, 1)
+            run = site.status.read_transactions(*txid.origin, txid.seq, 1, 1)
         except JournalDamaged as wrong:
-            return {**told, "missing": {"reason": "Damaged", "backup": None, "text": str(wrong)}}
+            return {**fields, "missing": {"reason": "Damaged", "backup": None, "text": str(wrong)}}
         if not run.items:
             text = "this master's journal does not hold it; the other masters of that branch may"
-            return {**told, "missing": {"reason": "NotHeld", "backup": None, "text": text}}
+            return {**fields, "missing": {"reason": "NotHeld", "backup": None, "text": text}}
         item = run.items[0]
         payload = item.payload.decode("utf-8", "backslashreplace")
         return {
-            **told,
+            **fields,
             "kind": KIND_NAMES.get(item.kind, str(item.kind)),
             "key": item.key or None,
             "payload": payload,

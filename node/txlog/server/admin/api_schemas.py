@@ -14,7 +14,7 @@ from txlog.divergence.detector import DivergenceFinding
 from txlog.divergence.repair_policy import STATES as REPAIR_STATES
 from txlog.divergence.repair_policy import CompletedRepair, RepairStatus
 from txlog.model.graph_digests import KINDS, GraphDigests
-from txlog.runtime.worker_registry import PipelineReport, WorkerMarker
+from txlog.runtime.worker_state import PipelineReport, WorkerMarker
 from txlog.server.admin.configuration import AddMasterRequest, ChangeMasterRequest, ClusterOptionsRequest
 from txlog.server.admin.duties import Duty, DutyPosition, DutyReport
 from txlog.server.admin.json_schema import (

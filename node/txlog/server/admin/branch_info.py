@@ -25,11 +25,11 @@ class BranchInfoHandler:
         end of the log, stable or not. ``hash`` and ``configured`` are those at ``at``, by default at the end. ``view``
         has its history, oldest first, with the strategy of each. 404 for an index above the log."""
         site = self._context
-        loop, core = site.loop, site.loop.core
-        agreement, view = loop.log_state, core.views.accepted
+        status, durability = site.status, site.durability
+        agreement, view = status.log_state, status.view
         if agreement is None or view is None:
             raise Unavailable("NotFounded", f"{site.config.node} has no view yet; wait until it is founded")
-        end = loop.log_position().index
+        end = durability.log_position().index
         text = request.query.get("at", str(end))
         if not (text.isascii() and text.isdecimal() and len(text) < 16):
             raise BadInput(f"at={text[:40]!r}: expected an index of the log")
@@ -40,15 +40,15 @@ class BranchInfoHandler:
             raise NotFound(
                 f"index {at} is below {agreement.log_index.start}, from which {site.config.node} keeps its log"
             )
-        configured = agreement.configurations.at_index(at).members or core.settings.members
+        configured = agreement.configurations.at_index(at).members or status.settings.members
         return json_response(
             {
                 "node": site.config.node,
                 "dataCenter": site.config.data_center,
                 "clusterId": view.cluster_id.hex(),
                 "configured": [{"node": m.node, "weight": m.weight} for m in configured],
-                "prefers": core.settings.strategy,
-                "splitMode": "Majority" if core.views.majority_required else "Continue",
+                "prefers": status.settings.strategy,
+                "splitMode": status.split_mode,
                 "view": {
                     "number": format_view_number(view.number),
                     "order": list(view.number),
@@ -58,6 +58,6 @@ class BranchInfoHandler:
                     "strategies": view.strategies,
                 },
                 "end": end,
-                "hash": loop.position_at(at).hash.hex(),
+                "hash": durability.position_at(at).hash.hex(),
             }
         )

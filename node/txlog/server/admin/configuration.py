@@ -76,15 +76,15 @@ class ConfigurationHandler:
         return {"configuration": self._watch_configuration()}
 
     async def _watch_configuration(self) -> None:
-        loop = self._context.loop
+        loop, status = self._context.loop, self._context.status
         while True:
-            now = loop.core.configuration
+            now = status.configuration
             if now is not None and now is not self._last_seen:
                 self._last_seen = now
                 self._context.log.info("Configuration", **_to_dict(now))
                 self._on_change(now)
                 await self._write_properties(now)
-            if loop.core.removed and loop.has_left:
+            if status.is_removed and loop.has_left:
                 node = self._context.config.node
                 what = f"{node} was taken out of the cluster for good, all that it had is in the log"
                 loop.end(Fatal("Removed", what))
@@ -94,9 +94,9 @@ class ConfigurationHandler:
         config = self._context.config
         if config.properties_file is None:
             return
-        told = (config.properties_file, config.node, config.repository, now)
+        arguments = (config.properties_file, config.node, config.repository, now)
         try:
-            if await asyncio.to_thread(write_masters, *told):
+            if await asyncio.to_thread(write_masters, *arguments):
                 self._context.log.info("PropertiesWritten", file=str(config.properties_file))
         except (OSError, BadInput) as wrong:
             self._context.log.error("PropertiesNotWritten", file=str(config.properties_file), message=str(wrong))
@@ -111,16 +111,16 @@ class ConfigurationHandler:
         """``{"version", "splitMode", "keyRetention", "masters": [{"node", "dataCenter", "weight", "role", "urls",
         "inView"}], "removed": [NODE...], "pending": TXID|null}``: the configuration at the stable end of this master's
         log."""
-        core = self._context.loop.core
-        view = core.views.accepted
+        status = self._context.status
+        view = status.view
         found = _to_dict(self._current())
         for one in found["masters"]:
             one["inView"] = view is not None and view.member(one["node"]) is not None
-        pending = core.pending_change
+        pending = status.pending_change
         return {**found, "pending": str(pending) if pending is not None else None}
 
     def _current(self) -> Configuration:
-        now = self._context.loop.core.configuration
+        now = self._context.status.configuration
         if now is None:
             raise Conflict("the cluster is not founded yet, or this master has not joined it: nothing is in force here")
         return now
@@ -129,36 +129,36 @@ class ConfigurationHandler:
 
     async def patch(self, request: Request, _: Mapping[str, str]) -> Response:
         """Changes ``splitMode`` and ``keyRetention`` of the whole cluster."""
-        told = await _decode_body(request, ClusterOptionsRequest, _OPTIONS_EXAMPLE)
+        options = await _decode_body(request, ClusterOptionsRequest, _OPTIONS_EXAMPLE)
         now = self._current()
         majority, retention_ms = now.majority, now.key_retention_ms
-        if told.split_mode is not None:
-            if told.split_mode not in MODES:
-                raise BadInput(f"splitMode {told.split_mode[:20]!r}: one of {', '.join(MODES)}")
-            majority = told.split_mode == "Majority"
-        if told.key_retention is not None:
+        if options.split_mode is not None:
+            if options.split_mode not in MODES:
+                raise BadInput(f"splitMode {options.split_mode[:20]!r}: one of {', '.join(MODES)}")
+            majority = options.split_mode == "Majority"
+        if options.key_retention is not None:
             try:
-                retention_ms = parse_duration(told.key_retention)
+                retention_ms = parse_duration(options.key_retention)
             except ValueError as wrong:
                 raise BadInput(f"keyRetention: {wrong}") from None
             if retention_ms < RETENTION_MS_MIN:
-                raise BadInput(f"a keyRetention of {told.key_retention[:20]}: a second at least")
+                raise BadInput(f"a keyRetention of {options.key_retention[:20]}: a second at least")
         wanted = msgspec.structs.replace(now, majority=majority, key_retention_ms=retention_ms)
         return await self._submit_change(wanted, "splitMode or keyRetention")
 
     async def add(self, request: Request, _: Mapping[str, str]) -> Response:
         """Adds a new master. It joins once its process runs, reaches the others and has caught up."""
-        told = await _decode_body(request, AddMasterRequest, _ADD_EXAMPLE)
-        return await self.add_master(Master(told.node, told.data_center, told.weight, MEMBER, told.urls))
+        added = await _decode_body(request, AddMasterRequest, _ADD_EXAMPLE)
+        return await self.add_master(Master(added.node, added.data_center, added.weight, MEMBER, added.urls))
 
     async def add_master(self, new: Master) -> Response:
         """See :meth:`add`."""
-        told, now = new, self._current()
-        if now.master(told.node) is not None:
-            raise Conflict(f"{told.node} is a master of this cluster already")
-        removed = [node for node in now.removed if node != told.node]
+        now = self._current()
+        if now.master(new.node) is not None:
+            raise Conflict(f"{new.node} is a master of this cluster already")
+        removed = [node for node in now.removed if node != new.node]
         wanted = msgspec.structs.replace(now, masters=[*now.masters, new], removed=removed)
-        return await self._submit_change(wanted, f"add {told.node}")
+        return await self._submit_change(wanted, f"add {new.node}")
 
     async def change(self, request: Request, names: Mapping[str, str]) -> Response:
         """Changes the weight of a master, mutes it, or ends its muting."""
@@ -168,15 +168,15 @@ class ConfigurationHandler:
         """See :meth:`change`."""
         return await self.change_master(node, ChangeMasterRequest(muted=muted))
 
-    async def change_master(self, node: str, told: ChangeMasterRequest) -> Response:
+    async def change_master(self, node: str, change: ChangeMasterRequest) -> Response:
         """See :meth:`change`."""
         master = self._master(node)
-        if told.muted is not None:
+        if change.muted is not None:
             if master.role == LEAVING:
                 raise Conflict(f"{master.node} is being taken out")
-            master = msgspec.structs.replace(master, role=MUTED if told.muted else MEMBER)
-        if told.weight is not None:
-            master = msgspec.structs.replace(master, weight=told.weight)
+            master = msgspec.structs.replace(master, role=MUTED if change.muted else MEMBER)
+        if change.weight is not None:
+            master = msgspec.structs.replace(master, weight=change.weight)
         return await self._submit_change(self._replacing_master(master), f"alter {master.node}")
 
     async def remove(self, request: Request, names: Mapping[str, str]) -> Response:
@@ -188,7 +188,7 @@ class ConfigurationHandler:
     async def remove_master(self, node: str, *, lost: bool) -> Response:
         """See :meth:`remove`."""
         master = self._master(node)
-        now, view = self._current(), self._context.loop.core.views.accepted
+        now, view = self._current(), self._context.status.view
         in_view = view is not None and view.member(master.node) is not None
         if not lost:
             if not in_view:
@@ -220,17 +220,17 @@ class ConfigurationHandler:
     async def _submit_change(self, wanted: Configuration, why: str) -> Response:
         """Answers 200 once the change is in effect, 202 while the change waits for its place in the log. Only one
         change can be open: another gets 409 ``ChangePending``."""
-        loop = self._context.loop
-        submission = loop.core.prepare_change(wanted, why)
-        write = loop.write([submission], Durability.SYNCED)
-        reached = await loop.wait_for(write.reached, self._context.config.write_timeout_s)
+        site = self._context
+        submission = site.status.prepare_change(wanted, why)
+        write = site.loop.write([submission], Durability.SYNCED)
+        reached = await site.durability.wait_for(write.reached, site.config.write_timeout_s)
         answer = write.answers[0] if write.answers else None
         if isinstance(answer, Refused):
             raise answer
         if answer is None:
             raise Unavailable("Starting", "this master did not take it in time; look at what is in force and ask again")
         self._context.log.info("ConfigurationChanged", txid=str(answer.txid), why=why)
-        agreement = loop.core.log_state
+        agreement = site.status.log_state
         if agreement is not None and answer.txid in agreement.configurations.noops.values():
             raise Conflict("another change came first, or the view it was made in is no more: look, and ask again")
         return json_response({"txid": str(answer.txid), **self.describe()}, 200 if reached else 202)

@@ -21,7 +21,7 @@ from txlog.model.errors import BadInput, NotFound, OffTheLog
 from txlog.model.hashes import NO_HASH
 from txlog.protocol.log.executed_out_of_order import find_branch_position
 from txlog.runtime.master_context import MasterContext
-from txlog.runtime.worker_registry import RegisteredWorker
+from txlog.runtime.worker_state import RegisteredWorker
 from txlog.server.admin.views import format_view_number
 from txlog.server.admin.worker_repairs import WorkerRepairs
 
@@ -97,12 +97,12 @@ class DutyHandler:
 
     def open_duties(self) -> list[Duty]:
         """The duties that are open now. A split backup comes first, because the split waits for it."""
-        core = self._context.loop.core
+        status = self._context.status
         found: list[Duty] = []
-        if core.needs_split_backup:
-            why = f"split: {', '.join(core.silent_members)} silent in view {format_view_number(core.views.number)}"
-            found.append(self._new_duty(f"backup-{format_view_number(core.views.number)}", "backup", why))
-        if core.views.is_active and core.views.newer_view is None:
+        if status.needs_split_backup:
+            why = f"split: {', '.join(status.silent_members)} silent in view {format_view_number(status.view_number)}"
+            found.append(self._new_duty(f"backup-{format_view_number(status.view_number)}", "backup", why))
+        if status.is_view_active and status.newer_view is None:
             for worker in self._context.registry.workers.values():
                 found += self._worker_duties(worker)
         wrong = self._repairs.next_due() if not found else None  # a repair is never listed together with another duty
@@ -114,13 +114,13 @@ class DutyHandler:
         return found
 
     def _worker_duties(self, worker: RegisteredWorker) -> list[Duty]:
-        view, off = self._context.loop.core.views.accepted, self._context.registry.is_off_chain(worker)
+        view, off = self._context.status.view, self._context.registry.is_off_chain(worker)
         if (
             view is not None
             and worker.position is not None
             and self._context.registry.is_below_log_start(worker.position)
         ):
-            why = f"{worker.name} stands at {worker.position.index}, below what is kept of the log"
+            why = f"{worker.name} is at {worker.position.index}, below what is kept of the log"
             return [self._new_duty(_restore_id(worker), "restore", why, worker.name)]
         if view is None or not (off or worker.is_unordered):
             return []
@@ -141,7 +141,7 @@ class DutyHandler:
     def _skip_ahead_position(self, worker: RegisteredWorker) -> DutyPosition | None:
         """The last position on the log up to which the worker has executed everything. None if this master cannot know
         it."""
-        agreement, place = self._context.loop.log_state, worker.position
+        agreement, place = self._context.status.log_state, worker.position
         if agreement is None or place is None:
             return None
         texts = [*place.unordered, f"{place.index}:{place.hash}"]
@@ -185,7 +185,7 @@ class DutyHandler:
         if index < 0 or len(digest) != len(NO_HASH):
             raise BadInput("expected index=N&hash=H, optionally &epoch=N; a hash is 32 hexadecimal digits")
         try:
-            self._context.loop.core.check_backup_position(index, digest, epoch)
+            self._context.status.check_backup_position(index, digest, epoch)
         except OffTheLog as off:
             return json_response({"usable": False, "why": str(off)})
         return json_response({"usable": True, "why": None})
@@ -198,56 +198,56 @@ class DutyHandler:
         programs of the last release ask it. The answer is ``{"open"}``: whether the duty is still open. 409
         ``OffTheLog`` rejects a backup at an unusable position; the duty's ``error`` then names the reason."""
         try:
-            told = msgspec.json.decode(await read_body(request, BODY_MAX), type=DutyReport)
-            digest = bytes.fromhex(told.hash)
+            report = msgspec.json.decode(await read_body(request, BODY_MAX), type=DutyReport)
+            digest = bytes.fromhex(report.hash)
         except DECODE_ERRORS as wrong:
             raise BadInput(f"{_EXPECTED_BODY}: {wrong}") from None
-        if told.state not in ("done", "begun", "failed"):
-            raise BadInput(f"state {told.state[:40]!r}: expected {_EXPECTED_BODY}")
-        if told.state != "failed" and (told.index < 0 or len(digest) != len(NO_HASH)):
-            raise BadInput(f"index {told.index}, hash {told.hash[:40]!r}: expected {_EXPECTED_BODY}")
+        if report.state not in ("done", "begun", "failed"):
+            raise BadInput(f"state {report.state[:40]!r}: expected {_EXPECTED_BODY}")
+        if report.state != "failed" and (report.index < 0 or len(digest) != len(NO_HASH)):
+            raise BadInput(f"index {report.index}, hash {report.hash[:40]!r}: expected {_EXPECTED_BODY}")
         duty = self._open_duty(names["id"])
         repair = _REPAIR_ID.fullmatch(names["id"])
         if repair is not None:  # a completed repair is no longer listed
-            return self._on_repair_report(names["id"], repair[1], int(repair[2]), told)
+            return self._on_repair_report(names["id"], repair[1], int(repair[2]), report)
         if duty is None:
             raise NotFound(f"{names['id'][:80]!r} is no duty here now; GET /txlog/duties lists them")
-        if told.state == "failed":
-            self._errors[duty.id] = told.message[:MESSAGE_CHARACTERS_MAX]
+        if report.state == "failed":
+            self._errors[duty.id] = report.message[:MESSAGE_CHARACTERS_MAX]
         elif duty.kind == "backup":
-            self._on_backup_report(duty, told, digest)
+            self._on_backup_report(duty, report, digest)
         return json_response({"open": self._open_duty(duty.id) is not None})
 
-    def _on_repair_report(self, duty: str, worker: str, fence: int, told: DutyReport) -> Response:
-        if min(told.fence, told.graph_count, told.added, told.removed) < 0:
+    def _on_repair_report(self, duty: str, worker: str, fence: int, report: DutyReport) -> Response:
+        if min(report.fence, report.graph_count, report.added, report.removed) < 0:
             raise BadInput("fence, graphCount, added, removed: expected 0 or more")
-        if told.state == "failed":
-            self._repairs.record_failure(worker, fence, told.message)
-        elif told.state == "done":
+        if report.state == "failed":
+            self._repairs.record_failure(worker, fence, report.message)
+        elif report.state == "done":
             done = CompletedRepair(
                 worker,
-                told.source[:MESSAGE_CHARACTERS_MAX],
-                told.graphs,
-                told.graph_count,
-                told.added,
-                told.removed,
-                told.index,
-                told.fence,
+                report.source[:MESSAGE_CHARACTERS_MAX],
+                report.graphs,
+                report.graph_count,
+                report.added,
+                report.removed,
+                report.index,
+                report.fence,
                 0.0,
             )
             self._repairs.record_done(worker, fence, done)
         return json_response({"open": self._open_duty(duty) is not None})
 
-    def _on_backup_report(self, duty: Duty, told: DutyReport, digest: bytes) -> None:
-        loop = self._context.loop
+    def _on_backup_report(self, duty: Duty, report: DutyReport, digest: bytes) -> None:
+        site = self._context
         try:
-            loop.core.check_backup_position(told.index, digest, told.epoch)
+            site.status.check_backup_position(report.index, digest, report.epoch)
         except OffTheLog as off:
             self._errors[duty.id] = f"{off.name}: {off}"
             raise
-        if told.state == "done":
-            loop.backup_done(told.index, digest, told.epoch)
-            self._context.log.info("SplitBackup", index=told.index)
+        if report.state == "done":
+            site.loop.backup_done(report.index, digest, report.epoch)
+            site.log.info("SplitBackup", index=report.index)
 
 
 def _restore_id(worker: RegisteredWorker) -> str:

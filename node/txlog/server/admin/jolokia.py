@@ -25,7 +25,7 @@ from txlog.model.configuration import MEMBER, MUTED, Master
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput, Conflict, Forbidden, NotFound, Refused, TxLogError, Unavailable
 from txlog.runtime.master_context import MasterContext
-from txlog.runtime.worker_registry import DurationCounter
+from txlog.runtime.read_balance import DurationCounter
 from txlog.server.admin.configuration import ConfigurationHandler
 from txlog.server.admin.settings import SettingsHandler
 
@@ -37,7 +37,7 @@ REQUESTS_MAX: Final = 200
 MODES: Final = ("NORMAL", "MUTE")
 AVAILABLE, READ_ONLY, UNAVAILABLE = 0, 1, 2
 NO_COUNTERPART: Final = {
-    "AutoReplication": "a worker that fell off the log is made anew by txlog up, always (txlog worker rebuild)",
+    "AutoReplication": "a worker that fell off the log is rebuilt by txlog up, always (txlog worker rebuild)",
     "NetSpeedBitsPerSec": "workers are brought up by the log or by a backup; nothing is estimated from it",
     "FullReplicationTimeFactor": "workers are brought up by the log or by a backup; nothing is estimated from it",
     "MinTimeToConsiderFullReplicationS": "workers are brought up by the log or by a backup",
@@ -103,9 +103,13 @@ class JolokiaHandler:
             "CompletedReads": (
                 "int",
                 "answered by workers since this process began",
-                lambda: site.registry.completed_reads.total,
+                lambda: site.registry.reads.completed_reads.total,
             ),
-            "AverageReadTime": ("int", "milliseconds, of those", lambda: round(site.registry.completed_reads.mean_ms)),
+            "AverageReadTime": (
+                "int",
+                "milliseconds, of those",
+                lambda: round(site.registry.reads.completed_reads.mean_ms),
+            ),
             "CompletedWrites": ("int", "taken by this master since this process began", self._writes_done),
             "CompletedTasks": ("[I", "transactions executed, by worker as in NodeStatus", self._tasks_done),
             "AverageTaskTimes": ("[I", "milliseconds for one of them", self._task_times),
@@ -177,23 +181,23 @@ class JolokiaHandler:
     async def post(self, request: Request, _: Mapping[str, str]) -> Response:
         """One request as JSON, or a list of requests that are carried out in order."""
         try:
-            told = msgspec.json.decode(await read_body(request, BODY_MAX))
+            requests = msgspec.json.decode(await read_body(request, BODY_MAX))
         except DECODE_ERRORS as wrong:
             raise BadInput(f'expected {{"type": "read", "mbean": ..., ...}}, or a list of such: {wrong}') from None
-        if isinstance(told, dict):
-            return json_response(await self._execute(told))
-        if not isinstance(told, list) or len(told) > REQUESTS_MAX:
+        if isinstance(requests, dict):
+            return json_response(await self._execute(requests))
+        if not isinstance(requests, list) or len(requests) > REQUESTS_MAX:
             raise BadInput(f"expected a request or a list of at most {REQUESTS_MAX}")
-        return json_response([await self._execute(one) for one in told])
+        return json_response([await self._execute(one) for one in requests])
 
     async def _execute(self, asked: Any) -> dict[str, Any]:
         """The answer to one request; a refusal is an answer, too."""
-        told = {"request": asked, "timestamp": int(time.time())}
+        common = {"request": asked, "timestamp": int(time.time())}
         try:
-            return {**told, "value": await self._dispatch(asked), "status": 200}
+            return {**common, "value": await self._dispatch(asked), "status": 200}
         except TxLogError as wrong:
             kind = wrong.exception_name if isinstance(wrong, _JmxNotFound) else f"txlog.{wrong.name}"
-            return {**told, "status": wrong.status, "error_type": kind, "error": f"{kind} : {wrong}"}
+            return {**common, "status": wrong.status, "error_type": kind, "error": f"{kind} : {wrong}"}
 
     async def _dispatch(self, asked: Any) -> Any:
         kind = asked.get("type") if isinstance(asked, dict) else None
@@ -246,8 +250,8 @@ class JolokiaHandler:
     async def _read(self, asked: dict[str, Any]) -> Any:
         pattern, attribute = _text_field(asked, "mbean"), asked.get("attribute")
         if "*" in pattern:
-            told = await self._attributes(attribute)
-            return dict.fromkeys(self._matching_names(pattern), told)
+            values = await self._attributes(attribute)
+            return dict.fromkeys(self._matching_names(pattern), values)
         self._check_bean(asked)
         if isinstance(attribute, str) and attribute:
             return await self._attribute(attribute)
@@ -306,12 +310,12 @@ class JolokiaHandler:
     # Attributes
 
     def _masters(self) -> list[Master]:
-        now = self._context.loop.core.configuration
+        now = self._context.status.configuration
         return list(now.masters) if now is not None else []
 
     def _urls(self) -> dict[str, str]:
-        told = {m.node: m.urls[0] for m in self._masters() if m.urls}
-        return {**told, **{peer.node: peer.url for peer in self._context.config.peers}}
+        from_log = {m.node: m.urls[0] for m in self._masters() if m.urls}
+        return {**from_log, **{peer.node: peer.url for peer in self._context.config.peers}}
 
     def _own_url(self) -> str:
         return f"{self._urls().get(self._context.config.node, '')}/repositories/{self._context.config.repository}"
@@ -339,7 +343,7 @@ class JolokiaHandler:
         ]
 
     def _summary(self) -> str:
-        site, place = self._context, self._context.loop.stable_position()
+        site, place = self._context, self._context.durability.stable_position()
         lines = [f"{site.config.node}: {site.state}, stable at {place.index} ({place.hash.hex()})"]
         for worker in site.registry.workers.values():
             at = worker.position.index if worker.position is not None else "an unknown place"

@@ -84,33 +84,33 @@ class LogRetention:
     async def report(self, request: Request, _: Mapping[str, str]) -> Response:
         """Accepts all verified backups of this data centre; they replace the previous report. Answers ``{"known"}``."""
         try:
-            told = msgspec.json.decode(await read_body(request, BODY_MAX), type=BackupReport)
-            hashes = [bytes.fromhex(one.hash) for one in told.backups]
+            report = msgspec.json.decode(await read_body(request, BODY_MAX), type=BackupReport)
+            hashes = [bytes.fromhex(one.hash) for one in report.backups]
         except DECODE_ERRORS as wrong:
             raise BadInput(f"{_EXPECTED_BODY}: {wrong}") from None
-        if any(len(one) != len(NO_HASH) for one in hashes) or any(one.index < 0 for one in told.backups):
+        if any(len(one) != len(NO_HASH) for one in hashes) or any(one.index < 0 for one in report.backups):
             raise BadInput(f"a hash or an index is none: expected {_EXPECTED_BODY}")
         name = self._context.config.data_center
-        self._merge(DataCenterBackups(name, self._clock(), told.backups))
-        return json_response({"known": len(told.backups)})
+        self._merge(DataCenterBackups(name, self._clock(), report.backups))
+        return json_response({"known": len(report.backups)})
 
     def on_notice(self, peer: str, topic: str, body: bytes) -> None:
         """Handles a notice from another master."""
         if topic != TOPIC:
             return
         try:
-            told = msgspec.json.decode(body, type=list[DataCenterBackups])
+            reports = msgspec.json.decode(body, type=list[DataCenterBackups])
         except DECODE_ERRORS:
             return  # a newer version sent it
-        for one in told:
+        for one in reports:
             self._merge(one)
 
-    def _merge(self, told: DataCenterBackups) -> None:
-        before = self._backups.get(told.data_center)
-        if before is not None and before.at >= told.at:
+    def _merge(self, report: DataCenterBackups) -> None:
+        before = self._backups.get(report.data_center)
+        if before is not None and before.at >= report.at:
             return
-        self._backups[told.data_center] = told
-        if before is None or before.backups != told.backups:
+        self._backups[report.data_center] = report
+        if before is None or before.backups != report.backups:
             self._write()
 
     # The trim
@@ -132,7 +132,7 @@ class LogRetention:
         loop = self._context.loop
         before = self.decision.start
         self.decision = loop.trim(self._positions(), self._keep_from())
-        agreement = loop.log_state
+        agreement = loop.status.log_state
         start = agreement.log_index.start if agreement is not None else 0
         if start > self.decision.start:
             self._context.log.info("Trimmed", index=start, before=before)
@@ -142,10 +142,10 @@ class LogRetention:
         """If a split is expected and no backup can be made for it, use an existing backup (rule 23). It is the newest
         of this data centre that is on the log."""
         site = self._context
-        told = self._backups.get(site.config.data_center)
-        if told is None or not site.loop.core.accepts_earlier_backup:
+        known = self._backups.get(site.config.data_center)
+        if known is None or not site.status.accepts_earlier_backup:
             return
-        for one in sorted(told.backups, key=lambda one: -one.index):
+        for one in sorted(known.backups, key=lambda one: -one.index):
             with contextlib.suppress(OffTheLog):
                 site.loop.backup_done(one.index, bytes.fromhex(one.hash), -1)
                 site.log.info("BackupRecalled", index=one.index, name=one.name)
@@ -154,14 +154,14 @@ class LogRetention:
     def backup_covering(self) -> str | None:
         """The oldest known backup that contains everything that was trimmed: it is on the log, and not below the log
         start."""
-        agreement = self._context.loop.log_state
+        agreement = self._context.status.log_state
         if agreement is None:
             return None
         history = agreement.log_index
         found = [
             one
-            for told in self._backups.values()
-            for one in told.backups
+            for reported in self._backups.values()
+            for one in reported.backups
             if history.start <= one.index <= history.length and history.hash_at(one.index).hex() == one.hash
         ]
         return min(found, key=lambda one: (one.index, one.name)).name if found else None
@@ -169,7 +169,7 @@ class LogRetention:
     def _positions(self) -> list[RetentionPosition]:
         site = self._context
         registry = site.registry
-        centers = [m.data_center for m in site.loop.core.views.configured_members]
+        centers = [data_center for _, data_center in site.masters]
         groups = {name: registry.remote_workers.get(name) for name in centers}
         groups[registry.data_center] = registry.workers
         found: list[RetentionPosition] = []
@@ -181,8 +181,8 @@ class LogRetention:
                 place = worker.position
                 at, value = (place.index, bytes.fromhex(place.hash)) if place is not None else (UNKNOWN_INDEX, b"")
                 found.append(RetentionPosition(WORKER, f"{name}/{worker.name}", at, value))
-        for told in self._backups.values():
-            for one in told.backups:
+        for reported in self._backups.values():
+            for one in reported.backups:
                 kind = SPLIT_BACKUP if one.split else BACKUP
                 found.append(RetentionPosition(kind, one.name, one.index, bytes.fromhex(one.hash)))
         return found
@@ -191,7 +191,7 @@ class LogRetention:
         """The last entry older than the minimum retention. When the journal exceeds its size limit, age no longer
         counts."""
         site = self._context
-        agreement = site.loop.log_state
+        agreement = site.status.log_state
         if agreement is None:
             return 0
         if not site.config.log_keep_ms or self.bytes_used >= site.config.log_bytes_max:
@@ -204,7 +204,7 @@ class LogRetention:
         low, high = agreement.log_index.start, agreement.final_index
         while low < high:
             middle = (low + high + 1) // 2
-            if self._context.loop.executor.stamp_at(agreement, middle) <= stamp:
+            if self._context.status.stamp_at(middle) <= stamp:
                 low = middle
             else:
                 high = middle - 1
@@ -215,19 +215,18 @@ class LogRetention:
     @property
     def bytes_used(self) -> int:
         """Size of the journal, in bytes; 0 for a journal that does not report it."""
-        return int(getattr(self._context.loop.executor.journal, "bytes_used", 0))
+        return self._context.status.journal_bytes_used or 0
 
     @property
     def bytes_max(self) -> int:
         """The allowed size of the journal, in bytes: its limit, or without a limit the used plus the free bytes."""
-        journal = self._context.loop.executor.journal
         limit = self._context.config.journal_bytes_max
-        return limit or self.bytes_used + int(getattr(journal, "bytes_free", 0))
+        return limit or self.bytes_used + (self._context.status.journal_bytes_free or 0)
 
     def describe(self) -> dict[str, Any]:
         """``keptFrom``: the log is kept after that index. ``mayGoTo``: no reader needs it up to that index.
         ``heldBackBy``: the first positions that block the trim, in the order of their indexes."""
-        agreement = self._context.loop.log_state
+        agreement = self._context.status.log_state
         holders = self.decision.blockers[:BLOCKERS_SHOWN_MAX]
         return {
             "keptFrom": agreement.log_index.start if agreement is not None else 0,

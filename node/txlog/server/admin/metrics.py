@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import resource
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from txlog.http.router import Request, Response, Route
 from txlog.runtime.master_context import MasterContext
 from txlog.server.admin.log_retention import LogRetention
 from txlog.server.admin.views import ViewHandler
+from txlog.server.admin.worker_repairs import WorkerRepairs
 
 _MASTER_STATES = (
     *("Founding", "Starting", "Learning", "Joined", "Suspected", "Isolated", "Rejoining", "Restoring"),
@@ -29,12 +31,14 @@ class MetricsHandler:
         self,
         site: MasterContext,
         membership: ViewHandler,
+        repairs: WorkerRepairs,
         peers: Callable[[], dict[str, Any]],
         trimming: LogRetention,
         tls: TlsConfig = NO_TLS,
     ) -> None:
         self._context = site
         self._view_handler = membership
+        self._repairs = repairs
         self._describe_peers = peers
         self._log_retention = trimming
         self._tls = tls
@@ -59,161 +63,166 @@ class MetricsHandler:
 
     def collect(self) -> Iterable[Any]:
         """The metric families of one scrape, as ``prometheus_client`` calls for them."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        site, loop = self._context, self._context.loop
-        counts, agreement = loop.counts, loop.log_state
-
-        def gauge(name: str, text: str, value: float) -> Any:
-            return GaugeMetricFamily(f"txlog_{name}", text, value=value)
-
-        def counter(name: str, text: str, value: float) -> Any:
-            return CounterMetricFamily(f"txlog_{name}", text, value=value)
-
-        yield gauge("log_index", "last index of the log", loop.log_index)
-        yield gauge("stable_index", "last index that every member is known to hold", loop.stable.value)
-        yield gauge("applied_index", "how far a worker of this data centre has executed the log", loop.applied.value)
-        queues = agreement.queues if agreement is not None else []
-        yield gauge("queue_transactions", "waiting for their order", sum(len(q) for q in queues))
-        yield gauge("queue_bytes", "payload waiting for its order", sum(q.payload_bytes for q in queues))
-        yield gauge("requests_in_flight", "write requests that wait for an answer", loop.in_flight)
-        yield counter("transactions", "answered by this master, refused ones included", counts.transactions)
-        yield counter("turns", "turns of the loop", counts.turns)
-        yield counter("syncs", "group commits of the journal", counts.syncs)
-        yield counter(
-            "sync_seconds", "time from the beginning of a group commit to its being known", counts.sync_seconds
-        )
-        yield counter("received_messages", "from peers", counts.received_messages)
-        yield counter("received_bytes", "from peers", counts.received_bytes)
-        yield gauge("uptime_seconds", "since this process began", time.monotonic() - site.started_at)
-        yield gauge("resident_bytes_max", "most memory used", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
-        journal: Any = loop.executor.journal
-        for name, text in (("bytes_used", "of the journal's files"), ("bytes_free", "left for new work")):
-            if hasattr(journal, name):
-                yield gauge(f"journal_{name}", text, getattr(journal, name))
-        state = GaugeMetricFamily("txlog_state", "1 for the state that this master is in", labels=["state"])
-        for name in _MASTER_STATES:
-            state.add_metric([name], 1.0 if name == site.state else 0.0)
-        yield state
-        refused = CounterMetricFamily("txlog_refused", "transactions refused, by reason", labels=["reason"])
-        for reason, count in sorted(counts.refused.items()):
-            refused.add_metric([reason], count)
-        yield refused
-        faults = CounterMetricFamily(
-            "txlog_peer_faults", "messages refused, by peer and reason", labels=["peer", "reason"]
-        )
-        for (peer, reason), count in sorted(counts.peer_faults.items()):
-            faults.add_metric([peer, reason], count)
-        yield faults
-        told = self._describe_peers()
-        strangers = CounterMetricFamily("txlog_peers_refused", "connections refused, by reason", labels=["reason"])
-        by_reason: dict[str, int] = {}
-        for one in told["refused"]:
-            by_reason[one["reason"]] = by_reason.get(one["reason"], 0) + one["count"]
-        for reason, count in sorted(by_reason.items()):
-            strangers.add_metric([reason], count)
-        yield strangers
-        connected = GaugeMetricFamily(
-            "txlog_peer_connected", "1 while this master's socket to it is open", labels=["peer"]
-        )
-        dropped = CounterMetricFamily(
-            "txlog_peer_dropped", "messages forgotten because a queue was full", labels=["peer"]
-        )
-        for one in told["peers"]:
-            connected.add_metric([one["node"]], float(one["connected"]))
-            dropped.add_metric([one["node"]], one["sent"]["dropped"])
-        yield connected
-        yield dropped
-        yield from self._view_metrics(gauge)
-        yield from self._retention_metrics(gauge)
-        ends = GaugeMetricFamily(
-            "txlog_certificate_expires_seconds", "when this master's own ends, since 1970", labels=["shown_to"]
-        )
-        for shown_to, certificates in self._tls._asdict().items():
-            if certificates is not None:
-                ends.add_metric([shown_to], certificates.expires)
-        yield ends
+        yield from self._log_metrics()
+        yield from self._process_metrics()
+        yield from self._peer_metrics()
+        yield from self._view_metrics()
+        yield from self._retention_metrics()
+        yield from self._certificate_metrics()
         yield from self._worker_metrics()
+
+    def _log_metrics(self) -> Iterable[Any]:
+        """How far the log is, and what waits for it."""
+        durability, agreement = self._context.durability, self._context.status.log_state
+        yield _gauge("log_index", "last index of the log", durability.log_index)
+        yield _gauge("stable_index", "last index that every member is known to hold", durability.stable.value)
+        text = "how far a worker of this data centre has executed the log"
+        yield _gauge("applied_index", text, durability.applied.value)
+        queues = agreement.queues if agreement is not None else []
+        yield _gauge("queue_transactions", "waiting for their order", sum(len(q) for q in queues))
+        yield _gauge("queue_bytes", "payload waiting for its order", sum(q.payload_bytes for q in queues))
+
+    def _process_metrics(self) -> Iterable[Any]:
+        """What the process does: its counters, memory, journal, state and refusals."""
+        site, counts, status = self._context, self._context.loop.counts, self._context.status
+        yield _gauge("requests_in_flight", "write requests that wait for an answer", site.loop.in_flight)
+        yield _counter("transactions", "answered by this master, refused ones included", counts.transactions)
+        yield _counter("turns", "turns of the loop", counts.turns)
+        yield _counter("syncs", "group commits of the journal", counts.syncs)
+        text = "time from the beginning of a group commit to its being known"
+        yield _counter("sync_seconds", text, counts.sync_seconds)
+        yield _counter("received_messages", "from peers", counts.received_messages)
+        yield _counter("received_bytes", "from peers", counts.received_bytes)
+        yield _gauge("uptime_seconds", "since this process began", time.monotonic() - site.started_at)
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        yield _gauge("resident_bytes_max", "most memory used", memory)
+        if status.journal_bytes_used is not None:
+            yield _gauge("journal_bytes_used", "of the journal's files", status.journal_bytes_used)
+        if status.journal_bytes_free is not None:
+            yield _gauge("journal_bytes_free", "left for new work", status.journal_bytes_free)
+        states = {(name,): float(name == site.state) for name in _MASTER_STATES}
+        yield _gauges("state", "1 for the state that this master is in", ["state"], states)
+        refused = {(reason,): count for reason, count in sorted(counts.refused.items())}
+        yield _counters("refused", "transactions refused, by reason", ["reason"], refused)
+
+    def _peer_metrics(self) -> Iterable[Any]:
+        """Messages and connections of the other masters."""
+        faults = dict(sorted(self._context.loop.counts.peer_faults.items()))
+        yield _counters("peer_faults", "messages refused, by peer and reason", ["peer", "reason"], faults)
+        described = self._describe_peers()
+        by_reason: Counter[str] = Counter()
+        for one in described["refused"]:
+            by_reason[one["reason"]] += one["count"]
+        refused = {(reason,): count for reason, count in sorted(by_reason.items())}
+        yield _counters("peers_refused", "connections refused, by reason", ["reason"], refused)
+        connected = {(one["node"],): float(one["connected"]) for one in described["peers"]}
+        yield _gauges("peer_connected", "1 while this master's socket to it is open", ["peer"], connected)
+        dropped = {(one["node"],): one["sent"]["dropped"] for one in described["peers"]}
+        yield _counters("peer_dropped", "messages forgotten because a queue was full", ["peer"], dropped)
+
+    def _certificate_metrics(self) -> Iterable[Any]:
+        ends = {(to,): found.expires for to, found in self._tls._asdict().items() if found is not None}
+        text = "when this master's own ends, since 1970"
+        yield _gauges("certificate_expires_seconds", text, ["shown_to"], ends)
 
     def _worker_metrics(self) -> Iterable[Any]:
         """The position of each worker, and its faults and differences."""
-        from prometheus_client.core import GaugeMetricFamily
-
-        site = self._context
-        behind = GaugeMetricFamily("txlog_worker_index", "the log index that a worker has reached", labels=["worker"])
-        working = GaugeMetricFamily("txlog_worker_state", "1 for the state a worker is in", labels=["worker", "state"])
-        for worker in site.registry.workers.values():
-            behind.add_metric([worker.name], worker.index)
-            working.add_metric([worker.name, worker.state], 1.0)
-        yield behind
-        yield working
-        differs = GaugeMetricFamily(
-            "txlog_worker_differs",
-            "graphs in which a worker does not hold what others hold (-1: which, is not known), by whether it is known "
-            "to be the wrong one",
-            labels=["data_center", "worker", "wrong"],
+        known = self._context.registry.known
+        local = known.local.values()
+        yield _gauges(
+            "worker_index", "the log index that a worker has reached", ["worker"], {(w.name,): w.index for w in local}
         )
-        everywhere = {site.config.data_center: site.registry.workers, **site.registry.remote_workers}
-        for data_center, workers in everywhere.items():
+        states = {(worker.name, worker.state): 1.0 for worker in local}
+        yield _gauges("worker_state", "1 for the state a worker is in", ["worker", "state"], states)
+        self._repairs.refresh_states()
+        differs: dict[tuple[str, ...], float] = {}
+        repairs: dict[tuple[str, ...], float] = {}
+        for data_center, workers in ((known.data_center, known.local), *known.remote.items()):
             for worker in workers.values():
-                finding = worker.divergence
+                finding, repair = worker.divergence, worker.repair
                 if finding is not None:
                     count = -1 if finding.graph_count is None else finding.graph_count
-                    differs.add_metric([data_center, worker.name, str(finding.wrong).lower()], count)
-        yield differs
-        repair = GaugeMetricFamily(
-            "txlog_worker_repair",
+                    differs[data_center, worker.name, str(finding.wrong).lower()] = count
+                if repair is not None and repair.state != "Done":
+                    repairs[data_center, worker.name, repair.state] = 1.0
+        yield _gauges(
+            "worker_differs",
+            "graphs in which a worker does not hold what others hold (-1: which, is not known), by whether it is known "
+            "to be the wrong one",
+            ["data_center", "worker", "wrong"],
+            differs,
+        )
+        yield _gauges(
+            "worker_repair",
             "1: what becomes of a worker that differs (GivenUp, Undecided and ByHand need a person)",
-            labels=["data_center", "worker", "state"],
+            ["data_center", "worker", "state"],
+            repairs,
         )
-        site.registry.refresh_repairs()
-        for data_center, workers in everywhere.items():
-            for worker in workers.values():
-                if worker.repair is not None and worker.repair.state != "Done":
-                    repair.add_metric([data_center, worker.name, worker.repair.state], 1.0)
-        yield repair
 
-    def _retention_metrics(self, gauge: Callable[[str, str, float], Any]) -> Iterable[Any]:
+    def _retention_metrics(self) -> Iterable[Any]:
         """How much of the log is kept, and what needs it."""
-        from prometheus_client.core import GaugeMetricFamily
-
-        trimming, agreement = self._log_retention, self._context.loop.log_state
+        retention, agreement = self._log_retention, self._context.status.log_state
         start = agreement.log_index.start if agreement is not None else 0
-        yield gauge("log_kept_from", "the log is kept behind this index", start)
-        yield gauge("journal_bytes_max", "what the journal may take", trimming.bytes_max)
-        held = GaugeMetricFamily(
-            "txlog_log_needed_from", "the log is needed behind this index, by whom", labels=["kind", "name"]
-        )
-        for one in trimming.decision.blockers:
-            held.add_metric([one.kind, one.name], one.log_index)
-        yield held
+        yield _gauge("log_kept_from", "the log is kept behind this index", start)
+        yield _gauge("journal_bytes_max", "what the journal may take", retention.bytes_max)
+        blockers = [((one.kind, one.name), float(one.log_index)) for one in retention.decision.blockers]
+        text = "the log is needed behind this index, by whom"
+        yield _gauges("log_needed_from", text, ["kind", "name"], blockers)
 
-    def _view_metrics(self, gauge: Callable[[str, str, float], Any]) -> Iterable[Any]:
+    def _view_metrics(self) -> Iterable[Any]:
         """The view, the masters out of it, and which master receives messages from which."""
-        from prometheus_client.core import GaugeMetricFamily
-
-        views = self._context.loop.core.views
-        epoch, ballot, _ = views.number
-        members = views.accepted.members if views.accepted is not None else []
-        yield gauge("view_epoch", "grows with each view that this master accepts", epoch)
-        yield gauge("view_ballot", "proposals that this epoch took", ballot)
-        yield gauge("view_installed", "1 while the latest view is installed", float(views.installed))
-        yield gauge("view_members", "masters in the latest view", len(members))
-        yield gauge(
-            "view_held", "1 while a change of views is wanted and cannot begin", float(bool(views.blocked_reason))
-        )
-        out = GaugeMetricFamily(
-            "txlog_member_out", "1 for each configured master out of the view", labels=["node", "why"]
-        )
-        for node, why in self._view_handler.departed_members().items():
-            out.add_metric([node, why], 1.0)
-        yield out
-        hears = GaugeMetricFamily(
-            "txlog_hears", "1 when messages arrive at `to` from `from`; absent when not known", labels=["from", "to"]
-        )
+        status = self._context.status
+        view, (epoch, ballot, _) = status.view, status.view_number
+        yield _gauge("view_epoch", "grows with each view that this master accepts", epoch)
+        yield _gauge("view_ballot", "proposals that this epoch took", ballot)
+        yield _gauge("view_installed", "1 while the latest view is installed", float(status.is_view_installed))
+        yield _gauge("view_members", "masters in the latest view", len(view.members) if view is not None else 0)
+        blocked = float(bool(status.view_blocked_reason))
+        yield _gauge("view_held", "1 while a change of views is wanted and cannot begin", blocked)
+        out = dict.fromkeys(self._context.loop.departures.departed_members().items(), 1.0)
+        yield _gauges("member_out", "1 for each configured master out of the view", ["node", "why"], out)
         rows = self._view_handler.connectivity.rows()
-        for to, row in rows.items():
-            for sender in rows if row is not None else ():
-                if sender != to:
-                    hears.add_metric([sender, to], float(sender in (row or ())))
-        yield hears
+        hears = {
+            (sender, to): float(sender in row)
+            for to, row in rows.items()
+            if row is not None
+            for sender in rows
+            if sender != to
+        }
+        text = "1 when messages arrive at `to` from `from`; absent when not known"
+        yield _gauges("hears", text, ["from", "to"], hears)
+
+
+# ``prometheus_client`` is imported late: most masters on a laptop are never scraped.
+Samples = Mapping[Any, float] | Iterable[tuple[tuple[str, ...], float]]
+"""Values by label values."""
+
+
+def _gauge(name: str, text: str, value: float) -> Any:
+    from prometheus_client.core import GaugeMetricFamily
+
+    return GaugeMetricFamily(f"txlog_{name}", text, value=value)
+
+
+def _counter(name: str, text: str, value: float) -> Any:
+    from prometheus_client.core import CounterMetricFamily
+
+    return CounterMetricFamily(f"txlog_{name}", text, value=value)
+
+
+def _gauges(name: str, text: str, labels: list[str], samples: Samples) -> Any:
+    from prometheus_client.core import GaugeMetricFamily
+
+    return _add_samples(GaugeMetricFamily(f"txlog_{name}", text, labels=labels), samples)
+
+
+def _counters(name: str, text: str, labels: list[str], samples: Samples) -> Any:
+    from prometheus_client.core import CounterMetricFamily
+
+    return _add_samples(CounterMetricFamily(f"txlog_{name}", text, labels=labels), samples)
+
+
+def _add_samples(family: Any, samples: Samples) -> Any:
+    for labels, value in samples.items() if isinstance(samples, Mapping) else samples:
+        family.add_metric(list(labels), value)
+    return family

@@ -62,12 +62,12 @@ class SettingsHandler:
         if asked not in ("true", "false"):
             raise BadInput(f"check={asked[:20]}: expected true or false")
         try:
-            told = msgspec.json.decode(await read_body(request, BODY_MAX))
+            wanted = msgspec.json.decode(await read_body(request, BODY_MAX))
         except DECODE_ERRORS as wrong:
             raise BadInput(f"expected {_EXPECTED_BODY}: {wrong}") from None
-        if not isinstance(told, dict):
+        if not isinstance(wanted, dict):
             raise BadInput(f"expected {_EXPECTED_BODY}")
-        return json_response(await self.change(read_changes(told), check=asked == "true"))
+        return json_response(await self.change(read_changes(wanted), check=asked == "true"))
 
     async def change(self, changes: dict[str, Any], *, check: bool = False) -> dict[str, Any]:
         """See :meth:`patch`; ``changes`` is in the form that :func:`read_changes` returns."""
@@ -89,7 +89,7 @@ class SettingsHandler:
         if state != "Joined":
             who = f"{self._context.config.node} is {state}"
             raise Conflict(f"splitRecovery cannot be changed now: {who}; wait until every master is Joined")
-        unordered = self._context.registry.unordered_workers()
+        unordered = self._context.registry.known.unordered()
         if unordered and self._live.preferences.split_recovery == "None":
             what = f"{', '.join(unordered)} executed in another order than the log's"
             raise Conflict(f"splitRecovery cannot be changed now: {what}; first: txlog worker rebuild NAME")
@@ -126,7 +126,7 @@ class SettingsHandler:
                     "since": mine.at if mine is not None else None,
                 }
             )
-        view = site.loop.core.views.accepted
+        view = site.status.view
         return {
             "node": site.config.node,
             "dataCenter": site.config.data_center,

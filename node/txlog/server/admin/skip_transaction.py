@@ -23,7 +23,9 @@ from txlog.model.hashes import content_hash
 from txlog.model.ids import Txid, parse_txid
 from txlog.protocol.events import Submission
 from txlog.runtime.master_context import MasterContext
-from txlog.runtime.worker_registry import STALE_S, TOPIC, RegisteredWorker
+from txlog.runtime.worker_notices import TOPIC
+from txlog.runtime.worker_state import STALE_S, RegisteredWorker
+from txlog.server.admin.worker_repairs import WorkerRepairs
 from txlog.wire import messages as wire
 
 NOTICE_INTERVAL_S = 1.0
@@ -38,11 +40,12 @@ class SkipHandler:
     """``POST /txlog/skip/{txid}``, and the automatic skip. ``send(peer, message)`` sends a message to another
     master."""
 
-    def __init__(self, site: MasterContext, send: Callable[[str, bytes], None]) -> None:
+    def __init__(self, site: MasterContext, send: Callable[[str, bytes], None], repairs: WorkerRepairs) -> None:
         self._context = site
         self._loop = site.loop
         self._registry = site.registry
         self._send = send
+        self._repairs = repairs
         self._requested_skips: set[str] = set()
 
     def routes(self) -> list[Route]:
@@ -61,11 +64,12 @@ class SkipHandler:
             self._registry.on_notice(body, peer)
 
     async def _send_notices(self) -> None:
-        changed = self._registry.changed
+        changed = self._registry.notices.due
         while True:
             changed.clear()
             if self._registry.workers:
-                message = wire.encode(wire.Notice(TOPIC, self._registry.encode_notice()))
+                self._repairs.refresh_states()
+                message = wire.encode(wire.Notice(TOPIC, self._registry.notices.encode()))
                 for peer in self._context.other_nodes:
                     self._send(peer, message)
             await self._skip_if_refused()
@@ -92,7 +96,7 @@ class SkipHandler:
             return
         self._requested_skips.add(name)
         self._context.transactions.keep_refusals(name)
-        answers = self._registry.refusals(name)
+        answers = self._registry.known.refusals(name)
         reason = f"refused by every reachable worker: {', '.join(sorted(answers))}"
         self._context.log.warning("Skipped", txid=name, workers=answers)
         await self._append_skip(txid, reason, 0.0)
@@ -108,7 +112,7 @@ class SkipHandler:
         one."""
         now = time.time()
         heard = {self._registry.data_center: now}
-        for data_center, at in self._registry.last_notice_from.values():
+        for data_center, at in self._registry.notices.last_received.values():
             heard[data_center] = max(heard.get(data_center, 0.0), at)
         if any(now - heard.get(data_center, 0.0) > NOTICE_TTL_S for _, data_center in self._context.masters):
             return None  # a missing report is no refusal
@@ -132,10 +136,10 @@ class SkipHandler:
         reason = "by hand"
         if body.strip():
             try:
-                told = msgspec.json.decode(body, type=dict[str, Any])
+                body_fields = msgspec.json.decode(body, type=dict[str, Any])
             except DECODE_ERRORS as wrong:
                 raise BadInput(f'{{"reason": "..."}}: {wrong}') from None
-            reason = str(told.get("reason") or reason)[:500]
+            reason = str(body_fields.get("reason") or reason)[:500]
         if self._context.transactions.outcome(txid).level is None:
             raise NotFound(f"{txid} is not known here; is it spelt right, is this the right cluster?")
         if self._context.transactions.is_skipped(txid):
@@ -152,7 +156,7 @@ class SkipHandler:
         submission = Submission(KIND_SKIP, name, payload, content_hash(KIND_SKIP, name, payload))
         level = Durability.SYNCED if seconds else Durability.ACCEPTED
         write = self._loop.write([submission], level)
-        await self._loop.wait_for(write.reached, seconds or 5.0)
+        await self._context.durability.wait_for(write.reached, seconds or 5.0)
         answer = write.answers[0] if write.answers else None
         if isinstance(answer, Refused):
             if not seconds:

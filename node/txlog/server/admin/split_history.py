@@ -15,8 +15,8 @@ from typing import Any
 
 from txlog.http.router import Request, Response, Route, json_response
 from txlog.model.view import View
-from txlog.runtime.durability_tracker import ViewTransition
 from txlog.runtime.master_context import MasterContext
+from txlog.runtime.master_listener import ViewTransition
 from txlog.server.admin.views import format_view_number
 
 FILE = "splits.json"
@@ -54,13 +54,13 @@ class SplitHistory:
         old, new, kept = change.old, change.new, change.common_index
         if not (old.silent_members or new.silent_members or kept is not None):
             return  # a leave or a return: no master was partitioned
-        told = {**_to_dict(new), "brought": self._merged_until(new)}
-        self._append_record({"view": told, "before": _to_dict(old), "end": change.end, "kept": kept})
+        described = {**_to_dict(new), "brought": self._merged_until(new)}
+        self._append_record({"view": described, "before": _to_dict(old), "end": change.end, "kept": kept})
 
     def _merged_until(self, view: View) -> int | None:
         """The index at which the log contains everything that this view has merged. What waits in its queue at the
         accept has stamps below all later ones. None if this log is trimmed beyond the view's base."""
-        agreement = self._context.loop.log_state
+        agreement = self._context.status.log_state
         if agreement is None or not agreement.log_index.start <= view.base_index <= agreement.log_index.length:
             return None
         last = {(node, birth): seq for node, birth, seq in agreement.log_index.seqs_at(view.base_index)}

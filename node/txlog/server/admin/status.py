@@ -16,6 +16,7 @@ from txlog.runtime.master_context import MasterContext
 from txlog.server.admin.duties import DutyHandler
 from txlog.server.admin.log_retention import LogRetention
 from txlog.server.admin.views import ViewHandler
+from txlog.server.admin.worker_repairs import WorkerRepairs
 
 try:
     VERSION = version("txlog")
@@ -32,11 +33,13 @@ class StatusHandler:
         site: MasterContext,
         membership: ViewHandler,
         duties: DutyHandler,
+        repairs: WorkerRepairs,
         peers: Callable[[], dict[str, Any]],
         trimming: LogRetention,
     ) -> None:
         self._context = site
         self._duty_handler = duties
+        self._repairs = repairs
         self._view_handler = membership
         self._describe_peers = peers
         self._log_retention = trimming
@@ -55,16 +58,16 @@ class StatusHandler:
     async def status(self, request: Request, _: Mapping[str, str]) -> Response:
         """The status of this master."""
         site = self._context
-        loop, core = site.loop, site.loop.core
-        agreement = loop.log_state
+        status, durability = site.status, site.durability
+        agreement = status.log_state
         view = agreement.view if agreement is not None else None
-        present = [site.config.node, *(p.node for p in core.peers if core.is_present(p))]
+        present = [site.config.node, *status.present_peers]
         queues = agreement.queues if agreement is not None else []
         return json_response(
             {
                 "node": site.config.node,
-                "birth": f"{core.birth:016x}",
-                "start": core.start,
+                "birth": f"{status.birth:016x}",
+                "start": status.start,
                 "version": VERSION,
                 "native": is_native(),
                 "state": site.state,
@@ -72,9 +75,9 @@ class StatusHandler:
                 "view": self._view_handler.describe(),
                 "duties": [duty.to_dict() for duty in self._duty_handler.open_duties()],
                 "clusterId": view.cluster_id.hex() if view is not None else None,
-                "log": _position_to_dict(loop.log_position()),
+                "log": _position_to_dict(durability.log_position()),
                 "trim": self._log_retention.describe(),
-                "stable": _position_to_dict(loop.stable_position()),
+                "stable": _position_to_dict(durability.stable_position()),
                 "queue": {"transactions": sum(len(q) for q in queues), "bytes": sum(q.payload_bytes for q in queues)},
                 "counter": agreement.last_stamp if agreement is not None else 0,
                 "members": [
@@ -82,7 +85,7 @@ class StatusHandler:
                     for m in (view.members if view is not None else [])
                 ],
                 "present": present if view is not None else [],
-                "workers": site.registry.describe_workers(),
+                "workers": self._repairs.describe_workers(),
                 "damage": [],
                 "repository": site.config.repository,
                 "dataCenter": site.config.data_center,
@@ -92,22 +95,21 @@ class StatusHandler:
 
     async def peers(self, request: Request, _: Mapping[str, str]) -> Response:
         """The links, the core's state of each peer, and which master receives messages from which."""
-        told = self._describe_peers() | self._view_handler.reachability()
-        core, loop = self._context.loop.core, self._context.loop
-        known = {p.node: p for p in core.peers}
-        for peer in told["peers"]:
-            one = known.get(peer["node"])
+        described = self._describe_peers() | self._view_handler.reachability()
+        status, counts = self._context.status, self._context.loop.counts
+        for peer in described["peers"]:
+            one = status.peer(peer["node"])
             claim = one.replica_state if one is not None else None
             peer |= self._view_handler.describe_peer(peer["node"])
-            peer["present"] = one is not None and core.is_present(one)
+            peer["present"] = status.is_present(peer["node"])
             peer["logIndex"] = claim.log_index if claim is not None else None
             peer["start"] = claim.start if claim is not None else None
             peer["full"] = claim.full if claim is not None else None
             peer["refused"] = str(one.fault) if one is not None and one.fault is not None else None
             peer["faultsByReason"] = {
-                reason: count for (node, reason), count in loop.counts.peer_faults.items() if node == peer["node"]
+                reason: count for (node, reason), count in counts.peer_faults.items() if node == peer["node"]
             }
-        return json_response(told)
+        return json_response(described)
 
     async def transaction(self, request: Request, names: Mapping[str, str]) -> Response:
         """The outcome of one transaction."""

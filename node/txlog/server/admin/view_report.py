@@ -34,15 +34,15 @@ class ViewReportHandler:
         log after the last of the given checkpoints that this log has too, or after its log start; without
         ``checkpoints`` after its end. ``seqs``: the last transaction of each origin up to there. ``checkpoints``: those
         of this log, as the parameter has them. 503 ``NotFounded`` before the first view."""
-        core, agreement = self._context.loop.core, self._context.loop.log_state
-        view, name = core.views.accepted, self._context.config.node
+        status, name = self._context.status, self._context.config.node
+        agreement, view = status.log_state, status.view
         if agreement is None or view is None:
             raise Unavailable("NotFounded", f"{name} has no view yet; wait until it is founded")
         log = agreement.log_index
         text = request.query.get("checkpoints")
         given = [Checkpoint(log.length, log.hash)] if text is None else _parse_checkpoints(text)
         proposal = ProposeView(view.number, view.cluster_id, [], view.number, [], given)
-        report = core.view_manager.participant.build_report(proposal)
+        report = status.view_report(proposal)
         seqs = [str(Txid(Origin(node, birth), seq)) for node, birth, seq in log.seqs_at(report.shared.index)]
         checkpoints = [f"{one.index}:{one.hash.hex()}" for one in build_checkpoints(agreement)]
         message = await asyncio.to_thread(lambda: base64.b64encode(encode(report)).decode())

@@ -24,7 +24,7 @@ DEPARTURE_TEXTS = {
     "left": "it was stopped in order; it comes back when its process starts",
     "down": "its supervisor has proved that its process ended; it comes back when it starts",
     "lost": "it came back without its journal, with a new birth; it catches up and is taken in",
-    "silent": "nobody reached it for its term; it may have gone on alone, and is rejoined when it answers",
+    "silent": "no master reached it for its term; it may have continued alone, and is rejoined when it answers",
     "ordered": "the operator let it go; what only it had is missing until it comes back",
     "unknown": "this master's process did not see it go; ask another master",
 }
@@ -60,9 +60,9 @@ class ViewHandler:
         self._context = site
         self._loop = site.loop
         self._send = send
-        core = site.loop.core
+        self._status = site.status
         self.connectivity = ConnectivityMatrix(
-            site.config.node, self._nodes, core.start, core.failure_detector.live_peers
+            site.config.node, lambda: self._nodes, site.status.start, site.status.live_peers
         )
 
     @property
@@ -88,7 +88,6 @@ class ViewHandler:
 
     async def _send_notices(self) -> None:
         while True:
-            self.connectivity.nodes = self._nodes
             message = wire.encode(wire.Notice(TOPIC, self.connectivity.encode_notice()))
             for peer in self._context.other_nodes:
                 self._send(peer, message)
@@ -104,24 +103,23 @@ class ViewHandler:
         if node not in self._nodes:
             raise NotFound(f"no master {node[:80]!r} is configured here; there are {', '.join(self._nodes)}")
         try:
-            told = msgspec.json.decode(await read_body(request, 4096), type=DownReport)
+            report = msgspec.json.decode(await read_body(request, 4096), type=DownReport)
         except DECODE_ERRORS as wrong:
             raise BadInput(f"{_DOWN_EXAMPLE}: {wrong}") from None
-        if not _BIRTH_PATTERN.fullmatch(told.birth) or told.start < 1:
-            raise BadInput(f"birth {told.birth[:40]!r}, start {told.start}: expected {_DOWN_EXAMPLE}")
+        if not _BIRTH_PATTERN.fullmatch(report.birth) or report.start < 1:
+            raise BadInput(f"birth {report.birth[:40]!r}, start {report.start}: expected {_DOWN_EXAMPLE}")
         if node == self._context.config.node:
             raise Conflict(f"{node} answers you itself: it is not down; ask another master")
-        birth = int(told.birth, 16)
-        core = self._loop.core
-        view = core.views.accepted
+        birth = int(report.birth, 16)
+        view = self._status.view
         member = view.member(node) if view is not None else None
         if member is not None and member.birth != birth:
             raise Conflict(
-                f"{node} is in the view with birth {member.birth:016x}: a proof about birth {told.birth} is stale"
+                f"{node} is in the view with birth {member.birth:016x}: a proof about birth {report.birth} is stale"
             )
         if member is not None:
-            self._loop.prove_down(node, birth, told.start)
-            self._context.log.info("ProvedDown", peer=node, birth=told.birth, start=told.start)
+            self._loop.prove_down(node, birth, report.start)
+            self._context.log.info("ProvedDown", peer=node, birth=report.birth, start=report.start)
         return json_response({"node": node, "inView": self.is_in_view(Origin(node, birth))})
 
     # Overrides
@@ -157,8 +155,7 @@ class ViewHandler:
         except DECODE_ERRORS as wrong:
             raise BadInput(f"expected {_WITHOUT_EXAMPLE}: {wrong}") from None
         self._check_names(without, _WITHOUT_EXAMPLE)
-        views = self._loop.core.views
-        left = format_view_number(views.number)
+        left = format_view_number(self._status.view_number)
         missing = [self._possibly_lost(node) for node in without]
         self._loop.force_view(without)
         await self._loop.wait_durable()
@@ -167,69 +164,48 @@ class ViewHandler:
 
     def _possibly_lost(self, node: str) -> dict[str, Any]:
         """The sequence numbers up to which this master knows and holds the transactions that the node accepted."""
-        core = self._loop.core
-        peer = next((p for p in core.peers if p.node == node), None)
-        queue = core.log_state.by_origin.get(peer.origin) if core.log_state is not None and peer is not None else None
+        peer, agreement = self._status.peer(node), self._status.log_state
+        queue = agreement.by_origin.get(peer.origin) if agreement is not None and peer is not None else None
         heard = peer.replica_state.own_seq if peer is not None and peer.replica_state is not None else None
         return {"node": node, "heardUpTo": heard, "heldUpTo": queue.held if queue is not None else None}
 
     def is_in_view(self, origin: Origin) -> bool:
         """Whether the latest view, installed or not, has this member."""
-        view = self._loop.core.views.accepted
+        view = self._status.view
         return view is not None and view.has_member(origin)
 
     # Reported state
 
     def describe(self) -> dict[str, Any]:
         """For ``/txlog/status``: the view, its state, and the masters that are out of it."""
-        views = self._loop.core.views
-        ahead = views.newer_view
+        status = self._status
+        newer, proposed, view = status.newer_view, status.proposed_view, status.view
         return {
-            "number": format_view_number(views.number),
-            "installed": views.installed,
-            "stopped": views.is_stopped,
-            "promised": format_view_number(views.promised),
-            "ahead": format_view_number(ahead.number) if ahead is not None else None,
-            "changing": format_view_number(views.change.number) if views.change is not None else None,
-            "holding": views.blocked_reason,
-            "splitMode": "Majority" if views.majority_required else "Continue",
-            "splitRecovery": views.accepted.strategy if views.accepted is not None else None,
-            "splitBackupAt": views.backup_index if views.backup_index >= 0 else None,
+            "number": format_view_number(status.view_number),
+            "installed": status.is_view_installed,
+            "stopped": status.is_view_stopped,
+            "promised": format_view_number(status.promised_view),
+            "ahead": format_view_number(newer.number) if newer is not None else None,
+            "changing": format_view_number(proposed) if proposed is not None else None,
+            "holding": status.view_blocked_reason,
+            "splitMode": status.split_mode,
+            "splitRecovery": view.strategy if view is not None else None,
+            "splitBackupAt": status.split_backup_index,
             "out": [
                 {"node": node, "why": why, "text": DEPARTURE_TEXTS[why]}
-                for node, why in self.departed_members().items()
+                for node, why in self._loop.departures.departed_members().items()
             ],
         }
 
-    def departed_members(self) -> dict[str, str]:
-        """Configured masters that are not in the view, or are about to leave it: node id to reason."""
-        core = self._loop.core
-        view = core.views.accepted
-        if view is None:
-            return {}
-        found: dict[str, str] = {}
-        for node in self._nodes:
-            departure = core.views.departing.get(node)
-            if view.member(node) is not None:
-                if departure is None:
-                    self._loop.departed.pop(node, None)
-                else:
-                    found[node] = departure.why
-                continue
-            why = self._loop.departed.get(node)
-            found[node] = "silent" if node in view.silent_members else why or "unknown"
-        return found
-
     def describe_peer(self, node: str) -> dict[str, Any]:
         """For ``/txlog/peers``: whether a peer is in the view, and whether messages reach it."""
-        core = self._loop.core
-        view = core.views.accepted
+        status, view = self._status, self._status.view
         return {
             "inView": view is not None and view.member(node) is not None,
-            "why": self.departed_members().get(node),
-            "heard": core.failure_detector.is_alive(node),
-            "bothWays": core.failure_detector.is_bidirectional(node),
-            "reachable": node in core.failure_detector.reachable(),
+            "why": self._loop.departures.departed_members().get(node),
+            "heard": status.is_alive(node),
+            "bothWays": status.is_bidirectional(node),
+            "reachable": status.is_reachable(node),
         }
 
     def reachability(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -19,7 +19,7 @@ from txlog.divergence.repair_policy import CompletedRepair, RepairFailure, Repai
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput, NotFound
 from txlog.runtime.master_context import MasterContext
-from txlog.runtime.worker_registry import STALE_S, RegisteredWorker
+from txlog.runtime.worker_state import STALE_S, RegisteredWorker
 
 FILE: Final = "repairs.json"
 REPAIRS_KEPT: Final = 20
@@ -46,7 +46,6 @@ class WorkerRepairs:
         self._path = site.config.journal_folder / FILE
         self._history = self._read()
         self._failures: dict[str, tuple[int, RepairFailure]] = {}  # with the fence of the finding
-        site.registry.refresh_repairs = self.refresh_states
 
     def refresh_states(self) -> None:
         """Updates the repair status of each worker of this data centre."""
@@ -54,6 +53,11 @@ class WorkerRepairs:
             worker.repair = self._repair_status(worker)
             if worker.repair is not None and worker.repair.state == "GivenUp":
                 self._suspend(worker, worker.repair)
+
+    def describe_workers(self) -> list[dict[str, Any]]:
+        """The workers of this data centre as the API shows them, with the present state of each repair."""
+        self.refresh_states()
+        return [worker.to_dict() for worker in self._context.registry.workers.values()]
 
     def next_due(self) -> RegisteredWorker | None:
         """The first worker that may be repaired now."""
@@ -79,7 +83,7 @@ class WorkerRepairs:
         del mine[:-REPAIRS_KEPT]
         self._failures.pop(name, None)
         self._write()
-        self._context.registry.changed.set()
+        self._context.registry.notices.due.set()
         self._context.log.info("WorkerRepaired", **msgspec.to_builtins(mine[-1]))
 
     def record_failure(self, name: str, fence: int, message: str) -> None:
@@ -120,7 +124,7 @@ class WorkerRepairs:
             if each.is_unordered or site.registry.is_off_chain(each):
                 return f"{each.name} has executed another order than the log's"
             if now - each.reported_at > STALE_S:
-                return f"nothing was heard of {each.name} for {STALE_S:g} s"
+                return f"no report about {each.name} for {STALE_S:g} s"
             if each is not worker and each.is_under_repair and each.divergence is not None and each.divergence.wrong:
                 return f"{each.name} is being repaired"
         return ""

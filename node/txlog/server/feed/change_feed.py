@@ -85,6 +85,8 @@ class ChangeFeedHandler:
     ) -> None:
         self._context = site
         self._loop = site.loop
+        self._durability = site.durability
+        self._status = site.status
         self._pages = pages
         self._common_index = shared
         self._waiters: set[asyncio.Future[bool]] = set()
@@ -148,30 +150,30 @@ class ChangeFeedHandler:
     # The start position
 
     async def _start_position(self, wish: _FeedRequest) -> Position:
-        loop, start = self._loop, wish.start
+        durability, start = self._durability, wish.start
         if start is None:
             self.log_state()
-            return loop.position_at(self.end(wish.settled))
+            return durability.position_at(self.end(wish.settled))
         deadline = time.monotonic() + CATCH_UP_WAIT_S
-        while start.index > loop.stable.value and time.monotonic() < deadline:
+        while start.index > durability.stable.value and time.monotonic() < deadline:
             await self.wait_past(start.index - 1, deadline - time.monotonic())
             if self._context.is_closing:
                 raise _closing_error()
         agreement = self.log_state()
-        if start.index > loop.stable.value:
+        if start.index > durability.stable.value:
             raise LogAhead(
-                f"index {start.index} is above this master's stable index {loop.stable.value}; ask again later, or "
-                "another master"
+                f"index {start.index} is above this master's stable index {durability.stable.value}; ask again "
+                "later, or another master"
             )
         if start.index < agreement.log_index.start:
             raise LogGone(_gone_message(start.index, agreement))
-        mine = loop.position_at(start.index)
+        mine = durability.position_at(start.index)
         if start.hash is None or start.hash == mine.hash:
             return mine
         if await self._common_index(start.index, start.hash) is None:
             raise LogDiverged(
                 f"at index {start.index} this log's hash is {mine.hash.hex()}, not {start.hash.hex()}, and this master "
-                "never had that order: ask one that was on the same side of the split, or begin anew behind a place "
+                "never had that order: ask one that was on the same side of the split, or begin again behind a place "
                 "that was settled"
             )
         return Position(mine.epoch, start.index, start.hash)
@@ -181,7 +183,7 @@ class ChangeFeedHandler:
             wish.form != RDF_PATCH_MEDIA_TYPE
             or wish.updates
             or not self.is_on_log(at)
-            or at.index >= self._loop.stable.value
+            or at.index >= self._durability.stable.value
         ):
             return
         (entry, *_) = await self.read(at, at.index + 1)
@@ -192,7 +194,7 @@ class ChangeFeedHandler:
 
     def log_state(self) -> LogState:
         """The log; :class:`Unavailable` before the cluster is bootstrapped."""
-        agreement = self._loop.log_state
+        agreement = self._status.log_state
         if agreement is None:
             raise Unavailable("NotFounded", "the cluster is not founded yet: no log here")
         return agreement
@@ -200,17 +202,17 @@ class ChangeFeedHandler:
     @property
     def stable(self) -> int:
         """The stable index."""
-        return self._loop.stable.value
+        return self._durability.stable.value
 
     def end(self, settled: bool) -> int:
         """The last index that the feed may send: the final index for ``settled``, else the stable index."""
-        stable = self._loop.stable.value
+        stable = self._durability.stable.value
         return min(stable, self.log_state().final_index) if settled else stable
 
     @property
     def is_closing(self) -> bool:
         """Whether this master is about to end."""
-        return self._context.is_closing or self._loop.is_aborted or self._loop.end_reason is not None
+        return self._context.is_closing or self._durability.is_aborted or self._loop.end_reason is not None
 
     @property
     def is_installed(self) -> bool:
@@ -229,8 +231,8 @@ class ChangeFeedHandler:
 
     def position_if_stable(self, index: int) -> Position | None:
         """The position at this index; None while the index is not stable, or no longer kept."""
-        known = index <= self._loop.stable.value and self.log_state().log_index.has_hash_at(index)
-        return self._loop.position_at(index) if known else None
+        known = index <= self._durability.stable.value and self.log_state().log_index.has_hash_at(index)
+        return self._durability.position_at(index) if known else None
 
     async def read(self, at: Position, upto: int) -> list[FeedEvent]:
         """The next entries, at least one."""
@@ -244,14 +246,14 @@ class ChangeFeedHandler:
     def _key(self, entry: PageEntry) -> str:
         if entry.kind not in CONTROL_KINDS:
             return ""
-        return self._loop.executor.journal.read(entry.node, entry.birth, entry.seq, 1, 1).items[0].key
+        return self._status.read_transactions(entry.node, entry.birth, entry.seq, 1, 1).items[0].key
 
     async def wait_past(self, index: int, seconds: float) -> None:
         """Waits until the stable index is above ``index``, another event wakes the follower, or the time is over."""
-        future = self._loop.wait_index(self._loop.stable, index + 1)
+        future = self._durability.wait_index(self._durability.stable, index + 1)
         self._waiters.add(future)
         try:
-            await self._loop.wait_for(future, seconds)
+            await self._durability.wait_for(future, seconds)
         finally:
             self._waiters.discard(future)
 
@@ -329,7 +331,7 @@ class _FollowerStream:
             return
         index = await room.common_index(at)
         if index is None:
-            await self._end("diverged", "the log was ordered anew; from where on, this master cannot say: begin anew")
+            await self._end("diverged", "the log was reordered; from where on, this master cannot say: begin again")
             return
         there = room.position_if_stable(index) if room.is_installed else None
         if there is not None:
@@ -432,7 +434,7 @@ def _closing_error() -> Unavailable:
 def _gone_message(index: int, agreement: LogState) -> str:
     return (
         f"index {index} is below {agreement.log_index.start}, from which the log is kept: restore a backup "
-        "(its position stands in its manifest) or copy the repository, and follow from there"
+        "(its manifest has its position) or copy the repository, and follow from there"
     )
 
 

@@ -20,7 +20,6 @@ from txlog.model.view import Number
 from txlog.protocol.log.executed_out_of_order import ExecutedElsewhere, find_branch_position
 from txlog.protocol.log.log_state import LogState
 from txlog.runtime.master_context import MasterContext
-from txlog.runtime.master_loop import MasterLoop
 from txlog.wire.log_page import MEDIA_TYPE, LogPage, PageEntry, encode_page, page_to_json
 
 STEP_ENTRIES = 500
@@ -37,7 +36,8 @@ class LogPageHandler:
     """``GET /txlog/log``."""
 
     def __init__(self, site: MasterContext) -> None:
-        self._loop: MasterLoop = site.loop
+        self._durability = site.durability
+        self._status = site.status
         self._context = site
         self._executed_cache: tuple[tuple[str, int, Number], ExecutedElsewhere] | None = None
 
@@ -56,11 +56,11 @@ class LogPageHandler:
         agreement = self._log_state()
         start = self._checked_start(agreement, after, hash_text)
         over = self._executed_elsewhere(agreement, query.get("unordered", ""))
-        cuts = self._loop.truncation_count
+        cuts = self._durability.truncation_count
         entries = await self._read_entries(
-            agreement, after, min(upto, self._loop.executable.value), bytes_max, cuts, over
+            agreement, after, min(upto, self._durability.executable.value), bytes_max, cuts, over
         )
-        page = LogPage(start, entries, self._loop.executable_position())
+        page = LogPage(start, entries, self._durability.executable_position())
         if readable:
             return bytes_response(encode_json(page_to_json(page)), "application/json")
         return bytes_response(encode_page(page), MEDIA_TYPE)
@@ -70,11 +70,15 @@ class LogPageHandler:
         agreement = self._log_state()
         self._checked_start(agreement, after.index, after.hash.hex() if after.index else None)
         return await self._read_entries(
-            agreement, after.index, min(upto, self._loop.executable.value), bytes_max, self._loop.truncation_count
+            agreement,
+            after.index,
+            min(upto, self._durability.executable.value),
+            bytes_max,
+            self._durability.truncation_count,
         )
 
     def _log_state(self) -> LogState:
-        agreement = self._loop.log_state
+        agreement = self._status.log_state
         if agreement is None:
             raise Unavailable("NotFounded", "the cluster is not founded yet, or this master is damaged: no log here")
         return agreement
@@ -89,7 +93,7 @@ class LogPageHandler:
                 given = b""
             if len(given) != len(NO_HASH):
                 raise BadInput(f"hash={hash_text[:40]}: {2 * len(NO_HASH)} hexadecimal digits")
-        end = self._loop.executable.value
+        end = self._durability.executable.value
         if given is None and after > end:
             return Position(agreement.view.epoch, after, NO_HASH)
         if after > end:
@@ -109,7 +113,7 @@ class LogPageHandler:
         page by page."""
         if not text:
             return None
-        about = (text, self._loop.truncation_count, agreement.view.number)
+        about = (text, self._durability.truncation_count, agreement.view.number)
         if self._executed_cache is not None and self._executed_cache[0] == about:
             return self._executed_cache[1]
         paths = [
@@ -143,7 +147,7 @@ class LogPageHandler:
             size += sum(len(entry.payload) + 60 for entry in step)
             if index < upto and size < bytes_max and time.monotonic() - began > 0.004:
                 await asyncio.sleep(0)
-                if self._loop.truncation_count != cuts:
+                if self._durability.truncation_count != cuts:
                     raise Unavailable("Rejoining", "the log was cut while this page was read; ask again")
                 if index < agreement.log_index.start:
                     raise Unavailable("Trimmed", "the log was trimmed while this page was read; ask again")
@@ -159,7 +163,7 @@ class LogPageHandler:
         for span in spans:
             seqs = wanted.setdefault((span.node, span.birth), [span.first_seq, 0])
             seqs[1] += span.count
-        read = self._loop.executor.journal.read
+        read = self._status.read_transactions
         items: dict[tuple[str, int], tuple[int, list[RunItem]]] = {}
         for (node, birth), (first, count) in wanted.items():
             items[node, birth] = (first, read(node, birth, first, count, bytes_max).items)
@@ -199,7 +203,7 @@ class LogPageHandler:
 
     def _skip_mark(self, agreement: LogState, txid: str) -> str:
         at = agreement.skips.get(txid, 0)
-        return "skip" if 0 < at <= self._loop.stable.value else ""
+        return "skip" if 0 < at <= self._durability.stable.value else ""
 
 
 def _parse_position(text: str) -> tuple[int, bytes]:

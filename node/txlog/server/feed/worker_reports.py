@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -34,12 +34,14 @@ class _PauseRequest(msgspec.Struct):
 
 
 class WorkerReportHandler:
-    """The paths of workers: doorbell, list, add, remove, report, digests, pause and resume."""
+    """The paths of workers: doorbell, list, add, remove, report, digests, pause and resume. ``describe_workers()``: the
+    workers of this data centre as the API shows them."""
 
-    def __init__(self, site: MasterContext) -> None:
+    def __init__(self, site: MasterContext, describe_workers: Callable[[], list[dict[str, Any]]]) -> None:
         self._context = site
-        self._loop = site.loop
+        self._durability = site.durability
         self._registry = site.registry
+        self._describe_workers = describe_workers
 
     def routes(self) -> list[Route]:
         """The paths of this handler."""
@@ -60,7 +62,7 @@ class WorkerReportHandler:
 
     async def _ring_doorbells(self) -> None:
         while True:  # noqa: ASYNC110 - a clock, not a wait for something
-            await asyncio.sleep(self._registry.ring_doorbell())
+            await asyncio.sleep(self._registry.doorbell.ring_if_due())
 
     async def doorbell(self, request: Request, _: Mapping[str, str]) -> Response:
         """Waits for an executable index above ``after``, or another ``tick``, or ``timeout`` seconds. Answers
@@ -69,18 +71,18 @@ class WorkerReportHandler:
         after = int_parameter(query, "after", 0)
         tick = int_parameter(query, "tick", 0)
         seconds = seconds_parameter(query.get("timeout"), "timeout", TIMEOUT_S, TIMEOUT_S_MAX)
-        loop, registry = self._loop, self._registry
+        durability, doorbell = self._durability, self._registry.doorbell
         if self._context.is_closing:
             seconds = min(seconds, CLOSING_WAIT_S)
-        if loop.executable.value <= after and registry.tick == tick:
-            future = loop.wait_index(loop.executable, after + 1)
-            registry.add_doorbell_waiter(future)
-            await loop.wait_for(future, seconds)
+        if durability.executable.value <= after and doorbell.tick == tick:
+            future = durability.wait_index(durability.executable, after + 1)
+            doorbell.add_waiter(future)
+            await durability.wait_for(future, seconds)
         return json_response(
             {
-                "stable": _position_to_dict(loop.executable_position()),
-                "tick": registry.tick,
-                "workers": registry.describe_workers(),
+                "stable": _position_to_dict(durability.executable_position()),
+                "tick": doorbell.tick,
+                "workers": self._describe_workers(),
             }
         )
 
@@ -90,7 +92,7 @@ class WorkerReportHandler:
             name: [worker.to_dict() for worker in workers.values()]
             for name, workers in self._registry.remote_workers.items()
         }
-        return json_response({"workers": self._registry.describe_workers(), "elsewhere": elsewhere})
+        return json_response({"workers": self._describe_workers(), "elsewhere": elsewhere})
 
     async def add_worker(self, request: Request, _: Mapping[str, str]) -> Response:
         """``{"name", "url", "engine"}``: adds a worker to this data centre until this process ends. The caller adds it
@@ -109,9 +111,9 @@ class WorkerReportHandler:
         name, registry = names["name"], self._registry
         registry.remove(name)
         until = time.monotonic() + seconds
-        while registry.active_reads[name] and time.monotonic() < until:  # noqa: ASYNC110 - rare, and has no event
+        while registry.reads.active_reads[name] and time.monotonic() < until:  # noqa: ASYNC110 - rare, and has no event
             await asyncio.sleep(DRAIN_POLL_S)
-        return json_response({"reading": registry.active_reads[name]})
+        return json_response({"reading": registry.reads.active_reads[name]})
 
     async def report(self, request: Request, names: Mapping[str, str]) -> Response:
         """Accepts the pipeline's report about a worker. Answers ``{"hold"}``."""
@@ -129,20 +131,20 @@ class WorkerReportHandler:
         :data:`DIGEST_PAUSE_S` and :data:`REPAIR_PAUSE_S`."""
         worker, why = self._find_worker(names["name"]), _pause_purpose(request)
         try:
-            told = msgspec.json.decode(await read_body(request, REPORT_BYTES_MAX), type=_PauseRequest)
+            pause = msgspec.json.decode(await read_body(request, REPORT_BYTES_MAX), type=_PauseRequest)
         except DECODE_ERRORS as wrong:
             raise BadInput(f'{{"index": N}}: {wrong}') from None
-        if told.index < 0:
+        if pause.index < 0:
             raise BadInput("index: 0 or more")
         before, now = worker.paused_at, time.monotonic()
         if why == "look":
-            worker.look_hold, worker.look_hold_until = told.index, now + DIGEST_PAUSE_S
+            worker.look_hold, worker.look_hold_until = pause.index, now + DIGEST_PAUSE_S
         elif why == "repair":
-            worker.repair_hold, worker.repair_hold_until = told.index, now + REPAIR_PAUSE_S
+            worker.repair_hold, worker.repair_hold_until = pause.index, now + REPAIR_PAUSE_S
         else:
-            worker.hold = told.index
+            worker.hold = pause.index
         if worker.paused_at != before or why != "repair":
-            self._registry.wake_all()
+            self._registry.doorbell.wake_all()
         return json_response(worker.to_dict())
 
     async def resume(self, request: Request, names: Mapping[str, str]) -> Response:
@@ -154,7 +156,7 @@ class WorkerReportHandler:
             worker.repair_hold = None
         else:
             worker.hold = None
-        self._registry.wake_all()
+        self._registry.doorbell.wake_all()
         return json_response(worker.to_dict())
 
     def _find_worker(self, name: str) -> Any:

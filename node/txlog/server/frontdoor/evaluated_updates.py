@@ -82,6 +82,8 @@ class OptimisticUpdateExecutor:
     ) -> None:
         self._site = site
         self._loop = site.loop
+        self._durability = site.durability
+        self._status = site.status
         self._router = stores
         self._read_log = read_log
         self._draw = draw
@@ -158,16 +160,16 @@ class OptimisticUpdateExecutor:
         self, copy: RemoteCopy, write: AwaitedWrite, update: EvaluatedUpdate, effect: UpdateEffect, deadline: float
     ) -> bool | None:
         """Whether the entry's condition holds at its index in the log. None: that is not known in time."""
-        loop = self._loop
-        reached = await loop.wait_for(write.reached, deadline - asyncio.get_running_loop().time())
+        durability = self._durability
+        reached = await durability.wait_for(write.reached, deadline - asyncio.get_running_loop().time())
         if not write.answers:
             return None
         answer = write.answers[0]
         if isinstance(answer, Refused):
             raise answer
-        index = loop.index_of(answer.txid) if reached else 0
+        index = durability.index_of(answer.txid) if reached else 0
         left = deadline - asyncio.get_running_loop().time()
-        if not index or not await loop.wait_for(loop.wait_index(loop.executable, index), left):
+        if not index or not await durability.wait_for(durability.wait_index(durability.executable, index), left):
             return None
         found = copy.position.index
         try:
@@ -187,7 +189,7 @@ class OptimisticUpdateExecutor:
 
     async def _current_copy(self, request: Request, update: EvaluatedUpdate) -> RemoteCopy:
         """A copy with the data that the update reads, as of the end of this master's log."""
-        agreement = self._loop.log_state
+        agreement = self._status.log_state
         skips = 0 if agreement is None else len(agreement.skips)
         copy = self._copy
         if (
@@ -197,7 +199,7 @@ class OptimisticUpdateExecutor:
             and copy.covers(update.read_predicates)
         ):
             try:
-                await self._catch_up(copy, self._loop.executable.value)
+                await self._catch_up(copy, self._durability.executable.value)
                 return copy
             except (LogAhead, LogDiverged, LogNeedsRestore):
                 pass  # the log was truncated or trimmed: this copy is of no more use
@@ -209,7 +211,7 @@ class OptimisticUpdateExecutor:
             copy = self._copy = await self._fetch_full_or_partial_copy(request, update.read_predicates)
             self._copy_skip_count = skips
             try:
-                await self._catch_up(copy, self._loop.executable.value)
+                await self._catch_up(copy, self._durability.executable.value)
                 return copy
             except Unavailable as lacks:
                 if lacks.reason != PARTIAL_COPY:
@@ -254,7 +256,7 @@ class OptimisticUpdateExecutor:
                     why = f"{store.worker.name} holds no prefix of the log"
                     continue
                 await self._read_log(position, position.index, 1)
-                if self._loop.executable.value - position.index <= LAG_ENTRIES_MAX:
+                if self._durability.executable.value - position.index <= LAG_ENTRIES_MAX:
                     copy = RemoteCopy(evaluator, position, None if predicates is None else frozenset(predicates))
                     return copy
                 why = f"{store.worker.name} is more than {LAG_ENTRIES_MAX} entries behind"

@@ -148,6 +148,7 @@ class FastPath:
     # Time-outs
 
     def add_connection(self, connection: FastPathConnection) -> None:
+        """Watches the time-outs of a connection until it ends or is handed over."""
         self.connections.add(connection)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(TICK_S, self._check_timeouts)
@@ -193,15 +194,18 @@ class FastPathConnection(asyncio.Protocol):
         return self._write is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Takes over the transport."""
         self._transport = cast(asyncio.Transport, transport)
         self._fast_path.add_connection(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """The client has disconnected: its write goes on, and is not answered."""
         self._transport = None
         self._fast_path.connections.discard(self)
         self._finish_request()
 
     def data_received(self, data: bytes) -> None:
+        """Parses the next request, or keeps the bytes while one is in progress."""
         self._data = self._data + data if self._data else data
         if self._write is None:
             self._parse_next()
@@ -236,7 +240,7 @@ class FastPathConnection(asyncio.Protocol):
     def _submit(self, head: PlainWriteHead, body: bytes) -> bool:
         """False when the request must be refused: aiohttp's side finds the same error and reports it."""
         key, loop = head.key, self._fast_path.loop
-        if loop.end_reason is not None or loop.is_aborted:
+        if loop.end_reason is not None or loop.durability.is_aborted:
             return False
         try:
             kind, payload = KIND_QUADS, parse_plain_quad(body) if head.media_type == "application/n-quads" else None

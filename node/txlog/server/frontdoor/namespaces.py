@@ -30,7 +30,8 @@ class NamespaceHandler:
 
     def __init__(self, site: MasterContext, writes: WriteHandler) -> None:
         self._site = site
-        self._loop = site.loop
+        self._durability = site.durability
+        self._status = site.status
         self._writes = writes
         self._repository = site.config.repository
         self._level = site.config.durability
@@ -49,13 +50,13 @@ class NamespaceHandler:
     def _current(self) -> dict[str, str]:
         """The namespaces at the stable index, by prefix. Computed again only when an entry of this kind has come, or
         when some have left the log."""
-        agreement = self._loop.log_state
+        agreement = self._status.log_state
         if agreement is None:
             return {}
-        about = (self._loop.truncation_count, len(agreement.skips))
+        about = (self._durability.truncation_count, len(agreement.skips))
         if self._cache is not None and self._cache[0] == about:
             return self._cache[1]
-        stable = self._loop.stable.value
+        stable = self._durability.stable.value
         placed = _logged_changes(agreement)
         table = apply_namespace_changes(key for index, key in placed if index <= stable)
         if not placed or placed[-1][0] <= stable:
@@ -106,7 +107,7 @@ class NamespaceHandler:
         return await self._writes.write(build_entry(change, asked.key), asked)
 
     def _refuse_key_reuse(self, key: str, change: NamespaceChange) -> None:
-        agreement = self._loop.log_state
+        agreement = self._status.log_state
         mine, begins = encode_namespace_change(change, f"key:{key}"), f"{KEY_PREFIX}key:{key} "
         for name in () if agreement is None else (*agreement.skips, *agreement.keys.waiting):
             if name.startswith(begins) and name != mine:

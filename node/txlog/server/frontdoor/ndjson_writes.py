@@ -65,6 +65,8 @@ class NdjsonWriteHandler:
     def __init__(self, site: MasterContext) -> None:
         self._site = site
         self._loop = site.loop
+        self._durability = site.durability
+        self._status = site.status
         self._line_max = site.config.limits.body_bytes
         self._batch_max = site.config.limits.batch_transactions
         self._level = site.config.durability
@@ -152,15 +154,20 @@ class NdjsonWriteHandler:
                 refused[at] = _line_too_long(self._line_max)
                 continue
             try:
-                told = decode(line)
-                key = told.key
+                transaction = decode(line)
+                key = transaction.key
                 if key:
                     check_key(key, "key")
-                quads = told.quads
-                if quads is not None and told.update is None and told.add is None and told.delete is None:
+                quads = transaction.quads
+                if (
+                    quads is not None
+                    and transaction.update is None
+                    and transaction.add is None
+                    and transaction.delete is None
+                ):
                     prepared = prepare_lines(quads, draw=draw_blank_node_seed)
                 else:
-                    prepared = _prepare_transaction(told)
+                    prepared = _prepare_transaction(transaction)
                     if self._site.config.mixed_engines:
                         refuse_unportable(prepared)
             except DECODE_ERRORS as wrong:
@@ -182,13 +189,13 @@ class NdjsonWriteHandler:
     async def _render_answers(self, batch: NdjsonBatch, asked: WriteOptions) -> bytes:
         """The answer lines of the batch, once all its transactions have reached their level or the deadline has
         passed."""
-        write, loop = batch.write, self._loop
+        write = batch.write
         answers: list[SubmissionAccepted | Refused] = []
         reached = True
         repeats: set[Txid] = set()
         if write is not None:
             left = batch.deadline - asyncio.get_running_loop().time()
-            reached = await loop.wait_for(write.reached, left)
+            reached = await self._durability.wait_for(write.reached, left)
             answers = write.answers or [Unavailable("Late", "not known yet whether it was accepted")] * len(write.batch)
             last = next((a for a in reversed(answers) if isinstance(a, SubmissionAccepted) and not a.is_repeat), None)
             for one in answers:
@@ -217,21 +224,21 @@ class NdjsonWriteHandler:
     def _render_outcome(self, txid: Txid) -> bytes:
         outcome = self._site.transactions.outcome(txid)
         view = outcome.to_dict()
-        told = {"txid": view["txid"], "position": view["position"], "durability": view["durability"]}
+        fields = {"txid": view["txid"], "position": view["position"], "durability": view["durability"]}
         if outcome.state in ("skipped", "blocked"):
-            told |= {"error": "Conflict", "reason": outcome.state.capitalize(), "workers": outcome.workers}
-            told["message"] = "workers refused this transaction; it stands in the log"
-        return encode_json(told) + b"\n"
+            fields |= {"error": "Conflict", "reason": outcome.state.capitalize(), "workers": outcome.workers}
+            fields["message"] = "workers refused this transaction; it is in the log"
+        return encode_json(fields) + b"\n"
 
     def _render_uniform_batch(self, answers: list[SubmissionAccepted | Refused], level: Durability) -> bytes | None:
         """Formats a batch in which every line was accepted at one level. Plain text, because one dictionary per line
         costs more than the agreement about the whole batch. None if a line was refused."""
-        agreement = self._loop.log_state
+        agreement = self._status.log_state
         assert agreement is not None
         txids = [answer.txid for answer in answers if isinstance(answer, SubmissionAccepted)]
         if len(txids) != len(answers):
             return None
-        history, stable = agreement.log_index, self._loop.stable.value
+        history, stable = agreement.log_index, self._durability.stable.value
         origin, first_seq = txids[0]
         # Transactions of one origin keep their order in the log. If first and last are as far apart in the log as in
         # sequence numbers, the whole run is contiguous.
@@ -255,19 +262,19 @@ class NdjsonWriteHandler:
         ).encode()
 
 
-def _prepare_transaction(told: NdjsonTransaction) -> TransactionBody:
-    if told.update is not None and told.quads is None and told.add is None and told.delete is None:
-        return prepare_update(told.update, base=None, now=now_text(), draw=draw_blank_node_seed)
-    if told.update is None and told.quads is None and (told.add is not None or told.delete is not None):
-        return prepare_lines(told.add or "", told.delete or "", draw=draw_blank_node_seed)
-    raise BadInput('a line is {"update": ...}, {"quads": ...}, or {"add": ..., "delete": ...}; "key" may stand in each')
+def _prepare_transaction(line: NdjsonTransaction) -> TransactionBody:
+    if line.update is not None and line.quads is None and line.add is None and line.delete is None:
+        return prepare_update(line.update, base=None, now=now_text(), draw=draw_blank_node_seed)
+    if line.update is None and line.quads is None and (line.add is not None or line.delete is not None):
+        return prepare_lines(line.add or "", line.delete or "", draw=draw_blank_node_seed)
+    raise BadInput('a line is {"update": ...}, {"quads": ...}, or {"add": ..., "delete": ...}; "key" may be in each')
 
 
 def _render_error(error: TxLogError) -> bytes:
-    told = {"error": error.name, "message": str(error)}
+    fields = {"error": error.name, "message": str(error)}
     if isinstance(error, Unavailable | PeerFault):
-        told["reason"] = error.reason
-    return encode_json(told) + b"\n"
+        fields["reason"] = error.reason
+    return encode_json(fields) + b"\n"
 
 
 def _line_too_long(line_max: int) -> TooLarge:

@@ -22,7 +22,7 @@ from txlog.model.quads import decode_quads
 from txlog.protocol.events import Submission
 from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.evaluator_pool import EvaluatorPool
-from txlog.server.frontdoor.read_handler import LineChanges, ReadHandler, negotiate_format
+from txlog.server.frontdoor.read_handler import ReadHandler, negotiate_format
 from txlog.server.frontdoor.read_set import ReadSet
 from txlog.server.frontdoor.request_parameters import (
     check_repository,
@@ -31,6 +31,7 @@ from txlog.server.frontdoor.request_parameters import (
     term_parameter,
 )
 from txlog.server.frontdoor.result_formats import RDF_FORMATS
+from txlog.server.frontdoor.statement_lines import LineChanges
 from txlog.server.frontdoor.transaction_view import COPY_BYTES_MAX, VIEWS_MAX, TransactionView
 from txlog.server.frontdoor.write_handler import WriteHandler
 from txlog.sparql import TransactionBody, concatenate, query_predicates, required_predicates
@@ -166,7 +167,7 @@ class TransactionHandler:
         now = time.monotonic()
         for one in list(self.open.values()):
             if now - one.last_used >= self.idle_s and not one.lock.locked():
-                self._close_transaction(one, f"it expired: nobody asked anything of it for {self.idle_s:g} s")
+                self._close_transaction(one, f"it expired: no request used it for {self.idle_s:g} s")
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -59,6 +59,13 @@ from txlog.server.frontdoor.result_formats import (
     convert_to_binary_table,
     converter,
 )
+from txlog.server.frontdoor.statement_lines import (
+    LineChanges,
+    added_lines,
+    filter_lines,
+    line_filter,
+    unchanged_line_filter,
+)
 from txlog.server.frontdoor.stream_converter import StreamConverter, closing_stream, convert_stream
 from txlog.server.frontdoor.tabular_results import accept_header, negotiate_media_type, table_response
 from txlog.sparql import hide_system_graphs, query_form, refuse_services
@@ -76,12 +83,6 @@ CLEANING_CHUNK_BYTES = 64 << 10
 _UNSUPPORTED = ("explain",)
 _IGNORED_ACCEPT = ("", "*/*")
 _FROM = re.compile(r"\bfrom\b", re.IGNORECASE)
-_TERM = rb'(?:<[^>]*>|_:[^ ]+|"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^>]*>)?)'
-_LINE = re.compile(rb"^(" + _TERM + rb") (" + _TERM + rb") (" + _TERM + rb")(?: (" + _TERM + rb"))? \.$")
-
-
-LineChanges = Mapping[bytes, bool]
-"""Lines of canonical N-Quads; True if a line was added, False if it was removed."""
 
 
 class ParsedQuery(NamedTuple):
@@ -256,10 +257,10 @@ class ReadHandler:
                         continue
                     if answer.status != 200:
                         raise _worker_error(answer.status, (await answer.read())[:8000].decode("utf-8", "replace"))
-                    told = lowercase_headers(answer.headers)
-                    media = told.get("content-type", "application/octet-stream")
+                    worker_headers = lowercase_headers(answer.headers)
+                    media = worker_headers.get("content-type", "application/octet-stream")
                     kept = {"Content-Type": media, "Vary": "Accept", "TxLog-Worker": store.worker.name}
-                    length = int(told.get("content-length", -1))
+                    length = int(worker_headers.get("content-length", -1))
                     unclean = build == ALL_STATEMENTS and not store.adapter.capabilities.hidden_marker
                     if change is None and keep is None and not unclean and 0 <= length <= SMALL_BYTES:
                         body = restore_blank_nodes(media, await answer.read())
@@ -272,7 +273,7 @@ class ReadHandler:
                     if unclean:
                         pieces = convert_stream(pieces, _marker_remover(store.adapter))
                     if keep is not None:
-                        pieces = _filter_lines(pieces, keep, more)
+                        pieces = filter_lines(pieces, keep, more)
                     pieces = restore_blank_nodes_in_stream(media, pieces)
                     changed = pieces if change is None else change(pieces)
                     try:
@@ -364,13 +365,13 @@ class ReadHandler:
         # The master writes the final format, whatever the worker's is.
         headers["Content-Type"] = form.media_type
         change = None if form.media_type == N_QUADS else _stream_conversion(converter(form))
-        keep = _unchanged_line_filter(terms, graphs, changes)
+        keep = unchanged_line_filter(terms, graphs, changes)
         return await self._stream_response(
             request,
             ALL_STATEMENTS,
             headers=headers,
             keep=keep,
-            more=_added_lines(terms, graphs, changes),
+            more=added_lines(terms, graphs, changes),
             change=change,
         )
 
@@ -380,10 +381,10 @@ class ReadHandler:
         terms: list[bytes | None] = [None, None, None]
         graphs = context_parameters(request)
         count = 0
-        async for piece in _filter_lines(
+        async for piece in filter_lines(
             self.dump_statements(request),
-            _unchanged_line_filter(terms, graphs, changes),
-            _added_lines(terms, graphs, changes),
+            unchanged_line_filter(terms, graphs, changes),
+            added_lines(terms, graphs, changes),
         ):
             count += piece.count(b"\n")
         return count
@@ -402,7 +403,7 @@ class ReadHandler:
             )
         keep = None
         if any((subject, predicate, value)) or graphs is not None:
-            keep = _line_filter([t.encode() if t else None for t in (subject, predicate, value)], graphs)
+            keep = line_filter([t.encode() if t else None for t in (subject, predicate, value)], graphs)
         convert = None if form.media_type == N_QUADS else _stream_conversion(converter(form))
         headers["Content-Type"] = form.media_type
         return await self._stream_response(request, ALL_STATEMENTS, headers=headers, keep=keep, change=convert)
@@ -488,52 +489,6 @@ def _construct_query(subject: str | None, predicate: str | None, value: str | No
     return f"CONSTRUCT {{ {triple} }} WHERE {{ {where} }}"
 
 
-def _line_filter(terms: list[bytes | None], graphs: list[str] | None) -> Callable[[bytes], bool]:
-    wanted = None if graphs is None else {g.encode() for g in graphs}
-
-    def keep(line: bytes) -> bool:
-        found = _LINE.match(line)
-        if found is None:
-            return False
-        if any(term is not None and found[at + 1] != term for at, term in enumerate(terms)):
-            return False
-        return wanted is None or (found[4] or b"") in wanted
-
-    return keep
-
-
 def _pattern_parameters(request: Request) -> tuple[list[bytes | None], list[str] | None]:
     terms = [term_parameter(request, name) for name in ("subj", "pred", "obj")]
     return [None if term is None else term.encode() for term in terms], context_parameters(request)
-
-
-def _unchanged_line_filter(
-    terms: list[bytes | None], graphs: list[str] | None, changes: LineChanges
-) -> Callable[[bytes], bool]:
-    """Matches lines of a worker that fit the pattern and are not among the changes."""
-    if not any(terms) and graphs is None:
-        return lambda line: line not in changes
-    matches = _line_filter(terms, graphs)
-    return lambda line: line not in changes and matches(line)
-
-
-def _added_lines(terms: list[bytes | None], graphs: list[str] | None, changes: LineChanges) -> list[bytes]:
-    """Added lines that match."""
-    matches = _line_filter(terms, graphs) if any(terms) or graphs is not None else bool
-    return [line for line, added in changes.items() if added and matches(line)]
-
-
-async def _filter_lines(
-    pieces: AsyncIterator[bytes], keep: Callable[[bytes], bool], more: Sequence[bytes] = ()
-) -> AsyncIterator[bytes]:
-    rest = b""
-    async with closing_stream(pieces):
-        async for piece in pieces:
-            *whole, rest = (rest + piece).split(b"\n")
-            kept = [line for line in whole if keep(line)]
-            if kept:
-                yield b"\n".join(kept) + b"\n"
-        if rest and keep(rest):
-            yield rest + b"\n"
-    if more:
-        yield b"\n".join(more) + b"\n"

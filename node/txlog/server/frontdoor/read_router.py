@@ -13,7 +13,7 @@ from txlog.http.router import Request, seconds_parameter
 from txlog.model.errors import BadInput, Conflict, TooLarge, Unavailable, WorkerFault
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.watermark import Watermark
-from txlog.runtime.worker_registry import RegisteredWorker
+from txlog.runtime.worker_state import RegisteredWorker
 from txlog.server.frontdoor.monotonic_reads import MonotonicReads
 from txlog.server.frontdoor.result_formats import N_QUADS
 from txlog.sparql import hide_marker, uses_graph_clause, with_dataset
@@ -72,7 +72,8 @@ class ReadRouter:
 
     def __init__(self, site: MasterContext) -> None:
         self._site = site
-        self._loop = site.loop
+        self._durability = site.durability
+        self._reads = site.registry.reads
         self._session: ClientSession | None = None
         self._monotonic_reads = MonotonicReads()
         self._rotation = 0
@@ -85,14 +86,14 @@ class ReadRouter:
 
         Raises :class:`Unavailable` if no worker is in time.
         """
-        await _await_watermark(self._site, request, self._loop.applied)
+        await _await_watermark(self._site, request, self._durability.applied)
         least = _min_position_header(request)[0]
         if not shown or request.remote is None:
             return self.readable_workers(least)
         found = self.readable_workers(least, request.remote)
         if not found[0].is_fresh:
             needed = {store.worker.name: store.min_index for store in found}
-            if not await self._site.registry.wait_any_at(needed, min(MONOTONIC_WAIT_S, seconds or MONOTONIC_WAIT_S)):
+            if not await self._reads.wait_any_at(needed, min(MONOTONIC_WAIT_S, seconds or MONOTONIC_WAIT_S)):
                 self._monotonic_reads.forget(request.remote)
             found = self.readable_workers(least, request.remote)
         return found
@@ -111,7 +112,7 @@ class ReadRouter:
         found: list[tuple[tuple[bool, bool, int, int], WorkerCandidate]] = []
         self._rotation += 1
         registry = self._site.registry
-        good = registry.min_read_index()
+        good = self._reads.min_index()
         workers = list(registry.workers.values())
         for at, worker in enumerate(workers):
             if worker.state not in _READABLE_STATES or worker.index < least or registry.is_off_chain(worker):
@@ -121,10 +122,10 @@ class ReadRouter:
             needed = (
                 0
                 if client is None
-                else self._monotonic_reads.min_index_for(client, worker.name, self._loop.persisted_end)
+                else self._monotonic_reads.min_index_for(client, worker.name, self._durability.persisted_end)
             )
             behind = worker.index < max(good, needed)
-            then = -worker.index if behind else registry.active_reads[worker.name]
+            then = -worker.index if behind else self._reads.active_reads[worker.name]
             turn = (at + self._rotation) % len(workers)  # equal workers take turns
             found.append(
                 ((last_resort, behind, then, turn), WorkerCandidate(worker, ADAPTERS[worker.engine], client, needed))
@@ -149,20 +150,20 @@ class ReadRouter:
             )
         timeout = ClientTimeout(total=seconds, sock_connect=CONNECT_S, sock_read=READ_S)
         url = store.worker.url.rstrip("/") + asked.path
-        reading = self._site.registry.active_reads
+        reading = self._reads.active_reads
         reading[store.worker.name] += 1
         began = time.monotonic()
         try:
             if not store.is_fresh:
-                await self._site.registry.wait_any_at({store.worker.name: store.min_index}, MONOTONIC_WAIT_S)
+                await self._reads.wait_any_at({store.worker.name: store.min_index}, MONOTONIC_WAIT_S)
             async with self._send_request(url, asked, timeout, store) as response:
                 if store.client_address is not None and response.status == 200:
                     self._monotonic_reads.record(
-                        store.client_address, store.worker.name, store.worker.index, self._loop.persisted_end
+                        store.client_address, store.worker.name, store.worker.index, self._durability.persisted_end
                     )
                 yield response
             if counted:
-                self._site.registry.completed_reads.add(1000 * (time.monotonic() - began))
+                self._reads.completed_reads.add(1000 * (time.monotonic() - began))
         finally:
             reading[store.worker.name] -= 1
 
@@ -196,8 +197,8 @@ class ReadRouter:
             text = hide_marker(text)
         if able.union_of and union and not default and not named and uses_graph_clause(text):
             async with self.open_response(store, adapter.contexts()) as answer:
-                told = WorkerResponse(answer.status, lowercase_headers(answer.headers), await answer.read())
-            text, union = with_dataset(text, able.union_of, adapter.parse_contexts(told)), False
+                contexts = WorkerResponse(answer.status, lowercase_headers(answer.headers), await answer.read())
+            text, union = with_dataset(text, able.union_of, adapter.parse_contexts(contexts)), False
         return adapter.query(text, build.accept, union=union, default_graphs=default, named_graphs=named)
 
     async def fetch(self, request: Request, build: WorkerRequestSpec) -> WorkerResponse:
@@ -241,18 +242,18 @@ class ReadRouter:
 
 async def await_stable(site: MasterContext, request: Request) -> None:
     """For a read that this master answers itself: waits until its own log has reached ``TxLog-Min-Position``."""
-    await _await_watermark(site, request, site.loop.stable)
+    await _await_watermark(site, request, site.durability.stable)
 
 
 async def _await_watermark(site: MasterContext, request: Request, mark: Watermark) -> None:
     index, digest = _min_position_header(request)
     if not index:
         return
-    loop = site.loop
+    durability = site.durability
     wait = request.headers.get("Prefer", "").lower().partition("wait=")[2].partition(",")[0].strip() or None
     seconds = seconds_parameter(wait, "Prefer: wait", site.config.write_timeout_s, WAIT_S_MAX)
-    reached = await loop.wait_for(loop.wait_index(mark, index), seconds)
-    if index <= loop.stable.value and digest and loop.position_at(index).hash.hex() != digest:
+    reached = await durability.wait_for(durability.wait_index(mark, index), seconds)
+    if index <= durability.stable.value and digest and durability.position_at(index).hash.hex() != digest:
         raise Conflict(f"TxLog-Min-Position: at index {index} this log has another hash: the position was moved")
     if not reached:
         raise Unavailable("NoWorker", f"no worker here has reached index {index} yet; ask again", RETRY_S)

@@ -60,8 +60,8 @@ class RepositoryHandler:
         self._refuse("its configuration is the cluster's, at /txlog/configuration", "GET, HEAD")
 
     def _refuse(self, why: str, allow: str) -> NoReturn:
-        told = f"this cluster has one repository, {self._repository}, which its manifest names: {why}"
-        raise OneRepository(told, allow)
+        message = f"this cluster has one repository, {self._repository}, which its manifest names: {why}"
+        raise OneRepository(message, allow)
 
     async def config(self, request: Request, names: Mapping[str, str]) -> Response:
         """The configuration with which an RDF4J server or manager reaches the repository: as an HTTP repository."""

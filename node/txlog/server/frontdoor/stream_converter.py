@@ -42,7 +42,7 @@ async def convert_stream(pieces: AsyncIterator[bytes], convert: StreamConverter)
 
     async def following() -> bytes:
         if gone:
-            raise ConnectionResetError("nobody reads any more")
+            raise ConnectionResetError("the reader has left")
         async for piece in pieces:
             if piece:
                 return piece
@@ -50,7 +50,7 @@ async def convert_stream(pieces: AsyncIterator[bytes], convert: StreamConverter)
 
     async def put(piece: bytes) -> None:
         if gone:
-            raise ConnectionResetError("nobody reads any more")
+            raise ConnectionResetError("the reader has left")
         await made.put(piece)
 
     def work() -> None:

@@ -72,11 +72,12 @@ class WriteHandler:
         self._all_graphs = site.config.updates_without_graph == "all"
         self._site = site
         self._loop = site.loop
+        self._durability = site.durability
         self._repository = site.config.repository
         self._level = site.config.durability
         self._seconds = site.config.write_timeout_s
         self.bytes_max = site.config.limits.body_bytes
-        self.response_formatter = WriteResponseFormatter(site.loop)
+        self.response_formatter = WriteResponseFormatter(site.durability)
         self.hot_paths = [f"{prefix}/repositories/{self._repository}/statements" for prefix in ("", "/rdf4j-server")]
 
     def routes(self) -> list[Route]:
@@ -204,18 +205,18 @@ class WriteHandler:
             return _timeout_response()
         txid = write.answers[0].txid
         headers = self.response_formatter.headers(txid, None) + "Content-Type: text/plain; charset=utf-8\r\n"
-        told = f"not known yet whether {txid} takes effect: others may come between; look at the data\n"
-        return RawResponse(202, headers.encode(), told.encode())
+        text = f"not known yet whether {txid} takes effect: others may come between; look at the data\n"
+        return RawResponse(202, headers.encode(), text.encode())
 
     async def _rdf_transaction(self, request: Request, asked: WriteOptions) -> Response:
         """``x-rdftransaction``. Changes of namespaces become entries of their own, directly before the entry of the
         data. The master accepts all of them or none."""
         body = await read_body(request, self.bytes_max, self._site.interactive_load)
-        told = await _run_off_loop(
+        upload = await _run_off_loop(
             len(body), lambda: prepare_rdf_transaction(body, now=now_text(), draw=draw_blank_node_seed)
         )
-        prepared = self._check_portable(told.prepared)
-        before = build_entries(told.namespaces)
+        prepared = self._check_portable(upload.prepared)
+        before = build_entries(upload.namespaces)
         if before and asked.key:
             raise BadInput("Idempotency-Key: a transaction that changes namespaces is several entries and has no key")
         content = await self._hash_content(prepared, asked.key)
@@ -239,7 +240,7 @@ class WriteHandler:
         write = loop.write([*before, submission], asked.level)
         loop.in_flight += 1
         try:
-            reached = await loop.wait_for(write.reached, asked.timeout_s)
+            reached = await self._durability.wait_for(write.reached, asked.timeout_s)
             return self.fast_response(write, asked, reached) or await self.final_response(write, asked, reached)
         finally:
             loop.in_flight -= 1
@@ -440,7 +441,7 @@ def _worker_refusal_response(outcome: TransactionOutcome) -> Response:
     body = {
         "error": "Conflict",
         "reason": outcome.state.capitalize(),
-        "message": "workers refused this transaction; it stands in the log. See their answers",
+        "message": "workers refused this transaction; it is in the log. See their answers",
         "txid": str(outcome.txid),
         "workers": outcome.workers,
     }

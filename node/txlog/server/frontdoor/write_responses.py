@@ -9,7 +9,8 @@ from aiohttp.helpers import rfc822_formatted_time
 from txlog.model.durability import Durability
 from txlog.model.ids import Origin, Txid
 from txlog.protocol.events import SubmissionAccepted
-from txlog.runtime.master_loop import MasterLoop, PendingWrite
+from txlog.runtime.durability_tracker import DurabilityTracker
+from txlog.runtime.master_loop import PendingWrite
 
 
 def accepted_txid(write: PendingWrite, reached: bool) -> Txid | None:
@@ -22,14 +23,14 @@ def accepted_txid(write: PendingWrite, reached: bool) -> Txid | None:
 
 
 class WriteResponseFormatter:
-    """``loop`` knows the level that a transaction has reached."""
+    """``durability`` knows the position that a transaction has reached."""
 
-    def __init__(self, loop: MasterLoop) -> None:
-        self._loop = loop
+    def __init__(self, durability: DurabilityTracker) -> None:
+        self._durability = durability
         self._origin: Origin | None = None
         self._name = ""
         self._level: Durability | None = None
-        self._durability = ""
+        self._level_header = ""
         self._date_second = 0
         self._date = ""
 
@@ -39,16 +40,16 @@ class WriteResponseFormatter:
         if origin is not self._origin:
             self._origin, self._name = origin, str(origin)
         if level is not self._level:
-            self._level, self._durability = level, "" if level is None else f"TxLog-Durability: {level.value}\r\n"
-        return f"TxLog-Transaction: {self._name}.{seq}\r\n{self._position_header(txid)}{self._durability}"
+            self._level, self._level_header = level, "" if level is None else f"TxLog-Durability: {level.value}\r\n"
+        return f"TxLog-Transaction: {self._name}.{seq}\r\n{self._position_header(txid)}{self._level_header}"
 
     def _position_header(self, txid: Txid) -> str:
-        loop = self._loop
-        index = loop.index_of(txid)
-        agreement = loop.log_state
-        if agreement is None or not 0 < index <= loop.stable.value:
+        durability = self._durability
+        index = durability.index_of(txid)
+        if not 0 < index <= durability.stable.value:
             return ""
-        return f"TxLog-Position: {agreement.view.epoch}:{index}:{agreement.log_index.hash_at(index).hex()}\r\n"
+        position = durability.position_at(index)
+        return f"TxLog-Position: {position.epoch}:{index}:{position.hash.hex()}\r\n"
 
     def format_success(self, txid: Txid, level: Durability) -> bytes:
         """The whole answer of a success, for a connection that stays open."""

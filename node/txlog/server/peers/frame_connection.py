@@ -66,6 +66,7 @@ class FrameConnection(asyncio.Protocol):
             transport.writelines((_LENGTH.pack(len(message)), message))
 
     def data_received(self, data: bytes) -> None:
+        """Passes on each complete frame, and keeps the rest."""
         if self._chunks:
             self._chunks.append(data)
             self._buffered_bytes += len(data)
@@ -98,13 +99,16 @@ class FrameConnection(asyncio.Protocol):
         self._needed_bytes = wanted
 
     def pause_writing(self) -> None:
+        """The peer takes less than this master sends: the link keeps its messages."""
         self.is_paused = True
 
     def resume_writing(self) -> None:
+        """The peer has caught up: the link sends what it kept."""
         self.is_paused = False
         self._on_drained()
 
     def eof_received(self) -> None:
+        """The peer has closed its side; asyncio then closes the connection."""
         self._close_reason = "the peer closed the connection"
 
     def close(self, why: str) -> None:
@@ -122,6 +126,7 @@ class FrameConnection(asyncio.Protocol):
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """The connection has ended, in order or not."""
         self.is_closed = True
         self._transport = None
         if self._previous_protocol is not None:
@@ -152,6 +157,7 @@ class UpgradeHandshake(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Checks the peer's certificate, then sends the request."""
         self._transport = cast(asyncio.Transport, transport)
         wrong = self._check_peer(transport) if self._check_peer is not None else None
         if wrong is not None:
@@ -160,6 +166,7 @@ class UpgradeHandshake(asyncio.Protocol):
         self._transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
+        """Hands the connection over to the frames once the peer has answered 101; any other answer ends it."""
         transport = self._transport
         assert transport is not None
         self._data += data
@@ -168,8 +175,8 @@ class UpgradeHandshake(asyncio.Protocol):
             return
         status = head.partition(b"\r\n")[0].split(b" ", 2)
         if len(status) < 2 or status[0] != b"HTTP/1.1" or status[1] != b"101":
-            told = b" ".join(status[1:])[:100].decode(errors="replace")
-            self._fail(f"answered {told or 'no HTTP'}: {rest[:300].decode(errors='replace').strip()}")
+            answer = b" ".join(status[1:])[:100].decode(errors="replace")
+            self._fail(f"answered {answer or 'no HTTP'}: {rest[:300].decode(errors='replace').strip()}")
             return
         transport.set_protocol(self._frames)
         self._frames.connection_made(transport)
@@ -181,6 +188,7 @@ class UpgradeHandshake(asyncio.Protocol):
             self._frames.data_received(rest)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """The connection has ended before the answer."""
         self._fail(f"{type(exc).__name__}: {exc}" if exc is not None else CLOSED_BEFORE_ANSWER)
 
     def _fail(self, why: str) -> None:

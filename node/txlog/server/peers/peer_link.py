@@ -25,7 +25,8 @@ class MessageReceiver(Protocol):
     def receive(self, peer: str, data: bytes) -> None:
         """Handles one message; raises ``PeerFault`` when it refuses the message."""
 
-    def count_fault(self, peer: str, reason: str) -> None: ...
+    def count_fault(self, peer: str, reason: str) -> None:
+        """Counts a message or connection of a peer that was refused."""
 
 
 class PeerLink:
@@ -92,11 +93,11 @@ class PeerLink:
 
     def receive(self, data: bytes) -> None:
         """Handles a message of this peer."""
-        ears = self.receiver
-        assert ears is not None
+        receiver = self.receiver
+        assert receiver is not None
         self.last_received_at = time.time()
         try:
-            ears.receive(self.node, data)
+            receiver.receive(self.node, data)
         except PeerFault as fault:
             self.faults += 1
             self.last_fault = str(fault)[:500]

@@ -214,7 +214,7 @@ class PeerLinks:
         while not frames.ended.done():
             await asyncio.wait((frames.ended,), timeout=HEARTBEAT_S)
             if time.monotonic() - frames.last_received > SILENCE_TIMEOUT_S:
-                frames.abort(f"nothing was heard for {SILENCE_TIMEOUT_S:g} s")
+                frames.abort(f"nothing arrived for {SILENCE_TIMEOUT_S:g} s")
             elif certificates is not None and not certificates.is_current(frames.ssl_context):
                 frames.close("certificates were renewed")
             elif not frames.is_paused:
@@ -265,7 +265,7 @@ class PeerLinks:
                 why = f"masters come to port {self._config.peer_port}, with a certificate; this one has peer_tls_folder"
                 raise PeerFault(node or "?", "NoCertificate", why)
             if node not in dns_names(shown):
-                why = f"its certificate names {describe_names(shown)}, and it says that it is {node or 'nobody'}"
+                why = f"its certificate names {describe_names(shown)}, and it says that it is {node or 'no master'}"
                 raise PeerFault(node or "?", "WrongCertificate", why)
         given = request.headers.get("Authorization", "")
         if not hmac.compare_digest(given.encode("utf-8", "replace"), b"Bearer " + self._token):

@@ -1,0 +1,64 @@
+"""Selects lines of canonical N-Quads by a statement pattern, and adds the changes of an open transaction to them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+from txlog.server.frontdoor.stream_converter import closing_stream
+
+_TERM = rb'(?:<[^>]*>|_:[^ ]+|"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^>]*>)?)'
+_LINE = re.compile(rb"^(" + _TERM + rb") (" + _TERM + rb") (" + _TERM + rb")(?: (" + _TERM + rb"))? \.$")
+
+
+LineChanges = Mapping[bytes, bool]
+"""Lines of canonical N-Quads; True if a line was added, False if it was removed."""
+
+
+def line_filter(terms: list[bytes | None], graphs: list[str] | None) -> Callable[[bytes], bool]:
+    """Matches lines with these terms (subject, predicate, object; None: any) in these graphs (None: all; "" is the
+    default graph)."""
+    wanted = None if graphs is None else {g.encode() for g in graphs}
+
+    def keep(line: bytes) -> bool:
+        found = _LINE.match(line)
+        if found is None:
+            return False
+        if any(term is not None and found[at + 1] != term for at, term in enumerate(terms)):
+            return False
+        return wanted is None or (found[4] or b"") in wanted
+
+    return keep
+
+
+def unchanged_line_filter(
+    terms: list[bytes | None], graphs: list[str] | None, changes: LineChanges
+) -> Callable[[bytes], bool]:
+    """Matches lines of a worker that :func:`line_filter` matches and that are not among the changes."""
+    if not any(terms) and graphs is None:
+        return lambda line: line not in changes
+    matches = line_filter(terms, graphs)
+    return lambda line: line not in changes and matches(line)
+
+
+def added_lines(terms: list[bytes | None], graphs: list[str] | None, changes: LineChanges) -> list[bytes]:
+    """The added lines that :func:`line_filter` matches."""
+    matches = line_filter(terms, graphs) if any(terms) or graphs is not None else bool
+    return [line for line, added in changes.items() if added and matches(line)]
+
+
+async def filter_lines(
+    pieces: AsyncIterator[bytes], keep: Callable[[bytes], bool], more: Sequence[bytes] = ()
+) -> AsyncIterator[bytes]:
+    """The lines that ``keep`` selects, then ``more``. A piece may end within a line."""
+    rest = b""
+    async with closing_stream(pieces):
+        async for piece in pieces:
+            *whole, rest = (rest + piece).split(b"\n")
+            kept = [line for line in whole if keep(line)]
+            if kept:
+                yield b"\n".join(kept) + b"\n"
+        if rest and keep(rest):
+            yield rest + b"\n"
+    if more:
+        yield b"\n".join(more) + b"\n"
