@@ -15,13 +15,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, get_args, get_origin
 
-import typer
-import typer.main
 from pydantic import AfterValidator, BaseModel
 from pydantic.fields import FieldInfo
 
-from kubectl_txlog import plugin
-from txlog.cli import main as txlog_main
+from tools.cli_reference import APPLICATIONS, NOTE, commands_page, entries, number_range, table_cell
 from txlog.config.backup_resources import NODE_PATTERN
 from txlog.config.cluster import ADDRESS_PATTERN, API_VERSION, NAME_PATTERN
 from txlog.config.cluster_status import TIME_PATTERN
@@ -33,7 +30,6 @@ from txlog.config.units import CPU_PATTERN, DURATION_PATTERN, QUANTITY_PATTERN, 
 
 ROOT: Final = Path(__file__).parents[1]
 FOLDER: Final = ROOT / "docs" / "reference"
-NOTE: Final = "`make reference` writes this page from the code."
 
 TYPES: Final = {DURATION_PATTERN: "duration", QUANTITY_PATTERN: "size", CPU_PATTERN: "quantity"}
 WRITTEN: Final = {DURATION_PATTERN: format_duration, QUANTITY_PATTERN: format_quantity}
@@ -47,9 +43,6 @@ VALUES: Final = {
     TIME_PATTERN: "UTC, such as `2026-01-31T09:30:00Z`",
 }
 """Patterns that are easier to read as words. Others are shown as they are."""
-
-APPLICATIONS: Final = ((txlog_main.app, "txlog"), (plugin.app, "kubectl txlog"))
-"""The programs of ``cli.md``."""
 
 EXAMPLE: Final = f"""\
 apiVersion: {API_VERSION}
@@ -84,27 +77,6 @@ The smallest manifest for two data centres:
 [Configuration](configuration.md) lists the fields that change without a restart.
 [States and reasons](states-and-reasons.md) explains the values in a status.
 """
-
-COMMANDS_INTRO: Final = f"""\
-# CLI
-
-Every command of `txlog` and of its kubectl plug-in. {NOTE}
-
-`-h` or `--help` after a command shows the same text.
-
-| exit code | meaning |
-|---|---|
-| 0 | done |
-| 1 | refused, not reachable, or a difference was found |
-| 2 | wrong usage |
-| 130 | interrupted with Ctrl-C |
-
-With `users` in the manifest, commands show the token in the file of `TXLOG_TOKEN_FILE`:
-[Secure a cluster](../how-to/secure.md).
-"""
-
-
-# Resources
 
 
 class Row(NamedTuple):
@@ -200,7 +172,7 @@ def _default(info: FieldInfo | None, schema: Schema) -> str:
 def _values(schema: Schema, info: FieldInfo | None) -> str:
     if schema.get("type") == "array":
         inner = _values(schema["items"], None)
-        return "; ".join(filter(None, (f"{_range(schema.get('minItems'), schema['maxItems'])} items", inner)))
+        return "; ".join(filter(None, (f"{number_range(schema.get('minItems'), schema['maxItems'])} items", inner)))
     if "enum" in schema:
         return ", ".join(f"`{each}`" for each in schema["enum"])
     pattern = schema.get("pattern")
@@ -209,7 +181,7 @@ def _values(schema: Schema, info: FieldInfo | None) -> str:
     if pattern is not None and pattern not in TYPES:
         return VALUES.get(pattern) or _code(pattern)
     if "minimum" in schema or "maximum" in schema:
-        return _range(schema.get("minimum"), schema.get("maximum"))
+        return number_range(schema.get("minimum"), schema.get("maximum"))
     longest = schema.get("maxLength", TEXT_MAX)
     return f"at most {longest} characters" if longest != TEXT_MAX else ""
 
@@ -235,12 +207,6 @@ def _refusal(check: Any, value: int) -> str:
     return ""
 
 
-def _range(least: int | None, most: int | None) -> str:
-    if least is not None and most is not None:
-        return f"{least} to {most}"
-    return f"at least {least}" if most is None else f"at most {most}"
-
-
 def _code(text: str) -> str:
     """Code inside a table."""
     return f"`{text}`".replace("|", "\\|")
@@ -251,7 +217,7 @@ def resource_page() -> str:
     parts = [RESOURCES_INTRO, "| kind | short name | content |\n|---|---|---|"]
     for each in DEFINITIONS:
         content = schema_of(each)["properties"]["spec"].get("description", "")
-        parts.append(f"| [{each.kind}](#{each.kind.lower()}) | `{each.short_name}` | {_cell(content)} |")
+        parts.append(f"| [{each.kind}](#{each.kind.lower()}) | `{each.short_name}` | {table_cell(content)} |")
     for definition in DEFINITIONS:
         parts += _kind_section(definition)
     return "\n".join(parts) + "\n"
@@ -280,7 +246,7 @@ def _kind_section(definition: ResourceDefinition) -> Iterator[str]:
         yield f"\n### Rules of {definition.kind}\n"
         yield "The API server rejects a manifest that breaks one of these rules.\n"
         yield "| field | rule |\n|---|---|"
-        yield from (f"| {f'`{path}`' if path else 'all'} | {_cell(message)} |" for path, message in rules)
+        yield from (f"| {f'`{path}`' if path else 'all'} | {table_cell(message)} |" for path, message in rules)
 
 
 def _section(path: str) -> str:
@@ -305,170 +271,9 @@ def _table(rows: Iterable[Row], *, defaults: bool) -> Iterator[str]:
     yield "|---|---|---|---|---|" if defaults else "|---|---|---|---|"
     for row in rows:
         default = f"{row.default} | " if defaults else ""
-        yield re.sub(r" {2,}", " ", f"| `{row.path}` | {row.type} | {default}{row.values} | {_cell(row.meaning)} |")
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-# Commands
-
-
-class Parameter(NamedTuple):
-    """One argument or option of a command."""
-
-    name: str
-    value: str
-    default: str
-    meaning: str
-
-
-class Entry(NamedTuple):
-    """One command, or one group of them (``usage`` is empty)."""
-
-    path: str
-    usage: str
-    text: str
-    arguments: list[Parameter]
-    options: list[Parameter]
-
-
-def entries(app: typer.Typer, name: str) -> list[Entry]:
-    """All commands of an application, groups before their commands; the application is the first group."""
-    return list(_entries(typer.main.get_command(app), name))
-
-
-def _entries(command: Any, path: str) -> Iterator[Entry]:
-    arguments = [_parameter(each) for each in command.params if each.param_type_name == "argument"]
-    options = [_parameter(each) for each in command.params if each.param_type_name == "option"]
-    text = "\n\n".join(" ".join(part.split()) for part in re.split(r"\n\s*\n", command.help or ""))
-    inner = getattr(command, "commands", None)
-    yield Entry(path, "" if inner is not None else _usage(command, path), text, arguments, options)
-    if inner is not None:  # groups last: a section holds the commands of its group and nothing else
-        for name, each in sorted(inner.items(), key=lambda item: hasattr(item[1], "commands")):
-            if not each.hidden:
-                yield from _entries(each, f"{path} {name}")
-
-
-def _usage(command: Any, path: str) -> str:
-    words = [path]
-    optional = False
-    for each in command.params:
-        if each.param_type_name == "option":
-            optional = optional or not each.required
-            words += [f"{each.opts[0]} {_metavar(each)}"] if each.required else []
-    words += ["[OPTIONS]"] if optional else []
-    for each in command.params:
-        if each.param_type_name == "argument":
-            name = _metavar(each)
-            words.append(name if each.required or name.startswith("[") else f"[{name}]")
-    return " ".join(words)
-
-
-def _metavar(parameter: Any) -> str:
-    """The word for the value of an argument or an option in a usage line."""
-    if parameter.metavar:
-        name = str(parameter.metavar)
-    elif parameter.param_type_name == "argument":
-        name = str(parameter.name).upper()
-    else:
-        name = _plain_value(parameter).upper()
-    return f"{name}..." if parameter.nargs == -1 and not name.endswith("...") else name
-
-
-def _parameter(parameter: Any) -> Parameter:
-    if parameter.param_type_name == "argument":
-        name = f"`{_metavar(parameter)}`"
-    else:
-        name = ", ".join(f"`{each}`" for each in (*parameter.opts, *parameter.secondary_opts))
-    default = "required" if parameter.required else _shown_default(parameter)
-    return Parameter(_cell(name), _cell(_value(parameter)), default, _cell(" ".join((parameter.help or "").split())))
-
-
-def _value(parameter: Any) -> str:
-    value = _plain_value(parameter)
-    least, most = getattr(parameter, "min", None), getattr(parameter, "max", None)
-    if least is not None or most is not None:
-        value += f", {_range(least, most)}"
-    if parameter.param_type_name == "option" and parameter.metavar:
-        value = f"`{parameter.metavar}`"
-    return f"{value}; repeatable" if get_origin(parameter.type_descriptor.annotation) is list else value
-
-
-def _plain_value(parameter: Any) -> str:
-    """The type of one value, or its choices."""
-    annotation = parameter.type_descriptor.annotation
-    kind = get_args(annotation)[0] if get_origin(annotation) is list else annotation
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return ", ".join(f"`{each.value}`" for each in kind)
-    return {bool: "flag", str: "text", int: "integer", float: "number", Path: "path"}[kind]
-
-
-def _shown_default(parameter: Any) -> str:
-    if isinstance(parameter.show_default, str):
-        return parameter.show_default
-    value = parameter.default.value if isinstance(parameter.default, Enum) else parameter.default
-    if value is None or isinstance(value, bool) or callable(value):
-        return ""
-    return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
-
-
-def common_options(found: Sequence[Entry]) -> list[Parameter]:
-    """The options that at least half of the commands have."""
-    commands = [each for each in found if each.usage]
-    counts = Counter(option for each in commands for option in each.options)
-    return [option for option, count in counts.items() if 2 * count >= len(commands)]
-
-
-def commands_page() -> str:
-    """``cli.md``."""
-    parts = [COMMANDS_INTRO]
-    details: list[str] = []
-    for app, name in APPLICATIONS:
-        found = entries(app, name)
-        parts += [f"## Commands of {name}\n", "| command | what it does |", "|---|---|"]
-        for each in found:
-            if each.usage:
-                parts.append(f"| [`{each.path}`](#{each.path.replace(' ', '-')}) | {_cell(_first(each.text))} |")
-        common = common_options(found)
-        parts.append(f"\n### Common options of {name}\n")
-        parts += _parameter_table("option", [*found[0].options, *common])
-        parts.append("")
-        for each in found:
-            details += _entry_section(each, common, f"#common-options-of-{name.replace(' ', '-')}")
-    return "\n".join((*parts, *details)).rstrip("\n") + "\n"
-
-
-def _entry_section(entry: Entry, common: Sequence[Parameter], link: str) -> Iterator[str]:
-    if not entry.usage:
-        yield f"## {entry.path}\n\n{entry.text}\n"
-        return
-    yield f"### {entry.path}\n\n{entry.text}\n\n```\n{entry.usage}\n```\n"
-    if entry.arguments:
-        yield from _parameter_table("argument", entry.arguments)
-        yield ""
-    own = [each for each in entry.options if each not in common]
-    if own:
-        yield from _parameter_table("option", own)
-        yield ""
-    shared = [each.name for each in entry.options if each in common]
-    if shared:
-        yield f"[Common options]({link}): {', '.join(shared)}.\n"
-
-
-def _parameter_table(word: str, rows: Iterable[Parameter]) -> Iterator[str]:
-    yield f"| {word} | value | default | meaning |\n|---|---|---|---|"
-    for row in rows:
-        yield re.sub(r" {2,}", " ", f"| {row.name} | {row.value} | {row.default} | {row.meaning} |")
-
-
-def _first(text: str) -> str:
-    """The first sentence."""
-    return re.split(r"(?<=[.!?])\s+(?=[A-Z`])", text.partition("\n")[0])[0]
-
-
-# Both
+        yield re.sub(
+            r" {2,}", " ", f"| `{row.path}` | {row.type} | {default}{row.values} | {table_cell(row.meaning)} |"
+        )
 
 
 def meanings() -> dict[str, str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from txlog_simulation.fault_profiles import MEMBERS_PROFILE, ORDERS_SHARES
 from txlog_simulation.journal_repair import is_repairable
 from txlog_simulation.membership_faults import expected_members
 from txlog_simulation.process_states import UP
-from txlog_simulation.run_plan import MEMBERS_PROFILE, ORDERS_SHARES, RunPlan
+from txlog_simulation.run_plan import RunPlan
 from txlog_simulation.simulated_master import SimulatedMaster
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from tools import reference
+from tools import cli_reference, reference
 from tools.house import BANNED
 from txlog.config.cluster import TxLogCluster
 
@@ -44,8 +44,8 @@ def test_every_kind_and_every_command_has_a_section() -> None:
     fields, commands = PAGES.values()
     for definition in reference.DEFINITIONS:
         assert f"\n## {definition.kind}\n" in fields
-    for app, name in reference.APPLICATIONS:
-        for entry in reference.entries(app, name):
+    for app, name in cli_reference.APPLICATIONS:
+        for entry in cli_reference.entries(app, name):
             assert f"\n{'###' if entry.usage else '##'} {entry.path}\n" in commands
 
 
