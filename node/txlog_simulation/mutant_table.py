@@ -21,7 +21,8 @@ from txlog_simulation.view_mutants import VIEW_MUTANTS
 CORE = "txlog/protocol"
 AGREEMENT = "txlog/protocol/log/log_state.py"
 PEERS = "txlog/protocol/replication/peer_progress.py"
-MARKS = "txlog/protocol/log/durability_marks.py"
+HASHES = "txlog/protocol/log/entry_hashes.py"
+MARKS = "txlog/protocol/replication/durability_marks.py"
 QUEUE = "txlog/protocol/log/incoming_queue.py"
 KEYS = "txlog/protocol/log/idempotency_keys.py"
 FOUNDING = "txlog/protocol/membership/bootstrap.py"
@@ -52,17 +53,17 @@ _NO_RISING_STAMPS_CHECK = SourceEdit(
 )
 _NO_FOLLOW_HASH = SourceEdit(AGREEMENT, "if hashes[-HASH_BYTES:] != end_hash:", "if not hashes:")
 _NO_FOLLOWED_ORDER = SourceEdit(
-    AGREEMENT, "if any(later[:2] <= row[:2] for row, later in pairwise(rows)):", "if not rows:"
+    HASHES, "if any(later[:2] <= row[:2] for row, later in pairwise(rows)):", "if not rows:"
 )
 _NO_CLAIM_HASH = SourceEdit(CORE, "if history.hash_at(claim.log_index) != claim.log_hash:", "if history is None:")
-_USABLE = "if claim.log_index > history.length or claim.own_seq > agreement.queues[peer.slot].held:"
-_BOUND = "bound = min([agreement.last_stamp, *(p.usable_counter for p in self.peers)])"
+_USABLE = "if claim.log_index > history.length or claim.own_seq > log.queues[peer.slot].held:"
+_BOUND = "bound = min([log.last_stamp, *(p.usable_counter for p in peers)])"
 _NEWS = 'news = order[self.log_index.length - after :] if after <= self.log_index.length else b""'
 _FOLLOW = "node/tests/protocol/test_follow.py::"
 _PROMISE_CHECKS = (_NO_ORDER_ASSERTION, _NO_COUNTER_REGRESSION_CHECK, _NO_COUNTER_IDENTITY_CHECK)
 
 _MENDED = "node/tests/protocol/test_mended_masters.py::"
-_NO_OWN_SEQ_CHECK = SourceEdit(CORE, "        if claim.held[self.slot] > agreement.own.held:\n", "        if False:\n")
+_NO_OWN_SEQ_CHECK = SourceEdit(CORE, "        if claim.held[self.state.slot] > log.own.held:\n", "        if False:\n")
 
 _IN_ONE_VIEW: tuple[Mutant, ...] = (
     Mutant(
@@ -75,12 +76,12 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
             ),
             SourceEdit(
                 FOUNDING,
-                "        if seen_birth == recovered.birth and seen_start >= recovered.start:\n",
+                "        if seen_birth == self.local.birth and seen_start >= self.local.start:\n",
                 "        if False:\n",
             ),
             SourceEdit(
                 CORE,
-                "        if claim.start == self.start and claim.number > self.post_number:\n",
+                "        if claim.start == self.state.local.start and claim.number > self.state.post_number:\n",
                 "        if False:\n",
             ),
         ),
@@ -109,7 +110,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "4",
         True,
         (
-            SourceEdit(CORE, "        stamp = agreement.last_stamp\n", "        stamp = agreement.last_stamp - 1\n"),
+            SourceEdit(CORE, "        stamp = log.last_stamp\n", "        stamp = log.last_stamp - 1\n"),
             _NO_OWN_STAMP_ASSERTION,
             _NO_ORDER_ASSERTION,
             _NO_RISING_STAMPS_CHECK,
@@ -133,7 +134,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "ceiling-not-durable",
         "5",
         True,
-        (SourceEdit(CORE, "self._effects.records.append(CounterCeiling(self.ceiling))", "pass"), *_PROMISE_CHECKS),
+        (SourceEdit(CORE, "state.outbox.append(CounterCeiling(state.ceiling))", "pass"), *_PROMISE_CHECKS),
         profile="forgetful",
     ),
     Mutant(
@@ -155,7 +156,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "6",
         False,
         (
-            SourceEdit(CORE, "agreement.last_stamp = max(agreement.last_stamp, claim.counter)", "pass"),
+            SourceEdit(CORE, "log.raise_last_stamp(claim.counter)", "pass"),
             SourceEdit(
                 AGREEMENT,
                 "        self.last_stamp = max(self.last_stamp, stamps[-1])\n",
@@ -171,12 +172,12 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CORE,
-                "        history = agreement.log_index\n        return ReplicaState(\n",
-                "        log_index = agreement.log_index\n"
-                "        own_seq, self._copied = getattr(self, '_copied', 0), agreement.own.held\n"
+                "        history = log.log_index\n        return ReplicaState(\n",
+                "        history = log.log_index\n"
+                "        own_seq, self._copied = getattr(self, '_copied', 0), log.own.held\n"
                 "        return ReplicaState(\n",
             ),
-            SourceEdit(CORE, "own_seq=agreement.own.held,", "own_seq=own_seq,"),
+            SourceEdit(CORE, "own_seq=log.own.held,", "own_seq=own_seq,"),
             _NO_ORDER_ASSERTION,
         ),
         profile="hearsay,clocks",
@@ -190,8 +191,8 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
                 EXECUTOR,
                 "    def _defer_until_durable(self, effects: Effects) -> None:\n",
                 "    def _defer_until_durable(self, effects: Effects) -> None:\n"
-                "        self._ready.append(Effects(sends=effects.sends))\n"
-                "        effects.sends = []\n",
+                "        self._ready.append(Effects([], effects.sends))\n"
+                "        effects = effects._replace(sends=[])\n",
             ),
         ),
     ),
@@ -212,7 +213,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "10",
         True,
         (
-            SourceEdit(CORE, _USABLE, "if claim.own_seq > agreement.queues[peer.slot].held:"),
+            SourceEdit(CORE, _USABLE, "if claim.own_seq > log.queues[peer.slot].held:"),
             _NO_CLAIM_HASH,
             _NO_ORDER_ASSERTION,
         ),
@@ -225,11 +226,11 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CORE,
-                "            self._update_from_relay(claim, now)\n",
-                "            self._update_from_relay(claim, now)\n"
-                "            for p in self.peers:\n"
-                "                known = agreement.queues[claim.slot].held\n"
-                "                if p.slot == claim.slot and post.claim.held[claim.slot] <= known:\n"
+                "            self._update_from_relay(claim, now, starts)\n",
+                "            self._update_from_relay(claim, now, starts)\n"
+                "            for p in state.peers:\n"
+                "                here = log.queues[claim.slot].held\n"
+                "                if p.slot == claim.slot and post.claim.held[claim.slot] <= here:\n"
                 "                    p.usable_counter = max(p.usable_counter, claim.counter)\n",
             ),
             _NO_ORDER_ASSERTION,
@@ -241,19 +242,23 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "10",
         True,
         (
-            SourceEdit(CORE, "\nclass CoreState:\n", "\nclass CoreState:\n    KEPT: dict[tuple[int, int], int] = {}\n"),
             SourceEdit(
                 CORE,
-                "        self._post_schedule.on_view_entered(now.mono)\n",
-                "        self._post_schedule.on_view_entered(now.mono)\n"
+                "\nclass ReplicationState:\n",
+                "\nclass ReplicationState:\n    KEPT: dict[tuple[int, int], int] = {}\n",
+            ),
+            SourceEdit(
+                CORE,
+                "        self.schedule.on_view_entered(now.mono)\n",
+                "        self.schedule.on_view_entered(now.mono)\n"
                 "        for p in self.peers:\n"
-                "            p.usable_counter = self.KEPT.get((self.birth, p.slot), 0)\n",
+                "            p.usable_counter = self.KEPT.get((self.local.birth, p.slot), 0)\n",
             ),
             SourceEdit(
                 CORE,
                 "                peer.pending_states.popleft()\n",
                 "                peer.pending_states.popleft()\n"
-                "                self.KEPT[self.birth, peer.slot] = peer.usable_counter\n",
+                "                self.state.KEPT[self.state.local.birth, peer.slot] = peer.usable_counter\n",
             ),
             _NO_ORDER_ASSERTION,
         ),
@@ -281,8 +286,8 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CORE,
-                "        if agreement.append_up_to(bound, held):\n",
-                "        if agreement.append_up_to(bound, self._held_by(agreement, [])):\n",
+                "        if log.append_up_to(bound, held):\n",
+                "        if log.append_up_to(bound, self._held_by([])):\n",
             ),
         ),
     ),
@@ -294,8 +299,8 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
             SourceEdit(
                 CORE,
                 _BOUND,
-                "bound = min([agreement.last_stamp, *(p.usable_counter if self.is_present(p) or not p.replica_state "
-                "else p.replica_state.counter for p in self.peers)])",
+                "bound = min([log.last_stamp, *(p.usable_counter if state.is_present(p) or not p.replica_state "
+                "else p.replica_state.counter for p in peers)])",
             ),
             _NO_ORDER_ASSERTION,
         ),
@@ -333,7 +338,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
             SourceEdit(
                 CORE,
                 _BOUND,
-                "bound = min([agreement.last_stamp, *(p.usable_counter for p in self.peers if self.is_present(p))])",
+                "bound = min([log.last_stamp, *(p.usable_counter for p in peers if state.is_present(p))])",
             ),
             _NO_ORDER_ASSERTION,
         ),
@@ -347,8 +352,8 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
                 EXECUTOR,
                 "    def _defer_until_durable(self, effects: Effects) -> None:\n",
                 "    def _defer_until_durable(self, effects: Effects) -> None:\n"
-                "        self._ready.append(Effects(marks=effects.marks))\n"
-                "        effects.marks = None\n",
+                "        self._ready.append(Effects([], [], effects.marks))\n"
+                "        effects = effects._replace(marks=None)\n",
             ),
         ),
     ),
@@ -371,7 +376,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
             SourceEdit(
                 MARKS,
                 "own, synced, stable = agreement.last_own_seq, agreement.own_synced, agreement.stable\n",
-                "own, synced, stable = agreement.last_own_seq, agreement._own_synced(), agreement.stable\n",
+                "own, synced, stable = agreement.last_own_seq, agreement._compute_own_synced(), agreement.stable\n",
             ),
         ),
     ),
@@ -402,7 +407,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CORE,
-                "relays=[p.replica_state for p in self.peers if p.replica_state is not None and p is not peer],",
+                "relays=[p.replica_state for p in state.peers if p.replica_state is not None and p is not peer],",
                 "relays=[],",
             ),
         ),
@@ -506,11 +511,13 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         False,
         (
             SourceEdit(
-                CORE, "        self.disk_full = not room_for_work\n        if self.closing:", "        if self.closing:"
+                CORE,
+                "        self.local.disk_full = not room_for_work\n        refusal = ",
+                "        refusal = ",
             ),
             SourceEdit(
                 CORE,
-                '        if not room_for_work:\n            return Unavailable("DiskFull"',
+                '        if self._local.disk_full:\n            return Unavailable("DiskFull"',
                 '        if False:\n            return Unavailable("DiskFull"',
             ),
         ),
@@ -523,8 +530,8 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CORE,
-                "[(node, who) for node in self.bootstrap.others]",
-                "[(o, who) for o in set(self.bootstrap.others)]",
+                "            for node in bootstrap.others:\n                self._outbox.send(node, hello)\n",
+                "            for node in set(bootstrap.others):\n                self._outbox.send(node, hello)\n",
             ),
         ),
         test="node/tests/simulation/test_seeds.py::test_no_dependence_on_hash_order",
@@ -533,7 +540,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "stable-not-journaled",
         "33",
         True,
-        (SourceEdit(AGREEMENT, "        self._record_stable(index)\n", ""),),
+        (SourceEdit(AGREEMENT, "        record_stable(self.records, index)\n", ""),),
     ),
     Mutant(
         "stable-is-the-logs-end",

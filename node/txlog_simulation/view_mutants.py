@@ -1,6 +1,6 @@
 """Safeguards of the changes of views (protocol section 3), each taken out of the shipped code.
 
-Splits and orders have tables of their own (``split_mutants.py``, ``order_mutants.py``).
+Splits and orders have tables of their own (``split_mutants.py``, ``override_mutants.py``).
 
 Without a row: that a coordinator's own number is above every one seen (whoever promised more refuses, and the promise
 is asserted). Without it, 50 seeds saw nothing: the other safeguard does the same.
@@ -35,24 +35,25 @@ _NO_RISING_STAMPS_CHECK = SourceEdit(
     "            if item.stamp <= last and not fetched:\n",
     "            if item.stamp < 0 and not fetched:\n",
 )
-_NO_PROMISE_ASSERTION = SourceEdit(MEMBERSHIP, "        assert number > self.promised\n", "")
 _NO_SETTLED_CHECK = (
     SourceEdit(MEMBERSHIP, "sound = agreement.final_index <= accept.cut <=", "sound = 0 <= accept.cut <="),
     SourceEdit(AGREEMENT, "        assert self.final_index <= cut <=", "        assert 0 <= cut <="),
 )
 _MAJORITY_CHECKS = (
     SourceEdit(
-        MEMBERSHIP, "few = self.majority_required and not self._is_majority(", "few = False and not self._is_majority("
+        MEMBERSHIP,
+        "few = self.views.majority_required and not self.views.is_majority(",
+        "few = False and not self.views.is_majority(",
     ),
     SourceEdit(
         COORDINATING,
-        "if self.majority_required and not self._is_majority(know)",
-        "if False and not self._is_majority(know)",
+        "if self.views.majority_required and not self.views.is_majority(know)",
+        "if False and not self.views.is_majority(know)",
     ),
     SourceEdit(
         VIEWS,
-        "            self.majority_required\n            and not self._is_majority(nodes)",
-        "            False and not self._is_majority(nodes)",
+        "            self.views.majority_required\n            and not self.views.is_majority(nodes)",
+        "            False and not self.views.is_majority(nodes)",
     ),
     SourceEdit(COORDINATING, "few = closed.majority and not", "few = False and not"),
 )
@@ -67,8 +68,8 @@ def _before_durable(kind: str) -> tuple[SourceEdit, ...]:
             "    def _defer_until_durable(self, effects: Effects) -> None:\n"
             f"        early = [s for s in effects.sends if type(s.message).__name__ == '{kind}']\n"
             "        if early:\n"
-            "            self._ready.append(Effects(sends=early))\n"
-            "            effects.sends = [s for s in effects.sends if s not in early]\n",
+            "            self._ready.append(Effects([], early))\n"
+            "            effects = effects._replace(sends=[s for s in effects.sends if s not in early])\n",
         ),
     )
 
@@ -82,12 +83,13 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 MEMBERSHIP,
-                "        if number != self.promised:\n            self._refuse(",
-                "        if number < self.number:\n            self._refuse(",
+                "        if number != self.views.promised:\n            self._refuse(",
+                "        if number < self.views.number:\n            self._refuse(",
             ),
             SourceEdit(
                 MEMBERSHIP,
-                "        if number != self.promised:\n            self._pending_accept = None\n            return\n",
+                "        if number != self.views.promised:\n            self.views.pending_accept = None\n"
+                "            return None\n",
                 "",
             ),
             _NO_ORDER_ASSERTION,
@@ -99,7 +101,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "promise-not-durable",
         "34",
         True,
-        (SourceEdit(STANDING, "        self.records.append(ViewPromised(*number))\n", ""),),
+        (SourceEdit(STANDING, "        self.outbox.append(ViewPromised(*number))\n", ""),),
         profile="outbids",
         counts=HARM,
     ),
@@ -125,17 +127,17 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
                 "        self.promised = self.number\n",
             ),
             SourceEdit(
-                COORDINATING, "if change.unaccepted or self.promised != change.number:", "if change.unaccepted:"
+                COORDINATING, "if change.unaccepted or self.views.promised != change.number:", "if change.unaccepted:"
             ),
             SourceEdit(  # else the view that was promised is refused now
                 MEMBERSHIP,
-                "        if number != self.promised:\n            self._refuse(",
-                "        if number < self.promised:\n            self._refuse(",
+                "        if number != self.views.promised:\n            self._refuse(",
+                "        if number < self.views.promised:\n            self._refuse(",
             ),
             SourceEdit(
                 MEMBERSHIP,
-                "        if number != self.promised:\n            self._pending_accept = None\n",
-                "        if number < self.promised:\n            self._pending_accept = None\n",
+                "        if number != self.views.promised:\n            self.views.pending_accept = None\n",
+                "        if number < self.views.promised:\n            self.views.pending_accept = None\n",
             ),
             *_NO_SETTLED_CHECK,
         ),
@@ -149,12 +151,13 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 VIEWS,
-                "        self._try_accept()\n",
-                "        late = now_ms > self._propose_after_ms - self._proposal_timeout_ms // 2\n"
-                "        if self.installed and self.promised > self.number and self.change is None and late:\n"
-                "            if self._incoming is None:\n"
-                "                self.promised = self.number\n"
-                "        self._try_accept()\n",
+                "        self.coordinator.try_accept()\n",
+                "        views = self.views\n"
+                "        late = now_ms > views.propose_after_ms - views.proposal_timeout_ms // 2\n"
+                "        if views.installed and views.promised > views.number and views.change is None and late:\n"
+                "            if views.pending_accept is None:\n"
+                "                views.promised = views.number\n"
+                "        self.coordinator.try_accept()\n",
             ),
         ),
         profile="outbids",
@@ -167,13 +170,13 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CORE,
-                "        return views.is_active\n\n    def _record_start",
-                "        return True\n\n    def _record_start",
+                "        return views.is_active\n\n    def _on_runs",
+                "        return True\n\n    def _on_runs",
             ),
             SourceEdit(
                 CORE,
-                "            or not self.views.is_active\n            or self.views.newer_view is not None\n",
-                "            or not self.views.installed\n",
+                " or not views.is_active or views.newer_view is not None:\n            return AppendRule.NOT_NOW\n",
+                " or not views.installed:\n            return AppendRule.NOT_NOW\n",
             ),
             _NO_ORDER_ASSERTION,
         ),
@@ -185,7 +188,11 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "21",
         True,
         (
-            SourceEdit(CORE, "        stopped = self.views.is_stopped\n", "        is_stopped = False\n"),
+            SourceEdit(
+                CORE,
+                "submissions.submit(batch, refusals, self.views.is_stopped, now)",
+                "submissions.submit(batch, refusals, False, now)",
+            ),
             _NO_ORDER_ASSERTION,
             _NO_RISING_STAMPS_CHECK,
         ),
@@ -259,10 +266,10 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 MEMBERSHIP,
-                "        self.view_changed = True\n        self._on_accepted_here(number)\n",
-                "        self.view_changed = self.installed = True\n"
-                "        agreement.install()\n"
-                "        self._on_accepted_here(number)\n",
+                "        return number\n\n    def send_acceptance",
+                "        self.views.installed = True\n"
+                "        agreement.install_view()\n"
+                "        return number\n\n    def send_acceptance",
             ),
             *_NO_SETTLED_CHECK,
         ),
@@ -343,15 +350,15 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CORE,
-                "        for peer in self.peers:\n            peer.pushed = peer.held_of_mine = shared\n",
+                "        for peer in self.peers:\n            peer.assume_held(shared)\n",
                 "        for peer in self.peers:\n"
-                "            peer.pushed = peer.held_of_mine = shared\n"
+                "            peer.assume_held(shared)\n"
                 "            peer.usable_counter = before.get(peer.origin, 0)\n",
             ),
             SourceEdit(
                 CORE,
-                "        shared = self._own_seq_held_by_all(agreement)\n",
-                "        shared = self._own_seq_held_by_all(agreement)\n"
+                "        shared = self._own_seq_held_by_all()\n",
+                "        shared = self._own_seq_held_by_all()\n"
                 "        before = {p.origin: p.usable_counter for p in self.peers}\n",
             ),
             _NO_ORDER_ASSERTION,
@@ -428,7 +435,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 "txlog/protocol/views/participant.py",
-                "        self.failure_detector.on_view_accepted([m.node for m in accept.view.members])\n",
+                "        self.views.failure_detector.on_view_accepted([m.node for m in accept.view.members])\n",
                 "",
             ),
         ),
@@ -443,7 +450,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
             SourceEdit(
                 "txlog/protocol/views/view_state.py",
                 "if self.accepted is not None and "
-                "all(self.accepted.has_member(m.origin) for m in self._failed_members):",
+                "all(self.accepted.has_member(m.origin) for m in self.failed_members):",
                 "if True:",
             ),
         ),
@@ -477,8 +484,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 MEMBERSHIP,
-                "        if self.left == NO_VIEW or self.left != self.number:\n            return True\n",
-                "        if self.left == NO_VIEW or self.left != self.number or accept:\n            return True\n",
+                "if self.views.left == NO_VIEW or self.views.left != self.views.number:",
+                "if self.views.left == NO_VIEW or self.views.left != self.views.number or accept:",
             ),
         ),
         test="node/tests/protocol/test_view_changes.py::test_refused_left_when_nobody_knows_what_followed",
@@ -491,7 +498,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
             SourceEdit(
                 COORDINATING,
                 "unvouched = change.unconfirmed_departure() if needs_word else None",
-                "unconfirmed_departure = None",
+                "unvouched = None",
             ),
         ),
         profile="successions",
@@ -510,9 +517,9 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         False,
         (
             SourceEdit(
-                "txlog/protocol/core.py",
-                "case wire.ProposeView() | wire.AcceptView() if self._has_left:",
-                "case wire.ProposeView() if self._has_left:",
+                "txlog/protocol/message_dispatcher.py",
+                "case wire.ProposeView() | wire.AcceptView() if departure.has_left:",
+                "case wire.ProposeView() if departure.has_left:",
             ),
         ),
         test="node/tests/protocol/test_members_leave.py::test_a_master_that_has_left_accepts_no_view_any_more",
@@ -556,8 +563,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 MEMBERSHIP,
-                "heard = self.failure_detector.is_bidirectional(member.node) "
-                "and not self._is_identity_lost(member.origin)",
+                "heard = self.views.failure_detector.is_bidirectional(member.node) "
+                "and not self.views.is_identity_lost(\n                member.origin\n            )",
                 "heard = False",
             ),
         ),
@@ -584,8 +591,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CORE,
-                "        if self.failure_detector.is_bidirectional(node) "
-                "or node not in self.failure_detector.reachable():\n",
+                "        if self._failure_detector.is_bidirectional(node) "
+                "or node not in self._failure_detector.reachable():\n",
                 "        if node:\n",
             ),
         ),
