@@ -139,7 +139,7 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CONFIGURING,
-                "(mine.number in theirs.lineage or self._is_no_longer_needed(known))",
+                "mine.number in theirs.lineage or self._is_no_longer_needed(known)",
                 "mine.number in theirs.lineage",
             ),
         ),

@@ -10,6 +10,8 @@ to the own transactions (10 a); its row dies by the hashes.
 
 from __future__ import annotations
 
+from txlog_simulation.departure_mutants import DEPARTURE_MUTANTS
+from txlog_simulation.journal_mutants import JOURNAL_MUTANTS, STORE_MUTANTS
 from txlog_simulation.membership_mutants import MEMBER_MUTANTS
 from txlog_simulation.mutant import Mutant
 from txlog_simulation.override_mutants import ORDER_MUTANTS
@@ -23,21 +25,9 @@ AGREEMENT = "txlog/protocol/log/log_state.py"
 PEERS = "txlog/protocol/replication/peer_progress.py"
 HASHES = "txlog/protocol/log/entry_hashes.py"
 MARKS = "txlog/protocol/replication/durability_marks.py"
-QUEUE = "txlog/protocol/log/incoming_queue.py"
 KEYS = "txlog/protocol/log/idempotency_keys.py"
 FOUNDING = "txlog/protocol/membership/bootstrap.py"
 EXECUTOR = "txlog/runtime/executor.py"
-REPAIR = "txlog/runtime/journal_repair.py"
-JOURNAL_DAMAGE = "txlog/journal/damage_repair.py"
-JOURNAL_REPAIR = "txlog/journal/repair_check.py"
-JOURNAL_SYNC = "txlog/journal/group_commit.py"
-JOURNAL_TABLE = "txlog/journal/recovery_table.py"
-JOURNAL_SCAN = "txlog/journal/scan.py"
-JOURNAL_SURVEY = "txlog/journal/scrubber.py"
-OXIGRAPH = "txlog/workers/oxigraph.py"
-_OUTCOMES = "node/tests/apply/test_outcomes.py::"
-INDEX_TEST = "node/tests/journal/test_journal_index.py::"
-JOURNAL = "txlog/journal/journal.py"
 
 
 _NO_ORDER_ASSERTION = SourceEdit(AGREEMENT, "assert min(heads) > self.log_key, f", "assert heads, f")
@@ -62,49 +52,8 @@ _NEWS = 'news = order[self.log_index.length - after :] if after <= self.log_inde
 _FOLLOW = "node/tests/protocol/test_follow.py::"
 _PROMISE_CHECKS = (_NO_ORDER_ASSERTION, _NO_COUNTER_REGRESSION_CHECK, _NO_COUNTER_IDENTITY_CHECK)
 
-_MENDED = "node/tests/protocol/test_mended_masters.py::"
-_NO_OWN_SEQ_CHECK = SourceEdit(CORE, "        if claim.held[self.state.slot] > log.own.held:\n", "        if False:\n")
 
 _IN_ONE_VIEW: tuple[Mutant, ...] = (
-    Mutant(
-        "start-not-raised",
-        "1",
-        False,
-        (
-            SourceEdit(
-                JOURNAL, "        recovered.start += 1\n", "        recovered.start = max(1, recovered.start)\n"
-            ),
-            SourceEdit(
-                FOUNDING,
-                "        if seen_birth == self.local.birth and seen_start >= self.local.start:\n",
-                "        if False:\n",
-            ),
-            SourceEdit(
-                CORE,
-                "        if claim.start == self.state.local.start and claim.number > self.state.post_number:\n",
-                "        if False:\n",
-            ),
-        ),
-    ),
-    Mutant(
-        "seqs-used-again-after-a-start",
-        "3",
-        False,
-        (
-            SourceEdit(
-                AGREEMENT,
-                "            self._recover_queued(meta)\n",
-                "            logged = unsettled.get(self.own.origin, 0)\n"
-                "            count = logged if Origin(meta.node, meta.birth) == self.own.origin else len(meta.stamps)\n"
-                "            kept = [one[:count] for one in (meta.stamps, meta.keys, meta.kinds)]\n"
-                "            kept.append(meta.contents[: count * HASH_BYTES])\n"
-                "            self._recover_queued(QueuedMetadata(meta.node, meta.birth, meta.first_seq, *kept))\n",
-            ),
-            SourceEdit(JOURNAL, "        assert run.first_seq == held.last + 1, f", "        assert run.first_seq, f"),
-            SourceEdit(FOUNDING, "if heard.seq > own_seq or heard.counter > last_stamp:", "if False:"),
-            _NO_OWN_SEQ_CHECK,
-        ),
-    ),
     Mutant(
         "stamp-not-strictly-above-promise",
         "4",
@@ -414,98 +363,6 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         profile="chain",
     ),
     Mutant(
-        "damage-taken-for-a-torn-tail",
-        "28",
-        False,
-        (
-            SourceEdit(
-                JOURNAL_TABLE,
-                "_YES, _ANY, _YES, _ANY, RecoveryDecision.DAMAGE_RESUME",
-                "_YES, _ANY, _YES, _ANY, RecoveryDecision.CUT",
-            ),
-        ),
-        profile="flips",
-    ),
-    Mutant(
-        "an-index-of-anything-is-believed",
-        "28",
-        False,
-        (
-            SourceEdit(
-                JOURNAL_SCAN, "        if found is None or found.identity != wanted:\n", "        if found is None:\n"
-            ),
-        ),
-        test=f"{INDEX_TEST}test_the_index_of_another_segment_or_of_another_journal_is_passed_over",
-    ),
-    Mutant(
-        "what-an-index-leads-to-is-not-compared",
-        "28",
-        False,
-        (SourceEdit(JOURNAL_SCAN, "        self._check_index_result(piece.number, next_header.state_header)\n", ""),),
-        test=f"{INDEX_TEST}test_an_index_that_is_whole_and_tells_what_cannot_be_is_passed_over",
-    ),
-    Mutant(
-        "damage-stays-behind-its-index",
-        "28",
-        False,
-        (
-            SourceEdit(
-                JOURNAL_SURVEY,
-                "        self._remove_if_present(index_name(self.segment))\n        text = (\n",
-                "        text = (\n",
-            ),
-        ),
-        test=f"{INDEX_TEST}test_damage_in_a_segment_with_an_index_is_found_when_it_is_read_again",
-    ),
-    Mutant(
-        "one-denial-is-enough",
-        "28",
-        False,
-        (
-            SourceEdit(
-                REPAIR,
-                "            if self._peers_without >= set(self._peers):\n",
-                "            if self._peers_without:\n",
-            ),
-        ),
-        profile="flips",
-    ),
-    Mutant(
-        "mended-and-at-work-with-a-later-stamp",
-        "28",
-        False,
-        (SourceEdit(JOURNAL_DAMAGE, "            self._stop_view()\n", "            pass\n"),),
-        profile="flips",
-        test=_MENDED + "test_a_transaction_that_waited_comes_back_with_a_later_stamp_and_the_view_is_stopped",
-    ),
-    Mutant(
-        "mended-with-a-stamp-that-the-log-denies",
-        "28",
-        False,
-        (
-            SourceEdit(
-                JOURNAL_REPAIR,
-                "                if value != self._recovered.hash_at(index):\n",
-                "                if not value:\n",
-            ),
-        ),
-        profile="flips",
-        test=_MENDED + "test_what_stands_in_the_log_comes_back_with_the_stamp_that_its_hash_proves",
-    ),
-    Mutant(
-        "failed-fsync-passed-over",
-        "29",
-        False,
-        (
-            SourceEdit(
-                JOURNAL_SYNC,
-                "            self._on_error(text)\n            raise JournalBroken(text) from error\n        self.done",
-                "        self.done",
-            ),
-        ),
-        profile="disks",
-    ),
-    Mutant(
         "full-disk-not-refused",
         "29",
         False,
@@ -550,27 +407,14 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
     ),
 )
 
-_IN_STORES: tuple[Mutant, ...] = (
-    Mutant(
-        "a-takeover-leaves-the-fence",
-        "30",
-        False,
-        (SourceEdit(OXIGRAPH, "raised = found._replace(fence=found.fence + 1)", "raised = found"),),
-        test=_OUTCOMES + "test_a_raised_fence_keeps_out_who_does_not_know_it",
-    ),
-    Mutant(
-        "applied-wherever-the-worker-stands",
-        "30",
-        False,
-        (
-            SourceEdit(
-                OXIGRAPH,
-                'texts.append(f"DROP GRAPH <{marker_or_load_name(expected)}>")',
-                'texts.append(f"DROP SILENT GRAPH <{marker_or_load_name(expected)}>")',
-            ),
-        ),
-        test=_OUTCOMES + "test_a_raised_fence_keeps_out_who_does_not_know_it",
-    ),
+MUTANTS = (
+    *_IN_ONE_VIEW,
+    *VIEW_MUTANTS,
+    *DEPARTURE_MUTANTS,
+    *SPLIT_MUTANTS,
+    *ORDER_MUTANTS,
+    *MEMBER_MUTANTS,
+    *TRIM_MUTANTS,
+    *JOURNAL_MUTANTS,
+    *STORE_MUTANTS,
 )
-
-MUTANTS = (*_IN_ONE_VIEW, *VIEW_MUTANTS, *SPLIT_MUTANTS, *ORDER_MUTANTS, *MEMBER_MUTANTS, *TRIM_MUTANTS, *_IN_STORES)
