@@ -13,7 +13,7 @@ from txlog.model.errors import Refused
 from txlog.model.ids import Txid
 from txlog.model.master_state import MasterState
 from txlog.model.records import LogStart, RecoveredState
-from txlog.model.view import NO_VIEW, Number, View
+from txlog.model.view import View
 from txlog.protocol.events import (
     NO_EFFECTS,
     NOT_TRUNCATED,
@@ -47,7 +47,6 @@ from txlog.wire.messages import Message
 
 VIEW_CHECK_INTERVAL_MS: Final = 20
 """How often the core checks for silent members, in milliseconds, while no message bears on the view."""
-_NOT_ENTERED: Final[tuple[Number, bool]] = (NO_VIEW, False)
 
 
 class Core:

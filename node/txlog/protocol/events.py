@@ -132,11 +132,6 @@ class Effects(NamedTuple):
     reads: list[JournalRead] = []  # noqa: RUF012 -- shared and never modified
     truncated_to: int = NOT_TRUNCATED
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to append, send or release."""
-        return not (self.records or self.sends or self.marks or self.reads) and self.truncated_to == NOT_TRUNCATED
-
 
 NO_EFFECTS: Final = Effects([], [])
 """The result of most steps. It is shared and never modified."""
