@@ -91,7 +91,6 @@ async def test_a_restore_that_has_begun_continues_with_the_next_supervisor(
     assert state.read("duties.json")["restoring"] == [["uk", "w-1"]], "it is not done"
 
 
-@pytest.mark.xfail(strict=True, reason="an unfinished restore of a worker that was removed is never forgotten")
 async def test_an_unfinished_restore_of_a_worker_that_was_removed_does_not_keep_the_split_backups(
     state: StateFolder, master: ScriptedMaster
 ) -> None:

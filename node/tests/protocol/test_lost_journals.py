@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from changing_views import assert_same_logs, forget, in_view, run_until_in_view
 from core_cluster import Cluster, update
 
@@ -133,7 +132,6 @@ def test_majority_goes_on_without_a_silent_one_and_never_alone() -> None:
     assert_same_logs(cluster, 2)
 
 
-@pytest.mark.xfail(strict=True, reason="a learner accepts the bootstrap of another cluster")
 def test_a_learner_takes_no_part_in_the_bootstrap_of_another_cluster() -> None:
     """b follows the cluster when a loses its disk, too. The log of b belongs to that cluster: with the first view of
     another one, both wait for ever, or b ends by an error of the program."""

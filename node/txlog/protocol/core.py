@@ -62,7 +62,7 @@ class Core:
         self.failure_detector = FailureDetector(settings.node, settings.round_timeout_ms, now.mono)
         self.views = ViewState(self.local, recovered, self.failure_detector, self.outbox)
         self.view_manager = ViewManager(self.views)
-        self.membership = Membership(self.local, self.views, self.outbox, now.mono)
+        self.membership = Membership(self.local, self.views, self.outbox, recovered, now.mono)
         self.router = MessageRouter(self.local, self.failure_detector, self.views, self.outbox)
         self.split_backup = SplitBackup(self.views)
         self.lifecycle = LogLifecycle(self.local, self.failure_detector, self.views, self.outbox, recovered)
