@@ -14,7 +14,7 @@ a language that follows it is its output. A comment directly above a block chang
 ``<!-- sh: COMMANDS -->`` runs commands that the page assumes and does not show.
 
 Outputs are compared line by line. White space counts as one blank. ``...`` alone on a line stands for any lines, ``…``
-for any text. Of an answer that begins with ``HTTP/`` a page shows some headers. Ids, hashes, times and numbers of four
+for any text. Of an answer that begins with ``HTTP/`` a page shows some headers. Ids, hashes, times and numbers of three
 digits or more (:data:`UNSTABLE`) differ on each machine: each stands for the same value wherever the page repeats it,
 in later commands too. Durations and sizes are compared by their unit.
 """
@@ -32,8 +32,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).parents[2]
-PROGRAMS: Final = frozenset({".", "curl", "helm", "kubectl", "make", "openssl", "python", "tools/kind", "txlog"})
+PROGRAMS: Final = frozenset([".", "curl", "mkdir", "make", "openssl", "rm", "txlog", "TOKEN=$(txlog"])
 """First words of blocks that are commands."""
+NEEDS_KUBERNETES: Final = frozenset({"helm", "kubectl", "tools/kind"})
+"""The same, of commands that never run here: a reader's own cluster might answer."""
 NOT_HERE: Final = frozenset({"kubernetes", "hosts", "example"})
 REWRITTEN: Final = {
     "make up": "txlog up -f examples/two-data-centres --detach",
@@ -49,6 +51,8 @@ PORTS: Final = {"7301": "uk-1", "7302": "uk-2", "7303": "us-1"} | {
 """The ports on the pages; the cluster of a run has free ones."""
 COMMAND_S: Final = 240.0
 PAUSE_S: Final = 0.5
+QUESTION: Final = "[y/N]: "
+"""The reader answers ``y``, which a terminal shows."""
 
 FENCE: Final = re.compile(r"^(?P<indent> *)```(?P<language>\w*)$")
 COMMENT: Final = re.compile(r"<!--\s*(?P<kind>run|sh):\s*(?P<text>.*?)\s*-->", re.DOTALL)
@@ -57,14 +61,14 @@ UNSTABLE: Final = re.compile(
     "|".join(
         (
             r"(?P<backup>\b\d{12}-[0-9a-f]{8}-[a-z]+-\w+-[0-9a-f]{6}\b)",
-            r"(?P<position>\b\d+:\d+:[0-9a-f]{4,}(?:\.\.\.)?)",
-            r"(?P<event>\b\d+:[0-9a-f]{4,}(?:\.\.\.)?)",
+            r"(?P<position>\b\d+:\d+:(?:[0-9a-f]{8,}|[0-9a-f]{4,})(?:\.\.\.)?)",
+            r"(?P<event>\b\d+:(?:[0-9a-f]{8,}|[0-9a-f]{4,}\.\.\.))",
             r"(?P<txid>\b[a-z]+-\d+\.[0-9a-f]{16}\.\d+\b)",
             r"(?P<view>\b\d+\.\d+\.[a-z]+-\d+\b)",
-            r"(?P<hash>\b[0-9a-f]{16,}\b)",
+            r"(?P<hash>\b[0-9a-f]{8,}\b)",
             r"(?P<time>\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?Z?)",
             r"(?P<amount>\b\d+(?:\.\d+)? (?:ms|s|B|kB|MB)(?!\w))",
-            r"(?P<number>\b\d{4,}\b)",
+            r"(?P<number>(?<!HTTP/1\.1 )\b\d{3,}\b)",
             r"(?P<text>…)",
         )
     )
@@ -126,7 +130,8 @@ def _kind(language: str, text: str, rule: str) -> str:
         return "file"
     if language:
         return "python" if language == "python" else "other"
-    return "commands" if text.split(maxsplit=1)[0] in PROGRAMS else "output"
+    first = text.split(maxsplit=1)[0]
+    return "commands" if first in PROGRAMS or first in NEEDS_KUBERNETES else "output"
 
 
 class Bindings:
@@ -213,6 +218,8 @@ class Reader:
         elif block.kind == "python":
             printed = "\n".join(PRINTED.findall(block.text))
             yield from self._run(["python", "-c", self.bindings.apply(block.text)], "", printed or None)
+        elif block.text.split(maxsplit=1)[0] in NEEDS_KUBERNETES:
+            yield "needs the comment <!-- run: kubernetes -->"
         elif block.kind == "commands":
             text = "\n".join(REWRITTEN.get(line, line) for line in block.text.splitlines())
             script = f"set -ea; [ ! -e {self._environment} ] || . {self._environment}\n"
@@ -244,19 +251,19 @@ class Reader:
             command,
             cwd=self.folder,
             env=os.environ | {"PATH": self._path},
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
         ) as process:
             try:
-                output, errors = process.communicate(timeout=timeout_s)
+                output, errors = process.communicate("y\n", timeout=timeout_s)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, 15)
                 output, errors = process.communicate()
                 return None, output, errors
-        return process.returncode, output, errors
+        return process.returncode, output.replace(QUESTION, f"{QUESTION}y\n"), errors
 
     def _bind_ports(self) -> None:
         file = self.folder / ".txlog" / "ports.json"

@@ -1,4 +1,4 @@
-"""``python -m e2e.scenarios.documented_pages``: the commands of the how-to pages, run against a cluster of this machine.
+"""``python -m e2e.scenarios.documented_pages``: the commands of the pages, run against a cluster of this machine.
 
 ``make test`` runs the pages of :data:`EVERY_CHANGE`; this command runs all of them, or those that are named.
 """
@@ -23,9 +23,13 @@ EVERY_CHANGE: Final = ("how-to/write-and-read", "how-to/back-up-and-restore")
 OTHERS: Final = (
     "how-to/follow-the-log",
     "how-to/monitor",
-    "how-to/change-split-recovery",
     "how-to/repair-a-worker",
+    "how-to/add-remove-masters",
+    "how-to/change-split-recovery",
     "how-to/recover-from-a-split",
+    "how-to/run-without-kubernetes",
+    "how-to/replace-a-disk",
+    "how-to/secure",
 )
 """Pages that assume a running cluster, in the order in which one cluster serves them all."""
 WITH_THEIR_OWN: Final = (QUICKSTART,)

@@ -44,7 +44,9 @@ app = typer.Typer(no_args_is_help=True, help="Backups of workers, each at exactl
 @register(app, "create")
 def create_backup(
     worker: Annotated[str | None, typer.Option(help="default: the most advanced one")] = None,
-    data_center: DataCenterOption = None,
+    data_center: Annotated[
+        str | None, typer.Option("--data-center", help="default: that of --worker, else the first one")
+    ] = None,
     at: Annotated[int | None, typer.Option(min=1, help="at exactly this index of the log")] = None,
     name: Annotated[str | None, typer.Option(help="default: from position and time")] = None,
     held: Annotated[bool, typer.Option("--held", help="keep the backup until it is released")] = False,
