@@ -209,7 +209,7 @@ class DurabilityTracker:
     # What moves it
 
     def apply_released(self, marks: DurabilityMarks | None) -> None:
-        """Apply the marks that were released, and look at what else the turn may have made durable here or elsewhere."""
+        """Apply the released marks. What else the turn made durable, here or elsewhere, may suffice for waiters."""
         if marks is not None:
             self.log_index = marks.log
             self.quorum_index = marks.quorum_index
