@@ -240,7 +240,9 @@ def test_a_run_with_a_stamp_out_of_range_counts_for_nothing(stamp: int) -> None:
     with pytest.raises(PeerFault, match="StampOutOfRange"):
         lone.receive("a", post(runs=[run]))
     with pytest.raises(PeerFault, match="StampOutOfRange"):
-        lone.receive("a", wire.RunsReply([msgspec.structs.replace(run, items=[RunItem(stamp - (stamp == 51) * 52, 1, "", b"")])]))
+        lone.receive(
+            "a", wire.RunsReply([msgspec.structs.replace(run, items=[RunItem(stamp - (stamp == 51) * 52, 1, "", b"")])])
+        )
     assert lone.core.log_state is not None
     assert lone.core.log_state.by_origin[A.origin].held == 0
     assert len(lone.records) == before
