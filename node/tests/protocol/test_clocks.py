@@ -164,6 +164,23 @@ def test_clocks_that_are_behind_hold_up_nobody(behind: str) -> None:
     assert all(abs(c.ahead_ms(node)) <= 11_000 for node in "abc")
 
 
+def test_a_dead_clock_proves_no_other_one_to_be_ahead() -> None:
+    c = clocks("ab")
+    c.submit("a", "INSERT X")
+    c.run(500)
+    for node in "ab":
+        c.crash(node)
+    c.wall_ms.update(a=14 * DAY_MS, b=-WALL_MS + 1000)
+    for node in "ab":
+        c.start(node)
+    c.run(1000)
+    run_until_in_view(c, "a", "b")
+    assert not c.core("a").local.clock.is_ahead
+    before = c.ahead_ms("a")
+    c.run(5 * ROUND_MS)
+    assert c.ahead_ms("a") - before >= 3 * SKEW_MS, "it catches up by itself"
+
+
 def test_a_joining_master_with_a_wrong_clock_uses_the_time_of_the_others() -> None:
     c = clocks()
     c.crash("c")
