@@ -1,4 +1,4 @@
-"""Safeguards of rules 6 and 35, each taken out of the shipped code: whose time counts, and which numbers of a peer.
+"""Safeguards of rules 6 and 9, each taken out of the shipped code: whose time counts, and which numbers of a peer.
 
 See ``mutant_table.py``. Imports nothing of ``txlog``.
 """
@@ -97,7 +97,7 @@ CLOCK_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-counter-of-any-size-is-merged",
-        "35",
+        "9",
         False,
         (
             SourceEdit(RECEIVER, "        self._check_counter(sender, post.claim)\n", ""),
@@ -107,21 +107,21 @@ CLOCK_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-counter-that-jumped-is-merged-at-once",
-        "35",
+        "9",
         False,
         (SourceEdit(RECEIVER, ") and not peer.repeats_doubted(claim):", ") and peer is None:"),),
         test=_CLOCKS + "test_one_wrong_bit_in_a_counter_stops_nothing_and_is_not_kept",
     ),
     Mutant(
         "the-same-post-confirms-itself",
-        "35",
+        "9",
         False,
         (SourceEdit(PEERS, "return before is not None and is_later and", "return before is not None and"),),
         test=_CLOCKS + "test_a_counter_that_jumped_counts_when_a_later_post_confirms_it",
     ),
     Mutant(
         "a-lower-counter-is-a-fault-for-good",
-        "35",
+        "9",
         False,
         (SourceEdit(PEERS, "if not lost and claim.start == old.start:", "if not old:"),),
         test="node/tests/protocol/test_queues_and_history.py::"
@@ -129,14 +129,14 @@ CLOCK_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "stamps-of-transactions-are-not-checked",
-        "35",
+        "9",
         False,
         (SourceEdit(NUMBERS, "if stamps and not (min(stamps) >= 0", "if not stamps and not (min(stamps) >= 0"),),
         test=_CLOCKS + "test_a_run_with_a_stamp_out_of_range_counts_for_nothing",
     ),
     Mutant(
         "reports-and-views-are-not-checked",
-        "35",
+        "9",
         False,
         (
             SourceEdit(NUMBERS, "                self._check_report(message)", "                pass"),
@@ -146,14 +146,14 @@ CLOCK_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-strategy-of-any-name",
-        "35",
+        "9",
         False,
         (SourceEdit(NUMBERS, "if strategy not in STRATEGIES:", "if not strategy:"),),
         test=_HOSTILE + "test_a_view_with_a_floor_or_a_strategy_that_cannot_be_is_refused",
     ),
     Mutant(
         "numbers-of-any-size",
-        "35",
+        "9",
         False,
         (_NUMBER_TYPE,),
         test=_HOSTILE + "test_numbers_without_a_next_one_are_refused",

@@ -1,4 +1,4 @@
-"""Clocks that are wrong, and counters that no clock leads to (rules 6 and 35)."""
+"""Clocks that are wrong, and counters that no clock leads to (rules 6 and 9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks what a peer's message counts and stamps, before anything of it counts (rule 35).
+"""Checks what a peer's message counts and stamps, before anything of it counts (rule 9).
 
 Types and the range of plain numbers are checked where a message is decoded. These checks need what this master knows.
 """

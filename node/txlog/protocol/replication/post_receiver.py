@@ -61,7 +61,7 @@ class PostReceiver:
 
     def _check_counter(self, peer: PeerProgress, claim: ReplicaState) -> None:
         """Check the counter before anything of the claim counts: a counter that is merged is a promise of this master,
-        too. One that is far ahead of all known clocks counts only when a later post confirms it (rule 35)."""
+        too. One that is far ahead of all known clocks counts only when a later post confirms it (rule 9)."""
         local, counter = self.state.local, self.state.log.last_stamp
         local.clock.check_stamp(peer.node, claim.counter, counter)
         if local.clock.is_doubtful(
