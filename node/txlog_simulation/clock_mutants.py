@@ -131,7 +131,7 @@ CLOCK_MUTANTS: tuple[Mutant, ...] = (
         "stamps-of-transactions-are-not-checked",
         "9",
         False,
-        (SourceEdit(NUMBERS, "if stamps and not (min(stamps) >= 0", "if not stamps and not (min(stamps) >= 0"),),
+        (SourceEdit(NUMBERS, "if not 0 <= item.stamp <= stamp_max:", "if stamp_max < 0:"),),
         test=_CLOCKS + "test_a_run_with_a_stamp_out_of_range_counts_for_nothing",
     ),
     Mutant(

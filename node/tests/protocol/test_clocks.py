@@ -231,6 +231,16 @@ def test_one_wrong_bit_in_a_counter_stops_nothing_and_is_not_kept(bit: int) -> N
     assert c.faults["b"] or bit <= 30, "it is refused by name"
     assert sorted(c.log("a")) == ["a1", "a2", "b1"]
     assert c.log("a") == c.log("b") == c.log("c")
+    for node in "abc":
+        c.crash(node)
+    for node in "abc":
+        c.start(node)
+    c.run(1000)
+    run_until_in_view(c, "a", "b", "c")
+    c.submit("c", "INSERT c")
+    c.run(1000)
+    assert c.log("a") == c.log("b") == c.log("c")
+    assert len(c.log("a")) == 4
     assert all(abs(c.ahead_ms(node)) <= 20_000 for node in "abc")
 
 

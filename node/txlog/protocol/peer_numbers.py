@@ -23,11 +23,13 @@ _KIND_MAX: Final = 255
 
 def check_run(peer: str, run: TransactionRun, stamp_max: int) -> None:
     """:class:`PeerFault` for transactions without a usable place, or above ``stamp_max``."""
-    stamps = [item.stamp for item in run.items]
-    if not 0 < run.first_seq <= NUMBER_MAX or not all(0 <= item.kind <= _KIND_MAX for item in run.items):
-        raise PeerFault(peer, "Malformed", f"seq {run.first_seq} or a kind of transaction is out of range")
-    if stamps and not (min(stamps) >= 0 and max(stamps) <= stamp_max):
-        raise PeerFault(peer, "StampOutOfRange", f"stamps of {run.node} are not from 0 to {stamp_max}")
+    if not 0 < run.first_seq <= NUMBER_MAX:
+        raise PeerFault(peer, "Malformed", f"seq {run.first_seq} is not from 1 to {NUMBER_MAX}")
+    for item in run.items:
+        if not 0 <= item.stamp <= stamp_max:
+            raise PeerFault(peer, "StampOutOfRange", f"stamp {item.stamp} of {run.node} is not from 0 to {stamp_max}")
+        if not 0 <= item.kind <= _KIND_MAX:
+            raise PeerFault(peer, "Malformed", f"kind {item.kind} of a transaction is not from 0 to {_KIND_MAX}")
 
 
 class PeerNumbers:
