@@ -42,7 +42,7 @@ JOURNAL = "txlog/journal/journal.py"
 
 _NO_ORDER_ASSERTION = SourceEdit(AGREEMENT, "assert min(heads) > self.log_key, f", "assert heads, f")
 _NO_OWN_STAMP_ASSERTION = SourceEdit(AGREEMENT, "assert items[0].stamp > self.last_stamp,", "assert items,")
-_NO_COUNTER_REGRESSION_CHECK = SourceEdit(PEERS, "                or claim.counter < old.counter\n", "")
+_NO_COUNTER_REGRESSION_CHECK = SourceEdit(PEERS, "if lost or claim.counter < old.counter:", "if lost:")
 _NO_COUNTER_IDENTITY_CHECK = SourceEdit(
     FOUNDING, "if heard.seq > own_seq or heard.counter > last_stamp:", "if heard.seq > own_seq:"
 )
