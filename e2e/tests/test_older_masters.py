@@ -27,6 +27,8 @@ def shape(kind):
         return {"tag": config.tag, "array_like": config.array_like, "fields": fields}
     if isinstance(kind, type) and hasattr(kind, "_fields"):
         return {"of": "tuple", "parts": [shape(each) for each in typing.get_type_hints(kind).values()]}
+    if hasattr(kind, "__metadata__"):  # a range of numbers: they are sent as before
+        return shape(kind.__origin__)
     parts = [shape(each) for each in typing.get_args(kind)]
     return {"of": getattr(typing.get_origin(kind) or kind, "__name__", str(kind)), "parts": parts}
 

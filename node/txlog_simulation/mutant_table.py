@@ -10,6 +10,7 @@ to the own transactions (10 a); its row dies by the hashes.
 
 from __future__ import annotations
 
+from txlog_simulation.clock_mutants import CLOCK_MUTANTS
 from txlog_simulation.departure_mutants import DEPARTURE_MUTANTS
 from txlog_simulation.journal_mutants import JOURNAL_MUTANTS, STORE_MUTANTS
 from txlog_simulation.level_mutants import LEVEL_MUTANTS
@@ -33,7 +34,7 @@ EXECUTOR = "txlog/runtime/executor.py"
 
 _NO_ORDER_ASSERTION = SourceEdit(AGREEMENT, "assert min(heads) > self.log_key, f", "assert heads, f")
 _NO_OWN_STAMP_ASSERTION = SourceEdit(AGREEMENT, "assert items[0].stamp > self.last_stamp,", "assert items,")
-_NO_COUNTER_REGRESSION_CHECK = SourceEdit(PEERS, "                or claim.counter < old.counter\n", "")
+_NO_COUNTER_REGRESSION_CHECK = SourceEdit(PEERS, "if lost or claim.counter < old.counter:", "if lost:")
 _NO_COUNTER_IDENTITY_CHECK = SourceEdit(
     FOUNDING, "if heard.seq > own_seq or heard.counter > last_stamp:", "if heard.seq > own_seq:"
 )
@@ -416,6 +417,7 @@ MUTANTS = (
     *ORDER_MUTANTS,
     *MEMBER_MUTANTS,
     *TRIM_MUTANTS,
+    *CLOCK_MUTANTS,
     *LEVEL_MUTANTS,
     *JOURNAL_MUTANTS,
     *STORE_MUTANTS,

@@ -32,6 +32,7 @@ from txlog_simulation.fault_profiles import (
 
 NAMES = ["a", "b", "c", "d", "e", "f", "g"]
 DATA_CENTRES = ("uk", "us", "de", "jp")
+_MONTH_MS = 30 * 86_400_000
 BEGIN_MS = 250
 """Work and faults begin near here, so that most clusters are founded; some begin at once."""
 
@@ -104,6 +105,9 @@ class RunPlan:
     """The strategy that each master prefers, where they differ; else all prefer ``strategy``."""
     strategy_changes: tuple[tuple[int, int, str], ...] = ()
     """When which master is told to prefer which other one (``txlog set splitRecovery``)."""
+    clock_jumps: tuple[tuple[int, int, int], ...] = ()
+    """When the clock of which master jumps, and by how many milliseconds: less than ``maxClockSkew``, or a month and
+    more at one master only."""
 
     def network_ms(self, a: int, b: int) -> int:
         """How long a message takes from one master to another, when nothing is wrong."""
@@ -219,7 +223,7 @@ def draw_plan(seed: int, only: str = "") -> RunPlan:
         deaf_master=deaf,
         absent_at_start=_away(rng, masters) if profile == FOUNDINGS_PROFILE else (),
     )
-    drawn = _with_differing_strategies(drawn)
+    drawn = replace(_with_differing_strategies(drawn), clock_jumps=_clock_jumps(drawn))
     return replace(drawn, partition=_with_partition(drawn)) if profile in PARTITION_PROFILES else drawn
 
 
@@ -274,6 +278,22 @@ def _with_differing_strategies(plan: RunPlan) -> RunPlan:
     ]
     prefers = tuple(chance.choice(choices) for _ in range(plan.masters))
     return replace(plan, preferred_strategies=prefers, strategy_changes=tuple(sorted(preferring)))
+
+
+def _clock_jumps(plan: RunPlan) -> tuple[tuple[int, int, int], ...]:
+    """By draws of their own: all the others of a seed stay what they were."""
+    chance = Random(f"clock jumps {plan.seed}")
+    if plan.profile != "clocks" or chance.random() < 0.2:
+        return ()
+    wrong, jumps = chance.randrange(plan.masters), []
+    for _ in range(chance.choice((1, 2, 3))):
+        slot, size_ms = chance.randrange(plan.masters), chance.choice((59_000, -59_000, 61_000, -61_000, -_MONTH_MS))
+        if chance.random() < 0.6:
+            slot, size_ms = wrong, chance.choice((_MONTH_MS, 12 * _MONTH_MS, 12 * _MONTH_MS))
+        jumps.append((chance.randrange(BEGIN_MS, plan.safety_ms), slot, size_ms))
+        if chance.random() < 0.3:  # somebody puts it right
+            jumps.append((chance.randrange(jumps[-1][0], plan.safety_ms + 1), slot, -size_ms))
+    return tuple(sorted(jumps))
 
 
 def _with_partition(plan: RunPlan) -> tuple[tuple[int, ...], ...]:

@@ -89,6 +89,7 @@ def _simpler_plans(plan: RunPlan) -> Iterator[PlanStep]:
     yield lambda p: replace(p, weights=(1,) * p.masters)
     yield lambda p: replace(p, supervised=False)
     yield lambda p: replace(p, strategy_changes=())
+    yield lambda p: replace(p, clock_jumps=())
     yield _with_early_end
     for at in range(len(plan.work)):
         yield partial(_with_work, at, lambda work: work._replace(many=1))
@@ -112,6 +113,7 @@ def _with_masters(masters: int, plan: RunPlan) -> RunPlan:
         deaf_master=plan.deaf_master if plan.deaf_master < masters else -1,
         preferred_strategies=plan.preferred_strategies[:masters],
         strategy_changes=tuple(one for one in plan.strategy_changes if one[1] < masters),
+        clock_jumps=tuple(one for one in plan.clock_jumps if one[1] < masters),
         absent_at_start=tuple(slot for slot in plan.absent_at_start if slot < masters),
         partition=((0,), tuple(range(1, masters))) if plan.partition and masters > 1 else (),
     )

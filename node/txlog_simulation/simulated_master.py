@@ -78,6 +78,7 @@ class SimulatedMaster:
         self.record_traps: dict[str, Callable[[], None]] = {}
         self.disk_stalls_until = 0
         self.clock_offset_ms = world.plan.clock_offsets_ms[slot]
+        self.clock_jump_ms = 0
         self.clock_rate = world.plan.clock_rates[slot]
         self.next_turn_ms = -1
         self.syncing: SyncTask | None = None
@@ -103,7 +104,13 @@ class SimulatedMaster:
     def now(self) -> ClockReading:
         """This master's clocks."""
         elapsed = int(self.world.now_ms * self.clock_rate)
-        return ClockReading(EPOCH_MS + elapsed + self.clock_offset_ms, MONO_BASE_MS + elapsed)
+        wall = EPOCH_MS + elapsed + self.clock_offset_ms + self.clock_jump_ms * 1000
+        return ClockReading(wall, MONO_BASE_MS + elapsed)
+
+    def jump_clock(self, size_ms: int) -> None:
+        """The wall clock jumps."""
+        self.clock_jump_ms += size_ms
+        self.world.coverage["clock jump"] += 1
 
     def schedule_turn_by(self, wake_mono_ms: int) -> None:
         """Have a turn when this master's own clock says so, or earlier."""
@@ -172,6 +179,7 @@ class SimulatedMaster:
         """A step of the process is done; it may have been the last."""
         if self.executor is not None:
             self.world.master_states.on_step(self.executor.core)
+            self.world.clocks.on_step(self.executor.core, self.world.now_ms)
         if self.steps_to_crash and self.crash_step in ("", name):
             self.steps_to_crash -= 1
             if not self.steps_to_crash:

@@ -24,6 +24,7 @@ from txlog.model.view import Number
 from txlog.protocol.events import Submission
 from txlog_simulation import liveness
 from txlog_simulation.checkers.acknowledgements import AcknowledgementChecker, PromiseChecker
+from txlog_simulation.checkers.clocks import ClockChecker
 from txlog_simulation.checkers.log import LogChecker
 from txlog_simulation.checkers.master_states import MasterStateChecker
 from txlog_simulation.checkers.overrides import OverrideChecker
@@ -36,7 +37,7 @@ from txlog_simulation.membership_faults import check_configurations, expected_me
 from txlog_simulation.operator_overrides import change_split_recovery
 from txlog_simulation.process_states import ENDED, PAUSED, UP
 from txlog_simulation.run_plan import NAMES, PlannedWork, RunPlan
-from txlog_simulation.simulated_master import SimulatedMaster, build_submission, configured_members
+from txlog_simulation.simulated_master import EPOCH_MS, SimulatedMaster, build_submission, configured_members
 from txlog_simulation.simulated_network import SimulatedNetwork
 from txlog_simulation.split_scenario import run_split
 from txlog_simulation.trace import EventTrace
@@ -89,6 +90,7 @@ class Simulation:
         )
         self.views = ViewChecker(self.violations)
         self.master_states = MasterStateChecker(self.violations)
+        self.clocks = ClockChecker(plan, EPOCH_MS // 1000, self.violations)
         self.overrides = OverrideChecker(self.violations, {m.node: m.weight for m in self.masters})
         self.promises = PromiseChecker(self.violations, self.transactions)
         self.durable_states: dict[Origin, DurableState] = {}
@@ -131,6 +133,8 @@ class Simulation:
         start_late(self)
         for at_ms, slot, strategy in self.plan.strategy_changes:
             self.schedule(at_ms, change_split_recovery, self, slot, strategy)
+        for at_ms, slot, size_ms in plan.clock_jumps:
+            self.schedule(at_ms, self.simulated_masters[slot].jump_clock, size_ms)
         for work in plan.work:
             self.schedule(work.at_ms, self.submit_work, work)
         for fault in plan.faults:

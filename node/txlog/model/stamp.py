@@ -5,6 +5,8 @@ from __future__ import annotations
 LOGICAL_BITS = 16
 STAMP_MAX = (1 << 63) - 1
 """Stamps fit a signed 64-bit integer: the year 6429."""
+PEER_STAMP_MAX = STAMP_MAX // 2
+"""A peer's stamp or counter above this value is refused: the year 4199. What lies above is left to count in."""
 
 
 def stamp_at(wall_us: int) -> int:

@@ -34,6 +34,7 @@ COMPILED_MODULES: Final = tuple(
         (
             "protocol",
             (
+                "clock_comparison",
                 "core",
                 "events",
                 "local_master",
@@ -42,6 +43,7 @@ COMPILED_MODULES: Final = tuple(
                 "message_dispatcher",
                 "message_router",
                 "outbox",
+                "peer_numbers",
             ),
         ),
         (

@@ -192,6 +192,7 @@ class Core:
         self._advance()
 
     def _tick(self, now: ClockReading) -> None:
+        self.local.clock.tick(now)
         state = self.lifecycle.state
         if state is not None:
             state.tick(now.mono)
@@ -223,6 +224,7 @@ class Core:
         wake = min(wake, bootstrap.next_ms(now.mono), departure.leave_when_replicated(replication.state, now))
         if not self.views.is_active:
             return wake
+        wake = min(wake, replication.sender.remember_counter(now))
         return min(wake, self._send_posts(replication, now), replication.sender.fetch_missing())
 
     def _send_posts(self, replication: Replication, now: ClockReading) -> int:

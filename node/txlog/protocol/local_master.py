@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from txlog.model.ids import Origin
+from txlog.protocol.clock_comparison import ClockComparison
 from txlog.protocol.events import ProtocolSettings
 
 
 class LocalMaster:
     """``settings`` are in effect now; :meth:`Core.apply_settings` alone replaces them. ``birth`` and ``start`` name
-    this process (rule 1). ``disk_full``: the disk has no room for transactions, as the driver last reported."""
+    this process (rule 1). ``disk_full``: the disk has no room for transactions, as the driver last reported. ``clock``:
+    what it knows of the time."""
 
-    __slots__ = ("birth", "disk_full", "settings", "start")
+    __slots__ = ("birth", "clock", "disk_full", "settings", "start")
 
     def __init__(self, settings: ProtocolSettings, birth: int, start: int) -> None:
         self.settings = settings
         self.birth = birth
         self.start = start
         self.disk_full = False
+        self.clock = ClockComparison()
 
     @property
     def node(self) -> str:

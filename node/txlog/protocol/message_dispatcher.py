@@ -10,6 +10,7 @@ from txlog.protocol.log_lifecycle import LogLifecycle
 from txlog.protocol.membership.membership import Membership
 from txlog.protocol.message_router import MessageRouter
 from txlog.protocol.outbox import Outbox
+from txlog.protocol.peer_numbers import PeerNumbers
 from txlog.protocol.replication.failure_detector import FailureDetector
 from txlog.protocol.replication.fetch_responder import FetchResponder
 from txlog.protocol.replication.replication_state import AppendRule
@@ -45,6 +46,8 @@ class MessageDispatcher:
 
     def dispatch(self, peer: str, message: Message, now: ClockReading, contents: dict[Txid, bytes]) -> None:
         """Process one message. ``contents``: content hashes of its transactions that the driver computed itself."""
+        if not isinstance(message, Post):
+            self._check_numbers(peer, message)
         match message:
             case Post():
                 self._on_post(peer, message, now, contents)
@@ -162,6 +165,7 @@ class MessageDispatcher:
         if not self._router.pass_on(peer, relay):
             return
         message = wire.decode(peer, relay.message)
+        self._check_numbers(peer, message)
         if isinstance(message, FetchRuns):
             self._serve_runs(relay.path[0], message)
         elif isinstance(message, RunsReply):
@@ -171,6 +175,9 @@ class MessageDispatcher:
         else:
             self._on_view_change_message(relay.path[0], message)
 
+    def _check_numbers(self, peer: str, message: Message) -> None:
+        PeerNumbers(peer, self._local.clock, self._lifecycle.last_stamp).check(message)
+
     def _on_hello(self, peer: str, who: Hello) -> None:
         if peer == self._local.node or who.node != peer:
             raise PeerFault(peer, "UnknownPeer", f"it calls itself {who.node}")
@@ -179,6 +186,7 @@ class MessageDispatcher:
     def _on_hello_reply(self, peer: str, known: HelloReply) -> None:
         if known.node != peer:
             raise PeerFault(peer, "UnknownPeer", f"it calls itself {known.node}")
+        self._local.clock.on_peer_clock(peer, known.clock_ms)
         self._membership.changes.check_removed(known)
         bootstrap = self._membership.bootstrap
         bootstrap.on_hello_reply(known, self._lifecycle.last_own_seq, self._lifecycle.last_stamp)

@@ -32,6 +32,8 @@ Posts name members by their place in the view (*slot*), so that a vector is a li
 
 from __future__ import annotations
 
+from typing import Annotated, Final
+
 import msgspec
 
 from txlog.model.configuration import Configuration
@@ -48,6 +50,12 @@ the same: a message grows by fields at its end whose defaults mean "not sent"
 (docs/decisions/0037-how-the-wire-grows.md; ``e2e/tests/test_older_masters.py``)."""
 
 
+NUMBER_MAX: Final = (1 << 62) - 1
+"""A count, index, stamp or number of a peer above this value is refused where the message is decoded."""
+_Natural = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
+_ViewNumber = tuple[_Natural, _Natural, str]
+
+
 class ReplicaState(msgspec.Struct, array_like=True, frozen=True):
     """One master's state at one instant (rule 7), sent by itself or by a relay.
 
@@ -57,15 +65,15 @@ class ReplicaState(msgspec.Struct, array_like=True, frozen=True):
     message within its round time-out. ``full``: it cannot store.
     """
 
-    slot: int
+    slot: _Natural
     birth: int
-    start: int
-    number: int
-    log_index: int
+    start: _Natural
+    number: _Natural
+    log_index: _Natural
     log_hash: bytes
-    counter: int
-    own_seq: int
-    held: list[int]
+    counter: _Natural
+    own_seq: _Natural
+    held: list[_Natural]
     heard: int
     full: bool
 
@@ -77,22 +85,24 @@ class Hello(msgspec.Struct, array_like=True, frozen=True, tag="who"):
     it received a message itself within its round time-out. ``relayed_peers_heard``: the same of its peers, as far as
     they reported it. So a master at the far end of a chain is known to be reachable. ``ages_ms``: the age of each of
     these reports in milliseconds. ``backup``: the index of a backup made since a member became silent, else -1.
-    ``log_index``, ``log_hash``: the durable end of its log."""
+    ``log_index``, ``log_hash``: the durable end of its log. ``clock_ms``: the sender's wall clock, in milliseconds
+    since 1970; 0: not sent."""
 
     node: str
     birth: int
-    start: int
+    start: _Natural
     members: list[tuple[str, str, int]]
     cluster: bytes
-    view: Number
-    held: list[tuple[str, int, int]]
+    view: _ViewNumber
+    held: list[tuple[str, int, _Natural]]
     stopped: bool
     peers_heard: list[str]
     backup: int
     relayed_peers_heard: list[tuple[str, list[str]]] = []
-    log_index: int = 0
+    log_index: _Natural = 0
     log_hash: bytes = b""
     ages_ms: list[int] = []
+    clock_ms: _Natural = 0
 
 
 class KnownIncarnation(msgspec.Struct, array_like=True, frozen=True):
@@ -100,27 +110,28 @@ class KnownIncarnation(msgspec.Struct, array_like=True, frozen=True):
     promised."""
 
     birth: int
-    start: int
-    seq: int
-    counter: int
+    start: _Natural
+    seq: _Natural
+    counter: _Natural
 
 
 class HelloReply(msgspec.Struct, array_like=True, frozen=True, tag="known"):
     """``known_incarnations``: what the sender knows of the asker. ``accepted``/``installed``: the sender's own view.
     ``held``: last seq that the sender holds of each origin of that view. ``configuration``: the sender's, None before
     the bootstrap; ``members`` counts until then. ``prefers``: its strategy for splits, for the bootstrap; empty: not
-    sent."""
+    sent. ``clock_ms``: as in ``Hello``."""
 
     node: str
     birth: int
-    start: int
+    start: _Natural
     members: list[tuple[str, str, int]]
     known_incarnations: list[KnownIncarnation]
     accepted: View | None
     installed: bool
-    held: list[int]
+    held: list[_Natural]
     configuration: Configuration | None = None
     prefers: str = ""
+    clock_ms: _Natural = 0
 
 
 class ProposeBootstrap(msgspec.Struct, array_like=True, frozen=True, tag="found"):
@@ -153,14 +164,14 @@ class Departure(msgspec.Struct, array_like=True, frozen=True):
 
     node: str
     birth: int
-    start: int
+    start: _Natural
     why: str
 
 
 class Checkpoint(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A log that is ``index`` long has this chain hash."""
 
-    index: int
+    index: _Natural
     hash: bytes
 
 
@@ -168,10 +179,10 @@ class ProposeView(msgspec.Struct, array_like=True, frozen=True, tag="propose"):
     """``view``: the coordinator's latest; ``gone``: members of it that the next view omits. ``checkpoints``: positions
     in the coordinator's log, from its end backwards, so that a report starts at the last shared one."""
 
-    number: Number
+    number: _ViewNumber
     cluster: bytes
     members: list[Member]
-    view: Number
+    view: _ViewNumber
     gone: list[Departure]
     checkpoints: list[Checkpoint]
 
@@ -182,8 +193,8 @@ class QueuedTransactions(msgspec.Struct, array_like=True, frozen=True):
 
     node: str
     birth: int
-    first_seq: int
-    stamps: list[int]
+    first_seq: _Natural
+    stamps: list[_Natural]
     contents: bytes
 
     @property
@@ -197,7 +208,7 @@ class PendingConfigChange(msgspec.Struct, array_like=True, frozen=True):
 
     node: str
     birth: int
-    seq: int
+    seq: _Natural
     key: str
 
 
@@ -210,21 +221,21 @@ class ViewReport(msgspec.Struct, array_like=True, frozen=True, tag="report"):
     messages since its own start. ``prefers``: its strategy for splits. ``changes``: of the configuration, those
     after ``shared`` or waiting."""
 
-    number: Number
+    number: _ViewNumber
     node: str
     birth: int
-    start: int
+    start: _Natural
     view: View | None
     installed: bool
-    stable: int
+    stable: _Natural
     log: Checkpoint
     shared: Checkpoint
     tail: list[Span]
     hashes: bytes
-    counter: int
+    counter: _Natural
     pending: list[QueuedTransactions]
     parked: list[QueuedTransactions]
-    heard: list[tuple[str, int, int]]
+    heard: list[tuple[str, int, _Natural]]
     prefers: str
     changes: list[PendingConfigChange] = []
 
@@ -233,8 +244,8 @@ class RejectView(msgspec.Struct, array_like=True, frozen=True, tag="refuse"):
     """``number``: of the proposal. ``promise``: the promise that binds the sender. ``why``: a stable word (Promised,
     HeardBothWays, StaleProof, Learner, OtherCluster). ``about``: the member concerned."""
 
-    number: Number
-    promise: Number
+    number: _ViewNumber
+    promise: _ViewNumber
     why: str
     about: str
     text: str
@@ -245,9 +256,9 @@ class ReportSummary(msgspec.Struct, array_like=True, frozen=True):
 
     node: str
     birth: int
-    view: Number
+    view: _ViewNumber
     log: Checkpoint
-    stable: int
+    stable: _Natural
     installed: bool
 
 
@@ -257,7 +268,7 @@ class AcceptView(msgspec.Struct, array_like=True, frozen=True, tag="accept"):
 
     view: View
     gone: list[Departure]
-    cut: int
+    cut: _Natural
     spans: list[Span]
     stamps: bytes
     waiting: list[ReassignedStamps]
@@ -267,15 +278,15 @@ class AcceptView(msgspec.Struct, array_like=True, frozen=True, tag="accept"):
 class FetchProgress(msgspec.Struct, array_like=True, frozen=True, tag="missing"):
     """``count``: transactions that the sender still has to fetch before it can accept this number."""
 
-    number: Number
+    number: _ViewNumber
     node: str
-    count: int
+    count: _Natural
 
 
 class ViewAcceptedReply(msgspec.Struct, array_like=True, frozen=True, tag="accepted"):
     """``node`` has made the view of this number durable, with every payload."""
 
-    number: Number
+    number: _ViewNumber
     node: str
     birth: int
 
@@ -283,7 +294,7 @@ class ViewAcceptedReply(msgspec.Struct, array_like=True, frozen=True, tag="accep
 class InstallView(msgspec.Struct, array_like=True, frozen=True, tag="install"):
     """All members have accepted the view of this number."""
 
-    number: Number
+    number: _ViewNumber
 
 
 class LeaveNotice(msgspec.Struct, array_like=True, frozen=True, tag="leaving"):
@@ -291,8 +302,8 @@ class LeaveNotice(msgspec.Struct, array_like=True, frozen=True, tag="leaving"):
 
     node: str
     birth: int
-    start: int
-    view: Number
+    start: _Natural
+    view: _ViewNumber
 
 
 class Post(msgspec.Struct, array_like=True, frozen=True, tag="post"):
@@ -302,22 +313,23 @@ class Post(msgspec.Struct, array_like=True, frozen=True, tag="post"):
     ``order_after``: the slot of each entry in one byte. ``order_hash`` is the chain hash at its end. A lagging master
     needs both to follow; the sender sends only what it lacks. ``named``: the number of items of ``runs`` with the
     content hash as their payload and their kind as a negative number. The receiver has confirmed that it has these
-    payloads (:mod:`txlog.runtime.payload_transfer`)."""
+    payloads (:mod:`txlog.runtime.payload_transfer`). ``clock_ms``: as in ``Hello``; a relay does not pass it on."""
 
     cluster: bytes
-    epoch: int
-    ballot: int
+    epoch: _Natural
+    ballot: _Natural
     coordinator: str
     claim: ReplicaState
     relays: list[ReplicaState]
     ask: bool
-    answers: int
-    order_after: int
+    answers: _Natural
+    order_after: _Natural
     order: bytes
     order_hash: bytes
     runs: list[TransactionRun]
-    last_start_seen_of_you: int = 0
-    named: int = 0
+    last_start_seen_of_you: _Natural = 0
+    named: _Natural = 0
+    clock_ms: _Natural = 0
 
 
 class FetchRuns(msgspec.Struct, array_like=True, frozen=True, tag="fetch-runs"):
@@ -336,40 +348,40 @@ class RunsReply(msgspec.Struct, array_like=True, frozen=True, tag="runs"):
 class FetchOrder(msgspec.Struct, array_like=True, frozen=True, tag="fetch-order"):
     """Asks for the order of the log after index ``after``, up to and including ``upto``."""
 
-    after: int
-    upto: int
+    after: _Natural
+    upto: _Natural
 
 
 class LogTruncatedBelow(msgspec.Struct, array_like=True, frozen=True, tag="below"):
     """The request is below ``index``, the sender's log start: fetch a snapshot (rule 17). ``hash``: the chain hash
     there."""
 
-    index: int
+    index: _Natural
     hash: bytes
 
 
 class FetchSnapshot(msgspec.Struct, array_like=True, frozen=True, tag="fetch-snapshot"):
     """Asks for bytes of the sender's log start from ``offset`` on; ``index`` 0: any log start."""
 
-    index: int
-    offset: int
+    index: _Natural
+    offset: _Natural
 
 
 class SnapshotChunk(msgspec.Struct, array_like=True, frozen=True, tag="snapshot"):
     """A chunk of the log start at ``index``: :class:`txlog.model.records.LogStart` in MessagePack, ``total`` bytes
     with this 16-byte BLAKE2b ``digest``."""
 
-    index: int
-    total: int
+    index: _Natural
+    total: _Natural
     digest: bytes
-    offset: int
+    offset: _Natural
     data: bytes
 
 
 class OrderReply(msgspec.Struct, array_like=True, frozen=True, tag="order"):
     """The order of the log after ``after``; ``hash``: the chain hash at the end of ``spans``."""
 
-    after: int
+    after: _Natural
     spans: list[Span]
     hash: bytes
 

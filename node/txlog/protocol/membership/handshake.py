@@ -59,6 +59,7 @@ class Handshake:
             if hello.cluster:
                 self._outbox.send(peer, build_hello_reply(hello, self._views, peers))
             raise
+        self._local.clock.on_peer_clock(peer, hello.clock_ms)
         self._views.needs_check = True
         self._outbox.send(peer, build_hello_reply(hello, self._views, peers))
         log = self._views.log_state
@@ -86,6 +87,7 @@ def build_hello(views: ViewState) -> Hello:
         agreement.log_index.length if agreement is not None else 0,
         agreement.log_index.hash if agreement is not None else b"",
         [age_ms for _, _, age_ms in known],
+        views.local.clock.wall_ms,
     )
 
 
@@ -107,6 +109,7 @@ def build_hello_reply(who: Hello, views: ViewState, peers: list[PeerProgress]) -
         held,
         _configuration(views),
         views.local.settings.strategy,
+        views.local.clock.wall_ms,
     )
 
 

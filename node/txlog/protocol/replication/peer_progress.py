@@ -85,6 +85,8 @@ class PeerProgress:
         self.usable_counter = 0
         self.pending_states: deque[ReplicaState] = deque()
         self.fault: PeerFault | None = None
+        self.doubted: ReplicaState | None = None
+        """The latest claim whose counter was further ahead than everything known here."""
         self.pushed = 0
         self.held_of_mine = 0
         """The last of this master's own seqs that the peer is known to have persisted."""
@@ -123,19 +125,21 @@ class PeerProgress:
         if old is not None:
             if (claim.start, claim.number) <= (old.start, old.number):
                 return False
-            regressed = (
+            lost = (
                 claim.log_index < old.log_index
-                or claim.counter < old.counter
                 or claim.own_seq < old.own_seq
                 or any(new < had for new, had in zip(claim.held, old.held, strict=True))
             )
-            if regressed:
-                self.fault = PeerFault(
+            if lost or claim.counter < old.counter:
+                fault = PeerFault(
                     self.node,
                     "Regressed",
                     f"start {claim.start} post {claim.number} claims less than start {old.start} post {old.number}: "
                     "its disk is older than its word; it must not vote",
                 )
+                if not lost and claim.start == old.start:
+                    raise fault  # a process never forgets its counter: one of the two messages is wrong
+                self.fault = fault
             elif claim.start > old.start:
                 self.fault = None
             if self.fault is not None:
@@ -147,6 +151,12 @@ class PeerProgress:
             del self.pending_states[_PENDING_MAX // 2]
         self.pending_states.append(claim)
         return True
+
+    def repeats_doubted(self, claim: ReplicaState) -> bool:
+        """Whether an earlier post of the peer had a counter that was doubted, too, and this one confirms it."""
+        before, self.doubted = self.doubted, claim
+        is_later = before is not None and (claim.start, claim.number) > (before.start, before.number)
+        return before is not None and is_later and claim.counter >= before.counter
 
     def on_reply(self, number: int, held_of_mine: int) -> None:
         """The peer's post answers ours of this ``number``: what was sent before it and is not persisted there is

@@ -5,6 +5,7 @@ from __future__ import annotations
 from txlog.model.errors import Fatal, PeerFault
 from txlog.model.ids import Origin, Txid
 from txlog.protocol.events import ClockReading
+from txlog.protocol.peer_numbers import check_run
 from txlog.protocol.replication.commit import LogCommitter
 from txlog.protocol.replication.peer_progress import PeerProgress, PushEvent
 from txlog.protocol.replication.replication_state import AppendRule, ReplicationState
@@ -32,6 +33,10 @@ class PostReceiver:
         state = self.state
         log = state.log
         known = sender.replica_state
+        state.local.clock.on_peer_clock(sender.node, post.clock_ms)
+        self._check_counter(sender, post.claim)
+        for run in post.runs:
+            check_run(sender.node, run, post.claim.counter)
         sender.on_push_event(PushEvent.POSTED_FULL if known is not None and known.full else PushEvent.POSTED)
         if not state.local.disk_full:
             for run in post.runs:
@@ -53,6 +58,18 @@ class PostReceiver:
         self._committer.advance(rule)
         if post.ask:
             sender.reply_due = post.claim.number
+
+    def _check_counter(self, peer: PeerProgress, claim: ReplicaState) -> None:
+        """Check the counter before anything of the claim counts: a counter that is merged is a promise of this master,
+        too. One that is far ahead of all known clocks counts only when a later post confirms it (rule 9)."""
+        local, counter = self.state.local, self.state.log.last_stamp
+        local.clock.check_stamp(peer.node, claim.counter, counter)
+        if local.clock.is_doubtful(
+            claim.counter, counter, local.settings.max_clock_skew_ms
+        ) and not peer.repeats_doubted(claim):
+            raise PeerFault(
+                peer.node, "CounterJumped", f"counter {claim.counter} is far ahead of every clock known here: ask again"
+            )
 
     def _record_connectivity(self, peer: PeerProgress, claim: ReplicaState) -> None:
         """Record the peers that the sender receives from, directly or through others. Masters that receive its posts
@@ -120,6 +137,7 @@ class PostReceiver:
             if peer.slot == claim.slot and peer.origin.birth == claim.birth:
                 before = peer.replica_state.start if peer.replica_state is not None else 0
                 try:
+                    self._check_counter(peer, claim)
                     self._update_peer(peer, claim, now, direct=False)
                 except PeerFault:
                     return  # kept as that peer's fault, not as the fault of the peer that relayed it

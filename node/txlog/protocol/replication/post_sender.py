@@ -28,10 +28,7 @@ class PostSender:
     def _own_replica_state(self, now: ClockReading) -> ReplicaState:
         """Rule 7: one consistent snapshot of this master's state."""
         state, log = self.state, self.state.log
-        state.raise_counter(now)
-        if log.last_stamp > state.ceiling:
-            state.ceiling = log.last_stamp + CEILING_BLOCK
-            state.outbox.append(CounterCeiling(state.ceiling))
+        self._raise_counter(now)
         state.post_number += 1
         heard = 1 << state.slot
         for peer in state.peers:
@@ -51,6 +48,21 @@ class PostSender:
             heard=heard,
             full=state.local.disk_full,
         )
+
+    def _raise_counter(self, now: ClockReading) -> None:
+        state, log = self.state, self.state.log
+        state.raise_counter(now)
+        if log.last_stamp > state.ceiling:
+            state.ceiling = log.last_stamp + CEILING_BLOCK
+            state.outbox.append(CounterCeiling(state.ceiling))
+
+    def remember_counter(self, now: ClockReading) -> int:
+        """Without other members no post is sent. The ceiling is then the only memory of the time across a restart,
+        and is made durable as often as with them. Returns when to do it again."""
+        if self.state.peers:
+            return 1 << 60
+        self._raise_counter(now)
+        return now.mono + (CEILING_BLOCK >> LOGICAL_BITS)
 
     def send_post(self, peer: PeerProgress, now: ClockReading, due: bool, last_start_seen: int) -> None:
         """Send one post, which also answers all requests of this peer. It requests an answer itself when it was due, or
@@ -80,6 +92,7 @@ class PostSender:
             order_hash=order_hash,
             runs=[],
             last_start_seen_of_you=last_start_seen,
+            clock_ms=state.local.clock.wall_ms,
         )
         state.outbox.sends.append(OutgoingMessage(peer.node, post, push))
         state.schedule.on_posted(peer, claim, push, ask)

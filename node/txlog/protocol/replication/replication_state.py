@@ -7,7 +7,6 @@ from typing import Final
 
 from txlog.model.ids import Origin
 from txlog.model.records import RecoveredState
-from txlog.model.stamp import LOGICAL_BITS, stamp_at
 from txlog.model.view import View
 from txlog.protocol.events import ClockReading
 from txlog.protocol.local_master import LocalMaster
@@ -54,7 +53,6 @@ class ReplicationState:
         self.slot = 0
         self.peers: list[PeerProgress] = []
         self.post_number = 0
-        self.clock_skewed = False
         self.schedule = PostSchedule(local)
         self.advanced_with: tuple[int, list[int]] = _NEVER_ADVANCED
         self.known_log_positions: dict[str, Checkpoint] = {}
@@ -125,17 +123,21 @@ class ReplicationState:
         return all(self.is_present(peer) for peer in self.peers)
 
     def raise_counter(self, now: ClockReading) -> None:
-        """Raise the counter to the clock, unless the clock is out of all proportion (rule 6). The promise is durable
-        before it leaves (rule 5)."""
-        wall = stamp_at(now.wall)
-        heard = 0
-        for peer in self.peers:
-            if peer.replica_state is not None and peer.replica_state.counter > heard and self.is_present(peer):
-                heard = peer.replica_state.counter
-        limit = self.local.settings.max_clock_skew_ms << LOGICAL_BITS
-        self.clock_skewed = bool(heard) and wall - heard > limit
-        if not self.clock_skewed:
-            self.log.raise_last_stamp(wall)
+        """Raise the counter to the clock, as far as the clock is believed (rule 6). The promise is durable before it
+        leaves (rule 5)."""
+        local, log = self.local, self.log
+        skew_ms, round_ms = local.settings.max_clock_skew_ms, local.settings.round_timeout_ms
+        log.raise_last_stamp(
+            local.clock.raised_counter(now, log.last_stamp, skew_ms, round_ms, self._counters_of_present)
+        )
+
+    def _counters_of_present(self) -> dict[str, int]:
+        """The latest counters of the peers that are present."""
+        return {
+            peer.node: peer.replica_state.counter
+            for peer in self.peers
+            if peer.replica_state is not None and self.is_present(peer)
+        }
 
 
 def learner_log(local: LocalMaster, recovered: RecoveredState, cluster: bytes, outbox: Outbox) -> LogState:

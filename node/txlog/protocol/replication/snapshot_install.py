@@ -75,5 +75,6 @@ class SnapshotInstaller:
             raise PeerFault(peer, "Malformed", f"its snapshot at {piece.index}: {wrong}") from None
         if start.index <= log.log_index.length:
             return False
+        self._local.clock.check_stamp(peer, start.stamp, log.last_stamp)
         log.install_snapshot(start)
         return True
