@@ -260,7 +260,7 @@ def _words_of(source: str) -> Iterator[str]:
 
 
 def _without_code(text: str) -> str:
-    text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^ *```.*?^ *```|<!--.*?-->", "", text, flags=re.MULTILINE | re.DOTALL)
     return re.sub(r"`[^`\n]*`", "code", text)
 
 
