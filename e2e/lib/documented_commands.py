@@ -16,7 +16,7 @@ a language that follows it is its output. A comment directly above a block chang
 Outputs are compared line by line. White space counts as one blank. ``...`` alone on a line stands for any lines, ``…``
 for any text. Of an answer that begins with ``HTTP/`` a page shows some headers. Ids, hashes, times and numbers of three
 digits or more (:data:`UNSTABLE`) differ on each machine: each stands for the same value wherever the page repeats it,
-in later commands too. Durations and sizes are compared by their unit.
+in later commands too. Durations and sizes are compared by their unit; ``TxLog-Durability`` may be higher than shown.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from txlog.model.durability import Durability
 
 ROOT: Final = Path(__file__).parents[2]
 PROGRAMS: Final = frozenset([".", "curl", "mkdir", "make", "openssl", "rm", "txlog", "TOKEN=$(txlog"])
@@ -54,6 +56,9 @@ PAUSE_S: Final = 0.5
 QUESTION: Final = "[y/N]: "
 """The reader answers ``y``, which a terminal shows."""
 
+LEVELS: Final = [level.value for level in Durability]
+"""From the lowest: an answer may name a higher level than the page shows."""
+
 FENCE: Final = re.compile(r"^(?P<indent> *)```(?P<language>\w*)$")
 COMMENT: Final = re.compile(r"<!--\s*(?P<kind>run|sh):\s*(?P<text>.*?)\s*-->", re.DOTALL)
 PRINTED: Final = re.compile(r"print\(.*\)  # (.*)")
@@ -67,6 +72,7 @@ UNSTABLE: Final = re.compile(
             r"(?P<view>\b\d+\.\d+\.[a-z]+-\d+\b)",
             r"(?P<hash>\b[0-9a-f]{8,}\b)",
             r"(?P<time>\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?Z?)",
+            r"(?P<level>(?<=TxLog-Durability: )[a-z-]+)",
             r"(?P<amount>\b\d+(?:\.\d+)? (?:ms|s|B|kB|MB)(?!\w))",
             r"(?P<number>(?<!HTTP/1\.1 )\b\d{3,}\b)",
             r"(?P<text>…)",
@@ -154,6 +160,8 @@ class Bindings:
             kind = str(part.lastgroup)
             if kind == "amount":
                 pattern += rf"[\d.]+ {part[0].split()[-1]}"
+            elif kind == "level":
+                pattern += f"(?:{'|'.join(LEVELS[LEVELS.index(part[0]) :])})"
             elif kind == "text":
                 pattern += ALIKE[kind]
             elif part[0] in self.values:

@@ -100,6 +100,16 @@ def test_questions_to_a_master(master: StubMaster) -> None:
     assert worker["dataCenter"] == "uk"
 
 
+def test_status_has_the_open_duties_and_what_holds_the_log_back(master: StubMaster) -> None:
+    duty = {"id": "1", "kind": "restore", "why": "Diverged", "worker": "uk-worker-1", "error": "TargetUnreachable"}
+    trim = {"keptFrom": 0, "heldBackBy": []}
+    master.more["/txlog/status"] = {**master.status(), "duties": [duty], "trim": trim}
+    people = run("status", "--master", master.url).stdout
+    assert "restore    uk           uk-worker-1  Diverged  TargetUnreachable" in people
+    (seen,) = json.loads(run("status", "--master", master.url, "--json").stdout)["masters"]
+    assert (seen["status"]["duties"], seen["status"]["trim"]) == ([duty], trim)
+
+
 def test_a_journal_folder_must_be_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
