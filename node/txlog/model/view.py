@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import Final
 
 import msgspec
 
@@ -13,6 +14,8 @@ Number = ViewNumber
 
 STRATEGIES = ("Simple", "Smart", "None")
 """The safest first."""
+ORIGINS_MAX: Final = 255
+"""Incarnations of masters in one log, over the whole life of a cluster: the order of the log has one byte for each."""
 NO_VIEW: Number = (0, 0, "")
 """Epoch, ballot, coordinator: views are ordered by it. Lower than every view: the number of a master that has none."""
 

@@ -32,6 +32,8 @@ Posts name members by their place in the view (*slot*), so that a vector is a li
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from txlog.model.configuration import Configuration
@@ -46,6 +48,8 @@ MESSAGE_FORMAT = 1
 """The format byte on the wire. A master refuses a message of another format by name and never guesses. The byte stays
 the same: a message grows by fields at its end whose defaults mean "not sent"
 (docs/decisions/0037-how-the-wire-grows.md; ``e2e/tests/test_older_masters.py``)."""
+HEARD_SLOTS: Final = 64
+"""Slots that have a bit in ``ReplicaState.heard``."""
 
 
 class ReplicaState(msgspec.Struct, array_like=True, frozen=True):
@@ -53,8 +57,12 @@ class ReplicaState(msgspec.Struct, array_like=True, frozen=True):
 
     ``number`` counts posts since ``start``. ``counter`` is a promise: no later transaction of this master has a stamp
     at or below it, except those up to ``own_seq``. ``held[slot]``: up to this seq, it holds every transaction of that
-    member with its payload, or has it in its log. ``heard``: one bit per slot, the members from which it received a
-    message within its round time-out. ``full``: it cannot store.
+    member with its payload, or has it in its log. ``full``: it cannot store.
+
+    ``heard_members``: the members from which it received a message within its round time-out, and itself. One bit for
+    each place in ``View.members``; -1 when an older master sent or relayed the state. ``heard``: the same with one bit
+    per slot, for older masters. It has no bit for slots from :data:`HEARD_SLOTS` on, because MessagePack ends at 64
+    bits.
     """
 
     slot: int
@@ -68,6 +76,12 @@ class ReplicaState(msgspec.Struct, array_like=True, frozen=True):
     held: list[int]
     heard: int
     full: bool
+    heard_members: int = -1
+
+    def has_heard(self, slot: int, place: int) -> bool:
+        """Whether it received from the member at this place of ``View.members``, which has this slot."""
+        bits, at = (self.heard, slot) if self.heard_members < 0 else (self.heard_members, place)
+        return bool(bits >> at & 1)
 
 
 class Hello(msgspec.Struct, array_like=True, frozen=True, tag="who"):

@@ -7,13 +7,13 @@ those members' queues, in key order. Transactions of masters outside that view c
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from txlog.model.configuration import Configuration
 from txlog.model.entry import Span
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import ReassignedStamps
-from txlog.model.view import NO_VIEW, STRATEGIES, Member, Number, View
+from txlog.model.view import NO_VIEW, ORIGINS_MAX, STRATEGIES, Member, Number, View
 from txlog.protocol.log.configuration_history import ConfigurationHistory
 from txlog.protocol.log.log_index import LogIndex
 from txlog.protocol.views.branch_selection import (
@@ -34,8 +34,6 @@ from txlog.protocol.views.log_merge import (
     transactions_known_to,
 )
 from txlog.wire.messages import Departure, ReportSummary, ViewReport
-
-_ORIGINS_MAX: Final = 255
 
 
 class NextView(NamedTuple):
@@ -293,6 +291,6 @@ def _origins_of_view(
     for name in named:
         if name not in origins:
             origins.append(name)
-    if len(origins) > _ORIGINS_MAX:
-        raise InsufficientReports(f"{len(origins)} births of masters in one log; {_ORIGINS_MAX} are the most")
+    if len(origins) > ORIGINS_MAX:
+        raise InsufficientReports(f"{len(origins)} incarnations of masters in one log; the most are {ORIGINS_MAX}")
     return origins

@@ -13,7 +13,7 @@ from txlog.model.configuration import Configuration, Master
 from txlog.model.errors import Conflict, PeerFault
 from txlog.model.ids import Origin
 from txlog.model.records import OperatorOverrides, RecoveredState, ViewLeft, ViewPromised
-from txlog.model.view import NO_VIEW, Member, Number, View
+from txlog.model.view import NO_VIEW, ORIGINS_MAX, Member, Number, View
 from txlog.protocol.events import ConfiguredMember, ProtocolSettings
 from txlog.protocol.local_master import LocalMaster
 from txlog.protocol.log.log_state import LogState
@@ -290,9 +290,29 @@ class ViewState:
             if (who.node, who.birth) in self.accepted.origins:
                 raise PeerFault(who.node, "OldBirth", f"birth {who.birth:016x} was followed by {member.birth:016x}")
             self.departures[who.node] = Departure(who.node, member.birth, 0, "lost")
-        self.hellos[who.node] = who
         self.last_views[who.node] = who.view
         self.record_start(origin, who.start)
+        if not self.has_room_for_origins(self.unknown_origins(who)):
+            assert self.accepted is not None
+            self.hellos.pop(who.node, None)
+            raise PeerFault(
+                who.node,
+                "TooManyIncarnations",
+                f"the log has {len(self.accepted.origins)} incarnations of masters; with those of birth "
+                f"{who.birth:016x} they would be more than {ORIGINS_MAX}, so no view can admit it",
+            )
+        self.hellos[who.node] = who
+
+    def unknown_origins(self, who: Hello) -> set[Origin]:
+        """The incarnations that a view with this master would have besides those of the view here: its own, and those
+        whose transactions it holds."""
+        known = {Origin(*one) for one in self.accepted.origins} if self.accepted is not None else set()
+        return {Origin(who.node, who.birth), *(Origin(node, birth) for node, birth, _ in who.held)} - known
+
+    def has_room_for_origins(self, added: set[Origin]) -> bool:
+        """Whether the next view can have these incarnations besides those of the view here. A view change that begins
+        with too many would stop the view, and no next one could be computed."""
+        return self.accepted is None or len(self.accepted.origins) + len(added) <= ORIGINS_MAX
 
     def on_hello_reply(self, known: HelloReply) -> None:
         """A master reports its view."""
