@@ -7,9 +7,9 @@ import pytest
 from changing_views import assert_same_logs, forget, run_until_in_view
 from core_cluster import Cluster
 
+from txlog.model.bounds import SLOTS_MAX
 from txlog.model.master_state import MasterState
 from txlog.model.records import Record, ViewAccepted
-from txlog.model.view import ORIGINS_MAX
 from txlog.wire import messages as wire
 from txlog.wire.messages import HEARD_SLOTS, Post, ReplicaState
 
@@ -111,7 +111,7 @@ def test_an_older_master_reads_who_was_heard_by_slot() -> None:
 
 def test_a_further_incarnation_is_refused_by_name_and_stops_nobody() -> None:
     """The order of the log has one byte for an incarnation: the next one joins no view, and the others go on."""
-    cluster = aged(Cluster(NODES), ORIGINS_MAX - 3)
+    cluster = aged(Cluster(NODES), SLOTS_MAX - 3)
     assert_works(cluster)
     replace_disk(cluster, "c", 77)
     run_until_in_view(cluster, "a", "b")
@@ -124,7 +124,7 @@ def test_a_further_incarnation_is_refused_by_name_and_stops_nobody() -> None:
 
 
 def test_of_two_further_incarnations_the_one_that_fits_is_admitted() -> None:
-    cluster = aged(Cluster("abcd"), ORIGINS_MAX - 5)
+    cluster = aged(Cluster("abcd"), SLOTS_MAX - 5)
     for node, birth in (("c", 77), ("d", 78)):
         cluster.crash(node)
         forget(cluster, node, birth=birth)

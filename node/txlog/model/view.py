@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Final
 
 import msgspec
 
+from txlog.model.bounds import Birth, Count, NodeId
 from txlog.model.configuration import Configuration
 from txlog.model.ids import Origin, ViewNumber
 
@@ -14,8 +14,6 @@ Number = ViewNumber
 
 STRATEGIES = ("Simple", "Smart", "None")
 """The safest first."""
-ORIGINS_MAX: Final = 255
-"""Incarnations of masters in one log, over the whole life of a cluster: the order of the log has one byte for each."""
 NO_VIEW: Number = (0, 0, "")
 """Epoch, ballot, coordinator: views are ordered by it. Lower than every view: the number of a master that has none."""
 
@@ -23,9 +21,9 @@ NO_VIEW: Number = (0, 0, "")
 class Member(msgspec.Struct, array_like=True, frozen=True):
     """A master of a view: node id, birth of its journal, vote weight, data centre."""
 
-    node: str
-    birth: int
-    weight: int
+    node: NodeId
+    birth: Birth
+    weight: Count
     data_center: str
 
     @property

@@ -32,10 +32,12 @@ Posts name members by their place in the view (*slot*), so that a vector is a li
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
 
+from txlog.model.bounds import Birth, Count, Hash, Key, NodeId, Seq, Slot, Stamp
 from txlog.model.configuration import Configuration
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.entry import Span, TransactionRun
@@ -48,6 +50,8 @@ MESSAGE_FORMAT = 1
 """The format byte on the wire. A master refuses a message of another format by name and never guesses. The byte stays
 the same: a message grows by fields at its end whose defaults mean "not sent"
 (docs/decisions/0037-how-the-wire-grows.md; ``e2e/tests/test_older_masters.py``)."""
+SNAPSHOT_BYTES_MAX: Final = 1 << 30
+"""Bytes of a log start that a master accepts."""
 HEARD_SLOTS: Final = 64
 """Slots that have a bit in ``ReplicaState.heard``."""
 
@@ -65,18 +69,18 @@ class ReplicaState(msgspec.Struct, array_like=True, frozen=True):
     bits.
     """
 
-    slot: int
-    birth: int
-    start: int
-    number: int
-    log_index: int
-    log_hash: bytes
-    counter: int
-    own_seq: int
-    held: list[int]
-    heard: int
+    slot: Slot
+    birth: Birth
+    start: Count
+    number: Count
+    log_index: Count
+    log_hash: Hash
+    counter: Stamp
+    own_seq: Count
+    held: list[Count]
+    heard: Annotated[int, Meta(ge=0)]
     full: bool
-    heard_members: int = -1
+    heard_members: Annotated[int, Meta(ge=-1)] = -1
 
     def has_heard(self, slot: int, place: int) -> bool:
         """Whether it received from the member at this place of ``View.members``, which has this slot."""
@@ -93,18 +97,18 @@ class Hello(msgspec.Struct, array_like=True, frozen=True, tag="who"):
     these reports in milliseconds. ``backup``: the index of a backup made since a member became silent, else -1.
     ``log_index``, ``log_hash``: the durable end of its log."""
 
-    node: str
-    birth: int
-    start: int
+    node: NodeId
+    birth: Birth
+    start: Count
     members: list[tuple[str, str, int]]
     cluster: bytes
     view: Number
-    held: list[tuple[str, int, int]]
+    held: list[tuple[NodeId, Birth, Count]]
     stopped: bool
     peers_heard: list[str]
     backup: int
     relayed_peers_heard: list[tuple[str, list[str]]] = []
-    log_index: int = 0
+    log_index: Count = 0
     log_hash: bytes = b""
     ages_ms: list[int] = []
 
@@ -113,10 +117,10 @@ class KnownIncarnation(msgspec.Struct, array_like=True, frozen=True):
     """The last known state of one incarnation: its latest start, its last seq, and the highest ``counter`` it
     promised."""
 
-    birth: int
-    start: int
-    seq: int
-    counter: int
+    birth: Birth
+    start: Count
+    seq: Count
+    counter: Stamp
 
 
 class HelloReply(msgspec.Struct, array_like=True, frozen=True, tag="known"):
@@ -125,14 +129,14 @@ class HelloReply(msgspec.Struct, array_like=True, frozen=True, tag="known"):
     the bootstrap; ``members`` counts until then. ``prefers``: its strategy for splits, for the bootstrap; empty: not
     sent."""
 
-    node: str
-    birth: int
-    start: int
+    node: NodeId
+    birth: Birth
+    start: Count
     members: list[tuple[str, str, int]]
     known_incarnations: list[KnownIncarnation]
     accepted: View | None
     installed: bool
-    held: list[int]
+    held: list[Count]
     configuration: Configuration | None = None
     prefers: str = ""
 
@@ -146,8 +150,8 @@ class ProposeBootstrap(msgspec.Struct, array_like=True, frozen=True, tag="found"
 class BootstrapAccepted(msgspec.Struct, array_like=True, frozen=True, tag="founded"):
     """``node`` has made ``view`` durable."""
 
-    node: str
-    birth: int
+    node: NodeId
+    birth: Birth
     view: View
 
 
@@ -165,16 +169,16 @@ class Departure(msgspec.Struct, array_like=True, frozen=True):
     it. ``removed``: the configuration of the sender no longer contains it.
     """
 
-    node: str
-    birth: int
-    start: int
+    node: NodeId
+    birth: Birth
+    start: Count
     why: str
 
 
 class Checkpoint(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A log that is ``index`` long has this chain hash."""
 
-    index: int
+    index: Count
     hash: bytes
 
 
@@ -194,10 +198,10 @@ class QueuedTransactions(msgspec.Struct, array_like=True, frozen=True):
     """Transactions of one origin that other masters may lack: the columns are parallel to the seqs from ``first_seq``
     on. ``contents``: 16 bytes each, concatenated."""
 
-    node: str
-    birth: int
-    first_seq: int
-    stamps: list[int]
+    node: NodeId
+    birth: Birth
+    first_seq: Seq
+    stamps: list[Stamp]
     contents: bytes
 
     @property
@@ -209,10 +213,10 @@ class QueuedTransactions(msgspec.Struct, array_like=True, frozen=True):
 class PendingConfigChange(msgspec.Struct, array_like=True, frozen=True):
     """A change of the configuration: its transaction and that transaction's key."""
 
-    node: str
-    birth: int
-    seq: int
-    key: str
+    node: NodeId
+    birth: Birth
+    seq: Seq
+    key: Key
 
 
 class ViewReport(msgspec.Struct, array_like=True, frozen=True, tag="report"):
@@ -225,20 +229,20 @@ class ViewReport(msgspec.Struct, array_like=True, frozen=True, tag="report"):
     after ``shared`` or waiting."""
 
     number: Number
-    node: str
-    birth: int
-    start: int
+    node: NodeId
+    birth: Birth
+    start: Count
     view: View | None
     installed: bool
-    stable: int
+    stable: Count
     log: Checkpoint
     shared: Checkpoint
     tail: list[Span]
     hashes: bytes
-    counter: int
+    counter: Stamp
     pending: list[QueuedTransactions]
     parked: list[QueuedTransactions]
-    heard: list[tuple[str, int, int]]
+    heard: list[tuple[NodeId, Birth, Count]]
     prefers: str
     changes: list[PendingConfigChange] = []
 
@@ -257,11 +261,11 @@ class RejectView(msgspec.Struct, array_like=True, frozen=True, tag="refuse"):
 class ReportSummary(msgspec.Struct, array_like=True, frozen=True):
     """The fields that decide between reports (rule 25)."""
 
-    node: str
-    birth: int
+    node: NodeId
+    birth: Birth
     view: Number
     log: Checkpoint
-    stable: int
+    stable: Count
     installed: bool
 
 
@@ -271,7 +275,7 @@ class AcceptView(msgspec.Struct, array_like=True, frozen=True, tag="accept"):
 
     view: View
     gone: list[Departure]
-    cut: int
+    cut: Count
     spans: list[Span]
     stamps: bytes
     waiting: list[ReassignedStamps]
@@ -282,16 +286,16 @@ class FetchProgress(msgspec.Struct, array_like=True, frozen=True, tag="missing")
     """``count``: transactions that the sender still has to fetch before it can accept this number."""
 
     number: Number
-    node: str
-    count: int
+    node: NodeId
+    count: Count
 
 
 class ViewAcceptedReply(msgspec.Struct, array_like=True, frozen=True, tag="accepted"):
     """``node`` has made the view of this number durable, with every payload."""
 
     number: Number
-    node: str
-    birth: int
+    node: NodeId
+    birth: Birth
 
 
 class InstallView(msgspec.Struct, array_like=True, frozen=True, tag="install"):
@@ -303,9 +307,9 @@ class InstallView(msgspec.Struct, array_like=True, frozen=True, tag="install"):
 class LeaveNotice(msgspec.Struct, array_like=True, frozen=True, tag="leaving"):
     """``view``: the one that the sender has left, durably."""
 
-    node: str
-    birth: int
-    start: int
+    node: NodeId
+    birth: Birth
+    start: Count
     view: Number
 
 
@@ -319,19 +323,19 @@ class Post(msgspec.Struct, array_like=True, frozen=True, tag="post"):
     payloads (:mod:`txlog.runtime.payload_transfer`)."""
 
     cluster: bytes
-    epoch: int
-    ballot: int
-    coordinator: str
+    epoch: Count
+    ballot: Count
+    coordinator: NodeId
     claim: ReplicaState
     relays: list[ReplicaState]
     ask: bool
-    answers: int
-    order_after: int
+    answers: Count
+    order_after: Count
     order: bytes
     order_hash: bytes
     runs: list[TransactionRun]
-    last_start_seen_of_you: int = 0
-    named: int = 0
+    last_start_seen_of_you: Count = 0
+    named: Count = 0
 
 
 class FetchRuns(msgspec.Struct, array_like=True, frozen=True, tag="fetch-runs"):
@@ -350,42 +354,42 @@ class RunsReply(msgspec.Struct, array_like=True, frozen=True, tag="runs"):
 class FetchOrder(msgspec.Struct, array_like=True, frozen=True, tag="fetch-order"):
     """Asks for the order of the log after index ``after``, up to and including ``upto``."""
 
-    after: int
-    upto: int
+    after: Count
+    upto: Count
 
 
 class LogTruncatedBelow(msgspec.Struct, array_like=True, frozen=True, tag="below"):
     """The request is below ``index``, the sender's log start: fetch a snapshot (rule 17). ``hash``: the chain hash
     there."""
 
-    index: int
-    hash: bytes
+    index: Count
+    hash: Hash
 
 
 class FetchSnapshot(msgspec.Struct, array_like=True, frozen=True, tag="fetch-snapshot"):
     """Asks for bytes of the sender's log start from ``offset`` on; ``index`` 0: any log start."""
 
-    index: int
-    offset: int
+    index: Count
+    offset: Count
 
 
 class SnapshotChunk(msgspec.Struct, array_like=True, frozen=True, tag="snapshot"):
     """A chunk of the log start at ``index``: :class:`txlog.model.records.LogStart` in MessagePack, ``total`` bytes
     with this 16-byte BLAKE2b ``digest``."""
 
-    index: int
-    total: int
-    digest: bytes
-    offset: int
+    index: Seq
+    total: Annotated[int, Meta(ge=1, le=SNAPSHOT_BYTES_MAX)]
+    digest: Hash
+    offset: Count
     data: bytes
 
 
 class OrderReply(msgspec.Struct, array_like=True, frozen=True, tag="order"):
     """The order of the log after ``after``; ``hash``: the chain hash at the end of ``spans``."""
 
-    after: int
+    after: Count
     spans: list[Span]
-    hash: bytes
+    hash: Hash
 
 
 class Notice(msgspec.Struct, array_like=True, frozen=True, tag="notice"):

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from txlog.model.bounds import SLOTS_MAX
 from txlog.model.configuration import Configuration
 from txlog.model.entry import Span
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import ReassignedStamps
-from txlog.model.view import NO_VIEW, ORIGINS_MAX, STRATEGIES, Member, Number, View
+from txlog.model.view import NO_VIEW, STRATEGIES, Member, Number, View
 from txlog.protocol.log.configuration_history import ConfigurationHistory
 from txlog.protocol.log.log_index import LogIndex
 from txlog.protocol.views.branch_selection import (
@@ -291,6 +292,6 @@ def _origins_of_view(
     for name in named:
         if name not in origins:
             origins.append(name)
-    if len(origins) > ORIGINS_MAX:
-        raise InsufficientReports(f"{len(origins)} incarnations of masters in one log; the most are {ORIGINS_MAX}")
+    if len(origins) > SLOTS_MAX:
+        raise InsufficientReports(f"{len(origins)} incarnations of masters in one log; the most are {SLOTS_MAX}")
     return origins

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from txlog.model.bounds import SLOTS_MAX
 from txlog.model.configuration import Configuration, Master
 from txlog.model.errors import Conflict, PeerFault
 from txlog.model.ids import Origin
 from txlog.model.records import OperatorOverrides, RecoveredState, ViewLeft, ViewPromised
-from txlog.model.view import NO_VIEW, ORIGINS_MAX, Member, Number, View
+from txlog.model.view import NO_VIEW, Member, Number, View
 from txlog.protocol.events import ConfiguredMember, ProtocolSettings
 from txlog.protocol.local_master import LocalMaster
 from txlog.protocol.log.log_state import LogState
@@ -299,7 +300,7 @@ class ViewState:
                 who.node,
                 "TooManyIncarnations",
                 f"the log has {len(self.accepted.origins)} incarnations of masters; with those of birth "
-                f"{who.birth:016x} they would be more than {ORIGINS_MAX}, so no view can admit it",
+                f"{who.birth:016x} they would be more than {SLOTS_MAX}, so no view can admit it",
             )
         self.hellos[who.node] = who
 
@@ -312,7 +313,7 @@ class ViewState:
     def has_room_for_origins(self, added: set[Origin]) -> bool:
         """Whether the next view can have these incarnations besides those of the view here. A view change that begins
         with too many would stop the view, and no next one could be computed."""
-        return self.accepted is None or len(self.accepted.origins) + len(added) <= ORIGINS_MAX
+        return self.accepted is None or len(self.accepted.origins) + len(added) <= SLOTS_MAX
 
     def on_hello_reply(self, known: HelloReply) -> None:
         """A master reports its view."""
