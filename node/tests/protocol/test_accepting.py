@@ -130,9 +130,9 @@ def test_what_comes_while_the_view_is_stopped_gets_its_stamp_at_the_accept_above
         b = b.restart()
     assert b.core.log_state is not None
     assert b.core.log_state.last_own_seq == 4
-    b.ask("a", accept((A, 1, 10), (B, 1, 20), floor=1 << 62))
+    b.ask("a", accept((A, 1, 10), (B, 1, 20), floor=1 << 61))
     own = b.core.log_state.own
-    assert own.stamps(2, 4) == [(1 << 62) + 1, (1 << 62) + 2, (1 << 62) + 3]
+    assert own.stamps(2, 4) == [(1 << 61) + 1, (1 << 61) + 2, (1 << 61) + 3]
     (record,) = [r for r in b.records if isinstance(r, ViewAccepted) and r.view.number == NEXT]
     assert record.reassigned == [ReassignedStamps("b", 2, 2, own.stamps(2, 4))]
     assert b.core.log_state.last_stamp == own.stamp(4)

@@ -45,6 +45,7 @@ from txlog.model.errors import PeerFault
 from txlog.model.ids import Origin
 from txlog.model.records import ReassignedStamps
 from txlog.model.view import NO_VIEW, Member, Number, View
+from txlog.wire import message_checks
 
 MESSAGE_FORMAT = 1
 """The format byte on the wire. A master refuses a message of another format by name and never guesses. The byte stays
@@ -445,12 +446,33 @@ def encode(message: Message) -> bytes:
 
 def decode(peer: str, data: bytes) -> Message:
     """Decode one message. Raises :class:`PeerFault`, which names ``peer`` and whether the format is unknown or
-    broken."""
+    broken. Nothing of a message is expanded before its counts are checked (rule 35)."""
     if data[:1] != _VERSION:
         raise PeerFault(
             peer, "UnknownFormat", f"message format {data[:1].hex() or 'empty'}, this master speaks {MESSAGE_FORMAT}"
         )
     try:
-        return _decoder.decode(memoryview(data)[1:])
+        message = _decoder.decode(memoryview(data)[1:])
     except DECODE_ERRORS as wrong:
         raise PeerFault(peer, "Malformed", f"{wrong}") from None
+    if not isinstance(message, Post):  # most are; what a post refers to is known to its receiver
+        error = _structure_error(message)
+        if error:
+            raise PeerFault(peer, "Malformed", error)
+    return message
+
+
+def _structure_error(message: Message) -> str:
+    match message:
+        case ViewReport():
+            return message_checks.report_error(message)
+        case AcceptView():
+            return message_checks.accept_error(message)
+        case HelloReply():
+            return message_checks.hello_reply_error(message)
+        case ProposeView():
+            return message_checks.members_error(message.members)
+        case ProposeBootstrap() | BootstrapAccepted() | CommitBootstrap():
+            return message_checks.view_error(message.view)
+        case _:
+            return ""

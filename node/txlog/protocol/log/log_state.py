@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from txlog.model.bounds import KEY_BYTES_MAX
 from txlog.model.configuration import Configuration
 from txlog.model.entry import KIND_CONFIG, KIND_SKIP, RunItem, Span, TransactionRun
 from txlog.model.errors import Fatal, PeerFault
@@ -30,6 +31,7 @@ from txlog.protocol.events import NOT_TRUNCATED
 from txlog.protocol.log.base_log import (
     abandoned_after,
     base_chain_hashes,
+    base_fits,
     common_prefix_end,
     missing_spans,
     restamp,
@@ -50,6 +52,8 @@ from txlog.protocol.log.keyed_effects import KeyedEffects
 from txlog.protocol.log.log_index import LogIndex
 from txlog.protocol.log.record_merge import record_persisted, record_stable
 
+_ASCII_KEY_MAX: Final = KEY_BYTES_MAX // 4
+"""A key with at most this many characters fits the journal in any script."""
 _RANK_MAX: Final = 256
 """Above the rank of every origin."""
 NO_CONTENTS: Final[dict[Txid, bytes]] = {}
@@ -294,6 +298,8 @@ class LogState:
             return False
         last = queue.last_stamp
         for item in items:
+            if item.kind < 1 or (len(item.key) > _ASCII_KEY_MAX and len(item.key.encode()) > KEY_BYTES_MAX):
+                raise PeerFault(run.node, "Malformed", f"seq {run.first_seq + known} and later: a kind or a key")
             if item.stamp <= last and not fetched:
                 raise PeerFault(run.node, "StampsFall", f"seq {run.first_seq + known} and later: stamps must grow")
             last = item.stamp
@@ -413,6 +419,8 @@ class LogState:
         False, with nothing changed, when the result is not the log that the view names."""
         assert not missing_spans(self.by_origin, spans, waiting)
         assert self.final_index <= cut <= self.log_index.length, (self.final_index, cut, self.log_index.length)
+        if not base_fits(self.log_index, view, cut, spans, waiting):
+            return False
         stands = self.configurations.valid_up_to(self.log_index, self.final_index, cut, view.lineage)
         if stands < cut:  # the order stays, but what follows has to take effect again, as on every other master
             again = self.log_index.spans(stands, cut)

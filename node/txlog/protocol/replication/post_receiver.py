@@ -31,6 +31,8 @@ class PostReceiver:
         receives the processes of other members that the post relays; it is filled also when the post is rejected."""
         state = self.state
         log = state.log
+        if post.order and max(post.order) >= len(log.queues):
+            raise PeerFault(sender.node, "Malformed", "an order with a slot that the view does not have")
         known = sender.replica_state
         sender.on_push_event(PushEvent.POSTED_FULL if known is not None and known.full else PushEvent.POSTED)
         if not state.local.disk_full:

@@ -207,7 +207,7 @@ def _shared_strategy(forks: list[ViewBranch]) -> str:
     """The strategy of the last view that all of these descend from."""
     first = forks[0].view
     lines = [{*fork.view.ancestors, fork.number} for fork in forks]
-    for number, strategy in zip(reversed(first.ancestors), reversed(first.strategies), strict=True):
+    for number, strategy in zip(reversed(first.ancestors), reversed(first.strategies), strict=False):
         if all(number in line for line in lines):
             return strategy
     return first.strategy
