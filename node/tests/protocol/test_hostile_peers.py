@@ -3,6 +3,7 @@ changed."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import random
 from collections import Counter, defaultdict
@@ -13,10 +14,30 @@ import pytest
 from changing_views import back_up, forget, leave, run_until_in_view
 from core_cluster import Cluster
 
+from txlog.journal import record_bodies
+from txlog.model.bounds import COUNT_MAX, KEY_BYTES_MAX
+from txlog.model.entry import RunItem, Span, TransactionRun
 from txlog.model.errors import Fatal, PeerFault
-from txlog.protocol.events import ClockReading
+from txlog.model.records import (
+    Damage,
+    LogAppended,
+    LogStart,
+    OperatorOverrides,
+    Record,
+    RecoveredState,
+    TransactionsPersisted,
+    ViewAccepted,
+    ViewInstalled,
+)
+from txlog.model.view import View
+from txlog.protocol.events import ClockReading, ConfiguredMember, ProtocolSettings
+from txlog.protocol.log.log_start import decode_log_start
+from txlog.protocol.replication.snapshot_install import SnapshotInstaller
 from txlog.runtime.executor import Executor
+from txlog.runtime.journal_repair import JournalRepair
 from txlog.wire import messages as wire
+from txlog.wire.message_checks import log_start_error
+from txlog.wire.messages import AcceptView, Message, Post, RejectView, RunsReply, SnapshotChunk, ViewReport
 
 MUTATIONS = 3000
 OF_EACH_KIND = 30
@@ -85,10 +106,10 @@ def received() -> list[Received]:
     run_until_in_view(cluster, "a", "b", "c")
     cluster.submit("a", "again")
     cluster.run(300)
-    cluster.crash("a")
+    cluster.crash("c")
     cluster.run(50)
-    forget(cluster, "a")
-    cluster.start("a")
+    forget(cluster, "c")
+    cluster.start("c")
     run_until_in_view(cluster, "a", "b", "c")
     cluster.run(300)
     return [one for kind in sorted(cluster.kept) for one in cluster.kept[kind]]
@@ -113,23 +134,41 @@ def changed(value: Any, rng: random.Random) -> Any:
     return rng.choice([None, 0, ""])
 
 
+def encode_record(record: Record) -> None:
+    """As the journal does it."""
+    match record:
+        case TransactionsPersisted():
+            record_bodies.encode_held(record_bodies.encode_origin(record.run.origin), record.run, record.contents)
+        case LogAppended():
+            record_bodies.encode_added(record)
+        case ViewAccepted():
+            record_bodies.encode_accepted(record, 0)
+        case ViewInstalled():
+            record_bodies.encode_installed((record.epoch, record.ballot, record.coordinator), 0)
+        case OperatorOverrides():
+            record_bodies.encode_orders(record)
+        case _:
+            record_bodies.encode_scalar_record(record)
+
+
 def outcome(one: Received, data: bytes) -> str:
     """What becomes of ``b``: empty, or how its process ends outside of a named refusal."""
     executor, now = copy.deepcopy(one.executor), one.now
+    durable = len(executor.journal.records)  # type: ignore[attr-defined]
     try:
-        try:
+        with contextlib.suppress(PeerFault):
             executor.receive(one.source, data, now)
-        except PeerFault:
-            pass
         for later_ms in (0, 30, 330, 900):
             executor.poll(ClockReading(now.wall, now.mono + later_ms))
             while (sync := executor.begin_sync()) is not None:
                 sync.run()
                 executor.end_sync()
             executor.release()
+        for record in executor.journal.records[durable:]:  # type: ignore[attr-defined]
+            encode_record(record)
     except Fatal:
         return ""
-    except Exception as wrong:
+    except Exception as wrong:  # noqa: BLE001 - what ends a process is what is looked for
         frame = wrong.__traceback__
         while frame is not None and frame.tb_next is not None:
             frame = frame.tb_next
@@ -163,3 +202,175 @@ def test_no_changed_message_ends_a_process_outside_of_a_named_refusal(received: 
         if ended:
             found[one.kind, ended] += 1
     assert not found, "\n".join(f"{count} {kind}: {ended}" for (kind, ended), count in found.most_common())
+
+
+# Each check by itself: a mutated message rarely gets as far as a lie that is made for it.
+
+MANY = 1 << 40
+HASH = bytes(16)
+
+
+def last_of(received: list[Received], kind: type[Message]) -> tuple[Received, Any]:
+    one = [one for one in received if one.kind == kind.__name__][-1]
+    return one, wire.decode(one.source, one.data)
+
+
+def refusal(message: Message) -> str:
+    with pytest.raises(PeerFault) as caught:
+        wire.decode("a", wire.encode(message))
+    assert caught.value.reason == "Malformed"
+    return str(caught.value)
+
+
+def test_a_count_of_a_report_is_compared_with_the_bytes_that_came(received: list[Received]) -> None:
+    _, report = last_of(received, ViewReport)
+    assert "entries between them" in refusal(
+        msgspec.structs.replace(report, tail=[Span("a", 1, 1, MANY)], log=wire.Checkpoint(MANY, HASH))
+    )
+    queued = wire.QueuedTransactions("a", 1, 1, [5, 6], HASH)
+    assert "do not match" in refusal(msgspec.structs.replace(report, pending=[queued]))
+    assert "unknown strategy" in refusal(msgspec.structs.replace(report, prefers="Newest"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"known_seqs": [1]},
+        {"strategy": "Newest"},
+        {"floor": 1 << 62},
+        {"base_index": COUNT_MAX + 1},
+        {"origins": [("a", birth) for birth in range(256)]},
+        {"origins": [("a", -1)]},
+        {"members": []},
+        {"base_hash": b""},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_the_parts_of_a_view_fit_each_other(received: list[Received], change: dict[str, Any]) -> None:
+    _, accept = last_of(received, AcceptView)
+    view: View = msgspec.structs.replace(accept.view, **change)
+    refusal(msgspec.structs.replace(accept, view=view))
+    refusal(wire.CommitBootstrap(view))
+
+
+def test_a_base_with_a_stamp_above_its_floor_is_refused(received: list[Received]) -> None:
+    _, accept = last_of(received, AcceptView)
+    base = accept.view.base_index - accept.cut
+    view = msgspec.structs.replace(accept.view, base_index=accept.view.base_index + 1)
+    spans = [*accept.spans, Span(view.members[0].node, view.members[0].birth, 99, 1)]
+    stamps = accept.stamps + (view.floor + 1).to_bytes(8, "little")
+    assert base >= 0
+    assert "floor" in refusal(msgspec.structs.replace(accept, view=view, spans=spans, stamps=stamps))
+
+
+def test_a_view_that_parks_less_or_more_than_its_base_has_is_refused(received: list[Received]) -> None:
+    """Queues of masters outside the view would have a negative length, or enter it with old stamps."""
+    one, accept = last_of(received, AcceptView)
+    members = {(m.node, m.birth) for m in accept.view.members}
+    outside = [origin not in members for origin in accept.view.origins]
+    assert any(outside)
+    for by in (-1, 1):
+        known = [seq + (by if away else 0) for seq, away in zip(accept.view.known_seqs, outside, strict=True)]
+        wrong = msgspec.structs.replace(accept, view=msgspec.structs.replace(accept.view, known_seqs=known))
+        executor = copy.deepcopy(one.executor)
+        executor.receive(one.source, wire.encode(wrong), one.now)
+        executor.poll(one.now)
+        while (sync := executor.begin_sync()) is not None:
+            sync.run()
+            executor.end_sync()
+        replies = [wire.decode("b", data) for _, data in executor.release().messages]
+        assert "OtherBase" in [reply.why for reply in replies if isinstance(reply, RejectView)]
+
+
+def test_an_order_with_an_unknown_slot_is_the_fault_of_its_sender(received: list[Received]) -> None:
+    one, post = last_of(received, Post)
+    wrong = msgspec.structs.replace(post, order_after=0, order=b"\x00\xfe", order_hash=HASH)
+    executor = copy.deepcopy(one.executor)
+    with pytest.raises(PeerFault, match="slot"):
+        executor.receive(one.source, wire.encode(wrong), one.now)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [RunItem(1 << 61, 1, "ü" * KEY_BYTES_MAX, b""), RunItem(1 << 61, -1, "", HASH)],
+    ids=["a key that the journal has no room for", "a named payload in a post that names none"],
+)
+def test_a_transaction_that_the_journal_cannot_store_is_refused(received: list[Received], item: RunItem) -> None:
+    one, post = last_of(received, Post)
+    executor = copy.deepcopy(one.executor)
+    log = executor.core.log_state
+    assert log is not None
+    peer = next(p for p in executor.core.peers if p.node == one.source)
+    first = log.by_origin[peer.origin].held + 1
+    runs = [TransactionRun(peer.node, peer.origin.birth, first, [item])]
+    with pytest.raises(PeerFault, match="a kind or a key"):
+        executor.receive(one.source, wire.encode(msgspec.structs.replace(post, runs=runs)), one.now)
+
+
+def log_start(**changes: Any) -> LogStart:
+    start = LogStart(3, HASH, ("a", 1), 7, [("a", 1, 2), ("b", 2, 1)], [], [], [])
+    return msgspec.structs.replace(start, **changes)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"index": 4},
+        {"last": ("z", 1)},
+        {"seqs": [("a", 1, MANY)]},
+        {"seqs": [("a", birth, 1) for birth in range(256)], "last": ("a", 1)},
+        {"stamp": 1 << 63},
+        {"retention": -1},
+        {"hash": b""},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_snapshot_is_checked_before_it_is_used(change: dict[str, Any]) -> None:
+    assert log_start_error(decode_log_start(msgspec.msgpack.encode(log_start())), 3) == ""
+    assert log_start_error(decode_log_start(msgspec.msgpack.encode(log_start(**change))), 3) != ""
+
+
+def test_a_snapshot_has_a_bounded_size_that_stays() -> None:
+    refusal(SnapshotChunk(1, wire.SNAPSHOT_BYTES_MAX + 1, HASH, 0, b"x"))
+    cluster = Cluster("ab").founded()
+    core = cluster.core("a")
+    assert core.log_state is not None
+    for later in (SnapshotChunk(9, 90, HASH, 10, b"y" * 10), SnapshotChunk(9, 100, HASH, 10, b"y" * 91)):
+        installer = SnapshotInstaller(core.local, core.outbox)
+        installer.on_log_truncated("b", wire.LogTruncatedBelow(9, HASH), core.log_state, 0)
+        assert not installer.on_chunk("b", SnapshotChunk(9, 100, HASH, 0, b"x" * 10), core.log_state, 0)
+        assert installer.incoming is not None
+        assert not installer.on_chunk("b", later, core.log_state, 0)
+        assert installer.incoming is None, "it is requested from the beginning again"
+
+
+class EmptyJournal:
+    """A journal that holds nothing of what is asked for."""
+
+    def read(self, node: str, birth: int, first_seq: int, count_max: int, bytes_max: int) -> TransactionRun:
+        return TransactionRun(node, birth, first_seq, [])
+
+    def provable_prefix(self, run: TransactionRun) -> int:
+        return len(run.items)
+
+
+def repair() -> JournalRepair:
+    damage = Damage(1, 2, "segment 1", 1, 2, HASH, [])
+    recovered = RecoveredState("b", 2, 1, False, None, None, 0, 2, [], bytearray(), 0, [], [], [damage])
+    recovered.accepted = View(1, 1, "a", [], HASH, 0, HASH, [("a", 1)], [])
+    members = (ConfiguredMember("a", "uk", 1), ConfiguredMember("b", "uk", 1))
+    return JournalRepair(ProtocolSettings(node="b", members=members), recovered, EmptyJournal())
+
+
+def test_an_order_longer_than_asked_for_is_refused_by_a_repair() -> None:
+    reply = wire.OrderReply(0, [Span("a", 1, 1, MANY)], HASH)
+    with pytest.raises(PeerFault, match="more than were requested"):
+        repair().receive("a", wire.encode(reply), ClockReading(0, 0))
+
+
+def test_an_order_of_transactions_that_nobody_has_ends_no_repair() -> None:
+    one = repair()
+    one.receive("a", wire.encode(wire.OrderReply(0, [Span("z", 9, 1, 2)], HASH)), ClockReading(0, 0))
+    assert not one.is_finished
+    one.receive("a", wire.encode(RunsReply([])), ClockReading(0, 0))
+    assert not one.is_finished
