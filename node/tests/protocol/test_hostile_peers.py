@@ -18,6 +18,7 @@ from txlog.journal import record_bodies
 from txlog.model.bounds import COUNT_MAX, KEY_BYTES_MAX
 from txlog.model.entry import RunItem, Span, TransactionRun
 from txlog.model.errors import Fatal, PeerFault
+from txlog.model.hashes import short_hash
 from txlog.model.records import (
     Damage,
     LogAppended,
@@ -327,7 +328,13 @@ def log_start(**changes: Any) -> LogStart:
 )
 def test_a_snapshot_is_checked_before_it_is_used(change: dict[str, Any]) -> None:
     assert log_start_error(decode_log_start(msgspec.msgpack.encode(log_start())), 3) == ""
-    assert log_start_error(decode_log_start(msgspec.msgpack.encode(log_start(**change))), 3) != ""
+    core = Cluster("ab").founded().core("a")
+    assert core.log_state is not None
+    data = msgspec.msgpack.encode(log_start(**change))
+    installer = SnapshotInstaller(core.local, core.outbox)
+    installer.on_log_truncated("b", wire.LogTruncatedBelow(3, HASH), core.log_state, 0)
+    with pytest.raises(PeerFault, match="its snapshot at 3"):
+        installer.on_chunk("b", SnapshotChunk(3, len(data), short_hash(data), 0, data), core.log_state, 0)
 
 
 def test_a_snapshot_has_a_bounded_size_that_stays() -> None:

@@ -101,6 +101,13 @@ def test_states_of_older_masters_are_understood(replaced: int) -> None:
     assert {cluster.core(node).state for node in NODES} == {MasterState.JOINED}
 
 
+def test_a_silent_member_is_known_from_older_masters() -> None:
+    cluster = aged(BesideOlderMasters(NODES), 5)
+    cluster.crash("c")
+    cluster.run(3000)
+    assert cluster.core("a").failure_detector.peers_heard_by("b") == ["b", "a"]
+
+
 def test_an_older_master_reads_who_was_heard_by_slot() -> None:
     cluster = aged(Cluster(NODES), HEARD_SLOTS - 2)
     claim = next(p.replica_state for p in cluster.core("a").peers if p.node == "b")

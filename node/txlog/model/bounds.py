@@ -1,4 +1,4 @@
-"""Types of values that other masters send, with their bounds: the decoder of a message checks them (rule 35).
+"""Types of values that other masters send, with their bounds: the decoder of a message checks them (rule 32).
 
 Each bound leaves room to count on for the life of a cluster, and fits the fields of the journal.
 """

@@ -1,5 +1,5 @@
 """What a decoded message must fulfil beyond the bounds of each value (:mod:`txlog.model.bounds`): the parts of one
-message fit each other (rule 35).
+message fit each other (rule 32).
 
 Every count is compared with the bytes that came with it, before anything is expanded by it. Each function returns what
 is wrong, in words; empty when nothing is.

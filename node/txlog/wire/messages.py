@@ -446,7 +446,7 @@ def encode(message: Message) -> bytes:
 
 def decode(peer: str, data: bytes) -> Message:
     """Decode one message. Raises :class:`PeerFault`, which names ``peer`` and whether the format is unknown or
-    broken. Nothing of a message is expanded before its counts are checked (rule 35)."""
+    broken. Nothing of a message is expanded before its counts are checked (rule 32)."""
     if data[:1] != _VERSION:
         raise PeerFault(
             peer, "UnknownFormat", f"message format {data[:1].hex() or 'empty'}, this master speaks {MESSAGE_FORMAT}"

@@ -36,7 +36,7 @@ def missing_spans(queues: Queues, spans: list[Span], waiting: list[ReassignedSta
 
 def base_fits(history: LogIndex, view: View, cut: int, spans: list[Span], waiting: list[ReassignedStamps]) -> bool:
     """Whether the base and the queue of a view continue every origin of this log without a gap after ``cut``, and the
-    view has a slot for each. Checked before any of it is used (rule 35)."""
+    view has a slot for each. Checked before any of it is used (rule 32)."""
     reached = {origin: history.seq_within(slot, cut) for slot, origin in enumerate(history.origins)}
     parts = [(span.node, span.birth, span.first_seq, span.count) for span in spans]
     parts += [(several.node, several.birth, several.first_seq, len(several.stamps)) for several in waiting]
