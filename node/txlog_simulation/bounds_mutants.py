@@ -11,6 +11,7 @@ POST_SENDER = "txlog/protocol/replication/post_sender.py"
 POST_RECEIVER = "txlog/protocol/replication/post_receiver.py"
 SNAPSHOTS = "txlog/protocol/replication/snapshot_install.py"
 LOG = "txlog/protocol/log/log_state.py"
+QUEUE = "txlog/protocol/log/incoming_queue.py"
 VIEWS = "txlog/protocol/views/view_state.py"
 POLICY = "txlog/protocol/views/view_policy.py"
 REPAIR = "txlog/runtime/journal_repair.py"
@@ -52,7 +53,7 @@ BOUNDS_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 VIEWS,
-                "return self.accepted is None or len(self.accepted.origins) + len(added) <= SLOTS_MAX",
+                "return self.accepted is None or len(added.union(self.accepted.origins)) <= SLOTS_MAX",
                 "return True",
             ),
         ),
@@ -62,7 +63,7 @@ BOUNDS_MUTANTS: tuple[Mutant, ...] = (
         "of-several-more-incarnations-than-fit",
         "32",
         False,
-        (SourceEdit(POLICY, "if self.views.has_room_for_origins(origins | added):", "if True:"),),
+        (SourceEdit(POLICY, "if self.views.has_room_for_origins(origins | who.origins):", "if True:"),),
         test=_LIVES + "test_of_two_further_incarnations_the_one_that_fits_is_admitted",
     ),
     Mutant(
@@ -110,7 +111,7 @@ BOUNDS_MUTANTS: tuple[Mutant, ...] = (
         "a-key-longer-than-the-journal-has-room-for",
         "32",
         False,
-        (SourceEdit(LOG, "len(item.key.encode()) > KEY_BYTES_MAX", "False"),),
+        (SourceEdit(QUEUE, "len(item.key.encode()) > KEY_BYTES_MAX", "False"),),
         test=_HOSTILE + "test_a_transaction_that_the_journal_cannot_store_is_refused",
     ),
     Mutant(

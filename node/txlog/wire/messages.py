@@ -113,6 +113,11 @@ class Hello(msgspec.Struct, array_like=True, frozen=True, tag="who"):
     log_hash: bytes = b""
     ages_ms: list[int] = []
 
+    @property
+    def origins(self) -> set[tuple[str, int]]:
+        """The incarnations that a view with the sender has: its own, and those whose transactions it holds."""
+        return {(self.node, self.birth), *((node, birth) for node, birth, _ in self.held)}
+
 
 class KnownIncarnation(msgspec.Struct, array_like=True, frozen=True):
     """The last known state of one incarnation: its latest start, its last seq, and the highest ``counter`` it

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from txlog.model.bounds import KEY_BYTES_MAX
 from txlog.model.configuration import Configuration
 from txlog.model.entry import KIND_CONFIG, KIND_SKIP, RunItem, Span, TransactionRun
 from txlog.model.errors import Fatal, PeerFault
@@ -45,6 +44,7 @@ from txlog.protocol.log.incoming_queue import (
     OriginQueue,
     QueuePrefix,
     UnstampedTransaction,
+    check_items,
     prefix_within,
     rank_origins,
 )
@@ -52,8 +52,6 @@ from txlog.protocol.log.keyed_effects import KeyedEffects
 from txlog.protocol.log.log_index import LogIndex
 from txlog.protocol.log.record_merge import record_persisted, record_stable
 
-_ASCII_KEY_MAX: Final = KEY_BYTES_MAX // 4
-"""A key with at most this many characters fits the journal in any script."""
 _RANK_MAX: Final = 256
 """Above the rank of every origin."""
 NO_CONTENTS: Final[dict[Txid, bytes]] = {}
@@ -296,13 +294,7 @@ class LogState:
         items = run.items[known:]
         if not items:
             return False
-        last = queue.last_stamp
-        for item in items:
-            if item.kind < 1 or (len(item.key) > _ASCII_KEY_MAX and len(item.key.encode()) > KEY_BYTES_MAX):
-                raise PeerFault(run.node, "Malformed", f"seq {run.first_seq + known} and later: a kind or a key")
-            if item.stamp <= last and not fetched:
-                raise PeerFault(run.node, "StampsFall", f"seq {run.first_seq + known} and later: stamps must grow")
-            last = item.stamp
+        check_items(run, known, None if fetched else queue.last_stamp)
         self._enqueue(
             queue,
             TransactionRun(run.node, run.birth, run.first_seq + known, items),

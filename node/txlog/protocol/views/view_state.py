@@ -293,27 +293,19 @@ class ViewState:
             self.departures[who.node] = Departure(who.node, member.birth, 0, "lost")
         self.last_views[who.node] = who.view
         self.record_start(origin, who.start)
-        if not self.has_room_for_origins(self.unknown_origins(who)):
-            assert self.accepted is not None
+        if not self.has_room_for_origins(who.origins):
             self.hellos.pop(who.node, None)
             raise PeerFault(
                 who.node,
                 "TooManyIncarnations",
-                f"the log has {len(self.accepted.origins)} incarnations of masters; with those of birth "
-                f"{who.birth:016x} they would be more than {SLOTS_MAX}, so no view can admit it",
+                f"with birth {who.birth:016x} the log would have more than {SLOTS_MAX} incarnations of masters",
             )
         self.hellos[who.node] = who
 
-    def unknown_origins(self, who: Hello) -> set[Origin]:
-        """The incarnations that a view with this master would have besides those of the view here: its own, and those
-        whose transactions it holds."""
-        known = {Origin(*one) for one in self.accepted.origins} if self.accepted is not None else set()
-        return {Origin(who.node, who.birth), *(Origin(node, birth) for node, birth, _ in who.held)} - known
-
-    def has_room_for_origins(self, added: set[Origin]) -> bool:
+    def has_room_for_origins(self, added: set[tuple[str, int]]) -> bool:
         """Whether the next view can have these incarnations besides those of the view here. A view change that begins
         with too many would stop the view, and no next one could be computed."""
-        return self.accepted is None or len(self.accepted.origins) + len(added) <= SLOTS_MAX
+        return self.accepted is None or len(added.union(self.accepted.origins)) <= SLOTS_MAX
 
     def on_hello_reply(self, known: HelloReply) -> None:
         """A master reports its view."""
