@@ -29,11 +29,13 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         "20",
         True,
         (
-            SourceEdit(MEMBERSHIP, "few = self.majority_required and not", "few = False and not"),
-            SourceEdit(COORDINATING, "if self.majority_required and not self._is_majority(know)", "if False"),
+            SourceEdit(MEMBERSHIP, "few = self.views.majority_required and not", "few = False and not"),
+            SourceEdit(
+                COORDINATING, "if self.views.majority_required and not self.views.is_majority(know)", "if False"
+            ),
             SourceEdit(
                 VIEWS,
-                "            self.majority_required\n            and not self._is_majority(nodes)",
+                "            self.views.majority_required\n            and not self.views.is_majority(nodes)",
                 "            False",
             ),
             SourceEdit(COORDINATING, _JOINTLY, "closed.joint_configurations[-1].has_majority(know)"),
@@ -103,7 +105,7 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 "txlog/protocol/membership/configuration_effects.py",
-                " or now_in_force.has_majority(rest)",
+                " or in_force.has_majority(rest)",
                 " or bool(rest)",
             ),
         ),
@@ -127,7 +129,7 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         "no-master-elsewhere-and-first-all-the-same",
         "32",
         False,
-        (SourceEdit(VIEWS, " or not self._unlisted_by.isdisjoint(nodes)", ""),),
+        (SourceEdit(VIEWS, " or not self.views.unlisted_by.isdisjoint(nodes)", ""),),
         test=_APART + "test_one_that_is_no_master_elsewhere_does_not_outbid_who_is",
     ),
     Mutant(
@@ -137,7 +139,7 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CONFIGURING,
-                "(mine.number in theirs.lineage or self._is_no_longer_needed(known))",
+                "mine.number in theirs.lineage or self._is_no_longer_needed(known)",
                 "mine.number in theirs.lineage",
             ),
         ),
@@ -180,8 +182,8 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 FOLLOWING,
-                "        return views.is_active and bool(self.peers) and",
-                "        return views.is_active or bool(self.peers) and",
+                "        return views.is_active and bool(state.peers) and",
+                "        return views.is_active or bool(state.peers) and",
             ),
         ),
         test=_TESTS + "test_a_master_that_is_alone_does_not_go",

@@ -11,6 +11,8 @@ to the own transactions (10 a); its row dies by the hashes.
 from __future__ import annotations
 
 from txlog_simulation.bounds_mutants import BOUNDS_MUTANTS
+from txlog_simulation.departure_mutants import DEPARTURE_MUTANTS
+from txlog_simulation.journal_mutants import JOURNAL_MUTANTS, STORE_MUTANTS
 from txlog_simulation.membership_mutants import MEMBER_MUTANTS
 from txlog_simulation.mutant import Mutant
 from txlog_simulation.override_mutants import ORDER_MUTANTS
@@ -22,22 +24,11 @@ from txlog_simulation.view_mutants import VIEW_MUTANTS
 CORE = "txlog/protocol"
 AGREEMENT = "txlog/protocol/log/log_state.py"
 PEERS = "txlog/protocol/replication/peer_progress.py"
-MARKS = "txlog/protocol/log/durability_marks.py"
-QUEUE = "txlog/protocol/log/incoming_queue.py"
+HASHES = "txlog/protocol/log/entry_hashes.py"
+MARKS = "txlog/protocol/replication/durability_marks.py"
 KEYS = "txlog/protocol/log/idempotency_keys.py"
 FOUNDING = "txlog/protocol/membership/bootstrap.py"
 EXECUTOR = "txlog/runtime/executor.py"
-REPAIR = "txlog/runtime/journal_repair.py"
-JOURNAL_DAMAGE = "txlog/journal/damage_repair.py"
-JOURNAL_REPAIR = "txlog/journal/repair_check.py"
-JOURNAL_SYNC = "txlog/journal/group_commit.py"
-JOURNAL_TABLE = "txlog/journal/recovery_table.py"
-JOURNAL_SCAN = "txlog/journal/scan.py"
-JOURNAL_SURVEY = "txlog/journal/scrubber.py"
-OXIGRAPH = "txlog/workers/oxigraph.py"
-_OUTCOMES = "node/tests/apply/test_outcomes.py::"
-INDEX_TEST = "node/tests/journal/test_journal_index.py::"
-JOURNAL = "txlog/journal/journal.py"
 
 
 _NO_ORDER_ASSERTION = SourceEdit(AGREEMENT, "assert min(heads) > self.log_key, f", "assert heads, f")
@@ -53,64 +44,23 @@ _NO_RISING_STAMPS_CHECK = SourceEdit(
 )
 _NO_FOLLOW_HASH = SourceEdit(AGREEMENT, "if hashes[-HASH_BYTES:] != end_hash:", "if not hashes:")
 _NO_FOLLOWED_ORDER = SourceEdit(
-    AGREEMENT, "if any(later[:2] <= row[:2] for row, later in pairwise(rows)):", "if not rows:"
+    HASHES, "if any(later[:2] <= row[:2] for row, later in pairwise(rows)):", "if not rows:"
 )
 _NO_CLAIM_HASH = SourceEdit(CORE, "if history.hash_at(claim.log_index) != claim.log_hash:", "if history is None:")
-_USABLE = "if claim.log_index > history.length or claim.own_seq > agreement.queues[peer.slot].held:"
-_BOUND = "bound = min([agreement.last_stamp, *(p.usable_counter for p in self.peers)])"
+_USABLE = "if claim.log_index > history.length or claim.own_seq > log.queues[peer.slot].held:"
+_BOUND = "bound = min([log.last_stamp, *(p.usable_counter for p in peers)])"
 _NEWS = 'news = order[self.log_index.length - after :] if after <= self.log_index.length else b""'
 _FOLLOW = "node/tests/protocol/test_follow.py::"
 _PROMISE_CHECKS = (_NO_ORDER_ASSERTION, _NO_COUNTER_REGRESSION_CHECK, _NO_COUNTER_IDENTITY_CHECK)
 
-_MENDED = "node/tests/protocol/test_mended_masters.py::"
-_NO_OWN_SEQ_CHECK = SourceEdit(CORE, "        if claim.held[self.slot] > agreement.own.held:\n", "        if False:\n")
 
 _IN_ONE_VIEW: tuple[Mutant, ...] = (
-    Mutant(
-        "start-not-raised",
-        "1",
-        False,
-        (
-            SourceEdit(
-                JOURNAL, "        recovered.start += 1\n", "        recovered.start = max(1, recovered.start)\n"
-            ),
-            SourceEdit(
-                FOUNDING,
-                "        if seen_birth == recovered.birth and seen_start >= recovered.start:\n",
-                "        if False:\n",
-            ),
-            SourceEdit(
-                CORE,
-                "        if claim.start == self.start and claim.number > self.post_number:\n",
-                "        if False:\n",
-            ),
-        ),
-    ),
-    Mutant(
-        "seqs-used-again-after-a-start",
-        "3",
-        False,
-        (
-            SourceEdit(
-                AGREEMENT,
-                "            self._recover_queued(meta)\n",
-                "            logged = unsettled.get(self.own.origin, 0)\n"
-                "            count = logged if Origin(meta.node, meta.birth) == self.own.origin else len(meta.stamps)\n"
-                "            kept = [one[:count] for one in (meta.stamps, meta.keys, meta.kinds)]\n"
-                "            kept.append(meta.contents[: count * HASH_BYTES])\n"
-                "            self._recover_queued(QueuedMetadata(meta.node, meta.birth, meta.first_seq, *kept))\n",
-            ),
-            SourceEdit(JOURNAL, "        assert run.first_seq == held.last + 1, f", "        assert run.first_seq, f"),
-            SourceEdit(FOUNDING, "if heard.seq > own_seq or heard.counter > last_stamp:", "if False:"),
-            _NO_OWN_SEQ_CHECK,
-        ),
-    ),
     Mutant(
         "stamp-not-strictly-above-promise",
         "4",
         True,
         (
-            SourceEdit(CORE, "        stamp = agreement.last_stamp\n", "        stamp = agreement.last_stamp - 1\n"),
+            SourceEdit(CORE, "        stamp = log.last_stamp\n", "        stamp = log.last_stamp - 1\n"),
             _NO_OWN_STAMP_ASSERTION,
             _NO_ORDER_ASSERTION,
             _NO_RISING_STAMPS_CHECK,
@@ -134,7 +84,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "ceiling-not-durable",
         "5",
         True,
-        (SourceEdit(CORE, "self._effects.records.append(CounterCeiling(self.ceiling))", "pass"), *_PROMISE_CHECKS),
+        (SourceEdit(CORE, "state.outbox.append(CounterCeiling(state.ceiling))", "pass"), *_PROMISE_CHECKS),
         profile="forgetful",
     ),
     Mutant(
@@ -156,7 +106,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "6",
         False,
         (
-            SourceEdit(CORE, "agreement.last_stamp = max(agreement.last_stamp, claim.counter)", "pass"),
+            SourceEdit(CORE, "log.raise_last_stamp(claim.counter)", "pass"),
             SourceEdit(
                 AGREEMENT,
                 "        self.last_stamp = max(self.last_stamp, stamps[-1])\n",
@@ -172,12 +122,12 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CORE,
-                "        history = agreement.log_index\n        return ReplicaState(\n",
-                "        log_index = agreement.log_index\n"
-                "        own_seq, self._copied = getattr(self, '_copied', 0), agreement.own.held\n"
+                "        history = log.log_index\n        return ReplicaState(\n",
+                "        history = log.log_index\n"
+                "        own_seq, self._copied = getattr(self, '_copied', 0), log.own.held\n"
                 "        return ReplicaState(\n",
             ),
-            SourceEdit(CORE, "own_seq=agreement.own.held,", "own_seq=own_seq,"),
+            SourceEdit(CORE, "own_seq=log.own.held,", "own_seq=own_seq,"),
             _NO_ORDER_ASSERTION,
         ),
         profile="hearsay,clocks",
@@ -191,8 +141,8 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
                 EXECUTOR,
                 "    def _defer_until_durable(self, effects: Effects) -> None:\n",
                 "    def _defer_until_durable(self, effects: Effects) -> None:\n"
-                "        self._ready.append(Effects(sends=effects.sends))\n"
-                "        effects.sends = []\n",
+                "        self._ready.append(Effects([], effects.sends))\n"
+                "        effects = effects._replace(sends=[])\n",
             ),
         ),
     ),
@@ -213,7 +163,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "10",
         True,
         (
-            SourceEdit(CORE, _USABLE, "if claim.own_seq > agreement.queues[peer.slot].held:"),
+            SourceEdit(CORE, _USABLE, "if claim.own_seq > log.queues[peer.slot].held:"),
             _NO_CLAIM_HASH,
             _NO_ORDER_ASSERTION,
         ),
@@ -226,11 +176,11 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CORE,
-                "            self._update_from_relay(claim, now)\n",
-                "            self._update_from_relay(claim, now)\n"
-                "            for p in self.peers:\n"
-                "                known = agreement.queues[claim.slot].held\n"
-                "                if p.slot == claim.slot and post.claim.held[claim.slot] <= known:\n"
+                "            self._update_from_relay(claim, now, starts)\n",
+                "            self._update_from_relay(claim, now, starts)\n"
+                "            for p in state.peers:\n"
+                "                here = log.queues[claim.slot].held\n"
+                "                if p.slot == claim.slot and post.claim.held[claim.slot] <= here:\n"
                 "                    p.usable_counter = max(p.usable_counter, claim.counter)\n",
             ),
             _NO_ORDER_ASSERTION,
@@ -242,19 +192,23 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "10",
         True,
         (
-            SourceEdit(CORE, "\nclass CoreState:\n", "\nclass CoreState:\n    KEPT: dict[tuple[int, int], int] = {}\n"),
             SourceEdit(
                 CORE,
-                "        self._post_schedule.on_view_entered(now.mono)\n",
-                "        self._post_schedule.on_view_entered(now.mono)\n"
+                "\nclass ReplicationState:\n",
+                "\nclass ReplicationState:\n    KEPT: dict[tuple[int, int], int] = {}\n",
+            ),
+            SourceEdit(
+                CORE,
+                "        self.schedule.on_view_entered(now.mono)\n",
+                "        self.schedule.on_view_entered(now.mono)\n"
                 "        for p in self.peers:\n"
-                "            p.usable_counter = self.KEPT.get((self.birth, p.slot), 0)\n",
+                "            p.usable_counter = self.KEPT.get((self.local.birth, p.slot), 0)\n",
             ),
             SourceEdit(
                 CORE,
                 "                peer.pending_states.popleft()\n",
                 "                peer.pending_states.popleft()\n"
-                "                self.KEPT[self.birth, peer.slot] = peer.usable_counter\n",
+                "                self.state.KEPT[self.state.local.birth, peer.slot] = peer.usable_counter\n",
             ),
             _NO_ORDER_ASSERTION,
         ),
@@ -282,8 +236,8 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CORE,
-                "        if agreement.append_up_to(bound, held):\n",
-                "        if agreement.append_up_to(bound, self._held_by(agreement, [])):\n",
+                "        if log.append_up_to(bound, held):\n",
+                "        if log.append_up_to(bound, self._held_by([])):\n",
             ),
         ),
     ),
@@ -295,8 +249,8 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
             SourceEdit(
                 CORE,
                 _BOUND,
-                "bound = min([agreement.last_stamp, *(p.usable_counter if self.is_present(p) or not p.replica_state "
-                "else p.replica_state.counter for p in self.peers)])",
+                "bound = min([log.last_stamp, *(p.usable_counter if state.is_present(p) or not p.replica_state "
+                "else p.replica_state.counter for p in peers)])",
             ),
             _NO_ORDER_ASSERTION,
         ),
@@ -334,7 +288,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
             SourceEdit(
                 CORE,
                 _BOUND,
-                "bound = min([agreement.last_stamp, *(p.usable_counter for p in self.peers if self.is_present(p))])",
+                "bound = min([log.last_stamp, *(p.usable_counter for p in peers if state.is_present(p))])",
             ),
             _NO_ORDER_ASSERTION,
         ),
@@ -348,8 +302,8 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
                 EXECUTOR,
                 "    def _defer_until_durable(self, effects: Effects) -> None:\n",
                 "    def _defer_until_durable(self, effects: Effects) -> None:\n"
-                "        self._ready.append(Effects(marks=effects.marks))\n"
-                "        effects.marks = None\n",
+                "        self._ready.append(Effects([], [], effects.marks))\n"
+                "        effects = effects._replace(marks=None)\n",
             ),
         ),
     ),
@@ -372,7 +326,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
             SourceEdit(
                 MARKS,
                 "own, synced, stable = agreement.last_own_seq, agreement.own_synced, agreement.stable\n",
-                "own, synced, stable = agreement.last_own_seq, agreement._own_synced(), agreement.stable\n",
+                "own, synced, stable = agreement.last_own_seq, agreement._compute_own_synced(), agreement.stable\n",
             ),
         ),
     ),
@@ -403,103 +357,11 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CORE,
-                "relays=[p.replica_state for p in self.peers if p.replica_state is not None and p is not peer],",
+                "relays=[p.replica_state for p in state.peers if p.replica_state is not None and p is not peer],",
                 "relays=[],",
             ),
         ),
         profile="chain",
-    ),
-    Mutant(
-        "damage-taken-for-a-torn-tail",
-        "28",
-        False,
-        (
-            SourceEdit(
-                JOURNAL_TABLE,
-                "_YES, _ANY, _YES, _ANY, RecoveryDecision.DAMAGE_RESUME",
-                "_YES, _ANY, _YES, _ANY, RecoveryDecision.CUT",
-            ),
-        ),
-        profile="flips",
-    ),
-    Mutant(
-        "an-index-of-anything-is-believed",
-        "28",
-        False,
-        (
-            SourceEdit(
-                JOURNAL_SCAN, "        if found is None or found.identity != wanted:\n", "        if found is None:\n"
-            ),
-        ),
-        test=f"{INDEX_TEST}test_the_index_of_another_segment_or_of_another_journal_is_passed_over",
-    ),
-    Mutant(
-        "what-an-index-leads-to-is-not-compared",
-        "28",
-        False,
-        (SourceEdit(JOURNAL_SCAN, "        self._check_index_result(piece.number, next_header.state_header)\n", ""),),
-        test=f"{INDEX_TEST}test_an_index_that_is_whole_and_tells_what_cannot_be_is_passed_over",
-    ),
-    Mutant(
-        "damage-stays-behind-its-index",
-        "28",
-        False,
-        (
-            SourceEdit(
-                JOURNAL_SURVEY,
-                "        self._remove_if_present(index_name(self.segment))\n        text = (\n",
-                "        text = (\n",
-            ),
-        ),
-        test=f"{INDEX_TEST}test_damage_in_a_segment_with_an_index_is_found_when_it_is_read_again",
-    ),
-    Mutant(
-        "one-denial-is-enough",
-        "28",
-        False,
-        (
-            SourceEdit(
-                REPAIR,
-                "            if self._peers_without >= set(self._peers):\n",
-                "            if self._peers_without:\n",
-            ),
-        ),
-        profile="flips",
-    ),
-    Mutant(
-        "mended-and-at-work-with-a-later-stamp",
-        "28",
-        False,
-        (SourceEdit(JOURNAL_DAMAGE, "            self._stop_view()\n", "            pass\n"),),
-        profile="flips",
-        test=_MENDED + "test_a_transaction_that_waited_comes_back_with_a_later_stamp_and_the_view_is_stopped",
-    ),
-    Mutant(
-        "mended-with-a-stamp-that-the-log-denies",
-        "28",
-        False,
-        (
-            SourceEdit(
-                JOURNAL_REPAIR,
-                "                if value != self._recovered.hash_at(index):\n",
-                "                if not value:\n",
-            ),
-        ),
-        profile="flips",
-        test=_MENDED + "test_what_stands_in_the_log_comes_back_with_the_stamp_that_its_hash_proves",
-    ),
-    Mutant(
-        "failed-fsync-passed-over",
-        "29",
-        False,
-        (
-            SourceEdit(
-                JOURNAL_SYNC,
-                "            self._on_error(text)\n            raise JournalBroken(text) from error\n        self.done",
-                "        self.done",
-            ),
-        ),
-        profile="disks",
     ),
     Mutant(
         "full-disk-not-refused",
@@ -507,11 +369,13 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         False,
         (
             SourceEdit(
-                CORE, "        self.disk_full = not room_for_work\n        if self.closing:", "        if self.closing:"
+                CORE,
+                "        self.local.disk_full = not room_for_work\n        refusal = ",
+                "        refusal = ",
             ),
             SourceEdit(
                 CORE,
-                '        if not room_for_work:\n            return Unavailable("DiskFull"',
+                '        if self._local.disk_full:\n            return Unavailable("DiskFull"',
                 '        if False:\n            return Unavailable("DiskFull"',
             ),
         ),
@@ -524,8 +388,8 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CORE,
-                "[(node, who) for node in self.bootstrap.others]",
-                "[(o, who) for o in set(self.bootstrap.others)]",
+                "            for node in bootstrap.others:\n                self._outbox.send(node, hello)\n",
+                "            for node in set(bootstrap.others):\n                self._outbox.send(node, hello)\n",
             ),
         ),
         test="node/tests/simulation/test_seeds.py::test_no_dependence_on_hash_order",
@@ -534,7 +398,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "stable-not-journaled",
         "33",
         True,
-        (SourceEdit(AGREEMENT, "        self._record_stable(index)\n", ""),),
+        (SourceEdit(AGREEMENT, "        record_stable(self.records, index)\n", ""),),
     ),
     Mutant(
         "stable-is-the-logs-end",
@@ -544,36 +408,15 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
     ),
 )
 
-_IN_STORES: tuple[Mutant, ...] = (
-    Mutant(
-        "a-takeover-leaves-the-fence",
-        "30",
-        False,
-        (SourceEdit(OXIGRAPH, "raised = found._replace(fence=found.fence + 1)", "raised = found"),),
-        test=_OUTCOMES + "test_a_raised_fence_keeps_out_who_does_not_know_it",
-    ),
-    Mutant(
-        "applied-wherever-the-worker-stands",
-        "30",
-        False,
-        (
-            SourceEdit(
-                OXIGRAPH,
-                'texts.append(f"DROP GRAPH <{marker_or_load_name(expected)}>")',
-                'texts.append(f"DROP SILENT GRAPH <{marker_or_load_name(expected)}>")',
-            ),
-        ),
-        test=_OUTCOMES + "test_a_raised_fence_keeps_out_who_does_not_know_it",
-    ),
-)
-
 MUTANTS = (
     *_IN_ONE_VIEW,
     *VIEW_MUTANTS,
+    *DEPARTURE_MUTANTS,
     *SPLIT_MUTANTS,
     *ORDER_MUTANTS,
     *MEMBER_MUTANTS,
     *TRIM_MUTANTS,
+    *JOURNAL_MUTANTS,
     *BOUNDS_MUTANTS,
-    *_IN_STORES,
+    *STORE_MUTANTS,
 )

@@ -12,8 +12,7 @@ from txlog_simulation.source_patches import SourceEdit
 
 STANDING = "txlog/protocol/views/view_state.py"
 CLOSING = "txlog/protocol/views/next_view.py"
-HEARING = "txlog/protocol/replication/post_receiver.py"
-FETCHING = "txlog/protocol/replication/backfill.py"
+FETCHING = "txlog/protocol/views/backfill.py"
 VIEW = "txlog/model/view.py"
 FOUNDING = "txlog/protocol/membership/bootstrap.py"
 
@@ -43,7 +42,7 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 STANDING,
-                "            if self._is_reachable(member):\n                where",
+                "            if self.is_reachable(member):\n                where",
                 "            if False:\n                where",
             ),
         ),
@@ -54,7 +53,7 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         "order-not-durable",
         "25",
         False,
-        (SourceEdit(STANDING, "            self.records.append(now)\n", "            pass\n"),),
+        (SourceEdit(STANDING, "            self.outbox.append(now)\n", "            pass\n"),),
         test=_TESTS + "test_an_order_leads_to_its_view_also_when_its_master_ends_right_behind_the_answer",
     ),
     Mutant(
@@ -116,7 +115,7 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         "stamps-of-another-view-count",
         "14",
         False,
-        (SourceEdit(HEARING, "            if inside and not same:\n", "            if False:\n"),),
+        (SourceEdit(FETCHING, "            if inside and not same:\n", "            if False:\n"),),
         test=_STAMPS + "test_what_stands_elsewhere_with_other_stamps_is_not_taken_into_the_view_at_work",
     ),
     Mutant(
@@ -126,7 +125,8 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 FETCHING,
-                "        if self.newer_view is not None and self.newer_view.number > self.promised:\n",
+                "        if self.views.newer_view is not None "
+                "and self.views.newer_view.number > self.views.promised:\n",
                 "        if False:\n",
             ),
         ),
@@ -136,7 +136,7 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         "a-stopped-master-tells-stamps-as-those-of-its-view",
         "14",
         False,
-        (SourceEdit(FETCHING, "return self.promised if self.is_stopped else self.number", "return self.number"),),
+        (SourceEdit(STANDING, "return self.promised if self.is_stopped else self.number", "return self.number"),),
         test=_STAMPS + "test_what_a_stopped_master_holds_is_not_told_with_the_stamps_of_its_view",
     ),
     Mutant(
@@ -170,7 +170,7 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         "order-waits-for-a-view-that-nobody-has",
         "32",
         False,
-        (SourceEdit(STANDING, "        if not self._newer_view_members:\n", "        if False:\n"),),
+        (SourceEdit(STANDING, "        if not self.newer_view_members:\n", "        if False:\n"),),
         test=_TESTS + "test_nobody_waits_for_a_view_that_was_lost_with_the_only_disk_that_had_it",
     ),
     Mutant(
@@ -187,7 +187,8 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 FOUNDING,
-                "if self.settings.majority and not bootstrap_configuration(self.settings).has_majority(named):",
+                "if self.local.settings.majority "
+                "and not bootstrap_configuration(self.local.settings).has_majority(named):",
                 "if False:",
             ),
         ),

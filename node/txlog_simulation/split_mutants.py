@@ -55,21 +55,33 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "waits-for-who-is-ahead-and-cut-off",
         "32",
         False,
-        (SourceEdit(VIEWS, "        if self.newer_view is None or self.majority_required:\n", "        if True:\n"),),
+        (
+            SourceEdit(
+                VIEWS,
+                "        if self.views.newer_view is None or self.views.majority_required:\n",
+                "        if True:\n",
+            ),
+        ),
         test=_SEEDS + "[splits,flaps,successions-80]",
     ),
     Mutant(
         "no-backup-is-recalled",
         "32",
         False,
-        (SourceEdit(CORE, "        return self._backup_missing and not self.views.installed", "        return False"),),
+        (
+            SourceEdit(
+                CORE,
+                "return self.split_backup.is_missing(self.lifecycle.state, self.closing) and not self.views.installed",
+                "return False",
+            ),
+        ),
         test=_SEEDS + "[splits,flaps,successions-632]",
     ),
     Mutant(
         "no-backup-and-going-on",
         "23",
         False,
-        (SourceEdit(VIEWS, "        return self.backup_index >= 0 or any(", "        return True or any("),),
+        (SourceEdit(VIEWS, "        return self.views.backup_index >= 0 or any(", "        return True or any("),),
         profile="flaps,splits",
         counts=HARM,
     ),
@@ -230,7 +242,8 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 "txlog/protocol/membership/bootstrap.py",
-                "if not any(one.birth == self.birth and one.start >= self.start for one in known.known_incarnations):",
+                "if not any(one.birth == self.local.birth and one.start >= self.local.start "
+                "for one in known.known_incarnations):",
                 "if not known:",
             ),
         ),

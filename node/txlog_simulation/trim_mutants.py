@@ -8,7 +8,9 @@ from txlog_simulation.source_patches import SourceEdit
 TRIMMING = "txlog/protocol/log/log_trim.py"
 AGREEMENT = "txlog/protocol/log/log_state.py"
 FEET = "txlog/protocol/log/log_start.py"
-EXECUTOR = "txlog/runtime/executor.py"
+CORE = "txlog/protocol/core.py"
+REPLICATION = "txlog/protocol/replication/replication_state.py"
+RESPONDER = "txlog/protocol/replication/fetch_responder.py"
 JOURNAL_TRIM = "txlog/journal/segment_gc.py"
 TEST = "node/tests/protocol/test_trimming.py::"
 JOURNAL_TEST = "node/tests/journal/test_journal_trim.py::"
@@ -21,7 +23,7 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 TRIMMING,
-                "        holders += [self._position_blocker(agreement, one) for one in places if one.kind == WORKER]\n",
+                "    blockers += [_position_blocker(log, one) for one in positions if one.kind == WORKER]\n",
                 "",
             ),
         ),
@@ -32,10 +34,10 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
         False,
         (
             SourceEdit(
-                TRIMMING,
-                "for m in self.views.configured_members]",
-                "for m in self.views.configured_members\n"
-                "            if not any(p.node == m.node and not self.is_present(p) for p in self.peers)]",
+                CORE,
+                "        masters = [m.node for m in views.configured_members]\n",
+                "        masters = [m.node for m in views.configured_members\n"
+                "            if not any(p.node == m.node and not self.is_present(p) for p in self.peers)]\n",
             ),
         ),
         test=f"{TEST}test_rule_19_a_member_that_is_silent_holds_what_it_lacks",
@@ -46,9 +48,9 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
         False,
         (
             SourceEdit(
-                TRIMMING,
-                "holders = [self._master_blocker(agreement, m.node) for m in self.views.configured_members]",
-                "holders = [self._master_blocker(agreement, m.node) for m in agreement.view.members]",
+                CORE,
+                "        masters = [m.node for m in views.configured_members]\n",
+                "        masters = [m.node for m in replication.log.view.members]\n",
             ),
         ),
         test=f"{TEST}test_rule_19_a_silent_master_holds_what_it_lacks_and_an_unheard_one_everything",
@@ -57,7 +59,7 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
         "trim-past-who-is-out-by-order",
         "19",
         False,
-        (SourceEdit("txlog/protocol/master_state.py", "if view.is_forced(views.installed):", "if False:"),),
+        (SourceEdit(REPLICATION, "        if view.is_forced(installed):", "        if False:"),),
         test=f"{TEST}test_who_is_out_by_order_holds_the_log_until_it_is_heard",
     ),
     Mutant(
@@ -77,22 +79,24 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
         "trim-without-a-backup",
         "19",
         False,
-        (SourceEdit(TRIMMING, "        holders += self._backup_blockers(agreement, places)\n", ""),),
+        (SourceEdit(TRIMMING, "    blockers += _backup_blockers(log, positions)\n", ""),),
     ),
     Mutant(
         "trim-above-what-is-settled",
         "19",
         False,
         (
-            SourceEdit(TRIMMING, "cut = min([agreement.final_index, ", "cut = min([history.length, "),
-            SourceEdit(TRIMMING, "<= agreement.final_index and", "<= history.length and"),
+            SourceEdit(TRIMMING, "cut = min([log.final_index, ", "cut = min([history.length, "),
+            SourceEdit(TRIMMING, "<= log.final_index and", "<= history.length and"),
             SourceEdit(
                 TRIMMING,
-                "return TrimBlocker(MASTER, node, agreement.final_index,",
-                "return TrimBlocker(MASTER, node, agreement.log_index.length,",
+                "return TrimBlocker(MASTER, node, log.final_index,",
+                "return TrimBlocker(MASTER, node, log.log_index.length,",
             ),
             SourceEdit(
-                AGREEMENT, "assert self.log_index.start < foot.index <= self.final_index,", "assert foot.index,"
+                AGREEMENT,
+                "assert self.log_index.start < log_start.index <= self.final_index,",
+                "assert log_start.index,",
             ),
         ),
         survives="what every configured master has reached, by hash, is settled in nearly every run",
@@ -110,7 +114,9 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
         True,
         (
             SourceEdit(
-                EXECUTOR, "        if history.is_trimmed(queue.origin, span.first_seq):\n", "        if False:\n"
+                RESPONDER,
+                "        elif log.log_index.is_trimmed(queue.origin, span.first_seq):\n",
+                "        elif False:\n",
             ),
         ),
         test=f"{TEST}test_rule_17_a_lost_disk_below_the_foot_is_sent_a_snapshot",

@@ -1,6 +1,6 @@
 """Safeguards of the changes of views (protocol section 3), each taken out of the shipped code.
 
-Splits and orders have tables of their own (``split_mutants.py``, ``order_mutants.py``).
+Splits and orders have tables of their own (``split_mutants.py``, ``override_mutants.py``).
 
 Without a row: that a coordinator's own number is above every one seen (whoever promised more refuses, and the promise
 is asserted). Without it, 50 seeds saw nothing: the other safeguard does the same.
@@ -20,12 +20,9 @@ STANDING = "txlog/protocol/views/view_state.py"
 MEMBERSHIP = "txlog/protocol/views/participant.py"
 COORDINATING = "txlog/protocol/views/coordinator.py"
 VIEWS = "txlog/protocol/views/view_policy.py"
-SURROUNDINGS = "txlog/protocol/replication/failure_detector.py"
-CHANGES = "txlog/protocol/views/view_change.py"
 BASES = "txlog/protocol/views/log_merge.py"
 BRANCHES = "txlog/protocol/views/branch_selection.py"
 CLOSING = "txlog/protocol/views/next_view.py"
-UNORDERED = "txlog/protocol/log/executed_out_of_order.py"
 EXECUTOR = "txlog/runtime/executor.py"
 _UNORDERED = "node/tests/protocol/test_unordered.py::"
 
@@ -35,26 +32,9 @@ _NO_RISING_STAMPS_CHECK = SourceEdit(
     "            if item.stamp <= last and not fetched:\n",
     "            if item.stamp < 0 and not fetched:\n",
 )
-_NO_PROMISE_ASSERTION = SourceEdit(MEMBERSHIP, "        assert number > self.promised\n", "")
 _NO_SETTLED_CHECK = (
     SourceEdit(MEMBERSHIP, "sound = agreement.final_index <= accept.cut <=", "sound = 0 <= accept.cut <="),
     SourceEdit(AGREEMENT, "        assert self.final_index <= cut <=", "        assert 0 <= cut <="),
-)
-_MAJORITY_CHECKS = (
-    SourceEdit(
-        MEMBERSHIP, "few = self.majority_required and not self._is_majority(", "few = False and not self._is_majority("
-    ),
-    SourceEdit(
-        COORDINATING,
-        "if self.majority_required and not self._is_majority(know)",
-        "if False and not self._is_majority(know)",
-    ),
-    SourceEdit(
-        VIEWS,
-        "            self.majority_required\n            and not self._is_majority(nodes)",
-        "            False and not self._is_majority(nodes)",
-    ),
-    SourceEdit(COORDINATING, "few = closed.majority and not", "few = False and not"),
 )
 
 
@@ -67,8 +47,8 @@ def _before_durable(kind: str) -> tuple[SourceEdit, ...]:
             "    def _defer_until_durable(self, effects: Effects) -> None:\n"
             f"        early = [s for s in effects.sends if type(s.message).__name__ == '{kind}']\n"
             "        if early:\n"
-            "            self._ready.append(Effects(sends=early))\n"
-            "            effects.sends = [s for s in effects.sends if s not in early]\n",
+            "            self._ready.append(Effects([], early))\n"
+            "            effects = effects._replace(sends=[s for s in effects.sends if s not in early])\n",
         ),
     )
 
@@ -82,12 +62,13 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 MEMBERSHIP,
-                "        if number != self.promised:\n            self._refuse(",
-                "        if number < self.number:\n            self._refuse(",
+                "        if number != self.views.promised:\n            self._refuse(",
+                "        if number < self.views.number:\n            self._refuse(",
             ),
             SourceEdit(
                 MEMBERSHIP,
-                "        if number != self.promised:\n            self._pending_accept = None\n            return\n",
+                "        if number != self.views.promised:\n            self.views.pending_accept = None\n"
+                "            return None\n",
                 "",
             ),
             _NO_ORDER_ASSERTION,
@@ -99,7 +80,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "promise-not-durable",
         "34",
         True,
-        (SourceEdit(STANDING, "        self.records.append(ViewPromised(*number))\n", ""),),
+        (SourceEdit(STANDING, "        self.outbox.append(ViewPromised(*number))\n", ""),),
         profile="outbids",
         counts=HARM,
     ),
@@ -125,17 +106,17 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
                 "        self.promised = self.number\n",
             ),
             SourceEdit(
-                COORDINATING, "if change.unaccepted or self.promised != change.number:", "if change.unaccepted:"
+                COORDINATING, "if change.unaccepted or self.views.promised != change.number:", "if change.unaccepted:"
             ),
             SourceEdit(  # else the view that was promised is refused now
                 MEMBERSHIP,
-                "        if number != self.promised:\n            self._refuse(",
-                "        if number < self.promised:\n            self._refuse(",
+                "        if number != self.views.promised:\n            self._refuse(",
+                "        if number < self.views.promised:\n            self._refuse(",
             ),
             SourceEdit(
                 MEMBERSHIP,
-                "        if number != self.promised:\n            self._pending_accept = None\n",
-                "        if number < self.promised:\n            self._pending_accept = None\n",
+                "        if number != self.views.promised:\n            self.views.pending_accept = None\n",
+                "        if number < self.views.promised:\n            self.views.pending_accept = None\n",
             ),
             *_NO_SETTLED_CHECK,
         ),
@@ -149,12 +130,13 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 VIEWS,
-                "        self._try_accept()\n",
-                "        late = now_ms > self._propose_after_ms - self._proposal_timeout_ms // 2\n"
-                "        if self.installed and self.promised > self.number and self.change is None and late:\n"
-                "            if self._incoming is None:\n"
-                "                self.promised = self.number\n"
-                "        self._try_accept()\n",
+                "        self.coordinator.try_accept()\n",
+                "        views = self.views\n"
+                "        late = now_ms > views.propose_after_ms - views.proposal_timeout_ms // 2\n"
+                "        if views.installed and views.promised > views.number and views.change is None and late:\n"
+                "            if views.pending_accept is None:\n"
+                "                views.promised = views.number\n"
+                "        self.coordinator.try_accept()\n",
             ),
         ),
         profile="outbids",
@@ -167,13 +149,13 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CORE,
-                "        return views.is_active\n\n    def _record_start",
-                "        return True\n\n    def _record_start",
+                "        return views.is_active\n\n    def _on_runs",
+                "        return True\n\n    def _on_runs",
             ),
             SourceEdit(
                 CORE,
-                "            or not self.views.is_active\n            or self.views.newer_view is not None\n",
-                "            or not self.views.installed\n",
+                " or not views.is_active or views.newer_view is not None:\n            return AppendRule.NOT_NOW\n",
+                " or not views.installed:\n            return AppendRule.NOT_NOW\n",
             ),
             _NO_ORDER_ASSERTION,
         ),
@@ -185,7 +167,11 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "21",
         True,
         (
-            SourceEdit(CORE, "        stopped = self.views.is_stopped\n", "        is_stopped = False\n"),
+            SourceEdit(
+                CORE,
+                "submissions.submit(batch, refusals, self.views.is_stopped, now)",
+                "submissions.submit(batch, refusals, False, now)",
+            ),
             _NO_ORDER_ASSERTION,
             _NO_RISING_STAMPS_CHECK,
         ),
@@ -259,10 +245,10 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 MEMBERSHIP,
-                "        self.view_changed = True\n        self._on_accepted_here(number)\n",
-                "        self.view_changed = self.installed = True\n"
-                "        agreement.install()\n"
-                "        self._on_accepted_here(number)\n",
+                "        return number\n\n    def send_acceptance",
+                "        self.views.installed = True\n"
+                "        agreement.install_view()\n"
+                "        return number\n\n    def send_acceptance",
             ),
             *_NO_SETTLED_CHECK,
         ),
@@ -291,7 +277,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CLOSING,
-                "else branch_log(own, winner, told[0])\n",
+                "else branch_log(own, winner, known_to[0])\n",
                 "else branch_log(own, winner, collect_transactions([p for r in reports for p in r.pending]))\n",
             ),
             *_NO_SETTLED_CHECK,
@@ -343,15 +329,15 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CORE,
-                "        for peer in self.peers:\n            peer.pushed = peer.held_of_mine = shared\n",
+                "        for peer in self.peers:\n            peer.assume_held(shared)\n",
                 "        for peer in self.peers:\n"
-                "            peer.pushed = peer.held_of_mine = shared\n"
+                "            peer.assume_held(shared)\n"
                 "            peer.usable_counter = before.get(peer.origin, 0)\n",
             ),
             SourceEdit(
                 CORE,
-                "        shared = self._own_seq_held_by_all(agreement)\n",
-                "        shared = self._own_seq_held_by_all(agreement)\n"
+                "        shared = self._own_seq_held_by_all()\n",
+                "        shared = self._own_seq_held_by_all()\n"
                 "        before = {p.origin: p.usable_counter for p in self.peers}\n",
             ),
             _NO_ORDER_ASSERTION,
@@ -381,227 +367,10 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CLOSING,
-                "            if seq != base.last_seq(origin) + 1:\n                continue  # behind",
-                "            if seq < 0:\n                continue  # behind",
+                "            if seq != base.last_seq(origin) + 1:\n                continue  # after a gap",
+                "            if seq < 0:\n                continue  # after a gap",
             ),
         ),
         test="node/tests/protocol/test_closing.py::test_what_stands_behind_a_gap_waits_for_who_fills_it",
-    ),
-    # How a member gets out
-    Mutant(
-        "leave-of-a-later-view",
-        "27",
-        False,
-        (SourceEdit(STANDING, "        if leaving.view <= self.number:  # one", "        if True:  # one"),),
-        test="node/tests/protocol/test_members_leave.py::test_a_leave_of_a_later_view_than_this_master_knows_is_none_here",
-    ),
-    Mutant(
-        "told-of-neighbours-alone",
-        "22",
-        True,
-        (
-            SourceEdit(
-                "txlog/protocol/replication/failure_detector.py",
-                "if node not in near and age_ms <= self._timeout_ms:",
-                "if node in near and age_ms < 0:",
-            ),
-        ),
-        test="node/tests/protocol/test_chains.py::test_a_chain_changes_its_view[1-Majority-6]",
-    ),
-    Mutant(
-        "refused-for-one-beyond",
-        "22",
-        False,
-        (
-            SourceEdit(
-                "txlog/protocol/views/participant.py",
-                "\n                    and not self._unreachable_from_coordinator(member.node, proposal)",
-                "",
-            ),
-        ),
-        test="node/tests/protocol/test_chains.py::test_two_halves_of_a_chain_of_four_become_one[Smart]",
-    ),
-    Mutant(
-        "silent-before-the-view-and-let-go-in-it",
-        "24",
-        False,
-        (
-            SourceEdit(
-                "txlog/protocol/views/participant.py",
-                "        self.failure_detector.on_view_accepted([m.node for m in accept.view.members])\n",
-                "",
-            ),
-        ),
-        test="node/tests/protocol/test_silence_that_is_over.py::"
-        "test_who_has_just_agreed_to_a_view_is_not_silent[ab-None]",
-    ),
-    Mutant(
-        "failed-and-first-again",
-        "32",
-        False,
-        (
-            SourceEdit(
-                "txlog/protocol/views/view_state.py",
-                "if self.accepted is not None and "
-                "all(self.accepted.has_member(m.origin) for m in self._failed_members):",
-                "if True:",
-            ),
-        ),
-        test="node/tests/protocol/test_who_cannot_close.py::"
-        "test_what_is_settled_beside_an_order_is_named_by_who_holds_it[Smart]",
-    ),
-    Mutant(
-        "failed-and-no-more-patient",
-        "32",
-        False,
-        (SourceEdit(VIEWS, "(2 * len(nodes) if last else 0)", "(len(nodes) if last else 0)"),),
-        test="node/tests/simulation/test_seeds.py::test_what_was_wrong_once_is_right[49586]",
-    ),
-    Mutant(
-        "who-was-overtaken-is-not-answered",
-        "22",
-        False,
-        (
-            SourceEdit(
-                "txlog/protocol/replication/post_receiver.py",
-                "if post.ask and sender.replica_state is not None and",
-                "if False and",
-            ),
-        ),
-        test="node/tests/protocol/test_members_leave.py::test_a_post_that_a_later_one_overtook_is_answered_all_the_same",
-    ),
-    Mutant(
-        "return-without-those-who-went-on",
-        "27",
-        False,
-        (
-            SourceEdit(
-                MEMBERSHIP,
-                "        if self.left == NO_VIEW or self.left != self.number:\n            return True\n",
-                "        if self.left == NO_VIEW or self.left != self.number or accept:\n            return True\n",
-            ),
-        ),
-        test="node/tests/protocol/test_view_changes.py::test_refused_left_when_nobody_knows_what_followed",
-    ),
-    Mutant(
-        "unvouched-proof",
-        "27",
-        False,
-        (
-            SourceEdit(
-                COORDINATING,
-                "unvouched = change.unconfirmed_departure() if needs_word else None",
-                "unconfirmed_departure = None",
-            ),
-        ),
-        profile="successions",
-        counts=HARM,
-    ),
-    Mutant(
-        "one-left-behind-before-vouches",
-        "27",
-        False,
-        (SourceEdit(CHANGES, "            if latest.has_member(Origin(report.node, report.birth))\n", ""),),
-        test="node/tests/protocol/test_proofs.py::test_rule_27_one_that_was_left_behind_before_vouches_for_nobody",
-    ),
-    Mutant(
-        "accept-after-a-leave",
-        "27",
-        False,
-        (
-            SourceEdit(
-                "txlog/protocol/core.py",
-                "case wire.ProposeView() | wire.AcceptView() if self._has_left:",
-                "case wire.ProposeView() if self._has_left:",
-            ),
-        ),
-        test="node/tests/protocol/test_members_leave.py::test_a_master_that_has_left_accepts_no_view_any_more",
-    ),
-    Mutant(
-        "left-out-without-a-word",
-        "21",
-        False,
-        (
-            SourceEdit(
-                CLOSING, "if (m.node, m.birth) not in spoken]", "if (m.node, m.birth) not in spoken and not m.node]"
-            ),
-        ),
-        test="node/tests/protocol/test_masters_change_views.py"
-        "::test_one_that_a_lagging_coordinator_knows_nothing_of_may_have_gone_on",
-    ),
-    Mutant(
-        "stale-proof",
-        "24",
-        False,
-        (
-            SourceEdit(
-                CHANGES,
-                '    return departure.why not in ("left", "down") or departure.start >= heard_start\n',
-                "    return True\n",
-            ),
-            SourceEdit(STANDING, "        if heard > start:\n", "        if False:\n"),
-            SourceEdit(STANDING, "        if departure.start < start:\n", "        if False:\n"),
-            SourceEdit(
-                CHANGES,
-                'and (gone.why == "lost" or start == gone.start)',
-                "and start",
-            ),
-        ),
-        test="node/tests/protocol/test_members_leave.py::test_a_proof_of_an_earlier_process_is_refused_to_the_supervisor",
-    ),
-    Mutant(
-        "member-heard-both-ways-left-out",
-        "21",
-        False,
-        (
-            SourceEdit(
-                MEMBERSHIP,
-                "heard = self.failure_detector.is_bidirectional(member.node) "
-                "and not self._is_identity_lost(member.origin)",
-                "heard = False",
-            ),
-        ),
-        test="node/tests/protocol/test_view_changes.py::test_refused_heard_both_ways",
-    ),
-    Mutant("no-majority-needed", "20", True, _MAJORITY_CHECKS, profile="majority,outbids", counts=HARM),
-    Mutant(
-        "weight-of-a-wiped-master-counts",
-        "2",
-        True,
-        (
-            SourceEdit(
-                COORDINATING,
-                "know = [r.node for r in reports if r.view is not None]",
-                "know = [r.node for r in reports]",
-            ),
-        ),
-        test="node/tests/protocol/test_lost_journals.py::test_rule_2_a_learner_counts_for_no_majority",
-    ),
-    Mutant(
-        "change-messages-not-relayed",
-        "22",
-        True,
-        (
-            SourceEdit(
-                CORE,
-                "        if self.failure_detector.is_bidirectional(node) "
-                "or node not in self.failure_detector.reachable():\n",
-                "        if node:\n",
-            ),
-        ),
-        profile="chain",
-    ),
-    Mutant(
-        "deaf-one-is-there-for-whom-others-hear",
-        "22",
-        True,
-        (
-            SourceEdit(
-                SURROUNDINGS,
-                "while back := {node for node in heard if self._hears_any_of(node, found)}:",
-                "while back := set(heard):",
-            ),
-        ),
-        profile="deaf",
     ),
 )

@@ -1,4 +1,4 @@
-"""What ``make house`` counts: it counts right on a small checkout, and nothing here becomes worse than it was."""
+"""What ``make house`` counts: it counts right on a small checkout, and this checkout keeps every limit."""
 
 from __future__ import annotations
 
@@ -12,14 +12,6 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).parents[3]
-CEILINGS: Final = {
-    "inheritance_depth_max": 11,
-    "functions_over_70": 6,
-    "files_over_500": 17,
-    "banned_words": 1010,
-}
-"""Counts that still miss their limit: the most that they may be. Lower them with every change that lowers the count."""
-DOCUMENTED_PCT_FLOOR: Final = 95
 
 
 def house_module() -> ModuleType:
@@ -92,13 +84,11 @@ def test_an_alert_with_a_runbook_and_a_page_counts_no_more(checkout: Path) -> No
     assert house.House(checkout).alerts_without_runbook() == []
 
 
-def test_nothing_here_is_worse_than_it_was() -> None:
+def test_this_checkout_keeps_every_limit() -> None:
     house = house_module()
     counts, places = house.measure(house.House())
     worse = {
-        name: (counts[name], places.get(name, [])[:20])
-        for name, limit in (house.LIMITS | CEILINGS).items()
-        if counts[name] > limit
+        name: (counts[name], places.get(name, [])[:20]) for name, limit in house.LIMITS.items() if counts[name] > limit
     }
     assert not worse
-    assert counts["public_documented_pct"] >= DOCUMENTED_PCT_FLOOR
+    assert counts["public_documented_pct"] >= house.DOCUMENTED_PCT_MIN

@@ -257,11 +257,17 @@ def test_the_image_keeps_what_executors_are_made_and_started_with(tmp_path: Path
     jars = packages / "pyspark" / "jars"
     jars.mkdir(parents=True)
     (packages / "pyarrow").mkdir()
+    for folder in ("client/api", "client/models", "aio/client/api", "aio/client/models"):
+        generated = packages / "kubernetes" / folder
+        generated.mkdir(parents=True)
+        (generated / "__init__.py").touch()
+        (generated / "v1_pod.py").touch()
     for jar in (Path(pyspark.__file__).parent / "jars").iterdir():
         (jars / jar.name).touch()
     before = {jar.name for jar in jars.iterdir()}
     subprocess.run(["sh", str(ROOT / "tools" / "slim-image"), str(tmp_path)], check=True)
     gone = before - {jar.name for jar in jars.iterdir()}
+    assert {file.name for file in (packages / "kubernetes").rglob("*.py")} == {"__init__.py"}
     assert gone
     assert not [jar for jar in gone if jar.startswith(OF_KUBERNETES)]
     assert {prefix for prefix in OF_KUBERNETES if any(jar.startswith(prefix) for jar in before)} == set(OF_KUBERNETES)

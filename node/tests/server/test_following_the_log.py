@@ -20,8 +20,8 @@ from people import TOKENS, guarded
 from typer.testing import CliRunner
 
 from txlog.cli.main import app as commands
-from txlog.client import FeedFollower
-from txlog.model.errors import LogAhead, LogDiverged, LogGone, Unavailable
+from txlog.client import FeedFollower, MasterUnreachable
+from txlog.model.errors import LogAhead, LogDiverged, LogGone
 from txlog.server.feed import change_feed
 from txlog.wire.change_feed import NDJSON_MEDIA_TYPE, RDF_PATCH_MEDIA_TYPE, SSE_MEDIA_TYPE, FeedEvent
 
@@ -390,7 +390,7 @@ async def test_a_follower_outlives_masters(three: Cluster) -> None:
     assert [one.event for one in seen] == ["position"] + 30 * ["entry"]
     assert [one.index for one in seen[1:]] == list(range(1, 31))
     assert [one.previous for one in seen[1:]] == [one.id for one in seen[:-1]]
-    with pytest.raises(Unavailable):
+    with pytest.raises(MasterUnreachable):
         await asyncio.to_thread(lambda: list(FeedFollower([three.url(0)], "0")))
     with pytest.raises(LogAhead):
         await asyncio.to_thread(lambda: list(FeedFollower([three.url(2)], "99")))

@@ -240,7 +240,7 @@ class Core:
 
     def _send_hellos(self, now: ClockReading) -> int:
         """Send this master's hello to the others while the view is not settled. Returns when to do it again."""
-        if self.membership.departure.has_left:
+        if self.membership.departure.has_left or not self.membership.bootstrap.others:
             return FOREVER_MS
         silent = any(not self.is_present(peer) for peer in self.peers)
         if not silent:

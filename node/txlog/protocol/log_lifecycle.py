@@ -85,7 +85,9 @@ class LogLifecycle:
     @property
     def learner_log(self) -> LogState | None:
         """The log of a master without a view, to which alone a snapshot may be given."""
-        return self.phase.replication.log if isinstance(self.phase, Learner) else None
+        if not isinstance(self.phase, Learner) or self._views.accepted is not None:
+            return None
+        return self.phase.replication.log
 
     @property
     def last_own_seq(self) -> int:

@@ -37,8 +37,6 @@ class Handshake:
         """Send a hello to the others when it is due. ``complete``: all configured masters are in the view and present.
         Returns when the next one is due, in ``mono`` milliseconds."""
         settings, bootstrap = self._local.settings, self._bootstrap
-        if not bootstrap.others:
-            return FOREVER_MS
         is_settled = bootstrap.is_finished and self._views.is_settled
         if is_settled and complete:
             return now.mono + settings.round_timeout_ms
