@@ -11,7 +11,7 @@ POST_SENDER = "txlog/protocol/replication/post_sender.py"
 POST_RECEIVER = "txlog/protocol/replication/post_receiver.py"
 SNAPSHOTS = "txlog/protocol/replication/snapshot_install.py"
 LOG = "txlog/protocol/log/log_state.py"
-QUEUE = "txlog/protocol/log/incoming_queue.py"
+QUEUES = "txlog/protocol/log/incoming_queue.py"
 VIEWS = "txlog/protocol/views/view_state.py"
 POLICY = "txlog/protocol/views/view_policy.py"
 REPAIR = "txlog/runtime/journal_repair.py"
@@ -111,7 +111,7 @@ BOUNDS_MUTANTS: tuple[Mutant, ...] = (
         "a-key-longer-than-the-journal-has-room-for",
         "32",
         False,
-        (SourceEdit(QUEUE, "len(item.key.encode()) > KEY_BYTES_MAX", "False"),),
+        (SourceEdit(QUEUES, "len(item.key.encode()) > KEY_BYTES_MAX", "False"),),
         test=_HOSTILE + "test_a_transaction_that_the_journal_cannot_store_is_refused",
     ),
     Mutant(

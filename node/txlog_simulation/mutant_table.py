@@ -23,6 +23,7 @@ from txlog_simulation.view_mutants import VIEW_MUTANTS
 
 CORE = "txlog/protocol"
 AGREEMENT = "txlog/protocol/log/log_state.py"
+QUEUES = "txlog/protocol/log/incoming_queue.py"
 PEERS = "txlog/protocol/replication/peer_progress.py"
 HASHES = "txlog/protocol/log/entry_hashes.py"
 MARKS = "txlog/protocol/replication/durability_marks.py"
@@ -38,9 +39,9 @@ _NO_COUNTER_IDENTITY_CHECK = SourceEdit(
     FOUNDING, "if heard.seq > own_seq or heard.counter > last_stamp:", "if heard.seq > own_seq:"
 )
 _NO_RISING_STAMPS_CHECK = SourceEdit(
-    AGREEMENT,
-    "            if item.stamp <= last and not fetched:\n",
-    "            if item.stamp < last and not fetched:\n",
+    QUEUES,
+    "            if item.stamp <= last_stamp:\n",
+    "            if item.stamp < last_stamp:\n",
 )
 _NO_FOLLOW_HASH = SourceEdit(AGREEMENT, "if hashes[-HASH_BYTES:] != end_hash:", "if not hashes:")
 _NO_FOLLOWED_ORDER = SourceEdit(
