@@ -142,3 +142,19 @@ def test_of_two_further_incarnations_the_one_that_fits_is_admitted() -> None:
     assert_works(cluster, "ab")
     members = [m.node for m in cluster.core("a").views.accepted.members]  # type: ignore[union-attr]
     assert members in (["a", "b", "c"], ["a", "b", "d"])
+
+
+def test_a_life_of_100_replaced_disks() -> None:
+    """Each disk is lost, each empty folder becomes a member, and each member writes."""
+    cluster = Cluster(NODES, max_peer_lag_ms=60_000).founded()
+    for number in range(100):
+        node = "bc"[number % 2]
+        replace_disk(cluster, node, 1000 + number)
+        run_until_in_view(cluster, *NODES)
+        cluster.submit(node, f"by incarnation {number}")
+        cluster.run(50)
+    assert_works(cluster)
+    assert_same_logs(cluster, 103)
+    view = cluster.core("a").views.accepted
+    assert view is not None
+    assert len(view.origins) == 103
