@@ -115,7 +115,8 @@ def accept_error(accept: AcceptView) -> str:
     if len(accept.stamps) != _STAMP_BYTES * count or accept.cut + count != view.base_index:
         return f"a base of {view.base_index} after {accept.cut}, with {count} entries between them"
     origins = set(view.origins)
-    if any((one.node, one.birth) not in origins for one in (*accept.spans, *accept.waiting)):
+    named = {(one.node, one.birth) for one in accept.spans} | {(one.node, one.birth) for one in accept.waiting}
+    if not named <= origins:
         return "transactions of an incarnation that is not in the view"
     stamps = array("Q", accept.stamps)
     if stamps and max(stamps) > view.floor:
