@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native classes lock crds reference docs house demo demo-split test test-clients test-kubernetes lint types simulate trace-digest mutants bench bench-door bench-peers bench-guard bench-scale plots faults rejoin recovery-crashes soak rolling determinism w3c rdf4j-differences fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
+.PHONY: help install install-dev native classes lock crds reference docs docs-run house demo demo-split test test-clients test-kubernetes lint types simulate trace-digest mutants bench bench-door bench-peers bench-guard bench-scale plots faults rejoin recovery-crashes soak rolling determinism w3c rdf4j-differences fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -70,6 +70,9 @@ $(VENV)/.installed-docs: $(VENV)/.uv requirements-docs.lock
 docs: $(VENV)/.installed-docs ## build/site from docs/, with navigation and search; a dead link, or a page outside the navigation, fails
 	$(BIN)/sphinx-build -q -W --keep-going -c tools/docs_site -d build/doctrees docs build/site
 	@echo "open build/site/index.html"
+
+docs-run: $(VENV)/.installed ## the commands of the quickstart and the how-to pages, run and compared with what the pages show (ONLY=how-to/...)
+	@$(BIN)/python -m e2e.scenarios.documented_pages $(ONLY)
 
 test-clients: install-dev ## unchanged RDF4J and SPARQL clients against both data centres of a local cluster (URL=http://... for one that runs; ALLOW_SKIPPED=1 where some are not here)
 	@$(BIN)/python -m e2e.conformance.foreign_clients $(if $(URL),--url $(URL)) $(if $(filter 1,$(ALLOW_SKIPPED)),--allow-skipped)

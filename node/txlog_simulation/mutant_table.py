@@ -13,6 +13,7 @@ from __future__ import annotations
 from txlog_simulation.bounds_mutants import BOUNDS_MUTANTS
 from txlog_simulation.departure_mutants import DEPARTURE_MUTANTS
 from txlog_simulation.journal_mutants import JOURNAL_MUTANTS, STORE_MUTANTS
+from txlog_simulation.level_mutants import LEVEL_MUTANTS
 from txlog_simulation.membership_mutants import MEMBER_MUTANTS
 from txlog_simulation.mutant import Mutant
 from txlog_simulation.override_mutants import ORDER_MUTANTS
@@ -417,6 +418,7 @@ MUTANTS = (
     *ORDER_MUTANTS,
     *MEMBER_MUTANTS,
     *TRIM_MUTANTS,
+    *LEVEL_MUTANTS,
     *JOURNAL_MUTANTS,
     *BOUNDS_MUTANTS,
     *STORE_MUTANTS,

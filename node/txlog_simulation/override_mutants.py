@@ -22,6 +22,20 @@ _SEEDS = "node/tests/simulation/test_seeds.py::test_what_was_wrong_once_in_a_mix
 
 ORDER_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "learner-bootstraps-another-cluster",
+        "2",
+        True,
+        (
+            SourceEdit(
+                FOUNDING,
+                "        if accepted is None and (self._recovered_learner or self.views.log_state is not None):\n",
+                "        if False:\n",
+            ),
+        ),
+        test="node/tests/protocol/test_lost_journals.py"
+        "::test_a_learner_takes_no_part_in_the_bootstrap_of_another_cluster",
+    ),
+    Mutant(
         "order-asks-for-no-majority",
         "20",
         False,

@@ -265,7 +265,7 @@ def _plan_release(
         for each in seen.job_resources
         if each["spec"].get("why") == "split" and job_status(each).state == "Done" and not job_status(each).released
     ]
-    is_over = may_release_backups(list(_lists(seen).values()), len(seen.masters), _unfinished_restores(seen))
+    is_over = may_release_backups(list(_lists(seen).values()), len(seen.masters))
     if not pinned or situation is not ClusterPhase.JOINED or not is_over:
         return
     name = bounded_name(

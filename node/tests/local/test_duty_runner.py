@@ -89,3 +89,17 @@ async def test_a_restore_that_has_begun_continues_with_the_next_supervisor(
     async with running(state, master):
         await eventually(lambda: state.log("uk-duties").exists() and "w-1" in state.log("uk-duties").read_text())
     assert state.read("duties.json")["restoring"] == [["uk", "w-1"]], "it is not done"
+
+
+async def test_an_unfinished_restore_of_a_worker_that_was_removed_does_not_keep_the_split_backups(
+    state: StateFolder, master: ScriptedMaster
+) -> None:
+    state.write("duties.json", {"restoring": [["uk", "w-removed"]]})
+    master.answers[DUTIES] = (200, {"duties": [], "state": "Joined"})
+    master.answers["GET", "/txlog/workers"] = (200, {"workers": [{"name": "w-1"}]})
+    async with running(state, master):
+        log = state.log("uk-duties")
+        await eventually(lambda: log.exists() and "no worker is called w-removed" in log.read_text())
+        async with asyncio.timeout(10):
+            while not any(at == "/txlog/status" for _, at, _ in list(master.asked)):  # noqa: ASYNC110 - the release asks
+                await asyncio.sleep(0.02)

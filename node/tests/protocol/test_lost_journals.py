@@ -130,3 +130,24 @@ def test_majority_goes_on_without_a_silent_one_and_never_alone() -> None:
     cluster.cut.clear()
     run_until_in_view(cluster, "a", "b", "c")
     assert_same_logs(cluster, 2)
+
+
+def test_a_learner_takes_no_part_in_the_bootstrap_of_another_cluster() -> None:
+    """b follows the cluster when a loses its disk, too. The log of b belongs to that cluster: with the first view of
+    another one, both wait for ever, or b ends by an error of the program."""
+    cluster = Cluster("ab", idle_interval_ms=100).founded()
+    cluster.submit("a", "x", "y")
+    cluster.run(200)
+    cluster.crash("b")
+    forget(cluster, "b")
+    cluster.start("b")
+    while cluster.core("b").state != "Learning":
+        cluster.run(1)
+    cluster.cut.add(("a", "b"))
+    cluster.crash("a")
+    forget(cluster, "a", 78)
+    cluster.run(10)
+    cluster.cut.clear()
+    cluster.start("a")
+    cluster.run(5000)
+    assert cluster.core("b").state == "Learning"

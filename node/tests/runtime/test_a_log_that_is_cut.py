@@ -140,7 +140,8 @@ async def test_everything_falls_with_the_cut_and_nothing_of_the_base_is_shown_be
         loop.durability.stable.value,
         loop.durability.log_index,
         loop.durability.synced.value,
-    ) == (1, SHARED, SHARED, SHARED)
+        loop.durability.quorum_index,
+    ) == (1, SHARED, SHARED, SHARED, SHARED)
     assert loop.durability.log_position().index == loop.durability.stable_position().index == SHARED
     assert loop.durability.applied.value == SHARED, "that much of it every branch has"
     own = split.agreement.own.origin
@@ -169,12 +170,12 @@ async def test_marks_that_wait_for_the_disk_speak_of_no_log_that_was_cut(split: 
     split.look()
     assert loop.durability.stable.value == SHARED
     while not executor.idle:
-        assert loop.durability.stable.value == loop.durability.log_index == SHARED
+        assert loop.durability.stable.value == loop.durability.log_index == loop.durability.quorum_index == SHARED
         await asyncio.sleep(0.001)
     assert loop.durability.stable.value == loop.durability.log_index == SHARED
     split.install()
     assert await loop.durability.wait_for(write.reached, 20)
-    assert loop.durability.stable.value == END + 1
+    assert loop.durability.stable.value == loop.durability.quorum_index == END + 1
 
 
 async def test_a_worker_above_the_new_log_is_known_to_be_off_it(split: Split) -> None:

@@ -125,4 +125,3 @@ def test_split_backups_are_released_when_the_split_is_over_for_every_master() ->
     assert not may_release_backups(lists([]), 2)
     assert not may_release_backups(lists([], [restore("w-1", True)]), 2)
     assert not may_release_backups(lists([], [], state="Rejoining"), 2)
-    assert not may_release_backups(lists([], []), 2, ["w-1"])

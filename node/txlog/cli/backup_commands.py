@@ -32,7 +32,7 @@ from txlog.backup.catalogue import COMPLETE, INCOMPLETE_AGE_S
 from txlog.cli.cli_cluster import find_cluster
 from txlog.cli.options import ClusterOptions, DataCenterOption, LocalOptions, TargetOptions, register
 from txlog.cli.tables import Row, colour_state, format_size, format_time, print_line, show_json, show_table
-from txlog.cli.worker_access import open_restore_target, open_source_worker, progress_bars
+from txlog.cli.worker_access import find_worker_by_name, open_restore_target, open_source_worker, progress_bars
 from txlog.config.units import parse_duration
 from txlog.model.errors import BadInput, TxLogError
 from txlog.workers import ADAPTERS
@@ -44,7 +44,9 @@ app = typer.Typer(no_args_is_help=True, help="Backups of workers, each at exactl
 @register(app, "create")
 def create_backup(
     worker: Annotated[str | None, typer.Option(help="default: the most advanced one")] = None,
-    data_center: DataCenterOption = None,
+    data_center: Annotated[
+        str | None, typer.Option("--data-center", help="default: that of --worker, else the first one")
+    ] = None,
     at: Annotated[int | None, typer.Option(min=1, help="at exactly this index of the log")] = None,
     name: Annotated[str | None, typer.Option(help="default: from position and time")] = None,
     held: Annotated[bool, typer.Option("--held", help="keep the backup until it is released")] = False,
@@ -56,9 +58,14 @@ def create_backup(
     """Back up one worker at one position, while it continues. The backup counts only after it was read back."""
     began = time.monotonic()
     with ExitStack() as closing:
-        where, masters = find_cluster(cluster).open_masters(data_center, closing)
+        found = find_cluster(cluster)
+        if worker is None or data_center is not None:
+            where, masters = found.open_masters(data_center, closing)
+            chosen = find_worker(masters, worker)
+        else:
+            where, masters, chosen = find_worker_by_name(found, worker, closing)
         place = target.open(cluster.state, where)
-        source = open_source_worker(find_worker(masters, worker), masters, closing)
+        source = open_source_worker(chosen, masters, closing)
         request = BackupRequest(
             read_cluster_id(masters), where, "manual", "held" if held else "normal", name=name, at=at, deadline_s=wait
         )

@@ -202,6 +202,13 @@ def show_status(cluster: CliCluster, json: bool) -> None:
     if outside:
         out.print()
         show_table(["OUT OF THE VIEW", "WHY", "SAYS", ""], outside)
+    duties = {(one.data_center, str(duty["id"])): duty for one in reached for duty in one.duties}
+    if duties:
+        out.print()
+        show_table(
+            ["OPEN DUTY", "DATA CENTRE", "WORKER", "WHY", "ERROR"],
+            [(each["kind"], dc, each["worker"], each["why"], each["error"]) for (dc, _), each in duties.items()],
+        )
 
 
 def _view_text(found: StatusResponse) -> str:

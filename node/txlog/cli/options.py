@@ -26,7 +26,7 @@ MasterOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 YesOption = Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")]
-DataCenterOption = Annotated[str | None, typer.Option("--data-center", help="of the worker; default: the first one")]
+DataCenterOption = Annotated[str | None, typer.Option("--data-center", help="default: the first one")]
 
 
 @dataclass(frozen=True)

@@ -161,6 +161,10 @@ class StatusResponse(msgspec.Struct, frozen=True, rename="camel"):
     present: list[Any] = []
     workers: list[WorkerStatus] = []
     damage: list[Any] = []
+    duties: list[dict[str, Any]] = []
+    """The open duties, each as ``GET /txlog/duties`` has it."""
+    trim: dict[str, Any] | None = None
+    """What holds the log back: docs/reference/http-api.md."""
     repository: str = ""
     data_center: str = ""
     uptime_seconds: float = 0.0

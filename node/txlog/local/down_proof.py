@@ -9,7 +9,7 @@ from typing import Final
 
 from txlog.local.master_requests import request_master
 from txlog.local.state_folder import StateFolder
-from txlog.model.errors import TxLogError
+from txlog.model.errors import PeerFault, TxLogError
 from txlog.supervision.down_proof import GIVE_UP_AFTER_S, LEAVE_GRACE_S, RETRY_DELAYS_S
 from txlog.supervision.retry_delay import next_delay_s
 
@@ -49,7 +49,7 @@ async def _report_to_master(state: StateFolder, url: str, node: str, birth: str,
                 return "let go"
             last = "still in the view"
         except (TxLogError, KeyError, TypeError) as wrong:
-            if isinstance(wrong, TxLogError) and 400 <= wrong.status < 500:
+            if isinstance(wrong, TxLogError) and 400 <= wrong.status < 500 and not isinstance(wrong, PeerFault):
                 return f"refused: {wrong}"
             last = f"not reached: {wrong!r}"  # it may be down as well: it gets the report when it is back
         delay = next_delay_s(delay, RETRY_DELAYS_S)

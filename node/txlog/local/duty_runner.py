@@ -89,7 +89,7 @@ class DutyRunner:
         lists = await self._fetch_lists(masters)
         for duty in duties_to_perform(list(lists.values()), self._unfinished(data_center)):
             await self._perform(data_center, duty, lists)
-        if not may_release_backups(list(lists.values()), len(masters), self._unfinished(data_center)):
+        if not may_release_backups(list(lists.values()), len(masters)):
             self._released.discard(data_center)
         elif data_center not in self._released:
             released = await self._run_job(data_center, RELEASE_ARGUMENT, "release", lists)

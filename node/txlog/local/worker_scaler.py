@@ -19,7 +19,7 @@ from txlog.local.master_requests import request_master
 from txlog.local.process_plan import ProcessPlan
 from txlog.local.state_folder import StateFolder, WorkerChanges, WorkerLocation
 from txlog.local.supervisor import Supervisor
-from txlog.model.errors import BadInput, Conflict, NotFound, TxLogError, Unavailable
+from txlog.model.errors import BadInput, Conflict, NotFound, PeerFault, TxLogError, Unavailable
 from txlog.model.ids import NODE_ID
 
 log = logging.getLogger("txlog.local")
@@ -140,7 +140,7 @@ class WorkerScaling:
             try:
                 return (await request_master(self._state, url, REQUEST_TIMEOUT_S, ask),)
             except TxLogError as wrong:
-                if wrong.status < 500:
+                if wrong.status < 500 and not isinstance(wrong, PeerFault):  # which is an answer of no master
                     raise Conflict(f"{url}: {wrong}") from None
             if clock() > until:
                 return ()

@@ -13,7 +13,7 @@ from txlog.model.errors import Refused
 from txlog.model.ids import Txid
 from txlog.model.master_state import MasterState
 from txlog.model.records import LogStart, RecoveredState
-from txlog.model.view import NO_VIEW, Number, View
+from txlog.model.view import View
 from txlog.protocol.events import (
     NO_EFFECTS,
     NOT_TRUNCATED,
@@ -47,7 +47,6 @@ from txlog.wire.messages import Message
 
 VIEW_CHECK_INTERVAL_MS: Final = 20
 """How often the core checks for silent members, in milliseconds, while no message bears on the view."""
-_NOT_ENTERED: Final[tuple[Number, bool]] = (NO_VIEW, False)
 
 
 class Core:
@@ -63,7 +62,7 @@ class Core:
         self.failure_detector = FailureDetector(settings.node, settings.round_timeout_ms, now.mono)
         self.views = ViewState(self.local, recovered, self.failure_detector, self.outbox)
         self.view_manager = ViewManager(self.views)
-        self.membership = Membership(self.local, self.views, self.outbox, now.mono)
+        self.membership = Membership(self.local, self.views, self.outbox, recovered, now.mono)
         self.router = MessageRouter(self.local, self.failure_detector, self.views, self.outbox)
         self.split_backup = SplitBackup(self.views)
         self.lifecycle = LogLifecycle(self.local, self.failure_detector, self.views, self.outbox, recovered)

@@ -103,13 +103,15 @@ class DurabilityMarks(NamedTuple):
     """How far this master is, valid once the effects are durable.
 
     ``accepted``, ``quorum``, ``synced``: every own transaction up to this seq has reached that level.
-    ``log``, ``stable``: last index of the log and of its stable part."""
+    ``log``, ``stable``: last index of the log and of its stable part. ``quorum_index``: the stable part up to here is
+    persisted on more than half of all configured weight; in a view of a minority it is below ``stable``."""
 
     accepted: int
     quorum: int
     synced: int
     log: int
     stable: int
+    quorum_index: int = 0
 
 
 class JournalRead(NamedTuple):
@@ -131,11 +133,6 @@ class Effects(NamedTuple):
     marks: DurabilityMarks | None = None
     reads: list[JournalRead] = []  # noqa: RUF012 -- shared and never modified
     truncated_to: int = NOT_TRUNCATED
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to append, send or release."""
-        return not (self.records or self.sends or self.marks or self.reads) and self.truncated_to == NOT_TRUNCATED
 
 
 NO_EFFECTS: Final = Effects([], [])

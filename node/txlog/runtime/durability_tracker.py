@@ -47,6 +47,8 @@ class DurabilityTracker:
         self.stable, self.applied, self.applied_all = Watermark(), Watermark(), Watermark()
         self.executable = Watermark()
         self.log_index = 0
+        self.quorum_index = 0
+        """See :class:`DurabilityMarks`. It falls with the log, as ``stable`` does."""
         self.truncation_count = 0
         self.is_aborted = False
         """No caller may wait any more: this process is about to end."""
@@ -130,14 +132,9 @@ class DurabilityTracker:
             if txid.seq <= self.quorum.value:
                 return Durability.QUORUM
             return Durability.ACCEPTED if txid.seq <= self.accepted.value else None
-        if index or self._is_persisted(txid):
-            return Durability.ACCEPTED
-        return None
-
-    def _is_persisted(self, txid: Txid) -> bool:
-        agreement = self._status.log_state
-        queue = agreement.by_origin.get(txid.origin) if agreement is not None else None
-        return queue is not None and txid.seq <= queue.held
+        if self._foreign_reached(txid, Durability.QUORUM):
+            return Durability.QUORUM
+        return Durability.ACCEPTED if self._foreign_reached(txid, Durability.ACCEPTED) else None
 
     # Waiters
 
@@ -167,11 +164,15 @@ class DurabilityTracker:
         return future
 
     def _foreign_reached(self, txid: Txid, level: Durability) -> bool:
-        if level is Durability.ACCEPTED:
-            return self.level_of(txid) is not None
+        """Whether a transaction of any master has reached accepted, quorum or synced, as far as is durable here. Stable
+        is no quorum by itself: the view may be a minority (``Continue``)."""
         if self.is_trimmed(txid):
             return True
         index = self.index_of(txid)
+        if level is Durability.ACCEPTED:
+            return index > 0 or self._status.is_persisted(txid)
+        if level is Durability.QUORUM:
+            return 0 < index <= self.quorum_index or self._status.is_held_by_quorum(txid)
         return 0 < index <= self.stable.value
 
     def wait_index(self, mark: Watermark, index: int) -> asyncio.Future[bool]:
@@ -207,10 +208,11 @@ class DurabilityTracker:
 
     # What moves it
 
-    def apply_released(self, marks: DurabilityMarks | None, added: bool) -> None:
-        """Apply what was released: marks, and whether the log grew."""
+    def apply_released(self, marks: DurabilityMarks | None) -> None:
+        """Apply the released marks. What else the turn made durable, here or elsewhere, may suffice for waiters."""
         if marks is not None:
             self.log_index = marks.log
+            self.quorum_index = marks.quorum_index
             if marks.accepted > self.accepted.value:
                 self.accepted.move_to(marks.accepted)
             if marks.quorum > self.quorum.value:
@@ -221,7 +223,7 @@ class DurabilityTracker:
             if marks.synced > self.synced.value:
                 self.synced.move_to(marks.synced)
         self._move_executable()
-        if self._foreign_waiters and (marks is not None or added):
+        if self._foreign_waiters:
             self._notify_foreign_waiters()
 
     def _move_executable(self) -> None:
@@ -268,6 +270,7 @@ class DurabilityTracker:
             return
         self.truncation_count += 1
         self.log_index = cut
+        self.quorum_index = min(self.quorum_index, cut)
         own = agreement.log_index.seq_within(agreement.slots[agreement.own.origin], cut)
         if own < self.synced.value:
             self.synced.move_to(own)

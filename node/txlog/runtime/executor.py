@@ -15,7 +15,7 @@ import msgspec
 from txlog.model.entry import CONTROL_KINDS, RunItem, Span, TransactionRun
 from txlog.model.errors import PeerFault, Refused
 from txlog.model.ids import Origin, Txid
-from txlog.model.records import LogAppended, Record
+from txlog.model.records import LogAppended, Record, TransactionsPersisted
 from txlog.protocol.core import Core
 from txlog.protocol.events import (
     NO_EFFECTS,
@@ -236,6 +236,16 @@ class Executor:
         """Whether nothing waits for the disk."""
         return self._sync is None and not self.journal.dirty and not self._ready
 
+    def is_durable(self, txid: Txid) -> bool:
+        """Whether a transaction that the core has persisted is durable: no record that waits for the disk holds it."""
+        return not any(
+            isinstance(record, TransactionsPersisted)
+            and record.run.origin == txid.origin
+            and record.run.first_seq <= txid.seq <= record.run.last_seq
+            for effects in (*self._syncing, *self._waiting)
+            for record in effects.records
+        )
+
     def _collect_effects(self) -> None:
         self._unwritten_bytes = 0
         effects = self.core.drain()
@@ -263,6 +273,7 @@ class Executor:
                         synced=min(one.marks.synced, synced),
                         log=min(one.marks.log, cut),
                         stable=min(one.marks.stable, cut),
+                        quorum_index=min(one.marks.quorum_index, cut),
                     )
                 )
                 if one.marks is not None

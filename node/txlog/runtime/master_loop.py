@@ -328,14 +328,13 @@ class MasterLoop:
             self._schedule()
 
     def _await_level(self, write: PendingWrite) -> None:
-        """Wait for the watermark of the last own seq. A repeated key names another transaction, which is awaited
-        separately."""
-        agreement = self.status.log_state
+        """Wait for the watermark of the last new seq. A repeated key names an earlier transaction, of any master, which
+        the caller awaits separately."""
         target = 0
         for answer in reversed(write.answers):
             if isinstance(answer, Refused):
                 self._count_refused(answer.reason if isinstance(answer, Unavailable) else answer.name)
-            elif agreement is not None and answer.txid.origin == agreement.own.origin:
+            elif not answer.is_repeat:
                 target = answer.txid.seq
                 break
         self.counts.transactions += len(write.answers)
@@ -379,7 +378,7 @@ class MasterLoop:
             self._send(peer, data)
         if released.added:
             self._interactive_load.note_entries(sum([len(added.hashes) for added in released.added]) // HASH_BYTES)
-        self.durability.apply_released(released.marks, bool(released.added))
+        self.durability.apply_released(released.marks)
 
     def _set_timer(self, mono_ms: int, wake_ms: int) -> None:
         self._wake_ms = wake_ms

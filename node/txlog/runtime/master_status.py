@@ -11,6 +11,7 @@ from txlog.model.ids import Txid
 from txlog.model.view import Number, View
 from txlog.protocol.events import ConfiguredMember, ProtocolSettings, Submission
 from txlog.protocol.log.log_state import LogState
+from txlog.protocol.replication.durability_marks import is_held_by_quorum
 from txlog.protocol.replication.peer_progress import PeerProgress
 from txlog.runtime.executor import Executor
 from txlog.wire.messages import ProposeView, ViewReport
@@ -221,6 +222,24 @@ class MasterStatus:
     def check_backup_position(self, index: int, digest: bytes, epoch: int) -> None:
         """See :meth:`Core.check_backup_position`."""
         self._core.check_backup_position(index, digest, epoch)
+
+    # Transactions of any master
+
+    def is_persisted(self, txid: Txid) -> bool:
+        """Whether this master has the transaction durably. The core's own knowledge may be ahead of the disk."""
+        agreement = self.log_state
+        queue = agreement.by_origin.get(txid.origin) if agreement is not None else None
+        return queue is not None and txid.seq <= queue.held and self._executor.is_durable(txid)
+
+    def is_held_by_quorum(self, txid: Txid) -> bool:
+        """Whether this master and the members of its view that report the transaction have more than half of all
+        configured weight."""
+        agreement, core = self.log_state, self._core
+        return (
+            agreement is not None
+            and self.is_persisted(txid)
+            and is_held_by_quorum(agreement, core.peers, core.local.node, self.configured_members, txid)
+        )
 
     # The journal
 

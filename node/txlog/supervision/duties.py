@@ -131,8 +131,8 @@ def masters_that_list(lists: Mapping[str, DutyList], duty: str) -> list[str]:
     return [master for master, each in lists.items() if any(one["id"] == duty for one in each.duties)]
 
 
-def may_release_backups(lists: Sequence[DutyList], masters: int, unfinished: Collection[str] = ()) -> bool:
+def may_release_backups(lists: Sequence[DutyList], masters: int) -> bool:
     """Whether the split is over, so that no worker needs a split backup any more: all ``masters`` of the data centre
-    answered, are ``Joined`` and list nothing, and no restore is unfinished."""
-    complete = len(lists) == masters and not unfinished
-    return complete and all(each.state == "Joined" and not each.duties for each in lists)
+    answered, are ``Joined`` and list nothing. An unfinished restore does not count: its worker may be removed for
+    good, and any backup of the log serves it."""
+    return len(lists) == masters and all(each.state == "Joined" and not each.duties for each in lists)

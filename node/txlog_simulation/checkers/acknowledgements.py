@@ -42,7 +42,9 @@ class AcknowledgementChecker:
         if marks.synced > before.synced:
             self._check_synced(origin, marks.synced, mirrors, view)
         if marks.quorum > before.quorum:
-            self._check_quorum(origin, marks.quorum, mirrors, view)
+            self._check_quorum(origin, origin, marks.quorum, mirrors, view)
+        if marks.quorum_index > before.quorum_index:
+            self._check_quorum_index(origin, before.quorum_index, marks.quorum_index, mirrors, view)
         self.transactions.on_accepted(origin, marks.accepted)
         self.released_marks[origin] = DurabilityMarks(*map(max, zip(before, marks, strict=True)))
 
@@ -54,7 +56,17 @@ class AcknowledgementChecker:
                     "16", f"{origin.node} tells synced {seq}, {member.node} has {mirror.held_seqs.get(origin, 0)}"
                 )
 
-    def _check_quorum(self, origin: Origin, seq: int, mirrors: dict[Origin, DurableState], view: View) -> None:
+    def _check_quorum_index(
+        self, teller: Origin, after: int, upto: int, mirrors: dict[Origin, DurableState], view: View
+    ) -> None:
+        branch = self.log.branches.get(view.number)
+        last = {} if branch is None else {one.txid.origin: one.txid.seq for one in branch.entries[after:upto]}
+        for origin, seq in last.items():
+            self._check_quorum(teller, origin, seq, mirrors, view)
+
+    def _check_quorum(
+        self, teller: Origin, origin: Origin, seq: int, mirrors: dict[Origin, DurableState], view: View
+    ) -> None:
         births = {member.node: member.birth for member in view.members}  # of one that was wiped since: an earlier one
         lacking = {
             member.node
@@ -66,7 +78,7 @@ class AcknowledgementChecker:
             having = total - sum(weights.get(node, 0) for node in lacking)
             if 2 * having > total:
                 return
-        self._report("16", f"{origin.node} tells quorum {seq}, {', '.join(sorted(lacking))} lack it")
+        self._report("16", f"{teller.node} tells quorum {origin}.{seq}, {', '.join(sorted(lacking))} lack it")
 
     def _report(self, rule: str, text: str) -> None:
         self.findings.add(ACKNOWLEDGEMENT, rule, text)

@@ -12,7 +12,7 @@ from typing import Final
 
 from txlog.model.errors import Conflict, Fatal, PeerFault
 from txlog.model.ids import Origin
-from txlog.model.records import ViewAccepted, ViewInstalled
+from txlog.model.records import RecoveredState, ViewAccepted, ViewInstalled
 from txlog.model.view import STRATEGIES, Member, View, bootstrap_view
 from txlog.protocol.local_master import LocalMaster
 from txlog.protocol.outbox import Outbox
@@ -37,13 +37,19 @@ class ClusterBootstrap:
     the peer's knowledge of it (rule 2). This master waits one round time-out for peers that do not answer, or several
     while none has answered."""
 
-    def __init__(self, local: LocalMaster, views: ViewState, outbox: Outbox, mono_ms: int) -> None:
+    def __init__(
+        self, local: LocalMaster, views: ViewState, outbox: Outbox, recovered: RecoveredState, mono_ms: int
+    ) -> None:
         settings = local.settings
         self.local = local
         self.views = views
         self._outbox = outbox
         self.admitted = len(settings.members) == 1
         self.cluster = b""
+        self._recovered_learner = recovered.accepted is None and bool(
+            recovered.log_start.index or recovered.log_spans or recovered.queued
+        )
+        """The journal has transactions and no view: they belong to a cluster that this master followed."""
         self._began_ms = mono_ms
         self._asked_ms = -(1 << 60)
         self._replies: dict[str, HelloReply] = {}
@@ -192,6 +198,12 @@ class ClusterBootstrap:
                 peer, "OtherMembers", f"it bootstraps with {proposed}, this master is configured with {self._members}"
             )
         accepted = self.views.accepted
+        if accepted is None and (self._recovered_learner or self.views.log_state is not None):
+            raise PeerFault(
+                peer,
+                "OtherCluster",
+                "this master follows a cluster that exists; with an empty journal it may join another",
+            )
         if accepted is not None and accepted.ancestors and accepted.cluster_id == view.cluster_id:
             return  # sent before this cluster went on to its next view
         if accepted is not None and _is_stale_proposal(view, accepted):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from txlog.model.records import RecoveredState
 from txlog.protocol.local_master import LocalMaster
 from txlog.protocol.membership.admission import Admission
 from txlog.protocol.membership.bootstrap import ClusterBootstrap
@@ -17,8 +18,10 @@ class Membership:
     """``bootstrap`` begins the cluster, ``handshake`` greets the other masters, ``admission`` lets transactions in,
     ``changes`` and ``follower`` change the configuration, ``departure`` lets this master leave."""
 
-    def __init__(self, local: LocalMaster, views: ViewState, outbox: Outbox, mono_ms: int) -> None:
-        self.bootstrap = ClusterBootstrap(local, views, outbox, mono_ms)
+    def __init__(
+        self, local: LocalMaster, views: ViewState, outbox: Outbox, recovered: RecoveredState, mono_ms: int
+    ) -> None:
+        self.bootstrap = ClusterBootstrap(local, views, outbox, recovered, mono_ms)
         self.changes = ConfigurationChanges(local, views)
         self.departure = DepartureHandler(local, views, outbox)
         self.handshake = Handshake(local, views, self.bootstrap, self.changes, outbox)

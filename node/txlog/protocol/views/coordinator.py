@@ -193,7 +193,9 @@ class ViewCoordinator:
     def on_accepted(self, accepted: ViewAcceptedReply) -> None:
         """A member has accepted, durably."""
         change = self.views.change
-        if change is not None and change.number == accepted.number:
+        if change is None or change.phase is not ViewChangePhase.ACCEPTING:
+            return
+        if change.number == accepted.number:
             change.record_accept(accepted.node, self.views.failure_detector.now_ms)
             self._install_if_accepted(change)
 

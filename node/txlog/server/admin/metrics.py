@@ -14,15 +14,14 @@ from aiohttp import web
 from txlog.auth.tls import NO_TLS, TlsConfig
 from txlog.http.router import Request, Response, Route
 from txlog.model.bounds import SLOTS_MAX
+from txlog.model.master_state import MasterState
 from txlog.runtime.master_context import MasterContext
 from txlog.server.admin.log_retention import LogRetention
 from txlog.server.admin.views import ViewHandler
 from txlog.server.admin.worker_repairs import WorkerRepairs
 
-_MASTER_STATES = (
-    *("Founding", "Starting", "Learning", "Joined", "Suspected", "Isolated", "Rejoining", "Restoring"),
-    *("Left", "Damaged", "DiskFull"),
-)
+_MASTER_STATES = (*MasterState, "Restoring", "Damaged")
+"""The core's states, and those of a process that has no core."""
 
 
 class MetricsHandler:
