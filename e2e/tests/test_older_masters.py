@@ -21,6 +21,7 @@ import importlib, json, sys, typing, msgspec
 from txlog.wire import messages
 
 def shape(kind):
+    kind = kind.__origin__ if hasattr(kind, "__metadata__") else kind  # bounds of a value: the same on the wire
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         config = kind.__struct_config__
         fields = [[each.encode_name, each.required, shape(each.type)] for each in msgspec.structs.fields(kind)]

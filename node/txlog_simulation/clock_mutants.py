@@ -18,11 +18,11 @@ DISPATCHER = "txlog/protocol/message_dispatcher.py"
 MESSAGES = "txlog/wire/messages.py"
 
 _CLOCKS = "node/tests/protocol/test_clocks.py::"
-_HOSTILE = "node/tests/protocol/test_hostile_peers.py::"
+_HOSTILE = "node/tests/protocol/test_hostile_numbers.py::"
 _NUMBER_TYPE = SourceEdit(
-    MESSAGES,
-    "_Natural = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]",
-    "_Natural = Annotated[int, msgspec.Meta()]",
+    "txlog/model/bounds.py",
+    "Count = Annotated[int, Meta(ge=0, le=COUNT_MAX)]",
+    "Count = Annotated[int, Meta()]",
 )
 
 CLOCK_MUTANTS: tuple[Mutant, ...] = (

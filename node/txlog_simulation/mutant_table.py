@@ -10,6 +10,7 @@ to the own transactions (10 a); its row dies by the hashes.
 
 from __future__ import annotations
 
+from txlog_simulation.bounds_mutants import BOUNDS_MUTANTS
 from txlog_simulation.clock_mutants import CLOCK_MUTANTS
 from txlog_simulation.departure_mutants import DEPARTURE_MUTANTS
 from txlog_simulation.journal_mutants import JOURNAL_MUTANTS, STORE_MUTANTS
@@ -24,6 +25,7 @@ from txlog_simulation.view_mutants import VIEW_MUTANTS
 
 CORE = "txlog/protocol"
 AGREEMENT = "txlog/protocol/log/log_state.py"
+QUEUES = "txlog/protocol/log/incoming_queue.py"
 PEERS = "txlog/protocol/replication/peer_progress.py"
 HASHES = "txlog/protocol/log/entry_hashes.py"
 MARKS = "txlog/protocol/replication/durability_marks.py"
@@ -39,9 +41,9 @@ _NO_COUNTER_IDENTITY_CHECK = SourceEdit(
     FOUNDING, "if heard.seq > own_seq or heard.counter > last_stamp:", "if heard.seq > own_seq:"
 )
 _NO_RISING_STAMPS_CHECK = SourceEdit(
-    AGREEMENT,
-    "            if item.stamp <= last and not fetched:\n",
-    "            if item.stamp < last and not fetched:\n",
+    QUEUES,
+    "            if item.stamp <= last_stamp:\n",
+    "            if item.stamp < last_stamp:\n",
 )
 _NO_FOLLOW_HASH = SourceEdit(AGREEMENT, "if hashes[-HASH_BYTES:] != end_hash:", "if not hashes:")
 _NO_FOLLOWED_ORDER = SourceEdit(
@@ -420,5 +422,6 @@ MUTANTS = (
     *CLOCK_MUTANTS,
     *LEVEL_MUTANTS,
     *JOURNAL_MUTANTS,
+    *BOUNDS_MUTANTS,
     *STORE_MUTANTS,
 )

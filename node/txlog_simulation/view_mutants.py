@@ -16,6 +16,7 @@ from txlog_simulation.source_patches import SourceEdit
 
 CORE = "txlog/protocol"
 AGREEMENT = "txlog/protocol/log/log_state.py"
+QUEUES = "txlog/protocol/log/incoming_queue.py"
 STANDING = "txlog/protocol/views/view_state.py"
 MEMBERSHIP = "txlog/protocol/views/participant.py"
 COORDINATING = "txlog/protocol/views/coordinator.py"
@@ -28,9 +29,9 @@ _UNORDERED = "node/tests/protocol/test_unordered.py::"
 
 _NO_ORDER_ASSERTION = SourceEdit(AGREEMENT, "assert min(heads) > self.log_key, f", "assert heads, f")
 _NO_RISING_STAMPS_CHECK = SourceEdit(
-    AGREEMENT,
-    "            if item.stamp <= last and not fetched:\n",
-    "            if item.stamp < 0 and not fetched:\n",
+    QUEUES,
+    "            if item.stamp <= last_stamp:\n",
+    "            if item.stamp < 0:\n",
 )
 _NO_SETTLED_CHECK = (
     SourceEdit(MEMBERSHIP, "sound = agreement.final_index <= accept.cut <=", "sound = 0 <= accept.cut <="),

@@ -133,7 +133,7 @@ def claim(start: int, number: int, **changes: object) -> ReplicaState:
 
 
 def peer() -> PeerProgress:
-    return PeerProgress(1, Member("b", 2, 1, "uk"))
+    return PeerProgress(1, 1, Member("b", 2, 1, "uk"))
 
 
 def test_rule_9_an_old_or_repeated_claim_is_dropped() -> None:

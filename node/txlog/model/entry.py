@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from txlog.model.bounds import Birth, Key, Kind, NodeId, Seq, Stamp
 from txlog.model.ids import Origin, Txid
 
 KIND_UPDATE = 1
@@ -24,18 +25,18 @@ CONTROL_KINDS = (KIND_SKIP, KIND_CONFIG)
 class RunItem(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One transaction inside a run. ``key`` is the client's Idempotency-Key, empty when there is none."""
 
-    stamp: int
-    kind: int
-    key: str
+    stamp: Stamp
+    kind: Kind
+    key: Key
     payload: bytes
 
 
 class TransactionRun(msgspec.Struct, array_like=True, frozen=True):
     """Transactions of one origin, consecutive: ``items[i]`` has seq ``first_seq + i``; stamps strictly grow."""
 
-    node: str
-    birth: int
-    first_seq: int
+    node: NodeId
+    birth: Birth
+    first_seq: Seq
     items: list[RunItem]
 
     @property
@@ -52,10 +53,10 @@ class TransactionRun(msgspec.Struct, array_like=True, frozen=True):
 class Span(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """``count`` consecutive transactions of one origin, by name: a part of the log's order without contents."""
 
-    node: str
-    birth: int
-    first_seq: int
-    count: int
+    node: NodeId
+    birth: Birth
+    first_seq: Seq
+    count: Seq
 
 
 class Position(msgspec.Struct, array_like=True, frozen=True, gc=False):

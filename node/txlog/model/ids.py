@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from txlog.model.bounds import Birth, Count, NodeId, Seq
 from txlog.model.errors import BadInput
 
 NODE_ID = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
 _TXID = re.compile(r"^([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)\.([0-9a-f]{16})\.([1-9][0-9]{0,18})$")
 
 
-ViewNumber = tuple[int, int, str]
+ViewNumber = tuple[Count, Count, NodeId]
 """The number of a view: epoch, ballot, coordinator."""
 
 
@@ -23,8 +24,8 @@ class Origin(NamedTuple):
     (node id bytes, then birth): node ids are ASCII, so text order is byte order.
     """
 
-    node: str
-    birth: int
+    node: NodeId
+    birth: Birth
 
     def __str__(self) -> str:
         return f"{self.node}.{self.birth:016x}"
@@ -34,7 +35,7 @@ class Txid(NamedTuple):
     """The permanent name of a transaction: origin and a sequence number, contiguous from 1."""
 
     origin: Origin
-    seq: int
+    seq: Seq
 
     def __str__(self) -> str:
         return f"{self.origin.node}.{self.origin.birth:016x}.{self.seq}"

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from txlog.model.bounds import Birth, NodeId, Seq, Stamp
 from txlog.model.configuration import Configuration
 from txlog.model.entry import Span, TransactionRun
 from txlog.model.hashes import HASH_BYTES
@@ -60,10 +61,10 @@ class ViewPromised(msgspec.Struct, frozen=True):
 class ReassignedStamps(msgspec.Struct, array_like=True, frozen=True):
     """New stamps of persisted transactions of one origin: ``stamps[i]`` is that of seq ``first_seq + i``."""
 
-    node: str
-    birth: int
-    first_seq: int
-    stamps: list[int]
+    node: NodeId
+    birth: Birth
+    first_seq: Seq
+    stamps: list[Stamp]
 
 
 class ViewAccepted(msgspec.Struct, frozen=True):

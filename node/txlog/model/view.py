@@ -6,6 +6,7 @@ from hashlib import blake2b
 
 import msgspec
 
+from txlog.model.bounds import Birth, Count, NodeId
 from txlog.model.configuration import Configuration
 from txlog.model.ids import Origin, ViewNumber
 
@@ -20,9 +21,9 @@ NO_VIEW: Number = (0, 0, "")
 class Member(msgspec.Struct, array_like=True, frozen=True):
     """A master of a view: node id, birth of its journal, vote weight, data centre."""
 
-    node: str
-    birth: int
-    weight: int
+    node: NodeId
+    birth: Birth
+    weight: Count
     data_center: str
 
     @property

@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Final
 
+from txlog.model.bounds import COUNT_MAX
 from txlog.model.entry import Span, TransactionRun
 from txlog.model.errors import PeerFault
 from txlog.model.hashes import HASH_BYTES
@@ -16,15 +17,15 @@ from txlog.model.stamp import PEER_STAMP_MAX
 from txlog.model.view import STRATEGIES, View
 from txlog.protocol.clock_comparison import ClockComparison
 from txlog.wire import messages as wire
-from txlog.wire.messages import NUMBER_MAX, Message
+from txlog.wire.messages import Message
 
 _KIND_MAX: Final = 255
 
 
 def check_run(peer: str, run: TransactionRun, stamp_max: int) -> None:
     """:class:`PeerFault` for transactions without a usable place, or above ``stamp_max``."""
-    if not 0 < run.first_seq <= NUMBER_MAX:
-        raise PeerFault(peer, "Malformed", f"seq {run.first_seq} is not from 1 to {NUMBER_MAX}")
+    if not 0 < run.first_seq <= COUNT_MAX:
+        raise PeerFault(peer, "Malformed", f"seq {run.first_seq} is not from 1 to {COUNT_MAX}")
     for item in run.items:
         if not 0 <= item.stamp <= stamp_max:
             raise PeerFault(peer, "StampOutOfRange", f"stamp {item.stamp} of {run.node} is not from 0 to {stamp_max}")
@@ -93,7 +94,7 @@ class PeerNumbers:
             self._check_number(ballot)
         for number in (view.base_index, *view.known_seqs):
             self._check_number(number)
-        if not -NUMBER_MAX <= view.diverged_index <= NUMBER_MAX:
+        if not -COUNT_MAX <= view.diverged_index <= COUNT_MAX:
             raise self._malformed(f"branches diverged at {view.diverged_index}")
 
     def _check_strategies(self, strategies: list[str]) -> None:
@@ -108,8 +109,8 @@ class PeerNumbers:
         return sum([span.count for span in spans])
 
     def _check_number(self, number: int) -> None:
-        if not 0 <= number <= NUMBER_MAX:
-            raise self._malformed(f"{number} is not from 0 to {NUMBER_MAX}")
+        if not 0 <= number <= COUNT_MAX:
+            raise self._malformed(f"{number} is not from 0 to {COUNT_MAX}")
 
     def _check_stamps(self, stamps: Sequence[int]) -> None:
         if len(stamps):

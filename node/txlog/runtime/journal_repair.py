@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from txlog.model.entry import RunItem, Span, TransactionRun
-from txlog.model.errors import Fatal
+from txlog.model.errors import Fatal, PeerFault
 from txlog.model.hashes import chain_hash, chain_start, content_hash, origin_tag
 from txlog.model.ids import Origin
 from txlog.model.records import Damage, LogAppended, RecoveredState
@@ -113,7 +113,7 @@ class JournalRepair:
             return
         match message:
             case OrderReply():
-                self._on_order(message)
+                self._on_order(peer, message)
             case RunsReply():
                 self._on_runs(peer, message)
             case LogTruncatedBelow():
@@ -131,9 +131,12 @@ class JournalRepair:
         assert missing is not None
         return FetchRuns(missing)
 
-    def _on_order(self, message: OrderReply) -> None:
+    def _on_order(self, peer: str, message: OrderReply) -> None:
         wanted = self._missing_ranges[0]
         if message.after == wanted.ordered_to and message.spans:
+            count = sum(span.count for span in message.spans)
+            if count > wanted.damage.log_to - message.after:
+                raise PeerFault(peer, "Malformed", f"{count} entries after {message.after}, more than were requested")
             wanted.order += message.spans
 
     def _on_below(self, peer: str, message: LogTruncatedBelow) -> None:
@@ -218,7 +221,8 @@ class JournalRepair:
             for run in mended.runs:
                 if run.origin == origin and run.first_seq <= seq <= run.last_seq:
                     return run.items[seq - run.first_seq]
-        return self._journal.read(origin.node, origin.birth, seq, 1, 1 << 30).items[0]
+        items = self._journal.read(origin.node, origin.birth, seq, 1, 1 << 30).items
+        return items[0] if items else None  # a peer can name any transaction
 
     def _build_repaired(self, wanted: _MissingRange, hashes: bytes) -> RepairedRange:
         mended = RepairedRange()

@@ -30,6 +30,7 @@ from typing import Final
 import msgspec
 
 from txlog.journal.staged_payload import StagedPayload
+from txlog.model.bounds import Count, Key, Kind
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.entry import RunItem, TransactionRun
 from txlog.model.errors import PeerFault
@@ -70,10 +71,10 @@ class PayloadChunk(msgspec.Struct, array_like=True, frozen=True, tag="piece"):
     The chunk at offset 0 restarts the transfer."""
 
     content: bytes
-    kind: int
-    key: str
-    size: int
-    offset: int
+    kind: Kind
+    key: Key
+    size: Count
+    offset: Count
     data: bytes
 
 

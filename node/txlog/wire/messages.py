@@ -35,7 +35,9 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
 
+from txlog.model.bounds import Birth, Count, Hash, Key, NodeId, Seq, Slot, Stamp
 from txlog.model.configuration import Configuration
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.entry import Span, TransactionRun
@@ -43,17 +45,16 @@ from txlog.model.errors import PeerFault
 from txlog.model.ids import Origin
 from txlog.model.records import ReassignedStamps
 from txlog.model.view import NO_VIEW, Member, Number, View
+from txlog.wire import message_checks
 
 MESSAGE_FORMAT = 1
 """The format byte on the wire. A master refuses a message of another format by name and never guesses. The byte stays
 the same: a message grows by fields at its end whose defaults mean "not sent"
 (docs/decisions/0037-how-the-wire-grows.md; ``e2e/tests/test_older_masters.py``)."""
-
-
-NUMBER_MAX: Final = (1 << 62) - 1
-"""A count, index, stamp or number of a peer above this value is refused where the message is decoded."""
-_Natural = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
-_ViewNumber = tuple[_Natural, _Natural, str]
+SNAPSHOT_BYTES_MAX: Final = 1 << 30
+"""Bytes of a log start that a master accepts."""
+HEARD_SLOTS: Final = 64
+"""Slots that have a bit in ``ReplicaState.heard``."""
 
 
 class ReplicaState(msgspec.Struct, array_like=True, frozen=True):
@@ -61,21 +62,31 @@ class ReplicaState(msgspec.Struct, array_like=True, frozen=True):
 
     ``number`` counts posts since ``start``. ``counter`` is a promise: no later transaction of this master has a stamp
     at or below it, except those up to ``own_seq``. ``held[slot]``: up to this seq, it holds every transaction of that
-    member with its payload, or has it in its log. ``heard``: one bit per slot, the members from which it received a
-    message within its round time-out. ``full``: it cannot store.
+    member with its payload, or has it in its log. ``full``: it cannot store.
+
+    ``heard_members``: the members from which it received a message within its round time-out, and itself. One bit for
+    each place in ``View.members``; -1 when an older master sent or relayed the state. ``heard``: the same with one bit
+    per slot, for older masters. It has no bit for slots from :data:`HEARD_SLOTS` on, because MessagePack ends at 64
+    bits.
     """
 
-    slot: _Natural
-    birth: int
-    start: _Natural
-    number: _Natural
-    log_index: _Natural
-    log_hash: bytes
-    counter: _Natural
-    own_seq: _Natural
-    held: list[_Natural]
-    heard: int
+    slot: Slot
+    birth: Birth
+    start: Count
+    number: Count
+    log_index: Count
+    log_hash: Hash
+    counter: Stamp
+    own_seq: Count
+    held: list[Count]
+    heard: Annotated[int, Meta(ge=0)]
     full: bool
+    heard_members: Annotated[int, Meta(ge=-1)] = -1
+
+    def has_heard(self, slot: int, place: int) -> bool:
+        """Whether it received from the member at this place of ``View.members``, which has this slot."""
+        bits, at = (self.heard, slot) if self.heard_members < 0 else (self.heard_members, place)
+        return bool(bits >> at & 1)
 
 
 class Hello(msgspec.Struct, array_like=True, frozen=True, tag="who"):
@@ -88,31 +99,36 @@ class Hello(msgspec.Struct, array_like=True, frozen=True, tag="who"):
     ``log_index``, ``log_hash``: the durable end of its log. ``clock_ms``: the sender's wall clock, in milliseconds
     since 1970; 0: not sent."""
 
-    node: str
-    birth: int
-    start: _Natural
+    node: NodeId
+    birth: Birth
+    start: Count
     members: list[tuple[str, str, int]]
     cluster: bytes
-    view: _ViewNumber
-    held: list[tuple[str, int, _Natural]]
+    view: Number
+    held: list[tuple[NodeId, Birth, Count]]
     stopped: bool
     peers_heard: list[str]
     backup: int
     relayed_peers_heard: list[tuple[str, list[str]]] = []
-    log_index: _Natural = 0
+    log_index: Count = 0
     log_hash: bytes = b""
     ages_ms: list[int] = []
-    clock_ms: _Natural = 0
+    clock_ms: Count = 0
+
+    @property
+    def origins(self) -> set[tuple[str, int]]:
+        """The incarnations that a view with the sender has: its own, and those whose transactions it holds."""
+        return {(self.node, self.birth), *((node, birth) for node, birth, _ in self.held)}
 
 
 class KnownIncarnation(msgspec.Struct, array_like=True, frozen=True):
     """The last known state of one incarnation: its latest start, its last seq, and the highest ``counter`` it
     promised."""
 
-    birth: int
-    start: _Natural
-    seq: _Natural
-    counter: _Natural
+    birth: Birth
+    start: Count
+    seq: Count
+    counter: Stamp
 
 
 class HelloReply(msgspec.Struct, array_like=True, frozen=True, tag="known"):
@@ -121,17 +137,17 @@ class HelloReply(msgspec.Struct, array_like=True, frozen=True, tag="known"):
     the bootstrap; ``members`` counts until then. ``prefers``: its strategy for splits, for the bootstrap; empty: not
     sent. ``clock_ms``: as in ``Hello``."""
 
-    node: str
-    birth: int
-    start: _Natural
+    node: NodeId
+    birth: Birth
+    start: Count
     members: list[tuple[str, str, int]]
     known_incarnations: list[KnownIncarnation]
     accepted: View | None
     installed: bool
-    held: list[_Natural]
+    held: list[Count]
     configuration: Configuration | None = None
     prefers: str = ""
-    clock_ms: _Natural = 0
+    clock_ms: Count = 0
 
 
 class ProposeBootstrap(msgspec.Struct, array_like=True, frozen=True, tag="found"):
@@ -143,8 +159,8 @@ class ProposeBootstrap(msgspec.Struct, array_like=True, frozen=True, tag="found"
 class BootstrapAccepted(msgspec.Struct, array_like=True, frozen=True, tag="founded"):
     """``node`` has made ``view`` durable."""
 
-    node: str
-    birth: int
+    node: NodeId
+    birth: Birth
     view: View
 
 
@@ -162,16 +178,16 @@ class Departure(msgspec.Struct, array_like=True, frozen=True):
     it. ``removed``: the configuration of the sender no longer contains it.
     """
 
-    node: str
-    birth: int
-    start: _Natural
+    node: NodeId
+    birth: Birth
+    start: Count
     why: str
 
 
 class Checkpoint(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A log that is ``index`` long has this chain hash."""
 
-    index: _Natural
+    index: Count
     hash: bytes
 
 
@@ -179,10 +195,10 @@ class ProposeView(msgspec.Struct, array_like=True, frozen=True, tag="propose"):
     """``view``: the coordinator's latest; ``gone``: members of it that the next view omits. ``checkpoints``: positions
     in the coordinator's log, from its end backwards, so that a report starts at the last shared one."""
 
-    number: _ViewNumber
+    number: Number
     cluster: bytes
     members: list[Member]
-    view: _ViewNumber
+    view: Number
     gone: list[Departure]
     checkpoints: list[Checkpoint]
 
@@ -191,10 +207,10 @@ class QueuedTransactions(msgspec.Struct, array_like=True, frozen=True):
     """Transactions of one origin that other masters may lack: the columns are parallel to the seqs from ``first_seq``
     on. ``contents``: 16 bytes each, concatenated."""
 
-    node: str
-    birth: int
-    first_seq: _Natural
-    stamps: list[_Natural]
+    node: NodeId
+    birth: Birth
+    first_seq: Seq
+    stamps: list[Stamp]
     contents: bytes
 
     @property
@@ -206,10 +222,10 @@ class QueuedTransactions(msgspec.Struct, array_like=True, frozen=True):
 class PendingConfigChange(msgspec.Struct, array_like=True, frozen=True):
     """A change of the configuration: its transaction and that transaction's key."""
 
-    node: str
-    birth: int
-    seq: _Natural
-    key: str
+    node: NodeId
+    birth: Birth
+    seq: Seq
+    key: Key
 
 
 class ViewReport(msgspec.Struct, array_like=True, frozen=True, tag="report"):
@@ -221,21 +237,21 @@ class ViewReport(msgspec.Struct, array_like=True, frozen=True, tag="report"):
     messages since its own start. ``prefers``: its strategy for splits. ``changes``: of the configuration, those
     after ``shared`` or waiting."""
 
-    number: _ViewNumber
-    node: str
-    birth: int
-    start: _Natural
+    number: Number
+    node: NodeId
+    birth: Birth
+    start: Count
     view: View | None
     installed: bool
-    stable: _Natural
+    stable: Count
     log: Checkpoint
     shared: Checkpoint
     tail: list[Span]
     hashes: bytes
-    counter: _Natural
+    counter: Stamp
     pending: list[QueuedTransactions]
     parked: list[QueuedTransactions]
-    heard: list[tuple[str, int, _Natural]]
+    heard: list[tuple[NodeId, Birth, Count]]
     prefers: str
     changes: list[PendingConfigChange] = []
 
@@ -244,8 +260,8 @@ class RejectView(msgspec.Struct, array_like=True, frozen=True, tag="refuse"):
     """``number``: of the proposal. ``promise``: the promise that binds the sender. ``why``: a stable word (Promised,
     HeardBothWays, StaleProof, Learner, OtherCluster). ``about``: the member concerned."""
 
-    number: _ViewNumber
-    promise: _ViewNumber
+    number: Number
+    promise: Number
     why: str
     about: str
     text: str
@@ -254,11 +270,11 @@ class RejectView(msgspec.Struct, array_like=True, frozen=True, tag="refuse"):
 class ReportSummary(msgspec.Struct, array_like=True, frozen=True):
     """The fields that decide between reports (rule 25)."""
 
-    node: str
-    birth: int
-    view: _ViewNumber
+    node: NodeId
+    birth: Birth
+    view: Number
     log: Checkpoint
-    stable: _Natural
+    stable: Count
     installed: bool
 
 
@@ -268,7 +284,7 @@ class AcceptView(msgspec.Struct, array_like=True, frozen=True, tag="accept"):
 
     view: View
     gone: list[Departure]
-    cut: _Natural
+    cut: Count
     spans: list[Span]
     stamps: bytes
     waiting: list[ReassignedStamps]
@@ -278,32 +294,32 @@ class AcceptView(msgspec.Struct, array_like=True, frozen=True, tag="accept"):
 class FetchProgress(msgspec.Struct, array_like=True, frozen=True, tag="missing"):
     """``count``: transactions that the sender still has to fetch before it can accept this number."""
 
-    number: _ViewNumber
-    node: str
-    count: _Natural
+    number: Number
+    node: NodeId
+    count: Count
 
 
 class ViewAcceptedReply(msgspec.Struct, array_like=True, frozen=True, tag="accepted"):
     """``node`` has made the view of this number durable, with every payload."""
 
-    number: _ViewNumber
-    node: str
-    birth: int
+    number: Number
+    node: NodeId
+    birth: Birth
 
 
 class InstallView(msgspec.Struct, array_like=True, frozen=True, tag="install"):
     """All members have accepted the view of this number."""
 
-    number: _ViewNumber
+    number: Number
 
 
 class LeaveNotice(msgspec.Struct, array_like=True, frozen=True, tag="leaving"):
     """``view``: the one that the sender has left, durably."""
 
-    node: str
-    birth: int
-    start: _Natural
-    view: _ViewNumber
+    node: NodeId
+    birth: Birth
+    start: Count
+    view: Number
 
 
 class Post(msgspec.Struct, array_like=True, frozen=True, tag="post"):
@@ -316,20 +332,20 @@ class Post(msgspec.Struct, array_like=True, frozen=True, tag="post"):
     payloads (:mod:`txlog.runtime.payload_transfer`). ``clock_ms``: as in ``Hello``; a relay does not pass it on."""
 
     cluster: bytes
-    epoch: _Natural
-    ballot: _Natural
-    coordinator: str
+    epoch: Count
+    ballot: Count
+    coordinator: NodeId
     claim: ReplicaState
     relays: list[ReplicaState]
     ask: bool
-    answers: _Natural
-    order_after: _Natural
+    answers: Count
+    order_after: Count
     order: bytes
     order_hash: bytes
     runs: list[TransactionRun]
-    last_start_seen_of_you: _Natural = 0
-    named: _Natural = 0
-    clock_ms: _Natural = 0
+    last_start_seen_of_you: Count = 0
+    named: Count = 0
+    clock_ms: Count = 0
 
 
 class FetchRuns(msgspec.Struct, array_like=True, frozen=True, tag="fetch-runs"):
@@ -348,42 +364,42 @@ class RunsReply(msgspec.Struct, array_like=True, frozen=True, tag="runs"):
 class FetchOrder(msgspec.Struct, array_like=True, frozen=True, tag="fetch-order"):
     """Asks for the order of the log after index ``after``, up to and including ``upto``."""
 
-    after: _Natural
-    upto: _Natural
+    after: Count
+    upto: Count
 
 
 class LogTruncatedBelow(msgspec.Struct, array_like=True, frozen=True, tag="below"):
     """The request is below ``index``, the sender's log start: fetch a snapshot (rule 17). ``hash``: the chain hash
     there."""
 
-    index: _Natural
-    hash: bytes
+    index: Count
+    hash: Hash
 
 
 class FetchSnapshot(msgspec.Struct, array_like=True, frozen=True, tag="fetch-snapshot"):
     """Asks for bytes of the sender's log start from ``offset`` on; ``index`` 0: any log start."""
 
-    index: _Natural
-    offset: _Natural
+    index: Count
+    offset: Count
 
 
 class SnapshotChunk(msgspec.Struct, array_like=True, frozen=True, tag="snapshot"):
     """A chunk of the log start at ``index``: :class:`txlog.model.records.LogStart` in MessagePack, ``total`` bytes
     with this 16-byte BLAKE2b ``digest``."""
 
-    index: _Natural
-    total: _Natural
-    digest: bytes
-    offset: _Natural
+    index: Seq
+    total: Annotated[int, Meta(ge=1, le=SNAPSHOT_BYTES_MAX)]
+    digest: Hash
+    offset: Count
     data: bytes
 
 
 class OrderReply(msgspec.Struct, array_like=True, frozen=True, tag="order"):
     """The order of the log after ``after``; ``hash``: the chain hash at the end of ``spans``."""
 
-    after: _Natural
+    after: Count
     spans: list[Span]
-    hash: bytes
+    hash: Hash
 
 
 class Notice(msgspec.Struct, array_like=True, frozen=True, tag="notice"):
@@ -439,12 +455,33 @@ def encode(message: Message) -> bytes:
 
 def decode(peer: str, data: bytes) -> Message:
     """Decode one message. Raises :class:`PeerFault`, which names ``peer`` and whether the format is unknown or
-    broken."""
+    broken. Nothing of a message is expanded before its counts are checked (rule 32)."""
     if data[:1] != _VERSION:
         raise PeerFault(
             peer, "UnknownFormat", f"message format {data[:1].hex() or 'empty'}, this master speaks {MESSAGE_FORMAT}"
         )
     try:
-        return _decoder.decode(memoryview(data)[1:])
+        message = _decoder.decode(memoryview(data)[1:])
     except DECODE_ERRORS as wrong:
         raise PeerFault(peer, "Malformed", f"{wrong}") from None
+    if not isinstance(message, Post):  # most are; what a post refers to is known to its receiver
+        error = _structure_error(message)
+        if error:
+            raise PeerFault(peer, "Malformed", error)
+    return message
+
+
+def _structure_error(message: Message) -> str:
+    match message:
+        case ViewReport():
+            return message_checks.report_error(message)
+        case AcceptView():
+            return message_checks.accept_error(message)
+        case HelloReply():
+            return message_checks.hello_reply_error(message)
+        case ProposeView():
+            return message_checks.members_error(message.members)
+        case ProposeBootstrap() | BootstrapAccepted() | CommitBootstrap():
+            return message_checks.view_error(message.view)
+        case _:
+            return ""

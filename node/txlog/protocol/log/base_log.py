@@ -8,6 +8,7 @@ from txlog.model.entry import Span
 from txlog.model.hashes import HASH_BYTES, chain_leaf, chain_next
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import AbandonedBranch, ReassignedStamps
+from txlog.model.view import View
 from txlog.protocol.log.incoming_queue import OriginQueue
 from txlog.protocol.log.log_index import LogIndex
 
@@ -31,6 +32,25 @@ def missing_spans(queues: Queues, spans: list[Span], waiting: list[ReassignedSta
         if held < last:
             found.append(Span(origin.node, origin.birth, held + 1, last - held))
     return found
+
+
+def base_fits(history: LogIndex, view: View, cut: int, spans: list[Span], waiting: list[ReassignedStamps]) -> bool:
+    """Whether the base and the queue of a view continue every origin of this log without a gap after ``cut``, and the
+    view has a slot for each. Checked before any of it is used (rule 32)."""
+    reached = {origin: history.seq_within(slot, cut) for slot, origin in enumerate(history.origins)}
+    parts = [(span.node, span.birth, span.first_seq, span.count) for span in spans]
+    parts += [(several.node, several.birth, several.first_seq, len(several.stamps)) for several in waiting]
+    for node, birth, first_seq, count in parts:
+        origin = Origin(node, birth)
+        if first_seq != reached.get(origin, 0) + 1:
+            return False
+        reached[origin] = first_seq + count - 1
+    members = {m.origin for m in view.members}
+    origins = [Origin(*one) for one in view.origins]
+    known = dict(zip(origins, view.known_seqs, strict=False))
+    if any(seq != reached.get(origin, 0) for origin, seq in known.items() if origin not in members):
+        return False
+    return {origin for origin, seq in reached.items() if seq} <= set(origins)
 
 
 def base_chain_hashes(queues: Queues, value: bytes, spans: list[Span], stamps: list[int]) -> bytes | None:

@@ -12,9 +12,14 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Final, NamedTuple
 
+from txlog.model.bounds import KEY_BYTES_MAX
+from txlog.model.entry import TransactionRun
+from txlog.model.errors import PeerFault
 from txlog.model.hashes import HASH_BYTES, chain_leaf, origin_tag
 from txlog.model.ids import Origin
 
+_ASCII_KEY_MAX: Final = KEY_BYTES_MAX // 4
+"""A key with at most this many characters fits the journal in any script."""
 _COMPACT_AT: Final = 4096
 UNBOUNDED: Final = 1 << 63
 
@@ -212,6 +217,18 @@ class OriginQueue:
         self.in_log += count
         self.held += count
         self.final_seq = self.in_log
+
+
+def check_items(run: TransactionRun, known: int, last_stamp: int | None) -> None:
+    """:class:`PeerFault` when an item after the first ``known`` ones cannot be stored (rule 32). Unless ``last_stamp``
+    is None, also when the stamps do not grow from above it."""
+    for item in run.items[known:]:
+        if item.kind < 1 or (len(item.key) > _ASCII_KEY_MAX and len(item.key.encode()) > KEY_BYTES_MAX):
+            raise PeerFault(run.node, "Malformed", f"seq {run.first_seq + known} and later: a kind or a key")
+        if last_stamp is not None:
+            if item.stamp <= last_stamp:
+                raise PeerFault(run.node, "StampsFall", f"seq {run.first_seq + known} and later: stamps must grow")
+            last_stamp = item.stamp
 
 
 def rank_origins(queues: list[OriginQueue]) -> list[int]:

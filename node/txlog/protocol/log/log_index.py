@@ -14,6 +14,8 @@ from txlog.model.hashes import HASH_BYTES, chain_start
 from txlog.model.ids import Origin
 from txlog.model.records import EMPTY_LOG_START, LogStart
 
+_SLOTS_MAX: Final = 256
+"""A slot is one byte. A view has one less: a learner that no view admits is one more."""
 _MARK_INTERVAL: Final = 1024
 """Every so many entries the seqs reached are noted, so that no look-up counts from the beginning."""
 
@@ -64,7 +66,7 @@ class LogIndex:
     indexes that are 0, ``start`` or above."""
 
     def __init__(self, cluster_id: bytes, origins: list[Origin], log_start: LogStart = EMPTY_LOG_START) -> None:
-        assert len(origins) <= 255, "an origin's slot is one byte"
+        assert len(origins) <= _SLOTS_MAX, "an origin's slot is one byte"
         self.empty_log_hash = chain_start(cluster_id)
         self.origins = origins
         self._slots = {origin: slot for slot, origin in enumerate(origins)}
@@ -185,7 +187,7 @@ class LogIndex:
 
     def reassign_slots(self, origins: list[Origin]) -> None:
         """The same log, with ``origins`` in these slots; all that have an entry are among them."""
-        assert len(origins) <= 255, "an origin's slot is one byte"
+        assert len(origins) <= _SLOTS_MAX, "an origin's slot is one byte"
         if origins == self.origins:
             return
         slots = {origin: slot for slot, origin in enumerate(origins)}

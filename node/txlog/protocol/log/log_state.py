@@ -30,6 +30,7 @@ from txlog.protocol.events import NOT_TRUNCATED
 from txlog.protocol.log.base_log import (
     abandoned_after,
     base_chain_hashes,
+    base_fits,
     common_prefix_end,
     missing_spans,
     restamp,
@@ -43,6 +44,7 @@ from txlog.protocol.log.incoming_queue import (
     OriginQueue,
     QueuePrefix,
     UnstampedTransaction,
+    check_items,
     prefix_within,
     rank_origins,
 )
@@ -292,11 +294,7 @@ class LogState:
         items = run.items[known:]
         if not items:
             return False
-        last = queue.last_stamp
-        for item in items:
-            if item.stamp <= last and not fetched:
-                raise PeerFault(run.node, "StampsFall", f"seq {run.first_seq + known} and later: stamps must grow")
-            last = item.stamp
+        check_items(run, known, None if fetched else queue.last_stamp)
         self._enqueue(
             queue,
             TransactionRun(run.node, run.birth, run.first_seq + known, items),
@@ -413,6 +411,8 @@ class LogState:
         False, with nothing changed, when the result is not the log that the view names."""
         assert not missing_spans(self.by_origin, spans, waiting)
         assert self.final_index <= cut <= self.log_index.length, (self.final_index, cut, self.log_index.length)
+        if not base_fits(self.log_index, view, cut, spans, waiting):
+            return False
         stands = self.configurations.valid_up_to(self.log_index, self.final_index, cut, view.lineage)
         if stands < cut:  # the order stays, but what follows has to take effect again, as on every other master
             again = self.log_index.spans(stands, cut)

@@ -71,12 +71,13 @@ class PeerProgress:
     falls in one start of this process. ``pushed`` ≥ what it has persisted of ours, unless a message was lost.
     ``reply_due``: the number of its post that waits for an answer, which leaves with the next :meth:`Core.poll`; else
     0. ``push_state``: whether own transactions are pushed to it. ``last_heard``: the peers it receives from, by its
-    last post, in bits and by name.
+    last post, in bits (``heard``, ``heard_members``) and by name. ``place``: its place among the members of the view.
 
     Invariant: ``held_of_mine`` is what the peer has reported as persisted; ``pushed`` may be below it after a reply."""
 
-    def __init__(self, slot: int, member: Member) -> None:
+    def __init__(self, slot: int, place: int, member: Member) -> None:
         self.slot = slot
+        self.place = place
         self.node = member.node
         self.origin = member.origin
         self.weight = member.weight
@@ -96,7 +97,7 @@ class PeerProgress:
         self.sent_log_index = 0
         self.reply_due = 0
         self.push_state = PushState.PUSHING
-        self.last_heard: tuple[int, list[str]] = (-1, [])
+        self.last_heard: tuple[tuple[int, int], list[str]] = ((-1, -1), [])
 
     def held_seq(self, slot: int) -> int:
         """The last seq of the slot that the peer is known to have persisted."""

@@ -32,6 +32,8 @@ class PostReceiver:
         receives the processes of other members that the post relays; it is filled also when the post is rejected."""
         state = self.state
         log = state.log
+        if post.order and max(post.order) >= len(log.queues):
+            raise PeerFault(sender.node, "Malformed", "an order with a slot that the view does not have")
         known = sender.replica_state
         state.local.clock.on_peer_clock(sender.node, post.clock_ms)
         self._check_counter(sender, post.claim)
@@ -75,13 +77,14 @@ class PostReceiver:
         """Record the peers that the sender receives from, directly or through others. Masters that receive its posts
         only through others also learn from it that a master receives nothing (rule 22). A hello covers only the
         sender's own links."""
-        bits, noted = peer.last_heard
-        if bits == claim.heard and self.state.failure_detector.peers_heard_by(peer.node) is noted:
+        heard_by, noted = peer.last_heard
+        bits = (claim.heard, claim.heard_members)
+        if heard_by == bits and self.state.failure_detector.peers_heard_by(peer.node) is noted:
             return
-        heard = [p.node for p in self.state.peers if claim.heard >> p.slot & 1]
-        if claim.heard >> self.state.slot & 1:
+        heard = [p.node for p in self.state.peers if claim.has_heard(p.slot, p.place)]
+        if claim.has_heard(self.state.slot, self.state.place):
             heard.append(self.state.local.node)
-        peer.last_heard = (claim.heard, heard)
+        peer.last_heard = (bits, heard)
         self.state.failure_detector.on_reachable_peers(peer.node, heard)
 
     def find_peer(self, node: str, claim: ReplicaState) -> PeerProgress:

@@ -10,7 +10,7 @@ from txlog.model.stamp import LOGICAL_BITS
 from txlog.protocol.events import ClockReading, OutgoingMessage
 from txlog.protocol.replication.peer_progress import PeerProgress
 from txlog.protocol.replication.replication_state import ReplicationState
-from txlog.wire.messages import FetchRuns, Post, ReplicaState
+from txlog.wire.messages import HEARD_SLOTS, FetchRuns, Post, ReplicaState
 
 CEILING_BLOCK: Final = 10_000 << LOGICAL_BITS
 """How far ahead the promise is made durable: one small record in ten seconds, and a restart resumes at most this
@@ -30,10 +30,11 @@ class PostSender:
         state, log = self.state, self.state.log
         self._raise_counter(now)
         state.post_number += 1
-        heard = 1 << state.slot
+        slots, places = [state.slot], [state.place]
         for peer in state.peers:
             if now.mono - peer.heard_ms <= state.local.settings.round_timeout_ms:
-                heard |= 1 << peer.slot
+                slots.append(peer.slot)
+                places.append(peer.place)
         history = log.log_index
         return ReplicaState(
             slot=state.slot,
@@ -45,8 +46,9 @@ class PostSender:
             counter=log.last_stamp,
             own_seq=log.own.held,
             held=[q.held for q in log.queues],
-            heard=heard,
+            heard=sum(1 << slot for slot in slots if slot < HEARD_SLOTS),
             full=state.local.disk_full,
+            heard_members=sum(1 << place for place in places),
         )
 
     def _raise_counter(self, now: ClockReading) -> None:

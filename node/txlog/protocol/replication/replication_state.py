@@ -33,9 +33,9 @@ class AppendRule(Enum):
 
 class ReplicationState:
     """``log`` is this master's log and queue. ``peers`` are the other members of the latest view, ``slot`` is its own
-    place in the vectors of that view. ``ceiling``: the durable promise about the counter (rule 5). ``post_number``
-    counts the posts of this process. ``known_log_positions``: the last known position of each configured master,
-    across view changes."""
+    place in the vectors of that view, ``place`` the one among its members. ``ceiling``: the durable promise about the
+    counter (rule 5). ``post_number`` counts the posts of this process. ``known_log_positions``: the last known position
+    of each configured master, across view changes."""
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class ReplicationState:
         self.log = log
         self.ceiling = ceiling
         self.slot = 0
+        self.place = 0
         self.peers: list[PeerProgress] = []
         self.post_number = 0
         self.schedule = PostSchedule(local)
@@ -71,13 +72,18 @@ class ReplicationState:
         log = self.log
         if view.has_member(log.own.origin):
             self.slot = log.slots[log.own.origin]
+            self.place = [m.origin for m in view.members].index(log.own.origin)
         shared = self._own_seq_held_by_all()
         self.record_peer_positions()
         if view.is_forced(installed):  # a master outside may have gone back to what another override's branch had
             self.known_log_positions = {
                 node: at for node, at in self.known_log_positions.items() if view.member(node) is not None
             }
-        self.peers = [PeerProgress(log.slots[m.origin], m) for m in view.members if m.origin != log.own.origin]
+        self.peers = [
+            PeerProgress(log.slots[m.origin], place, m)
+            for place, m in enumerate(view.members)
+            if m.origin != log.own.origin
+        ]
         for peer in self.peers:
             peer.assume_held(shared)
         self.schedule = PostSchedule(self.local)
@@ -114,7 +120,7 @@ class ReplicationState:
             claim is not None
             and peer.fault is None
             and self.schedule.now_ms - peer.heard_ms <= self.local.settings.round_timeout_ms
-            and bool(claim.heard >> self.slot & 1)
+            and claim.has_heard(self.slot, self.place)
         )
 
     @property

@@ -16,6 +16,7 @@ from txlog.protocol.local_master import LocalMaster
 from txlog.protocol.log.log_start import decode_log_start
 from txlog.protocol.log.log_state import LogState
 from txlog.protocol.outbox import Outbox
+from txlog.wire.message_checks import log_start_error
 from txlog.wire.messages import FetchSnapshot, LogTruncatedBelow, SnapshotChunk
 
 SNAPSHOT_CHUNK_BYTES: Final = 1 << 20
@@ -23,11 +24,12 @@ SNAPSHOT_CHUNK_BYTES: Final = 1 << 20
 
 
 class IncomingSnapshot:
-    """A snapshot that has arrived in part. ``asked_ms``: when this master last asked, or last received a chunk."""
+    """A snapshot that has arrived in part. ``whole``: its index, bytes and digest, the same in every chunk; None before
+    the first. ``asked_ms``: when this master last asked, or last received a chunk."""
 
-    def __init__(self, peer: str, index: int, now_ms: int) -> None:
+    def __init__(self, peer: str, now_ms: int) -> None:
         self.peer = peer
-        self.index = index
+        self.whole: tuple[int, int, bytes] | None = None
         self.data = bytearray()
         self.asked_ms = now_ms
 
@@ -47,7 +49,7 @@ class SnapshotInstaller:
             return
         if self.incoming is not None and now_ms - self.incoming.asked_ms <= self._local.settings.round_timeout_ms:
             return
-        self.incoming = IncomingSnapshot(peer, 0, now_ms)
+        self.incoming = IncomingSnapshot(peer, now_ms)
         self._outbox.send(peer, FetchSnapshot(0, 0))
 
     def on_chunk(self, peer: str, piece: SnapshotChunk, log: LogState, now_ms: int) -> bool:
@@ -56,11 +58,16 @@ class SnapshotInstaller:
         arriving = self.incoming
         if arriving is None or arriving.peer != peer:
             return False
-        fits = arriving.index in (0, piece.index) and piece.offset == len(arriving.data) and bool(piece.data)
+        whole = (piece.index, piece.total, piece.digest)
+        fits = (
+            arriving.whole in (None, whole)
+            and piece.offset == len(arriving.data)
+            and 0 < len(piece.data) <= piece.total - piece.offset
+        )
         if not fits:
             self.incoming = None
             return False
-        arriving.index, arriving.asked_ms = piece.index, now_ms
+        arriving.whole, arriving.asked_ms = whole, now_ms
         arriving.data += piece.data
         if len(arriving.data) < piece.total:
             self._outbox.send(peer, FetchSnapshot(piece.index, len(arriving.data)))
@@ -73,6 +80,9 @@ class SnapshotInstaller:
             start = decode_log_start(data)
         except DECODE_ERRORS as wrong:
             raise PeerFault(peer, "Malformed", f"its snapshot at {piece.index}: {wrong}") from None
+        error = log_start_error(start, piece.index)
+        if error:
+            raise PeerFault(peer, "Malformed", f"its snapshot at {piece.index}: {error}")
         if start.index <= log.log_index.length:
             return False
         self._local.clock.check_stamp(peer, start.stamp, log.last_stamp)

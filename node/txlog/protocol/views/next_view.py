@@ -7,8 +7,9 @@ those members' queues, in key order. Transactions of masters outside that view c
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from txlog.model.bounds import SLOTS_MAX
 from txlog.model.configuration import Configuration
 from txlog.model.entry import Span
 from txlog.model.ids import Origin, Txid
@@ -34,8 +35,6 @@ from txlog.protocol.views.log_merge import (
     transactions_known_to,
 )
 from txlog.wire.messages import Departure, ReportSummary, ViewReport
-
-_ORIGINS_MAX: Final = 255
 
 
 class NextView(NamedTuple):
@@ -208,7 +207,7 @@ def _shared_strategy(forks: list[ViewBranch]) -> str:
     """The strategy of the last view that all of these descend from."""
     first = forks[0].view
     lines = [{*fork.view.ancestors, fork.number} for fork in forks]
-    for number, strategy in zip(reversed(first.ancestors), reversed(first.strategies), strict=True):
+    for number, strategy in zip(reversed(first.ancestors), reversed(first.strategies), strict=False):
         if all(number in line for line in lines):
             return strategy
     return first.strategy
@@ -293,6 +292,6 @@ def _origins_of_view(
     for name in named:
         if name not in origins:
             origins.append(name)
-    if len(origins) > _ORIGINS_MAX:
-        raise InsufficientReports(f"{len(origins)} births of masters in one log; {_ORIGINS_MAX} are the most")
+    if len(origins) > SLOTS_MAX:
+        raise InsufficientReports(f"{len(origins)} incarnations of masters in one log; the most are {SLOTS_MAX}")
     return origins

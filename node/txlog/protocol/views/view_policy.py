@@ -119,9 +119,13 @@ class ViewPolicy:
             else:
                 gone.append(departure)
         gone += self._removed_elsewhere(view)
+        origins: set[tuple[str, int]] = set()
         for configured in self.views.configured_members:
             who = self.views.hellos.get(configured.node)
-            if who is not None and configured.node not in stay and self._is_caught_up(who):
+            if who is None or configured.node in stay or not self._is_caught_up(who):
+                continue
+            if self.views.has_room_for_origins(origins | who.origins):  # of several, as many as fit
+                origins |= who.origins
                 stay[who.node] = Member(who.node, who.birth, configured.weight, configured.data_center)
         order = {m.node: place for place, m in enumerate(self.views.configured_members)}
         return sorted(stay.values(), key=lambda m: order.get(m.node, len(order))), gone

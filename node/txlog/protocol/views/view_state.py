@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from txlog.model.bounds import SLOTS_MAX
 from txlog.model.configuration import Configuration, Master
 from txlog.model.errors import Conflict, PeerFault
 from txlog.model.ids import Origin
@@ -290,9 +291,21 @@ class ViewState:
             if (who.node, who.birth) in self.accepted.origins:
                 raise PeerFault(who.node, "OldBirth", f"birth {who.birth:016x} was followed by {member.birth:016x}")
             self.departures[who.node] = Departure(who.node, member.birth, 0, "lost")
-        self.hellos[who.node] = who
         self.last_views[who.node] = who.view
         self.record_start(origin, who.start)
+        if not self.has_room_for_origins(who.origins):
+            self.hellos.pop(who.node, None)
+            raise PeerFault(
+                who.node,
+                "TooManyIncarnations",
+                f"with birth {who.birth:016x} the log would have more than {SLOTS_MAX} incarnations of masters",
+            )
+        self.hellos[who.node] = who
+
+    def has_room_for_origins(self, added: set[tuple[str, int]]) -> bool:
+        """Whether the next view can have these incarnations besides those of the view here. A view change that begins
+        with too many would stop the view, and no next one could be computed."""
+        return self.accepted is None or len(added.union(self.accepted.origins)) <= SLOTS_MAX
 
     def on_hello_reply(self, known: HelloReply) -> None:
         """A master reports its view."""
