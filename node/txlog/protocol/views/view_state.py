@@ -13,7 +13,7 @@ from txlog.model.configuration import Configuration, Master
 from txlog.model.errors import Conflict, PeerFault
 from txlog.model.ids import Origin
 from txlog.model.records import OperatorOverrides, RecoveredState, ViewLeft, ViewPromised
-from txlog.model.view import NO_VIEW, Member, Number, View
+from txlog.model.view import LEARNER_STAMPS, NO_VIEW, Member, Number, View
 from txlog.protocol.events import ConfiguredMember, ProtocolSettings
 from txlog.protocol.local_master import LocalMaster
 from txlog.protocol.log.log_state import LogState
@@ -22,8 +22,9 @@ from txlog.protocol.replication.failure_detector import FailureDetector
 from txlog.protocol.views.view_change import ViewChange, ViewChangeEvent, departure_applies, has_override
 from txlog.wire.messages import AcceptView, Departure, Hello, HelloReply, LeaveNotice
 
-CAUGHT_UP_LAG_MAX: Final = 1000
-"""Transactions that a joining master may still lack when the view is stopped to add it: well below a second of work."""
+SILENCE_WINDOW_TERMS: Final = 4
+"""Silence adds up over so many terms: a member that was silent for more than half of them is silent beyond its
+term."""
 SILENT_ROUNDS: Final = 3
 """``Majority``: how long a member may be silent before the next view excludes it, in round time-outs."""
 UNCONFIRMED_PROOF_RETRY_MS: Final = 30_000
@@ -103,6 +104,8 @@ class ViewState:
         """With these members, the reports did not suffice for a view that this master coordinates. Another coordinator,
         with more knowledge or an override, may succeed."""
         self.unconfirmed_proofs: dict[Departure, int] = {}
+        self.fetched_since_hello = 0
+        """Transactions that were fetched for the next view since this master's last hello."""
 
     # The view
 
@@ -129,8 +132,11 @@ class ViewState:
 
     @property
     def stamps_view(self) -> Number:
-        """The view whose stamps the persisted transactions have. A stopped view may have persisted others since."""
-        return self.promised if self.is_stopped else self.number
+        """The view whose stamps the persisted transactions have. A stopped view may have persisted others since. A
+        learner has those of any view that it fetched from."""
+        if self.is_stopped:
+            return self.promised
+        return self.number if self.accepted is not None else LEARNER_STAMPS
 
     def promise(self, number: Number) -> None:
         """Never work again in a view below ``number``; durable before anything else leaves."""
