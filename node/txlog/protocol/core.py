@@ -65,7 +65,7 @@ class Core:
         self.view_manager = ViewManager(self.views)
         self.membership = Membership(self.local, self.views, self.outbox, now.mono)
         self.router = MessageRouter(self.local, self.failure_detector, self.views, self.outbox)
-        self.split_backup = SplitBackup(self.views)
+        self.split_backup = SplitBackup(self.views, self.view_manager.policy)
         self.lifecycle = LogLifecycle(self.local, self.failure_detector, self.views, self.outbox, recovered)
         self.dispatcher = MessageDispatcher(
             self.local,
