@@ -10,6 +10,7 @@ to the own transactions (10 a); its row dies by the hashes.
 
 from __future__ import annotations
 
+from txlog_simulation.joining_mutants import JOINING_MUTANTS
 from txlog_simulation.membership_mutants import MEMBER_MUTANTS
 from txlog_simulation.mutant import Mutant
 from txlog_simulation.override_mutants import ORDER_MUTANTS
@@ -567,3 +568,4 @@ _IN_STORES: tuple[Mutant, ...] = (
 )
 
 MUTANTS = (*_IN_ONE_VIEW, *VIEW_MUTANTS, *SPLIT_MUTANTS, *ORDER_MUTANTS, *MEMBER_MUTANTS, *TRIM_MUTANTS, *_IN_STORES)
+MUTANTS += JOINING_MUTANTS
