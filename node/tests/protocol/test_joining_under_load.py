@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from changing_views import assert_same_logs, forget, in_view, leave
-from core_cluster import Cluster, update
+from core_cluster import Cluster
 
 from txlog.model.ids import Origin
 from txlog.protocol.views.catch_up import CAUGHT_UP_LAG_MAX, FetchPace
@@ -20,14 +20,14 @@ class Load:
     def __init__(self, cluster: Cluster, per_s: int) -> None:
         self.cluster = cluster
         self.count = self.pause_ms = 0
-        self._piece = [update("x")] * (per_s * PIECE_MS // 1000 // len(WRITERS))
+        self._piece = ["x"] * (per_s * PIECE_MS // 1000 // len(WRITERS))
         self._synced, self._synced_ms = 0, cluster.now_ms
 
     def write(self, for_ms: int) -> None:
         cluster = self.cluster
         for _ in range(for_ms // PIECE_MS):
             for node in WRITERS:
-                cluster.executors[node].submit(self._piece, cluster.now(node))
+                cluster.submit(node, *self._piece)
                 self.count += len(self._piece)
             cluster.run(PIECE_MS)
             synced = cluster.marks["a"].synced
@@ -52,7 +52,7 @@ def write_until_joined(cluster: Cluster, load: Load) -> None:
         assert cluster.now_ms < end_ms, cluster.core("c").state
         load.write(20)
     load.write(100)
-    assert load.pause_ms <= 1000
+    assert load.pause_ms <= 200, "a leave and a join; no disk and no processor takes time here"
     assert_same_logs(cluster, load.count)
 
 
