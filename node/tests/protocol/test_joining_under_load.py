@@ -108,3 +108,11 @@ def test_the_pace_is_of_the_last_second() -> None:
     for at_ms in range(100, 2000, 100):
         pace.observe({A: 200_000}, {A: 150_000}, at_ms, is_new=True)
     assert not pace.is_near_end
+
+
+def test_what_was_held_of_another_origin_is_no_pace() -> None:
+    pace = FetchPace()
+    pace.observe({A: 5000}, {A: 0, B: 90_000}, 0, is_new=True)
+    pace.observe({A: 5000, B: 90_000}, {A: 0, B: 90_000}, 100, is_new=True)
+    assert pace.lacking == 5000
+    assert not pace.is_near_end

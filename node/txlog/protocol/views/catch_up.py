@@ -26,6 +26,7 @@ class FetchPace:
     def __init__(self) -> None:
         self.lacking = 0
         self._samples: deque[tuple[int, int]] = deque()
+        self._origins: set[Origin] = set()
 
     def observe(self, wanted: Held, held: Held, now_ms: int, is_new: bool) -> None:
         """One master has ``wanted`` now; the other one had ``held`` of it at its latest report. ``is_new``: that report
@@ -34,13 +35,16 @@ class FetchPace:
         self.lacking = sum(wanted.values()) - done
         if not is_new:
             return
+        if self._origins != wanted.keys():  # what was held of another origin before is no progress
+            self._origins = set(wanted)
+            self._samples.clear()
         self._samples.append((now_ms, done))
         while len(self._samples) > 2 and self._samples[1][0] <= now_ms - PACE_WINDOW_MS:
             self._samples.popleft()
 
     @property
     def is_near_end(self) -> bool:
-        """Whether the rest is fetched soon."""
+        """Whether the rest is fetched soon. At least one report was observed."""
         if self.lacking <= CAUGHT_UP_LAG_MAX:
             return True
         (first_ms, before), (last_ms, done) = self._samples[0], self._samples[-1]
