@@ -31,6 +31,7 @@ from txlog.protocol.log.base_log import (
     abandoned_after,
     base_chain_hashes,
     common_prefix_end,
+    last_seqs,
     missing_spans,
     restamp,
     stamps_of,
@@ -408,10 +409,9 @@ class LogState:
         self, view: View, cut: int, spans: list[Span], stamps: list[int], waiting: list[ReassignedStamps]
     ) -> bool:
         """Make this view the latest (rule 21): truncate the log after ``cut`` and append ``spans``, whose entries have
-        these ``stamps``. ``waiting`` get new stamps, and so do the own transactions that have none.
-
-        False, with nothing changed, when the result is not the log that the view names."""
-        assert not missing_spans(self.by_origin, spans, waiting)
+        these ``stamps``. ``waiting`` get new stamps, and so do the own transactions that have none. False, with nothing
+        changed, when the result is not the log that the view names."""
+        assert not missing_spans(self.by_origin, last_seqs(spans, waiting))
         assert self.final_index <= cut <= self.log_index.length, (self.final_index, cut, self.log_index.length)
         stands = self.configurations.valid_up_to(self.log_index, self.final_index, cut, view.lineage)
         if stands < cut:  # the order stays, but what follows has to take effect again, as on every other master

@@ -7,7 +7,6 @@ from typing import Final
 from txlog.model.entry import Span
 from txlog.model.ids import Origin
 from txlog.model.view import NO_VIEW
-from txlog.protocol.log.base_log import missing_spans
 from txlog.protocol.log.log_state import LogState
 from txlog.protocol.replication.post_schedule import PostSchedule
 from txlog.protocol.views.view_state import FOREVER_MS, ViewState
@@ -98,7 +97,7 @@ class Backfill:
     def _first_missing(self, agreement: LogState) -> tuple[list[str], Span | None]:
         accept = self.views.pending_accept
         if accept is not None:
-            lacks = missing_spans(agreement.by_origin, accept.spans, accept.waiting)
+            lacks = self.views.missing_for_accept()
             others = [
                 m.node for m in accept.view.members if m.node not in (self.views.local.node, self.views.accept_sender)
             ]
