@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native classes lock crds reference docs docs-run house demo demo-split test test-clients test-kubernetes lint types simulate trace-digest mutants bench bench-door bench-peers bench-guard bench-scale plots faults rejoin recovery-crashes soak rolling determinism w3c rdf4j-differences fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
+.PHONY: help install install-dev native classes lock crds reference docs docs-run house demo demo-split test test-clients test-kubernetes lint types simulate trace-digest mutants bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load recovery-crashes soak rolling determinism w3c rdf4j-differences fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -136,6 +136,9 @@ plots: install-dev ## pictures of what bench-peers and bench-scale found, for do
 
 rejoin: $(VENV)/.installed ## two halves of a large database are one again, by phase (STRATEGY=Simple QUADS=500000 TRANSACTIONS=10000)
 	$(BIN)/python -m e2e.scenarios.rejoin $(if $(STRATEGY),--strategy $(STRATEGY)) $(if $(QUADS),--quads $(QUADS)) $(if $(TRANSACTIONS),--transactions $(TRANSACTIONS))
+
+rejoin-under-load: native ## a master is stopped and joins again while others are written to at the highest rate
+	$(BIN)/python -m e2e.scenarios.rejoin_under_load
 
 recovery-crashes: $(VENV)/.installed ## kill -9 of everything at every step of a split's recovery (STRATEGY=Simple ONLY=isolated,worker,...)
 	$(BIN)/python -m e2e.scenarios.recovery_crashes $(if $(STRATEGY),--strategy $(STRATEGY)) $(if $(ONLY),--only "$(ONLY)")

@@ -13,6 +13,7 @@ from __future__ import annotations
 from txlog_simulation.bounds_mutants import BOUNDS_MUTANTS
 from txlog_simulation.clock_mutants import CLOCK_MUTANTS
 from txlog_simulation.departure_mutants import DEPARTURE_MUTANTS
+from txlog_simulation.joining_mutants import JOINING_MUTANTS
 from txlog_simulation.journal_mutants import JOURNAL_MUTANTS, STORE_MUTANTS
 from txlog_simulation.level_mutants import LEVEL_MUTANTS
 from txlog_simulation.membership_mutants import MEMBER_MUTANTS
@@ -419,6 +420,7 @@ MUTANTS = (
     *ORDER_MUTANTS,
     *MEMBER_MUTANTS,
     *TRIM_MUTANTS,
+    *JOINING_MUTANTS,
     *CLOCK_MUTANTS,
     *LEVEL_MUTANTS,
     *JOURNAL_MUTANTS,

@@ -264,9 +264,9 @@ def test_a_run_with_a_stamp_out_of_range_counts_for_nothing(stamp: int) -> None:
     lone = Lone()
     before = len(lone.records)
     run = TransactionRun("a", A.birth, 1, [RunItem(stamp, 1, "", b"x")])
-    with pytest.raises(PeerFault, match="StampOutOfRange|Malformed"):
+    with pytest.raises(PeerFault, match=r"StampOutOfRange|Malformed"):
         lone.receive("a", post(runs=[run]))
-    with pytest.raises(PeerFault, match="StampOutOfRange|Malformed"):
+    with pytest.raises(PeerFault, match=r"StampOutOfRange|Malformed"):
         lone.receive(
             "a", wire.RunsReply([msgspec.structs.replace(run, items=[RunItem(stamp - (stamp == 51) * 52, 1, "", b"")])])
         )

@@ -145,7 +145,7 @@ def test_a_view_with_a_floor_or_a_strategy_that_cannot_be_is_refused() -> None:
             b.receive("a", wrong)
     sound = accept((A, 1, 10))
     for view, reason in (
-        (msgspec.structs.replace(sound.view, strategy="Newest"), "UnknownStrategy"),
+        (msgspec.structs.replace(sound.view, strategy="Newest"), "unknown strateg"),
         (msgspec.structs.replace(sound.view, ancestors=[(1 << 63, 1, "a")]), "Malformed"),
         (msgspec.structs.replace(sound.view, known_seqs=[-1]), "Malformed"),
     ):

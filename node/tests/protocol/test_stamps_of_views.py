@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import msgspec
+from changing_views import forget
 from core_cluster import Cluster
 from lone_member import CONFIGURED, FIRST, NEXT, VIEW, A, C, Lone, base, held, post
 
 from txlog.model.entry import Span
 from txlog.model.records import ViewPromised
-from txlog.model.view import View
+from txlog.model.view import LEARNER_STAMPS, View
 from txlog.wire import messages as wire
 
 GROWN = View(2, 1, "c", [C], VIEW.cluster_id, 0, base(), VIEW.origins, [VIEW.number], known_seqs=[2, 0, 0])
@@ -73,3 +74,51 @@ def test_what_a_stopped_master_holds_is_not_told_with_the_stamps_of_its_view() -
         messages = [wire.decode(peer, data) for peer, data in a.release().messages]
         told += [message for message in messages if isinstance(message, wire.RunsReply)]
     assert [one.view for one in told] == [(1, 1, "a"), GROWN.number]
+
+
+def test_a_learner_names_no_view_for_the_stamps_that_it_fetched() -> None:
+    """c lost its disk and fetched from a view; b may be in another one, and has c's old incarnation as a member."""
+    cluster = Cluster(idle_interval_ms=100).founded()
+    cluster.submit("a", *["x"] * 2000)
+    cluster.run(300)
+    cluster.crash("c")
+    forget(cluster, "c")
+    cluster.cut |= {("a", "b"), ("b", "a")}  # it can be in no view without one of them
+    cluster.start("c")
+    origin = cluster.core("a").views.origin
+    end_ms = cluster.now_ms + 3000
+    while (log := cluster.core("c").log_state) is None or log.by_origin[origin].held == 0:
+        assert cluster.now_ms < end_ms
+        cluster.run(5)
+    assert cluster.core("c").views.accepted is None
+    c = cluster.executors["c"]
+    c.receive("b", wire.encode(wire.FetchRuns(Span("a", origin.birth, 1, 1))), cluster.now("c"))
+    c.poll(cluster.now("c"))
+    while (sync := c.begin_sync()) is not None:
+        sync.run()
+        c.end_sync()
+    messages = [wire.decode(peer, data) for peer, data in c.release().messages if peer == "b"]
+    (answer,) = [message for message in messages if isinstance(message, wire.RunsReply)]
+    assert len(answer.runs) == 1, "it answers: a damaged journal may need it"
+    assert answer.view == LEARNER_STAMPS
+
+
+def test_stamps_of_a_learner_are_not_taken_into_the_view_at_work() -> None:
+    b = Lone()
+    b.receive("c", wire.RunsReply([held(C, 1, 99).run], LEARNER_STAMPS))
+    assert b.core.log_state is not None
+    assert b.core.log_state.by_origin[C.origin].held == 0
+    assert b.core.views.is_active
+
+
+def test_an_older_program_that_sends_no_view_counts_where_its_hello_named_this_one() -> None:
+    """A learner of that program answers in the same way, and says in its hello that it has no view."""
+    b = Lone()
+    assert b.core.log_state is not None
+    queue = b.core.log_state.by_origin[C.origin]
+    b.receive("c", wire.HelloReply("c", 9, 1, list(CONFIGURED), [], None, False, []))
+    b.receive("c", wire.RunsReply([held(C, 1, 99).run]))
+    assert queue.held == 0
+    b.receive("a", wire.HelloReply("a", A.birth, 1, list(CONFIGURED), [], VIEW, True, [0, 0, 1]))
+    b.receive("a", wire.RunsReply([held(C, 1, 20).run]))
+    assert queue.held == 1

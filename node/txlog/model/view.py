@@ -16,6 +16,8 @@ STRATEGIES = ("Simple", "Smart", "None")
 """The safest first."""
 NO_VIEW: Number = (0, 0, "")
 """Epoch, ballot, coordinator: views are ordered by it. Lower than every view: the number of a master that has none."""
+LEARNER_STAMPS: Number = (0, 0, "learner")
+"""What a learner names as the view of its stamps: it fetched them from masters of any view. No view has this number."""
 
 
 class Member(msgspec.Struct, array_like=True, frozen=True):

@@ -64,7 +64,7 @@ class Core:
         self.view_manager = ViewManager(self.views)
         self.membership = Membership(self.local, self.views, self.outbox, recovered, now.mono)
         self.router = MessageRouter(self.local, self.failure_detector, self.views, self.outbox)
-        self.split_backup = SplitBackup(self.views)
+        self.split_backup = SplitBackup(self.views, self.view_manager.policy)
         self.lifecycle = LogLifecycle(self.local, self.failure_detector, self.views, self.outbox, recovered)
         self.dispatcher = MessageDispatcher(
             self.local,
@@ -244,10 +244,10 @@ class Core:
         if self.membership.departure.has_left or not self.membership.bootstrap.others:
             return FOREVER_MS
         silent = any(not self.is_present(peer) for peer in self.peers)
-        if not silent:
+        if not silent and self.views.backup_index >= 0 and not self.view_manager.policy.silence_adds_up:
             self.views.forget_backup()
         complete = not silent and len(self.peers) + 1 >= len(self.views.configured_members)
-        return self.membership.handshake.poll(complete, now)
+        return self.membership.handshake.poll(complete, self.view_manager.backfill.lacks_newer_position, now)
 
     def _poll_views(self, now: ClockReading) -> int:
         views, bootstrap = self.views, self.membership.bootstrap

@@ -52,7 +52,7 @@ class MessageDispatcher:
             case Post():
                 self._on_post(peer, message, now, contents)
             case RunsReply():
-                self._on_runs(message, now)
+                self._on_runs(peer, message, now)
             case Hello():
                 self._on_hello(peer, message)
             case HelloReply():
@@ -135,10 +135,10 @@ class MessageDispatcher:
             self._lifecycle.enter_view(now)
         return views.is_active
 
-    def _on_runs(self, message: RunsReply, now: ClockReading) -> None:
+    def _on_runs(self, peer: str, message: RunsReply, now: ClockReading) -> None:
         replication = self._lifecycle.replication
         if replication is not None:
-            self._view_manager.backfill.on_runs(message, replication.state.schedule, now.mono)
+            self._view_manager.backfill.on_runs(peer, message, replication.state.schedule, now.mono)
 
     def _on_view_change_message(self, peer: str, message: Message) -> None:
         """Process a message of a view change, sent by ``peer`` itself or relayed for it."""
@@ -169,7 +169,7 @@ class MessageDispatcher:
         if isinstance(message, FetchRuns):
             self._serve_runs(relay.path[0], message)
         elif isinstance(message, RunsReply):
-            self._on_runs(message, now)
+            self._on_runs(relay.path[0], message, now)
         elif isinstance(message, wire.LogTruncatedBelow):
             self._on_log_truncated(peer, message)  # any other's snapshot will do, and this peer's link works
         else:

@@ -355,7 +355,8 @@ class FetchRuns(msgspec.Struct, array_like=True, frozen=True, tag="fetch-runs"):
 
 
 class RunsReply(msgspec.Struct, array_like=True, frozen=True, tag="runs"):
-    """``view``: the sender's, in which they have these stamps; a master that does not send it vouches for no view."""
+    """``view``: the sender's, in which they have these stamps. ``LEARNER_STAMPS``: the sender has no view. ``NO_VIEW``:
+    not sent, by an older program."""
 
     runs: list[TransactionRun]
     view: Number = NO_VIEW

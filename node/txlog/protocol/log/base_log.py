@@ -16,8 +16,8 @@ Queues = Mapping[Origin, OriginQueue]
 """The queue of each origin."""
 
 
-def missing_spans(queues: Queues, spans: list[Span], waiting: list[ReassignedStamps]) -> list[Span]:
-    """The parts of these spans that are not persisted here yet."""
+def last_seqs(spans: list[Span], waiting: list[ReassignedStamps]) -> dict[Origin, int]:
+    """The last seq of each origin in these spans."""
     needed: dict[Origin, int] = {}
     for one in spans:
         origin = Origin(one.node, one.birth)
@@ -25,6 +25,11 @@ def missing_spans(queues: Queues, spans: list[Span], waiting: list[ReassignedSta
     for several in waiting:
         origin = Origin(several.node, several.birth)
         needed[origin] = max(needed.get(origin, 0), several.first_seq + len(several.stamps) - 1)
+    return needed
+
+
+def missing_spans(queues: Queues, needed: Mapping[Origin, int]) -> list[Span]:
+    """The transactions up to these seqs that are not persisted here yet."""
     found: list[Span] = []
     for origin, last in sorted(needed.items()):
         queue = queues.get(origin)

@@ -32,6 +32,7 @@ from txlog.protocol.log.base_log import (
     base_chain_hashes,
     base_fits,
     common_prefix_end,
+    last_seqs,
     missing_spans,
     restamp,
     stamps_of,
@@ -406,10 +407,9 @@ class LogState:
         self, view: View, cut: int, spans: list[Span], stamps: list[int], waiting: list[ReassignedStamps]
     ) -> bool:
         """Make this view the latest (rule 21): truncate the log after ``cut`` and append ``spans``, whose entries have
-        these ``stamps``. ``waiting`` get new stamps, and so do the own transactions that have none.
-
-        False, with nothing changed, when the result is not the log that the view names."""
-        assert not missing_spans(self.by_origin, spans, waiting)
+        these ``stamps``. ``waiting`` get new stamps, and so do the own transactions that have none. False, with nothing
+        changed, when the result is not the log that the view names."""
+        assert not missing_spans(self.by_origin, last_seqs(spans, waiting))
         assert self.final_index <= cut <= self.log_index.length, (self.final_index, cut, self.log_index.length)
         if not base_fits(self.log_index, view, cut, spans, waiting):
             return False

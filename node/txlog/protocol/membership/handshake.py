@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from txlog.model.configuration import Configuration
 from txlog.model.errors import PeerFault
 from txlog.model.view import NO_VIEW
@@ -13,6 +15,9 @@ from txlog.protocol.outbox import Outbox
 from txlog.protocol.replication.peer_progress import PeerProgress
 from txlog.protocol.views.view_state import FOREVER_MS, ViewState
 from txlog.wire.messages import Hello, HelloReply, KnownIncarnation, LogTruncatedBelow
+
+EARLY_HELLO_MS: Final = 20
+"""Between two hellos of a master that catches up with others while they write, in milliseconds."""
 
 
 class Handshake:
@@ -33,16 +38,20 @@ class Handshake:
         self._outbox = outbox
         self._sent_ms = -FOREVER_MS
 
-    def poll(self, complete: bool, now: ClockReading) -> int:
+    def poll(self, complete: bool, lacks_newer_position: bool, now: ClockReading) -> int:
         """Send a hello to the others when it is due. ``complete``: all configured masters are in the view and present.
-        Returns when the next one is due, in ``mono`` milliseconds."""
+        ``lacks_newer_position``: this master has caught up with what the others reported, so it asks early. Then they
+        see how little it lacks. Returns when the next one is due, in ``mono`` milliseconds."""
         settings, bootstrap = self._local.settings, self._bootstrap
         is_settled = bootstrap.is_finished and self._views.is_settled
         if is_settled and complete:
             return now.mono + settings.round_timeout_ms
         every = settings.idle_interval_ms if is_settled else settings.repeat_ms
+        if lacks_newer_position:
+            every = min(every, EARLY_HELLO_MS)
         if now.mono >= self._sent_ms + every:
             self._sent_ms = now.mono
+            self._views.fetched_since_hello = 0
             hello = build_hello(self._views)
             for node in bootstrap.others:
                 self._outbox.send(node, hello)

@@ -3,9 +3,12 @@ them (rule 14)."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+SILENCES_MAX: Final = 512
+"""Silences that are kept of one node. More than this merge into the oldest one, without a change of their sum."""
 _NEVER_MS: Final = -(1 << 60)
 
 
@@ -24,6 +27,10 @@ class FailureDetector:
         self._peers_heard_ms: dict[str, int] = {}
         """When the peer reported it, as far as known here."""
         self._reachable_ms: dict[str, int] = {}
+        self._silent_since: dict[str, int] = {}
+        """When the present silence of a node began, about: one round time-out before the node counted as silent."""
+        self._silences: dict[str, deque[tuple[int, int]]] = {}
+        """The silences of each node that are over, as begin and end."""
         self._sampled_ms = since_ms
 
     def set_round_timeout(self, round_timeout_ms: int) -> None:
@@ -39,8 +46,25 @@ class FailureDetector:
         self.now_ms = mono_ms
         if mono_ms - self._sampled_ms >= self._timeout_ms // 8:
             self._sampled_ms = mono_ms
-            for node in self.reachable():
-                self._reachable_ms[node] = mono_ms
+            self._sample_reachable()
+
+    def _sample_reachable(self) -> None:
+        reachable = self.reachable()
+        for node in self._reachable_ms:
+            if node not in reachable:
+                self._silent_since.setdefault(node, self._reachable_ms[node] - self._timeout_ms)
+        for node in reachable:
+            self._reachable_ms[node] = self.now_ms
+            began_ms = self._silent_since.pop(node, None)
+            if began_ms is not None:
+                self._record_silence(node, began_ms)
+
+    def _record_silence(self, node: str, began_ms: int) -> None:
+        past = self._silences.setdefault(node, deque())
+        past.append((began_ms, self.now_ms))
+        if len(past) > SILENCES_MAX:
+            (first_ms, end_ms), (next_ms, next_end_ms) = past.popleft(), past.popleft()
+            past.appendleft((next_ms - (end_ms - first_ms), next_end_ms))
 
     def on_message(self, node: str) -> None:
         """A message of any kind arrived from the node."""
@@ -129,7 +153,22 @@ class FailureDetector:
         """These nodes have reported to the view change that is accepted now: their silence is over."""
         for node in nodes:
             self._reachable_ms[node] = self.now_ms
+            self._silent_since.pop(node, None)
+            self._silences.pop(node, None)
 
     def silent_ms(self, node: str) -> int:
         """For how many milliseconds the node has not been reachable, directly or through others."""
         return self.now_ms - max(self._reachable_ms.get(node, self.since_ms), self.since_ms)
+
+    def is_silent(self, node: str) -> bool:
+        """Whether the node was reachable once and is not at the last look."""
+        return node in self._silent_since
+
+    def silent_ms_within(self, node: str, window_ms: int) -> int:
+        """For how many of the last ``window_ms`` milliseconds the node was silent, in one silence or several. Each one
+        was longer than the round time-out. A node that was never reachable has none here."""
+        from_ms = max(self.now_ms - window_ms, self.since_ms)
+        silences = list(self._silences.get(node, ()))
+        if node in self._silent_since:
+            silences.append((self._silent_since[node], self.now_ms))
+        return sum(max(0, end_ms - max(began_ms, from_ms)) for began_ms, end_ms in silences)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from txlog.model.entry import Span
 from txlog.model.ids import Origin
 from txlog.model.view import NO_VIEW
-from txlog.protocol.log.base_log import missing_spans
 from txlog.protocol.log.log_state import LogState
 from txlog.protocol.replication.post_schedule import PostSchedule
 from txlog.protocol.views.view_state import FOREVER_MS, ViewState
 from txlog.wire.messages import FetchRuns, RunsReply
+
+EARLY_HELLO_COUNT: Final = 100
+"""Transactions fetched since the last hello, after which the next one asks early for what the holders have now."""
 
 
 class Backfill:
@@ -30,6 +34,14 @@ class Backfill:
             or self.views.pending_accept is not None
             or bool(self.views.other_branches)
         )
+
+    @property
+    def lacks_newer_position(self) -> bool:
+        """Everything that the holders reported is persisted here, and it was much: they have more by now."""
+        log = self.views.log_state
+        if log is None or self.views.fetched_since_hello < EARLY_HELLO_COUNT or self.views.pending_accept is not None:
+            return False
+        return self.is_backfilling and self._first_missing(log)[1] is None
 
     def request_missing(self) -> None:
         """Request the first missing span, at intervals, or at once when the last request was answered."""
@@ -62,12 +74,14 @@ class Backfill:
         if self.views.newer_view is not None and self.views.newer_view.number > self.views.promised:
             self.views.promise(self.views.newer_view.number)
 
-    def on_runs(self, message: RunsReply, schedule: PostSchedule, mono_ms: int) -> None:
-        """Persist transactions that were requested."""
+    def on_runs(self, peer: str, message: RunsReply, schedule: PostSchedule, mono_ms: int) -> None:
+        """Persist transactions that were requested from ``peer``."""
         views, log = self.views, self.views.log_state
         if log is None or views.local.disk_full or not (views.is_active or self.is_backfilling):
             return
-        same = message.view in (views.number, NO_VIEW)
+        same = message.view == views.number
+        if message.view == NO_VIEW:  # an older program does not send it: its last hello names its view
+            same = views.last_views.get(peer) == views.number
         for run in message.runs:
             if self.is_backfilling and run.origin not in log.by_origin:
                 log.add_origin(run.origin)
@@ -78,11 +92,12 @@ class Backfill:
                 self.stop_for_newer_view()
             if log.persist_replicated(run, not inside):
                 schedule.on_foreign_transactions(mono_ms)
+                views.fetched_since_hello += len(run.items)
 
     def _first_missing(self, agreement: LogState) -> tuple[list[str], Span | None]:
         accept = self.views.pending_accept
         if accept is not None:
-            lacks = missing_spans(agreement.by_origin, accept.spans, accept.waiting)
+            lacks = self.views.missing_for_accept()
             others = [
                 m.node for m in accept.view.members if m.node not in (self.views.local.node, self.views.accept_sender)
             ]

@@ -13,7 +13,6 @@ from typing import Final
 from txlog.model.errors import PeerFault
 from txlog.model.ids import Origin
 from txlog.model.view import NO_VIEW, Number
-from txlog.protocol.log.base_log import missing_spans
 from txlog.protocol.views.next_view import highest_view
 from txlog.protocol.views.report import (
     non_final_transactions,
@@ -282,7 +281,7 @@ class ViewParticipant:
         if number != self.views.promised:
             self.views.pending_accept = None
             return None
-        lacks = missing_spans(agreement.by_origin, accept.spans, accept.waiting)
+        lacks = self.views.missing_for_accept()
         if lacks:
             self._send_fetch_progress(number, sum(span.count for span in lacks))
             return None

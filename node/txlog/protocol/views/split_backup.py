@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from txlog.model.errors import OffTheLog
 from txlog.protocol.replication.replication_state import ReplicationState
+from txlog.protocol.views.view_policy import ViewPolicy
 from txlog.protocol.views.view_state import ViewState
 
 
 class SplitBackup:
     """Says when a backup is needed and which position it may have."""
 
-    def __init__(self, views: ViewState) -> None:
+    def __init__(self, views: ViewState, policy: ViewPolicy) -> None:
         self._views = views
+        self._policy = policy
 
     def is_missing(self, state: ReplicationState | None, closing: bool) -> bool:
-        """A member is silent, no backup is recorded, and the view may not exclude the member without one."""
+        """A member is silent, or was for long lately, no backup is recorded, and the view may not exclude the member
+        without one."""
         views, view = self._views, self._views.accepted
         if view is None or state is None or views.majority_required or view.strategy == "None" or closing:
             return False
-        return views.backup_index < 0 and bool(self.silent_members(state))
+        return views.backup_index < 0 and (bool(self.silent_members(state)) or self._policy.silence_adds_up)
 
     def is_possible(self, state: ReplicationState | None) -> bool:
         """Whether a new backup can be made. An accepted view that is not installed may have truncated entries that

@@ -10,11 +10,12 @@ from typing import Final
 from txlog.model.ids import Origin
 from txlog.model.view import Member, View
 from txlog.protocol.views.backfill import Backfill
+from txlog.protocol.views.catch_up import CatchUp
 from txlog.protocol.views.coordinator import ViewCoordinator
 from txlog.protocol.views.view_change import departure_applies, has_override
 from txlog.protocol.views.view_state import (
-    CAUGHT_UP_LAG_MAX,
     FOREVER_MS,
+    SILENCE_WINDOW_TERMS,
     SILENT_ROUNDS,
     UNCONFIRMED_PROOF_RETRY_MS,
     ViewState,
@@ -32,6 +33,7 @@ class ViewPolicy:
         self.views = views
         self.backfill = backfill
         self.coordinator = coordinator
+        self._catch_ups: dict[str, CatchUp] = {}
 
     def poll(self, may_lead: bool) -> int:
         """Send what is due. ``may_lead``: this master takes part (admitted, not leaving). Returns when to poll again,
@@ -156,7 +158,22 @@ class ViewPolicy:
         return None
 
     def _is_silent(self, member: Member) -> bool:
-        return self.views.failure_detector.silent_ms(member.node) > self._silence_limit_ms
+        """Whether the member is silent beyond its term, in one silence or in several that add up."""
+        detector, limit_ms = self.views.failure_detector, self._silence_limit_ms
+        if detector.silent_ms(member.node) > limit_ms:
+            return True
+        window_ms = SILENCE_WINDOW_TERMS * limit_ms
+        return detector.is_silent(member.node) and 2 * detector.silent_ms_within(member.node, window_ms) > window_ms
+
+    @property
+    def silence_adds_up(self) -> bool:
+        """Whether a member was silent for a whole term lately, so that a short silence may be its last. The backup for
+        it is kept then: the next silence may be too short for another one."""
+        view, limit_ms = self.views.accepted, self._silence_limit_ms
+        within_ms = self.views.failure_detector.silent_ms_within
+        return view is not None and any(
+            within_ms(m.node, SILENCE_WINDOW_TERMS * limit_ms) > limit_ms for m in view.members
+        )
 
     @property
     def _silence_limit_ms(self) -> int:
@@ -182,7 +199,7 @@ class ViewPolicy:
         return self.views.backup_index >= 0 or any(who is not None and who.backup >= 0 for who in others)
 
     def _is_caught_up(self, who: Hello) -> bool:
-        """Whether a joining master lacks so little that the stop of the view will be short."""
+        """Whether a joining master lacks so little, and fetches it so fast, that the stop of the view will be short."""
         agreement, view = self.views.log_state, self.views.accepted
         assert agreement is not None
         assert view is not None
@@ -196,14 +213,14 @@ class ViewPolicy:
         if who.log_index < agreement.log_index.start:
             return False  # a snapshot first
         held = {Origin(node, birth): seq for node, birth, seq in who.held}
-        lacking = sum(max(0, min(q.held, q.limit) - held.get(q.origin, 0)) for q in agreement.queues)
-        if lacking > CAUGHT_UP_LAG_MAX:
-            return False
+        there = {q.origin: min(q.held, q.limit) for q in agreement.queues}
         outside = {
             origin: seq for origin, seq in held.items() if not self.backfill.is_in_current_view(agreement, origin)
         }
-        mine = sum(max(0, seq - self.views.held_seq(origin)) for origin, seq in outside.items())
-        return mine <= CAUGHT_UP_LAG_MAX
+        here = {origin: self.views.held_seq(origin) for origin in outside}
+        catch_up = self._catch_ups.setdefault(who.node, CatchUp())
+        catch_up.observe(who, self.views.failure_detector.now_ms, (there, held), (outside, here))
+        return catch_up.is_near_end
 
     def _strategy_change_wanted(self, view: View) -> bool:
         """Whether this master prefers another strategy than the view knows of, and no master is partitioned: a view of

@@ -11,20 +11,22 @@ from typing import Final
 
 from txlog.model.bounds import SLOTS_MAX
 from txlog.model.configuration import Configuration, Master
+from txlog.model.entry import Span
 from txlog.model.errors import Conflict, PeerFault
 from txlog.model.ids import Origin
 from txlog.model.records import OperatorOverrides, RecoveredState, ViewLeft, ViewPromised
-from txlog.model.view import NO_VIEW, Member, Number, View
+from txlog.model.view import LEARNER_STAMPS, NO_VIEW, Member, Number, View
 from txlog.protocol.events import ConfiguredMember, ProtocolSettings
 from txlog.protocol.local_master import LocalMaster
+from txlog.protocol.log.base_log import last_seqs, missing_spans
 from txlog.protocol.log.log_state import LogState
 from txlog.protocol.outbox import Outbox
 from txlog.protocol.replication.failure_detector import FailureDetector
 from txlog.protocol.views.view_change import ViewChange, ViewChangeEvent, departure_applies, has_override
 from txlog.wire.messages import AcceptView, Departure, Hello, HelloReply, LeaveNotice
 
-CAUGHT_UP_LAG_MAX: Final = 1000
-"""Transactions that a joining master may still lack when the view is stopped to add it: well below a second of work."""
+SILENCE_WINDOW_TERMS: Final = 4
+"""Silence adds up: a member that was silent for more than half of so many terms is silent beyond its term."""
 SILENT_ROUNDS: Final = 3
 """``Majority``: how long a member may be silent before the next view excludes it, in round time-outs."""
 UNCONFIRMED_PROOF_RETRY_MS: Final = 30_000
@@ -98,12 +100,16 @@ class ViewState:
         self.branch_holders: dict[str, dict[Origin, int]] = {}
         self.pending_accept: AcceptView | None = None
         self.accept_sender = ""
+        self._needed_for: AcceptView | None = None
+        self._needed_seqs: dict[Origin, int] = {}
         self.propose_after_ms = FOREVER_MS
         self.attempts = 0
         self.failed_members: list[Member] = []
         """With these members, the reports did not suffice for a view that this master coordinates. Another coordinator,
         with more knowledge or an override, may succeed."""
         self.unconfirmed_proofs: dict[Departure, int] = {}
+        self.fetched_since_hello = 0
+        """Transactions that were fetched for the next view since this master's last hello."""
 
     # The view
 
@@ -130,8 +136,11 @@ class ViewState:
 
     @property
     def stamps_view(self) -> Number:
-        """The view whose stamps the persisted transactions have. A stopped view may have persisted others since."""
-        return self.promised if self.is_stopped else self.number
+        """The view whose stamps the persisted transactions have. A stopped view may have persisted others since. A
+        learner has those of any view that it fetched from."""
+        if self.is_stopped:
+            return self.promised
+        return self.number if self.accepted is not None else LEARNER_STAMPS
 
     def promise(self, number: Number) -> None:
         """Never work again in a view below ``number``; durable before anything else leaves."""
@@ -468,6 +477,16 @@ class ViewState:
             before = self.departures.get(departure.node)
             if before is None or _supersedes(departure, before):
                 self.departures[departure.node] = departure
+
+    def missing_for_accept(self) -> list[Span]:
+        """What the received next view names and is not persisted here yet. It is asked for again and again, so the long
+        list of its spans is read once."""
+        accept = self.pending_accept
+        assert accept is not None
+        assert self.log_state is not None
+        if accept is not self._needed_for:
+            self._needed_for, self._needed_seqs = accept, last_seqs(accept.spans, accept.waiting)
+        return missing_spans(self.log_state.by_origin, self._needed_seqs)
 
     def held_seq(self, origin: Origin) -> int:
         assert self.log_state is not None

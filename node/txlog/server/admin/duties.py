@@ -100,7 +100,8 @@ class DutyHandler:
         status = self._context.status
         found: list[Duty] = []
         if status.needs_split_backup:
-            why = f"split: {', '.join(status.silent_members)} silent in view {format_view_number(status.view_number)}"
+            silent = ", ".join(status.silent_members) or "a member again and again"
+            why = f"split: {silent} silent in view {format_view_number(status.view_number)}"
             found.append(self._new_duty(f"backup-{format_view_number(status.view_number)}", "backup", why))
         if status.is_view_active and status.newer_view is None:
             for worker in self._context.registry.workers.values():
