@@ -94,6 +94,7 @@ COMPILED_MODULES: Final = tuple(
             (
                 "backfill",
                 "branch_selection",
+                "catch_up",
                 "coordinator",
                 "log_merge",
                 "next_view",
