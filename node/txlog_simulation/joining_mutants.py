@@ -76,7 +76,7 @@ JOINING_MUTANTS: tuple[Mutant, ...] = (
         "a-learner-names-no-view-like-an-older-program",
         "14",
         False,
-        (SourceEdit(STATE, "if self.accepted is not None else LEARNER_STAMPS", "if True else LEARNER_STAMPS"),),
+        (SourceEdit(STATE, "            return LEARNER_STAMPS\n", "            return self.number\n"),),
         test=_STAMPS + "test_a_learner_names_no_view_for_the_stamps_that_it_fetched",
     ),
     Mutant(

@@ -138,9 +138,9 @@ class ViewState:
     def stamps_view(self) -> Number:
         """The view whose stamps the persisted transactions have. A stopped view may have persisted others since. A
         learner has those of any view that it fetched from."""
-        if self.is_stopped:
-            return self.promised
-        return self.number if self.accepted is not None else LEARNER_STAMPS
+        if self.accepted is None and not self.is_stopped:
+            return LEARNER_STAMPS
+        return self.promised if self.is_stopped else self.number
 
     def promise(self, number: Number) -> None:
         """Never work again in a view below ``number``; durable before anything else leaves."""
