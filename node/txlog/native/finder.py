@@ -97,6 +97,7 @@ COMPILED_MODULES: Final = tuple(
                 "catch_up",
                 "coordinator",
                 "log_merge",
+                "needed_transactions",
                 "next_view",
                 "participant",
                 "report",

@@ -97,7 +97,7 @@ class Backfill:
     def _first_missing(self, agreement: LogState) -> tuple[list[str], Span | None]:
         accept = self.views.pending_accept
         if accept is not None:
-            lacks = self.views.missing_for_accept()
+            lacks = self.views.needed.missing(accept, agreement)
             others = [
                 m.node for m in accept.view.members if m.node not in (self.views.local.node, self.views.accept_sender)
             ]

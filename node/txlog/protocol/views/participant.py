@@ -281,7 +281,7 @@ class ViewParticipant:
         if number != self.views.promised:
             self.views.pending_accept = None
             return None
-        lacks = self.views.missing_for_accept()
+        lacks = self.views.needed.missing(accept, agreement)
         if lacks:
             self._send_fetch_progress(number, sum(span.count for span in lacks))
             return None

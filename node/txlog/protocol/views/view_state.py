@@ -11,17 +11,16 @@ from typing import Final
 
 from txlog.model.bounds import SLOTS_MAX
 from txlog.model.configuration import Configuration, Master
-from txlog.model.entry import Span
 from txlog.model.errors import Conflict, PeerFault
 from txlog.model.ids import Origin
 from txlog.model.records import OperatorOverrides, RecoveredState, ViewLeft, ViewPromised
 from txlog.model.view import LEARNER_STAMPS, NO_VIEW, Member, Number, View
 from txlog.protocol.events import ConfiguredMember, ProtocolSettings
 from txlog.protocol.local_master import LocalMaster
-from txlog.protocol.log.base_log import last_seqs, missing_spans
 from txlog.protocol.log.log_state import LogState
 from txlog.protocol.outbox import Outbox
 from txlog.protocol.replication.failure_detector import FailureDetector
+from txlog.protocol.views.needed_transactions import NeededTransactions
 from txlog.protocol.views.view_change import ViewChange, ViewChangeEvent, departure_applies, has_override
 from txlog.wire.messages import AcceptView, Departure, Hello, HelloReply, LeaveNotice
 
@@ -100,8 +99,7 @@ class ViewState:
         self.branch_holders: dict[str, dict[Origin, int]] = {}
         self.pending_accept: AcceptView | None = None
         self.accept_sender = ""
-        self._needed_for: AcceptView | None = None
-        self._needed_seqs: dict[Origin, int] = {}
+        self.needed = NeededTransactions()
         self.propose_after_ms = FOREVER_MS
         self.attempts = 0
         self.failed_members: list[Member] = []
@@ -478,19 +476,8 @@ class ViewState:
             if before is None or _supersedes(departure, before):
                 self.departures[departure.node] = departure
 
-    def missing_for_accept(self) -> list[Span]:
-        """What the received next view names and is not persisted here yet. It is asked for again and again, so the long
-        list of its spans is read once."""
-        accept = self.pending_accept
-        assert accept is not None
-        assert self.log_state is not None
-        if accept is not self._needed_for:
-            self._needed_for, self._needed_seqs = accept, last_seqs(accept.spans, accept.waiting)
-        return missing_spans(self.log_state.by_origin, self._needed_seqs)
-
     def held_seq(self, origin: Origin) -> int:
-        assert self.log_state is not None
-        queue = self.log_state.by_origin.get(origin)
+        queue = self.log_state.by_origin.get(origin) if self.log_state is not None else None
         return queue.held if queue is not None else 0
 
     # Leaving
