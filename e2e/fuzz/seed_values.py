@@ -27,18 +27,21 @@ _CLUSTER: Final = b"fuzz"
 
 
 def generate_value(chance: random.Random, kind: Any) -> Any:
-    """A value of a type of msgspec's: small, any."""
+    """A value of a type of msgspec's: small, any, within the bounds of the type."""
     return _of(chance, inspect.type_info(kind), 0)
 
 
 def _of(chance: random.Random, kind: inspect.Type, depth: int) -> Any:
     match kind:
         case inspect.IntType():
-            return chance.choice((0, 1, 2, 7, 255, 1 << 31, (1 << 63) - 1, chance.getrandbits(62)))
+            least, most = _range(kind)
+            some = (0, 1, 2, 7, 255, 1 << 31, (1 << 63) - 1, chance.getrandbits(62), least, most)
+            return chance.choice([one for one in some if least <= one <= most])
         case inspect.StrType():
-            return chance.choice(("", "uk-1", "us-1", "é", "x" * 40))
+            return chance.choice(("", "uk-1", "us-1", "é", "x" * 40))[: kind.max_length]
         case inspect.BytesType():
-            return chance.randbytes(chance.choice((0, 1, 8, 16, 16, 32)))
+            length = max(chance.choice((0, 1, 8, 16, 16, 32)), kind.min_length or 0)
+            return chance.randbytes(length if kind.max_length is None else min(length, kind.max_length))
         case inspect.BoolType():
             return chance.random() < 0.5
         case inspect.NoneType():
@@ -59,6 +62,13 @@ def _of(chance: random.Random, kind: inspect.Type, depth: int) -> Any:
             return cls(*(_of(chance, field.type, depth + 1) for field in fields))
         case _:
             raise AssertionError(f"no example of {kind}")
+
+
+def _range(kind: inspect.IntType) -> tuple[int, int]:
+    """The least and the greatest value of an integer type, within 64 bits."""
+    least = kind.ge if kind.ge is not None else kind.gt + 1 if kind.gt is not None else -(1 << 63)
+    most = kind.le if kind.le is not None else kind.lt - 1 if kind.lt is not None else (1 << 64) - 1
+    return least, most
 
 
 def encode_msgpack(value: object) -> bytes:

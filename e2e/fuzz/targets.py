@@ -7,6 +7,7 @@ import http.client
 import io
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -22,7 +23,7 @@ from txlog.http.write_options import parse_write_options
 from txlog.journal import Journal, MemoryVfs, check_journal
 from txlog.model.durability import Durability
 from txlog.model.entry import LogEntry, Position
-from txlog.model.errors import BadInput, NotDeterministic, TxLogError
+from txlog.model.errors import BadInput, NotDeterministic, PeerFault, TxLogError
 from txlog.model.view import View
 from txlog.server.feed.change_feed import _parse_feed_request as wish_of
 from txlog.server.frontdoor.fast_path import parse_plain_write
@@ -384,7 +385,14 @@ def _an_update(chance: random.Random) -> bytes:
 
 
 def _a_message(chance: random.Random) -> bytes:
-    return messages.encode(generate_value(chance, messages.Message))
+    """A message that a master takes, if a few draws bring one: its parts have to fit together."""
+    made = b""
+    for _ in range(50):
+        made = messages.encode(generate_value(chance, messages.Message))
+        with suppress(PeerFault):
+            messages.decode("uk-2", made)
+            return made
+    return made
 
 
 def _a_page(chance: random.Random) -> bytes:
