@@ -178,7 +178,7 @@ class SimulatedMaster:
     def on_step(self, name: str) -> None:
         """A step of the process is done; it may have been the last."""
         if self.executor is not None:
-            self.world.master_states.on_step(self.executor.core)
+            self.world.master_states.on_step(self.incarnation, self.executor.core)
             self.world.clocks.on_step(self.executor.core, self.world.now_ms)
         if self.steps_to_crash and self.crash_step in ("", name):
             self.steps_to_crash -= 1

@@ -16,11 +16,11 @@ class MasterStateChecker:
     def __init__(self, findings: ViolationLog) -> None:
         self.findings = findings
         self.seen: Counter[tuple[MasterState, MasterState]] = Counter()
-        self._latest: dict[str, tuple[tuple[int, int], MasterState]] = {}
+        self._latest: dict[str, tuple[int, MasterState]] = {}
 
-    def on_step(self, core: Core) -> None:
-        """The process has made a step."""
-        node, process, state = core.local.node, (core.birth, core.start), core.state
+    def on_step(self, process: int, core: Core) -> None:
+        """The process of this number has made a step. An older image of a disk repeats the start of another one."""
+        node, state = core.local.node, core.state
         before = self._latest.get(node)
         self._latest[node] = process, state
         if before is None or before[0] != process or before[1] is state:
