@@ -30,7 +30,7 @@ JOINED_S: Final = 5.0
 PAUSE_MS: Final = 1000.0
 WARM_S: Final = 3.0
 LOAD_S: Final = 20.0
-"""The load goes on for so long after the SIGTERM; a master that is not in the view by then is not let in."""
+"""The load goes on for so long after the SIGTERM; a master that is not in the view by then has not joined."""
 REST_S: Final = 120.0
 
 

@@ -71,6 +71,7 @@ def view_error(view: View | None) -> str:
     if not all(_is_origin(*one) for one in view.origins) or any(m.origin not in origins for m in view.members):
         return "a view with an incarnation that is none, or without one of its members"
     numbers = [view.epoch, view.ballot, view.base_index, *view.known_seqs, abs(view.diverged_index)]
+    numbers += [number for epoch, ballot, _ in view.ancestors for number in (epoch, ballot)]
     if not all(_is_count(number) for number in numbers) or not _is_stamp(view.floor):
         return "a number of the view is out of bounds"
     if len(view.coordinator) > NODE_CHARACTERS_MAX or len(view.base_hash) != HASH_BYTES:
