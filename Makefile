@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native classes lock crds reference docs docs-run house demo demo-split test test-clients test-kubernetes lint types simulate trace-digest mutants bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load recovery-crashes soak rolling determinism w3c rdf4j-differences fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
+.PHONY: help install install-dev native classes lock crds reference docs docs-run house demo demo-split test test-again test-clients test-kubernetes lint types simulate trace-digest mutants bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load recovery-crashes soak rolling determinism w3c rdf4j-differences fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -52,6 +52,9 @@ types: install-dev ## mypy, strict
 test: install-dev ## all tests, on the real components
 	$(MAKE) --no-print-directory -j2 native lint types
 	$(BIN)/pytest -n 4 -m "not kubernetes"
+
+test-again: install-dev ## the tests that failed last time, one after the other; with none to repeat it fails
+	$(BIN)/pytest -m "not kubernetes" --last-failed --last-failed-no-failures none
 
 test-kubernetes: install-dev ## resources, operator and charts on a real API server (the first time its programs are built: 10 minutes)
 	@test -n "$${KUBEBUILDER_ASSETS:-}" || $(BIN)/python -m e2e.cluster.programs
