@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.journal_fill import fill_journals
-from e2e.lib.cluster.masters import NODES, BenchMasters, free_ports, stop_processes, three_masters
+from e2e.lib.cluster.masters import NODES, BenchMasters, stop_processes, three_masters
 from e2e.lib.cluster.stores import empty_oxigraph
 from e2e.lib.host_metrics import CpuMeter, descendants, peak_mb
 from e2e.lib.load.closed_loop import quad_line
 from e2e.lib.load.requests import submit_all
+from e2e.lib.ports import free_ports
 from e2e.lib.report import BenchReport, CannotMeasure, Figure, build_table, console, print_table
 from txlog.client import MasterClient, WriteRequest
 from txlog.local.engines.java_runtime import obtain_java_home

@@ -25,8 +25,9 @@ from bench.batch import (
     worker_config,
     write_all,
 )
-from e2e.lib.cluster.masters import BenchMasters, free_ports, stop_processes, three_masters
+from e2e.lib.cluster.masters import BenchMasters, stop_processes, three_masters
 from e2e.lib.cluster.stores import empty_oxigraph
+from e2e.lib.ports import free_ports
 from e2e.lib.report import BenchReport, CannotMeasure, Figure, build_table, console, median, print_table
 from txlog.client import MasterClient
 

@@ -13,9 +13,10 @@ from pathlib import Path
 import uvloop
 from aiohttp import web
 
-from e2e.lib.cluster.masters import free_ports, stop_processes, wait_for_listener
+from e2e.lib.cluster.masters import stop_processes, wait_for_listener
 from e2e.lib.host_metrics import CpuMeter
 from e2e.lib.load.closed_loop import ClosedLoad, RequestTemplate
+from e2e.lib.ports import free_ports
 from e2e.lib.report import CannotMeasure
 
 CLIENTS = 64

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from e2e.lib.cluster.masters import free_ports, stop_processes, three_masters, wait_for_listener
+from e2e.lib.cluster.masters import stop_processes, three_masters, wait_for_listener
+from e2e.lib.ports import free_ports
 from e2e.lib.report import CannotMeasure
 
 NODE_COUNT: Final = 3

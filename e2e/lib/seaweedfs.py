@@ -12,7 +12,7 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from e2e.lib.cluster.masters import free_ports
+from e2e.lib.ports import free_ports
 
 BINARY = Path(sys.executable).parent / "weed"
 BUCKET = "backups"

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from e2e.lib.cluster.masters import free_ports
 from e2e.lib.cluster.stores import empty_oxigraph
+from e2e.lib.ports import free_ports
 from e2e.lib.wait import wait_until
 from txlog.client import MasterClient
 

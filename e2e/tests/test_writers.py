@@ -10,11 +10,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Final
 
-from e2e.lib.cluster.masters import free_ports
 from e2e.lib.history import ClientOperation, WriteOutcome, transaction_quads
 from e2e.lib.load.writers import ClientPatience, NamedWrite, RetryingSender, rotated
+from e2e.lib.ports import free_ports
 
-PATIENCE: Final = ClientPatience(wait_s=1, give_up_s=0.0, pause_s=0.0)
+PATIENCE: Final = ClientPatience(wait_s=20, give_up_s=0.0, pause_s=0.0)
 STUBBORN: Final = PATIENCE._replace(give_up_s=30.0)
 GOOD: Final = (204, {"TxLog-Durability": "synced", "TxLog-Transaction": "t1"}, b"")
 LOWER: Final = (202, {"TxLog-Durability": "accepted", "TxLog-Transaction": "t1"}, b"")

@@ -10,7 +10,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import ssl
 import subprocess
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from kubernetes.aio.client import Configuration
 
+from e2e.lib.ports import free_ports
 from txlog_operator.kube_client import BEARER_TOKEN, ApiEndpoint
 
 READY_S = 120.0
@@ -39,16 +39,6 @@ def programs() -> Path:
 def helm(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     command = [str(programs() / "helm"), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=check, timeout=60)
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    for each in held:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return ports
 
 
 def _with_us() -> None:

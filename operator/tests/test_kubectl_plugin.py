@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from control_plane import ControlPlane, free_ports
+from control_plane import ControlPlane
 from test_resource_rules import resource
 from typer.testing import CliRunner
 from worker_driver import Driver
 
+from e2e.lib.ports import free_ports
 from kubectl_txlog.plugin import app
 from txlog.auth import hash_token
 from txlog.client import MasterClient, WriteRequest

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from control_plane import ROOT, ControlPlane, free_ports, helm
+from control_plane import ROOT, ControlPlane, helm
 from test_resource_rules import resource
 
+from e2e.lib.ports import free_ports
 from txlog_operator.kube_client import ApiError, KubeClient
 from txlog_operator.main import Operator
 from txlog_operator.metrics import OperatorMetrics

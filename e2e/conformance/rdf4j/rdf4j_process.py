@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from e2e.conformance.pinned_artifacts import fetch_pinned
-from e2e.lib.cluster.masters import REPOSITORY, free_ports, stop_processes
+from e2e.lib.cluster.masters import REPOSITORY, stop_processes
+from e2e.lib.ports import free_ports
 from e2e.lib.report import CannotMeasure
 from txlog.local.engines.java_runtime import obtain_java_home
 from txlog.local.engines.rdf4j_server import JETTY_JAR, SERVER_WAR

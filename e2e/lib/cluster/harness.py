@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from e2e.lib.cluster.masters import REPOSITORY, free_ports, stop_processes, three_masters, wait_for_listener
+from e2e.lib.cluster.masters import REPOSITORY, stop_processes, three_masters, wait_for_listener
 from e2e.lib.cluster.stores import OXIGRAPH
+from e2e.lib.ports import free_ports
 from e2e.lib.report import CannotMeasure
 from txlog.apply.applier import apply_up_to
 from txlog.apply.log_source import MasterLog

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from e2e.lib.cluster.masters import BenchMasters, free_ports, stop_processes, three_masters, wait_for_listener
+from e2e.lib.cluster.masters import BenchMasters, stop_processes, three_masters, wait_for_listener
+from e2e.lib.ports import free_ports
 from e2e.lib.report import CannotMeasure
 from txlog.local.link_proxy import LinkConfig
 

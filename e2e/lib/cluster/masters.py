@@ -11,11 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from e2e.lib.cluster.log_ends import wait_at_rest
+from e2e.lib.ports import free_ports
 from e2e.lib.report import CannotMeasure
 from e2e.lib.wait import NotYet, wait_until
 from txlog.client import MasterClient, MasterUnreachable
@@ -163,13 +164,3 @@ def wait_for_listener(port: int, deadline_s: float = START_S) -> None:
         return True
 
     wait_until(f"a process listens on port {port}", deadline_s, probe)
-
-
-def free_ports(count: int) -> list[int]:
-    """Loopback ports that no process listens on now."""
-    socks = [socket.socket() for _ in range(count)]
-    with contextlib.ExitStack() as open_socks:
-        for sock in socks:
-            open_socks.enter_context(closing(sock))
-            sock.bind(("127.0.0.1", 0))
-        return [sock.getsockname()[1] for sock in socks]

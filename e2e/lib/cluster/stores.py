@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from e2e.lib.cluster.masters import free_ports, stop_processes, wait_for_listener
+from e2e.lib.cluster.masters import stop_processes, wait_for_listener
+from e2e.lib.ports import free_ports
 
 OXIGRAPH: Final = Path(sys.executable).parent / "oxigraph"
 

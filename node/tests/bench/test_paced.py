@@ -58,19 +58,19 @@ def load(*urls: str, rate: float = 200) -> OpenLoad:
 
 
 def test_every_request_that_falls_into_a_stall_has_waited_for_its_end() -> None:
-    server = Server(stall=(0.3, 0.8))
+    server = Server(stall=(0.3, 2.8))
     found = load(server.url)
-    found.run(1.2)
-    assert len(found.answers) == 240
+    found.run(6.0)
+    assert len(found.answers) == 1200
     assert not found.wrong
     assert not found.lost
-    inside = [answer for answer in found.answers if 0.35 <= answer.due_s < 0.7]
-    assert len(inside) == 70, "the load went on while nobody answered"
-    assert all(answer.due_s + answer.took_s > 0.79 for answer in inside)
+    inside = [answer for answer in found.answers if 1.3 <= answer.due_s < 2.7]  # a second for the first one
+    assert len(inside) == 280, "the load went on while nobody answered"
+    assert all(answer.due_s + answer.took_s > 2.79 for answer in inside)
     p99, p50 = found.quantile_ms(0.99), found.quantile_ms(0.5)
     assert p99 is not None
     assert p50 is not None
-    assert p99 > 400 > p50
+    assert p99 > 2000 > p50
 
 
 def test_masters_are_asked_in_turn_and_rates_are_of_answers_that_came() -> None:
@@ -86,8 +86,17 @@ def test_what_happens_in_between_happens_at_its_time() -> None:
     server = Server()
     found = load(server.url)
     seen: list[int] = []
-    found.run(0.6, {0.3: lambda: seen.append(len(found.answers))})
-    assert 30 <= seen[0] <= 61
+    at: list[float] = []
+    began = time.perf_counter()
+
+    def act() -> None:
+        at.append(time.perf_counter() - began)
+        seen.append(len(found.answers))
+
+    found.run(3.0, {0.3: act})
+    assert len(at) == 1
+    assert at[0] >= 0.3
+    assert seen[0] < len(found.answers) == 600, "the load went on after it"
 
 
 def test_a_bad_answer_is_told_and_ends_the_load() -> None:
@@ -115,7 +124,7 @@ def test_answers_that_never_come_are_waited_for_no_longer_than_was_said() -> Non
     found = load(server.url, rate=50)
     began = time.perf_counter()
     found.run(0.2, patience_s=0.3)
-    assert time.perf_counter() - began < 5
+    assert time.perf_counter() - began < 30
     assert found.lost == 10
 
 

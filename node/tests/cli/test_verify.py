@@ -6,14 +6,13 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing
-from socket import socket
 from typing import Any
 
 import pytest
 from stub_master import StubMaster
 from typer.testing import CliRunner
 
+from e2e.lib.ports import free_port
 from txlog.cli.content_verification import NotHeld, compare_contents
 from txlog.cli.main import app
 from txlog.local.supervisor_main import obtain_oxigraph
@@ -21,7 +20,7 @@ from txlog.model.entry import Position
 from txlog.workers.adapter import MarkerPosition
 from txlog.workers.marker_names import marker_name
 
-DEADLINE = 20.0
+DEADLINE = 60.0
 
 
 def marker(index: int) -> str:
@@ -32,9 +31,7 @@ class Store:
     """An Oxigraph with ten quads and a marker."""
 
     def __init__(self) -> None:
-        with closing(socket()) as sock:
-            sock.bind(("127.0.0.1", 0))
-            port = sock.getsockname()[1]
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self.process = subprocess.Popen(
             [obtain_oxigraph(), "serve", "-b", f"127.0.0.1:{port}"],

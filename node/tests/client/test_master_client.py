@@ -29,7 +29,7 @@ def master() -> Iterator[ScriptedMaster]:
 
 @pytest.fixture
 def client(master: ScriptedMaster) -> Iterator[MasterClient]:
-    with MasterClient(master.url, timeout_s=5) as client:
+    with MasterClient(master.url, timeout_s=30) as client:
         yield client
 
 
@@ -84,7 +84,7 @@ def test_a_connection_that_ended_while_idle_is_not_used_for_what_may_not_be_repe
         handler.close_connection = True
 
     master.answers["POST", "/write"] = close_after
-    connection = MasterConnection(master.url, timeout_s=5)
+    connection = MasterConnection(master.url, timeout_s=30)
     assert connection.request("POST", "/write", repeatable=False).body == b"taken"
     kept = connection._http.sock
     assert kept is not None
@@ -245,11 +245,11 @@ def test_doorbell_and_transaction_wait_longer_than_the_time_out(master: Scripted
     master.answers["GET", "/txlog/doorbell"] = late({"stable": PLACE, "tick": 4, "workers": []})
     master.answers["GET", "/txlog/transactions/t"] = late({"txid": "t", "state": "stable", "durability": "synced"})
     with MasterClient(master.url, timeout_s=0.2) as client:
-        assert client.doorbell(3, tick=2, timeout_s=1.5).tick == 4
-        assert client.transaction("t", wait_s=1.0, durability=Durability.SYNCED).durability == "synced"
+        assert client.doorbell(3, tick=2, timeout_s=30).tick == 4
+        assert client.transaction("t", wait_s=30, durability=Durability.SYNCED).durability == "synced"
     assert [path for _, path, _ in master.asked] == [
-        "/txlog/doorbell?after=3&tick=2&timeout=1.5",
-        "/txlog/transactions/t?wait=1&durability=synced",
+        "/txlog/doorbell?after=3&tick=2&timeout=30",
+        "/txlog/transactions/t?wait=30&durability=synced",
     ]
 
 
@@ -269,7 +269,7 @@ def test_submit_answers_while_lines_are_still_being_made(master: ScriptedMaster,
 
     def lines() -> Iterator[WriteRequest]:
         yield WriteRequest(quads="<urn:s> <urn:p> <urn:o> .", key="k")
-        assert answered.wait(10), "the first answer did not come before the second line"
+        assert answered.wait(30), "the first answer did not come before the second line"
         yield WriteRequest(update="nonsense")
 
     answers = client.submit(lines(), Durability.APPLIED, batch_bytes=0)

@@ -149,11 +149,12 @@ def test_the_next_master_gets_the_same_key(near: Asked, far: Asked, how: str) ->
 
         def silent(handler: Handler) -> None:
             near._note(handler)
-            release.wait(20)
+            release.wait(60)
 
         near.master.answers[STATEMENTS] = silent
     far.takes_it()
-    with masters(near, far, timeout_s=0.5) as both:
+    patience_s = 3 if how == "says nothing" else 30  # also what a busy machine has for the far one's answer
+    with masters(near, far, timeout_s=patience_s) as both:
         assert both.update(UPDATE, wait_s=0.1).txid == "n.1.5"
     release.set()
     assert set(near.keys) == set(far.keys)

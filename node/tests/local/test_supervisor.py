@@ -327,5 +327,5 @@ def test_a_mark_is_of_one_process_only() -> None:
     assert process_identity.is_alive(mine)
     assert not process_identity.is_alive(ProcessIdentity(pid=mine.pid, began="another time"))
     began = time.monotonic()
-    assert process_identity.terminate_all([ProcessIdentity(pid=mine.pid, began="another time")], 5.0) == []
-    assert time.monotonic() - began < 4
+    assert process_identity.terminate_all([ProcessIdentity(pid=mine.pid, began="another time")], 60.0) == []
+    assert time.monotonic() - began < 30

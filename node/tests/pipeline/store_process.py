@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+from e2e.lib.ports import free_port
 from txlog.model.entry import KIND_UPDATE
 
 OXIGRAPH = Path(sys.executable).parent / "oxigraph"
@@ -31,12 +31,6 @@ def until(true: Callable[[], bool], seconds: float = 120.0, what: str = "") -> N
     while not true():
         assert time.monotonic() < deadline, what or "not in time"
         time.sleep(0.01)
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
 
 
 class Store:
@@ -57,7 +51,7 @@ class Store:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        until(self._answers, 20, "the store did not start")
+        until(self._answers, 120, "the store did not start")
 
     def _answers(self) -> bool:
         try:

@@ -22,7 +22,7 @@ class Door:
         self.log = StubLog()
         self.near, self.far = FeedStub(self.log, ["w1", "w2"]), FeedStub(self.log, ["w1", "w2"])
         self.doorman = WakeupPoller(
-            FailoverClient([self.near.url, self.far.url], 2.0), ["w1", "w2"], poll_s=0.1, clock=lambda: self.now
+            FailoverClient([self.near.url, self.far.url], 30.0), ["w1", "w2"], poll_s=0.1, clock=lambda: self.now
         )
 
     def everyone_at_the_end(self) -> None:
@@ -47,7 +47,9 @@ def test_it_is_silent_while_nothing_happens_and_rings_for_an_entry(door: Door) -
     door.doorman.wait(0, 0)
     assert door.doorman.wait(0, 1) == (0, 1)
     threading.Timer(0.02, door.log.append, (b"",)).start()
-    assert door.doorman.wait(0, 1) == (1, 2)
+    while (rung := door.doorman.wait(0, 1)) == (0, 1):
+        """The timer is late on a busy machine."""
+    assert rung == (1, 2)
 
 
 def test_it_rings_without_an_entry_while_a_worker_is_behind(door: Door) -> None:

@@ -17,8 +17,9 @@ import pytest
 from feed_stub import FeedStub, StubLog
 from kubernetes_stub import NAMESPACE, KubernetesStub
 from ruamel.yaml import YAML
-from store_process import COUNT_ONE, COUNTED, Store, free_port, until
+from store_process import COUNT_ONE, COUNTED, Store, until
 
+from e2e.lib.ports import free_port
 from txlog.config.cluster import TxLogCluster
 from txlog.config.process_config import PipelineConfig
 from txlog.local.engines.java_runtime import obtain_java_home

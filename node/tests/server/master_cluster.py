@@ -7,7 +7,6 @@ import io
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from typing import Any
 
 from aiohttp import ClientError, ClientResponse, ClientSession
 
+from e2e.lib.ports import free_ports
 from txlog.config.process_config import NodeConfig
 from txlog.server.app import MasterApp, load_authenticator, load_tls, open_journal
 from txlog.telemetry.event_log import EventLog
@@ -25,18 +25,6 @@ TOKEN = b"a-shared-secret"
 DEADLINE_S = 60.0
 UPDATE = {"Content-Type": "application/sparql-update"}
 SYNCED = {**UPDATE, "TxLog-Durability": "synced"}
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 async def until(what: Callable[[], Any], seconds: float = DEADLINE_S) -> Any:

@@ -54,9 +54,9 @@ async def raw(cluster: Cluster, request: bytes) -> tuple[int, bytes]:
     reader, writer = await asyncio.open_connection("127.0.0.1", cluster.ports[0])
     try:
         writer.write(request)
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
         length = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
-        body = await asyncio.wait_for(reader.readexactly(int(length[0].split(b":")[1])), 10) if length else b""
+        body = await asyncio.wait_for(reader.readexactly(int(length[0].split(b":")[1])), 60) if length else b""
         return int(head.split()[1]), head + body
     finally:
         writer.close()

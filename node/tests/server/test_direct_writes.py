@@ -11,7 +11,7 @@ from master_cluster import Cluster, until
 
 PATH = "/repositories/demo/statements"
 QUADS = "application/n-quads"
-WAIT_S = 10
+WAIT_S = 60
 
 
 def quad(number: object) -> bytes:

@@ -290,7 +290,7 @@ async def test_a_master_that_stops_ends_its_feeds_by_name(one: Cluster) -> None:
         assert await event(answer) is None, "ended, not cut"
         began = time.monotonic()
         await stopping
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 30
     stuck.close()
 
 

@@ -154,10 +154,10 @@ async def test_a_body_is_asked_for_with_100_continue(one: Cluster) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", one.ports[0])
     head = "POST /repositories/demo/statements HTTP/1.1\r\nHost: x\r\nContent-Type: application/sparql-update\r\n"
     writer.write(f"{head}Expect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n".encode())
-    assert await asyncio.wait_for(reader.readline(), 10) == b"HTTP/1.1 100 Continue\r\n"
+    assert await asyncio.wait_for(reader.readline(), 60) == b"HTTP/1.1 100 Continue\r\n"
     await reader.readline()
     writer.write(body)
-    assert b"204" in await asyncio.wait_for(reader.readline(), 10)
+    assert b"204" in await asyncio.wait_for(reader.readline(), 60)
     writer.close()
 
 
@@ -290,7 +290,7 @@ async def test_too_many_requests_at_once_are_503(clusters) -> None:  # type: ign
     cluster = clusters(1, limits={"requests_in_flight": 2})
     await cluster.start()
     waiting = [
-        asyncio.ensure_future(cluster.write(0, insert(n), 202, TxLog_Durability="applied", Prefer="wait=3"))
+        asyncio.ensure_future(cluster.write(0, insert(n), 202, TxLog_Durability="applied", Prefer="wait=10"))
         for n in range(2)
     ]
     await until(lambda: cluster.app(0).loop.in_flight == 2)

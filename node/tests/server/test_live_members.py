@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from aiohttp import ClientError
-from master_cluster import SYNCED, Cluster, free_ports, until
+from master_cluster import SYNCED, Cluster, until
 
+from e2e.lib.ports import free_ports
 from txlog.model.errors import Fatal
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession, TCPConnector, web
-from master_cluster import Cluster, free_ports, until
+from master_cluster import Cluster, until
 from worker_driver import Driver, OxigraphProcess
 
+from e2e.lib.ports import free_ports
 from txlog.apply.applier import apply_up_to
 from txlog.apply.log_source import MasterLog
 from txlog.client import MasterClient

@@ -17,9 +17,10 @@ from aiohttp import ClientConnectorError, ClientError, ClientSession, TCPConnect
 from certifying import Authority, pem_of
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
-from master_cluster import TOKEN, Cluster, free_ports, until
+from master_cluster import TOKEN, Cluster, until
 from people import bearer, guarded
 
+from e2e.lib.ports import free_ports
 from txlog.auth.tls import BadCertificates, Certificates
 from txlog.client import MasterClient, MasterUnreachable
 from txlog.config.process_config import NodeConfig

@@ -72,7 +72,7 @@ class Client:
 
     async def write(self, shown: dict[str, str]) -> int:
         self.writer.write(plain(shown))
-        head = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 10)).lower()
+        head = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 60)).lower()
         length = [line for line in head.split(b"\r\n") if line.startswith(b"content-length:")]
         if length:
             await self.reader.readexactly(int(length[0].split(b":")[1]))

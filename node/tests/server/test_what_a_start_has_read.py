@@ -6,7 +6,7 @@ import io
 import time
 from pathlib import Path
 
-from e2e.lib.cluster.masters import free_ports
+from e2e.lib.ports import free_ports
 from txlog.client import MasterClient, MasterUnreachable
 from txlog.config.process_config import NodeConfig, PeerConfig
 from txlog.model.errors import TxLogError

@@ -19,11 +19,11 @@ def listed(told: object) -> list[str]:
 async def test_a_new_worker_is_listed_and_one_that_is_taken_out_is_nobody(one: Cluster) -> None:
     before = listed(await one.get(0, "/txlog/workers"))
     bell = await one.get(0, "/txlog/doorbell?after=0&tick=0&timeout=0")
-    waiting = asyncio.ensure_future(one.get(0, f"/txlog/doorbell?after=0&tick={bell['tick']}&timeout=20"))
+    waiting = asyncio.ensure_future(one.get(0, f"/txlog/doorbell?after=0&tick={bell['tick']}&timeout=60"))
     for _ in range(2):
         await one.post(0, "/txlog/workers", None, 200, json=NEW)
     assert listed(await one.get(0, "/txlog/workers")) == [*before, "uk-worker-2"]
-    assert "uk-worker-2" in listed(await asyncio.wait_for(waiting, 15))
+    assert "uk-worker-2" in listed(await asyncio.wait_for(waiting, 50))
     await one.post(0, "/txlog/workers/uk-worker-2", None, 200, json=REPORT)
     await one.post(0, "/txlog/workers", None, 409, json={**NEW, "url": "http://127.0.0.1:10"})
     await one.post(0, "/txlog/workers", None, 400, json={**NEW, "engine": "none"})

@@ -39,14 +39,14 @@ class Driver:
         """Returns when its last round is over."""
         self._idle.clear()
         self._paused.set()
-        assert self._idle.wait(30)
+        assert self._idle.wait(60)
 
     def resume(self) -> None:
         self._paused.clear()
 
     def close(self) -> None:
         self._stop.set()
-        self._thread.join(10)
+        self._thread.join(60)
 
     def _run(self) -> None:
         after, tick, held = -1, 0, None

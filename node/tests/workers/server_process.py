@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import random
 import socket
 import subprocess
 import tempfile
@@ -14,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from e2e.lib.ports import free_port
 from txlog.workers import Adapter
 from txlog.workers.adapter import SYSTEM, MarkerPosition, SystemGraphs, WorkerRequest, WorkerResponse
 from txlog.workers.digest import Digest, digest_worker
@@ -32,16 +31,6 @@ def swift_folder() -> Iterator[Path]:
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
         yield Path(folder)
-
-
-def free_port() -> int:
-    """Below those that the system gives to connections and to whoever asks for any: a server that starts slowly finds
-    it taken by one of them otherwise."""
-    while True:
-        port = random.SystemRandom().randrange(10_000, 32_768)
-        with socket.socket() as free, contextlib.suppress(OSError):
-            free.bind(("127.0.0.1", port))
-            return port
 
 
 class StoreProcess:
