@@ -280,10 +280,11 @@ class MasterClient:
         """Append an entry that makes every worker skip ``txid``: the operator's last resort."""
         return self._json.call("POST", f"/txlog/skip/{quote(txid)}", object, body={})
 
-    def bootstrap(self, members: Sequence[str]) -> None:
-        """Bootstrap the cluster with these members; send it to the first of them. Raises :class:`Conflict` when the
-        cluster exists already, when a member has not answered, or when another member comes first."""
-        self._json.post("/txlog/found", {"members": list(members)})
+    def bootstrap(self, members: Sequence[str], *, forget: bool = False) -> None:
+        """Bootstrap the cluster with these members; send it to the first of them. ``forget``: also where a member lost
+        the journal of an earlier cluster. Raises :class:`Conflict` when the cluster exists already, when a member has
+        not answered or lost a journal, or when another member comes first."""
+        self._json.post("/txlog/found", {"members": list(members), **({"forget": True} if forget else {})})
 
     def force_view(self, without: Sequence[str]) -> dict[str, Any]:
         """The operator's override: continue without these members. In the answer ``view`` is the view that the master
