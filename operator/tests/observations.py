@@ -62,7 +62,11 @@ def heard(
         log=place,
         birth=birth(node),
         start=start,
-        view=ViewStatus(installed=state not in NEVER_MEMBERS, out=[DepartedMember(each, "silent") for each in out], split_recovery="Smart"),
+        view=ViewStatus(
+            installed=state not in NEVER_MEMBERS,
+            out=[DepartedMember(each, "silent") for each in out],
+            split_recovery="Smart",
+        ),
         members=[{"node": each, "birth": birth(each)} for each in (members if members is not None else known)],
         present=[each for each in known if each not in away],
         workers=[WorkerStatus("uk-worker-1", position=JsonMarker(1, 10, "00" * 16), state=worker)],

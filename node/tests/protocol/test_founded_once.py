@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-
 import pytest
 from changing_views import forget, in_view, run_until_in_view
 from core_cluster import Cluster

@@ -19,6 +19,7 @@ from txlog.backup.dataset_load import (
 )
 from txlog.backup.progress import ProgressCallback, no_progress
 from txlog.backup.read_lease import hold_lease
+from txlog.backup.store_ownership import cluster_id_bytes
 from txlog.backup.target import BackupTarget
 from txlog.backup.verification import check_backup, read_contents, read_manifest
 from txlog.workers.adapter import MarkerPosition
@@ -99,5 +100,6 @@ def load_backup(
     with beginning or nullcontext():
         loading = start_load(into, manifest.position, emptying=emptying, again=again, lock_s=lock_s)
     size = load_batches(into, loading, read_contents(target, manifest), manifest.quads, on_progress)
-    expected = ExpectedContent(manifest.position, manifest.quads, manifest.digest)
+    cluster = cluster_id_bytes(manifest.cluster)
+    expected = ExpectedContent(manifest.position, manifest.quads, manifest.digest, cluster, manifest.base_content)
     return RestoreResult(finish_load(into, loading, expected, fence, on_progress), manifest.quads, size)

@@ -25,10 +25,12 @@ from txlog.backup.backup_errors import OtherEngine, RepairDiffers, TooMuchDiffer
 from txlog.backup.backup_job import READ_TIMEOUT_S
 from txlog.backup.graph_repair import known_graphs
 from txlog.backup.pinned_snapshot import POLL_S
+from txlog.backup.store_ownership import refuse_other_store
 from txlog.backup.worker_rebuild import out_of_rotation
 from txlog.cli.cli_cluster import CliCluster, find_cluster, local_cluster
 from txlog.cli.divergence_view import print_divergence
 from txlog.cli.options import ClusterOptions, LocalOptions, TargetOptions, YesOption, register
+from txlog.cli.store_commands import adopt_worker, decide_about_store
 from txlog.cli.tables import colour_state, format_size, print_line, show_json, show_table
 from txlog.cli.worker_access import (
     find_source_worker,
@@ -42,6 +44,7 @@ from txlog.client import Divergence, MasterClient
 from txlog.local.state_folder import StateFolder
 from txlog.local.supervisor_client import SupervisorClient
 from txlog.model.errors import BadInput, NotFound, Refused, TxLogError, Unavailable
+from txlog.supervision.duties import DutyKind
 from txlog.workers import ADAPTERS
 from txlog.workers.engine_detection import detect
 from txlog.workers.http_transport import HttpTransport
@@ -56,6 +59,7 @@ worker_app = typer.Typer(no_args_is_help=True, help="List, add, rebuild, repair 
 def add_to(app: typer.Typer) -> None:
     """Add ``restore`` and the group ``worker``."""
     register(app, "restore")(run_restore)
+    register(worker_app, "adopt")(adopt_worker)
     app.add_typer(worker_app, name="worker")
 
 
@@ -143,14 +147,22 @@ def rebuild(
     live: Annotated[bool, typer.Option("--live", help="from another worker, which keeps serving")] = False,
     source: Annotated[str | None, typer.Option("--source", help="with --live: the other worker")] = None,
     wipe: Annotated[bool, typer.Option("--wipe", help="delete the files of a store that does not start")] = False,
+    discard: Annotated[
+        bool, typer.Option("--discard", help="also a store that is not of this cluster (state Refused)")
+    ] = False,
     yes: YesOption = False,
     *,
     target: TargetOptions,
     cluster: ClusterOptions,
 ) -> None:
-    """Rebuild a worker, whatever it holds, from the newest valid backup on the log or from a live worker."""
+    """Rebuild a worker, whatever it holds, from the newest valid backup on the log or from a live worker.
+
+    A store of another cluster needs `--discard`. Without a source, TxLog then takes the best one, the log included."""
     if (live and (backup or target.target)) or (source and not live):
         raise BadInput("txlog worker rebuild: expected --from and --target, or --live and --source, not both")
+    if discard and not (live or backup or target.target or wipe):
+        decide_about_store(DutyKind.DISCARD, name, cluster, yes=yes)
+        return
     masters_by_site = find_cluster(cluster)
     began = time.monotonic()
     with ExitStack() as closing:
@@ -163,6 +175,8 @@ def rebuild(
         into = open_restore_target(found, closing)
         if wipe:
             _wipe_store(masters_by_site, into)
+        elif not discard:
+            refuse_other_store(into, read_cluster_id(masters), chain)
         progress = closing.enter_context(progress_bars(cluster.json))
         if other is not None:
             done = rebuild_from_worker(other, into, masters, chain, on_progress=progress)

@@ -16,6 +16,7 @@ from txlog.client.errors import MethodNotAllowed
 from txlog.client.json_calls import JSON_HEADERS, JsonCalls
 from txlog.client.responses import (
     Doorbell,
+    JsonMarker,
     JsonPosition,
     PauseResponse,
     QueryResult,
@@ -298,6 +299,21 @@ class MasterClient:
         is still in the view. Raises :class:`Conflict` when the report is stale, or is about the receiving master."""
         answer = self._json.post(f"/txlog/members/{quote(node)}/down", {"birth": birth, "start": start})
         return bool(answer["inView"])
+
+    def adopt_worker(self, worker: str, seen: JsonMarker, *, force: bool = False) -> str:
+        """A person's decision: what the refused store of this worker holds at the position ``seen`` comes before the
+        first entry of the log. Returns the id of the duty that does it. ``force``: also where other workers lack that
+        content. Raises :class:`Conflict` when that cannot be, or there is nothing to decide."""
+        return self._decide("adopt", worker, seen, {"force": True} if force else {})
+
+    def discard_worker(self, worker: str, seen: JsonMarker) -> str:
+        """A person's decision: what the refused store of this worker holds at the position ``seen`` is deleted, and the
+        worker is rebuilt. Returns the id of the duty that does it. Raises :class:`Conflict` as :meth:`adopt_worker`."""
+        return self._decide("discard", worker, seen, {})
+
+    def _decide(self, what: str, worker: str, seen: JsonMarker, more: dict[str, Any]) -> str:
+        position = {"index": seen.index, "hash": seen.hash, "cluster": seen.cluster}
+        return str(self._json.post(f"/txlog/workers/{quote(worker)}/{what}", {**position, **more})["duty"])
 
     # -- duties
 

@@ -86,6 +86,12 @@ class MasterStatus:
     # The view
 
     @property
+    def cluster_id(self) -> str:
+        """The id of this master's cluster, in hexadecimal; empty without one."""
+        log = self._core.log_state
+        return log.view.cluster_id.hex() if log is not None else ""
+
+    @property
     def view(self) -> View | None:
         """The latest accepted view, installed or not."""
         return self._core.views.accepted
