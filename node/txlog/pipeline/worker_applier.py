@@ -108,8 +108,7 @@ class WorkerApplier:
             )
         except TxLogError as no_log:
             # the error is not the worker's, and its state is unchanged; its position is unknown for now
-            marker = known.marker or self._read_marker()
-            place = None if marker is None else to_worker_position(marker)
+            place = None if known.marker is None else to_worker_position(known.marker)
             error = f"no log from any master: {no_log}"
             return ApplyRound(WorkerReport(place, WorkerState.WORKING, error), WorkerCache(True), False)
         self._foreign_lock = outcome.foreign_lock
@@ -129,15 +128,6 @@ class WorkerApplier:
         except Unreachable as fault:
             return WorkerReport(None, WorkerState.UNREACHABLE, str(fault))
         return None
-
-    def _read_marker(self) -> MarkerPosition | None:
-        """The worker's marker, for a report while no master has a log; None where there is not exactly one."""
-        try:
-            answer = self._idle_transport.send(self._adapter.read_system())
-            markers = self._adapter.parse_system_graphs(answer).markers
-        except TxLogError:
-            return None
-        return markers[0] if len(markers) == 1 else None
 
     def _probe_refusal(self) -> WorkerReport | None:
         """The report for a store that cannot be a worker; None when it can."""

@@ -26,12 +26,10 @@ class MarkerPosition(NamedTuple):
     to the log without a restore. From them the masters know which entries it executed elsewhere
     (``splitRecovery: None``).
 
-    A takeover (:mod:`txlog.apply`) and a restore raise the fence, so that they exclude the earlier applier: an apply
-    request that still expects the old fence changes nothing.
-
-    ``cluster``: the id of the cluster whose log the store executed; empty in a marker of an earlier version. ``base``:
-    which content the store had before the first entry of that log (:func:`txlog.model.hashes.content_base`); empty for
-    none."""
+    A takeover (:mod:`txlog.apply`) and a restore raise the fence, so that they exclude the earlier applier: a request
+    that expects the old fence changes nothing. ``cluster``: the id of the cluster whose log the store executed; empty
+    in a marker of an earlier version. ``base``: which content the store had before the first entry of that log
+    (:func:`txlog.model.hashes.content_base`); empty for none."""
 
     position: Position
     fence: int
@@ -41,7 +39,7 @@ class MarkerPosition(NamedTuple):
 
 
 EMPTY_MARKER = MarkerPosition(Position(0, 0, NO_HASH), 0)
-"""The position of an empty store without a marker. The hash has no meaning at index 0."""
+"""The position of an empty store without a marker. The hash has no meaning there."""
 
 
 class LoadMarker(NamedTuple):

@@ -74,7 +74,8 @@ def system_graphs_from_names(names: Iterable[str]) -> SystemGraphs:
     """Parse the names of system graphs. A name that is neither a marker nor a load is a claim. Raises
     :class:`WorkerRefused` (``UnknownMarker``) for a marker of a version that this program does not know."""
     names = list(names)
-    unknown = next((found[1] for name in names if (found := _VERSIONED.match(name)) and int(found[1]) != VERSION), None)
+    versions = [named[1] for name in names if (named := _VERSIONED.match(name)) is not None]
+    unknown = next((version for version in versions if int(version) != VERSION), None)
     if unknown is not None:
         raise WorkerRefused(
             "UnknownMarker", f"its marker has version {unknown}, this program reads {VERSION}; use the newer TxLog"
