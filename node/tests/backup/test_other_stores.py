@@ -11,9 +11,17 @@ from oxigraph_process import ADAPTER, OxigraphProcess
 from pen import CLUSTER, apply, back_up, chain_of, filled_log, folder_target, into, source
 
 from txlog.apply import ApplyOutcome, WorkerState, apply_up_to
-from txlog.backup import rebuild_from_worker, worker_lock
-from txlog.backup.backup_errors import LogIncomplete, StoreRefused, WorkerLoading, WorkerMoved
+from txlog.backup import rebuild_from_worker, restore_backup, worker_lock
+from txlog.backup.backup_errors import (
+    LogIncomplete,
+    OtherCluster,
+    StoreRefused,
+    WorkerLoading,
+    WorkerMoved,
+    WorkerNotEmpty,
+)
 from txlog.backup.pinned_snapshot import read_marker
+from txlog.backup.restoration import AdoptingLog
 from txlog.backup.store_adoption import adopt_store
 from txlog.backup.store_ownership import refuse_incomplete_log, refuse_other_store
 from txlog.backup.worker_rebuild import rebuild_empty, rebuild_from_backup
@@ -208,3 +216,32 @@ def test_the_content_that_came_before_the_log_goes_with_copies_and_backups(
     _, restored = rebuild_from_backup(target, into(empty), (), CLUSTER, chain_of(log))
     assert (restored.marker.cluster, restored.marker.base) == (OURS, adopted.base)
     assert empty.quads() == worker.quads()
+
+
+def test_a_backup_of_another_cluster_comes_before_this_log(
+    worker: OxigraphProcess, empty: OxigraphProcess, tmp_path: Any
+) -> None:
+    """Into a store that is empty, or that holds nothing but this log; it is what an adopted store would be."""
+    old, target = filled_log(5), folder_target(tmp_path / "backups")
+    was = following(worker, old, OTHER)
+    made = back_up(worker, target, cluster=OTHER.hex())
+    before = worker.quads()
+    log = new_log("a", "b")
+    adopting = AdoptingLog(OURS, Position(1, 0, log.hashes[0]))
+    with pytest.raises(OtherCluster):
+        restore_backup(target, made.name, into(empty), CLUSTER, chain_of(log))
+    for _ in range(2):
+        done = restore_backup(target, made.name, into(empty), CLUSTER, chain_of(log), adopting=adopting)
+        assert done.marker.base == content_base(OTHER, b"", 5, old.hashes[5])
+        assert (done.marker.position, done.marker.cluster, empty.quads()) == (adopting.first, OURS, before)
+        following(empty, log, OURS)
+        assert len(empty.quads()) == len(before) + 2
+        with pytest.raises(WorkerNotEmpty):  # what came before this log is in no log
+            restore_backup(target, made.name, into(empty), CLUSTER, chain_of(log), adopting=adopting)
+        empty.update("DROP ALL")
+        following(empty, log, OURS)
+        assert len(empty.quads()) == 2
+    with pytest.raises(StoreRefused, match="OtherCluster"):
+        restore_backup(target, made.name, into(worker), CLUSTER, chain_of(log), adopting=adopting)
+    adopted = adopt_store(source(worker), was, OURS, adopting.first)
+    assert adopted.base == done.marker.base

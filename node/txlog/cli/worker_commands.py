@@ -11,11 +11,13 @@ import msgspec
 import typer
 
 from txlog.backup import (
+    BackupManifest,
     RepairResult,
     RestoreResult,
     RestoreTarget,
     make_chain_check,
     read_cluster_id,
+    read_manifest,
     rebuild_from_backup,
     rebuild_from_worker,
     repair_graphs,
@@ -23,9 +25,11 @@ from txlog.backup import (
 )
 from txlog.backup.backup_errors import OtherEngine, RepairDiffers, TooMuchDiffers
 from txlog.backup.backup_job import READ_TIMEOUT_S
+from txlog.backup.backup_job import list_workers as list_known_workers
 from txlog.backup.graph_repair import known_graphs
 from txlog.backup.pinned_snapshot import POLL_S
-from txlog.backup.store_ownership import refuse_other_store
+from txlog.backup.restoration import AdoptingLog, adopted_base
+from txlog.backup.store_ownership import cluster_id_bytes, first_position, refuse_other_store
 from txlog.backup.worker_rebuild import out_of_rotation
 from txlog.cli.cli_cluster import CliCluster, find_cluster, local_cluster
 from txlog.cli.divergence_view import print_divergence
@@ -96,6 +100,9 @@ def run_restore(
     name: Annotated[str, typer.Argument(metavar="BACKUP", help="name of the backup")],
     into: Annotated[str, typer.Option("--into", help="a worker's name, or the URL of an empty store")],
     again: Annotated[bool, typer.Option("--again", help="repeat after an interrupted restore")] = False,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="a backup of another cluster: it comes before the first entry of this log")
+    ] = False,
     engine: Annotated[
         str | None, typer.Option("--engine", help="of the store at a URL; default: as the store reports")
     ] = None,
@@ -122,8 +129,32 @@ def run_restore(
             store = open_restore_target(worker, closing)
             pause = out_of_rotation(store, masters, progress)
         cluster_id, chain = read_cluster_id(masters), make_chain_check(masters)
-        done = restore_backup(place, name, store, cluster_id, chain, again=again, on_progress=progress, beginning=pause)
+        done = restore_backup(
+            place,
+            name,
+            store,
+            cluster_id,
+            chain,
+            again=again,
+            on_progress=progress,
+            beginning=pause,
+            adopting=_adopting_log(read_manifest(place, name), into, masters) if adopt else None,
+        )
     _print_restored(done, into, name, began, cluster.json)
+
+
+def _adopting_log(manifest: BackupManifest, into: str, masters: list[MasterClient]) -> AdoptingLog:
+    """The log that follows on this backup. :class:`Refused` where other workers executed it without that content."""
+    base = adopted_base(manifest).hex()
+    found = [
+        (each, each.position) for each in list_known_workers(masters) if each.state != "Refused" and each.name != into
+    ]
+    others = [each.name for each, at in found if at is not None and at.index and at.base != base]
+    if others:
+        raise Refused(
+            f"{', '.join(others)} executed this log without {manifest.name}, and would differ; remove them first"
+        )
+    return AdoptingLog(cluster_id_bytes(read_cluster_id(masters)), first_position(masters))
 
 
 def _detect_engine(transport: HttpTransport, expected: str | None) -> str:
