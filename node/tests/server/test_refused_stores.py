@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from master_cluster import Cluster, until
+from oxigraph_process import ADAPTER, OxigraphProcess
 
+from txlog.apply import apply_up_to
+from txlog.backup.backup_errors import LogIncomplete, StoreRefused
+from txlog.backup.duty import adopt_worker, restore_worker
+from txlog.client import FailoverClient
+from txlog.config.process_config import DutyJobConfig, FolderConfig
+from txlog.model.entry import Position
 from txlog.model.hashes import content_base
+from txlog.pipeline.worker_applier import PagedMasterLog, to_worker_position
+from txlog.workers.adapter import MarkerPosition
+from txlog.workers.marker_names import marker_name
 
 OTHER = "0e" * 16
 PATH = "/txlog/workers/w-1"
@@ -38,7 +52,7 @@ async def duties(cluster: Cluster) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("writes", [0, 25], ids=["above the log", "below its end"])
+@pytest.mark.parametrize("writes", [0, 3, 25], ids=["no log", "above the log", "below its end"])
 @pytest.mark.parametrize("state", ["Ahead", "Diverged", "Working", "NeedsRestore"])
 async def test_a_store_of_another_cluster_is_refused_and_not_restored(
     clusters: Callable[..., Cluster], writes: int, state: str
@@ -50,6 +64,8 @@ async def test_a_store_of_another_cluster_is_refused_and_not_restored(
     assert "txlog worker adopt w-1" in shown["error"]
     assert await duties(cluster) == []
     assert cluster.app(0).loop.durability.applied.value == 0, "it executed nothing of this log"
+    readable = cluster.app(0).http_api.reads.router.readable_workers()
+    assert [candidate.worker.name for candidate in readable] == ["w-2"]
 
 
 @pytest.mark.parametrize("index", [1, 20])
@@ -143,3 +159,92 @@ async def test_a_trimmed_log_cannot_follow_on_adopted_content(clusters: Callable
     seen = {key: STORE[key] for key in ("index", "hash", "cluster")}
     await cluster.post(0, f"{PATH}/adopt", None, 409, json=seen)
     await cluster.post(0, f"{PATH}/discard", None, 202, json=seen)
+
+
+# The jobs, on a real store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[OxigraphProcess]:
+    """Twenty quads of another cluster."""
+    found = OxigraphProcess(tmp_path / "store")
+    found.update("INSERT DATA { " + " ".join(f"<urn:old:{n}> <urn:p> {n} ." for n in range(20)) + " }")
+    found.plant(MarkerPosition(Position(1, 20, b"\xab" * 16), 4, (), bytes.fromhex(OTHER)))
+    yield found
+    found.kill()
+
+
+async def with_store(clusters: Callable[..., Cluster], store: OxigraphProcess, writes: int = 2) -> Cluster:
+    cluster = clusters(1, workers=[{"name": "w-1", "url": store.url}])
+    await cluster.start()
+    for at in range(writes):
+        await cluster.write(0, f'INSERT DATA {{ <urn:new:{at}> <urn:p> "o" }}')
+    await report(cluster, STORE, "Ahead")
+    return cluster
+
+
+def job(cluster: Cluster, tmp_path: Path) -> DutyJobConfig:
+    (tmp_path / "backups").mkdir(exist_ok=True)
+    return DutyJobConfig(data_center="uk", masters=[cluster.url(0)], target=FolderConfig(folder=tmp_path / "backups"))
+
+
+def follow(cluster: Cluster, store: OxigraphProcess) -> MarkerPosition:
+    """What the pipeline does next."""
+    with FailoverClient([cluster.url(0)], 5.0) as masters:
+        log = PagedMasterLog(masters)
+        done = apply_up_to(ADAPTER, store.transport, log, 1 << 40, budget_s=20, cluster=lambda: log.cluster)
+    assert (done.state, done.error) == ("Working", None)
+    assert done.position is not None
+    return done.position
+
+
+async def test_a_restore_that_nobody_decided_empties_nothing(
+    clusters: Callable[..., Cluster], store: OxigraphProcess, tmp_path: Path
+) -> None:
+    """Also one that a master of an earlier version lists."""
+    cluster = await with_store(clusters, store)
+    before = store.quads(), store.system()
+    with pytest.raises(StoreRefused, match="OtherCluster"):
+        await asyncio.to_thread(restore_worker, job(cluster, tmp_path), "w-1")
+    for undecided in (adopt_worker, partial(restore_worker, discard=True)):
+        assert (await asyncio.to_thread(undecided, job(cluster, tmp_path), "w-1"))["already"] is True
+    assert (store.quads(), store.system()) == before
+
+
+async def test_an_adopted_store_is_brought_back_to_work(
+    clusters: Callable[..., Cluster], store: OxigraphProcess, tmp_path: Path
+) -> None:
+    cluster = await with_store(clusters, store)
+    old, seen = store.quads(), {key: STORE[key] for key in ("index", "hash", "cluster")}
+    await cluster.post(0, f"{PATH}/adopt", None, 202, json=seen)
+    done = await asyncio.to_thread(adopt_worker, job(cluster, tmp_path), "w-1")
+    assert (done["way"], done["index"]) == ("adopt", 0)
+    assert store.quads() == old
+    marker = await asyncio.to_thread(follow, cluster, store)
+    assert len(store.quads()) == len(old) + 2
+    shown = await report(cluster, msgspec.to_builtins(to_worker_position(marker)), "Working")
+    assert (shown["state"], shown["error"], shown["position"]["base"]) == ("Working", None, done["base"])
+    assert await duties(cluster) == []
+    # It is off the log, and there is no other copy: the log alone would lose what came before it.
+    off = {**msgspec.to_builtins(to_worker_position(marker)), "index": 1}
+    store.update(f"DROP GRAPH <{marker_name(marker)}>")
+    store.plant(marker._replace(position=Position(1, 1, marker.position.hash)))
+    await report(cluster, off, "Diverged")
+    assert [duty["kind"] for duty in await duties(cluster)] == ["restore"]
+    with pytest.raises(LogIncomplete, match="w-1 had content before the first entry"):
+        await asyncio.to_thread(restore_worker, job(cluster, tmp_path), "w-1")
+    assert len(store.quads()) == len(old) + 2
+
+
+async def test_a_discarded_store_is_filled_by_the_log(
+    clusters: Callable[..., Cluster], store: OxigraphProcess, tmp_path: Path
+) -> None:
+    cluster = await with_store(clusters, store)
+    seen = {key: STORE[key] for key in ("index", "hash", "cluster")}
+    await cluster.post(0, f"{PATH}/discard", None, 202, json=seen)
+    done = await asyncio.to_thread(partial(restore_worker, discard=True), job(cluster, tmp_path), "w-1")
+    assert (done["way"], done["from"]) == ("log", "nothing")
+    marker = await asyncio.to_thread(follow, cluster, store)
+    assert len(store.quads()) == 2
+    shown = await report(cluster, msgspec.to_builtins(to_worker_position(marker)), "Working")
+    assert shown["state"] == "Working"
