@@ -157,7 +157,7 @@ async def test_a_trimmed_log_cannot_follow_on_adopted_content(clusters: Callable
     await until(trimmed)
     await report(cluster, STORE, "Ahead")
     seen = {key: STORE[key] for key in ("index", "hash", "cluster")}
-    await cluster.post(0, f"{PATH}/adopt", None, 409, json=seen)
+    await cluster.post(0, f"{PATH}/adopt", None, 409, json={**seen, "force": True})
     await cluster.post(0, f"{PATH}/discard", None, 202, json=seen)
 
 

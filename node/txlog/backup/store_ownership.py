@@ -1,4 +1,4 @@
-"""Whether a store is of this cluster. Nothing empties one that is not, unless a person has decided so (rule 23)."""
+"""Whether a store is of this cluster. Nothing empties one that is not, unless a person has decided so (rule 30)."""
 
 from __future__ import annotations
 
