@@ -22,13 +22,11 @@ SYSTEM = "urn:txlog:system"
 
 class MarkerPosition(NamedTuple):
     """The marker that a worker stores: its position, and the fence that an apply request must find there.
-    ``unordered``: positions (index, chain hash) on abandoned branches where the worker was before a skip-ahead moved it
-    to the log without a restore. From them the masters know which entries it executed elsewhere
-    (``splitRecovery: None``).
-
-    A takeover (:mod:`txlog.apply`) and a restore raise the fence, so that they exclude the earlier applier: a request
-    that expects the old fence changes nothing. ``cluster``: the id of the cluster whose log the store executed; empty
-    in a marker of an earlier version. ``base``: which content the store had before the first entry of that log
+    ``unordered``: positions (index, chain hash) on abandoned branches from which a skip-ahead moved it to the log. From
+    them the masters know which entries it executed elsewhere (``splitRecovery: None``). A takeover (:mod:`txlog.apply`)
+    and a restore raise the fence, so that they exclude the earlier applier: a request that expects the old fence
+    changes nothing. ``cluster``: the id of the cluster whose log the store executed; empty in a marker of an earlier
+    version. ``base``: which content the store had before the first entry of that log
     (:func:`txlog.model.hashes.content_base`); empty for none."""
 
     position: Position
