@@ -10,6 +10,7 @@ to the own transactions (10 a); its row dies by the hashes.
 
 from __future__ import annotations
 
+from txlog_simulation.bootstrap_mutants import BOOTSTRAP_MUTANTS
 from txlog_simulation.bounds_mutants import BOUNDS_MUTANTS
 from txlog_simulation.clock_mutants import CLOCK_MUTANTS
 from txlog_simulation.departure_mutants import DEPARTURE_MUTANTS
@@ -425,5 +426,6 @@ MUTANTS = (
     *LEVEL_MUTANTS,
     *JOURNAL_MUTANTS,
     *BOUNDS_MUTANTS,
+    *BOOTSTRAP_MUTANTS,
     *STORE_MUTANTS,
 )

@@ -83,6 +83,8 @@ class SimulatedMaster:
         self.next_turn_ms = -1
         self.syncing: SyncTask | None = None
         self.last_seen = (0, 0)
+        self.last_member = (0, 0)
+        """The last incarnation and start that its supervisor saw in an installed view."""
         self.damaged = False
         self.flipped = False
         self.forged = False
@@ -160,7 +162,7 @@ class SimulatedMaster:
     def settings(self) -> ProtocolSettings:
         """What its configuration says."""
         plan = self.world.plan
-        last_birth, last_start = self.last_seen if plan.supervised else (0, 0)
+        last_birth, last_start = self.last_member if plan.supervised else (0, 0)
         return ProtocolSettings(
             node=self.name,
             members=tuple(m for m in self.world.masters if m in self.world.members or m.node == self.name),
@@ -178,6 +180,8 @@ class SimulatedMaster:
     def on_step(self, name: str) -> None:
         """A step of the process is done; it may have been the last."""
         if self.executor is not None:
+            if self.executor.core.views.installed:
+                self.last_member = self.last_seen
             self.world.master_states.on_step(self.incarnation, self.executor.core)
             self.world.clocks.on_step(self.executor.core, self.world.now_ms)
         if self.steps_to_crash and self.crash_step in ("", name):

@@ -18,6 +18,7 @@ from txlog_operator.specs import BuildContext, KubeObject
 
 AROUND = BuildContext("txlog:1", owner_uid="u1")
 NOW = 1_800_000_000.0
+NEVER_MEMBERS = ("Founding", "AwaitingBootstrap", "Learning")
 
 
 def manifest(count: int = 2, name: str = "catalogue", others: int = 1, **spec: Any) -> TxLogCluster:
@@ -61,7 +62,11 @@ def heard(
         log=place,
         birth=birth(node),
         start=start,
-        view=ViewStatus(out=[DepartedMember(each, "silent") for each in out], split_recovery="Smart"),
+        view=ViewStatus(
+            installed=state not in NEVER_MEMBERS,
+            out=[DepartedMember(each, "silent") for each in out],
+            split_recovery="Smart",
+        ),
         members=[{"node": each, "birth": birth(each)} for each in (members if members is not None else known)],
         present=[each for each in known if each not in away],
         workers=[WorkerStatus("uk-worker-1", position=JsonMarker(1, 10, "00" * 16), state=worker)],

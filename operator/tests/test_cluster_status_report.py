@@ -3,11 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from observations import NOW, heard, manifest, pod, whole
 
+from txlog.client.responses import ViewStatus
 from txlog.config.cluster import TxLogCluster
 from txlog.config.cluster_status import ClusterStatus, ConditionType
 from txlog_operator.cluster_phase import cluster_phase_of
@@ -129,6 +131,24 @@ def test_the_last_birth_and_start_of_a_silent_master_are_kept() -> None:
     assert last_seen_incarnations(after)["uk-2"].start == 4
     assert after.nodes[1].state == "Unknown"
     assert after.state == "Unknown"
+
+
+def test_a_master_that_lost_its_journal_keeps_the_incarnation_that_it_had() -> None:
+    """Its next start is told of it, so that it founds no second cluster, however often it starts."""
+    cluster = manifest()
+    seen = whole(cluster)
+    status = said(cluster, replace(seen, masters={**seen.masters, "uk-2": heard(cluster, "uk-2", start=4)}))
+    had = last_seen_incarnations(status)["uk-2"]
+    for start in (1, 2):
+        lost = heard(cluster, "uk-2", state="AwaitingBootstrap", start=start)
+        lost = replace(lost, status=msgspec.structs.replace(lost.status, birth="00000000000000ff"))
+        status = said(cluster, replace(seen, masters={**seen.masters, "uk-2": lost}), status)
+        assert last_seen_incarnations(status)["uk-2"] == had
+        assert (status.nodes[1].state, status.state) == ("AwaitingBootstrap", "AwaitingBootstrap")
+        assert word(status, ConditionType.HISTORY_CONSISTENT) == "Unknown"
+    member = replace(lost, status=msgspec.structs.replace(lost.status, view=ViewStatus(installed=True)))
+    status = said(cluster, replace(seen, masters={**seen.masters, "uk-2": member}), status)
+    assert last_seen_incarnations(status)["uk-2"].birth == 0xFF
 
 
 @pytest.mark.parametrize(("silent_s", "word_", "lag"), [(1, "True", "0s"), (30, "True", "30s"), (90, "False", "90s")])

@@ -15,6 +15,8 @@ class ClusterPhase(StrEnum):
     """No master of this data centre answered. They may work well and be unreachable from the operator."""
     FOUNDING = "Founding"
     """All reachable masters wait for the bootstrap, which needs every master of every data centre once."""
+    AWAITING_BOOTSTRAP = "AwaitingBootstrap"
+    """A master lost its journal. It waits for a master that has the log, or for an operator's order."""
     JOINED = "Joined"
     """Every master of this data centre answered, is ``Joined``, and reports no master outside its view."""
     INCOMPLETE = "Incomplete"
@@ -38,6 +40,7 @@ _PHASE_BY_STATE = (
     ("Suspected", ClusterPhase.SUSPECTED),
     ("Rejoining", ClusterPhase.REJOINING),
     ("DiskFull", ClusterPhase.DEGRADED),
+    ("AwaitingBootstrap", ClusterPhase.AWAITING_BOOTSTRAP),
     ("Damaged", ClusterPhase.CATCHING_UP),
     ("Learning", ClusterPhase.CATCHING_UP),
     ("Starting", ClusterPhase.CATCHING_UP),

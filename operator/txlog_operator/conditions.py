@@ -161,6 +161,9 @@ def _check_history(status: ClusterStatus, situation: ClusterPhase) -> ConditionC
         return ConditionCheck(
             kind, "Unknown", "Suspected", f"{silent or 'a member'} is silent; whether it is apart is not known"
         )
+    if situation is ClusterPhase.AWAITING_BOOTSTRAP:
+        text = "a master lost its journal: bring it back, start a master that has the log, or see txlog bootstrap"
+        return ConditionCheck(kind, "Unknown", str(situation), text)
     return ConditionCheck(kind, "Unknown", str(situation), "no master of this data centre can tell now")
 
 

@@ -20,6 +20,7 @@ from txlog.config.cluster_status import (
 )
 from txlog.config.process_config import LastSeenIncarnation
 from txlog.config.units import format_duration
+from txlog.supervision.last_seen import should_remember
 from txlog_operator.cluster_phase import ClusterPhase
 from txlog_operator.conditions import ConditionCheck, check_conditions
 from txlog_operator.job_plan import last_backup, open_duties
@@ -29,6 +30,7 @@ from txlog_operator.specs import KubeObject, executors, pipeline
 STATE_SEVERITY = (
     "Isolated",
     "DiskFull",
+    "AwaitingBootstrap",
     "Damaged",
     "Rejoining",
     "Suspected",
@@ -145,9 +147,17 @@ def _node_statuses(seen: ClusterObservation, before: ClusterStatus) -> list[Node
         if master is None:
             found.append(old.get(node, NodeStatus(node=node)).model_copy(update={"state": "Unknown"}))
             continue
-        now, index = master.status, master.status.stable.index
-        found.append(NodeStatus(node=node, birth=master.birth, start=now.start, state=now.state, index=index))
+        found.append(_node_status(node, master, old.get(node)))
     return found
+
+
+def _node_status(node: str, master: ObservedMaster, before: NodeStatus | None) -> NodeStatus:
+    """A master that lost its journal keeps the incarnation, start and index that it had, until it is a member again."""
+    now = master.status
+    known = int(before.birth, 16) if before is not None and before.birth else None
+    if not should_remember(int(master.birth, 16), known, now.view.installed):
+        return (before or NodeStatus(node=node)).model_copy(update={"state": now.state})
+    return NodeStatus(node=node, birth=master.birth, start=now.start, state=now.state, index=now.stable.index)
 
 
 def _worker_statuses(seen: ClusterObservation, before: ClusterStatus) -> list[WorkerStatusEntry]:

@@ -31,14 +31,19 @@ from txlog.backup import (
     worker_lock,
 )
 from txlog.backup.folder_target import FolderTarget
+from txlog.backup.pinned_snapshot import read_system_graphs
 from txlog.backup.progress import BackupProgress
+from txlog.backup.store_adoption import adopt_store
 from txlog.client import MasterClient
 from txlog.config.process_config import FolderConfig
 from txlog.model.entry import Position
+from txlog.model.hashes import chain_start
 from txlog.workers import OxigraphAdapter
 from txlog.workers.http_transport import HttpTransport
 
-WAYS: Final = ("create", "restore", "rebuild", "copy")
+WAYS: Final = ("create", "restore", "rebuild", "copy", "adopt")
+ADOPTING: Final = b"\x0a" * 16
+"""The cluster that adopts a store."""
 TAKEOVER_S: Final = 0.05
 """In place of 45 s: whoever had the lock of a worker is known to be dead here."""
 
@@ -140,6 +145,10 @@ def victim(step: Callable[[str], None], way: str, url: str, folder: str, name: s
             restore_backup(target, name, into, cluster, _on_chain, on_progress=told)
         elif way == "rebuild":
             rebuild_from_backup(target, into, masters, cluster, _on_chain, name=name, on_progress=told)
+        elif way == "adopt":
+            was = read_system_graphs(into.adapter, transport).markers[0]
+            first = Position(1, 0, chain_start(ADOPTING))
+            adopt_store(SourceWorker("uk-worker-2", OxigraphAdapter(), transport), was, ADOPTING, first)
         else:
             live = SourceWorker("uk-worker-1", OxigraphAdapter(), other, masters)
             rebuild_from_worker(live, into, masters, _on_chain, on_progress=told)

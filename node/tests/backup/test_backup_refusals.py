@@ -98,7 +98,7 @@ SPOILS: list[tuple[str, type[BackupFault], Callable[[Case], object]]] = [
     ("no manifest", Incomplete, lambda c: c.manifest.unlink()),
     ("an empty manifest", ManifestDamaged, lambda c: c.manifest.write_bytes(b"")),
     ("half a manifest", ManifestDamaged, lambda c: c.manifest.write_bytes(c.manifest.read_bytes()[:300])),
-    ("another format", UnknownFormat, lambda c: c.forge(format=2)),
+    ("another format", UnknownFormat, lambda c: c.forge(format=3)),
     ("a manifest of another backup", ManifestDamaged, lambda c: c.forge(name="other")),
     ("another cluster", OtherCluster, lambda c: c.forge(cluster="cd" * 16)),
     ("fewer parts than there were", ContentDiffers, lambda c: c.forge(parts=c.made.parts[:-1])),

@@ -46,7 +46,8 @@ start = (config.get("last_seen") or {"start": 0})["start"] + 1
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         at = {"epoch": 0, "index": 0, "hash": "00" * 16}
-        status = {"node": config["node"], "birth": "00c0ffee00c0ffee", "start": start, "state": "Joined"}
+        status = {"node": config["node"], "birth": "00c0ffee00c0ffee", "start": start, "state": "Joined",
+                  "view": {"installed": True}}
         body = json.dumps({**status, "stable": at, "log": at}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")

@@ -13,7 +13,7 @@ ALL_HOLD = MasterFacts(*[True] * len(MasterFacts._fields))
 
 
 def test_the_first_fact_that_does_not_hold_names_the_state() -> None:
-    states = [state_of(MasterFacts(*[at < place for at in range(8)])) for place in range(8)]
+    states = [state_of(MasterFacts(*[at < place for at in range(9)])) for place in range(9)]
     assert [*states, state_of(ALL_HOLD)] == list(MasterState)
     assert state_of(ALL_HOLD._replace(has_room=False, is_complete=False)) is MasterState.DISK_FULL
 
@@ -28,7 +28,7 @@ def test_every_state_has_its_place_in_the_tables() -> None:
 
 def test_a_log_a_view_and_the_peers_confirmation_are_never_lost() -> None:
     order = list(MasterState)
-    for state in (MasterState.FOUNDING, MasterState.LEARNING, MasterState.STARTING):
+    for state in (MasterState.AWAITING_BOOTSTRAP, MasterState.FOUNDING, MasterState.LEARNING, MasterState.STARTING):
         assert TRANSITIONS[state] == set(order[order.index(state) + 1 :])
         assert not any(
             state in after for other, after in TRANSITIONS.items() if order.index(other) > order.index(state)

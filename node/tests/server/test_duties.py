@@ -85,8 +85,9 @@ async def test_a_worker_off_the_log_has_to_be_made_anew(clusters: Callable[..., 
     cluster = clusters(1, workers=[{"name": "w-1", "url": "http://127.0.0.1:9"}])
     await cluster.start()
     await cluster.write(0, insert(1))
-    stable = (await cluster.get(0, "/txlog/status"))["stable"]
-    place = {"epoch": stable["epoch"], "index": stable["index"], "hash": stable["hash"]}
+    status = await cluster.get(0, "/txlog/status")
+    stable = status["stable"]
+    place = {"epoch": stable["epoch"], "index": stable["index"], "hash": stable["hash"], "cluster": status["clusterId"]}
     await cluster.post(0, "/txlog/workers/w-1", None, 200, json={"position": place, "state": "Working"})
     assert await duties(cluster, 0) == []
     off = {**place, "hash": "ab" * 16}
@@ -126,7 +127,8 @@ async def test_under_none_a_worker_stays_and_its_pages_pass_over_what_it_execute
     texts = [entry["payload"].split(">")[0].split(":")[-1] for entry in page["entries"]]
     assert texts[0] == "first"
 
-    place = {"epoch": stood["epoch"], "index": stood["index"], "hash": stood["hash"], "fence": 3}
+    ours = (await cluster.get(1, "/txlog/status"))["clusterId"]
+    place = {"epoch": stood["epoch"], "index": stood["index"], "hash": stood["hash"], "fence": 3, "cluster": ours}
     path = "/txlog/workers/w-1"
     await cluster.post(1, path, None, 200, json={"position": place, "state": "Diverged"})
     await cluster.post(0, path, None, 200, json={"position": place, "state": "Diverged"})

@@ -34,7 +34,14 @@ def lists(*duties: list[dict[str, Any]], state: str = "Joined") -> list[DutyList
 def test_the_order_of_performance() -> None:
     performed = duties_to_perform(lists([restore("w-2"), UNORDER], [BACKUP, UNORDER, restore("w-2")]))
     assert [duty["id"] for duty in performed] == ["backup-3.1.uk-2", "unorder-w-1", "restore-w-2-7"]
-    assert sorted(DutyKind, key=lambda kind: kind.rank) == ["backup", "unorder", "restore", "repair"]
+    assert sorted(DutyKind, key=lambda kind: kind.rank) == [
+        "backup",
+        "unorder",
+        "adopt",
+        "discard",
+        "restore",
+        "repair",
+    ]
 
 
 def test_a_kind_of_a_newer_master_is_ignored() -> None:
@@ -94,7 +101,15 @@ def test_an_unfinished_restore_continues_while_a_master_answers() -> None:
 
 
 def test_only_a_restore_may_leave_a_worker_half_loaded() -> None:
-    assert [kind for kind in DutyKind if kind.may_leave_partial_state] == [DutyKind.RESTORE]
+    assert [kind for kind in DutyKind if kind.may_leave_partial_state] == [DutyKind.DISCARD, DutyKind.RESTORE]
+
+
+def test_a_discard_that_was_interrupted_goes_on_as_what_it_is() -> None:
+    """While a person's decision is listed, the plain restore would refuse that store."""
+    discard = {"id": "discard-w-1-20-abcdef01", "kind": "discard", "worker": "w-1"}
+    assert duties_to_perform(lists([discard]), ["w-1"]) == [discard]
+    (continued,) = duties_to_perform(lists([]), ["w-1"])
+    assert continued["kind"] == "restore"
 
 
 def test_the_arguments_of_the_job() -> None:

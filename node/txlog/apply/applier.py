@@ -21,6 +21,7 @@ from txlog.apply.log_source import LogSource
 from txlog.apply.outcome import ApplyOutcome, ForeignLock, Refusal, WorkerState
 from txlog.model.entry import CONTROL_KINDS, LogEntry, Position
 from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore
+from txlog.model.hashes import NO_HASH
 from txlog.workers.adapter import (
     EMPTY_MARKER,
     TAKEOVER_S,
@@ -83,6 +84,7 @@ def apply_up_to(
     upto: int,
     *,
     epoch: int | Callable[[], int] = 0,
+    cluster: Callable[[], bytes] = lambda: b"",
     budget_s: float = 2.0,
     clock: MonotonicClock | None = None,
     merge_max_transactions: int = MERGE_TRANSACTIONS,
@@ -98,7 +100,9 @@ def apply_up_to(
     least one request is tried. Never raises for a fault of the worker: the outcome holds it.
 
     ``epoch`` is written into the marker: the epoch of the view in which the log returned the last page (a function is
-    called then). It identifies a worker on an abandoned branch that is above the end of the log. ``cached``: the
+    called then). It identifies a worker on an abandoned branch that is above the end of the log. ``cluster``: the id of
+    the cluster that returned the last page; empty where it is not known. It is written into the marker as well, since
+    the log has proved the position; a store of another cluster is refused. ``cached``: the
     worker's last known marker, which saves a request; a wrong one costs one request and nothing else. ``held``: the
     last outcome's ``foreign_lock``, of the same process and transport. Errors of the log itself (no master reached)
     are raised; the worker stays consistent."""
@@ -110,6 +114,7 @@ def apply_up_to(
         log,
         min(upto, hold) if hold is not None else upto,
         epoch if callable(epoch) else lambda: epoch,
+        cluster,
         clock or SystemClock(),
         budget_s,
         merge_max_transactions,
@@ -160,6 +165,7 @@ class _ApplySession:
         log: LogSource,
         target: int,
         epoch: Callable[[], int],
+        cluster: Callable[[], bytes],
         clock: MonotonicClock,
         budget_s: float,
         merge_transactions: int,
@@ -169,7 +175,7 @@ class _ApplySession:
         held: ForeignLock | None,
     ) -> None:
         self.adapter, self.transport, self.log = adapter, transport, log
-        self.target, self.epoch = target, epoch
+        self.target, self.epoch, self.cluster = target, epoch, cluster
         self.clock = clock
         self.deadline = clock.now() + budget_s
         self.merge_transactions, self.merge_bytes, self.page_bytes = merge_transactions, merge_bytes, page_bytes
@@ -312,10 +318,20 @@ class _ApplySession:
     def _fetch_entries(self) -> list[LogEntry]:
         position, unordered = (self.marker or EMPTY_MARKER).position, (self.marker or EMPTY_MARKER).unordered
         # The request is sent even when there is nothing to fetch: only the log can confirm that this is its branch.
-        after, upto = position if position.index else None, max(self.target, position.index)
+        # Position 0 of an empty store is on every log, and has no hash.
+        after = position if position.index or position.hash != NO_HASH else None
+        upto = max(self.target, position.index)
         entries = self.log.page(after, upto, self.page_bytes, unordered)
+        self._refuse_other_cluster()
         assert not entries or entries[0].index == position.index + 1, (position.index, entries[0].index)
         return entries
+
+    def _refuse_other_cluster(self) -> None:
+        mine, log = (self.marker or EMPTY_MARKER).cluster, self.cluster()
+        if mine and log and mine != log:
+            raise WorkerRefused(
+                "OtherCluster", f"{self.transport.url} holds the data of the cluster {mine.hex()}, not of {log.hex()}"
+            )
 
     # -- the lock
 
@@ -429,7 +445,9 @@ class _ApplySession:
     def _send_batch(self, batch: list[LogEntry]) -> WorkerResponse | None:
         """Send the batch as one request. None: applied. Otherwise the worker's response that refuses an operation."""
         last = batch[-1]
-        new = (self.marker or EMPTY_MARKER)._replace(position=Position(self.epoch(), last.index, last.hash))
+        before = self.marker or EMPTY_MARKER
+        position, cluster = Position(self.epoch(), last.index, last.hash), self.cluster() or before.cluster
+        new = before._replace(position=position, cluster=cluster)
         operations = [StoreOperation(e.kind, e.payload) for e in batch if not _is_noop(e)]
         lock, release = LockAction.NONE, False
         if self.token is not None:

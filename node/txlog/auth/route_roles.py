@@ -65,6 +65,8 @@ _ADMIN_ROUTES: Final = (
     ("POST", "/txlog/workers"),
     ("POST", "/txlog/workers/{name}"),
     ("POST", "/txlog/workers/{name}/look"),
+    ("POST", "/txlog/workers/{name}/adopt"),
+    ("POST", "/txlog/workers/{name}/discard"),
     ("DELETE", "/txlog/workers/{name}"),
     ("PUT", "/txlog/holds/{name}"),
     ("DELETE", "/txlog/holds/{name}"),

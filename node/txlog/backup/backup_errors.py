@@ -57,6 +57,14 @@ class WorkerNotEmpty(Refused):
     """The worker holds data. A restore needs an empty worker, so the data stays."""
 
 
+class StoreRefused(Refused):
+    """The store is not of this cluster. A person decides: ``txlog worker adopt``, or ``rebuild --discard``."""
+
+
+class LogIncomplete(Refused):
+    """The log alone cannot fill a store: it is trimmed, or the workers had content before its first entry."""
+
+
 class WorkerLoading(Refused):
     """A restore into this worker has started and not finished."""
 

@@ -15,9 +15,12 @@ import msgspec
 from txlog.backup.backup_errors import ManifestDamaged, UnknownFormat
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.entry import Position
-from txlog.model.hashes import HASH_BYTES
+from txlog.model.hashes import HASH_BYTES, short_hash
 
 FORMAT_VERSION: Final = 1
+"""Of a backup whose content is all from the log."""
+BASE_FORMAT_VERSION: Final = 2
+"""Of a backup with ``base``: an earlier program must not restore it as if the log were all."""
 MANIFEST_NAME: Final = "manifest.json"
 RELEASED_NAME: Final = "released.json"
 NAME_PATTERN: Final = re.compile(r"^[a-z0-9][a-z0-9.-]{0,119}$")
@@ -48,7 +51,9 @@ class ManifestPosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class BackupManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", kw_only=True):
     """Times are seconds since 1970 by the clock of the writer. ``digest``: the total of
-    :class:`txlog.workers.digest.Digest` in hexadecimal. ``graphs``: number of named graphs that hold quads."""
+    :class:`txlog.workers.digest.Digest` in hexadecimal. ``graphs``: number of named graphs that hold quads. ``base``:
+    which content the worker had before the first entry of the log, in hexadecimal
+    (:class:`~txlog.workers.adapter.MarkerPosition`); not there for none."""
 
     format: int = FORMAT_VERSION
     name: str
@@ -66,6 +71,14 @@ class BackupManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
     why: BackupReason
     retention: Retention
     version: str
+    base: str | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def base_content(self) -> bytes:
+        """``base`` as a marker stores it. A store that was adopted as a backup is its own base."""
+        if self.base is not msgspec.UNSET:
+            return bytes.fromhex(self.base)
+        return short_hash(b"adopt" + self.digest.encode()) if self.why == "adopt" else b""
 
     @property
     def position(self) -> Position:
@@ -109,13 +122,15 @@ def decode_manifest(name: str, raw: bytes) -> BackupManifest:
         intact = False
     if not intact:
         raise ManifestDamaged(f"{name}: its manifest is not what was written; take another backup (txlog backup list)")
-    if fields.get("format") != FORMAT_VERSION:
+    if fields.get("format") not in (FORMAT_VERSION, BASE_FORMAT_VERSION):
         raise UnknownFormat(
-            f"{name}: format {fields.get('format')}, this version reads {FORMAT_VERSION}; use the TxLog that wrote it"
+            f"{name}: format {fields.get('format')}, this version reads {FORMAT_VERSION} and {BASE_FORMAT_VERSION}; "
+            "use the TxLog that wrote it"
         )
     try:
         manifest = msgspec.convert(fields, BackupManifest)
         sound = len(manifest.position.hash) == HASH_BYTES and manifest.name == name
+        sound = sound and len(manifest.base_content) in (0, HASH_BYTES)
     except (msgspec.ValidationError, ValueError):
         sound = False
     if not sound:

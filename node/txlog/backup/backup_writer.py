@@ -8,8 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+import msgspec
+
 from txlog.backup.backup_errors import ManifestDamaged, NameTaken
 from txlog.backup.backup_manifest import (
+    BASE_FORMAT_VERSION,
+    FORMAT_VERSION,
     MANIFEST_BYTES_MAX,
     MANIFEST_NAME,
     NAME_PATTERN,
@@ -59,7 +63,7 @@ def take_backup(
     with open_snapshot(source, order.at, order.deadline_s, on_wait) as (marker, chunks):
         pieces = refuse_blank_nodes(coalesce(chunks), source.name)
         return write_backup(
-            pieces, marker.position, source.name, source.adapter.engine, target, order, on_progress, size
+            pieces, marker.position, source.name, source.adapter.engine, target, order, on_progress, size, marker.base
         )
 
 
@@ -72,8 +76,9 @@ def write_backup(
     order: BackupRequest,
     on_progress: ProgressCallback = no_progress,
     quads_about: int | None = None,
+    base: bytes = b"",
 ) -> BackupManifest:
-    """Writes the canonical N-Quads in ``pieces`` as the backup at ``position``."""
+    """Writes the canonical N-Quads in ``pieces`` as the backup at ``position``. ``base``: of the worker's marker."""
     started = time.time()
     name = order.name or generate_name(position, order.why, started)
     if not NAME_PATTERN.match(name):
@@ -84,6 +89,8 @@ def write_backup(
     try:
         found = digest(_tee(report_progress("copying", quads_about, on_progress, pieces), writer))
         manifest = BackupManifest(
+            format=BASE_FORMAT_VERSION if base else FORMAT_VERSION,
+            base=base.hex() if base else msgspec.UNSET,
             name=name,
             cluster=order.cluster,
             data_center=order.data_center,

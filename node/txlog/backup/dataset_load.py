@@ -35,11 +35,13 @@ LOCK_TIMEOUT_S: Final = 120.0
 
 
 class ExpectedContent(NamedTuple):
-    """What the worker must return after the load."""
+    """What the worker must return after the load. ``cluster`` and ``base``: of its marker then."""
 
     position: Position
     quads: int
     digest: str
+    cluster: bytes = b""
+    base: bytes = b""
 
 
 class RestoreTarget(NamedTuple):
@@ -147,7 +149,7 @@ def finish_load(
             f"{into.name} gives out {found.quads:,} quads with digest {found.total:032x}, loaded were "
             f"{expected.quads:,} with {expected.digest}; it stays marked as loading: empty it, or restore again"
         )
-    marker = MarkerPosition(expected.position, fence)
+    marker = MarkerPosition(expected.position, fence, cluster=expected.cluster, base=expected.base)
     answer = into.transport.send(into.adapter.end_loading(loading, marker))
     if not answer.ok:
         _check_ownership(into, loading)

@@ -1,5 +1,6 @@
 """Performs one duty of a data centre, as a process of its own: ``python -m txlog.backup.duty --config FILE.json``
-with ``--backup DUTY``, ``--restore WORKER``, ``--unorder WORKER``, ``--repair WORKER`` or ``--release``.
+with ``--backup DUTY``, ``--restore WORKER``, ``--unorder WORKER``, ``--adopt WORKER``, ``--discard WORKER``,
+``--repair WORKER`` or ``--release``.
 
 The last line on standard output is JSON: the result, or ``{"error", "message"}`` with exit code 1. Duties are
 idempotent: a repetition finds and reports the earlier result. That is a split backup that helps, a worker that is on
@@ -24,13 +25,16 @@ from txlog.backup.graph_repair import RepairPatch, known_graphs, repair_graphs, 
 from txlog.backup.pinned_snapshot import SourceWorker, choose_most_advanced, read_system_graphs, resume_worker
 from txlog.backup.rejoin_diff import RejoinDiff
 from txlog.backup.split_backup import back_up_for_duty
+from txlog.backup.store_adoption import adopt_store
+from txlog.backup.store_ownership import cluster_id_bytes, first_position, refuse_other_store
 from txlog.backup.target import open_target
 from txlog.backup.unordered_marker import mark_unordered
 from txlog.backup.worker_rebuild import rebuild_empty, rebuild_from_backup, rebuild_from_worker
-from txlog.client import Divergence, MasterClient, WorkerStatus
+from txlog.client import Divergence, JsonMarker, MasterClient, WorkerStatus
 from txlog.config.process_config import DutyJobConfig
 from txlog.model.entry import Position
 from txlog.model.errors import NotFound, TxLogError, Unavailable
+from txlog.supervision.duties import DutyKind
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import MarkerPosition
 from txlog.workers.http_transport import HttpTransport
@@ -39,9 +43,10 @@ GRAPHS_REPORTED_MAX: Final = 20
 """Graphs in a report to the masters, which show no more."""
 
 
-def restore_worker(config: DutyJobConfig, name: str) -> dict[str, Any]:
+def restore_worker(config: DutyJobConfig, name: str, *, discard: bool = False) -> dict[str, Any]:
     """Rebuilds the worker on the log's chain from the first source that works. The order is: the newest intact backup
-    of this data centre, backups of others, a copy of a live worker, the whole log."""
+    of this data centre, backups of others, a copy of a live worker, the whole log. :class:`StoreRefused` for a store of
+    another cluster, unless a person decided to ``discard`` it."""
     with ExitStack() as closing:
         masters = _open_clients(config.masters, closing)
         found = next((w for w in list_workers(masters) if w.name == name), None)
@@ -55,6 +60,10 @@ def restore_worker(config: DutyJobConfig, name: str) -> dict[str, Any]:
             if shown is not None:
                 shown.abandon()
             return {"worker": name, "from": "nothing: it is on the log already", "already": True}
+        if not discard:
+            refuse_other_store(into, cluster, chain)
+        elif not any(d["kind"] == DutyKind.DISCARD and d["worker"] == name for _, d in list_duties(masters)):
+            return {"worker": name, "already": True}
         if shown is not None:
             shown.record_before_restore()
         try:
@@ -92,7 +101,7 @@ def _restore_from_best_source(
             return _restore_summary(into.name, other.name, "worker", done.marker.position.index, done.quads)
         except TxLogError as fault:
             against.append(f"{other.name}: {fault}")
-    rebuild_empty(into, masters, onward=onward)
+    rebuild_empty(into, masters, cluster, list_workers(masters), onward=onward)
     return {**_restore_summary(into.name, "nothing", "log", 0, 0), "against": against}
 
 
@@ -108,10 +117,33 @@ def skip_ahead(config: DutyJobConfig, name: str) -> dict[str, Any]:
         to = Position(duty["to"]["epoch"], duty["to"]["index"], bytes.fromhex(duty["to"]["hash"]))
         transport = closing.enter_context(HttpTransport(found.url, READ_TIMEOUT_S))
         source = SourceWorker(name, ADAPTERS[found.engine or "oxigraph"], transport)
-        known = found.position
-        was = MarkerPosition(known.position, known.fence, known.unordered_positions) if known is not None else None
+        was = _marker_of(found.position) if found.position is not None else None
         new = mark_unordered(source, was, to)
         return {"worker": name, "way": "unordered", "index": to.index, "paths": len(new.unordered)}
+
+
+def adopt_worker(config: DutyJobConfig, name: str) -> dict[str, Any]:
+    """Makes the store's content the base of this cluster's log, as a person decided. Its data stays unchanged."""
+    with ExitStack() as closing:
+        masters = _open_clients(config.masters, closing)
+        duty = next((d for _, d in list_duties(masters) if d["kind"] == DutyKind.ADOPT and d["worker"] == name), None)
+        found = next((w for w in list_workers(masters) if w.name == name), None)
+        if duty is None or found is None or found.position is None:
+            return {"worker": name, "already": True}
+        source = _open_source(found, masters, closing)
+        cluster, first = cluster_id_bytes(read_cluster_id(masters)), first_position(masters)
+        new = adopt_store(source, _marker_of(found.position), cluster, first)
+        return {"worker": name, "way": "adopt", "index": new.position.index, "base": new.base.hex()}
+
+
+def _marker_of(known: JsonMarker) -> MarkerPosition:
+    return MarkerPosition(
+        known.position,
+        known.fence,
+        known.unordered_positions,
+        cluster_id_bytes(known.cluster),
+        bytes.fromhex(known.base),
+    )
 
 
 def repair_worker(config: DutyJobConfig, name: str) -> dict[str, Any]:
@@ -235,6 +267,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ways.add_argument("--backup", metavar="DUTY")
     ways.add_argument("--restore", metavar="WORKER")
     ways.add_argument("--unorder", metavar="WORKER")
+    ways.add_argument("--adopt", metavar="WORKER")
+    ways.add_argument("--discard", metavar="WORKER")
     ways.add_argument("--repair", metavar="WORKER")
     ways.add_argument("--release", action="store_true")
     parser.add_argument("--answer", type=Path, help="the last line goes into this file, too")
@@ -246,6 +280,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             result = back_up_for_duty(config, options.backup)
         elif options.restore:
             result = restore_worker(config, options.restore)
+        elif options.adopt:
+            result = adopt_worker(config, options.adopt)
+        elif options.discard:
+            result = restore_worker(config, options.discard, discard=True)
         elif options.unorder:
             result = skip_ahead(config, options.unorder)
         elif options.repair:

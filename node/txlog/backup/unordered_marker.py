@@ -31,7 +31,7 @@ def mark_unordered(source: SourceWorker, was: MarkerPosition | None, to: Positio
         if found is None or was is None or found._replace(fence=was.fence) != was:
             raise WorkerMoved(f"{source.name} is at {found}, not at {was} as was reported; looked at again")
         place = (found.position.index, found.position.hash)
-        new = MarkerPosition(to, found.fence + 1, (*found.unordered, place))
+        new = found._replace(position=to, fence=found.fence + 1, unordered=(*found.unordered, place))
         token = lock.claim()
         request = adapter.apply([], found, new, lock=LockAction.CONFIRM, token=token, release=True)
         answer = transport.send(request)

@@ -19,12 +19,11 @@ from txlog.backup.pinned_snapshot import SourceWorker, open_snapshot, pause_work
 from txlog.backup.progress import BackupProgress, ProgressCallback, no_progress
 from txlog.backup.read_lease import hold_lease
 from txlog.backup.restoration import RestoreResult, check_restorable, load_backup
+from txlog.backup.store_ownership import cluster_id_bytes, refuse_incomplete_log
 from txlog.backup.target import BackupTarget
 from txlog.backup.verification import check_backup, read_manifest
-from txlog.client import MasterClient, WorkerReport
-from txlog.model.entry import Position
+from txlog.client import MasterClient, WorkerReport, WorkerStatus
 from txlog.model.errors import TxLogError
-from txlog.model.hashes import NO_HASH
 from txlog.workers.digest import Digester
 
 
@@ -93,7 +92,8 @@ def rebuild_from_worker(
         pieces = refuse_blank_nodes(coalesce(chunks), source.name)
         size = load_batches(into, loading, _feed_digester(pieces, made), total, on_progress)
         found = made.digest()
-        expected = ExpectedContent(marker.position, found.quads, f"{found.total:032x}")
+        total_text = f"{found.total:032x}"
+        expected = ExpectedContent(marker.position, found.quads, total_text, marker.cluster, marker.base)
         return RestoreResult(finish_load(into, loading, expected, fence, on_progress), found.quads, size)
 
 
@@ -133,14 +133,18 @@ def out_of_rotation(
 def rebuild_empty(
     into: RestoreTarget,
     masters: Sequence[MasterClient],
+    cluster: str,
+    workers: Sequence[WorkerStatus] = (),
     *,
     on_progress: ProgressCallback = no_progress,
     onward: int | None = None,
 ) -> RestoreResult:
-    """Empties the worker and sets it to the start of the log: its pipeline executes the whole log again. Only while the
-    log is kept from its first entry. ``onward``: as for :func:`rebuild_from_backup`."""
+    """Empties the worker and sets it to the start of the log: its pipeline executes the whole log again. ``workers``:
+    all of the data centre. :class:`~txlog.backup.backup_errors.LogIncomplete`, before any change, where the log is not
+    all that the workers hold. ``onward``: as for :func:`rebuild_from_backup`."""
     fence = _next_fence(into)
-    start = Position(0, 0, NO_HASH)
+    start = refuse_incomplete_log(into, workers, masters)
     with out_of_rotation(into, masters, on_progress, onward):
         loading = start_load(into, start, emptying=True)
-    return RestoreResult(finish_load(into, loading, ExpectedContent(start, 0, f"{0:032x}"), fence, on_progress), 0, 0)
+    expected = ExpectedContent(start, 0, f"{0:032x}", cluster_id_bytes(cluster))
+    return RestoreResult(finish_load(into, loading, expected, fence, on_progress), 0, 0)

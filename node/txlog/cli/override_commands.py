@@ -11,7 +11,8 @@ from txlog.cli.cli_cluster import CliCluster, find_cluster
 from txlog.cli.options import ClusterOptions, YesOption, register
 from txlog.cli.tables import print_line, show_json, warn
 from txlog.client import MasterClient, MasterUnreachable
-from txlog.model.errors import NotFound, TxLogError, Unavailable
+from txlog.model.errors import NotFound, Refused, TxLogError, Unavailable
+from txlog.model.master_state import MasterState
 
 POLL_INTERVAL_S = 0.2
 
@@ -25,6 +26,9 @@ def add_to(app: typer.Typer) -> None:
 
 def bootstrap(
     member: Annotated[list[str], typer.Option("--member", help="a master of the first view")],
+    forget: Annotated[
+        bool, typer.Option("--forget", help="also if a master lost the journal of an earlier cluster")
+    ] = False,
     yes: YesOption = False,
     wait: Annotated[float, typer.Option(help="seconds until the first view must be installed")] = 60.0,
     *,
@@ -32,8 +36,17 @@ def bootstrap(
 ) -> None:
     """Bootstrap the cluster without waiting for every configured master. The others join when they start.
 
-    Never repeat it with other masters: that makes two clusters, and each refuses the other."""
-    masters = find_cluster(cluster).masters
+    Never repeat it with other masters: that makes two clusters, and each refuses the other.
+
+    Where a master lost its journal (`AwaitingBootstrap`), the next cluster begins with an empty log. The command shows
+    what is forgotten, and needs `--forget`. The stores stay as they are: see `txlog worker adopt`."""
+    found = find_cluster(cluster)
+    masters = found.masters
+    lost = _forgotten(found, member)
+    for line in lost:
+        warn(line, "")
+    if lost and not forget:
+        raise Refused("a log would be forgotten; bring a journal back, or say --forget")
     if not yes:
         typer.confirm(
             f"This bootstraps the cluster with {', '.join(member)}. It cannot be undone. Continue?", abort=True
@@ -44,7 +57,7 @@ def bootstrap(
             try:
                 if client.status().node not in member:
                     continue
-                client.bootstrap(member)
+                client.bootstrap(member, forget=forget)
                 view = _await_installed_view(client, None, [], wait)
             except TxLogError as why:
                 refused = refused if isinstance(why, MasterUnreachable | Unavailable) else why
@@ -55,6 +68,20 @@ def bootstrap(
             print_line(f"bootstrapped: {', '.join(view['members'])}")
         return
     raise refused or NotFound(f"none of {', '.join(member)} answers")
+
+
+def _forgotten(cluster: CliCluster, members: list[str]) -> list[str]:
+    """What is known of a log that a bootstrap with these members forgets; empty when none of them lost a journal."""
+    answers = [a for a in cluster.ask_all(MasterClient.status).values() if not isinstance(a, TxLogError)]
+    lost = [a for a in answers if a.node in members and a.state == MasterState.AWAITING_BOOTSTRAP]
+    if not lost:
+        return []
+    workers = {f"{a.data_center}/{w.name}": w.position for a in answers for w in a.workers if w.position is not None}
+    at = [
+        f"{name} holds the data up to index {place.index} of the cluster {place.cluster or 'that it does not name'}"
+        for name, place in sorted(workers.items())
+    ]
+    return [*(f"{a.node}: {a.view.holding}" for a in lost), *(at or ["no worker has reported a position yet"])]
 
 
 def force_view(

@@ -74,6 +74,7 @@ _STATE_COLOURS = {
     "Working": "green",
     "equal": "green",
     "Starting": "yellow",
+    "AwaitingBootstrap": "red",
     "Founding": "yellow",
     "Waiting": "yellow",
     "Suspected": "yellow",

@@ -11,11 +11,13 @@ import msgspec
 import typer
 
 from txlog.backup import (
+    BackupManifest,
     RepairResult,
     RestoreResult,
     RestoreTarget,
     make_chain_check,
     read_cluster_id,
+    read_manifest,
     rebuild_from_backup,
     rebuild_from_worker,
     repair_graphs,
@@ -23,12 +25,16 @@ from txlog.backup import (
 )
 from txlog.backup.backup_errors import OtherEngine, RepairDiffers, TooMuchDiffers
 from txlog.backup.backup_job import READ_TIMEOUT_S
+from txlog.backup.backup_job import list_workers as list_known_workers
 from txlog.backup.graph_repair import known_graphs
 from txlog.backup.pinned_snapshot import POLL_S
+from txlog.backup.restoration import AdoptingLog, adopted_base
+from txlog.backup.store_ownership import cluster_id_bytes, first_position, refuse_other_store
 from txlog.backup.worker_rebuild import out_of_rotation
 from txlog.cli.cli_cluster import CliCluster, find_cluster, local_cluster
 from txlog.cli.divergence_view import print_divergence
 from txlog.cli.options import ClusterOptions, LocalOptions, TargetOptions, YesOption, register
+from txlog.cli.store_commands import adopt_worker, decide_about_store
 from txlog.cli.tables import colour_state, format_size, print_line, show_json, show_table
 from txlog.cli.worker_access import (
     find_source_worker,
@@ -42,6 +48,7 @@ from txlog.client import Divergence, MasterClient
 from txlog.local.state_folder import StateFolder
 from txlog.local.supervisor_client import SupervisorClient
 from txlog.model.errors import BadInput, NotFound, Refused, TxLogError, Unavailable
+from txlog.supervision.duties import DutyKind
 from txlog.workers import ADAPTERS
 from txlog.workers.engine_detection import detect
 from txlog.workers.http_transport import HttpTransport
@@ -56,6 +63,7 @@ worker_app = typer.Typer(no_args_is_help=True, help="List, add, rebuild, repair 
 def add_to(app: typer.Typer) -> None:
     """Add ``restore`` and the group ``worker``."""
     register(app, "restore")(run_restore)
+    register(worker_app, "adopt")(adopt_worker)
     app.add_typer(worker_app, name="worker")
 
 
@@ -92,6 +100,9 @@ def run_restore(
     name: Annotated[str, typer.Argument(metavar="BACKUP", help="name of the backup")],
     into: Annotated[str, typer.Option("--into", help="a worker's name, or the URL of an empty store")],
     again: Annotated[bool, typer.Option("--again", help="repeat after an interrupted restore")] = False,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="a backup of another cluster: it comes before the first entry of this log")
+    ] = False,
     engine: Annotated[
         str | None, typer.Option("--engine", help="of the store at a URL; default: as the store reports")
     ] = None,
@@ -118,8 +129,32 @@ def run_restore(
             store = open_restore_target(worker, closing)
             pause = out_of_rotation(store, masters, progress)
         cluster_id, chain = read_cluster_id(masters), make_chain_check(masters)
-        done = restore_backup(place, name, store, cluster_id, chain, again=again, on_progress=progress, beginning=pause)
+        done = restore_backup(
+            place,
+            name,
+            store,
+            cluster_id,
+            chain,
+            again=again,
+            on_progress=progress,
+            beginning=pause,
+            adopting=_adopting_log(read_manifest(place, name), into, masters) if adopt else None,
+        )
     _print_restored(done, into, name, began, cluster.json)
+
+
+def _adopting_log(manifest: BackupManifest, into: str, masters: list[MasterClient]) -> AdoptingLog:
+    """The log that follows on this backup. :class:`Refused` where other workers executed it without that content."""
+    base = adopted_base(manifest).hex()
+    found = [
+        (each, each.position) for each in list_known_workers(masters) if each.state != "Refused" and each.name != into
+    ]
+    others = [each.name for each, at in found if at is not None and at.index and at.base != base]
+    if others:
+        raise Refused(
+            f"{', '.join(others)} executed this log without {manifest.name}, and would differ; remove them first"
+        )
+    return AdoptingLog(cluster_id_bytes(read_cluster_id(masters)), first_position(masters))
 
 
 def _detect_engine(transport: HttpTransport, expected: str | None) -> str:
@@ -143,14 +178,22 @@ def rebuild(
     live: Annotated[bool, typer.Option("--live", help="from another worker, which keeps serving")] = False,
     source: Annotated[str | None, typer.Option("--source", help="with --live: the other worker")] = None,
     wipe: Annotated[bool, typer.Option("--wipe", help="delete the files of a store that does not start")] = False,
+    discard: Annotated[
+        bool, typer.Option("--discard", help="also a store that is not of this cluster (state Refused)")
+    ] = False,
     yes: YesOption = False,
     *,
     target: TargetOptions,
     cluster: ClusterOptions,
 ) -> None:
-    """Rebuild a worker, whatever it holds, from the newest valid backup on the log or from a live worker."""
+    """Rebuild a worker, whatever it holds, from the newest valid backup on the log or from a live worker.
+
+    A store of another cluster needs `--discard`. Without a source, TxLog then takes the best one, the log included."""
     if (live and (backup or target.target)) or (source and not live):
         raise BadInput("txlog worker rebuild: expected --from and --target, or --live and --source, not both")
+    if discard and not (live or backup or target.target or wipe):
+        decide_about_store(DutyKind.DISCARD, name, cluster, yes=yes)
+        return
     masters_by_site = find_cluster(cluster)
     began = time.monotonic()
     with ExitStack() as closing:
@@ -163,6 +206,8 @@ def rebuild(
         into = open_restore_target(found, closing)
         if wipe:
             _wipe_store(masters_by_site, into)
+        elif not discard:
+            refuse_other_store(into, read_cluster_id(masters), chain)
         progress = closing.enter_context(progress_bars(cluster.json))
         if other is not None:
             done = rebuild_from_worker(other, into, masters, chain, on_progress=progress)

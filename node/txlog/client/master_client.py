@@ -16,6 +16,7 @@ from txlog.client.errors import MethodNotAllowed
 from txlog.client.json_calls import JSON_HEADERS, JsonCalls
 from txlog.client.responses import (
     Doorbell,
+    JsonMarker,
     JsonPosition,
     PauseResponse,
     QueryResult,
@@ -280,10 +281,11 @@ class MasterClient:
         """Append an entry that makes every worker skip ``txid``: the operator's last resort."""
         return self._json.call("POST", f"/txlog/skip/{quote(txid)}", object, body={})
 
-    def bootstrap(self, members: Sequence[str]) -> None:
-        """Bootstrap the cluster with these members; send it to the first of them. Raises :class:`Conflict` when the
-        cluster exists already, when a member has not answered, or when another member comes first."""
-        self._json.post("/txlog/found", {"members": list(members)})
+    def bootstrap(self, members: Sequence[str], *, forget: bool = False) -> None:
+        """Bootstrap the cluster with these members; send it to the first of them. ``forget``: also where a member lost
+        the journal of an earlier cluster. Raises :class:`Conflict` when the cluster exists already, when a member has
+        not answered or lost a journal, or when another member comes first."""
+        self._json.post("/txlog/found", {"members": list(members), **({"forget": True} if forget else {})})
 
     def force_view(self, without: Sequence[str]) -> dict[str, Any]:
         """The operator's override: continue without these members. In the answer ``view`` is the view that the master
@@ -297,6 +299,21 @@ class MasterClient:
         is still in the view. Raises :class:`Conflict` when the report is stale, or is about the receiving master."""
         answer = self._json.post(f"/txlog/members/{quote(node)}/down", {"birth": birth, "start": start})
         return bool(answer["inView"])
+
+    def adopt_worker(self, worker: str, seen: JsonMarker, *, force: bool = False) -> str:
+        """A person's decision: what the refused store of this worker holds at the position ``seen`` comes before the
+        first entry of the log. Returns the id of the duty that does it. ``force``: also where other workers lack that
+        content. Raises :class:`Conflict` when that cannot be, or there is nothing to decide."""
+        return self._decide("adopt", worker, seen, {"force": True} if force else {})
+
+    def discard_worker(self, worker: str, seen: JsonMarker) -> str:
+        """A person's decision: what the refused store of this worker holds at the position ``seen`` is deleted, and the
+        worker is rebuilt. Returns the id of the duty that does it. Raises :class:`Conflict` as :meth:`adopt_worker`."""
+        return self._decide("discard", worker, seen, {})
+
+    def _decide(self, what: str, worker: str, seen: JsonMarker, more: dict[str, Any]) -> str:
+        position = {"index": seen.index, "hash": seen.hash, "cluster": seen.cluster}
+        return str(self._json.post(f"/txlog/workers/{quote(worker)}/{what}", {**position, **more})["duty"])
 
     # -- duties
 

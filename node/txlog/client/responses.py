@@ -23,13 +23,16 @@ class JsonPosition(msgspec.Struct, frozen=True):
 
 
 class JsonMarker(msgspec.Struct, frozen=True):
-    """A worker's marker in JSON form: position, fence, and ``unordered``, positions as ``index:hash``."""
+    """A worker's marker in JSON form: position, fence, and ``unordered``, positions as ``index:hash``. ``cluster`` and
+    ``base`` are hexadecimal; empty where the marker has none."""
 
     epoch: int
     index: int
     hash: str
     fence: int = 0
     unordered: list[str] = []
+    cluster: str = ""
+    base: str = ""
 
     @property
     def unordered_positions(self) -> tuple[tuple[int, bytes], ...]:

@@ -5,7 +5,7 @@ It reads no files; :mod:`txlog.journal.scan` does.
 
 from __future__ import annotations
 
-from typing import NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 from txlog.journal import format as fmt
 from txlog.journal import record_bodies
@@ -19,6 +19,12 @@ from txlog.model.hashes import HASH_BYTES, NO_HASH
 from txlog.model.ids import Origin
 from txlog.model.records import EMPTY_LOG_START, LogStart
 from txlog.model.view import NO_VIEW, Number, View
+
+START_EMPTY: Final = (
+    "set this folder aside and start with an empty one: the master learns the log from a master that has it; where "
+    "none has it, it waits for txlog bootstrap (docs/how-to/replace-a-disk.md)"
+)
+"""What to do with a journal that cannot be repaired; the end of a message."""
 
 
 class KeyedTransaction(NamedTuple):
@@ -270,6 +276,6 @@ class JournalReplay:
     def _refuse(self, what: str, letter: str) -> NoReturn:
         raise JournalDamaged(
             f"recovering the journal of {self.own}: {what} (case {letter}). The lost records may have been"
-            " promises and own transactions, so no other master can repair it. Next: bring the file back, or set this"
-            " folder aside and start with an empty one: the master then joins as a learner"
+            " promises and own transactions, so no other master can repair it. Next: bring the file back, or "
+            + START_EMPTY
         )

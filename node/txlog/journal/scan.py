@@ -17,7 +17,7 @@ from txlog.journal.format import FramedRecord, SegmentHeader
 from txlog.journal.origin_index import RecordLocation
 from txlog.journal.record_structs import ViewAcceptedPrologue
 from txlog.journal.recovery_table import EndOfRecords, Observation, RecoveryCase, RecoveryDecision, decide
-from txlog.journal.replay import DamagedRecords, JournalReplay, KeyedTransaction
+from txlog.journal.replay import START_EMPTY, DamagedRecords, JournalReplay, KeyedTransaction
 from txlog.journal.segment_index import (
     IndexBlock,
     IndexedRecord,
@@ -295,8 +295,7 @@ class JournalScan(JournalReplay):
         raise JournalDamaged(
             f"recovering the journal of {self.own}: {where}: both copies of the accepted view or trim that changed the"
             f" order of the log or its stamps as number {change} cannot be read (case V). No other master"
-            " knows what this one has accepted, so none can repair it. Next: bring the file back, or set this folder"
-            " aside and start with an empty one: the master then joins as a learner"
+            " knows what this one has accepted, so none can repair it. Next: bring the file back, or " + START_EMPTY
         )
 
     # -- records
@@ -378,7 +377,7 @@ def _scan_segments(files: Vfs, numbers: list[int], indexes: frozenset[int], segm
     if first is None:
         raise JournalDamaged(
             f"opening the journal: no header of {len(numbers)} segments can be read, so this master cannot be"
-            " identified; no other master can repair it. Next: bring the files back, or start empty, as a learner"
+            " identified; no other master can repair it. Next: bring the files back, or " + START_EMPTY
         )
     own = first.state_header.own
     pieces = [_locate_segment(files, number, headers[number], own, segment_bytes) for number in numbers]
@@ -393,8 +392,8 @@ def _scan_segments(files: Vfs, numbers: list[int], indexes: frozenset[int], segm
         if log_start.index:
             raise JournalDamaged(
                 f"opening the journal of {own}: {fmt.segment_name(there[0].number)} is the first that is there, and the"
-                f" log, trimmed at {log_start.index}, needs earlier ones (case T). Next: bring them back, or set this"
-                " folder aside and start with an empty one: the master then joins as a learner"
+                f" log, trimmed at {log_start.index}, needs earlier ones (case T)."
+                f" Next: bring them back, or {START_EMPTY}"
             )
         found.notes += notes
         found.read_segments(there, broken)

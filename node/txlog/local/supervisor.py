@@ -45,6 +45,8 @@ from txlog.local.process_plan import LINK_PROXY_NAME, ProcessPlan, ProcessSpec
 from txlog.local.scheduled_backups import ScheduledBackups, backup_log_name
 from txlog.local.state_folder import StateFolder
 from txlog.model.errors import Fatal, NotFound, TxLogError
+from txlog.model.master_state import MasterState
+from txlog.supervision.last_seen import should_remember
 from txlog.supervision.retry_delay import next_delay_s
 
 log = logging.getLogger("txlog.local")
@@ -369,9 +371,13 @@ class Supervisor:
             return  # not known yet: the next poll asks again
         if child is None or kept.child is not child or status.node != node or status.start < 1:
             return
-        seen = {"birth": birth, "start": status.start}
+        seen, known = {"birth": birth, "start": status.start}, self._last_seen.get(node)
+        if not should_remember(birth, known["birth"] if known else None, status.view.installed):
+            if status.state != MasterState.FOUNDING:  # it waits or learns, maybe for long
+                self._seen_start[node] = child.pid
+            return
         self._seen_start[node] = child.pid
-        if self._last_seen.get(node) != seen:
+        if known != seen:
             self._last_seen[node] = seen
             self.state.write("seen.json", self._last_seen)
 

@@ -8,6 +8,7 @@ from typing import Final
 from txlog.model.ids import Origin
 
 HASH_BYTES: Final = 16
+CLUSTER_ID_BYTES: Final = 16
 NO_HASH: Final = bytes(HASH_BYTES)
 _LONG: Final = 1 << 16
 _BLANK: Final = blake2b(digest_size=HASH_BYTES)
@@ -60,6 +61,13 @@ def chain_next(previous: bytes, leaf: bytes) -> bytes:
 def chain_hash(previous: bytes, stamp: int, tag: bytes, seq: int, content: bytes) -> bytes:
     """:func:`chain_next` of a :func:`chain_leaf`."""
     return chain_next(previous, chain_leaf(stamp, tag, seq, content))
+
+
+def content_base(cluster_id: bytes, base: bytes, index: int, value: bytes) -> bytes:
+    """The name of a store's content at a position of a cluster's log, where it comes before the first entry of another
+    log. ``base``: what the store had before the first entry of that earlier log."""
+    parts = b"".join(len(part).to_bytes(1, "big") + part for part in (cluster_id, base, value))
+    return short_hash(b"base" + parts + b"%d" % index)
 
 
 def chain_start(cluster_id: bytes) -> bytes:

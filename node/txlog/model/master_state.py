@@ -8,6 +8,9 @@ from enum import StrEnum
 class MasterState(StrEnum):
     """One word for what a master does now. ``docs/reference/states-and-reasons.md`` says what each means."""
 
+    AWAITING_BOOTSTRAP = "AwaitingBootstrap"
+    """It was in a cluster and has lost its journal. It waits for a master that has the log, or for an operator's
+    order."""
     FOUNDING = "Founding"
     """No cluster yet: the masters of the first view have not all accepted it."""
     LEARNING = "Learning"

@@ -8,6 +8,7 @@ import msgspec
 
 from txlog.model.bounds import Birth, Count, NodeId
 from txlog.model.configuration import Configuration
+from txlog.model.hashes import CLUSTER_ID_BYTES
 from txlog.model.ids import Origin, ViewNumber
 
 Number = ViewNumber
@@ -145,7 +146,7 @@ def bootstrap_cluster_id(members: list[Member]) -> bytes:
     """The cluster id that a founding record of these members carries (16 bytes). Births are random, so no
     two bootstraps share it."""
     text = "\n".join(f"{m.node} {m.birth:016x} {m.weight} {m.data_center}" for m in members)
-    return blake2b(text.encode(), digest_size=16).digest()
+    return blake2b(text.encode(), digest_size=CLUSTER_ID_BYTES).digest()
 
 
 def bootstrap_view(

@@ -21,6 +21,7 @@ from txlog.model.errors import TxLogError
 from txlog.pipeline import divergence_scanner
 from txlog.pipeline.batch import batch_scheduler
 from txlog.pipeline.kubernetes_executors import delete_stale_executors
+from txlog.pipeline.lost_log import report_to_waiting_masters
 from txlog.pipeline.spark_settings import build_spark_settings, prepare_spark_home, spark_master_url
 
 log = logging.getLogger(__name__)
@@ -77,6 +78,7 @@ def wait_for_master(config: PipelineConfig, stop: threading.Event) -> bool:
                 if time.monotonic() >= said_at:
                     log.info("waiting for a master of %s: %s", config.data_center, unreachable)
                     said_at, pause_s = time.monotonic() + pause_s, min(pause_s * 2, 60.0)
+                report_to_waiting_masters(config)
             else:
                 log.info("%s is %s, stable at %d", status.node, status.state, status.stable.index)
                 return True

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,6 +27,7 @@ from txlog.client.master_client import MasterClient
 from txlog.config.process_config import PipelineConfig, WorkerConfig
 from txlog.model.errors import TxLogError
 from txlog.pipeline.gc_settings import freeze_gc
+from txlog.pipeline.lost_log import report_to_waiting_masters
 from txlog.pipeline.progress_reporter import report_once
 from txlog.pipeline.worker_liveness import LivenessMonitor
 
@@ -75,8 +76,10 @@ class WakeupPoller:
         poll_s: float,
         watch: LivenessMonitor | None = None,
         clock: Any = time.monotonic,
+        on_no_master: Callable[[], object] = lambda: None,
     ) -> None:
         self._masters = masters
+        self._on_no_master = on_no_master
         self._workers = dict.fromkeys(workers, "")
         self._watch = watch
         self._polls = math.ceil(poll_s / DOORBELL_WAIT_S) if watch else 1
@@ -102,6 +105,7 @@ class WakeupPoller:
                 if not self._no_master:
                     log.warning("no master answers: %s", unreachable)
                 self._no_master = True
+                self._on_no_master()
                 time.sleep(NO_MASTER_RETRY_S)
                 return pos, tick
             if self._no_master:
@@ -161,7 +165,11 @@ class DoorbellReader(DataSourceStreamReader):  # type: ignore[misc]
             self._watch = LivenessMonitor(self._config.workers, partial(report_once, self._config.masters))
             self._watch.start()
             self._poller = WakeupPoller(
-                masters, [w.name for w in self._config.workers], self._config.poll_s, self._watch
+                masters,
+                [w.name for w in self._config.workers],
+                self._config.poll_s,
+                self._watch,
+                on_no_master=partial(report_to_waiting_masters, self._config),
             )
         return self._poller
 

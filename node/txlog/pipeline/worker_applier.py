@@ -48,20 +48,21 @@ class ApplyRound(NamedTuple):
 
 
 class PagedMasterLog:
-    """The log of the nearest master that answers. It remembers the epoch, which a page contains and an entry does
-    not."""
+    """The log of the nearest master that answers. It remembers the epoch and the cluster, which a page contains and an
+    entry does not."""
 
     def __init__(self, masters: FailoverClient) -> None:
         self._masters = masters
         self.epoch = 0
+        self.cluster = b""
 
     def page(
         self, after: Position | None, upto: int, max_bytes: int, unordered: Sequence[tuple[int, bytes]] = ()
     ) -> list[LogEntry]:
-        """As in :class:`~txlog.apply.log_source.LogSource`; sets ``epoch`` to that of the page."""
+        """As in :class:`~txlog.apply.log_source.LogSource`; sets ``epoch`` and ``cluster`` to those of the page."""
         index, at_hash = (0, None) if after is None else (after.index, after.hash)
         page = self._masters.log_page(index, at_hash, upto, max_bytes, unordered)
-        self.epoch = page.stable.epoch
+        self.epoch, self.cluster = page.stable.epoch, page.cluster
         return page.log_entries()
 
 
@@ -100,6 +101,7 @@ class WorkerApplier:
                 self._log,
                 upto,
                 epoch=lambda: self._log.epoch,
+                cluster=lambda: self._log.cluster,
                 budget_s=budget_s,
                 cached=known.marker,
                 held=self._foreign_lock,
@@ -153,4 +155,10 @@ def to_worker_position(marker: MarkerPosition) -> JsonMarker:
     """The position in the form of a report."""
     at = marker.position
     paths = [f"{index}:{value.hex()}" for index, value in marker.unordered]
-    return JsonMarker(at.epoch, at.index, at.hash.hex(), marker.fence, paths)
+    return JsonMarker(at.epoch, at.index, at.hash.hex(), marker.fence, paths, marker.cluster.hex(), marker.base.hex())
+
+
+def to_marker(position: JsonMarker) -> MarkerPosition:
+    """The inverse of :func:`to_worker_position`."""
+    cluster, base = bytes.fromhex(position.cluster), bytes.fromhex(position.base)
+    return MarkerPosition(position.position, position.fence, position.unordered_positions, cluster, base)

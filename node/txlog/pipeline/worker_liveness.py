@@ -28,6 +28,7 @@ from typing import Protocol
 from txlog.apply import WorkerState
 from txlog.client import WorkerReport, WorkerStatus
 from txlog.config.process_config import WorkerConfig
+from txlog.pipeline.worker_applier import to_marker
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import MarkerPosition, RequestOutcome, Transport, UnexpectedAnswer, Unreachable
 from txlog.workers.http_transport import HttpTransport
@@ -136,7 +137,7 @@ class LivenessMonitor:
             if w.position.index < end:
                 moving = moving or w.state != "Unreachable"
             elif 0 < w.position.index == end:
-                expected[w.name] = MarkerPosition(w.position.position, w.position.fence, w.position.unordered_positions)
+                expected[w.name] = to_marker(w.position)
         self._reported_states = {w.name: w.state for w in workers}
         self._expected = expected
         return moving

@@ -118,6 +118,7 @@ class Core:
         views = self.views
         return state_of(
             MasterFacts(
+                may_begin=not self.membership.bootstrap.awaits_order,
                 has_log=self.lifecycle.log is not None,
                 has_view=views.accepted is not None,
                 is_admitted=self.membership.bootstrap.admitted,
@@ -382,10 +383,11 @@ class Core:
         self.failure_detector.set_round_timeout(settings.round_timeout_ms)
         self.views.needs_check = True
 
-    def order_bootstrap(self, members: list[str]) -> None:
-        """The operator's override: these masters bootstrap the cluster. :class:`Conflict` when it is not valid. It is
-        in force, for this start and later ones, once its record is durable."""
-        self.membership.bootstrap.order_bootstrap(members)
+    def order_bootstrap(self, members: list[str], forget: bool = False) -> None:
+        """The operator's override: these masters bootstrap the cluster. ``forget``: also masters that lost the journal
+        of an earlier cluster. :class:`Conflict` when it is not valid. It is in force, for this start and later ones,
+        once its record is durable."""
+        self.membership.bootstrap.order_bootstrap(members, forget)
 
     def force_view(self, without: list[str]) -> None:
         """The operator's override: continue without these members. :class:`Conflict` when it is not valid. It is in

@@ -10,6 +10,8 @@ from txlog.model.master_state import MasterState
 class MasterFacts(NamedTuple):
     """What decides the state of a master. Each fact counts only if all before it hold."""
 
+    may_begin: bool
+    """It has a log, or may found a cluster: it never was in one."""
     has_log: bool
     has_view: bool
     is_admitted: bool
@@ -27,6 +29,7 @@ class MasterFacts(NamedTuple):
 
 
 _STATE_WITHOUT: Final = (
+    MasterState.AWAITING_BOOTSTRAP,
     MasterState.FOUNDING,
     MasterState.LEARNING,
     MasterState.STARTING,
@@ -48,7 +51,8 @@ def state_of(facts: MasterFacts) -> MasterState:
 
 
 ENTERED_WHEN: Final[dict[MasterState, str]] = {
-    MasterState.FOUNDING: "the process starts without a log",
+    MasterState.AWAITING_BOOTSTRAP: "its journal is lost",
+    MasterState.FOUNDING: "it may found a cluster",
     MasterState.LEARNING: "it learns of a cluster that exists",
     MasterState.STARTING: "it has a view",
     MasterState.DISK_FULL: "its disk is full",
@@ -59,11 +63,16 @@ ENTERED_WHEN: Final[dict[MasterState, str]] = {
     MasterState.JOINED: "every configured master is here",
 }
 """What leads to each state."""
-_ONCE: Final = (MasterState.FOUNDING, MasterState.LEARNING, MasterState.STARTING)
+_ONCE: Final = (
+    MasterState.AWAITING_BOOTSTRAP,
+    MasterState.FOUNDING,
+    MasterState.LEARNING,
+    MasterState.STARTING,
+)
 _AGAIN: Final = tuple(state for state in MasterState if state not in _ONCE)
 TRANSITIONS: Final[dict[MasterState, frozenset[MasterState]]] = {
     **{state: frozenset((*_ONCE[place + 1 :], *_AGAIN)) for place, state in enumerate(_ONCE)},
     **{state: frozenset(_AGAIN) - {state} for state in _AGAIN},
 }
-"""Which state may follow. A process passes the first three once, in this order, or leaves them out: a log, a view and
-the confirmation of its peers are never lost again. The others follow one another in any order."""
+"""Which state may follow. A process passes the first four once, in this order, or leaves them out: the right to begin,
+a log, a view and the confirmation of its peers are never lost again. The others follow one another in any order."""

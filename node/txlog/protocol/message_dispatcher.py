@@ -58,7 +58,7 @@ class MessageDispatcher:
             case HelloReply():
                 self._on_hello_reply(peer, message)
             case wire.ProposeBootstrap():
-                self._membership.bootstrap.on_propose(peer, message.view)
+                self._membership.bootstrap.on_propose(peer, message.view, message.forgets)
             case wire.BootstrapAccepted():
                 self._membership.bootstrap.on_accepted(message)
             case wire.CommitBootstrap():

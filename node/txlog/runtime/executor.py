@@ -172,9 +172,9 @@ class Executor:
         self.core.apply_settings(settings)
         self._collect_effects()
 
-    def bootstrap(self, members: list[str]) -> None:
+    def bootstrap(self, members: list[str], forget: bool = False) -> None:
         """See :meth:`Core.order_bootstrap`."""
-        self.core.order_bootstrap(members)
+        self.core.order_bootstrap(members, forget)
         self._collect_effects()
 
     def force_view(self, without: list[str]) -> None:

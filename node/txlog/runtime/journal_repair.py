@@ -101,7 +101,11 @@ class JournalRepair:
             return self._last_request_ms + _RETRY_MS, []
         self._last_request_ms = now.mono
         if not self._peers:
-            raise Fatal("BeyondRepair", f"{self.damage_names}: this cluster has no other master to fetch it from")
+            raise Fatal(
+                "BeyondRepair",
+                f"{self.damage_names}: this cluster has no other master to fetch it from; put an undamaged copy of the "
+                "journal back, or see the way back of a lone master (docs/how-to/replace-a-disk.md)",
+            )
         peer = self._peers[self._next_peer % len(self._peers)]
         self._next_peer += 1
         return now.mono + _RETRY_MS, [(peer, self._next_request())]

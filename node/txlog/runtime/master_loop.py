@@ -212,10 +212,10 @@ class MasterLoop:
         self.executor.adopt(settings)
         self._schedule()
 
-    def bootstrap(self, members: list[str]) -> None:
+    def bootstrap(self, members: list[str], forget: bool = False) -> None:
         """See :meth:`Core.order_bootstrap`; its :class:`Conflict` is the caller's answer. It takes effect after
         :meth:`wait_durable`."""
-        self.executor.bootstrap(members)
+        self.executor.bootstrap(members, forget)
         self._schedule()
 
     def force_view(self, without: list[str]) -> None:

@@ -55,6 +55,12 @@ class MasterStatus:
         return self._core.membership.bootstrap.admitted
 
     @property
+    def lost_journal(self) -> str | None:
+        """What is known of the journal that this master lost, while it waits for an order; None otherwise."""
+        bootstrap = self._core.membership.bootstrap
+        return bootstrap.lost_journal_text if bootstrap.awaits_order else None
+
+    @property
     def is_stranded_on_full_disk(self) -> bool:
         """Whether this master cannot persist anything, and a present member of its active view can."""
         core = self._core
@@ -78,6 +84,12 @@ class MasterStatus:
         return self._core.executes_to_end
 
     # The view
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of this master's cluster, in hexadecimal; empty without one."""
+        log = self._core.log_state
+        return log.view.cluster_id.hex() if log is not None else ""
 
     @property
     def view(self) -> View | None:

@@ -15,10 +15,12 @@ from txlog.config.process_config import WorkerConfig
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput, Conflict
 from txlog.model.hashes import NO_HASH
+from txlog.protocol.log.executed_out_of_order import find_branch_position
 from txlog.runtime.divergence_state import DivergenceListener, DivergenceState
 from txlog.runtime.doorbell import WorkerDoorbell
 from txlog.runtime.master_loop import MasterLoop
 from txlog.runtime.read_balance import DurationCounter, ReadBalance
+from txlog.runtime.store_judgement import store_refusal
 from txlog.runtime.worker_notices import WorkerNotices
 from txlog.runtime.worker_state import REPORT_STATES, KnownWorkers, PipelineReport, RegisteredWorker, WorkerMarker
 
@@ -127,6 +129,7 @@ class WorkerRegistry:
         durability = self._durability
         if not (self.workers or self.remote_workers or durability.applied.value or durability.applied_all.value):
             return  # called in every turn, long before the first report
+        self._judge_stores()
         local = [self._applied_index(worker) for worker in self.workers.values()]
         remote = [self._applied_index(worker) for of in self.remote_workers.values() for worker in of.values()]
         applied, applied_all = max(local, default=0), min([*local, *remote], default=0)
@@ -145,9 +148,24 @@ class WorkerRegistry:
     def _applied_index(self, worker: RegisteredWorker) -> int:
         """The index up to which a worker has executed this master's log; 0 when the worker is not on this log."""
         position = worker.position
-        if position is None or self.is_off_chain(worker):
+        if position is None or worker.refusal is not None or self.is_off_chain(worker):
             return 0
         return min(position.index, self._durability.stable.value)
+
+    def _judge_stores(self) -> None:
+        for _, worker in self.known.all():
+            worker.refusal = store_refusal(
+                worker.name, worker.position, self._status.cluster_id, self._is_position_proved(worker)
+            )
+
+    def _is_position_proved(self, worker: RegisteredWorker) -> bool:
+        """Whether a log of this cluster has the worker's position, as far as this master can know."""
+        position, log = worker.position, self._status.log_state
+        if position is None or log is None or position.cluster or (position.index, position.hash) == (0, NO_HASH.hex()):
+            return True
+        if not self.is_off_chain(worker) and not self.is_below_log_start(position):
+            return True
+        return find_branch_position(log, position.index, bytes.fromhex(position.hash)) is not None
 
     def is_off_chain(self, worker: RegisteredWorker) -> bool:
         """Whether the worker certainly executed something other than this master's log, so that it needs a restore."""

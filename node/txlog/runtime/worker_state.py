@@ -41,6 +41,10 @@ class WorkerMarker(msgspec.Struct, frozen=True):
     unordered: list[str] = []
     """Positions ``index:hash`` of the worker before it was moved to the log without a restore (split recovery
     ``None``)."""
+    cluster: str = ""
+    """The id of the cluster whose log the store executed; empty in a marker of an earlier version."""
+    base: str = ""
+    """Which content the store had before the first entry of that log; empty for none."""
 
 
 class PipelineReport(msgspec.Struct, frozen=True, rename="camel"):
@@ -82,6 +86,8 @@ class RegisteredWorker(msgspec.Struct, rename="camel"):
     repair_hold: int | None = None
     """A pause for a repair, with the same kind of limit as the pause for digests."""
     repair_hold_until: float = 0.0
+    refusal: str | None = None
+    """Why the store waits for a person, as this master judges it: it is not of this cluster."""
     repair: RepairStatus | None = None
     """The state of the automatic repair while the worker differs, and the result of the last one."""
 
@@ -106,8 +112,8 @@ class RegisteredWorker(msgspec.Struct, rename="camel"):
             "url": self.url,
             "engine": self.engine,
             "position": self.position,
-            "state": "Unordered" if self.is_unordered and self.state == "Working" else self.state,
-            "error": self.error,
+            "state": self.shown_state,
+            "error": self.refusal or self.error,
             "hold": self.paused_at,
             "reportedAt": self.reported_at or None,
             "status": self.status,
@@ -117,6 +123,13 @@ class RegisteredWorker(msgspec.Struct, rename="camel"):
             "divergence": self.divergence,
             "repair": self.repair,
         }
+
+    @property
+    def shown_state(self) -> str:
+        """The state as the API shows it: a master knows more than the pipeline that reported it."""
+        if self.refusal is not None:
+            return "Refused"
+        return "Unordered" if self.is_unordered and self.state == "Working" else self.state
 
     @property
     def is_unordered(self) -> bool:

@@ -21,6 +21,7 @@ from txlog.server.admin.settings import SettingsHandler
 from txlog.server.admin.skip_transaction import SkipHandler
 from txlog.server.admin.split_history import SplitHistory
 from txlog.server.admin.status import StatusHandler
+from txlog.server.admin.store_decisions import StoreDecisions
 from txlog.server.admin.view_report import ViewReportHandler
 from txlog.server.admin.views import ViewHandler
 from txlog.server.admin.worker_repairs import WorkerRepairs
@@ -68,7 +69,8 @@ class HttpApi:
         self._abandoned_branches = AbandonedBranchesHandler(site, self._log_retention.backup_covering)
         self.change_feed = ChangeFeedHandler(site, pages, self._abandoned_branches.common_index)
         # operators
-        duties = DutyHandler(site, repairs)
+        decisions = StoreDecisions(site)
+        duties = DutyHandler(site, repairs, decisions)
         self._skip_handler = SkipHandler(site, links.send, repairs)
         self._views = ViewHandler(site, links.send)
         self._split_history = SplitHistory(site)
@@ -89,6 +91,7 @@ class HttpApi:
             self._skip_handler,
             self._views,
             duties,
+            decisions,
             self._split_history,
             BranchInfoHandler(site),
             ViewReportHandler(site),

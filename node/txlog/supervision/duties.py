@@ -29,6 +29,10 @@ class DutyKind(StrEnum):
     BACKUP = "backup"
     UNORDER = "unorder"
     """The skip-ahead of a worker."""
+    ADOPT = "adopt"
+    """A person decided to keep the content of a store that is not of this cluster."""
+    DISCARD = "discard"
+    """A person decided to delete it: a restore."""
     RESTORE = "restore"
     REPAIR = "repair"
 
@@ -41,7 +45,7 @@ class DutyKind(StrEnum):
     def may_leave_partial_state(self) -> bool:
         """Whether an attempt that failed may leave a worker that cannot answer. The others change a worker in one
         transaction of its store."""
-        return self is DutyKind.RESTORE
+        return self in (DutyKind.RESTORE, DutyKind.DISCARD)
 
     def job_argument(self, duty: str, worker: str | None) -> str:
         """The argument of ``python -m txlog.backup.duty``."""
@@ -52,9 +56,9 @@ class DutyKind(StrEnum):
         match self:
             case DutyKind.BACKUP:
                 return "index" in result
-            case DutyKind.UNORDER:
+            case DutyKind.UNORDER | DutyKind.ADOPT:
                 return not result.get("already")
-            case DutyKind.RESTORE:
+            case DutyKind.RESTORE | DutyKind.DISCARD:
                 return True
             case DutyKind.REPAIR:
                 return bool(result.get("graphCount"))
@@ -85,12 +89,14 @@ def duties_to_perform(lists: Sequence[DutyList], unfinished: Collection[str] = (
         return []
     plain = {
         duty["id"]: duty
-        for kind in (DutyKind.BACKUP, DutyKind.UNORDER)
+        for kind in (DutyKind.BACKUP, DutyKind.UNORDER, DutyKind.ADOPT, DutyKind.DISCARD)
         for each in lists
         for duty in each.duties
         if duty["kind"] == kind
     }
-    restores = {worker: _continued_restore(worker) for worker in unfinished} | _merge_restores(lists)
+    discarded = {duty["worker"] for duty in plain.values() if duty["kind"] == DutyKind.DISCARD}
+    continued = {worker: _continued_restore(worker) for worker in unfinished if worker not in discarded}
+    restores = continued | _merge_restores(lists)
     repairs = [] if plain or restores else _merge_repairs(lists)
     return [*plain.values(), *restores.values(), *repairs]
 

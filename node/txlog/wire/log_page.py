@@ -52,12 +52,14 @@ class LogPage(msgspec.Struct, array_like=True, frozen=True):
     """The entries after ``after``, consecutive from ``after.index + 1``, none above ``stable.index``.
 
     Empty when ``after`` is the stable position or the limits of the request left no room. ``after.hash`` is the log's
-    own hash there (the caller's own value, once checked).
+    own hash there (the caller's own value, once checked). ``cluster``: the id of the log's cluster; empty from a master
+    of an earlier version.
     """
 
     after: Position
     entries: list[PageEntry]
     stable: Position
+    cluster: bytes = b""
 
     def log_entries(self) -> list[LogEntry]:
         """The entries as model objects; one origin object per run of the same origin."""
@@ -70,7 +72,7 @@ class LogPage(msgspec.Struct, array_like=True, frozen=True):
         return made
 
 
-def make_page(after: Position, entries: Iterable[LogEntry], stable: Position) -> LogPage:
+def make_page(after: Position, entries: Iterable[LogEntry], stable: Position, cluster: bytes = b"") -> LogPage:
     """The inverse of :meth:`LogPage.log_entries`."""
     return LogPage(
         after,
@@ -89,6 +91,7 @@ def make_page(after: Position, entries: Iterable[LogEntry], stable: Position) ->
             for e in entries
         ],
         stable,
+        cluster,
     )
 
 
@@ -140,6 +143,7 @@ def page_to_json(page: LogPage) -> dict[str, object]:
             for e in page.entries
         ],
         "stable": _position_to_json(page.stable),
+        "cluster": page.cluster.hex(),
     }
 
 

@@ -151,9 +151,11 @@ class HelloReply(msgspec.Struct, array_like=True, frozen=True, tag="known"):
 
 
 class ProposeBootstrap(msgspec.Struct, array_like=True, frozen=True, tag="found"):
-    """The first view of a new cluster, proposed by the member that bootstraps it."""
+    """The first view of a new cluster, proposed by the member that bootstraps it. ``forgets``: an operator ordered that
+    members which lost the journal of an earlier cluster begin this one."""
 
     view: View
+    forgets: bool = False
 
 
 class BootstrapAccepted(msgspec.Struct, array_like=True, frozen=True, tag="founded"):

@@ -22,20 +22,22 @@ SYSTEM = "urn:txlog:system"
 
 class MarkerPosition(NamedTuple):
     """The marker that a worker stores: its position, and the fence that an apply request must find there.
-    ``unordered``: positions (index, chain hash) on abandoned branches where the worker was before a skip-ahead moved it
-    to the log without a restore. From them the masters know which entries it executed elsewhere
-    (``splitRecovery: None``).
-
-    A takeover (:mod:`txlog.apply`) and a restore raise the fence, so that they exclude the earlier applier: an apply
-    request that still expects the old fence changes nothing."""
+    ``unordered``: positions (index, chain hash) on abandoned branches from which a skip-ahead moved it to the log. From
+    them the masters know which entries it executed elsewhere (``splitRecovery: None``). A takeover (:mod:`txlog.apply`)
+    and a restore raise the fence, so that they exclude the earlier applier: a request that expects the old fence
+    changes nothing. ``cluster``: the id of the cluster whose log the store executed; empty in a marker of an earlier
+    version. ``base``: which content the store had before the first entry of that log
+    (:func:`txlog.model.hashes.content_base`); empty for none."""
 
     position: Position
     fence: int
     unordered: tuple[tuple[int, bytes], ...] = ()
+    cluster: bytes = b""
+    base: bytes = b""
 
 
 EMPTY_MARKER = MarkerPosition(Position(0, 0, NO_HASH), 0)
-"""The position of an empty store without a marker. The hash has no meaning at index 0."""
+"""The position of an empty store without a marker. The hash has no meaning there."""
 
 
 class LoadMarker(NamedTuple):
@@ -127,7 +129,7 @@ class Unreachable(WorkerFault):
 
 class WorkerRefused(WorkerFault):
     """This worker may not be used as it is. ``reason`` is a stable word: ForeignStore, NotAtomic, NoGuard,
-    UnionDefaultGraph, NoDefaultGraph, NotAWorker."""
+    UnionDefaultGraph, NoDefaultGraph, NotAWorker, OtherCluster, UnknownPosition, UnknownMarker."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(f"{reason}: {message}")

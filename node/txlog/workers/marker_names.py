@@ -1,26 +1,38 @@
-"""Encodes a worker's marker as the name of a graph; the same for every engine."""
+"""Encodes a worker's marker as the name of a graph; the same for every engine.
+
+``urn:txlog:system:<index>:<hash>:<fence>:<epoch>`` is a marker without a cluster, as earlier versions wrote it. From
+version 2 on the name begins with its version and ends with the cluster's id and the base content (``-``: none).
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Final
 
 from txlog.model.entry import Position
-from txlog.model.hashes import HASH_BYTES
-from txlog.workers.adapter import SYSTEM, LoadMarker, MarkerPosition, SystemGraphs
+from txlog.model.hashes import CLUSTER_ID_BYTES, HASH_BYTES
+from txlog.workers.adapter import SYSTEM, LoadMarker, MarkerPosition, SystemGraphs, WorkerRefused
 
+VERSION: Final = 2
+"""Of the names that this program writes for markers with a cluster."""
 _HASH = f"[0-9a-f]{{{2 * HASH_BYTES}}}"
+_ID = f"[0-9a-f]{{{2 * CLUSTER_ID_BYTES}}}"
 _PATHS = rf"((?::u\d{{1,19}}-{_HASH})*)"
 _PLACE = rf"(\d{{1,19}}):({_HASH}):(\d{{1,19}}):(\d{{1,19}})"
-_MARKER = re.compile(rf"^{SYSTEM}:{_PLACE}{_PATHS}$")
-_LOADING = re.compile(rf"^{SYSTEM}:loading:{_PLACE}(?::from(:{_PLACE}{_PATHS}))?$")
+_MARKER = re.compile(rf"^{SYSTEM}:(?:{_PLACE}|v{VERSION}:{_PLACE}:({_ID}):(-|{_HASH})){_PATHS}$")
+_LOADING = re.compile(rf"^{SYSTEM}:loading:{_PLACE}(?::from(:.*))?$")
+_VERSIONED = re.compile(rf"^{SYSTEM}:(?:loading:.*:from:)?v(\d+):")
 
 
 def marker_name(marker: MarkerPosition) -> str:
-    """The name of the graph that encodes this marker."""
+    """The name of the graph that encodes this marker: without a version where it carries no cluster."""
     epoch, index, chain = marker.position.epoch, marker.position.index, marker.position.hash
     paths = "".join(f":u{at}-{value.hex()}" for at, value in marker.unordered)
-    return f"{SYSTEM}:{index}:{chain.hex()}:{marker.fence}:{epoch}{paths}"
+    place = f"{index}:{chain.hex()}:{marker.fence}:{epoch}"
+    if not marker.cluster:
+        return f"{SYSTEM}:{place}{paths}"
+    return f"{SYSTEM}:v{VERSION}:{place}:{marker.cluster.hex()}:{marker.base.hex() or '-'}{paths}"
 
 
 def parse_marker(name: str) -> MarkerPosition | None:
@@ -28,9 +40,11 @@ def parse_marker(name: str) -> MarkerPosition | None:
     found = _MARKER.match(name)
     if found is None:
         return None
-    paths = [path.split("-") for path in found[5].split(":u")[1:]]
+    index, chain, fence, epoch = (found[at] if found[at] is not None else found[at + 4] for at in range(1, 5))
+    paths = [path.split("-") for path in found[11].split(":u")[1:]]
     unordered = tuple((int(at), bytes.fromhex(value)) for at, value in paths)
-    return MarkerPosition(Position(int(found[4]), int(found[1]), bytes.fromhex(found[2])), int(found[3]), unordered)
+    cluster, base = bytes.fromhex(found[9] or ""), bytes.fromhex((found[10] or "").strip("-"))
+    return MarkerPosition(Position(int(epoch), int(index), bytes.fromhex(chain)), int(fence), unordered, cluster, base)
 
 
 def loading_name(loading: LoadMarker) -> str:
@@ -51,12 +65,21 @@ def parse_loading(name: str) -> LoadMarker | None:
     if found is None:
         return None
     since = parse_marker(SYSTEM + found[5]) if found[5] else None
+    if found[5] and since is None:
+        return None
     return LoadMarker(Position(int(found[3]), int(found[1]), bytes.fromhex(found[2])), int(found[4]), since)
 
 
 def system_graphs_from_names(names: Iterable[str]) -> SystemGraphs:
-    """Parse the names of system graphs. A name that is neither a marker nor a load is a claim."""
+    """Parse the names of system graphs. A name that is neither a marker nor a load is a claim. Raises
+    :class:`WorkerRefused` (``UnknownMarker``) for a marker of a version that this program does not know."""
     names = list(names)
+    versions = [named[1] for name in names if (named := _VERSIONED.match(name)) is not None]
+    unknown = next((version for version in versions if int(version) != VERSION), None)
+    if unknown is not None:
+        raise WorkerRefused(
+            "UnknownMarker", f"its marker has version {unknown}, this program reads {VERSION}; use the newer TxLog"
+        )
     markers = {name: marker for name in names if (marker := parse_marker(name)) is not None}
     by_place = sorted(markers.values(), key=lambda m: (m.position.index, m.fence))
     loading = {name: found for name in names if (found := parse_loading(name)) is not None}

@@ -286,7 +286,7 @@ class CatchUp:
         since = self._session.loading.since
         assert since is not None
         epoch = max(at.epoch, since.position.epoch)
-        marker = MarkerPosition(Position(epoch, at.index, at.hash), since.fence + 1)
+        marker = since._replace(position=Position(epoch, at.index, at.hash), fence=since.fence + 1)
         if at.index == 0:
             marker = marker._replace(position=EMPTY_MARKER.position)
         with self._timed_stage("end"):

@@ -33,6 +33,8 @@ class Admission:
         """Why this master takes no work."""
         if self._departure.closing:
             return Unavailable("Closing", "this master is stopping; ask another one")
+        if self._bootstrap.awaits_order:
+            return Unavailable("AwaitingBootstrap", f"{self._bootstrap.lost_journal_text}; see txlog bootstrap")
         if self._views.log_state is None:
             return Unavailable("NotFounded", "the cluster is not founded yet: every configured master must answer once")
         if self._views.accepted is None:

@@ -4,6 +4,10 @@ A bootstrap (protocol section 3) is agreed like any view: *propose* → accepted
 master in order of precedence proposes when every configured master has answered and none has a cluster. With an
 operator's override it proposes when the masters that the override names have answered. Every step is repeated until it
 is answered. Repeating a step gives the same view, because the cluster id is the hash of the members.
+
+A master that lost its journal founds nothing (rule 2): its supervisor saw an incarnation that the journal does not
+know. It learns the log from a master that has it. Where none has it, the master waits for an operator's override that
+says so (``forget``): the next cluster begins without what the lost journal had.
 """
 
 from __future__ import annotations
@@ -50,8 +54,13 @@ class ClusterBootstrap:
             recovered.log_start.index or recovered.log_spans or recovered.queued
         )
         """The journal has transactions and no view: they belong to a cluster that this master followed."""
+        self._has_lost_journal = settings.last_seen_birth not in (0, local.birth)
+        self.must_learn = recovered.accepted is None and (self._recovered_learner or self._has_lost_journal)
+        """This master was in a cluster and lost its journal: it founds no other one unless an operator orders it."""
         self._began_ms = mono_ms
         self._asked_ms = -(1 << 60)
+        self._forgets = False
+        """The operator's override of this process says that a log may be forgotten."""
         self._replies: dict[str, HelloReply] = {}
         self._acceptances: dict[str, View] = {}
         self._members = [tuple(m) for m in settings.members]
@@ -64,6 +73,8 @@ class ClusterBootstrap:
         configured = [m.node for m in self.local.settings.members]
         if named and [node for node in configured if node in named] == named and named[0] == self.local.node:
             self._bootstrap_members = named
+            if self._has_lost_journal:  # then it was given only with ``forget``
+                self._forgets, self.must_learn = True, False
 
     def _check_last_seen(self) -> None:
         seen_birth, seen_start = self.local.settings.last_seen_birth, self.local.settings.last_seen_start
@@ -84,9 +95,10 @@ class ClusterBootstrap:
     def _is_coordinator(self) -> bool:
         return self._bootstrap_members[0] == self.local.node
 
-    def order_bootstrap(self, members: list[str]) -> None:
+    def order_bootstrap(self, members: list[str], forget: bool = False) -> None:
         """The operator names the masters that bootstrap the cluster (``txlog bootstrap``); the others join when they
-        arrive. :class:`Conflict` when the override is not valid; nothing is changed then."""
+        arrive. ``forget``: also if they were in a cluster before, whose log is then forgotten. :class:`Conflict` when
+        the override is not valid; nothing is changed then."""
         named = [m.node for m in self.local.settings.members if m.node in members]
         if self.is_bootstrapped or self.cluster:
             raise Conflict("this master belongs to a founded cluster already")
@@ -101,11 +113,35 @@ class ClusterBootstrap:
             raise Conflict(
                 "with splitMode Majority those that begin need more than half of the votes: no other master could join"
             )
+        if self._recovered_learner:
+            raise Conflict("this master's journal has a part of a cluster's log: give it an empty folder first")
+        if self.must_learn and not forget:
+            raise Conflict(f"{self.lost_journal_text}; an order has to say that this log is forgotten")
         if self._is_bound:
             assert self.views.accepted is not None
             raise Conflict(f"the founding that {self.views.accepted.coordinator} began may be complete: it is needed")
+        self._forgets = forget
+        self.must_learn = False
         self._bootstrap_members = self.views.bootstrap_members = named
         self.views.record_overrides()
+
+    @property
+    def awaits_order(self) -> bool:
+        """This master lost its journal, and no master that answers has the log."""
+        return self.must_learn and not self.cluster and self.views.accepted is None and self.views.log_state is None
+
+    @property
+    def lost_journal_text(self) -> str:
+        """What is known of the lost journal, and which masters may have the log."""
+        if self._recovered_learner:
+            return "this master followed a cluster, and no master that answers is in it"
+        silent = [node for node in self.others if node not in self._replies]
+        where = f"{', '.join(silent)} did not answer yet" if silent else "no other master has its log"
+        seen = self.local.settings
+        return (
+            f"this master was in a cluster with the journal {seen.last_seen_birth:016x}, which is lost "
+            f"(start {seen.last_seen_start} was seen last); {where}"
+        )
 
     @property
     def _is_bound(self) -> bool:
@@ -187,8 +223,9 @@ class ClusterBootstrap:
             self._accept(view)
             self.on_commit(view)
 
-    def on_propose(self, peer: str, view: View) -> None:
-        """Accept view 1: it is durable here before the answer leaves. It is not used before the install (rule 21)."""
+    def on_propose(self, peer: str, view: View, forgets: bool = False) -> None:
+        """Accept view 1: it is durable here before the answer leaves. It is not used before the install (rule 21).
+        ``forgets``: an operator ordered it also for masters that lost their journals."""
         mine = view.member(self.local.node)
         if mine is None or mine.birth != self.local.birth:
             raise PeerFault(peer, "UnknownBirth", f"it proposes a view with another birth of {self.local.node}")
@@ -204,6 +241,8 @@ class ClusterBootstrap:
                 "OtherCluster",
                 "this master follows a cluster that exists; with an empty journal it may join another",
             )
+        if accepted is None and self.must_learn and not forgets:
+            raise PeerFault(peer, "AwaitingBootstrap", f"{self.lost_journal_text}; txlog bootstrap")
         if accepted is not None and accepted.ancestors and accepted.cluster_id == view.cluster_id:
             return  # sent before this cluster went on to its next view
         if accepted is not None and _is_stale_proposal(view, accepted):
@@ -215,6 +254,7 @@ class ClusterBootstrap:
         self._outbox.send(peer, BootstrapAccepted(self.local.node, self.local.birth, view))
 
     def _accept(self, view: View) -> None:
+        self.must_learn = False
         self.views.accept_bootstrap_view(view)
         self._outbox.append(ViewAccepted(view))
 
@@ -241,7 +281,7 @@ class ClusterBootstrap:
             and self.views.accepted is not None
         ):
             self.admitted = True
-        if self.is_bootstrapped or not self._is_coordinator or self.cluster or self._is_bound:
+        if self.is_bootstrapped or not self._is_coordinator or self.cluster or self._is_bound or self.must_learn:
             return
         due = mono_ms >= self._asked_ms + _REPEAT_MS
         if due:
@@ -283,7 +323,7 @@ class ClusterBootstrap:
             return
         if due:
             for node in waiting:
-                self._outbox.send(node, ProposeBootstrap(view))
+                self._outbox.send(node, ProposeBootstrap(view, self._forgets))
 
     def _bootstrap_view(self) -> View:
         births = {node: known.birth for node, known in self._replies.items()}

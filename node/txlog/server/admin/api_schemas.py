@@ -35,7 +35,9 @@ from txlog.server.admin.json_schema import (
     schema_ref,
 )
 from txlog.server.admin.log_retention import BackupReport, VerifiedBackup
+from txlog.server.admin.store_decisions import StoreDecision
 from txlog.server.admin.views import BootstrapRequest, DownReport, ForceViewRequest
+from txlog.supervision.duties import DutyKind
 from txlog.wire.change_feed import FeedEvent
 
 _ANSWERS: Final[dict[type[msgspec.Struct], str]] = {
@@ -64,6 +66,7 @@ _REQUESTS: Final[dict[type[msgspec.Struct], str]] = {
     DownReport: "DownReport",
     BootstrapRequest: "Bootstrap",
     ForceViewRequest: "ForceView",
+    StoreDecision: "StoreDecision",
 }
 """Struct to the name of its schema. A client may leave out fields that have a default."""
 _COUNTS: Final = ("index", "firstIndex", "fence", "graphCount", "added", "removed", "done", "quads", "hold", "stamp")
@@ -77,7 +80,7 @@ _FIELDS: Final[dict[str, dict[str, Schema]]] = {
     },
     "Finding": {"kind": {"enum": [*KINDS, "refusal"]}},
     "Standing": {"state": {"enum": list(REPAIR_STATES)}},
-    "Duty": {"kind": {"enum": ["backup", "restore", "unorder", "repair"]}},
+    "Duty": {"kind": {"enum": [kind.value for kind in DutyKind]}},
     "Transaction": {"durability": LEVEL, "workers": ANY_OBJECT},
     "FeedEvent": {
         "event": {"enum": ["position", "entry", "rewound", "gone", "diverged", "closing", "not-quads"]},

@@ -1,9 +1,10 @@
 """The duties of this data centre: work that the masters request from the supervisor. They are a split backup, a restore
-of a worker, a skip-ahead (under ``None``; ``unorder`` on the wire), and a repair of a worker that differs from others.
+of a worker, a skip-ahead (under ``None``; ``unorder`` on the wire), a repair of a worker that differs from others, and
+what a person decided about a refused store (``adopt``, ``discard``).
 
-Only repairs are recorded. All other duties follow from durable state: the view, its silent members, and the position in
-each worker's marker. Every master of the data centre therefore derives the same list after any crash. To perform a duty
-twice is unnecessary, but it is not wrong.
+Only repairs are recorded, and decisions while this process runs. All other duties follow from durable state: the view,
+its silent members, and the position in each worker's marker. Every master of the data centre therefore derives the same
+list after any crash. To perform a duty twice is unnecessary, but it is not wrong.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from txlog.model.hashes import NO_HASH
 from txlog.protocol.log.executed_out_of_order import find_branch_position
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.worker_state import RegisteredWorker
+from txlog.server.admin.store_decisions import StoreDecisions, decision_id
 from txlog.server.admin.views import format_view_number
 from txlog.server.admin.worker_repairs import WorkerRepairs
 
@@ -82,9 +84,10 @@ class Duty(msgspec.Struct, frozen=True):
 class DutyHandler:
     """``/txlog/duties``: lists the open duties of this data centre and accepts the supervisor's reports on them."""
 
-    def __init__(self, site: MasterContext, repairs: WorkerRepairs) -> None:
+    def __init__(self, site: MasterContext, repairs: WorkerRepairs, decisions: StoreDecisions) -> None:
         self._context = site
         self._repairs = repairs
+        self._decisions = decisions
         self._errors: dict[str, str] = {}
 
     def routes(self) -> list[Route]:
@@ -115,6 +118,8 @@ class DutyHandler:
         return found
 
     def _worker_duties(self, worker: RegisteredWorker) -> list[Duty]:
+        if worker.refusal is not None:
+            return self._decided_duties(worker)
         view, off = self._context.status.view, self._context.registry.is_off_chain(worker)
         if (
             view is not None
@@ -138,6 +143,14 @@ class DutyHandler:
         return [
             self._new_duty(f"unorder-{worker.name}-{place.index}-{place.hash[:8]}", "unorder", why, worker.name, to)
         ]
+
+    def _decided_duties(self, worker: RegisteredWorker) -> list[Duty]:
+        """A store that is not of this cluster is touched by a person's decision only."""
+        kind = self._decisions.kind_for(worker)
+        if kind is None:
+            return []
+        why = f"a person decided so: {worker.refusal}"
+        return [self._new_duty(decision_id(kind, worker), kind.value, why, worker.name)]
 
     def _skip_ahead_position(self, worker: RegisteredWorker) -> DutyPosition | None:
         """The last position on the log up to which the worker has executed everything. None if this master cannot know

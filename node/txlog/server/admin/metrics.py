@@ -132,7 +132,7 @@ class MetricsHandler:
         yield _gauges(
             "worker_index", "the log index that a worker has reached", ["worker"], {(w.name,): w.index for w in local}
         )
-        states = {(worker.name, worker.state): 1.0 for worker in local}
+        states = {(w.name, "Refused" if w.refusal is not None else w.state): 1.0 for w in local}
         yield _gauges("worker_state", "1 for the state a worker is in", ["worker", "state"], states)
         self._repairs.refresh_states()
         differs: dict[tuple[str, ...], float] = {}

@@ -157,6 +157,16 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
         _ok(object_of(divergence=nullable(schema_ref("Finding"))), "whether it differs from the others"),
         body=schema_ref("GraphDigests"),
     ),
+    ("POST", "/txlog/workers/{name}/adopt"): _operation(
+        "a person's decision: what this refused store holds comes before the first entry of the log",
+        {"202": _response("the duty that does it", object_of(worker=STRING, duty=STRING))},
+        body=schema_ref("StoreDecision"),
+    ),
+    ("POST", "/txlog/workers/{name}/discard"): _operation(
+        "a person's decision: what this refused store holds is deleted, and it is rebuilt",
+        {"202": _response("the duty that does it", object_of(worker=STRING, duty=STRING))},
+        body=schema_ref("StoreDecision"),
+    ),
     ("PUT", "/txlog/holds/{name}"): _operation(
         "ask the pipeline to stop this worker at an index",
         _ok(schema_ref("Worker")),

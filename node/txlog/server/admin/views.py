@@ -29,7 +29,7 @@ DEPARTURE_TEXTS = {
     "unknown": "this master's process did not see it go; ask another master",
 }
 _BIRTH_PATTERN = re.compile(r"[0-9a-f]{16}")
-_MEMBERS_EXAMPLE = '{"members": ["node", ...]}, the masters that begin the cluster'
+_MEMBERS_EXAMPLE = '{"members": ["node", ...]}, the masters that begin the cluster, optionally "forget": true'
 _WITHOUT_EXAMPLE = '{"without": ["node", ...]}, members of the view that are gone for good'
 _DOWN_EXAMPLE = '{"birth": "16 hexadecimal digits", "start": N}, as /txlog/status of that master showed them'
 
@@ -42,9 +42,11 @@ class DownReport(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class BootstrapRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """The masters with which an operator bootstraps the cluster."""
+    """The masters with which an operator bootstraps the cluster. ``forget``: also if one of them lost the journal of an
+    earlier cluster, whose log is then forgotten."""
 
     members: list[str]
+    forget: bool = False
 
 
 class ForceViewRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -127,15 +129,16 @@ class ViewHandler:
     async def bootstrap(self, request: Request, _: Mapping[str, str]) -> Response:
         """``POST /txlog/found``, sent to the first of the masters that it names. These masters bootstrap the cluster,
         because not all configured masters can answer; the others join when they arrive. 202: the override is durable,
-        and the bootstrap follows soon after."""
+        and the bootstrap follows soon after. 409 without ``"forget": true`` where a master lost its journal."""
         try:
-            members = msgspec.json.decode(await read_body(request, 4096), type=BootstrapRequest).members
+            order = msgspec.json.decode(await read_body(request, 4096), type=BootstrapRequest)
         except DECODE_ERRORS as wrong:
             raise BadInput(f"expected {_MEMBERS_EXAMPLE}: {wrong}") from None
+        members = order.members
         self._check_names(members, _MEMBERS_EXAMPLE)
-        self._loop.bootstrap(members)
+        self._loop.bootstrap(members, order.forget)
         await self._loop.wait_durable()
-        self._context.log.info("FoundingOrdered", members=members)
+        self._context.log.info("FoundingOrdered", members=members, forget=order.forget)
         return json_response({"members": members}, 202)
 
     def _check_names(self, nodes: list[str], form: str) -> None:
@@ -187,7 +190,7 @@ class ViewHandler:
             "promised": format_view_number(status.promised_view),
             "ahead": format_view_number(newer.number) if newer is not None else None,
             "changing": format_view_number(proposed) if proposed is not None else None,
-            "holding": status.view_blocked_reason,
+            "holding": status.lost_journal or status.view_blocked_reason,
             "splitMode": status.split_mode,
             "splitRecovery": view.strategy if view is not None else None,
             "splitBackupAt": status.split_backup_index,

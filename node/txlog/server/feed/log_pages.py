@@ -60,7 +60,7 @@ class LogPageHandler:
         entries = await self._read_entries(
             agreement, after, min(upto, self._durability.executable.value), bytes_max, cuts, over
         )
-        page = LogPage(start, entries, self._durability.executable_position())
+        page = LogPage(start, entries, self._durability.executable_position(), agreement.view.cluster_id)
         if readable:
             return bytes_response(encode_json(page_to_json(page)), "application/json")
         return bytes_response(encode_page(page), MEDIA_TYPE)

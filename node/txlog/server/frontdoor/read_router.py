@@ -115,7 +115,9 @@ class ReadRouter:
         good = self._reads.min_index()
         workers = list(registry.workers.values())
         for at, worker in enumerate(workers):
-            if worker.state not in _READABLE_STATES or worker.index < least or registry.is_off_chain(worker):
+            if worker.state not in _READABLE_STATES or worker.refusal is not None:
+                continue
+            if worker.index < least or registry.is_off_chain(worker):
                 continue
             wrong = worker.divergence is not None and worker.divergence.wrong
             last_resort = worker.position is None or worker.state == "Unreachable" or wrong
