@@ -115,6 +115,8 @@ class Executor:
         self._unsynced_bytes = 0
         self._unwritten_bytes = 0
         self._trim: TrimInProgress | None = None
+        self.key_part_bytes = KEY_PART_BYTES
+        """Bytes of the table of keys that one turn writes."""
         self._last_push: tuple[tuple[int, int], int, int, str] | None = None
         self._last_push_runs: list[TransactionRun] = []
         """The runs read for a post of this release: every peer is usually sent the same."""
@@ -204,7 +206,10 @@ class Executor:
         turn is long. The segments are removed when the caller removes them."""
         verdict = self.core.decide_trim(places, keep_from)
         log = self.core.log_state
-        if log is None or verdict.trim_to <= verdict.start or self._trim is not None:
+        if self._trim is not None:
+            self._trim = self._trim._replace(places=places, keep_from=keep_from)
+            return verdict
+        if log is None or verdict.trim_to <= verdict.start:
             return verdict
         if self._is_worth_trimming(log, verdict.trim_to):
             planned = PlannedLogStart(log, verdict.trim_to, self.stamp_at(log, verdict.trim_to))
@@ -220,14 +225,14 @@ class Executor:
         return self.journal.has_room_for(2 * key_bytes)
 
     def _continue_trim(self) -> None:
-        """Write the next part of the table, or, after the last one, trim. What is needed is asked once more: a view may
-        have changed, or a worker have gone back."""
+        """Write the next part of the table, or, after the last one, trim, unless a view has changed or the caller has
+        said meanwhile that more of the log is needed."""
         trim = self._trim
         if trim is None:
             return
         planned = trim.planned
         if not planned.table.is_complete:
-            part = planned.table.next_part(KEY_PART_BYTES)
+            part = planned.table.next_part(self.key_part_bytes)
             self.journal.append(KeyTableWritten(planned.parts, part))
             planned.parts += 1
             if not planned.table.is_complete:

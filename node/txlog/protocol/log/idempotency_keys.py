@@ -58,6 +58,11 @@ class IdempotencyKeys:
     def __len__(self) -> int:
         return len(self.final) + len(self.tentative) + len(self.waiting)
 
+    @property
+    def sweep_step(self) -> int:
+        """Stamps by which the horizon has to grow before the table is searched for expired keys again."""
+        return self._longest_retention // SWEEPS_A_RETENTION
+
     def restore(self, log_start: LogStart) -> None:
         """Restore the keys that count at a log start, in log order. What it has passed does not wait any more."""
         self.final, self.tentative, self._open = KeyTable(), KeyTable(), TentativeUses()
@@ -178,7 +183,7 @@ class IdempotencyKeys:
         """No entry that enters the log later has a first stamp below this one. Expired keys are forgotten, a few at
         each :meth:`mark_final`."""
         self.horizon = max(self.horizon, stamp)
-        if not self._is_sweeping and self.horizon - self._sweep_stamp >= self._longest_retention // SWEEPS_A_RETENTION:
+        if not self._is_sweeping and self.horizon - self._sweep_stamp >= self.sweep_step:
             self._sweep_stamp, self._is_sweeping = self.horizon, True
             self._sweep()
 

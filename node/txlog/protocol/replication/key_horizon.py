@@ -13,8 +13,8 @@ from txlog.model.stamp import LOGICAL_BITS
 from txlog.protocol.events import ConfiguredMember
 from txlog.protocol.replication.replication_state import ReplicationState
 
-STEP_MS: Final = 100
-"""Milliseconds by which the counters have to grow before the horizon is computed again."""
+STEP_MAX: Final = 100 << LOGICAL_BITS
+"""Stamps by which the counters have to grow before the horizon is computed again: at most 100 ms."""
 
 
 class KeyHorizon:
@@ -29,7 +29,7 @@ class KeyHorizon:
         state = self._state
         log, view = state.log, state.log.view
         counter = min([log.last_stamp, *(peer.usable_counter for peer in state.peers)])
-        if counter - self._counter < STEP_MS << LOGICAL_BITS:
+        if counter - self._counter < min(STEP_MAX, log.keys.sweep_step):
             return
         self._counter = counter
         if any(view.member(one.node) is None for one in configured):
