@@ -487,6 +487,9 @@ def test_a_learner_below_the_log_start_gets_the_keys() -> None:
     run_until_in_view(cluster, "a", "b", "c", within_ms=60_000)
     cluster.run(2000)
     assert start_of(cluster, "c") == end - 5
+    learnt = cluster.core("c").log_state
+    assert learnt is not None
+    assert learnt.noops == {}
     assert is_repeat(cluster, "c", 3)
     restart(cluster, "c")
     assert is_repeat(cluster, "c", KEYS - 1)
