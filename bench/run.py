@@ -12,6 +12,7 @@ idle      nothing to do: processor and memory of masters, with both pipelines at
 --------- --------------------------------------------------------------------------------------------------
 sites     two sites far apart: synced at 1,000 transactions a second
 restart   a master with a long log, and with a long queue: from its command to ready, and its memory
+keys      a master with ENTRIES idempotency keys: its memory, the longest turn of a trim, its start behind the trim
 disturbed small transactions beside a dead master, a slow one, and 100 MB
 batch52   as ``batch``, with 5 adds and 2 deletes in each transaction; needs 5 GB of disk
 backlog   20,000,000 operations by a batch, through a driver of 1 GB: its memory
@@ -39,6 +40,7 @@ from bench.batch import MIXED_WORKLOAD, measure_backlog, measure_batch
 from bench.breakeven import SIZES, measure_breakeven
 from bench.disturbance import measure_disturbed
 from bench.echo import measure_baseline
+from bench.keys import measure_keys
 from bench.profiler import Profiler
 from bench.restart import measure_restart
 from bench.spark_cases import measure_append, measure_catchup, measure_idle
@@ -54,7 +56,7 @@ from txlog.client import MasterClient, StatusResponse
 LOG_CASES: Final = ("c1", "c64", "b100")
 SPARK_CASES: Final = ("append", "catchup", "idle")
 BATCH_CASES: Final = ("batch",)
-NAMED_CASES: Final = ("sites", "restart", "disturbed", "batch52", "backlog", "breakeven")
+NAMED_CASES: Final = ("sites", "restart", "keys", "disturbed", "batch52", "backlog", "breakeven")
 """Measured only when they are asked for."""
 
 
@@ -137,6 +139,7 @@ def _parts(options: BenchOptions, report: BenchReport) -> list[tuple[Sequence[st
         ),
         (("sites",), "two sites", lambda: measure_sites(folder / "sites", 2 * options.seconds, report)),
         (("restart",), "the start", lambda: measure_restart(folder / "restart", options.entries, report)),
+        (("keys",), "idempotency keys", lambda: measure_keys(folder / "keys", options.entries, report)),
         (("disturbed",), "troubles", lambda: measure_disturbed(folder / "troubles", options.seconds, report)),
     ]
 

@@ -40,7 +40,6 @@ class ProbedJournal:
         self.inner = inner
         self.read = inner.read
         self.segments_freed_by = inner.segments_freed_by
-        self.read_keyed = inner.read_keyed
         self.room = True
 
     @property

@@ -222,8 +222,8 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 KEYS,
-                "        return all(one.stamp - first_stamp <= one.before for one in between)\n",
-                "        return bool(between)\n",
+                "        return all(min(one.stamp, high) - low <= one.before for one in later)\n",
+                "        return bool(later)\n",
             ),
         ),
         test=_TESTS + "test_what_a_longer_retention_finds_forgotten_stays_forgotten",

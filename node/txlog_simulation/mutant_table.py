@@ -16,6 +16,7 @@ from txlog_simulation.clock_mutants import CLOCK_MUTANTS
 from txlog_simulation.departure_mutants import DEPARTURE_MUTANTS
 from txlog_simulation.joining_mutants import JOINING_MUTANTS
 from txlog_simulation.journal_mutants import JOURNAL_MUTANTS, STORE_MUTANTS
+from txlog_simulation.key_mutants import KEY_MUTANTS
 from txlog_simulation.level_mutants import LEVEL_MUTANTS
 from txlog_simulation.membership_mutants import MEMBER_MUTANTS
 from txlog_simulation.mutant import Mutant
@@ -422,6 +423,7 @@ MUTANTS = (
     *MEMBER_MUTANTS,
     *TRIM_MUTANTS,
     *JOINING_MUTANTS,
+    *KEY_MUTANTS,
     *CLOCK_MUTANTS,
     *LEVEL_MUTANTS,
     *JOURNAL_MUTANTS,

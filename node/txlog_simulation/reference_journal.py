@@ -102,13 +102,9 @@ class ReferenceJournal:
     def end_sync(self, sync: object) -> None:
         """Nothing to tidy up here."""
 
-    def segments_freed_by(self, log_start_index: int, seqs: dict[Origin, int]) -> int:
+    def segments_freed_by(self, log_start_index: int, seqs: dict[Origin, int], key_bytes: int = 0) -> int:
         """It has no files to free, so it is never trimmed."""
         return 0
-
-    def read_keyed(self, node: str, birth: int, first_seq: int, last_seq: int) -> list[tuple[int, RunItem, bytes]]:
-        """Asked for a trim only."""
-        raise AssertionError("a plain journal is never trimmed")
 
     def read(self, node: str, birth: int, first_seq: int, count_max: int, bytes_max: int) -> TransactionRun:
         """At least one transaction, at most ``count_max`` and, behind the first, ``bytes_max`` bytes of payload."""
@@ -218,7 +214,8 @@ def _fill_log(found: RecoveredState, items: dict[Origin, list[tuple[RunItem, byt
             item, content = items[origin][seq - 1]
             if item.key:
                 one = Span(origin.node, origin.birth, seq, 1)
-                found.keys.append(RecoveredKeyEntry(index, item.kind, item.key, item.stamp, content, one))
+                stamps = item.stamp, content, one, item.first_stamp
+                found.keys.append(RecoveredKeyEntry(index, item.kind, item.key, *stamps))
             found.log_stamp = item.stamp
             index += 1
 
@@ -240,5 +237,6 @@ def _fill_queue(found: RecoveredState, items: dict[Origin, list[tuple[RunItem, b
                     [item.key for item, _ in waiting],
                     array("Q", [item.kind | len(item.payload) << 8 for item, _ in waiting]),
                     bytearray(b"".join([content for _, content in waiting])),
+                    array("Q", [i.first_stamp for i, _ in waiting] if any(i.first_stamp for i, _ in waiting) else []),
                 )
             )

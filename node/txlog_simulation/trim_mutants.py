@@ -105,7 +105,11 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
         "foot-forgets-the-keys",
         "19",
         False,
-        (SourceEdit(FEET, "        keys.retained_uses(stamp),\n", "        [],\n"),),
+        (
+            SourceEdit(
+                FEET, "= log.keys.snapshot()\n        self.parts", "= KeyTableSnapshot([], [])\n        self.parts"
+            ),
+        ),
         test=f"{TEST}test_a_start_from_a_trimmed_journal_knows_what_counts",
     ),
     Mutant(

@@ -110,7 +110,6 @@ def test_a_start_by_indexes_tells_what_a_start_that_reads_all_tells() -> None:
     journal, _ = open_journal(files)
     for node, last in pen.seqs.items():
         check_content(journal, node, 1, last, pen=pen)
-        assert journal.read_keyed(node, BIRTHS[node], 1, last)
     write(journal, pen, 3)
     journal.close()
     assert same(told(files), told_without(files))

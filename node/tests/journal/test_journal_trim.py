@@ -160,20 +160,6 @@ def test_what_waits_outside_the_log_holds_its_segment() -> None:
     check_content(journal, "c", 1, 1, pen=pen)
 
 
-def test_named_transactions_are_found_without_their_payloads() -> None:
-    files = MemoryVfs()
-    journal, pen = begun(files, 30)
-    wanted = {seq for seq in range(20, 61) if seq % 7 == 0 or seq % 13 == 0}
-    for again in range(2):
-        named = journal.read_keyed("a", BIRTHS["a"], 20, 60)
-        assert {seq for seq, _, _ in named} == wanted, again
-        for seq, one, _ in named:
-            there = pen.item("a", seq)
-            assert (one.key, one.kind, one.stamp, one.payload) == (there.key, there.kind, there.stamp, b"")
-        journal.close()
-        journal, _ = open_journal(files, cache_bytes=0)
-
-
 def test_a_snapshot_takes_the_place_of_a_log_that_is_behind() -> None:
     theirs, pen = begun(MemoryVfs(), 30)
     theirs.close()

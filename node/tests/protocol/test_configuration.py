@@ -20,7 +20,8 @@ from txlog.model.ids import Origin, Txid
 from txlog.model.stamp import LOGICAL_BITS
 from txlog.protocol.events import ConfiguredMember, SubmissionAccepted
 from txlog.protocol.log.configuration_history import ConfigurationHistory
-from txlog.protocol.log.idempotency_keys import FirstUse, IdempotencyKeys
+from txlog.protocol.log.idempotency_keys import IdempotencyKeys
+from txlog.protocol.log.key_table import FirstUse, key_name
 from txlog.protocol.membership.handshake import build_hello
 from txlog.wire.messages import AcceptView, Post, decode, encode
 from txlog_simulation.reference_journal import ReferenceJournal
@@ -441,9 +442,13 @@ def test_what_a_longer_retention_finds_forgotten_stays_forgotten() -> None:
         keys.record_use(2, "other", FirstUse(Txid(origin, 2), 1500 << LOGICAL_BITS, b""))
         if not remembers:
             keys.mark_final(2)
+            keys.raise_horizon(1500 << LOGICAL_BITS)
+            assert not keys.final.find(key_name("k"))
         keys.change_retention(3, 1600 << LOGICAL_BITS, 60_000)
         assert keys.record_use(4, "k", FirstUse(Txid(origin, 4), 1700 << LOGICAL_BITS, b"")) is None
         assert keys.record_use(5, "other", FirstUse(Txid(origin, 5), 9000 << LOGICAL_BITS, b"")) == Txid(origin, 2)
+        late = FirstUse(Txid(Origin("b", 1), 1), 1550 << LOGICAL_BITS, b"")
+        assert keys.record_use(6, "k", late) == Txid(origin, 4), "taken before the retention grew, and it comes back"
         keys.truncate(2)
         assert not keys.is_repeat(0, 1001 << LOGICAL_BITS)
 

@@ -13,8 +13,9 @@ from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin, Txid
 from txlog.model.stamp import LOGICAL_BITS
 from txlog.model.view import Member
-from txlog.protocol.log.idempotency_keys import FirstUse, IdempotencyKeys
+from txlog.protocol.log.idempotency_keys import IdempotencyKeys
 from txlog.protocol.log.incoming_queue import OriginQueue, prefix_within, rank_origins
+from txlog.protocol.log.key_table import TAG_BYTES, FirstUse
 from txlog.protocol.log.log_index import LogIndex
 from txlog.protocol.replication.peer_progress import PeerProgress
 from txlog.wire.messages import ReplicaState
@@ -87,7 +88,7 @@ def test_what_is_not_in_the_queue_is_an_assertion(seqs: list[int]) -> None:
 
 
 def first(node: str, seq: int, stamp_ms: int) -> FirstUse:
-    return FirstUse(Txid(Origin(node, 1), seq), stamp_ms << LOGICAL_BITS, bytes(HASH_BYTES))
+    return FirstUse(Txid(Origin(node, 1), seq), stamp_ms << LOGICAL_BITS, bytes(TAG_BYTES))
 
 
 def test_rule_16_the_first_in_log_order_counts_within_the_retention() -> None:
@@ -104,7 +105,8 @@ def test_rule_16_a_waiting_key_is_a_hint_only() -> None:
     keys = IdempotencyKeys(retention_ms=100)
     waiting, overtakes = first("a", 1, 1000), first("b", 1, 999)
     keys.waiting["k"] = waiting
-    assert keys.find_first_use("k", 1) == waiting
+    assert keys.find_first_use("k", 1050 << LOGICAL_BITS) == waiting
+    assert keys.find_first_use("k", 1101 << LOGICAL_BITS) is None, "it would not be a repeat of it in the log"
     assert keys.record_use(1, "k", overtakes) is None
     assert keys.find_first_use("k", 1000 << LOGICAL_BITS) == overtakes
     assert keys.record_use(2, "k", waiting) == overtakes.txid

@@ -58,6 +58,7 @@ class Limits(StrictModel):
         default=2_000_000, ge=100, description="waiting for their order; 100 to 200 bytes each"
     )
     queue_bytes: int = Field(default=4 << 30, ge=1 << 20, description="payload waiting for its order, on disk")
+    keys_max: int = Field(default=20_000_000, ge=1000, description="idempotency keys that are kept; 32 bytes each")
     batch_transactions: int = Field(
         default=10_000, ge=1, description="transactions in one run of the journal and the wire"
     )

@@ -74,9 +74,11 @@ record itself is the other half; when it cannot be read, the vitals of the next 
 **Kinds**::
 
     1 Started        a = start
-    2 Held           a = first seq, b = items; flag 1: one has a key; flag 2: written by a repair
+    2 Held           a = first seq, b = items; flag 1: one has a key; flag 2: written by a repair; flag 4, only with
+                     flag 1: the first stamps
                      front: u8 length + node, u64 birth, zeros to 8 | u64 stamps | u32 payload lengths |
-                            16-byte content hashes | u8 kinds | with flag 1: u16 key lengths, keys
+                            16-byte content hashes | u8 kinds | with flag 1: u16 key lengths, keys |
+                            with flag 4: u64 first stamps
                      tail:  payloads end to end
     3 Added          a = first index, b = entries; flag 2 as above
                      front: MessagePack [[[node, birth, first seq, count], ...], hashes, stable]
@@ -104,6 +106,9 @@ record itself is the other half; when it cannot be read, the vitals of the next 
     13 Orders        front: MessagePack [[node, ...], [[node, birth, start], ...]]: all of the operator's overrides
                      that have not taken effect yet. A journal without any override has no record of this kind, so its
                      bytes are the same as before this kind existed
+    14 KeyRows       a = number of the part, from 0 on; b = lower half of the number of the first record of the row of
+                     parts; front: MessagePack of ``txlog.model.records.KeyTablePart``. Each part is written twice in a
+                     row. A Trimmed with ``key_parts`` above 0 follows all its parts, and keeps their segments
 """
 
 from txlog.journal.group_commit import GroupCommit, SparePreallocation

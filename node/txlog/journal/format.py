@@ -39,6 +39,7 @@ _SEGMENT_CRC_FROM: Final = 12
 STARTED, HELD, ADDED, STABLE, CEILING, VIEW_ACCEPTED, VIEW_INSTALLED, SEAL, REPAIRED, PROMISED, LEFT = range(1, 12)
 TRIMMED: Final = 12
 ORDERS: Final = 13
+KEY_ROWS: Final = 14
 """On disk: the kinds."""
 KIND_NAMES: Final = (
     "",
@@ -55,9 +56,12 @@ KIND_NAMES: Final = (
     "Left",
     "Trimmed",
     "Orders",
+    "KeyRows",
 )
 FLAG_KEYED: Final = 1
 """On disk: a Held record with a key in it: idempotency keys, and the txids that skips name."""
+FLAG_FIRST_STAMPS: Final = 4
+"""On disk: a Held record, with keys, that has the first stamps of its transactions."""
 FLAG_REPAIR: Final = 2
 """On disk: written by a repair; fills a gap before its own position."""
 

@@ -147,9 +147,13 @@ def _describe(record: FramedRecord) -> str:
             return str(record_bodies.decode_view_number(record.front))
         case fmt.TRIMMED:
             log_start = record_bodies.decode_trimmed(record.front)
-            kept = f"{len(log_start.keys)} keys, {len(log_start.skips)} skips"
+            keys = f"{log_start.key_parts} parts of keys" if log_start.key_parts else f"{len(log_start.keys)} keys"
+            kept = f"{keys}, {len(log_start.skips)} skips"
             at = f"at {log_start.index} {log_start.hash.hex()}"
             return f"{at}, change {record.b}, segments from {record.a}, {kept}{repair}"
+        case fmt.KEY_ROWS:
+            part = record_bodies.decode_key_part(record.front)
+            return f"part {record.a} of the table of keys, {len(part.rows)} bytes"
         case fmt.ORDERS:
             orders = record_bodies.decode_orders(record.front)
             without = ", ".join(f"{node}.{birth:016x} start {start}" for node, birth, start in orders.excluded_members)

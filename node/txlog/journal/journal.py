@@ -15,9 +15,10 @@ from txlog.journal.origin_index import OriginIndex
 from txlog.journal.payload_stage import PayloadStaging
 from txlog.journal.recovery import RecoveredJournal, recover
 from txlog.journal.scrubber import Scrubber, ScrubTask
-from txlog.journal.segment_gc import SegmentRemoval, SegmentSet, SegmentStart, seqs_at
+from txlog.journal.segment_gc import SegmentRemoval, SegmentSet, SegmentStart
 from txlog.journal.staged_payload import StagedPayload
 from txlog.journal.transaction_reader import TransactionReader
+from txlog.journal.trim_records import TrimRecords
 from txlog.journal.vfs import Vfs
 from txlog.journal.write_buffer import WriteBuffer
 from txlog.model.entry import TransactionRun
@@ -26,6 +27,7 @@ from txlog.model.ids import Origin
 from txlog.model.records import (
     CounterCeiling,
     Damage,
+    KeyTableWritten,
     LogAppended,
     LogTrimmed,
     OperatorOverrides,
@@ -70,6 +72,7 @@ class Journal(TransactionReader):
         self._removal: SegmentRemoval | None = None
         self._buffer = WriteBuffer(space, self._segments, found)
         self._state_header = self._buffer.state_header
+        self._trim_records = TrimRecords(self._buffer, self._segments, found.index)
         self._scrubber = Scrubber(
             files, space, self._segments, found.intact_segments, found.indexed_segments, self._mark_broken
         )
@@ -215,8 +218,6 @@ class Journal(TransactionReader):
             segment, offset = buffer.append_staged(staged, body)
             self.staged_used += 1
         held.add(run.first_seq, segment.number, offset)
-        if body.flags & fmt.FLAG_KEYED:
-            held.index_keyed(run.first_seq)
         held.last = run.first_seq + body.b - 1
         self._state_header.set_held(held.origin, held.last)
         self._recent.put(held.slot, buffer.number - 1, run, len(body.tail))
@@ -238,7 +239,9 @@ class Journal(TransactionReader):
             case ViewAccepted():
                 self._append_view_accepted(record)
             case LogTrimmed():
-                self._append_trimmed(record)
+                self._trim_records.append_trimmed(record)
+            case KeyTableWritten():
+                self._trim_records.append_key_rows(record)
             case ViewPromised():
                 self._buffer.append(record_bodies.encode_scalar_record(record))
                 state.set_promised((record.epoch, record.ballot, record.coordinator))
@@ -269,19 +272,6 @@ class Journal(TransactionReader):
         for held, stamped in zip(restamped_ones, record.reassigned, strict=True):
             held.restamps.set_range(stamped.first_seq, array("Q", stamped.stamps))
         self._buffer.append(body)
-
-    def _append_trimmed(self, record: LogTrimmed) -> None:
-        """Written twice, since only this journal records where it begins."""
-        log_start, state = record.log_start, self._state_header
-        seqs = seqs_at(log_start)
-        first = self._segments.first_retained_segment(log_start.index, seqs)
-        body = record_bodies.encode_trimmed(log_start, first, state.changes + 1)
-        self._buffer.append(body)
-        for origin, seq in seqs.items():
-            self._index.get_or_create(origin).trim(seq, first)
-        state.set_log_start(log_start)
-        self._buffer.append(body)
-        self._segments.trim(self._buffer.number - 1, first)
 
     def _apply_restamps(self, stamped: ReassignedStamps) -> OriginIndex:
         held = self._index.get(stamped.node, stamped.birth)
@@ -428,9 +418,11 @@ class Journal(TransactionReader):
 
     # -- trim
 
-    def segments_freed_by(self, log_start_index: int, seqs: dict[Origin, int]) -> int:
-        """The number of segments that a log start there would free."""
-        return self._segments.count_below(self._segments.first_retained_segment(log_start_index, seqs))
+    def segments_freed_by(self, log_start_index: int, seqs: dict[Origin, int], key_bytes: int = 0) -> int:
+        """The number of segments that a log start there would free; 0 where that is less than twice what the trim
+        writes: a table of keys of ``key_bytes``, twice."""
+        freed = self._segments.count_below(self._segments.first_retained_segment(log_start_index, seqs))
+        return freed if freed * self._space.segment_bytes >= 4 * key_bytes else 0
 
     def begin_removal(self) -> SegmentRemoval | None:
         """The segments that a durable trim no longer needs. One at a time; may run beside a sync."""

@@ -24,13 +24,11 @@ class RecordLocation:
 
 class OriginIndex:
     """The records of one origin, sorted by first seq. ``last``: the last seq held, damaged or not. ``restamps``:
-    stamps assigned since, which no Held record contains. ``keyed``: first seqs of the records that contain a key.
-    ``trimmed``: nothing up to this seq is retained."""
+    stamps assigned since, which no Held record contains. ``trimmed``: nothing up to this seq is retained."""
 
     __slots__ = (
         "encoded_origin",
         "first_seqs",
-        "keyed",
         "last",
         "offsets",
         "origin",
@@ -47,7 +45,6 @@ class OriginIndex:
         self.last = 0
         self.trimmed = 0
         self.first_seqs = array("Q")
-        self.keyed = array("Q")
         self.segments = array("I")
         self.offsets = array("I")
         self.restamps = Restamps()
@@ -72,28 +69,17 @@ class OriginIndex:
         self.segments.insert(at, segment)
         self.offsets.insert(at, offset >> 3)
 
-    def index_keyed(self, first_seq: int) -> None:
-        """The record that begins with this seq contains a key."""
-        at = bisect_left(self.keyed, first_seq)
-        if at == len(self.keyed) or self.keyed[at] != first_seq:
-            self.keyed.insert(at, first_seq)
-
     def trim(self, seq: int, segment: int) -> None:
-        """Forget the transactions up to ``seq`` and the records below that segment."""
+        """Forget the transactions up to ``seq`` and the records below that segment, up to the first one that is not:
+        one behind a repaired record is forgotten later, and nobody asks for it."""
         self.trimmed = max(self.trimmed, seq)
         self.last = max(self.last, seq)
         self.restamps.forget_up_to(seq)
-        kept = [at for at, number in enumerate(self.segments) if number >= segment]
-        if len(kept) < len(self.segments):
-            self.first_seqs = array("Q", [self.first_seqs[at] for at in kept])
-            self.segments = array("I", [self.segments[at] for at in kept])
-            self.offsets = array("I", [self.offsets[at] for at in kept])
-        self.keyed = array("Q", [first for first in self.keyed if self._reaches_beyond(first, seq)])
-
-    def _reaches_beyond(self, first: int, seq: int) -> bool:
-        """Whether the record that begins at ``first`` may contain a seq beyond ``seq``."""
-        at = bisect_right(self.first_seqs, first)
-        return first > seq or at == len(self.first_seqs) or self.first_seqs[at] > seq + 1
+        gone = next((at for at, number in enumerate(self.segments) if number >= segment), len(self.segments))
+        if gone:
+            del self.first_seqs[:gone]
+            del self.segments[:gone]
+            del self.offsets[:gone]
 
     def locate(self, seq: int) -> RecordLocation | None:
         """The last record that begins at or below ``seq``; it holds ``seq`` unless that was lost."""
@@ -108,7 +94,7 @@ def apply_restamps(held: OriginIndex, seq: int, items: list[RunItem]) -> list[Ru
         copied = list(items) if copied is items else copied
         for at, stamp in enumerate(stamps, first - seq):
             old = items[at]
-            copied[at] = RunItem(stamp, old.kind, old.key, old.payload)
+            copied[at] = RunItem(stamp, old.kind, old.key, old.payload, old.first_stamp)
     return copied
 
 

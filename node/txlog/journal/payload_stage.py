@@ -187,6 +187,6 @@ def _payload_offset(header_bytes: int, vitals_bytes: int, key: str, node: str, s
 
 
 def _prologue_bytes(node: str, key: str) -> int:
-    """Length of the front of a Held record of one transaction (the package's docstring)."""
+    """Length of the front of a Held record of one transaction, with its first stamp (the package's docstring)."""
     name = key.encode()
-    return fmt.align_to_8(1 + len(node.encode()) + 8) + 8 + 4 + 16 + 1 + (2 + len(name) if name else 0)
+    return fmt.align_to_8(1 + len(node.encode()) + 8) + 8 + 4 + 16 + 1 + (2 + len(name) + 8 if name else 0)

@@ -17,6 +17,8 @@ from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
 from txlog.model.records import (
     CounterCeiling,
+    KeyTablePart,
+    KeyTableWritten,
     LogAppended,
     LogStart,
     OperatorOverrides,
@@ -35,6 +37,7 @@ _decode_accepted = msgspec.msgpack.Decoder(ViewAcceptedPrologue).decode
 _decode_view_number = msgspec.msgpack.Decoder(tuple[int, int, str]).decode
 _decode_orders = msgspec.msgpack.Decoder(OperatorOverrides).decode
 _decode_log_start = msgspec.msgpack.Decoder(LogStart).decode
+_decode_key_part = msgspec.msgpack.Decoder(KeyTablePart).decode
 _decode_range = msgspec.msgpack.Decoder(tuple[int, int, int]).decode
 _pack = msgspec.msgpack.encode
 
@@ -70,6 +73,9 @@ def encode_held(origin: bytes, run: TransactionRun, contents: bytes, flags: int 
         flags |= fmt.FLAG_KEYED
         names = [key.encode() for key in keys]
         columns += [array("H", map(len, names)).tobytes(), *names]
+        if any(item.first_stamp for item in items):
+            flags |= fmt.FLAG_FIRST_STAMPS
+            columns.append(array("Q", [item.first_stamp for item in items]).tobytes())
     return RecordBody(fmt.HELD, flags, run.first_seq, count, b"".join(columns), b"".join(payloads))
 
 
@@ -88,6 +94,8 @@ class HeldPrologue(NamedTuple):
     contents: bytes
     kinds: bytes
     keys: list[str]
+    first_stamps: array[int]
+    """Empty if none is recorded."""
 
     def content(self, i: int) -> bytes:
         """The content hash of item ``i``."""
@@ -104,8 +112,13 @@ def decode_held(front: bytes, count: int, flags: int) -> HeldPrologue:
     contents = front[at : at + HASH_BYTES * count]
     at += HASH_BYTES * count
     kinds = front[at : at + count]
-    keys = _decode_keys(front, at + count, count) if flags & fmt.FLAG_KEYED else [""] * count
-    return HeldPrologue(parse_origin(front), stamps, sizes, contents, kinds, keys)
+    at += count
+    keys = _decode_keys(front, at, count) if flags & fmt.FLAG_KEYED else [""] * count
+    first_stamps = array("Q")
+    if flags & fmt.FLAG_FIRST_STAMPS:
+        at += 2 * count + sum(_read_column("H", front, at, count))
+        first_stamps = _read_column("Q", front, at, count)
+    return HeldPrologue(parse_origin(front), stamps, sizes, contents, kinds, keys, first_stamps)
 
 
 def _read_column(code: str, front: bytes, at: int, count: int) -> array[int]:
@@ -194,6 +207,16 @@ def decode_trimmed(front: bytes) -> LogStart:
     return _decode_log_start(front)
 
 
+def encode_key_rows(record: KeyTableWritten, row: int) -> RecordBody:
+    """Encode a part of a table of keys. ``row``: the number of the first record of this table's parts."""
+    return RecordBody(fmt.KEY_ROWS, 0, record.number, row & 0xFFFFFFFF, _pack(record.part), b"")
+
+
+def decode_key_part(front: bytes) -> KeyTablePart:
+    """The part of a table of keys in a KeyRows record."""
+    return _decode_key_part(front)
+
+
 def encode_orders(orders: OperatorOverrides) -> RecordBody:
     """Encode the operator's overrides."""
     return RecordBody(fmt.ORDERS, 0, 0, 0, _pack(orders), b"")
@@ -223,7 +246,11 @@ def make_items(held: HeldPrologue, first: int, payloads: list[bytes]) -> list[Ru
     """Items ``first``.. of the record, one for each payload."""
     columns = (held.stamps, held.kinds, held.keys)
     stop = first + len(payloads)
-    return [RunItem(s, k, key, p) for s, k, key, p in zip(*(c[first:stop] for c in columns), payloads, strict=True)]
+    rows = zip(*(c[first:stop] for c in columns), payloads, strict=True)
+    if not held.first_stamps:
+        return [RunItem(s, k, key, p) for s, k, key, p in rows]
+    firsts = held.first_stamps[first:stop]
+    return [RunItem(s, k, key, p, f) for (s, k, key, p), f in zip(rows, firsts, strict=True)]
 
 
 assert sys.byteorder == "little", "columns are written in the byte order of memory"

@@ -103,6 +103,9 @@ def _queued_transactions(held: OriginIndex, settled: int, reader: RecordReader) 
         sizes = columns.sizes[first:]
         piece.kinds.extend([kind | size << 8 for kind, size in zip(columns.kinds[first:], sizes, strict=True)])
         piece.contents.extend(columns.contents[first * HASH_BYTES :])
+        if columns.first_stamps or piece.first_stamps:
+            piece.first_stamps.extend([0] * (len(piece.stamps) - len(sizes) - len(piece.first_stamps)))
+            piece.first_stamps.extend(columns.first_stamps[first:] or [0] * len(sizes))
     if piece is not None:
         yield _restamp_piece(piece, held)
 
@@ -136,9 +139,9 @@ def _idempotency_keys(found: JournalScan) -> list[RecoveredKeyEntry]:
         for seq in mine[bisect_left(mine, span.first_seq) : bisect_left(mine, stop)]:
             one, named = Span(span.node, span.birth, seq, 1), found.keyed[origin][seq]
             stamp = found.index.get_or_create(origin).restamps.get(seq, named.stamp)
-            keys.append(
-                RecoveredKeyEntry(index + seq - span.first_seq, named.kind, named.key, stamp, named.content, one)
-            )
+            at = index + seq - span.first_seq
+            if at > found.log_start.keys_index or named.kind in CONTROL_KINDS:  # else the table of keys has it
+                keys.append(RecoveredKeyEntry(at, named.kind, named.key, stamp, named.content, one, named.first_stamp))
         index += span.count
     return keys
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, NoReturn
 
+import msgspec
+
 from txlog.journal import format as fmt
 from txlog.journal import record_bodies
 from txlog.journal.log_order import LogOrder, RepairedSpan, slice_spans
@@ -34,6 +36,7 @@ class KeyedTransaction(NamedTuple):
     key: str
     stamp: int
     content: bytes
+    first_stamp: int = 0
 
 
 class DamagedRecords(NamedTuple):
@@ -83,6 +86,9 @@ class JournalReplay:
         """Locations of the good copies of each accepted view, by view number and number of the change it makes (0:
         none). Copies of a log start are stored under no view."""
         self.log_start: LogStart = EMPTY_LOG_START
+        self._key_parts: dict[int, bytes] = {}
+        self._key_parts_row = -1
+        """The parts of the latest table of keys by number, and which row of parts they are."""
         self.first_segment = 0
         """The first segment that is still needed after the last trim."""
         self.keyed: dict[Origin, dict[int, KeyedTransaction]] = {}
@@ -104,14 +110,14 @@ class JournalReplay:
         else:
             self._refuse(f"record {self.number} or later holds {origin} from {a} on, after {held.last}", "X")
         if flags & fmt.FLAG_KEYED:
-            held.index_keyed(a)
             self._index_keys(held, a, record_bodies.decode_held(front, b, flags))
 
     def _index_keys(self, held: OriginIndex, first: int, columns: record_bodies.HeldPrologue) -> None:
         named = self.keyed.setdefault(held.origin, {})
         for i, key in enumerate(columns.keys):
             if key:
-                named[first + i] = KeyedTransaction(columns.kinds[i], key, columns.stamps[i], columns.content(i))
+                stamps = columns.stamps[i], columns.content(i), columns.first_stamps[i] if columns.first_stamps else 0
+                named[first + i] = KeyedTransaction(columns.kinds[i], key, *stamps)
 
     def _replay_other(self, kind: int, flags: int, a: int, b: int, front: bytes, place: RecordLocation) -> None:
         state = self.state
@@ -134,6 +140,8 @@ class JournalReplay:
                 state.set_left(record_bodies.decode_view_number(front))
             case fmt.ORDERS:
                 state.set_overrides(record_bodies.decode_orders(front))
+            case fmt.KEY_ROWS:
+                self._replay_key_rows(a, b, front)
             case fmt.TRIMMED:
                 self._replay_trimmed(flags, a, b, front, place)
             case fmt.REPAIRED:
@@ -166,6 +174,24 @@ class JournalReplay:
         elif change > state.changes:
             self._refuse(f"a view changes the log as number {change} after {state.changes}", "X")
 
+    def _replay_key_rows(self, number: int, row: int, front: bytes) -> None:
+        """A part of a table of keys; the second copy changes nothing. A row of parts that no trim followed is
+        forgotten."""
+        if row != self._key_parts_row:
+            self._key_parts, self._key_parts_row = {}, row
+        self._key_parts[number] = front
+
+    def _with_key_table(self, log_start: LogStart) -> LogStart:
+        """The log start with the table of keys that precedes its record."""
+        if not log_start.key_parts:
+            return log_start
+        fronts = [self._key_parts.get(number) for number in range(log_start.key_parts)]
+        parts = [record_bodies.decode_key_part(front) for front in fronts if front is not None]
+        if len(parts) < len(fronts):
+            self._refuse(f"{len(fronts) - len(parts)} parts of the table of keys have no copy that can be read", "V")
+        self._key_parts = {}
+        return msgspec.structs.replace(log_start, key_table=parts)
+
     def _replay_trimmed(self, flags: int, first_segment: int, change: int, front: bytes, place: RecordLocation) -> None:
         """As with a view, the second copy changes nothing."""
         self.copies.setdefault((NO_VIEW, change), []).append(place)
@@ -173,7 +199,7 @@ class JournalReplay:
             return
         if change != self.state.changes + 1:
             self._refuse(f"the log is trimmed as change {change} after {self.state.changes}", "X")
-        log_start = record_bodies.decode_trimmed(front)
+        log_start = self._with_key_table(record_bodies.decode_trimmed(front))
         self.sync_state_header()
         self._apply_trim(first_segment, log_start)
         self.state.set_log_start(log_start)

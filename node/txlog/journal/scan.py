@@ -203,11 +203,9 @@ class JournalScan(JournalReplay):
             if firsts[0] != held.last + 1:
                 self._refuse(f"{held.origin} continues at {firsts[0]} after {held.last}", "X")
             held.extend(firsts, segment, offsets, rows.last)
-            for first in rows.named:
-                held.index_keyed(first)
         for row in block.named:
             named = self.keyed.setdefault(Origin(row.node, row.birth), {})
-            named[row.seq] = KeyedTransaction(row.kind, row.key, row.stamp, row.content)
+            named[row.seq] = KeyedTransaction(row.kind, row.key, row.stamp, row.content, row.first_stamp)
         if block.spans:
             self.order.add(block.spans, hashes)
             self.state.set_log(self.order.end, bytes(hashes[-HASH_BYTES:]), self.state.stable)
@@ -275,7 +273,7 @@ class JournalScan(JournalReplay):
         for change in range(before.changes + 1, after.changes + 1):
             found = self._find_change(change, where)
             if isinstance(found, FramedRecord):
-                self._apply_trim(found.a, record_bodies.decode_trimmed(found.front))
+                self._apply_trim(found.a, self._with_key_table(record_bodies.decode_trimmed(found.front)))
             else:
                 self._apply_view_change(*found)
         self._add_missing_span(after.log_end, after.log_hash)

@@ -64,6 +64,7 @@ class KeyedRow(msgspec.Struct, array_like=True):
     key: str
     stamp: int
     content: bytes
+    first_stamp: int = 0
 
 
 class IndexBlock(msgspec.Struct, array_like=True, tag=0):
@@ -178,10 +179,17 @@ class IndexBuilder:
             self._order.add(added.spans, added.hashes)
         elif kind not in (fmt.STARTED, fmt.STABLE, fmt.CEILING, fmt.SEAL):
             self._end_block()
+            if kind == fmt.KEY_ROWS and self._is_second_copy(a, b):
+                return True
             self.events.append(IndexedRecord(kind, flags, a, b, offset, front))
             if kind == fmt.TRIMMED:
                 self._add_trimmed(front)
         return True
+
+    def _is_second_copy(self, a: int, b: int) -> bool:
+        """Of the record that was added last."""
+        last = self.events[-1] if self.events else None
+        return isinstance(last, IndexedRecord) and (last.kind, last.a, last.b) == (fmt.KEY_ROWS, a, b)
 
     def _add_held(self, flags: int, a: int, b: int, front: bytes, offset: int) -> bool:
         named = front[: record_bodies.origin_length(front[0])]
@@ -201,7 +209,8 @@ class IndexBuilder:
             columns = record_bodies.decode_held(front, b, flags)
             for at, key in enumerate(columns.keys):
                 if key:
-                    row = (columns.kinds[at], key, columns.stamps[at], columns.content(at))
+                    first_stamp = columns.first_stamps[at] if columns.first_stamps else 0
+                    row = (columns.kinds[at], key, columns.stamps[at], columns.content(at), first_stamp)
                     self._named.append(KeyedRow(origin.node, origin.birth, a + at, *row))
         return True
 

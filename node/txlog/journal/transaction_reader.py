@@ -74,49 +74,6 @@ class TransactionReader:
             self._last_head = self._reader.read_head(place)
         return self._last_head
 
-    def read_keyed(self, node: str, birth: int, first_seq: int, last_seq: int) -> list[tuple[int, RunItem, bytes]]:
-        """Which of these held transactions have a key, with their content hashes; the payloads are left out.
-
-        :class:`JournalDamaged` when one cannot be read."""
-        held = self._index.get(node, birth)
-        found: list[tuple[int, RunItem, bytes]] = []
-        for first in held.keyed if held is not None else ():
-            if first > last_seq:
-                break
-            assert held is not None
-            place = held.locate(first)
-            if place is None or place.first_seq != first:
-                continue
-            found += self._keyed_in(held, place, first_seq, last_seq)
-        return found
-
-    def _keyed_in(
-        self, held: OriginIndex, place: RecordLocation, first_seq: int, last_seq: int
-    ) -> list[tuple[int, RunItem, bytes]]:
-        recent = self._recent.get(held.slot, place.first_seq)
-        if recent is not None:
-            rows = [(seq, one.stamp, one.kind, one.key) for seq, one in enumerate(recent.items, recent.first_seq)]
-            contents = [content_hash(one.kind, one.key, one.payload) if one.key else b"" for one in recent.items]
-        else:
-            try:
-                head = self._head(place)
-            except RecordUnreadable as error:
-                raise JournalDamaged(
-                    f"reading the keys of {held.origin}.{place.first_seq}: {error}. Next: start this master again; it"
-                    " will name the damage and fetch it"
-                ) from None
-            columns = head.columns
-            rows = [
-                (head.first_seq + at, columns.stamps[at], columns.kinds[at], columns.keys[at])
-                for at in range(head.count)
-            ]
-            contents = [columns.content(at) for at in range(head.count)]
-        return [
-            (seq, RunItem(held.restamps.get(seq, stamp), kind, key, b""), contents[at])
-            for at, (seq, stamp, kind, key) in enumerate(rows)
-            if key and first_seq <= seq <= last_seq
-        ]
-
     def lookup_meta(self, origin: Origin, seq: int) -> tuple[int, bytes] | None:
         """Stamp and content hash of a held transaction."""
         held = self._index.get(*origin)

@@ -23,12 +23,20 @@ CONTROL_KINDS = (KIND_SKIP, KIND_CONFIG)
 
 
 class RunItem(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One transaction inside a run. ``key`` is the client's Idempotency-Key, empty when there is none."""
+    """One transaction inside a run. ``key`` is the client's Idempotency-Key, empty when there is none. ``first_stamp``:
+    the stamp or counter of its master when that first took it, which no later view changes; 0: not recorded, since a
+    master of an older version may have to carry it. The age of its key counts from there."""
 
     stamp: Stamp
     kind: Kind
     key: Key
     payload: bytes
+    first_stamp: Stamp = 0
+
+    @property
+    def age_stamp(self) -> int:
+        """The stamp from which the age of its key counts."""
+        return self.first_stamp or self.stamp
 
 
 class TransactionRun(msgspec.Struct, array_like=True, frozen=True):

@@ -122,11 +122,27 @@ class IdempotencyKeyRecord(msgspec.Struct, array_like=True, frozen=True):
     content: bytes
 
 
+class KeyTablePart(msgspec.Struct, array_like=True, frozen=True):
+    """A part of a table of idempotency keys (:mod:`txlog.protocol.log.key_table`): buckets in order. ``origins``: slot
+    in a row → node, birth. ``lengths``: the bytes of each bucket (u32 each); ``rows``: the buckets, concatenated."""
+
+    origins: list[tuple[str, int]]
+    lengths: bytes
+    rows: bytes
+
+
+class KeyTableWritten(msgspec.Struct, frozen=True):
+    """A part of the table of keys, in front of the :class:`LogTrimmed` that needs it. ``number``: from 0 on."""
+
+    number: int
+    part: KeyTablePart
+
+
 class LogStart(msgspec.Struct, array_like=True, frozen=True):
     """What is kept for ever of a log that was trimmed after its first ``index`` entries (rule 19). ``hash``: the chain
     hash there; ``last``, ``stamp``: the last entry's origin and stamp; ``seqs``: the last seq of each origin among
-    them (node, birth, seq). ``keys``: those that may still be repeated; ``skips``: the txids that skips name, with the
-    index of the skip; ``abandoned_branches``: those known then."""
+    them (node, birth, seq). ``keys``: those that may still be repeated, where an older version wrote it;
+    ``skips``: the txids that skips name, with the index of the skip; ``abandoned_branches``: those known then."""
 
     index: int
     hash: bytes
@@ -142,6 +158,22 @@ class LogStart(msgspec.Struct, array_like=True, frozen=True):
     """For how long keys are kept there, in stamps."""
     retentions: list[tuple[int, int, int]] = []
     """Where the retention was changed before: index, stamp, and the retention until then."""
+    keys_index: int = 0
+    """The keys, the retention and ``noops`` are those of the log up to this index, which is final. At or after
+    ``index``; 0 where an older version wrote it: they are those at ``index``."""
+    noops: list[tuple[int, str, int, int]] = []
+    """The entries after ``index``, up to ``keys_index``, that repeat a key: index, and the txid that counts instead
+    (node, birth, seq)."""
+    key_parts: int = 0
+    """In the journal: the number of :class:`KeyTablePart` records before it that have the table of keys."""
+    key_table: list[KeyTablePart] = []
+    """The table of keys, wherever a log start is used: in a snapshot, and as recovery returns it."""
+    has_first_stamps: bool = False
+    """Entries of the log have a first stamp: every configured master knew it then."""
+
+    def without_keys(self) -> LogStart:
+        """The log start as a running master keeps it: its keys are in the log's own table."""
+        return msgspec.structs.replace(self, keys=[], noops=[], key_table=[])
 
     def last_seq_of(self, node: str, birth: int) -> int:
         """The last seq of an origin at the log start, 0 for one that has none."""
@@ -190,6 +222,7 @@ Record = (
     | ViewAccepted
     | ViewInstalled
     | ViewLeft
+    | KeyTableWritten
     | LogTrimmed
     | OperatorOverrides
 )
@@ -199,7 +232,7 @@ class QueuedMetadata(msgspec.Struct, frozen=True):
     """Persisted transactions after the stable part of the log, as recovery returns them: ``first_seq`` on, parallel
     columns (of numbers: 8 bytes each, for there may be millions). ``kinds`` are ``kind | payload bytes << 8``,
     ``contents`` the content hashes, 16 bytes each. A stamp of 0: persisted while no view was in force, not stamped
-    yet."""
+    yet. ``first_stamps``: 8 bytes each, 0 where none is recorded; empty if all are 0."""
 
     node: str
     birth: int
@@ -208,11 +241,13 @@ class QueuedMetadata(msgspec.Struct, frozen=True):
     keys: list[str]
     kinds: array[int]
     contents: bytearray
+    first_stamps: array[int] = msgspec.field(default_factory=lambda: array("Q"))
 
 
 class RecoveredKeyEntry(msgspec.Struct, frozen=True):
     """An entry of the log whose ``key`` is not empty: an idempotency key, or (``kind`` SKIP) the txid of the
-    transaction to skip. ``content`` is its content hash, ``span`` its txid (count 1)."""
+    transaction to skip. ``content`` is its content hash, ``span`` its txid (count 1). ``first_stamp``: 0 where none is
+    recorded."""
 
     index: int
     kind: int
@@ -220,6 +255,7 @@ class RecoveredKeyEntry(msgspec.Struct, frozen=True):
     stamp: int
     content: bytes
     span: Span
+    first_stamp: int = 0
 
 
 class Damage(msgspec.Struct, frozen=True):

@@ -40,10 +40,12 @@ from txlog.protocol.replication.durability_marks import compute_marks
 from txlog.protocol.replication.failure_detector import FailureDetector
 from txlog.protocol.replication.peer_progress import PeerProgress
 from txlog.protocol.replication.replication import Replication
+from txlog.protocol.replication.replication_state import AppendRule
+from txlog.protocol.replication.submission import SubmissionTerms
 from txlog.protocol.views.split_backup import SplitBackup
 from txlog.protocol.views.view_manager import ViewManager
 from txlog.protocol.views.view_state import FOREVER_MS, ViewState
-from txlog.wire.messages import Message
+from txlog.wire.messages import LEVEL_FIRST_STAMPS, Message
 
 VIEW_CHECK_INTERVAL_MS: Final = 20
 """How often the core checks for silent members, in milliseconds, while no message bears on the view."""
@@ -202,7 +204,10 @@ class Core:
     def _advance(self) -> None:
         replication = self.lifecycle.replication
         if replication is not None:
-            replication.committer.advance(self.dispatcher.append_rule)
+            rule = self.dispatcher.append_rule
+            replication.committer.advance(rule)
+            if rule is not AppendRule.NOT_NOW:
+                replication.key_horizon.advance(self.views.configured_members)
 
     # Time
 
@@ -298,9 +303,16 @@ class Core:
             refusal = submissions.queue_full_error(len(batch))
             if refusal is None:
                 refusals = self.membership.admission.refusals(batch)
-                return submissions.submit(batch, refusals, self.views.is_stopped, now)
+                return submissions.submit(batch, refusals, self._submission_terms(replication), now)
         assert refusal is not None
         return [refusal] * len(batch)
+
+    def _submission_terms(self, replication: Replication) -> SubmissionTerms:
+        configured, log = self.views.configured_members, replication.log
+        others = [one.node for one in configured if one.node != self.local.node]
+        marks = self.local.peer_levels.are_all(LEVEL_FIRST_STAMPS, others, log.keys.has_first_stamps)
+        full = log.keys.full_error(self.settings.keys_max, replication.key_horizon.away(configured))
+        return SubmissionTerms(self.views.is_stopped, marks, full)
 
     def prepare_change(self, wanted: Configuration, why: str) -> Submission:
         """The submission that makes ``wanted`` follow the configuration in force. :class:`BadInput` when ``wanted`` is

@@ -45,6 +45,7 @@ class ProtocolSettings:
     key_retention_ms: int = 24 * 3600 * 1000
     queue_transactions_max: int = 2_000_000
     queue_bytes_max: int = 4 << 30
+    keys_max: int = 20_000_000
     frame_bytes_max: int = 4 << 20
     frame_items_max: int = 10_000
     last_seen_birth: int = 0

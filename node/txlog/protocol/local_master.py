@@ -5,14 +5,15 @@ from __future__ import annotations
 from txlog.model.ids import Origin
 from txlog.protocol.clock_comparison import ClockComparison
 from txlog.protocol.events import ProtocolSettings
+from txlog.protocol.peer_levels import PeerLevels
 
 
 class LocalMaster:
     """``settings`` are in effect now; :meth:`Core.apply_settings` alone replaces them. ``birth`` and ``start`` name
     this process (rule 1). ``disk_full``: the disk has no room for transactions, as the driver last reported. ``clock``:
-    what it knows of the time."""
+    what it knows of the time. ``peer_levels``: which versions the others have."""
 
-    __slots__ = ("birth", "clock", "disk_full", "settings", "start")
+    __slots__ = ("birth", "clock", "disk_full", "peer_levels", "settings", "start")
 
     def __init__(self, settings: ProtocolSettings, birth: int, start: int) -> None:
         self.settings = settings
@@ -20,6 +21,7 @@ class LocalMaster:
         self.start = start
         self.disk_full = False
         self.clock = ClockComparison()
+        self.peer_levels = PeerLevels()
 
     @property
     def node(self) -> str:

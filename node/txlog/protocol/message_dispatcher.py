@@ -187,6 +187,7 @@ class MessageDispatcher:
         if known.node != peer:
             raise PeerFault(peer, "UnknownPeer", f"it calls itself {known.node}")
         self._local.clock.on_peer_clock(peer, known.clock_ms)
+        self._local.peer_levels.on_level(peer, known.level)
         self._membership.changes.check_removed(known)
         bootstrap = self._membership.bootstrap
         bootstrap.on_hello_reply(known, self._lifecycle.last_own_seq, self._lifecycle.last_stamp)

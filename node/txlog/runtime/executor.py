@@ -12,10 +12,10 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from txlog.model.entry import CONTROL_KINDS, RunItem, Span, TransactionRun
+from txlog.model.entry import RunItem, Span, TransactionRun
 from txlog.model.errors import PeerFault, Refused
 from txlog.model.ids import Origin, Txid
-from txlog.model.records import LogAppended, Record, TransactionsPersisted
+from txlog.model.records import KeyTableWritten, LogAppended, Record, TransactionsPersisted
 from txlog.protocol.core import Core
 from txlog.protocol.events import (
     NO_EFFECTS,
@@ -29,7 +29,7 @@ from txlog.protocol.events import (
     Submission,
     SubmissionAccepted,
 )
-from txlog.protocol.log.log_start import KeyedLogEntry, next_log_start
+from txlog.protocol.log.log_start import KEY_PART_BYTES, PlannedLogStart, key_table_bytes
 from txlog.protocol.log.log_state import LogState
 from txlog.protocol.log.log_trim import RetentionPosition, TrimDecision
 from txlog.wire import messages as wire
@@ -68,8 +68,7 @@ class JournalPort(Protocol):
     def begin_sync(self) -> SyncTask | None: ...
     def end_sync(self, sync: SyncTask) -> None: ...
     def read(self, node: str, birth: int, first_seq: int, count_max: int, bytes_max: int) -> TransactionRun: ...
-    def segments_freed_by(self, log_start_index: int, seqs: dict[Origin, int]) -> int: ...
-    def read_keyed(self, node: str, birth: int, first_seq: int, last_seq: int) -> list[tuple[int, RunItem, bytes]]: ...
+    def segments_freed_by(self, log_start_index: int, seqs: dict[Origin, int], key_bytes: int = 0) -> int: ...
 
 
 class PayloadTransferPort(Protocol):
@@ -85,6 +84,14 @@ class Released(NamedTuple):
     messages: list[tuple[str, bytes]]
     marks: DurabilityMarks | None
     added: list[LogAppended]
+
+
+class TrimInProgress(NamedTuple):
+    """A trim whose table of keys is being written, and what :meth:`Core.decide_trim` was asked for it."""
+
+    planned: PlannedLogStart
+    places: list[RetentionPosition]
+    keep_from: int
 
 
 class Executor:
@@ -107,6 +114,9 @@ class Executor:
         """Whether the latest sync has at least :data:`LARGE_SYNC_BYTES` to write."""
         self._unsynced_bytes = 0
         self._unwritten_bytes = 0
+        self._trim: TrimInProgress | None = None
+        self.key_part_bytes = KEY_PART_BYTES
+        """Bytes of the table of keys that one turn writes."""
         self._last_push: tuple[tuple[int, int], int, int, str] | None = None
         self._last_push_runs: list[TransactionRun] = []
         """The runs read for a post of this release: every peer is usually sent the same."""
@@ -154,7 +164,10 @@ class Executor:
         """Advance the core's time. Returns the ``mono`` millisecond at which to poll again."""
         wake = self.core.poll(now)
         self._collect_effects()
-        return wake
+        if self._trim is None:
+            return wake
+        self._continue_trim()
+        return min(wake, now.mono + 1) if self._trim is not None else wake
 
     def leave(self, now: ClockReading, timeout_ms: int) -> None:
         """See :meth:`Core.leave`. The process may end once ``core.is_leave_done`` is true and nothing waits for a
@@ -188,18 +201,51 @@ class Executor:
         self._collect_effects()
 
     def trim(self, places: list[RetentionPosition], keep_from: int) -> TrimDecision:
-        """Trim the log as far as :meth:`Core.decide_trim` allows, if that frees a whole segment of the journal. The
-        segments are removed when the caller removes them."""
+        """Trim the log as far as :meth:`Core.decide_trim` allows, if that frees a whole segment of the journal and more
+        than the trim writes. The table of idempotency keys is written first, a part at each :meth:`poll`, so that no
+        turn is long. The segments are removed when the caller removes them."""
         verdict = self.core.decide_trim(places, keep_from)
-        agreement = self.core.log_state
-        if agreement is None or verdict.trim_to <= verdict.start:
+        log = self.core.log_state
+        if self._trim is not None:
+            self._trim = self._trim._replace(places=places, keep_from=keep_from)
             return verdict
-        seqs = {Origin(node, birth): seq for node, birth, seq in agreement.log_index.seqs_at(verdict.trim_to)}
-        if self.journal.segments_freed_by(verdict.trim_to, seqs) and not self._is_still_needed(seqs):
-            stamp = self.stamp_at(agreement, verdict.trim_to)
-            self.core.trim(next_log_start(agreement, verdict.trim_to, stamp, self._keyed_transactions(agreement, seqs)))
-            self._collect_effects()
+        if log is None or verdict.trim_to <= verdict.start:
+            return verdict
+        if self._is_worth_trimming(log, verdict.trim_to):
+            planned = PlannedLogStart(log, verdict.trim_to, self.stamp_at(log, verdict.trim_to))
+            self._trim = TrimInProgress(planned, places, keep_from)
+            self._continue_trim()
         return verdict
+
+    def _is_worth_trimming(self, log: LogState, index: int) -> bool:
+        seqs = {Origin(node, birth): seq for node, birth, seq in log.log_index.seqs_at(index)}
+        key_bytes = key_table_bytes(log)
+        if not self.journal.segments_freed_by(index, seqs, key_bytes) or self._is_still_needed(seqs):
+            return False
+        return self.journal.has_room_for(2 * key_bytes)
+
+    def _continue_trim(self) -> None:
+        """Write the next part of the table, or, after the last one, trim, unless a view has changed or the caller has
+        said meanwhile that more of the log is needed."""
+        trim = self._trim
+        if trim is None:
+            return
+        planned = trim.planned
+        if not planned.table.is_complete:
+            part = planned.table.next_part(self.key_part_bytes)
+            self.journal.append(KeyTableWritten(planned.parts, part))
+            planned.parts += 1
+            if not planned.table.is_complete:
+                return
+        log = self.core.log_state
+        allowed = self.core.decide_trim(trim.places, trim.keep_from)
+        seqs = {Origin(node, birth): seq for node, birth, seq in planned.log.log_index.seqs_at(planned.index)}
+        if self._is_still_needed(seqs):
+            return
+        self._trim = None
+        if log is planned.log and allowed.start < planned.index <= allowed.trim_to:
+            self.core.trim(planned.log_start())
+            self._collect_effects()
 
     def _is_still_needed(self, seqs: dict[Origin, int]) -> bool:
         """Whether an effect that waits for the disk will be built from entries that the trim removes. It is soon
@@ -219,17 +265,6 @@ class Executor:
             return agreement.log_index.log_start.stamp
         one = agreement.log_index.spans(index - 1, index)[0]
         return self.journal.read(one.node, one.birth, one.first_seq, 1, 1).items[0].stamp
-
-    def _keyed_transactions(self, agreement: LogState, seqs: dict[Origin, int]) -> list[KeyedLogEntry]:
-        """The entries with an idempotency key up to these seqs, in the order of the log."""
-        history = agreement.log_index
-        found: list[KeyedLogEntry] = []
-        for origin, last in seqs.items():
-            first = history.log_start.last_seq_of(*origin) + 1
-            for seq, item, content in self.journal.read_keyed(origin.node, origin.birth, first, last):
-                if item.kind not in CONTROL_KINDS:
-                    found.append(KeyedLogEntry(history.index_of(origin, seq), origin, seq, item, content))
-        return sorted(found, key=lambda one: one.log_index)
 
     @property
     def idle(self) -> bool:

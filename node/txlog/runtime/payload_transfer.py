@@ -216,7 +216,7 @@ class PayloadTransfer:
             for item in run.items:
                 known = there.pop(id(item.payload), None) if len(item.payload) >= LARGE_PAYLOAD_BYTES else None
                 count += known is not None
-                items.append(item if known is None else RunItem(item.stamp, -item.kind, item.key, known[1]))
+                items.append(item if known is None else _with_payload(item, -item.kind, known[1]))
             found.append(TransactionRun(run.node, run.birth, run.first_seq, items))
         self.substituted += count
         return (found, count) if count else (runs, 0)
@@ -333,11 +333,15 @@ class PayloadTransfer:
                         return found, contents, size
                     contents[Txid(run.origin, seq)] = item.payload
                     size += len(one.payload)
-                    items.append(RunItem(item.stamp, one.kind, one.key, one.payload))
+                    items.append(_with_payload(item, one.kind, one.payload))
                 else:
                     items.append(item)
             found.append(TransactionRun(run.node, run.birth, run.first_seq, items))
         return found, contents, size
+
+
+def _with_payload(item: RunItem, kind: int, payload: bytes) -> RunItem:
+    return RunItem(item.stamp, kind, item.key, payload, item.first_stamp)
 
 
 def _no_op() -> None:

@@ -74,6 +74,7 @@ def core_settings(config: NodeConfig) -> ProtocolSettings:
         key_retention_ms=config.key_retention_ms,
         queue_transactions_max=limits.queue_transactions,
         queue_bytes_max=limits.queue_bytes,
+        keys_max=limits.keys_max,
         frame_bytes_max=limits.frame_bytes,
         frame_items_max=limits.batch_transactions,
         last_seen_birth=seen.birth if seen else 0,

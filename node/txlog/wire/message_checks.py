@@ -152,7 +152,7 @@ def log_start_error(start: LogStart, index: int) -> str:
     if any(not _is_origin(node, birth) or not 1 <= seq <= index for node, birth, seq in start.seqs):
         return "a last seq of an incarnation is out of bounds"
     for key in start.keys:
-        if not _is_origin(key.node, key.birth) or not _is_count(key.seq) or not _is_stamp(key.stamp):
+        if not _is_origin(key.node, key.birth) or not 0 <= key.seq < 1 << 48 or not _is_stamp(key.stamp):
             return "the transaction of an idempotency key is out of bounds"
         if len(key.content) != HASH_BYTES or len(key.key.encode()) > KEY_BYTES_MAX:
             return "an idempotency key is out of bounds"
@@ -161,6 +161,7 @@ def log_start_error(start: LogStart, index: int) -> str:
             return "an abandoned branch has another number of hashes than entries"
     since, configuration = start.configuration or (0, None)
     numbers = [since, start.retention, *(number for one in start.retentions for number in one)]
+    numbers += [start.keys_index, *(number for index, _, _, seq in start.noops for number in (index, seq))]
     if not all(_is_count(number) for number in (*numbers, *(at for _, at in start.skips))):
         return "a number of the log start is out of bounds"
     return configuration_error(configuration)

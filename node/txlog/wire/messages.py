@@ -53,6 +53,11 @@ the same: a message grows by fields at its end whose defaults mean "not sent"
 (docs/decisions/0037-how-the-wire-grows.md; ``e2e/tests/test_older_masters.py``)."""
 SNAPSHOT_BYTES_MAX: Final = 1 << 30
 """Bytes of a log start that a master accepts."""
+LEVEL_FIRST_STAMPS: Final = 1
+"""A master of this level keeps and passes on first stamps (``RunItem.first_stamp``), and reads tables of keys."""
+LEVEL: Final = LEVEL_FIRST_STAMPS
+"""The level of this version, in ``Hello`` and ``HelloReply``. What an older master would lose is used only when every
+configured master has said that it knows it; 0: not sent."""
 HEARD_SLOTS: Final = 64
 """Slots that have a bit in ``ReplicaState.heard``."""
 
@@ -97,7 +102,7 @@ class Hello(msgspec.Struct, array_like=True, frozen=True, tag="who"):
     they reported it. So a master at the far end of a chain is known to be reachable. ``ages_ms``: the age of each of
     these reports in milliseconds. ``backup``: the index of a backup made since a member became silent, else -1.
     ``log_index``, ``log_hash``: the durable end of its log. ``clock_ms``: the sender's wall clock, in milliseconds
-    since 1970; 0: not sent."""
+    since 1970; 0: not sent. ``level``: :data:`LEVEL` of the sender."""
 
     node: NodeId
     birth: Birth
@@ -114,6 +119,7 @@ class Hello(msgspec.Struct, array_like=True, frozen=True, tag="who"):
     log_hash: bytes = b""
     ages_ms: list[int] = []
     clock_ms: Count = 0
+    level: Count = 0
 
     @property
     def origins(self) -> set[tuple[str, int]]:
@@ -135,7 +141,7 @@ class HelloReply(msgspec.Struct, array_like=True, frozen=True, tag="known"):
     """``known_incarnations``: what the sender knows of the asker. ``accepted``/``installed``: the sender's own view.
     ``held``: last seq that the sender holds of each origin of that view. ``configuration``: the sender's, None before
     the bootstrap; ``members`` counts until then. ``prefers``: its strategy for splits, for the bootstrap; empty: not
-    sent. ``clock_ms``: as in ``Hello``."""
+    sent. ``clock_ms``, ``level``: as in ``Hello``."""
 
     node: NodeId
     birth: Birth
@@ -148,6 +154,7 @@ class HelloReply(msgspec.Struct, array_like=True, frozen=True, tag="known"):
     configuration: Configuration | None = None
     prefers: str = ""
     clock_ms: Count = 0
+    level: Count = 0
 
 
 class ProposeBootstrap(msgspec.Struct, array_like=True, frozen=True, tag="found"):
@@ -380,10 +387,12 @@ class LogTruncatedBelow(msgspec.Struct, array_like=True, frozen=True, tag="below
 
 
 class FetchSnapshot(msgspec.Struct, array_like=True, frozen=True, tag="fetch-snapshot"):
-    """Asks for bytes of the sender's log start from ``offset`` on; ``index`` 0: any log start."""
+    """Asks for bytes of the sender's log start from ``offset`` on; ``index`` 0: any log start. ``level``: as in
+    ``Hello``; a master that cannot read a table of keys gets none."""
 
     index: Count
     offset: Count
+    level: Count = 0
 
 
 class SnapshotChunk(msgspec.Struct, array_like=True, frozen=True, tag="snapshot"):

@@ -16,13 +16,15 @@ from txlog_simulation.violation import LOG, ViolationLog
 
 
 class ObservedEntry(NamedTuple):
-    """An index of a log. ``counts_instead``: the first transaction with the same idempotency key."""
+    """An index of a log. ``age_stamp``: the one from which the age of its key counts. ``counts_instead``: the first
+    transaction with the same idempotency key."""
 
     txid: Txid
     stamp: int
     content: bytes
     key: str
     kind: int
+    age_stamp: int
     counts_instead: Txid | None = None
 
 
@@ -43,7 +45,7 @@ class ObservedBranch:
         self._retention = retention
         self.keeps_keys = retention >= 1 << 40
         """For longer than any run: of one key, one transaction counts."""
-        self._first_of_key: dict[str, tuple[Txid, int]] = {}
+        self._uses_of_key: dict[str, list[tuple[Txid, int]]] = {}
 
     def hash_at(self, index: int) -> bytes:
         """Chain hash behind ``index``."""
@@ -67,15 +69,16 @@ class ObservedBranch:
         return other
 
     def settle(self, index: int) -> None:
-        """The first entry with a key counts, decided along the stable log."""
+        """The first entry with a key counts, decided along the stable log: against all that counted before."""
         for at in range(self.settled, index):
             entry = self.entries[at]
             if entry.kind not in CONTROL_KINDS and entry.key:
-                first = self._first_of_key.get(entry.key)
-                if first is not None and entry.stamp - first[1] <= self._retention:
-                    self.entries[at] = entry._replace(counts_instead=first[0])
+                uses = self._uses_of_key.setdefault(entry.key, [])
+                near = [txid for txid, age in uses if abs(entry.age_stamp - age) <= self._retention]
+                if near:
+                    self.entries[at] = entry._replace(counts_instead=near[0])
                 else:
-                    self._first_of_key[entry.key] = (entry.txid, entry.stamp)
+                    uses.append((entry.txid, entry.age_stamp))
         self.settled = max(self.settled, index)
 
 
@@ -261,7 +264,9 @@ class LogChecker:
                     text = f"{node} has {origin}.{seq} at {index} with another stamp or content than it holds"
                     self.findings.add(LOG, "3", text)
                     return
-                self._append(node, branch, ObservedEntry(Txid(origin, seq), stamp, made.content, made.key, made.kind))
+                age = made.first_stamp or stamp
+                entry = ObservedEntry(Txid(origin, seq), stamp, made.content, made.key, made.kind, age)
+                self._append(node, branch, entry)
                 branch.hashes += value
 
     def _append(self, node: str, branch: ObservedBranch, entry: ObservedEntry) -> None:

@@ -18,6 +18,7 @@ class OriginTransaction(NamedTuple):
     content: bytes
     key: str
     kind: int
+    first_stamp: int
 
 
 class TransactionChecker:
@@ -44,13 +45,15 @@ class TransactionChecker:
         for at, item in enumerate(run.items):
             content = record.contents[at * HASH_BYTES : (at + 1) * HASH_BYTES]
             seq = run.first_seq + at
-            made = OriginTransaction(item.stamp, content, item.key, item.kind)
+            made = OriginTransaction(item.stamp, content, item.key, item.kind, item.first_stamp)
             if seq <= len(rows):
                 if rows[seq - 1].content != content and run.node == node and run.origin in self.lost:
                     del rows[seq - 1 :]  # an old image of its disk, of which nobody who answers could tell
                     rows.append(made)
                 elif rows[seq - 1].content != content:
                     self.findings.add(LOG, "3", f"{run.origin}.{seq} has another content at {node} than at its origin")
+                elif rows[seq - 1].first_stamp != item.first_stamp:
+                    self.findings.add(LOG, "16", f"{run.origin}.{seq} has another age at {node} than at its origin")
             elif not own and run.origin in self.lost and seq == len(rows) + 1:
                 rows.append(made)  # it was on the way when its origin's disk was lost
             elif not own:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from txlog.model.entry import Span
+from txlog.model.entry import CONTROL_KINDS, Span
 from txlog.model.hashes import HASH_BYTES, chain_leaf, chain_next
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import AbandonedBranch, ReassignedStamps
@@ -111,6 +111,17 @@ def restamp(queues: Queues, spans: list[Span], stamps: list[int]) -> list[Reassi
             queue.restamp(span.first_seq, new)
             changed.append(ReassignedStamps(span.node, span.birth, span.first_seq, new))
     return changed
+
+
+def keys_in_log_after(queues: Queues, history: LogIndex, index: int) -> list[tuple[str, Txid]]:
+    """The idempotency keys of the entries after ``index``, in the order of the log. No such entry is final."""
+    rows: list[tuple[int, str, Txid]] = []
+    for queue in queues.values():
+        for seq in queue.keyed_in_log():
+            at = history.index_of(queue.origin, seq)
+            if at > index and queue.kind(seq) not in CONTROL_KINDS:
+                rows.append((at, queue.key(seq), Txid(queue.origin, seq)))
+    return [(key, txid) for _, key, txid in sorted(rows)]
 
 
 def abandoned_after(history: LogIndex, index: int, keys: list[tuple[str, Txid]], end: int) -> AbandonedBranch:

@@ -90,7 +90,8 @@ class ExecutedElsewhere:
         return index <= self.executed_up_to or (at >= 0 and ranges[at][0] <= seq <= ranges[at][1])
 
     def repeats_executed_key(self, agreement: LogState, txid: Txid, key: str, stamp: int) -> bool:
-        """Whether an executed transaction had this key, and by the log one of it and this entry repeats the other."""
+        """Whether an executed transaction had this key, and by the log one of it and this entry repeats the other.
+        ``stamp``: the one from which the age of its key counts."""
         for done in self._keys.get(key, ()):
             at = agreement.log_index.index_of(done.origin, done.seq)
             if at:
@@ -99,7 +100,7 @@ class ExecutedElsewhere:
                 continue
             queue = agreement.by_origin.get(done.origin)
             waits = queue is not None and queue.in_log < done.seq <= queue.held
-            if queue is not None and waits and agreement.keys.is_repeat(stamp, queue.stamp(done.seq)):
+            if queue is not None and waits and agreement.keys.is_repeat(stamp, queue.age_stamp(done.seq)):
                 return True
         return False
 

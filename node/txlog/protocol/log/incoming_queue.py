@@ -43,13 +43,14 @@ class UnstampedTransaction(NamedTuple):
     kind: int
     key: str
     size: int
+    first_stamp: int = 0
 
 
 class OriginQueue:
     """One origin's transactions. ``in_log``: last seq in the log; ``held``: last seq persisted (≥ in_log), with all
     before it persisted or in the log too. The columns cover the seqs above ``final_seq``: those that may still leave
     the log when a view is closed. ``_head`` is the cell of the first seq above ``in_log``. ``_keys`` has, by seq, the
-    keys that are not empty."""
+    keys that are not empty; ``_first_stamps`` those that are recorded."""
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
@@ -67,14 +68,22 @@ class OriginQueue:
         self._contents = bytearray()
         self._kinds: array[int] = array("Q")  # kind | payload bytes << 8
         self._keys: dict[int, str] = {}
+        self._first_stamps: dict[int, int] = {}
 
     def __len__(self) -> int:
         """How many wait for their order in this view."""
         return min(self.held, self.limit) - self.in_log
 
-    def extend(self, stamps: Sequence[int], contents: bytes | bytearray, keys: list[str], kinds: Sequence[int]) -> None:
+    def extend(
+        self,
+        stamps: Sequence[int],
+        contents: bytes | bytearray,
+        keys: list[str],
+        kinds: Sequence[int],
+        first_stamps: Sequence[int] = (),
+    ) -> None:
         """Add persisted transactions from ``held + 1`` on. Stamps grow strictly. ``contents``: :data:`HASH_BYTES` of
-        each, concatenated. ``kinds`` are ``kind | payload bytes << 8``."""
+        each, concatenated. ``kinds`` are ``kind | payload bytes << 8``. ``first_stamps``: 0 for none; may be empty."""
         self._stamps.extend(stamps)
         self._contents += contents
         self._kinds.extend(kinds)
@@ -83,6 +92,9 @@ class OriginQueue:
                 if key:
                     self._keys[seq] = key
                     self.keyed_count += 1
+            for seq, first_stamp in enumerate(first_stamps, self.held + 1):
+                if first_stamp:
+                    self._first_stamps[seq] = first_stamp
         self.held += len(stamps)
         self.payload_bytes += sum([k >> 8 for k in kinds])
 
@@ -114,6 +126,20 @@ class OriginQueue:
         """The key of a seq, empty when it has none."""
         return self._keys.get(seq, "")
 
+    def first_stamp(self, seq: int) -> int:
+        """The first stamp of a seq, 0 where none is recorded."""
+        return self._first_stamps.get(seq, 0)
+
+    def age_stamp(self, seq: int) -> int:
+        """The stamp from which the age of its key counts."""
+        return self._first_stamps.get(seq, 0) or self.stamp(seq)
+
+    def oldest_keyed(self) -> int:
+        """The least stamp from which the age of a key counts, of those not in the log; a value above all for none."""
+        if not self.keyed_count:
+            return UNBOUNDED
+        return min([self.age_stamp(seq) for seq in self.keyed(self.held - self.in_log)], default=UNBOUNDED)
+
     def kind(self, seq: int) -> int:
         """The kind of a seq that is kept in memory (:mod:`txlog.model.entry`)."""
         return self._kinds[self._offset(seq)] & 255
@@ -127,6 +153,10 @@ class OriginQueue:
         if not self.keyed_count:
             return []
         return [seq for seq in range(self.in_log + 1, self.in_log + count + 1) if seq in self._keys]
+
+    def keyed_in_log(self) -> list[int]:
+        """Which seqs in the log carry a key, of those kept in memory."""
+        return [seq for seq in self._keys if self.first_kept <= seq <= self.in_log]
 
     def first_stamp_beyond(self, stamp_max: int, seq_max: int) -> int:
         """The stamp of the first transaction above either bound; a value above every stamp when there is none."""
@@ -166,6 +196,7 @@ class OriginQueue:
             if self._keys:
                 for gone in range(self.first_kept, seq + 1):
                     self._keys.pop(gone, None)
+                    self._first_stamps.pop(gone, None)
             del self._stamps[:dead]
             del self._contents[: dead * HASH_BYTES]
             del self._kinds[:dead]
@@ -208,6 +239,7 @@ class OriginQueue:
             self._contents = bytearray()
             self._kinds = array("Q")
             self._keys.clear()
+            self._first_stamps.clear()
             self._head = 0
         self.final_seq = max(self.final_seq, seq)
 
@@ -225,6 +257,8 @@ def check_items(run: TransactionRun, known: int, last_stamp: int | None) -> None
     for item in run.items[known:]:
         if item.kind < 1 or (len(item.key) > _ASCII_KEY_MAX and len(item.key.encode()) > KEY_BYTES_MAX):
             raise PeerFault(run.node, "Malformed", f"seq {run.first_seq + known} and later: a kind or a key")
+        if item.first_stamp > item.stamp:
+            raise PeerFault(run.node, "Malformed", f"seq {run.first_seq + known} and later: a first stamp comes later")
         if last_stamp is not None:
             if item.stamp <= last_stamp:
                 raise PeerFault(run.node, "StampsFall", f"seq {run.first_seq + known} and later: stamps must grow")

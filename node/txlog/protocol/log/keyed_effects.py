@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from txlog.model.configuration import Configuration
-from txlog.model.entry import KIND_CONFIG, KIND_SKIP
+from txlog.model.entry import CONTROL_KINDS, KIND_CONFIG, KIND_SKIP
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import LogStart
 from txlog.model.view import Number
 from txlog.protocol.log.configuration_history import ConfigurationHistory
-from txlog.protocol.log.idempotency_keys import FirstUse, IdempotencyKeys
+from txlog.protocol.log.idempotency_keys import IdempotencyKeys
+from txlog.protocol.log.incoming_queue import OriginQueue
+from txlog.protocol.log.key_table import FirstUse
 from txlog.protocol.log.log_index import LogIndex
 
 
@@ -24,16 +26,46 @@ class KeyedEffects:
         self.noops: dict[int, Txid] = {}
         self.skips: dict[str, int] = {}
 
-    def apply(self, index: int, kind: int, key: str, use: FirstUse, lineage: list[Number]) -> None:
-        """The entry at ``index`` takes effect, in the order of the log. ``lineage``: the views that the log's view
-        descends from; a configuration change of another branch has no effect."""
+    def apply_queued(
+        self, queues: list[OriginQueue], counts: list[int], history: LogIndex, lineage: list[Number]
+    ) -> None:
+        """The first ``counts[slot]`` of each queue, which are in ``history`` already, take effect in its order."""
+        if not any(queue.keyed_count for queue in queues):
+            return
+        keyed = [
+            (history.index_of(queue.origin, seq), queue, seq)
+            for queue, count in zip(queues, counts, strict=True)
+            for seq in (queue.keyed(count) if count else ())
+        ]
+        for index, queue, seq in sorted(keyed, key=lambda row: row[0]):
+            stamps = queue.stamp(seq), queue.first_stamp(seq)
+            self.apply(
+                *(index, queue.kind(seq), queue.key(seq), Txid(queue.origin, seq), *stamps, queue.content(seq)), lineage
+            )
+            if queue.kind(seq) == KIND_SKIP:
+                self.keys.waiting.pop(queue.key(seq), None)
+
+    def apply(
+        self,
+        index: int,
+        kind: int,
+        key: str,
+        txid: Txid,
+        stamp: int,
+        first_stamp: int,
+        content: bytes,
+        lineage: list[Number],
+    ) -> None:
+        """The entry at ``index`` takes effect, in the order of the log. ``first_stamp``: 0 for none. ``lineage``: the
+        views that the log's view descends from; a configuration change of another branch has no effect."""
         if kind == KIND_SKIP:
             self.skips.setdefault(key, index)
         elif kind == KIND_CONFIG:
-            if self.configurations.apply(index, use.txid, key, lineage):
-                self.keys.change_retention(index, use.stamp, self.configurations.latest.key_retention_ms)
+            if self.configurations.apply(index, txid, key, lineage):
+                self.keys.change_retention(index, stamp, self.configurations.latest.key_retention_ms)
         else:
-            counts = self.keys.record_use(index, key, use)
+            self.keys.has_first_stamps |= first_stamp > 0
+            counts = self.keys.record_use(index, key, FirstUse(txid, first_stamp or stamp, content))
             if counts is not None:
                 self.noops[index] = counts
 
@@ -45,8 +77,10 @@ class KeyedEffects:
         stamps: Sequence[int],
         hashes: bytes | bytearray,
         kinds: Sequence[int],
+        now: int,
     ) -> None:
-        """These transactions wait for their order. ``hashes``: their content hashes, concatenated."""
+        """These transactions wait for their order. ``hashes``: their content hashes, concatenated. ``stamps``: their
+        first stamps, or the stamps of those that have none recorded; 0 for neither: they came at ``now``."""
         if not any(keys):
             return
         for offset, key in enumerate(keys):
@@ -54,12 +88,20 @@ class KeyedEffects:
                 self.configurations.held[Txid(origin, first_seq + offset)] = key
             elif key:
                 content = bytes(hashes[offset * HASH_BYTES : (offset + 1) * HASH_BYTES])
-                first = FirstUse(Txid(origin, first_seq + offset), stamps[offset], content)
-                self.keys.waiting.setdefault(key, first)
+                first = FirstUse(Txid(origin, first_seq + offset), stamps[offset] or now, content)
+                self.keys.wait(key, first)
+
+    def wait_again(self, queue: OriginQueue, count: int) -> None:
+        """The first ``count`` of a queue have left the log."""
+        for seq in queue.keyed(count):
+            if queue.kind(seq) not in CONTROL_KINDS:
+                use = FirstUse(Txid(queue.origin, seq), queue.age_stamp(seq), queue.content(seq))
+                self.keys.wait(queue.key(seq), use)
 
     def restore(self, start: LogStart) -> None:
         """The log begins after this log start."""
         self.keys.restore(start)
+        self.noops = {index: Txid(Origin(node, birth), seq) for index, node, birth, seq in start.noops}
         self.skips = dict(start.skips)
         if start.configuration is not None:
             self.configurations.restore(*start.configuration)
@@ -82,5 +124,6 @@ class KeyedEffects:
         """The log was truncated after ``cut``."""
         self.keys.truncate(cut)
         self.configurations.truncate(cut)
-        self.noops = {index: txid for index, txid in self.noops.items() if index <= cut}
+        known = max(cut, self.keys.known_until)
+        self.noops = {index: txid for index, txid in self.noops.items() if index <= known}
         self.skips = {txid: index for txid, index in self.skips.items() if index <= cut}

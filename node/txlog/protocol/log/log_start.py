@@ -1,77 +1,93 @@
-"""Log starts as bytes, and how each follows from the one before. Not compiled: MessagePack reads types."""
+"""Log starts as bytes, and how each follows from the log. Not compiled: MessagePack reads types."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Final
 
 import msgspec
 
-from txlog.model.entry import RunItem
-from txlog.model.ids import Origin, Txid
 from txlog.model.records import LogStart
-from txlog.protocol.log.idempotency_keys import FirstUse
+from txlog.protocol.log.key_table import ROW_BYTES, KeyTableSnapshot
 from txlog.protocol.log.log_state import LogState
 from txlog.wire.messages import SnapshotChunk
+
+KEY_PART_BYTES: Final = 1 << 20
+"""Bytes of a table of keys in one record of the journal, and in one turn of the loop."""
 
 decode_log_start = msgspec.msgpack.Decoder(LogStart).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class KeyedLogEntry(NamedTuple):
-    """An entry of the log with an idempotency key."""
+class PlannedLogStart:
+    """A log start that is being written: the table of keys, part by part, then the log start itself.
 
-    log_index: int
-    origin: Origin
-    seq: int
-    item: RunItem
-    content: bytes
+    The table and what it decides are those of the final part of the log now. That may end behind the log start at
+    ``index``, whose entry has the stamp ``stamp``: so the journal's entries are not read again."""
+
+    def __init__(self, log: LogState, index: int, stamp: int) -> None:
+        self.log = log
+        self.index = index
+        self.table: KeyTableSnapshot = log.keys.snapshot()
+        self.parts = 0
+        self._fields = {"stamp": stamp, "noops": _noops(log, index), **log.keys.log_start_fields(log.final_index)}
+
+    def log_start(self) -> LogStart:
+        """The log start, once all parts are written."""
+        return _log_start(self.log, self.index, key_parts=self.parts, **self._fields)
 
 
-def next_log_start(agreement: LogState, index: int, stamp: int, named: Iterable[KeyedLogEntry]) -> LogStart:
-    """The log start at ``index``, whose entry has this stamp. ``named``: the keyed entries between it and the current
-    log start, in log order. Keys are decided from the log alone, so they follow from the current log start and
-    these."""
-    history = agreement.log_index
-    keys = agreement.keys.copy_at(history.log_start)
-    changes = agreement.keys.retention_changes(history.start, index)
-    for one in named:
-        while changes and changes[0][0] < one.log_index:
-            keys.change_retention(*changes.pop(0))
-        keys.record_use(one.log_index, one.item.key, FirstUse(Txid(one.origin, one.seq), one.item.stamp, one.content))
-    for change in changes:
-        keys.change_retention(*change)
-    place = agreement.configurations.at_index(index)
+def key_table_bytes(log: LogState) -> int:
+    """The bytes that the table of keys takes in a log start."""
+    return ROW_BYTES * len(log.keys.final)
+
+
+def _noops(log: LogState, index: int) -> list[tuple[int, str, int, int]]:
+    return [(at, *txid.origin, txid.seq) for at, txid in sorted(log.noops.items()) if index < at <= log.final_index]
+
+
+def _log_start(log: LogState, index: int, **fields: object) -> LogStart:
+    history = log.log_index
+    place = log.configurations.at_index(index)
     last = history.spans(index - 1, index)[0]
-    skips = sorted((txid, at) for txid, at in agreement.skips.items() if at <= index)
-    return LogStart(
+    found = LogStart(
         index,
         history.hash_at(index),
         (last.node, last.birth),
-        stamp,
+        0,
         history.seqs_at(index),
-        keys.retained_uses(stamp),
-        skips,
-        list(agreement.abandoned_branches),
+        [],
+        sorted((txid, at) for txid, at in log.skips.items() if at <= index),
+        list(log.abandoned_branches),
         (place.since, place.configuration),
-        *keys.retention_state,
     )
+    return msgspec.structs.replace(found, **fields)
 
 
 class SnapshotChunks:
-    """A log start as the chunks in which it is sent, encoded once for each log start."""
+    """A log start with its table of keys, as the chunks in which it is sent. Encoded once for each log start, with the
+    keys of that moment: all parts of one snapshot belong together."""
 
     def __init__(self) -> None:
         self._log_start: LogStart | None = None
         self._data = b""
         self._digest = b""
 
-    def chunk(self, log_start: LogStart, index: int, offset: int, size: int) -> SnapshotChunk | None:
+    def chunk(self, log: LogState, index: int, offset: int, size: int) -> SnapshotChunk | None:
         """The bytes from ``offset`` on; None when the requested log start is not the current one any more."""
+        log_start = log.log_index.log_start
         if log_start is not self._log_start:
-            self._log_start, self._data = log_start, _encode(log_start)
+            self._log_start, self._data = log_start, _encode(_with_keys(log))
             self._digest = blake2b(self._data, digest_size=16).digest()
         if (index and index != log_start.index) or not 0 <= offset < len(self._data):
             return None
         return SnapshotChunk(log_start.index, len(self._data), self._digest, offset, self._data[offset : offset + size])
+
+
+def _with_keys(log: LogState) -> LogStart:
+    start, table, parts = log.log_index.log_start, log.keys.snapshot(), []
+    while not table.is_complete:
+        parts.append(table.next_part(KEY_PART_BYTES))
+    fields = log.keys.log_start_fields(log.final_index)
+    noops = _noops(log, start.index)
+    return msgspec.structs.replace(start, keys=[], key_parts=0, key_table=parts, noops=noops, **fields)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from txlog.model.configuration import Configuration
-from txlog.model.entry import KIND_CONFIG, KIND_SKIP, RunItem, Span, TransactionRun
+from txlog.model.entry import KIND_CONFIG, RunItem, Span, TransactionRun
 from txlog.model.errors import Fatal, PeerFault
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin, Txid
@@ -32,6 +32,7 @@ from txlog.protocol.log.base_log import (
     base_chain_hashes,
     base_fits,
     common_prefix_end,
+    keys_in_log_after,
     last_seqs,
     missing_spans,
     restamp,
@@ -39,7 +40,7 @@ from txlog.protocol.log.base_log import (
 )
 from txlog.protocol.log.configuration_history import ConfigurationHistory
 from txlog.protocol.log.entry_hashes import chain_hashes, check_contents, checked_prefix, content_hashes, hash_if_closed
-from txlog.protocol.log.idempotency_keys import FirstUse, IdempotencyKeys
+from txlog.protocol.log.idempotency_keys import IdempotencyKeys
 from txlog.protocol.log.incoming_queue import (
     UNBOUNDED,
     OriginQueue,
@@ -85,7 +86,8 @@ class LogState:
         self.by_origin: dict[Origin, OriginQueue] = {}
         self.slots: dict[Origin, int] = {}
         self.ranks: list[int] = []
-        self.log_index = LogIndex(view.cluster_id, [Origin(*one) for one in view.origins], recovered.log_start)
+        start, origins = recovered.log_start.without_keys(), [Origin(*one) for one in view.origins]
+        self.log_index = LogIndex(view.cluster_id, origins, start)
         self._assign_slots(self.log_index.origins)
         self.own = self.by_origin[own]
         self.unstamped: list[tuple[UnstampedTransaction, bytes]] = []
@@ -149,8 +151,8 @@ class LogState:
             txid = Txid(Origin(seen.span.node, seen.span.birth), seen.span.first_seq)
             if seen.kind == KIND_CONFIG:
                 self.configurations.held[txid] = seen.key
-            use = FirstUse(txid, seen.stamp, seen.content)
-            self.keyed.apply(seen.index, seen.kind, seen.key, use, self.view.lineage)
+            stamps = seen.stamp, seen.first_stamp
+            self.keyed.apply(seen.index, seen.kind, seen.key, txid, *stamps, seen.content, self.view.lineage)
         self.keys.mark_final(self.final_index)
         self.own_synced = self._compute_own_synced()
 
@@ -178,12 +180,11 @@ class LogState:
         origins = list(self.log_index.origins)
         origins += [Origin(n, b) for n, b, _ in log_start.seqs if Origin(n, b) not in origins]
         self.log_index.reassign_slots(origins)
-        self.log_index.reset_to(log_start)
+        self.log_index.reset_to(log_start.without_keys())
         self._assign_slots(origins)
         self._start_at(log_start)
         self.stable = self._final_index = log_start.index
         self.own_synced = self._compute_own_synced()
-        self.noops.clear()
         self.abandoned_branches = list(log_start.abandoned_branches)
         self.records.append(LogTrimmed(log_start))
 
@@ -193,14 +194,17 @@ class LogState:
         assert meta.first_seq == queue.held + 1, (meta.node, meta.first_seq, queue.held)
         stamped = meta.stamps.index(0) if 0 in meta.stamps else len(meta.stamps)
         hashes = meta.contents
-        queue.extend(meta.stamps[:stamped], hashes[: stamped * HASH_BYTES], meta.keys[:stamped], meta.kinds[:stamped])
-        self.keyed.track_waiting(queue.origin, meta.first_seq, meta.keys, meta.stamps, hashes, meta.kinds)
+        firsts = meta.first_stamps or [0] * len(meta.stamps)
+        columns = meta.keys[:stamped], meta.kinds[:stamped], firsts[:stamped]
+        queue.extend(meta.stamps[:stamped], hashes[: stamped * HASH_BYTES], *columns)
+        ages = [first or stamp for first, stamp in zip(firsts, meta.stamps, strict=True)]
+        self.keyed.track_waiting(queue.origin, meta.first_seq, meta.keys, ages, hashes, meta.kinds, self.last_stamp)
         self.last_stamp = max(self.last_stamp, queue.last_stamp)
         for offset in range(stamped, len(meta.stamps)):
             assert queue is self.own, "only own transactions may wait for a stamp"
             kind, size = meta.kinds[offset] & 255, meta.kinds[offset] >> 8
             content = bytes(hashes[offset * HASH_BYTES : (offset + 1) * HASH_BYTES])
-            self.unstamped.append((UnstampedTransaction(kind, meta.keys[offset], size), content))
+            self.unstamped.append((UnstampedTransaction(kind, meta.keys[offset], size, firsts[offset]), content))
 
     def add_origin(self, origin: Origin) -> OriginQueue:
         """Add an origin that the view does not know: its persisted transactions are parked."""
@@ -270,12 +274,13 @@ class LogState:
         origin = self.own.origin
         first = self.last_own_seq + 1
         self.unstamped += [
-            (UnstampedTransaction(i.kind, i.key, len(i.payload)), content)
+            (UnstampedTransaction(i.kind, i.key, len(i.payload), i.first_stamp), content)
             for i, content in zip(items, contents, strict=True)
         ]
         kinds = [item.kind for item in items]
         hashes = b"".join(contents)
-        self.keyed.track_waiting(origin, first, [i.key for i in items], [i.stamp for i in items], hashes, kinds)
+        keys, ages = [i.key for i in items], [i.age_stamp for i in items]
+        self.keyed.track_waiting(origin, first, keys, ages, hashes, kinds, self.last_stamp)
         record_persisted(self.records, TransactionRun(origin.node, origin.birth, first, items), hashes)
 
     def persist_replicated(
@@ -308,9 +313,11 @@ class LogState:
         keys = [item.key for item in run.items]
         kinds = [item.kind | len(item.payload) << 8 for item in run.items]
         hashes = b"".join(contents)
-        queue.extend(stamps, hashes, keys, kinds)
+        queue.extend(stamps, hashes, keys, kinds, [item.first_stamp for item in run.items])
         self.last_stamp = max(self.last_stamp, stamps[-1])
-        self.keyed.track_waiting(queue.origin, run.first_seq, keys, stamps, hashes, kinds)
+        if any(keys):
+            ages = [item.age_stamp for item in run.items]
+            self.keyed.track_waiting(queue.origin, run.first_seq, keys, ages, hashes, kinds, self.last_stamp)
         record_persisted(self.records, run, hashes)
 
     # APPEND
@@ -346,7 +353,7 @@ class LogState:
         heads = [(q.stamp(q.in_log + 1), self.ranks[slot]) for slot, q in enumerate(self.queues) if prefix.counts[slot]]
         assert min(heads) > self.log_key, f"rule 13: keys grow along the log: {min(heads)} behind {self.log_key}"
         self.log_index.append(prefix.order, hashes)
-        self._apply_keyed(prefix.counts)
+        self.keyed.apply_queued(self.queues, prefix.counts, self.log_index, self.view.lineage)
         for queue, count in zip(self.queues, prefix.counts, strict=True):
             if count:
                 queue.move_to_log(count)
@@ -354,21 +361,6 @@ class LogState:
         self.records.append(
             LogAppended(after + 1, self.log_index.spans(after, self.log_index.length), hashes, self.stable)
         )
-
-    def _apply_keyed(self, counts: list[int]) -> None:
-        """Idempotency keys and skips take effect, in the order of the log."""
-        if not any(queue.keyed_count for queue in self.queues):
-            return
-        keyed = [
-            (self.log_index.index_of(queue.origin, seq), queue, seq)
-            for queue, count in zip(self.queues, counts, strict=True)
-            for seq in (queue.keyed(count) if count else ())
-        ]
-        for index, queue, seq in sorted(keyed, key=lambda row: row[0]):
-            use = FirstUse(Txid(queue.origin, seq), queue.stamp(seq), queue.content(seq))
-            self.keyed.apply(index, queue.kind(seq), queue.key(seq), use, self.view.lineage)
-            if queue.kind(seq) == KIND_SKIP:
-                self.keys.waiting.pop(queue.key(seq), None)
 
     # STABLE
 
@@ -436,6 +428,7 @@ class LogState:
         for queue, count in zip(self.queues, self.log_index.truncate(cut), strict=True):
             if count:
                 queue.return_to_queue(count)
+                self.keyed.wait_again(queue, count)
         self.keyed.truncate(cut)
         origins = [Origin(*one) for one in view.origins]
         self.log_index.reassign_slots(origins)
@@ -461,7 +454,7 @@ class LogState:
         """Record the branch that is truncated here: its workers may have executed it, and stay (``None``). The journal
         has it as well."""
         if cut < self.log_index.length and view.keeps_abandoned:
-            keys = self.keys.keys_after(cut)
+            keys = keys_in_log_after(self.by_origin, self.log_index, cut)
             self.abandoned_branches.append(abandoned_after(self.log_index, cut, keys, self.log_index.length))
 
     def install_view(self) -> None:
@@ -479,7 +472,7 @@ class LogState:
             counts[slot] += span.count
             order += bytes([slot]) * span.count
         self.log_index.append(bytes(order), hashes)
-        self._apply_keyed(counts)
+        self.keyed.apply_queued(self.queues, counts, self.log_index, self.view.lineage)
         for queue, count in zip(self.queues, counts, strict=True):
             if count:
                 queue.move_to_log(count)
@@ -494,6 +487,7 @@ class LogState:
             b"".join([content for _, content in self.unstamped]),
             [one.key for one, _ in self.unstamped],
             [one.kind | one.size << 8 for one, _ in self.unstamped],
+            [one.first_stamp for one, _ in self.unstamped],
         )
         self.unstamped.clear()
         self.last_stamp = stamps[-1]

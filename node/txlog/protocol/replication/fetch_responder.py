@@ -13,7 +13,15 @@ from txlog.protocol.log.log_start import SnapshotChunks
 from txlog.protocol.log.log_state import LogState
 from txlog.protocol.outbox import Outbox
 from txlog.protocol.replication.snapshot_install import SNAPSHOT_CHUNK_BYTES
-from txlog.wire.messages import FetchOrder, FetchSnapshot, LogTruncatedBelow, Message, OrderReply, RunsReply
+from txlog.wire.messages import (
+    LEVEL_FIRST_STAMPS,
+    FetchOrder,
+    FetchSnapshot,
+    LogTruncatedBelow,
+    Message,
+    OrderReply,
+    RunsReply,
+)
 
 ORDER_ENTRIES_MAX: Final = 20_000
 """Entries in one ``OrderReply``: at most a megabyte."""
@@ -51,12 +59,15 @@ class FetchResponder:
         self._outbox.send(peer, OrderReply(asked.after, spans, history.hash_at(end)))
 
     def on_fetch_snapshot(self, peer: str, asked: FetchSnapshot, log: LogState | None) -> None:
-        """Send one chunk of the present log start only. A master outside the view may ask for it chunk by chunk."""
+        """Send one chunk of the present log start only. A master outside the view may ask for it chunk by chunk. One of
+        an older version gets none: it would take the keys for forgotten."""
         if log is None:
             raise PeerFault(peer, "NotHeld", "it asks for a snapshot, and there is no log here")
         start = log.log_index.log_start
         chunk = (
-            self._snapshot_chunks.chunk(start, asked.index, asked.offset, SNAPSHOT_CHUNK_BYTES) if start.index else None
+            self._snapshot_chunks.chunk(log, asked.index, asked.offset, SNAPSHOT_CHUNK_BYTES)
+            if start.index and asked.level >= LEVEL_FIRST_STAMPS
+            else None
         )
         self._outbox.send(peer, chunk or LogTruncatedBelow(start.index, log.log_index.log_start_hash))
 

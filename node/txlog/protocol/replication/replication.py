@@ -5,6 +5,7 @@ from __future__ import annotations
 from txlog.protocol.events import ClockReading
 from txlog.protocol.log.log_state import LogState
 from txlog.protocol.replication.commit import LogCommitter
+from txlog.protocol.replication.key_horizon import KeyHorizon
 from txlog.protocol.replication.peer_progress import PeerProgress
 from txlog.protocol.replication.post_receiver import PostReceiver
 from txlog.protocol.replication.post_sender import PostSender
@@ -21,6 +22,7 @@ class Replication:
         self.receiver = PostReceiver(state, self.committer)
         self.sender = PostSender(state)
         self.submissions = SubmissionHandler(state)
+        self.key_horizon = KeyHorizon(state)
 
     @property
     def log(self) -> LogState:

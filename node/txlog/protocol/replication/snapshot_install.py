@@ -13,11 +13,12 @@ from typing import Final
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import PeerFault
 from txlog.protocol.local_master import LocalMaster
+from txlog.protocol.log.key_table import part_error
 from txlog.protocol.log.log_start import decode_log_start
 from txlog.protocol.log.log_state import LogState
 from txlog.protocol.outbox import Outbox
 from txlog.wire.message_checks import log_start_error
-from txlog.wire.messages import FetchSnapshot, LogTruncatedBelow, SnapshotChunk
+from txlog.wire.messages import LEVEL, FetchSnapshot, LogTruncatedBelow, SnapshotChunk
 
 SNAPSHOT_CHUNK_BYTES: Final = 1 << 20
 """Bytes of a log start in one message."""
@@ -50,7 +51,7 @@ class SnapshotInstaller:
         if self.incoming is not None and now_ms - self.incoming.asked_ms <= self._local.settings.round_timeout_ms:
             return
         self.incoming = IncomingSnapshot(peer, now_ms)
-        self._outbox.send(peer, FetchSnapshot(0, 0))
+        self._outbox.send(peer, FetchSnapshot(0, 0, LEVEL))
 
     def on_chunk(self, peer: str, piece: SnapshotChunk, log: LogState, now_ms: int) -> bool:
         """Add the next chunk; True when the snapshot is complete and installed. After a chunk that does not fit, the
@@ -70,7 +71,7 @@ class SnapshotInstaller:
         arriving.whole, arriving.asked_ms = whole, now_ms
         arriving.data += piece.data
         if len(arriving.data) < piece.total:
-            self._outbox.send(peer, FetchSnapshot(piece.index, len(arriving.data)))
+            self._outbox.send(peer, FetchSnapshot(piece.index, len(arriving.data), LEVEL))
             return False
         self.incoming = None
         data = bytes(arriving.data)
@@ -80,7 +81,7 @@ class SnapshotInstaller:
             start = decode_log_start(data)
         except DECODE_ERRORS as wrong:
             raise PeerFault(peer, "Malformed", f"its snapshot at {piece.index}: {wrong}") from None
-        error = log_start_error(start, piece.index)
+        error = log_start_error(start, piece.index) or next(filter(None, map(part_error, start.key_table)), "")
         if error:
             raise PeerFault(peer, "Malformed", f"its snapshot at {piece.index}: {error}")
         if start.index <= log.log_index.length:

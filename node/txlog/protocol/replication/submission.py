@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from txlog.model.entry import KIND_CONFIG, RunItem
+from typing import NamedTuple
+
+from txlog.model.entry import CONTROL_KINDS, KIND_CONFIG, RunItem
 from txlog.model.errors import KeyTaken, Refused, Unavailable
 from txlog.model.ids import Txid
 from txlog.protocol.events import ClockReading, Submission, SubmissionAccepted
 from txlog.protocol.log.log_state import LogState
 from txlog.protocol.replication.replication_state import ReplicationState
+
+
+class SubmissionTerms(NamedTuple):
+    """``stopped``: no view is in force, so the transactions get their stamps from the next one. ``marks_first_stamps``:
+    keyed transactions get a first stamp, which every configured master keeps. ``keys_full``: why no transaction with a
+    new key is taken; None while there is room."""
+
+    stopped: bool
+    marks_first_stamps: bool
+    keys_full: Unavailable | None
 
 
 class SubmissionHandler:
@@ -17,14 +29,12 @@ class SubmissionHandler:
         self.state = state
 
     def submit(
-        self, batch: list[Submission], refusals: list[Refused | None], stopped: bool, now: ClockReading
+        self, batch: list[Submission], refusals: list[Refused | None], terms: SubmissionTerms, now: ClockReading
     ) -> list[SubmissionAccepted | Refused]:
         """Give txids and stamps to transactions, in order; answer ``i`` is that of transaction ``i``. ``refusals``: why
-        the core refuses a transaction, else None. ``stopped``: no view is in force, so the transactions get their
-        stamps from the next one."""
+        the core refuses a transaction, else None."""
         state, log = self.state, self.state.log
-        if not stopped:
-            state.raise_counter(now)
+        state.raise_counter(now)  # also without a view: the first stamp tells when a transaction was taken
         answers: list[SubmissionAccepted | Refused] = []
         items: list[RunItem] = []
         contents: list[bytes] = []
@@ -39,15 +49,20 @@ class SubmissionHandler:
             if before is not None:
                 answers.append(before)
                 continue
+            is_keyed = bool(one.key) and one.kind not in CONTROL_KINDS
+            if is_keyed and terms.keys_full is not None:
+                answers.append(terms.keys_full)
+                continue
             stamp += 1
             seq += 1
-            items.append(RunItem(0 if stopped else stamp, one.kind, one.key, one.payload))
+            first_stamp = stamp if is_keyed and terms.marks_first_stamps else 0
+            items.append(RunItem(0 if terms.stopped else stamp, one.kind, one.key, one.payload, first_stamp))
             contents.append(one.content)
             answer = SubmissionAccepted(Txid(log.own.origin, seq), repeat=False)
             if one.key and one.kind != KIND_CONFIG:
                 fresh[one.key] = answer
             answers.append(answer)
-        if items and stopped:
+        if items and terms.stopped:
             log.persist_unstamped(items, contents)
         elif items:
             log.persist_own(items, contents)
@@ -75,6 +90,6 @@ def _find_repeat(
     first = log.keys.find_first_use(one.key, stamp)
     if first is None:
         return None
-    if first.content != one.content:
+    if not one.content.startswith(first.content):
         return KeyTaken(f"Idempotency-Key {one.key[:80]!r} came with another body before, as {first.txid}")
     return SubmissionAccepted(first.txid, repeat=True)

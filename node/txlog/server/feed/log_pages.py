@@ -220,7 +220,7 @@ def _parse_position(text: str) -> tuple[int, bytes]:
 def _executed_mark(over: ExecutedElsewhere, agreement: LogState, index: int, txid: Txid, item: RunItem) -> str:
     if over.was_executed(index, txid.origin, txid.seq):
         return "executed"
-    return "executed key" if item.key and over.repeats_executed_key(agreement, txid, item.key, item.stamp) else ""
+    return "executed key" if item.key and over.repeats_executed_key(agreement, txid, item.key, item.age_stamp) else ""
 
 
 def _wants_json(request: Request) -> bool:

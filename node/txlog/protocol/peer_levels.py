@@ -1,0 +1,21 @@
+"""Which version's abilities the other masters have: what an older one would lose is used only when nobody is older."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class PeerLevels:
+    """The level that each other master said last, in its hello or its reply to one."""
+
+    def __init__(self) -> None:
+        self._levels: dict[str, int] = {}
+
+    def on_level(self, node: str, level: int) -> None:
+        """A message that the node itself sent says its level; 0: its version says none."""
+        self._levels[node] = level
+
+    def are_all(self, level: int, others: Iterable[str], was_used: bool) -> bool:
+        """Whether all these masters have at least this level. ``was_used``: the log proves that all had it, so one that
+        was not heard since this start has it still."""
+        return all(self._levels.get(node, level if was_used else 0) >= level for node in others)
