@@ -269,6 +269,7 @@ class Journal(TransactionReader):
         for held, stamped in zip(restamped_ones, record.reassigned, strict=True):
             held.restamps.set_range(stamped.first_seq, array("Q", stamped.stamps))
         self._buffer.append(body)
+        self._buffer.forget_views()
 
     def _append_trimmed(self, record: LogTrimmed) -> None:
         """Written twice, since only this journal records where it begins."""

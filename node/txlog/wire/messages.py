@@ -44,7 +44,7 @@ from txlog.model.entry import Span, TransactionRun
 from txlog.model.errors import PeerFault
 from txlog.model.ids import Origin
 from txlog.model.records import ReassignedStamps
-from txlog.model.view import NO_VIEW, Member, Number, View
+from txlog.model.view import FORGETTING_LEVEL, NO_VIEW, Member, Number, View
 from txlog.wire import message_checks
 
 MESSAGE_FORMAT = 1
@@ -53,6 +53,9 @@ the same: a message grows by fields at its end whose defaults mean "not sent"
 (docs/decisions/0037-how-the-wire-grows.md; ``e2e/tests/test_older_masters.py``)."""
 SNAPSHOT_BYTES_MAX: Final = 1 << 30
 """Bytes of a log start that a master accepts."""
+PROTOCOL_LEVEL: Final = FORGETTING_LEVEL
+"""What this program can do that others rely on; it grows by one with each such ability. 0: not sent, by a program that
+has none of them. What needs a level is used once every configured master has reported it."""
 HEARD_SLOTS: Final = 64
 """Slots that have a bit in ``ReplicaState.heard``."""
 
@@ -97,7 +100,7 @@ class Hello(msgspec.Struct, array_like=True, frozen=True, tag="who"):
     they reported it. So a master at the far end of a chain is known to be reachable. ``ages_ms``: the age of each of
     these reports in milliseconds. ``backup``: the index of a backup made since a member became silent, else -1.
     ``log_index``, ``log_hash``: the durable end of its log. ``clock_ms``: the sender's wall clock, in milliseconds
-    since 1970; 0: not sent."""
+    since 1970; 0: not sent. ``level``: :data:`PROTOCOL_LEVEL`."""
 
     node: NodeId
     birth: Birth
@@ -114,6 +117,7 @@ class Hello(msgspec.Struct, array_like=True, frozen=True, tag="who"):
     log_hash: bytes = b""
     ages_ms: list[int] = []
     clock_ms: Count = 0
+    level: Count = 0
 
     @property
     def origins(self) -> set[tuple[str, int]]:
@@ -193,7 +197,8 @@ class Checkpoint(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 class ProposeView(msgspec.Struct, array_like=True, frozen=True, tag="propose"):
     """``view``: the coordinator's latest; ``gone``: members of it that the next view omits. ``checkpoints``: positions
-    in the coordinator's log, from its end backwards, so that a report starts at the last shared one."""
+    in the coordinator's log, from its end backwards, so that a report starts at the last shared one. ``level``: the
+    coordinator's."""
 
     number: Number
     cluster: bytes
@@ -201,6 +206,7 @@ class ProposeView(msgspec.Struct, array_like=True, frozen=True, tag="propose"):
     view: Number
     gone: list[Departure]
     checkpoints: list[Checkpoint]
+    level: Count = 0
 
 
 class QueuedTransactions(msgspec.Struct, array_like=True, frozen=True):
@@ -235,7 +241,8 @@ class ViewReport(msgspec.Struct, array_like=True, frozen=True, tag="report"):
     the log, in the log or not. ``parked``: transactions held of another branch. ``heard``: node, birth and start of
     each other member from which it received a message directly. Only members active in this view count, and only
     messages since its own start. ``prefers``: its strategy for splits. ``changes``: of the configuration, those
-    after ``shared`` or waiting."""
+    after ``shared`` or waiting. ``level``: :data:`PROTOCOL_LEVEL`. ``foreign_views``: views that configuration changes
+    in its journal name and that are no ancestors of ``view``."""
 
     number: Number
     node: NodeId
@@ -254,6 +261,8 @@ class ViewReport(msgspec.Struct, array_like=True, frozen=True, tag="report"):
     heard: list[tuple[NodeId, Birth, Count]]
     prefers: str
     changes: list[PendingConfigChange] = []
+    level: Count = 0
+    foreign_views: list[Number] = []
 
 
 class RejectView(msgspec.Struct, array_like=True, frozen=True, tag="refuse"):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from txlog.model.configuration import Configuration, apply_configuration_change
-from txlog.model.ids import Txid, ViewNumber
+from txlog.model.configuration import Configuration, InLineage, apply_configuration_change
+from txlog.model.ids import Txid
 from txlog.protocol.events import ConfiguredMember
 from txlog.protocol.log.log_index import LogIndex
 
@@ -60,24 +60,24 @@ class ConfigurationHistory:
         other.entries = [one for one in self.entries if one.since <= upto]
         return other
 
-    def apply(self, index: int, txid: Txid, key: str, views: list[ViewNumber]) -> bool:
-        """A change enters the log of a chain that descends from these views. Returns whether it takes effect."""
-        after = apply_configuration_change(self.entries[-1].configuration, key, views)
+    def apply(self, index: int, txid: Txid, key: str, in_lineage: InLineage) -> bool:
+        """A change enters the log of a chain with this lineage. Returns whether it takes effect."""
+        after = apply_configuration_change(self.entries[-1].configuration, key, in_lineage)
         if after is None:
             self.noops[index] = txid
         else:
             self.entries.append(configuration_at(index, after))
         return after is not None
 
-    def valid_up_to(self, history: LogIndex, after: int, cut: int, views: list[ViewNumber]) -> int:
-        """How far a chain that descends from these views judges every change as it was judged here: from ``after`` on,
+    def valid_up_to(self, history: LogIndex, after: int, cut: int, in_lineage: InLineage) -> int:
+        """How far a chain with this lineage judges every change as it was judged here: from ``after`` on,
         up to ``cut``. Changes after that index have to take effect again: here the chain descended from a branch that
         did not survive."""
         places = [(history.index_of(txid.origin, txid.seq), txid) for txid in self.held]
         for index, txid in sorted(places):
             if after < index <= cut:
                 follows = (
-                    apply_configuration_change(self.at_index(index - 1).configuration, self.held[txid], views)
+                    apply_configuration_change(self.at_index(index - 1).configuration, self.held[txid], in_lineage)
                     is not None
                 )
                 if follows == (index in self.noops):

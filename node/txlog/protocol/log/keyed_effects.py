@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from txlog.model.configuration import Configuration
+from txlog.model.configuration import Configuration, InLineage
 from txlog.model.entry import KIND_CONFIG, KIND_SKIP
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import LogStart
-from txlog.model.view import Number
 from txlog.protocol.log.configuration_history import ConfigurationHistory
 from txlog.protocol.log.idempotency_keys import FirstUse, IdempotencyKeys
 from txlog.protocol.log.log_index import LogIndex
@@ -24,13 +23,13 @@ class KeyedEffects:
         self.noops: dict[int, Txid] = {}
         self.skips: dict[str, int] = {}
 
-    def apply(self, index: int, kind: int, key: str, use: FirstUse, lineage: list[Number]) -> None:
-        """The entry at ``index`` takes effect, in the order of the log. ``lineage``: the views that the log's view
-        descends from; a configuration change of another branch has no effect."""
+    def apply(self, index: int, kind: int, key: str, use: FirstUse, in_lineage: InLineage) -> None:
+        """The entry at ``index`` takes effect, in the order of the log. ``in_lineage``: from which views the
+        log's view descends; a configuration change of another branch has no effect."""
         if kind == KIND_SKIP:
             self.skips.setdefault(key, index)
         elif kind == KIND_CONFIG:
-            if self.configurations.apply(index, use.txid, key, lineage):
+            if self.configurations.apply(index, use.txid, key, in_lineage):
                 self.keys.change_retention(index, use.stamp, self.configurations.latest.key_retention_ms)
         else:
             counts = self.keys.record_use(index, key, use)

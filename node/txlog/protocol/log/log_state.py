@@ -150,7 +150,7 @@ class LogState:
             if seen.kind == KIND_CONFIG:
                 self.configurations.held[txid] = seen.key
             use = FirstUse(txid, seen.stamp, seen.content)
-            self.keyed.apply(seen.index, seen.kind, seen.key, use, self.view.lineage)
+            self.keyed.apply(seen.index, seen.kind, seen.key, use, self.view.is_or_descends_from)
         self.keys.mark_final(self.final_index)
         self.own_synced = self._compute_own_synced()
 
@@ -366,7 +366,7 @@ class LogState:
         ]
         for index, queue, seq in sorted(keyed, key=lambda row: row[0]):
             use = FirstUse(Txid(queue.origin, seq), queue.stamp(seq), queue.content(seq))
-            self.keyed.apply(index, queue.kind(seq), queue.key(seq), use, self.view.lineage)
+            self.keyed.apply(index, queue.kind(seq), queue.key(seq), use, self.view.is_or_descends_from)
             if queue.kind(seq) == KIND_SKIP:
                 self.keys.waiting.pop(queue.key(seq), None)
 
@@ -413,7 +413,7 @@ class LogState:
         assert self.final_index <= cut <= self.log_index.length, (self.final_index, cut, self.log_index.length)
         if not base_fits(self.log_index, view, cut, spans, waiting):
             return False
-        stands = self.configurations.valid_up_to(self.log_index, self.final_index, cut, view.lineage)
+        stands = self.configurations.valid_up_to(self.log_index, self.final_index, cut, view.is_or_descends_from)
         if stands < cut:  # the order stays, but what follows has to take effect again, as on every other master
             again = self.log_index.spans(stands, cut)
             cut, spans, stamps = stands, again + spans, stamps_of(self.by_origin, again) + stamps
