@@ -129,7 +129,7 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     def descends_from(self, number: Number) -> bool:
         """Whether the view of this number is an ancestor of this one. ``NO_VIEW`` and ``LEARNER_STAMPS`` are none."""
         return number in self.ancestors or (
-            0 < number[0] and number < self.lineage_start and number not in self.foreign_views
+            number[0] > 0 and number < self.lineage_start and number not in self.foreign_views
         )
 
     def is_or_descends_from(self, number: Number) -> bool:

@@ -113,8 +113,7 @@ def compute_next_view(
     stable = max(report.stable for report in winner.reports)
     jointly = along.joint_configurations(stable) if along is not None else []
     configured = {m.node for one in jointly for m in one.masters} | set(weights)
-    held = list(configurations.held.values()) if configurations is not None else []
-    lineage = extend_lineage(winner, reports, configured, held)
+    lineage = extend_lineage(winner, reports, configured)
     view = View(
         epoch,
         ballot,

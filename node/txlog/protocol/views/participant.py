@@ -21,7 +21,6 @@ from txlog.protocol.views.report import (
     pending_configuration_changes,
 )
 from txlog.protocol.views.view_change import ViewChangeEvent, departure_applies, has_override
-from txlog.protocol.views.view_lineage import foreign_views
 from txlog.protocol.views.view_state import FOREVER_MS, ViewState
 from txlog.wire.messages import (
     PROTOCOL_LEVEL,
@@ -233,7 +232,7 @@ class ViewParticipant:
             self.views.local.settings.strategy,
             pending_configuration_changes(agreement, shared.index),
             PROTOCOL_LEVEL,
-            foreign_views(agreement.view, agreement.configurations.held.values()),
+            sorted(agreement.configurations.views_outside(agreement.view.is_or_descends_from)),
         )
 
     def on_accept(self, peer: str, accept: AcceptView) -> bool:

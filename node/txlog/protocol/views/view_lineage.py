@@ -7,11 +7,10 @@ on, except the views of other branches that a configuration change names: such a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from txlog.model.configuration import decode_configuration_change
-from txlog.model.view import FORGETTING_LEVEL, Number, View
+from txlog.model.view import FORGETTING_LEVEL, Number
 from txlog.protocol.views.branch_selection import ViewBranch
 from txlog.wire.messages import ViewReport
 
@@ -26,24 +25,14 @@ class NextLineage(NamedTuple):
     level: int
 
 
-def foreign_views(view: View, changes: Iterable[str]) -> list[Number]:
-    """The views that these configuration changes name and from which ``view`` does not descend. ``changes``: their
-    keys."""
-    decoded = (decode_configuration_change(key) for key in changes)
-    named = {change.view for change in decoded if change is not None}
-    return sorted(number for number in named if not view.is_or_descends_from(number))
-
-
-def extend_lineage(
-    winner: ViewBranch, reports: list[ViewReport], configured: set[str], changes: Iterable[str]
-) -> NextLineage:
+def extend_lineage(winner: ViewBranch, reports: list[ViewReport], configured: set[str]) -> NextLineage:
     """What a view that continues ``winner`` descends from. ``configured``: the node ids of all masters, under every
-    configuration that is in force or pending. ``changes``: the keys of the configuration changes that the computing
-    master holds."""
+    configuration that is in force or pending."""
     view = winner.view
     level = min(report.level for report in reports)
-    keys = [*changes, *(change.key for report in reports for change in report.changes)]
-    foreign = {*foreign_views(view, keys), *(number for report in reports for number in report.foreign_views)}
+    changes = (decode_configuration_change(change.key) for report in reports for change in report.changes)
+    foreign = {number for report in reports for number in report.foreign_views}
+    foreign.update(change.view for change in changes if change is not None)
     if not configured <= {report.node for report in reports}:
         foreign.update(view.foreign_views)  # an absent master may still hold the change
     foreign = {number for number in foreign if not view.is_or_descends_from(number)}
