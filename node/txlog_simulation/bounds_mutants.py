@@ -12,7 +12,7 @@ POST_RECEIVER = "txlog/protocol/replication/post_receiver.py"
 SNAPSHOTS = "txlog/protocol/replication/snapshot_install.py"
 LOG = "txlog/protocol/log/log_state.py"
 QUEUES = "txlog/protocol/log/incoming_queue.py"
-VIEWS = "txlog/protocol/views/view_state.py"
+ADMISSION = "txlog/protocol/views/admission.py"
 POLICY = "txlog/protocol/views/view_policy.py"
 REPAIR = "txlog/runtime/journal_repair.py"
 _LIVES = "node/tests/protocol/test_many_incarnations.py::"
@@ -52,8 +52,8 @@ BOUNDS_MUTANTS: tuple[Mutant, ...] = (
         False,
         (
             SourceEdit(
-                VIEWS,
-                "return self.accepted is None or len(added.union(self.accepted.origins)) <= SLOTS_MAX",
+                ADMISSION,
+                "return view is None or len(added.union(view.origins)) <= SLOTS_MAX",
                 "return True",
             ),
         ),
@@ -63,7 +63,7 @@ BOUNDS_MUTANTS: tuple[Mutant, ...] = (
         "of-several-more-incarnations-than-fit",
         "32",
         False,
-        (SourceEdit(POLICY, "if self.views.has_room_for_origins(origins | who.origins):", "if True:"),),
+        (SourceEdit(POLICY, "if has_room_for_origins(view, origins | who.origins):", "if True:"),),
         test=_LIVES + "test_of_two_further_incarnations_the_one_that_fits_is_admitted",
     ),
     Mutant(

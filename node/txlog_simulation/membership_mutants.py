@@ -139,8 +139,8 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CONFIGURING,
-                "mine.number in theirs.lineage or self._is_no_longer_needed(known)",
-                "mine.number in theirs.lineage",
+                "theirs.is_or_descends_from(mine.number) or self._is_no_longer_needed(known)",
+                "theirs.is_or_descends_from(mine.number)",
             ),
         ),
         test=_APART + "test_one_that_was_taken_out_and_went_on_alone_ends",

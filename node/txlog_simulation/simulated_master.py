@@ -473,7 +473,7 @@ class SimulatedMaster:
         self.world.on_durable(self, record)
         if isinstance(record, ViewAccepted) and self.durable_state.accepted is not None:
             before, branch = self.durable_state.accepted.number, self.world.log.branches.get(record.view.number)
-            lost = before not in record.view.ancestors or (branch is not None and before in branch.moved)
+            lost = not record.view.descends_from(before) or (branch is not None and before in branch.moved)
             self.rejoined = self.rejoined or lost
         self.durable_state.apply(record)
         if self.crash_when_ahead and self.durable_state.stable > max(

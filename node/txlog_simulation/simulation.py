@@ -224,7 +224,7 @@ class Simulation:
         self._forget_unknown_views()
         longest: dict[Number, int] = {}
         for mirror in self.durable_states.values():
-            for number in mirror.accepted.lineage if mirror.accepted is not None else ():
+            for number in self.views.lineage_of(mirror.accepted) if mirror.accepted is not None else ():
                 longest[number] = max(longest.get(number, 0), mirror.log_length)
         self.log.forget_after(longest)
 
@@ -249,11 +249,9 @@ class Simulation:
     def _forget_unknown_views(self) -> None:
         """What nobody has accepted or grown from any more has never been: its number may be given again."""
         views = [view for mirror in self.durable_states.values() if (view := mirror.accepted) is not None]
-        known = {number for view in views for number in (*view.ancestors, view.number)}
+        known = {number for view in views for number in self.views.lineage_of(view)}
         self.log.forget_all_but(known)
-        begun = {
-            number for mirror in self.durable_states.values() if mirror.accepted for number in mirror.accepted.ancestors
-        }
+        begun = {number for view in views for number in self.views.ancestors_of(view)}
         begun |= {
             mirror.accepted.number for mirror in self.durable_states.values() if mirror.accepted and mirror.installed
         }
@@ -456,7 +454,9 @@ class Simulation:
             case StableAdvanced():
                 self.log.on_stable(machine.name, record.index, machine.durable_state, self.undamaged_states())
             case ViewAccepted():
-                self.log.on_view_accepted(machine.name, record, machine.durable_state)
+                self.log.on_view_accepted(
+                    machine.name, record, machine.durable_state, self.views.ancestors_of(record.view)
+                )
                 self.views.on_accepted(record.view)
                 if machine.origin is not None:
                     self.transactions.on_restamped(machine.origin, record.reassigned)

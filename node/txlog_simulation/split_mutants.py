@@ -119,8 +119,8 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 BRANCHES,
-                "return one.number in other.view.ancestors or _never_installed(one, other)",
-                "return one.number in other.view.ancestors",
+                "return other.view.descends_from(one.number) or _never_installed(one, other)",
+                "return other.view.descends_from(one.number)",
             ),
         ),
         test="node/tests/protocol/test_closing.py::test_who_alone_accepted_a_view_that_came_to_nothing_is_a_lagger",

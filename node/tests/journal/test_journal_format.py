@@ -11,12 +11,22 @@ from journal_pen import Pen, check_content, founding, held_of, open_journal, sta
 
 from txlog.journal import MemoryVfs, check_journal, dump_journal
 from txlog.journal import format as fmt
+from txlog.journal.format import load_segment_header
 from txlog.journal.state_header import StateHeader
 from txlog.model.entry import KIND_UPDATE, RunItem, TransactionRun
 from txlog.model.errors import JournalDamaged
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin
-from txlog.model.records import CounterCeiling, StableAdvanced, TransactionsPersisted, ViewLeft, ViewPromised
+from txlog.model.records import (
+    CounterCeiling,
+    StableAdvanced,
+    TransactionsPersisted,
+    ViewAccepted,
+    ViewInstalled,
+    ViewLeft,
+    ViewPromised,
+)
+from txlog.model.view import LISTED_ANCESTORS_MAX, View
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -63,8 +73,10 @@ def test_version_1_is_written_as_ever() -> None:
     assert to_text(golden_journal()) == path.read_text()
 
 
-def test_version_1_is_read_back() -> None:
-    files = MemoryVfs.load(from_text((GOLDEN / "version-1.hex").read_text()))
+@pytest.mark.parametrize("name", ["version-1", "version-1-all-ancestors"])
+def test_version_1_is_read_back(name: str) -> None:
+    """Also one that was written before views could have forgotten ancestors."""
+    files = MemoryVfs.load(from_text((GOLDEN / f"{name}.hex").read_text()))
     journal, found = open_journal(files)
     assert (found.start, found.ceiling, found.stable, found.damage) == (2, 5000, 15, [])
     assert found.accepted == found.installed
@@ -92,10 +104,45 @@ def test_an_unknown_version_is_refused_by_name() -> None:
     name, data = next(iter(files.items()))
     newer = bytearray(data)
     for at in (12, 12 + int.from_bytes(data[16:20], "little")):
-        newer[at] = 2
-    with pytest.raises(JournalDamaged, match=r"segment-0000000001 has UnknownFormat: format version 2; .* version 1"):
+        newer[at] = 3
+    unknown = r"segment-0000000001 has UnknownFormat: format version 3; .* versions 1 and 2"
+    with pytest.raises(JournalDamaged, match=unknown):
         open_journal(MemoryVfs.load({**files, name: bytes(newer)}))
-    assert next(dump_journal(MemoryVfs.load({**files, name: bytes(newer)}))).startswith(f"{name}: format version 2;")
+    assert next(dump_journal(MemoryVfs.load({**files, name: bytes(newer)}))).startswith(f"{name}: format version 3;")
+
+
+def with_ancestors(count: int, coordinator: str = "txlog-uk-0") -> View:
+    """A view that lists so many ancestors."""
+    ancestors = [(number, 1, coordinator) for number in range(1, count)]
+    return msgspec.structs.replace(view(count + 1), ancestors=ancestors, strategies=["Smart"] * (count - 1))
+
+
+@pytest.mark.parametrize(("count", "version"), [(1400, 1), (1600, 2), (LISTED_ANCESTORS_MAX, 2), (30_000, 2)])
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_header_has_room_for_views_of_any_length(count: int, version: int, damaged: bool) -> None:
+    """Sixteen bits are enough for some 1,500 ancestors; a longer header says so by its version, and both copies of it
+    are found, whatever their length."""
+    files, pen = MemoryVfs(), Pen()
+    journal, _ = open_journal(files, segment_bytes=1 << 15)
+    long = with_ancestors(count)
+    journal.append([*founding(), pen.held("a", 3)])
+    journal.append([ViewAccepted(long), ViewInstalled(*long.number)])
+    journal.sync()
+    for _ in range(60):
+        journal.append(pen.held("a", 10))
+        journal.sync()
+    journal.close()
+    name = max(name for name in files.list() if name.startswith("segment"))
+    data = files.dump()[name]
+    assert data[12] == version
+    if damaged:
+        files = MemoryVfs.load({**files.dump(), name: data[:700] + bytes([data[700] ^ 1]) + data[701:]})
+    header = load_segment_header(lambda length: files.dump()[name][:length], int(name[-10:]))
+    assert header is not None
+    assert (header.copies, header.accepted) == (1 if damaged else 2, long)
+    again, found = open_journal(files, segment_bytes=1 << 15)
+    assert (found.accepted, found.installed, held_of(found)["a"]) == (long, long, 603)
+    again.close()
 
 
 def test_vitals_are_right_in_place_and_anew() -> None:

@@ -1,6 +1,6 @@
 """The append-only files of a master: its promises, the transactions that it holds, and the order of the log.
 
-Format version 1. Numbers are little-endian; nothing here may change without a new version.
+Format versions 1 and 2. Numbers are little-endian; nothing here may change without a new version.
 
 **Folder**::
 
@@ -24,7 +24,8 @@ Format version 1. Numbers are little-endian; nothing here may change without a n
 
     0   magic "TXLOGSEG"
     8   u32 crc32 of bytes 12..h
-    12  u32 format version         the offset of this and of the magic never changes
+    12  u32 format version         the offset of this and of the magic never changes; 2 where the views are longer
+                                   than 65,535 bytes, else 1
     16  u32 h
     20  u32 zero
     24  u64 size of the file
@@ -32,7 +33,7 @@ Format version 1. Numbers are little-endian; nothing here may change without a n
     40  u64 number of its first record
     48  u64 birth of the journal
     56  16 bytes chain hash before its first record
-    72  u16 length of the vitals, u16 length of the views, u32 zero
+    72  u16 length of the vitals; version 1: u16 length of the views, u32 zero; version 2: u16 zero, u32 that length
     80  vitals before its first record, views (MessagePack: [accepted, installed])
 
 A header promises that every record before its first one was synced.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from struct import Struct
 from struct import error as StructError  # noqa: N812
 from typing import Final, NamedTuple
@@ -16,6 +17,10 @@ from txlog.model.view import View
 
 FORMAT_VERSION: Final = 1
 """On disk."""
+WIDE_FORMAT_VERSION: Final = 2
+"""On disk: the header has 32 bits for the length of its views. It is written only where 16 bits are too few, so that an
+older program reads every other segment."""
+FORMAT_VERSIONS: Final = (FORMAT_VERSION, WIDE_FORMAT_VERSION)
 SEGMENT_MAGIC: Final = b"TXLOGSEG"
 """On disk."""
 RECORD_MARK: Final = b"\xf1TxR"
@@ -65,8 +70,11 @@ FLAG_FIRST_STAMPS: Final = 4
 FLAG_REPAIR: Final = 2
 """On disk: written by a repair; fills a gap before its own position."""
 
-HEADERS_MAX: Final = 1 << 18
-"""Both copies of a header fit: vitals and views are at most 64 KiB each."""
+HEADERS_BYTES: Final = 1 << 18
+"""Both copies of a header fit, unless its views are very long."""
+HEADERS_MAX: Final = 1 << 23
+"""Both copies of a header fit: no views are longer than 4 MiB."""
+_NARROW_MAX: Final = (1 << 16) - 1
 
 _NAME = re.compile(r"^(segment|index|spare|making)-([0-9]{10})$")
 
@@ -248,8 +256,11 @@ def encode_segment_header(
     state = vitals.encoded
     packed = msgspec.msgpack.encode(views)
     length = segment_header_bytes(vitals, views)
-    fields = (length, 0, size, number, first, birth, chain, len(state), len(packed), 0)
-    copy = _SEGMENT.pack(SEGMENT_MAGIC, 0, FORMAT_VERSION, *fields) + state + packed
+    narrow = len(packed) <= _NARROW_MAX
+    widths = (len(packed), 0) if narrow else (0, len(packed))
+    fields = (length, 0, size, number, first, birth, chain, len(state), *widths)
+    version = FORMAT_VERSION if narrow else WIDE_FORMAT_VERSION
+    copy = _SEGMENT.pack(SEGMENT_MAGIC, 0, version, *fields) + state + packed
     copy += bytes(length - len(copy))
     copy = SEGMENT_MAGIC + crc32(copy[_SEGMENT_CRC_FROM:]).to_bytes(4, "little") + copy[_SEGMENT_CRC_FROM:]
     return copy * 2
@@ -267,6 +278,15 @@ def read_segment_header(data: bytes, number: int) -> SegmentHeader | None:
     return found[0]._replace(copies=sum(copy.header_bytes == found[0].header_bytes for copy in found))
 
 
+def load_segment_header(read: Callable[[int], bytes], number: int) -> SegmentHeader | None:
+    """As :func:`read_segment_header`; ``read`` returns so many of the first bytes of the segment. Only where a copy is
+    missing in the usual ones are more read."""
+    header = read_segment_header(read(HEADERS_BYTES), number)
+    if header is None or header.copies < 2:
+        header = read_segment_header(read(HEADERS_MAX), number) or header
+    return header
+
+
 def _find_magics(data: bytes) -> list[int]:
     places, at = [], data.find(SEGMENT_MAGIC)
     while at >= 0:
@@ -281,11 +301,12 @@ def _read_copy(data: bytes, at: int, number: int) -> SegmentHeader | None:
         fields = _SEGMENT.unpack_from(data, at)
     except StructError:
         return None
-    _, crc, version, length, _, size, named, first, birth, chain, state_bytes, views_bytes, _ = fields
+    _, crc, version, length, _, size, named, first, birth, chain, state_bytes, narrow_bytes, wide_bytes = fields
     whole = length >= _SEGMENT.size and at in (0, length) and at + length <= len(data) and named == number
-    if version != FORMAT_VERSION or not whole or crc32(data[at + _SEGMENT_CRC_FROM : at + length]) != crc:
+    if version not in FORMAT_VERSIONS or not whole or crc32(data[at + _SEGMENT_CRC_FROM : at + length]) != crc:
         return None
     state_end = at + _SEGMENT.size + state_bytes
+    views_bytes = narrow_bytes if version == FORMAT_VERSION else wide_bytes
     vitals = StateHeader.parse(data[at + _SEGMENT.size : state_end])
     views = msgspec.msgpack.decode(data[state_end : state_end + views_bytes], type=list[View | None])
     return SegmentHeader(length, size, number, first, birth, chain, vitals, views[0], views[1])
@@ -294,8 +315,9 @@ def _read_copy(data: bytes, at: int, number: int) -> SegmentHeader | None:
 def _refuse_unknown(data: bytes) -> None:
     """A version is believed when both of its copies agree: a flipped bit is damage, not a format."""
     versions = [int.from_bytes(data[at + 12 : at + 16], "little") for at in _find_magics(data)]
-    if len(versions) > 1 and len(set(versions)) == 1 and versions[0] != FORMAT_VERSION:
-        raise UnknownSegmentFormat(f"format version {versions[0]}; this program reads version {FORMAT_VERSION}")
+    if len(versions) > 1 and len(set(versions)) == 1 and versions[0] not in FORMAT_VERSIONS:
+        known = " and ".join(str(version) for version in FORMAT_VERSIONS)
+        raise UnknownSegmentFormat(f"format version {versions[0]}; this program reads versions {known}")
 
 
 EMPTY_CHAIN: Final = NO_HASH

@@ -272,6 +272,7 @@ class Journal(TransactionReader):
         for held, stamped in zip(restamped_ones, record.reassigned, strict=True):
             held.restamps.set_range(stamped.first_seq, array("Q", stamped.stamps))
         self._buffer.append(body)
+        self._buffer.forget_views()
 
     def _apply_restamps(self, stamped: ReassignedStamps) -> OriginIndex:
         held = self._index.get(stamped.node, stamped.birth)

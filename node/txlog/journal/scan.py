@@ -401,7 +401,7 @@ def _scan_segments(files: Vfs, numbers: list[int], indexes: frozenset[int], segm
 def _read_header(files: Vfs, number: int) -> SegmentHeader | None:
     name = fmt.segment_name(number)
     try:
-        return fmt.read_segment_header(read_prefix(files, name, fmt.HEADERS_MAX), number)
+        return fmt.load_segment_header(lambda count: read_prefix(files, name, count), number)
     except fmt.UnknownSegmentFormat as refused:
         raise JournalDamaged(
             f"opening the journal: {name} has UnknownFormat: {refused}. Next: start the newer program, which wrote it"

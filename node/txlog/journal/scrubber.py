@@ -318,7 +318,7 @@ def _read_header(files: Vfs, segment: int) -> SegmentHeader:
     name = fmt.segment_name(segment)
     file = files.open(name)
     try:
-        header = fmt.read_segment_header(file.pread(0, fmt.HEADERS_MAX), segment)
+        header = fmt.load_segment_header(lambda count: file.pread(0, count), segment)
     except fmt.UnknownSegmentFormat as wrong:
         raise _DamageFound(f"{name} has {wrong}") from None
     finally:

@@ -38,6 +38,8 @@ class WriteBuffer:
         self.state_header: StateHeader = found.state
         """The state before the next record. The caller that appends a record updates it afterwards."""
         self.views: dict[Number, View] = dict(found.views)
+        if any(number in self.views for number in self._view_numbers):
+            self.forget_views()
         self.number = found.number
         """Number of the next record."""
         self.tail = open_tail_segment(found.tail, self._birth)
@@ -135,8 +137,16 @@ class WriteBuffer:
         self._batch_first = self.number
         return self.tail
 
+    @property
+    def _view_numbers(self) -> list[Number]:
+        return [self.state_header.accepted, self.state_header.installed]
+
+    def forget_views(self) -> None:
+        """Forget the views that no header has any more: the accepted and the installed one remain."""
+        self.views = {number: self.views[number] for number in self._view_numbers if number in self.views}
+
     def _views_in_header(self) -> list[View | None]:
-        return [self.views.get(self.state_header.accepted), self.views.get(self.state_header.installed)]
+        return [self.views.get(number) for number in self._view_numbers]
 
     @property
     def header_bytes(self) -> int:

@@ -8,7 +8,7 @@ changed by every entry up to there that took effect.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -16,6 +16,8 @@ import msgspec
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.ids import NODE_ID, ViewNumber
 
+InLineage = Callable[[ViewNumber], bool]
+"""Whether a chain descends from the view of this number, or is that view's."""
 MEMBER: Final = "member"
 MUTED: Final = "muted"
 """The master takes no client writes; it orders transactions, and feeds its workers, as before."""
@@ -112,15 +114,15 @@ def decode_configuration_change(key: str) -> ConfigurationChange | None:
         return None
 
 
-def apply_configuration_change(now: Configuration, key: str, views: list[ViewNumber]) -> Configuration | None:
-    """The configuration after this entry, where ``now`` was before it and the chain descends from ``views``. None when
-    the entry is a no-op. It was made in a view that the chain does not know. Or it was made for a configuration that is
-    not in force there, because another change came first."""
+def apply_configuration_change(now: Configuration, key: str, in_lineage: InLineage) -> Configuration | None:
+    """The configuration after this entry, where ``now`` was before it and ``in_lineage`` tells from which views the
+    chain descends. None when the entry is a no-op. It was made in a view of another branch. Or it was made for a
+    configuration that is not in force there, because another change came first."""
     change = decode_configuration_change(key)
     if (
         change is None
         or change.base_version != now.version
-        or change.view not in views
+        or not in_lineage(change.view)
         or change.configuration.validation_error()
     ):
         return None

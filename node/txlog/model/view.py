@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import Final
 
 import msgspec
 
@@ -15,6 +16,10 @@ Number = ViewNumber
 
 STRATEGIES = ("Simple", "Smart", "None")
 """The safest first."""
+FORGETTING_LEVEL: Final = 1
+"""The level of a program that reads views of which not all ancestors are listed (``wire/messages.py``)."""
+LISTED_ANCESTORS_MAX: Final = 4096
+"""So many ancestors a view lists before no master is admitted any more while another one stays out."""
 NO_VIEW: Number = (0, 0, "")
 """Epoch, ballot, coordinator: views are ordered by it. Lower than every view: the number of a master that has none."""
 LEARNER_STAMPS: Number = (0, 0, "learner")
@@ -42,8 +47,8 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     again after a crash gives the same view. ``origins``: every origin that has a transaction in the log or the queue,
     or may have one, as (node, birth). The place of an origin in it is its *slot*, in posts and in the order of the log.
     The members of the view are among them. ``base_index``, ``base_hash``: the end of the closed log that this view
-    continues. ``ancestors``: the numbers of the views that this one descends from, oldest first. ``floor``: every
-    stamp given in this view lies above it, and every stamp in the base at or below it.
+    continues. ``ancestors``: the numbers of the views that this one descends from, oldest first, as far as they are
+    listed. ``floor``: every stamp given in this view lies above it, and every stamp in the base at or below it.
 
     ``strategy``: ``Smart``, ``Simple`` or ``None``, fixed at the install; ``strategies``: those of the views in
     ``ancestors``. ``diverged_index``: a configured master is out without a leave notice, and no rejoin with it goes
@@ -59,7 +64,12 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     ``bootstrap_configuration``: the first configuration, the same in all views of a cluster. The configuration in
     force at an index of the log is that with the changes up to there. ``majority``: the ``splitMode`` of this view is
     ``Majority``; it follows the configuration in a view of all masters. ``majority_before``: that of the view before,
-    which binds until this one is installed."""
+    which binds until this one is installed.
+
+    ``lineage_start``: an ancestor that every configured master had accepted. No master can report a view below it any
+    more. Of the ancestors below it, only view 1 is listed. Every view below it counts as an ancestor, except
+    ``foreign_views``: views of branches that did not survive, which configuration changes name that a master still
+    holds. ``NO_VIEW``: all ancestors are listed. ``level``: the least level of its members, as they reported it."""
 
     epoch: int
     ballot: int
@@ -82,6 +92,9 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     bootstrap_configuration: Configuration | None = None
     majority: bool = False
     majority_before: bool = False
+    lineage_start: Number = NO_VIEW
+    foreign_views: list[Number] = []
+    level: int = 0
 
     @property
     def number(self) -> Number:
@@ -114,10 +127,15 @@ class View(msgspec.Struct, array_like=True, frozen=True):
         """Whether a view that follows this one needs more than half of the votes."""
         return self.majority or (self.majority_before and not installed)
 
-    @property
-    def lineage(self) -> list[Number]:
-        """The views that it descends from, and itself."""
-        return [*self.ancestors, self.number]
+    def descends_from(self, number: Number) -> bool:
+        """Whether the view of this number is an ancestor of this one. ``NO_VIEW`` and ``LEARNER_STAMPS`` are none."""
+        return number in self.ancestors or (
+            number[0] > 0 and number < self.lineage_start and number not in self.foreign_views
+        )
+
+    def is_or_descends_from(self, number: Number) -> bool:
+        """Whether this is the view of this number, or descends from it."""
+        return number == self.number or self.descends_from(number)
 
     def has_member(self, origin: Origin) -> bool:
         """Whether this master, with this birth, is a member."""

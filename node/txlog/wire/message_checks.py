@@ -16,7 +16,7 @@ from txlog.model.entry import Span
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.records import LogStart, ReassignedStamps
 from txlog.model.stamp import STAMP_MAX
-from txlog.model.view import STRATEGIES, Member, View
+from txlog.model.view import NO_VIEW, STRATEGIES, Member, View
 
 if TYPE_CHECKING:
     from txlog.wire.messages import AcceptView, HelloReply, QueuedTransactions, ViewReport
@@ -71,9 +71,12 @@ def view_error(view: View | None) -> str:
     if not all(_is_origin(*one) for one in view.origins) or any(m.origin not in origins for m in view.members):
         return "a view with an incarnation that is none, or without one of its members"
     numbers = [view.epoch, view.ballot, view.base_index, *view.known_seqs, abs(view.diverged_index)]
-    numbers += [number for epoch, ballot, _ in view.ancestors for number in (epoch, ballot)]
+    named = [view.lineage_start, *view.ancestors, *view.foreign_views]
+    numbers += [view.level, *(number for epoch, ballot, _ in named for number in (epoch, ballot))]
     if not all(_is_count(number) for number in numbers) or not _is_stamp(view.floor):
         return "a number of the view is out of bounds"
+    if view.lineage_start not in (NO_VIEW, *view.ancestors):
+        return "a lineage that begins with a view that is not listed"
     if len(view.coordinator) > NODE_CHARACTERS_MAX or len(view.base_hash) != HASH_BYTES:
         return "a coordinator or a hash of another length"
     if len(view.cluster_id) != HASH_BYTES or len(view.known_seqs) not in (0, len(view.origins)):

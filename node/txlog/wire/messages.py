@@ -44,7 +44,7 @@ from txlog.model.entry import Span, TransactionRun
 from txlog.model.errors import PeerFault
 from txlog.model.ids import Origin
 from txlog.model.records import ReassignedStamps
-from txlog.model.view import NO_VIEW, Member, Number, View
+from txlog.model.view import FORGETTING_LEVEL, NO_VIEW, Member, Number, View
 from txlog.wire import message_checks
 
 MESSAGE_FORMAT = 1
@@ -55,9 +55,10 @@ SNAPSHOT_BYTES_MAX: Final = 1 << 30
 """Bytes of a log start that a master accepts."""
 LEVEL_FIRST_STAMPS: Final = 1
 """A master of this level keeps and passes on first stamps (``RunItem.first_stamp``), and reads tables of keys."""
-LEVEL: Final = LEVEL_FIRST_STAMPS
-"""The level of this version, in ``Hello`` and ``HelloReply``. What an older master would lose is used only when every
-configured master has said that it knows it; 0: not sent."""
+PROTOCOL_LEVEL: Final = max(FORGETTING_LEVEL, LEVEL_FIRST_STAMPS)
+"""The level of this program, in ``Hello``, ``HelloReply`` and the messages of a view change; it grows by one with each
+ability that others rely on. 0: not sent. What an older master would lose or not read is used only when every
+configured master has reported the level that it needs."""
 HEARD_SLOTS: Final = 64
 """Slots that have a bit in ``ReplicaState.heard``."""
 
@@ -102,7 +103,7 @@ class Hello(msgspec.Struct, array_like=True, frozen=True, tag="who"):
     they reported it. So a master at the far end of a chain is known to be reachable. ``ages_ms``: the age of each of
     these reports in milliseconds. ``backup``: the index of a backup made since a member became silent, else -1.
     ``log_index``, ``log_hash``: the durable end of its log. ``clock_ms``: the sender's wall clock, in milliseconds
-    since 1970; 0: not sent. ``level``: :data:`LEVEL` of the sender."""
+    since 1970; 0: not sent. ``level``: :data:`PROTOCOL_LEVEL` of the sender."""
 
     node: NodeId
     birth: Birth
@@ -202,7 +203,8 @@ class Checkpoint(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 class ProposeView(msgspec.Struct, array_like=True, frozen=True, tag="propose"):
     """``view``: the coordinator's latest; ``gone``: members of it that the next view omits. ``checkpoints``: positions
-    in the coordinator's log, from its end backwards, so that a report starts at the last shared one."""
+    in the coordinator's log, from its end backwards, so that a report starts at the last shared one. ``level``: the
+    coordinator's."""
 
     number: Number
     cluster: bytes
@@ -210,6 +212,7 @@ class ProposeView(msgspec.Struct, array_like=True, frozen=True, tag="propose"):
     view: Number
     gone: list[Departure]
     checkpoints: list[Checkpoint]
+    level: Count = 0
 
 
 class QueuedTransactions(msgspec.Struct, array_like=True, frozen=True):
@@ -244,7 +247,8 @@ class ViewReport(msgspec.Struct, array_like=True, frozen=True, tag="report"):
     the log, in the log or not. ``parked``: transactions held of another branch. ``heard``: node, birth and start of
     each other member from which it received a message directly. Only members active in this view count, and only
     messages since its own start. ``prefers``: its strategy for splits. ``changes``: of the configuration, those
-    after ``shared`` or waiting."""
+    after ``shared`` or waiting. ``level``: :data:`PROTOCOL_LEVEL`. ``foreign_views``: views that configuration changes
+    in its journal name and that are no ancestors of ``view``."""
 
     number: Number
     node: NodeId
@@ -263,6 +267,8 @@ class ViewReport(msgspec.Struct, array_like=True, frozen=True, tag="report"):
     heard: list[tuple[NodeId, Birth, Count]]
     prefers: str
     changes: list[PendingConfigChange] = []
+    level: Count = 0
+    foreign_views: list[Number] = []
 
 
 class RejectView(msgspec.Struct, array_like=True, frozen=True, tag="refuse"):

@@ -138,9 +138,9 @@ class LogChecker:
             for at, stamp in enumerate(several.stamps):
                 mine[Txid(Origin(several.node, several.birth), several.first_seq + at)] = stamp
 
-    def on_view_accepted(self, node: str, record: ViewAccepted, mirror: DurableState) -> None:
-        """A master has accepted a view; ``mirror`` is what was durable just before. Its base is the same everywhere,
-        and what was stable at this master stands in it as it stood."""
+    def on_view_accepted(self, node: str, record: ViewAccepted, mirror: DurableState, ancestors: list[Number]) -> None:
+        """A master has accepted a view; ``mirror`` is what was durable just before, ``ancestors`` all views that it
+        descends from. Its base is the same everywhere, and what was stable at this master stands in it as it stood."""
         view = record.view
         self._restamp(node, record.reassigned)
         if not view.ancestors:
@@ -166,12 +166,12 @@ class LogChecker:
         known = self.branches.get(view.number)
         if known is None:
             self.branches[view.number] = mine
-            self._check_kept(node, view, mine)
+            self._check_kept(node, view, mine, ancestors)
         elif known.base != mine.base or known.hashes[: len(mine.hashes)] != mine.hashes:
             self.findings.add(LOG, "25", f"{node} accepts {view.number} with another base than others")
 
         moved = self.branches[view.number].moved
-        if old is not None and old.number in view.ancestors and old.number not in moved and record.cut < mirror.stable:
+        if old is not None and old.number in ancestors and old.number not in moved and record.cut < mirror.stable:
             self.findings.add(LOG, "21", f"{node} cuts at {record.cut}, stable was {mirror.stable}")
 
     def _branch_without_view(self, view: View, mirror: DurableState) -> ObservedBranch:
@@ -185,14 +185,14 @@ class LogChecker:
             if len(b.entries) >= mirror.log_start and b.hash_at(mirror.log_start) == mirror.log_start_hash
         )
 
-    def _check_kept(self, node: str, view: View, mine: ObservedBranch) -> None:
+    def _check_kept(self, node: str, view: View, mine: ObservedBranch, ancestors: list[Number]) -> None:
         """What was stable in a view stands at its place in every view that has grown from it (invariant 6), and is
         stable there."""
-        parent = self.branches.get(view.ancestors[-1])
+        parent = self.branches.get(ancestors[-1])
         mine.moved = set(parent.moved) if parent is not None else set()
         if parent is not None and view.merged:
-            mine.moved |= set(view.ancestors)  # a merge moves what the branches do not share
-        for number in view.ancestors:
+            mine.moved |= set(ancestors)  # a merge moves what the branches do not share
+        for number in ancestors:
             grown = self.branches.get(number)
             if grown is None or number in mine.moved:
                 continue

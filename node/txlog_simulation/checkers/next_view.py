@@ -57,6 +57,9 @@ def check_next_view(
             return  # its log is not durable yet
         masters.append(one)
     number = closed.view.number
+    forgotten = [r.node for r in reports if r.view is not None and r.view.number < closed.view.lineage_start]
+    if forgotten:
+        findings.add(LOG, "21", f"{number} does not list the views that {', '.join(forgotten)} report")
     model = _NextViewModel([m for m in masters if m.view is not None], {r.node for r in reports}, weights, majority)
     if model.order[0] != closed.branches[0] or set(model.order) != set(closed.branches):
         findings.add(LOG, "25", f"{number} grows from {closed.branches}, these reports mean {model.order}")
@@ -81,6 +84,11 @@ def check_next_view(
         ]
     if [t[1:] for t in sorted(waiting)] != model.waiting(masters, base):
         findings.add(LOG, "26", f"{number} has another queue than follows from these reports")
+
+
+def _is_ancestor(number: Number, view: View) -> bool:
+    """What nobody can report any more is not listed, and has been agreed to by everybody."""
+    return number in view.ancestors or number < view.lineage_start
 
 
 def _member_report(report: ViewReport, log: LogChecker) -> MemberReport | None:
@@ -136,7 +144,7 @@ class _NextViewModel:
         if majority:
             # what an order has put beside another gives way to what had its majority, or had it for longer
             ends = [
-                n for n in self.reports_by_view if not any(n in self.view[z].ancestors for z in self.reports_by_view)
+                n for n in self.reports_by_view if not any(_is_ancestor(n, self.view[z]) for z in self.reports_by_view)
             ]
             majorities = [n for n in ends if not self._is_forced(n)]
             self.order = [max(majorities) if majorities else max(ends, key=lambda n: (self._diverged_at(n), n))]
@@ -168,12 +176,12 @@ class _NextViewModel:
         """``z`` has grown from it; or it never came about: nobody installed it, and one of those whose accept it needed
         has gone on from where it began, by a later number."""
         mine, other = self.view[n], self.view[z]
-        if n in other.ancestors:
+        if _is_ancestor(n, other):
             return True
         needed = {m.origin for m in mine.members}
         gone_on = z > n and any(one.origin in needed for one in self.reports_by_view[z])
         idle = not any(one.installed for one in self.reports_by_view[n])
-        return gone_on and idle and bool(mine.ancestors) and mine.ancestors[-1] in other.ancestors
+        return gone_on and idle and bool(mine.ancestors) and _is_ancestor(mine.ancestors[-1], other)
 
     def _is_lagger(self, n: Number) -> bool:
         seen = {node for z in self.reports_by_view if z > n for node in self._members(z) & self.nodes[z]}

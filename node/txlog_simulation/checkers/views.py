@@ -20,14 +20,26 @@ class ViewChecker:
         """It is durable at a master."""
         self.accepted.setdefault(view.number, view)
 
+    def ancestors_of(self, view: View) -> list[Number]:
+        """All views that it descends from, oldest first: also those that it does not list any more."""
+        first = self.accepted.get(view.lineage_start)
+        if first is None:
+            return view.ancestors
+        return [*self.ancestors_of(first), *view.ancestors[view.ancestors.index(view.lineage_start) :]]
+
+    def lineage_of(self, view: View) -> list[Number]:
+        """The same, and itself."""
+        return [*self.ancestors_of(view), view.number]
+
     def on_installed(self, node: str, view: View, *, torn: bool = False) -> None:
         """Two views, neither of which has grown from the other: only silence makes such, and never ``Majority``; or an
         operator's order. ``torn``: two orders named others to begin the cluster, so there are two."""
         if view.number in self.installed:
             return
         self.installed[view.number] = view
+        mine = self.lineage_of(view)
         for other in self.installed.values():
-            if view.number in (other.number, *other.ancestors) or other.number in view.ancestors:
+            if other.number in mine or view.number in self.ancestors_of(other):
                 continue
             if torn and view.cluster_id != other.cluster_id:
                 continue
@@ -41,7 +53,7 @@ class ViewChecker:
 
     def _was_majority(self, view: View, other: View) -> bool:
         """Whether the view where the two parted had ``splitMode: Majority``, and was installed."""
-        parted = max({*view.ancestors} & {*other.ancestors}, default=None)
+        parted = max({*self.ancestors_of(view)} & {*self.ancestors_of(other)}, default=None)
         before = self.installed.get(parted) if parted is not None else None
         return before is not None and before.majority
 
@@ -54,8 +66,8 @@ class ViewChecker:
         return any(one is not None and one.excluded_by_override for one in self._views_since_fork(view, other))
 
     def _views_since_fork(self, view: View, other: View) -> list[View | None]:
-        shared = {*other.ancestors, other.number}
-        return [self.accepted.get(number) for number in (*view.ancestors, view.number) if number not in shared]
+        shared = set(self.lineage_of(other))
+        return [self.accepted.get(number) for number in self.lineage_of(view) if number not in shared]
 
     def on_split(self, before: View, after: View, backups: bool) -> None:
         """A member that is silent is left behind. ``backups``: a worker of those who go on has a split backup."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from txlog.model.configuration import Configuration, apply_configuration_change
+from txlog.model.configuration import Configuration, InLineage, apply_configuration_change, decode_configuration_change
 from txlog.model.ids import Txid, ViewNumber
 from txlog.protocol.events import ConfiguredMember
 from txlog.protocol.log.log_index import LogIndex
@@ -30,13 +30,15 @@ def configuration_at(index: int, configuration: Configuration) -> ConfigurationA
 
 
 class ConfigurationHistory:
-    """``noops``: the changes in the log that took no effect. ``held``: every change that is persisted here, in the log
-    or not."""
+    """``noops``: the changes in the log that took no effect. ``held``: the changes that are persisted here, in the log
+    or not, since the last start."""
 
     def __init__(self, founding: Configuration) -> None:
         self.entries = [configuration_at(0, founding)]
         self.noops: dict[int, Txid] = {}
         self.held: dict[Txid, str] = {}
+        self._made_in: dict[int, ViewNumber] = {}
+        """The view that each change in the log names, by its index."""
 
     def set_bootstrap(self, founding: Configuration) -> None:
         """A master that followed without a view learns the founding record; its log is empty."""
@@ -47,12 +49,14 @@ class ConfigurationHistory:
         """Set the configuration that is in force at a log start, and the entry since which it is."""
         self.entries = [configuration_at(since, configuration)]
         self.noops.clear()
+        self._made_in.clear()
 
     def trim(self, index: int) -> None:
         """Forget the configurations that ended before this index, and the changes up to it that took no effect."""
         since = self.at_index(index).since
         self.entries = [one for one in self.entries if one.since >= since]
         self.noops = {at: txid for at, txid in self.noops.items() if at > index}
+        self._made_in = {at: view for at, view in self._made_in.items() if at > index}
 
     def copy_up_to(self, upto: int) -> ConfigurationHistory:
         """A copy of the history up to this index of the log."""
@@ -60,24 +64,27 @@ class ConfigurationHistory:
         other.entries = [one for one in self.entries if one.since <= upto]
         return other
 
-    def apply(self, index: int, txid: Txid, key: str, views: list[ViewNumber]) -> bool:
-        """A change enters the log of a chain that descends from these views. Returns whether it takes effect."""
-        after = apply_configuration_change(self.entries[-1].configuration, key, views)
+    def apply(self, index: int, txid: Txid, key: str, in_lineage: InLineage) -> bool:
+        """A change enters the log of a chain with this lineage. Returns whether it takes effect."""
+        change = decode_configuration_change(key)
+        if change is not None:
+            self._made_in[index] = change.view
+        after = apply_configuration_change(self.entries[-1].configuration, key, in_lineage)
         if after is None:
             self.noops[index] = txid
         else:
             self.entries.append(configuration_at(index, after))
         return after is not None
 
-    def valid_up_to(self, history: LogIndex, after: int, cut: int, views: list[ViewNumber]) -> int:
-        """How far a chain that descends from these views judges every change as it was judged here: from ``after`` on,
+    def valid_up_to(self, history: LogIndex, after: int, cut: int, in_lineage: InLineage) -> int:
+        """How far a chain with this lineage judges every change as it was judged here: from ``after`` on,
         up to ``cut``. Changes after that index have to take effect again: here the chain descended from a branch that
         did not survive."""
         places = [(history.index_of(txid.origin, txid.seq), txid) for txid in self.held]
         for index, txid in sorted(places):
             if after < index <= cut:
                 follows = (
-                    apply_configuration_change(self.at_index(index - 1).configuration, self.held[txid], views)
+                    apply_configuration_change(self.at_index(index - 1).configuration, self.held[txid], in_lineage)
                     is not None
                 )
                 if follows == (index in self.noops):
@@ -88,6 +95,13 @@ class ConfigurationHistory:
         """Forget the entries after ``index``: they have left the log."""
         self.entries = [one for one in self.entries if one.since <= index]
         self.noops = {at: txid for at, txid in self.noops.items() if at <= index}
+        self._made_in = {at: view for at, view in self._made_in.items() if at <= index}
+
+    def views_outside(self, in_lineage: InLineage) -> set[ViewNumber]:
+        """The views of other branches that changes name which are persisted here, in the log or not."""
+        waiting = (decode_configuration_change(key) for key in self.held.values())
+        named = {*self._made_in.values(), *(change.view for change in waiting if change is not None)}
+        return {number for number in named if not in_lineage(number)}
 
     @property
     def latest(self) -> Configuration:

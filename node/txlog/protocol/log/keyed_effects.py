@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from txlog.model.configuration import Configuration
+from txlog.model.configuration import Configuration, InLineage
 from txlog.model.entry import CONTROL_KINDS, KIND_CONFIG, KIND_SKIP
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import LogStart
-from txlog.model.view import Number
 from txlog.protocol.log.configuration_history import ConfigurationHistory
 from txlog.protocol.log.idempotency_keys import IdempotencyKeys
 from txlog.protocol.log.incoming_queue import OriginQueue
@@ -27,7 +26,7 @@ class KeyedEffects:
         self.skips: dict[str, int] = {}
 
     def apply_queued(
-        self, queues: list[OriginQueue], counts: list[int], history: LogIndex, lineage: list[Number]
+        self, queues: list[OriginQueue], counts: list[int], history: LogIndex, in_lineage: InLineage
     ) -> None:
         """The first ``counts[slot]`` of each queue, which are in ``history`` already, take effect in its order."""
         if not any(queue.keyed_count for queue in queues):
@@ -39,9 +38,8 @@ class KeyedEffects:
         ]
         for index, queue, seq in sorted(keyed, key=lambda row: row[0]):
             stamps = queue.stamp(seq), queue.first_stamp(seq)
-            self.apply(
-                *(index, queue.kind(seq), queue.key(seq), Txid(queue.origin, seq), *stamps, queue.content(seq)), lineage
-            )
+            use = index, queue.kind(seq), queue.key(seq), Txid(queue.origin, seq), *stamps, queue.content(seq)
+            self.apply(*use, in_lineage)
             if queue.kind(seq) == KIND_SKIP:
                 self.keys.waiting.pop(queue.key(seq), None)
 
@@ -54,14 +52,14 @@ class KeyedEffects:
         stamp: int,
         first_stamp: int,
         content: bytes,
-        lineage: list[Number],
+        in_lineage: InLineage,
     ) -> None:
-        """The entry at ``index`` takes effect, in the order of the log. ``first_stamp``: 0 for none. ``lineage``: the
-        views that the log's view descends from; a configuration change of another branch has no effect."""
+        """The entry at ``index`` takes effect, in the order of the log. ``first_stamp``: 0 for none. ``in_lineage``:
+        from which views the log's view descends; a configuration change of another branch has no effect."""
         if kind == KIND_SKIP:
             self.skips.setdefault(key, index)
         elif kind == KIND_CONFIG:
-            if self.configurations.apply(index, txid, key, lineage):
+            if self.configurations.apply(index, txid, key, in_lineage):
                 self.keys.change_retention(index, stamp, self.configurations.latest.key_retention_ms)
         else:
             self.keys.has_first_stamps |= first_stamp > 0

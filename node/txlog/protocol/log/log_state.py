@@ -151,8 +151,8 @@ class LogState:
             txid = Txid(Origin(seen.span.node, seen.span.birth), seen.span.first_seq)
             if seen.kind == KIND_CONFIG:
                 self.configurations.held[txid] = seen.key
-            stamps = seen.stamp, seen.first_stamp
-            self.keyed.apply(seen.index, seen.kind, seen.key, txid, *stamps, seen.content, self.view.lineage)
+            use = seen.index, seen.kind, seen.key, txid, seen.stamp, seen.first_stamp, seen.content
+            self.keyed.apply(*use, self.view.is_or_descends_from)
         self.keys.mark_final(self.final_index)
         self.own_synced = self._compute_own_synced()
 
@@ -353,7 +353,7 @@ class LogState:
         heads = [(q.stamp(q.in_log + 1), self.ranks[slot]) for slot, q in enumerate(self.queues) if prefix.counts[slot]]
         assert min(heads) > self.log_key, f"rule 13: keys grow along the log: {min(heads)} behind {self.log_key}"
         self.log_index.append(prefix.order, hashes)
-        self.keyed.apply_queued(self.queues, prefix.counts, self.log_index, self.view.lineage)
+        self.keyed.apply_queued(self.queues, prefix.counts, self.log_index, self.view.is_or_descends_from)
         for queue, count in zip(self.queues, prefix.counts, strict=True):
             if count:
                 queue.move_to_log(count)
@@ -405,7 +405,7 @@ class LogState:
         assert self.final_index <= cut <= self.log_index.length, (self.final_index, cut, self.log_index.length)
         if not base_fits(self.log_index, view, cut, spans, waiting):
             return False
-        stands = self.configurations.valid_up_to(self.log_index, self.final_index, cut, view.lineage)
+        stands = self.configurations.valid_up_to(self.log_index, self.final_index, cut, view.is_or_descends_from)
         if stands < cut:  # the order stays, but what follows has to take effect again, as on every other master
             again = self.log_index.spans(stands, cut)
             cut, spans, stamps = stands, again + spans, stamps_of(self.by_origin, again) + stamps
@@ -472,7 +472,7 @@ class LogState:
             counts[slot] += span.count
             order += bytes([slot]) * span.count
         self.log_index.append(bytes(order), hashes)
-        self.keyed.apply_queued(self.queues, counts, self.log_index, self.view.lineage)
+        self.keyed.apply_queued(self.queues, counts, self.log_index, self.view.is_or_descends_from)
         for queue, count in zip(self.queues, counts, strict=True):
             if count:
                 queue.move_to_log(count)

@@ -199,6 +199,6 @@ class ConfigurationChanges:
         ):
             return
         if self.local.node in configuration.removed and (
-            mine.number in theirs.lineage or self._is_no_longer_needed(known)
+            theirs.is_or_descends_from(mine.number) or self._is_no_longer_needed(known)
         ):
             raise Fatal("Removed", f"{known.node} says that {self.local.node} was taken out of the cluster for good")

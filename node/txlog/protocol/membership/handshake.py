@@ -14,7 +14,7 @@ from txlog.protocol.membership.configuration_changes import ConfigurationChanges
 from txlog.protocol.outbox import Outbox
 from txlog.protocol.replication.peer_progress import PeerProgress
 from txlog.protocol.views.view_state import FOREVER_MS, ViewState
-from txlog.wire.messages import LEVEL, Hello, HelloReply, KnownIncarnation, LogTruncatedBelow
+from txlog.wire.messages import PROTOCOL_LEVEL, Hello, HelloReply, KnownIncarnation, LogTruncatedBelow
 
 EARLY_HELLO_MS: Final = 20
 """Between two hellos of a master that catches up with others while they write, in milliseconds."""
@@ -98,7 +98,7 @@ def build_hello(views: ViewState) -> Hello:
         agreement.log_index.hash if agreement is not None else b"",
         [age_ms for _, _, age_ms in known],
         views.local.clock.wall_ms,
-        LEVEL,
+        PROTOCOL_LEVEL,
     )
 
 
@@ -121,7 +121,7 @@ def build_hello_reply(who: Hello, views: ViewState, peers: list[PeerProgress]) -
         _configuration(views),
         views.local.settings.strategy,
         views.local.clock.wall_ms,
-        LEVEL,
+        PROTOCOL_LEVEL,
     )
 
 

@@ -18,7 +18,7 @@ from txlog.protocol.log.log_start import decode_log_start
 from txlog.protocol.log.log_state import LogState
 from txlog.protocol.outbox import Outbox
 from txlog.wire.message_checks import log_start_error
-from txlog.wire.messages import LEVEL, FetchSnapshot, LogTruncatedBelow, SnapshotChunk
+from txlog.wire.messages import PROTOCOL_LEVEL, FetchSnapshot, LogTruncatedBelow, SnapshotChunk
 
 SNAPSHOT_CHUNK_BYTES: Final = 1 << 20
 """Bytes of a log start in one message."""
@@ -51,7 +51,7 @@ class SnapshotInstaller:
         if self.incoming is not None and now_ms - self.incoming.asked_ms <= self._local.settings.round_timeout_ms:
             return
         self.incoming = IncomingSnapshot(peer, now_ms)
-        self._outbox.send(peer, FetchSnapshot(0, 0, LEVEL))
+        self._outbox.send(peer, FetchSnapshot(0, 0, PROTOCOL_LEVEL))
 
     def on_chunk(self, peer: str, piece: SnapshotChunk, log: LogState, now_ms: int) -> bool:
         """Add the next chunk; True when the snapshot is complete and installed. After a chunk that does not fit, the
@@ -71,7 +71,7 @@ class SnapshotInstaller:
         arriving.whole, arriving.asked_ms = whole, now_ms
         arriving.data += piece.data
         if len(arriving.data) < piece.total:
-            self._outbox.send(peer, FetchSnapshot(piece.index, len(arriving.data), LEVEL))
+            self._outbox.send(peer, FetchSnapshot(piece.index, len(arriving.data), PROTOCOL_LEVEL))
             return False
         self.incoming = None
         data = bytes(arriving.data)

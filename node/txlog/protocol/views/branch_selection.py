@@ -121,7 +121,7 @@ def _is_prefix(one: ViewBranch, other: ViewBranch, own: LogIndex) -> bool:
 def surviving_view(views: Iterable[tuple[View, bool]]) -> View | None:
     """The view that survives under ``Majority``, of those reported, each with whether it is installed there."""
     known = list(views)
-    ends = [one for one in known if not any(one[0].number in other.ancestors for other, _ in known)]
+    ends = [one for one in known if not any(other.descends_from(one[0].number) for other, _ in known)]
     return max(ends, key=lambda one: one[0].precedence(one[1]))[0] if ends else None
 
 
@@ -144,7 +144,7 @@ def find_branches(branches: list[ViewBranch], own: LogIndex) -> list[ViewBranch]
 
 
 def _is_superseded_by(one: ViewBranch, other: ViewBranch) -> bool:
-    return one.number in other.view.ancestors or _never_installed(one, other)
+    return other.view.descends_from(one.number) or _never_installed(one, other)
 
 
 def _never_installed(one: ViewBranch, other: ViewBranch) -> bool:
@@ -154,7 +154,7 @@ def _never_installed(one: ViewBranch, other: ViewBranch) -> bool:
     return (
         other.number > one.number
         and one.view.ancestors[-1:] != []
-        and one.view.ancestors[-1] in other.view.ancestors
+        and other.view.descends_from(one.view.ancestors[-1])
         and not one.is_installed
         and any(one.view.has_member(Origin(report.node, report.birth)) for report in other.reports)
     )

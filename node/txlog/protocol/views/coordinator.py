@@ -19,6 +19,7 @@ from txlog.protocol.views.report import build_checkpoints
 from txlog.protocol.views.view_change import ViewChange, ViewChangeEvent, ViewChangePhase
 from txlog.protocol.views.view_state import FOREVER_MS, ViewState
 from txlog.wire.messages import (
+    PROTOCOL_LEVEL,
     AcceptView,
     Checkpoint,
     Departure,
@@ -48,7 +49,7 @@ class ViewCoordinator:
         number = (epoch, ballot, self.views.local.node)
         self.views.highest_seen = max(self.views.highest_seen, number)
         checkpoints = [*build_checkpoints(agreement), *self._checkpoints_of_joiners(wanted)]
-        proposal = ProposeView(number, view.cluster_id, wanted, view.number, gone, checkpoints)
+        proposal = ProposeView(number, view.cluster_id, wanted, view.number, gone, checkpoints, PROTOCOL_LEVEL)
         self.views.change = change = ViewChange(proposal, wanted, self.views.failure_detector.now_ms)
         self.views.promise(number)
         report = self.participant.own_report = self.participant.build_report(proposal)

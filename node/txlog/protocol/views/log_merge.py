@@ -112,7 +112,7 @@ def transactions_known_to(branch: ViewBranch, reports: list[ViewReport]) -> Tran
     cells = collect_transactions([p for r in branch.reports for p in r.pending])
     missing = [(origin, seq) for origin, seq in branch.log if seq not in cells.get(origin, {})]
     if missing:
-        before = [r for r in reports if r.view is not None and r.view.number in branch.view.ancestors]
+        before = [r for r in reports if r.view is not None and branch.view.descends_from(r.view.number)]
         older = collect_transactions([p for r in before for p in r.pending])
         for origin, seq in missing:
             cell = older.get(origin, {}).get(seq)

@@ -34,6 +34,7 @@ from txlog.protocol.views.log_merge import (
     merge_branches,
     transactions_known_to,
 )
+from txlog.protocol.views.view_lineage import extend_lineage
 from txlog.wire.messages import Departure, ReportSummary, ViewReport
 
 
@@ -109,6 +110,10 @@ def compute_next_view(
     silent = [node for node in _silent_members(winner, gone, members) if node in weights]
     mode, mode_before = _split_mode(winner, along, out)
     prefers = _preferred_strategies(members, reports)
+    stable = max(report.stable for report in winner.reports)
+    jointly = along.joint_configurations(stable) if along is not None else []
+    configured = {m.node for one in jointly for m in one.masters} | set(weights)
+    lineage = extend_lineage(winner, reports, configured)
     view = View(
         epoch,
         ballot,
@@ -118,12 +123,12 @@ def compute_next_view(
         base.length,
         base.hash,
         origins,
-        [*winner.view.ancestors, winner.number],
+        lineage.ancestors,
         floor,
         _strategy(members, winner, prefers, bool(silent)),
         _diverged_index(winner, gone, members, majority, out),
         [known.get(Origin(*one), base.last_seq(Origin(*one))) for one in origins],
-        [*winner.view.strategies, winner.view.strategy],
+        lineage.strategies,
         merged,
         silent,
         prefers,
@@ -131,9 +136,10 @@ def compute_next_view(
         winner.view.bootstrap_configuration,
         mode,
         mode_before,
+        lineage.start,
+        lineage.foreign_views,
+        lineage.level,
     )
-    stable = max(report.stable for report in winner.reports)
-    jointly = along.joint_configurations(stable) if along is not None else []
     needed = mode_before if winner.view.bootstrap_configuration is not None else majority
     numbers = [b.number for b in keeping]
     numbers += [b.number for b in forks if b.number not in numbers]
@@ -160,7 +166,7 @@ def _configurations_on(
     """The configurations along the base, as the winner's chain judges the changes in it."""
     if configurations is None or not configurations.latest.masters:
         return None
-    cut = configurations.valid_up_to(own, own.start, base.base_index, winner.view.lineage)
+    cut = configurations.valid_up_to(own, own.start, base.base_index, winner.view.is_or_descends_from)
     spans = own.spans(cut, base.base_index) + base.spans
     along = configurations.copy_up_to(cut)
     held = {Txid(Origin(c.node, c.birth), c.seq): c.key for r in reports for c in r.changes}
@@ -171,7 +177,7 @@ def _configurations_on(
         for seq in range(span.first_seq, span.first_seq + span.count) if held else ():
             key = held.get(Txid(origin, seq))
             if key is not None:
-                along.apply(index + seq - span.first_seq + 1, Txid(origin, seq), key, winner.view.lineage)
+                along.apply(index + seq - span.first_seq + 1, Txid(origin, seq), key, winner.view.is_or_descends_from)
         index += span.count
     return along
 

@@ -13,6 +13,7 @@ from typing import Final
 from txlog.model.errors import PeerFault
 from txlog.model.ids import Origin
 from txlog.model.view import NO_VIEW, Number
+from txlog.protocol.views.admission import can_read_lineage
 from txlog.protocol.views.next_view import highest_view
 from txlog.protocol.views.report import (
     non_final_transactions,
@@ -22,6 +23,7 @@ from txlog.protocol.views.report import (
 from txlog.protocol.views.view_change import ViewChangeEvent, departure_applies, has_override
 from txlog.protocol.views.view_state import FOREVER_MS, ViewState
 from txlog.wire.messages import (
+    PROTOCOL_LEVEL,
     AcceptView,
     Checkpoint,
     FetchProgress,
@@ -88,6 +90,8 @@ class ViewParticipant:
         concerned, a text."""
         if self.views.accepted is None:
             return None
+        if not can_read_lineage(self.views.accepted, proposal.level):
+            return "OlderProgram", "", "the coordinator's program cannot read views with forgotten ancestors"
         stay = {(m.node, m.birth) for m in proposal.members}
         nodes = {m.node for m in proposal.members}
         gone = {(one.node, one.birth): one for one in proposal.gone}
@@ -150,7 +154,7 @@ class ViewParticipant:
             or not self.views.installed
             or self.views.accepted.member(coordinator) is None
         )
-        elsewhere = proposal.view not in self.views.accepted.lineage and went
+        elsewhere = not self.views.accepted.is_or_descends_from(proposal.view) and went
         if not elsewhere or hears is None or coordinator in hears:
             return False
         now_ms, round_ms = self.views.failure_detector.now_ms, self.views.local.settings.round_timeout_ms
@@ -195,6 +199,7 @@ class ViewParticipant:
                 [],
                 [],
                 prefers,
+                level=PROTOCOL_LEVEL,
             )
         history = agreement.log_index
         shared = Checkpoint(history.start, history.log_start_hash)
@@ -226,6 +231,8 @@ class ViewParticipant:
             heard,
             self.views.local.settings.strategy,
             pending_configuration_changes(agreement, shared.index),
+            PROTOCOL_LEVEL,
+            sorted(agreement.configurations.views_outside(agreement.view.is_or_descends_from)),
         )
 
     def on_accept(self, peer: str, accept: AcceptView) -> bool:

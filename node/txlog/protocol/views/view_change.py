@@ -145,7 +145,7 @@ class ViewChange:
         latest = max((view for view in views if view.has_member(origin)), key=lambda view: view.number, default=None)
         if latest is None:
             return False
-        if any(latest.number in view.ancestors for view in views):
+        if any(view.descends_from(latest.number) for view in views):
             return True
         return any(
             Origin(node, birth) == origin and (gone.why == "lost" or start == gone.start)

@@ -9,6 +9,7 @@ from typing import Final
 
 from txlog.model.ids import Origin
 from txlog.model.view import Member, View
+from txlog.protocol.views.admission import has_room_for_origins, has_room_for_views
 from txlog.protocol.views.backfill import Backfill
 from txlog.protocol.views.catch_up import CatchUp
 from txlog.protocol.views.coordinator import ViewCoordinator
@@ -34,6 +35,8 @@ class ViewPolicy:
         self.backfill = backfill
         self.coordinator = coordinator
         self._catch_ups: dict[str, CatchUp] = {}
+        self._postponed = ""
+        """Why no master is admitted although one is ready; empty when none waits for that reason."""
 
     def poll(self, may_lead: bool) -> int:
         """Send what is due. ``may_lead``: this master takes part (admitted, not leaving). Returns when to poll again,
@@ -80,7 +83,7 @@ class ViewPolicy:
             if self.views.propose_after_ms == FOREVER_MS:
                 self.views.propose_after_ms = now_ms + PREFERENCE_DELAY_MS
         else:
-            self.views.propose_after_ms, self.views.blocked_reason = FOREVER_MS, ""
+            self.views.propose_after_ms, self.views.blocked_reason = FOREVER_MS, self._postponed
             return
         nodes = [m.node for m in wanted]
         reachable = self.views.failure_detector.reachable()
@@ -122,13 +125,19 @@ class ViewPolicy:
                 gone.append(departure)
         gone += self._removed_elsewhere(view)
         origins: set[tuple[str, int]] = set()
+        joining: dict[str, Member] = {}
         for configured in self.views.configured_members:
             who = self.views.hellos.get(configured.node)
             if who is None or configured.node in stay or not self._is_caught_up(who):
                 continue
-            if self.views.has_room_for_origins(origins | who.origins):  # of several, as many as fit
+            if has_room_for_origins(view, origins | who.origins):  # of several, as many as fit
                 origins |= who.origins
-                stay[who.node] = Member(who.node, who.birth, configured.weight, configured.data_center)
+                joining[who.node] = Member(who.node, who.birth, configured.weight, configured.data_center)
+        self._postponed = ""
+        if joining and not has_room_for_views(view) and not self.views.includes_all_configured({**stay, **joining}):
+            self._postponed = f"{len(view.ancestors)} views without all masters: the next has all, or one less"
+        else:
+            stay.update(joining)
         order = {m.node: place for place, m in enumerate(self.views.configured_members)}
         return sorted(stay.values(), key=lambda m: order.get(m.node, len(order))), gone
 
@@ -228,7 +237,9 @@ class ViewPolicy:
         if view.silent_members or view.preferred_by(self.views.local.node) == self.views.local.settings.strategy:
             return False
         reachable = self.views.failure_detector.reachable()
-        return all(m.node in reachable for m in view.members)
+        nodes = [m.node for m in view.members]
+        room = has_room_for_views(view) or self.views.includes_all_configured(nodes)
+        return room and all(node in reachable for node in nodes)
 
     def _view_change_wanted(self, view: View, wanted: list[Member]) -> bool:
         if self.views.is_stopped or not self.views.installed:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from txlog.model.bounds import SLOTS_MAX
 from txlog.model.configuration import Configuration, Master
 from txlog.model.errors import Conflict, PeerFault
 from txlog.model.ids import Origin
@@ -20,6 +19,7 @@ from txlog.protocol.local_master import LocalMaster
 from txlog.protocol.log.log_state import LogState
 from txlog.protocol.outbox import Outbox
 from txlog.protocol.replication.failure_detector import FailureDetector
+from txlog.protocol.views.admission import check_admissible
 from txlog.protocol.views.needed_transactions import NeededTransactions
 from txlog.protocol.views.view_change import ViewChange, ViewChangeEvent, departure_applies, has_override
 from txlog.wire.messages import AcceptView, Departure, Hello, HelloReply, LeaveNotice
@@ -300,19 +300,9 @@ class ViewState:
             self.departures[who.node] = Departure(who.node, member.birth, 0, "lost")
         self.last_views[who.node] = who.view
         self.record_start(origin, who.start)
-        if not self.has_room_for_origins(who.origins):
-            self.hellos.pop(who.node, None)
-            raise PeerFault(
-                who.node,
-                "TooManyIncarnations",
-                f"with birth {who.birth:016x} the log would have more than {SLOTS_MAX} incarnations of masters",
-            )
+        self.hellos.pop(who.node, None)
+        check_admissible(self.accepted, who)
         self.hellos[who.node] = who
-
-    def has_room_for_origins(self, added: set[tuple[str, int]]) -> bool:
-        """Whether the next view can have these incarnations besides those of the view here. A view change that begins
-        with too many would stop the view, and no next one could be computed."""
-        return self.accepted is None or len(added.union(self.accepted.origins)) <= SLOTS_MAX
 
     def on_hello_reply(self, known: HelloReply) -> None:
         """A master reports its view."""
@@ -332,13 +322,12 @@ class ViewState:
             self.mark_installed()
             return
         mine = self.accepted
-        line = mine.ancestors if mine is not None else []
-        if view.has_member(self.origin) or view.number == self.number or view.number in line:
+        if view.has_member(self.origin) or (mine is not None and mine.descends_from(view.number)):
             self.other_branches.pop(known.node, None)
             return
         if (
             mine is None
-            or mine.number in view.ancestors
+            or view.descends_from(mine.number)
             or (self.majority_required and not self._either_is_forced(view))
         ):
             if view.number <= self.number or (self.newer_view is not None and view.number < self.newer_view.number):
@@ -364,7 +353,7 @@ class ViewState:
         ahead = self.newer_view
         if ahead is None:
             return
-        if view is not None and ahead.number in view.lineage:
+        if view is not None and view.is_or_descends_from(ahead.number):
             self.newer_view_members.add(node)
         else:
             self.newer_view_members.discard(node)
