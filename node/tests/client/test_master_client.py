@@ -175,7 +175,7 @@ def test_report_sends_what_is_documented_and_returns_the_hold(master: ScriptedMa
     report = WorkerReport(JsonMarker(1, 9, HASH, 3), "Blocked", "refused", 400, "bad", "uk-1.00c0ffee00c0ffee.42", 1.5)
     assert client.report_worker("w1", report) == 40
     assert json.loads(master.asked[0][2]) == {
-        "position": PLACE | {"fence": 3, "unordered": []},
+        "position": PLACE | {"fence": 3, "unordered": [], "cluster": "", "base": ""},
         "state": "Blocked",
         "error": "refused",
         "status": 400,

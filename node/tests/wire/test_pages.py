@@ -85,4 +85,14 @@ def test_the_readable_form_is_json_and_says_the_same() -> None:
             }
         ],
         "stable": {"epoch": 1, "index": 6, "hash": "73" * 16},
+        "cluster": "",
     }
+
+
+def test_a_page_of_an_earlier_version_names_no_cluster() -> None:
+    known = page(5, 1)
+    named = LogPage(known.after, known.entries, known.stable, b"\xcc" * 16)
+    assert decode_page("uk-1", encode_page(named)) == named
+    earlier = bytes([LOG_PAGE_FORMAT]) + msgspec.msgpack.encode((known.after, known.entries, known.stable))
+    assert decode_page("uk-1", earlier) == known
+    assert known.cluster == b""
