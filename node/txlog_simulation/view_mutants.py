@@ -170,8 +170,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CORE,
-                "submissions.submit(batch, refusals, self.views.is_stopped, now)",
-                "submissions.submit(batch, refusals, False, now)",
+                "return SubmissionTerms(self.views.is_stopped, marks, full)",
+                "return SubmissionTerms(False, marks, full)",
             ),
             _NO_ORDER_ASSERTION,
             _NO_RISING_STAMPS_CHECK,
