@@ -143,6 +143,9 @@ rejoin: $(VENV)/.installed ## two halves of a large database are one again, by p
 rejoin-under-load: native ## a master is stopped and joins again while others are written to at the highest rate
 	$(BIN)/python -m e2e.scenarios.rejoin_under_load
 
+longevity: native ## 5,000 views and 250 lost disks: what a transaction and a view change cost at the beginning and the end
+	$(BIN)/python -m e2e.scenarios.longevity
+
 recovery-crashes: $(VENV)/.installed ## kill -9 of everything at every step of a split's recovery (STRATEGY=Simple ONLY=isolated,worker,...)
 	$(BIN)/python -m e2e.scenarios.recovery_crashes $(if $(STRATEGY),--strategy $(STRATEGY)) $(if $(ONLY),--only "$(ONLY)")
 
