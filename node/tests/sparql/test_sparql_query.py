@@ -322,7 +322,9 @@ def test_a_name_computed_in_a_query_finds_nothing() -> None:
         ("ASK " + "{" * 700 + "}" * 700, "more than 64 brackets"),
         ("ASK { FILTER(" + "(" * 700 + "1" + ")" * 700 + "}", "more than 64 brackets"),
         ("ASK { FILTER(1" + "+1" * 3000 + ") }", "more than 500 groups and operators"),
-        ("ASK {" + "OPTIONAL{?s ?p ?o}" * 2000 + "}", "more than 500 groups and operators"),
+        ("ASK {" + "OPTIONAL{?s ?p ?o}" * 2000 + "}", "more than 100 triple patterns"),
+        ("ASK {" + "OPTIONAL{}" * 2000 + "}", "more than 100 triple patterns"),
+        ("ASK {" + "MINUS{}" * 2000 + "}", "more than 500 groups and operators"),
         ("ASK {" + "GRAPH ?g {}" * 2000 + "}", "more than 500 groups and operators"),
         ("ASK {" + "".join(f"BIND(1 AS ?x{n})" for n in range(2000)) + "}", "more than 500 groups and operators"),
     ],
@@ -347,9 +349,9 @@ def test_the_limits_leave_room_on_a_small_stack() -> None:
         "ASK " + "{" * 60 + "GRAPH ?g {}" + "}" * 60,
         "ASK { " + "GRAPH ?g { " * 60 + "}" * 61,
         "ASK { FILTER(1" + "||1" * 490 + ") }",
-        "ASK {" + "OPTIONAL{?s ?p ?o}" * 240 + "}",
+        "ASK {" + "OPTIONAL{?s ?p ?o}" * 50 + "}",
         "ASK {{}" + " UNION {}" * 240 + "}",
-        "ASK { GRAPH <a:no> { ?s ?p ?o } " + "".join(f"OPTIONAL {{ GRAPH ?g{n} {{}} }}" for n in range(124)) + "}",
+        "ASK { GRAPH <a:no> { ?s ?p ?o } " + "".join(f"OPTIONAL {{ GRAPH ?g{n} {{}} }}" for n in range(98)) + "}",
         "ASK { GRAPH <a:no> { ?s ?p ?o } " + "".join(f"{{ GRAPH ?g{n} {{}} }} UNION {{}}" for n in range(82)) + "}",
     ]
     before = threading.stack_size(2 * 1024 * 1024)

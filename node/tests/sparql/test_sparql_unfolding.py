@@ -80,11 +80,11 @@ FLOODS = {
         f"PREFIX p: <{LONG}> " + ";".join(f"INSERT DATA {{ p:{i} <urn:p> 1 }}" for i in range(n))
     ),
     "a prefix in an update": lambda n: update(
-        f"PREFIX p: <{LONG}> INSERT {{ ?s ?p ?o }} WHERE {{ {' '.join(f'?s p:{i} ?o .' for i in range(n))} }}"
+        f"PREFIX p: <{LONG}> INSERT {{ {' '.join(f'?s p:{i} ?o .' for i in range(n))} }} WHERE {{ ?s ?p ?o }}"
     ),
     "a base in an update": lambda n: update(
-        f"BASE <{LONG.replace('urn:', 'http://x/')}/> INSERT {{ ?s ?p ?o }} "
-        f"WHERE {{ {' '.join(f'?s <p{i}> ?o .' for i in range(n))} }}"
+        f"BASE <{LONG.replace('urn:', 'http://x/')}/> "
+        f"INSERT {{ {' '.join(f'?s <p{i}> ?o .' for i in range(n))} }} WHERE {{ ?s ?p ?o }}"
     ),
     "a binding": lambda n: len(bind_query("SELECT * " + "{ ?x ?y ?z " * n + "}" * n, {"x": f"<{LONG}>"})),
     "graphs to insert into": lambda n: len(
@@ -110,7 +110,7 @@ def test_a_flood_is_refused_and_a_little_of_the_same_is_not(kind: str) -> None:
 def test_a_query_with_a_long_base_is_bounded() -> None:
     names = " ".join(f"?s <p{n}> ?o ." for n in range(MANY))
     with pytest.raises(TooLarge):
-        hide_system_graphs(f"BASE <http://x/{LONG[4:]}/> SELECT * {{ {names} GRAPH ?g {{}} }}")
+        hide_system_graphs(f"BASE <http://x/{LONG[4:]}/> CONSTRUCT {{ {names} }} WHERE {{ GRAPH ?g {{}} }}")
 
 
 def test_many_operations_under_many_prefixes_are_bounded() -> None:

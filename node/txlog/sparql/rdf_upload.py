@@ -16,6 +16,7 @@ from txlog.sparql.expansion_limit import EXPANDED_BYTES_MAX, ExpansionBuffer, ch
 from txlog.sparql.formats.rdf4j_binary import read_rdf
 from txlog.sparql.formats.rdf_json import read_rdf_json
 from txlog.sparql.formats.trix import read_trix
+from txlog.sparql.nesting_limit import check_json_nesting, check_triple_term_nesting, check_xml_nesting
 from txlog.sparql.skolem_iris import SKOLEM_PREFIX_BYTES, skolemise_kept_lines
 from txlog.sparql.terms import SYSTEM_GRAPHS, base_iri, refuse_system
 from txlog.sparql.transaction_body import TransactionBody
@@ -192,12 +193,17 @@ def _is_canonical(body: bytes, lines: re.Pattern[bytes]) -> bool:
 
 
 def _parse_quads(body: bytes, form: pyoxigraph.RdfFormat, base: str | None) -> bytes:
-    if form == pyoxigraph.RdfFormat.RDF_XML and b"<!" in body:
-        _check_entities(body)
+    if form == pyoxigraph.RdfFormat.RDF_XML:
+        if b"<!" in body:
+            _check_entities(body)
+        check_xml_nesting(body)
+    elif form == pyoxigraph.RdfFormat.JSON_LD:
+        check_json_nesting(body)
     if form in _LINE_FORMATS:
         if _is_canonical(body, _CANONICAL_QUADS if form == pyoxigraph.RdfFormat.N_QUADS else _CANONICAL_TRIPLES):
             return body
         base = None
+    check_triple_term_nesting(body)
     try:
         return parse(body, form, base)
     except SyntaxError as error:

@@ -16,6 +16,7 @@ from txlog.sparql.analysis.predicates import UnknownPredicates, predicates_of
 from txlog.sparql.data_blocks import GAP, data_as_trig, data_error, format_data_update
 from txlog.sparql.data_fast_path import parse_plain_update
 from txlog.sparql.expansion_limit import PARSED_BYTES_MAX, check_expansion, limit_for
+from txlog.sparql.plan_limit import check_plan
 from txlog.sparql.prologue import Prologue, SourceMappedText
 from txlog.sparql.random_functions import has_single_solution
 from txlog.sparql.rdf_upload import (
@@ -333,6 +334,7 @@ class _UpdateNormaliser:
         word = first.text.upper()
         if first.kind != "WORD" or word not in _OPERATIONS:
             raise malformed_query(text, first.start, f"{first.text[:80]} begins no operation of an update")
+        check_plan(text, found)
         if word == "LOAD" and self.load is not None:
             self._replace_load(found, self.load)
             return end

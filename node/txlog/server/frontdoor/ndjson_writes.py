@@ -25,8 +25,9 @@ from txlog.protocol.events import Submission, SubmissionAccepted
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.master_loop import AwaitedWrite
 from txlog.runtime.transaction_status import BELOW_APPLIED
+from txlog.server.frontdoor.portability_rule import PortabilityRule
 from txlog.server.frontdoor.write_handler import draw_blank_node_seed, now_text
-from txlog.sparql import TransactionBody, prepare_lines, prepare_update, refuse_unportable
+from txlog.sparql import TransactionBody, prepare_lines, prepare_update
 
 BATCHES_IN_FLIGHT_MAX = 4
 """Batches of one request that may wait for their level; at this limit the master stops reading its body."""
@@ -63,6 +64,7 @@ class NdjsonWriteHandler:
     """``POST /txlog/transactions``: writes JSON lines as transactions and streams the outcomes back."""
 
     def __init__(self, site: MasterContext) -> None:
+        self._portability = PortabilityRule(site)
         self._site = site
         self._loop = site.loop
         self._durability = site.durability
@@ -166,10 +168,9 @@ class NdjsonWriteHandler:
                     and transaction.delete is None
                 ):
                     prepared = prepare_lines(quads, draw=draw_blank_node_seed)
+                    self._portability.check_terms(prepared.kind, prepared.payload)
                 else:
-                    prepared = _prepare_transaction(transaction)
-                    if self._site.config.mixed_engines:
-                        refuse_unportable(prepared)
+                    prepared = self._portability.check(_prepare_transaction(transaction))
             except DECODE_ERRORS as wrong:
                 refused[at] = BadInput(f"not a JSON line of a transaction: {wrong}")
                 continue

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 from txlog.http.router import RawResponse, Request, Response, Route, json_response, read_body
 from txlog.http.write_options import WriteOptions, write_options_of
 from txlog.model.durability import Durability
+from txlog.model.entry import KIND_UPDATE
 from txlog.model.errors import BadInput, Conflict, KeyNotTaken, NotDeterministic, Refused, Unsupported
 from txlog.model.hashes import content_hash, content_state
 from txlog.model.ids import Txid
@@ -24,6 +25,7 @@ from txlog.runtime.transaction_status import BELOW_APPLIED, TransactionOutcome
 from txlog.server.frontdoor.evaluated_updates import OptimisticUpdateExecutor
 from txlog.server.frontdoor.load_fetcher import LoadFetcher
 from txlog.server.frontdoor.namespace_changes import build_entries
+from txlog.server.frontdoor.portability_rule import PortabilityRule
 from txlog.server.frontdoor.request_parameters import check_repository, context_parameters, parse_graph_iri
 from txlog.server.frontdoor.write_responses import WriteResponseFormatter, accepted_txid
 from txlog.sparql import (
@@ -36,7 +38,6 @@ from txlog.sparql import (
     prepare_rdf,
     prepare_removal,
     prepare_update,
-    refuse_unportable,
 )
 from txlog.sparql.formats.rdf4j_transaction_xml import prepare_rdf_transaction
 from txlog.sparql.rewrite.bound_parameters import UpdateGraphs, apply_parameters, parse_binding
@@ -70,6 +71,7 @@ class WriteHandler:
         self._optimistic_updates = effects
         self._load_fetcher = loads
         self._all_graphs = site.config.updates_without_graph == "all"
+        self._portability = PortabilityRule(site)
         self._site = site
         self._loop = site.loop
         self._durability = site.durability
@@ -95,7 +97,7 @@ class WriteHandler:
             text, base = await self._update_text(request)
             try:
                 all_graphs = self._means_all_graphs(request)
-                prepared = self._check_portable(await _prepare_update_off_loop(text, base, all_graphs))
+                prepared = self._portability.check(await _prepare_update_off_loop(text, base, all_graphs))
             except NotDeterministic as refused:
                 if refused.construct == "LOAD" and self._load_fetcher is not None:
                     return await self._post_load(self._load_fetcher, text, base, asked, all_graphs)
@@ -129,7 +131,7 @@ class WriteHandler:
         until = time.monotonic() + asked.timeout_s
         documents = await loads.fetch_all(wanted, asked.timeout_s)
         size = len(text) + sum(len(document.body) for document in documents.values())
-        prepared = self._check_portable(
+        prepared = self._portability.check(
             await _run_off_loop(
                 size,
                 lambda: prepare_loaded(
@@ -169,6 +171,7 @@ class WriteHandler:
                 text, base=base, now=now_text(), draw=draw_blank_node_seed, all_graphs=all_graphs
             ),
         )
+        self._portability.check_terms(KIND_UPDATE, update.text.encode())
         return await self._submit_evaluated(self._optimistic_updates, request, update, asked, None)
 
     async def commit_serializable(
@@ -215,7 +218,7 @@ class WriteHandler:
         upload = await _run_off_loop(
             len(body), lambda: prepare_rdf_transaction(body, now=now_text(), draw=draw_blank_node_seed)
         )
-        prepared = self._check_portable(upload.prepared)
+        prepared = self._portability.check(upload.prepared)
         before = build_entries(upload.namespaces)
         if before and asked.key:
             raise BadInput("Idempotency-Key: a transaction that changes namespaces is several entries and has no key")
@@ -227,7 +230,9 @@ class WriteHandler:
 
     async def write(self, submission: Submission, asked: WriteOptions, before: Sequence[Submission] = ()) -> Response:
         """Submits one transaction and answers when it has reached its level, or at the time-out with the URL of its
-        status. ``before``: submissions that go with it, at smaller indexes; none of them may be a repeat."""
+        status. ``before``: submissions that go with it, at smaller indexes; none of them may be a repeat. Raises
+        :class:`BadInput` for a term that not every store of the cluster can keep."""
+        self._portability.check_terms(submission.kind, submission.payload)
         loop = self._loop
         if len(submission.payload) >= LARGE_PAYLOAD_BYTES and self._site.payload_transfer is not None:
             loop.in_flight += 1
@@ -288,22 +293,21 @@ class WriteHandler:
         """Prepares a body without parameters: an update or RDF. Raises the error that :meth:`post` would answer with,
         or another one that marks the body as *not plain*."""
         if kind.partition(";")[0].strip().lower() != _UPDATE:
-            return prepare_rdf(body, kind, base=None, contexts=[], draw=draw_blank_node_seed)
+            found = prepare_rdf(body, kind, base=None, contexts=[], draw=draw_blank_node_seed)
+            self._portability.check_terms(found.kind, found.payload)
+            return found
         text = _decode_text(body, "MALFORMED QUERY")
         if not text.strip():
             raise BadInput("MALFORMED QUERY: the update is empty")
         now, all_graphs = now_text(), self._all_graphs
-        return self._check_portable(
+        return self._portability.check(
             prepare_update(text, base=None, now=now, draw=draw_blank_node_seed, all_graphs=all_graphs)
         )
-
-    def _check_portable(self, prepared: TransactionBody) -> TransactionBody:
-        return refuse_unportable(prepared) if self._site.config.mixed_engines else prepared
 
     async def read_update(self, request: Request) -> TransactionBody:
         """The update of a request: its body, a form field, or the parameter ``update``."""
         text, base = await self._update_text(request)
-        return self._check_portable(await _prepare_update_off_loop(text, base, self._means_all_graphs(request)))
+        return self._portability.check(await _prepare_update_off_loop(text, base, self._means_all_graphs(request)))
 
     async def _update_text(self, request: Request) -> tuple[str, str | None]:
         """The update with the parameters of its request applied, and its base."""

@@ -11,8 +11,8 @@ from collections import Counter
 from typing import Final
 
 from txlog.model.entry import KIND_UPDATE
-from txlog.model.errors import NotDeterministic
-from txlog.sparql.tokens import Token, tokens
+from txlog.model.errors import BadInput, NotDeterministic
+from txlog.sparql.tokens import TOKEN, Token, tokens
 from txlog.sparql.transaction_body import TransactionBody
 
 _UNPORTABLE_KEYWORDS: Final = frozenset(
@@ -20,6 +20,9 @@ _UNPORTABLE_KEYWORDS: Final = frozenset(
 )
 _PATH_OPERATORS: Final = frozenset(("/", "|", "^", "*", "!", "?"))
 _PLAIN_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,17}")
+_DIRECTION: Final = re.compile(rb"(@[A-Za-z0-9-]*--[A-Za-z]*)")
+_DIRECTED_QUAD: Final = re.compile(rb'"(@[A-Za-z0-9-]*--[A-Za-z]*)(?: <[^>\n]*>)? \.$', re.MULTILINE)
+"""In canonical N-Quads the object is the last term but one, and no string holds a line break."""
 _TERMS: Final = frozenset(("VARIABLE", "IRI", "PNAME", "STRING", "NUMBER"))
 
 
@@ -28,6 +31,20 @@ def refuse_unportable(prepared: TransactionBody) -> TransactionBody:
     if prepared.kind == KIND_UPDATE and (construct := find_unportable_construct(prepared.payload.decode())):
         raise NotDeterministic(construct, "the engines of this cluster may carry it out differently", once=True)
     return prepared
+
+
+def refuse_base_direction(kind: int, payload: bytes) -> None:
+    """Raise :class:`BadInput` for quads or an update with a literal that has a base direction (``"x"@he--rtl``, RDF
+    1.2): a store of an earlier RDF refuses the whole transaction, and would wait at it for ever."""
+    found = _DIRECTED_QUAD.search(payload)
+    if found is None and kind == KIND_UPDATE and _DIRECTION.search(payload) is not None:
+        languages = (token[0] for token in TOKEN.finditer(payload.decode()) if token.lastgroup == "LANGUAGE")
+        found = next((match for language in languages if (match := _DIRECTION.match(language.encode()))), None)
+    if found is not None:
+        raise BadInput(
+            f"MALFORMED DATA: a literal with a base direction (RDF 1.2), {found[1][:40].decode()}: not every store of "
+            "this cluster can keep it; leave the direction out, or state it by a property"
+        )
 
 
 def find_unportable_construct(update: str) -> str:

@@ -9,6 +9,7 @@ from txlog.model.errors import BadInput, TooLarge
 from txlog.sparql.analysis.empty_graphs import select_counts_graphs
 from txlog.sparql.analysis.predicates import UnknownPredicates, predicates_of_query
 from txlog.sparql.expansion_limit import limit_for
+from txlog.sparql.plan_limit import check_plan, may_exceed_plan
 from txlog.sparql.prologue import Prologue
 from txlog.sparql.rewrite.token_rewriter import TokenRewriter, skip_trivia
 from txlog.sparql.terms import DEFAULT_PREFIXES, base_iri
@@ -38,8 +39,11 @@ def hide_system_graphs(query: str, *, base: str | None = None) -> str:
     The worker's parser reports other mistakes.
     """
     if not base and len(query) < _SHORT_QUERY_CHARS and not _MAY_NAME_SYSTEM_GRAPH.search(query):
+        if may_exceed_plan(query):
+            check_plan(query, skip_trivia(tokens(query)))
         return query
     toks = skip_trivia(tokens(query))
+    check_plan(query, toks)
     names = Prologue(base_iri(base), limit_for(len(query)))
     start = _parse_prologue(query, toks, names)
     walk = TokenRewriter(query, names, None)

@@ -1,0 +1,60 @@
+"""A literal with a base direction (RDF 1.2) is logged only where every store of the cluster can keep it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from master_cluster import Cluster
+
+STATEMENTS = "/repositories/demo/statements"
+DIRECTED = '<urn:a> <urn:d> "shalom"@he--rtl .'
+PLAIN = '<urn:a> <urn:d> "\\"@he--rtl ." .'
+REQUESTS = [
+    ("application/n-triples", DIRECTED),
+    ("application/n-quads", f"{DIRECTED[:-1]} <urn:g> ."),
+    ("text/turtle", DIRECTED),
+    ("application/ld+json", '{"@id":"urn:a","urn:d":{"@value":"shalom","@language":"he","@direction":"rtl"}}'),
+    ("application/sparql-update", f"INSERT DATA {{ {DIRECTED} }}"),
+    ("application/sparql-update", "INSERT { ?s <urn:d> 'shalom'@he--rtl } WHERE { ?s <urn:k> ?o }"),
+    ("application/sparql-update", "DELETE WHERE { ?s <urn:d> 'shalom'@he--rtl }"),
+]
+
+
+def _workers(engine: str) -> list[dict[str, str]]:
+    return [{"name": "w-1", "url": "http://127.0.0.1:1", "engine": engine}]
+
+
+async def _post(cluster: Cluster, media_type: str, body: str) -> tuple[int, str]:
+    headers = {"Content-Type": media_type, "TxLog-Durability": "synced"}
+    async with cluster.session.post(cluster.url(0, STATEMENTS), data=body, headers=headers) as answer:
+        return answer.status, await answer.text()
+
+
+@pytest.mark.parametrize("changes", [{"workers": _workers("rdf4j")}, {"mixed_engines": True}])
+async def test_it_is_refused_by_name_where_a_store_cannot_keep_it(
+    clusters: Callable[..., Cluster], changes: dict[str, Any]
+) -> None:
+    cluster = clusters(1, **changes)
+    await cluster.start()
+    for media_type, body in REQUESTS:
+        status, text = await _post(cluster, media_type, body)
+        if media_type != "application/ld+json" or status == 400:
+            assert status == 400, (body, text)
+            assert "base direction (RDF 1.2), @he--rtl" in text
+    lines = json.dumps({"quads": DIRECTED}) + "\n" + json.dumps({"update": REQUESTS[4][1]}) + "\n"
+    async with cluster.session.post(cluster.url(0, "/txlog/transactions"), data=lines) as answer:
+        told = [json.loads(line) for line in (await answer.text()).splitlines()]
+    assert [line.get("error") for line in told] == ["BadInput", "BadInput"]
+    async with cluster.session.delete(cluster.url(0, STATEMENTS), params={"obj": '"shalom"@he--rtl'}) as answer:
+        assert answer.status == 400
+    assert (await _post(cluster, "application/n-triples", PLAIN))[0] == 204
+
+
+async def test_stores_that_keep_it_get_it(clusters: Callable[..., Cluster]) -> None:
+    cluster = clusters(1, workers=_workers("oxigraph"))
+    await cluster.start()
+    for media_type, body in REQUESTS:
+        assert (await _post(cluster, media_type, body))[0] == 204, body

@@ -1,0 +1,32 @@
+"""Which transactions the stores of this cluster execute alike: judged before one is logged."""
+
+from __future__ import annotations
+
+from txlog.runtime.master_context import MasterContext
+from txlog.sparql import TransactionBody, refuse_base_direction, refuse_unportable
+
+_STORES_BASE_DIRECTION = ("", "oxigraph")
+"""Engines that store a literal with a base direction as RDF 1.2 means it. A worker of another master of a mixed
+cluster may be unknown here, so ``mixedEngines`` counts as another engine. "" is a worker without a named engine."""
+
+
+class PortabilityRule:
+    """The rule of one master; it follows the workers that are added and removed while it runs."""
+
+    def __init__(self, site: MasterContext) -> None:
+        self._mixed = site.config.mixed_engines
+        self._workers = site.registry.known
+
+    def check(self, prepared: TransactionBody) -> TransactionBody:
+        """The same transaction. Raises :class:`~txlog.model.errors.NotDeterministic` where several engines may differ
+        in it, and :class:`~txlog.model.errors.BadInput` for a term that not every engine of the cluster stores."""
+        self.check_terms(prepared.kind, prepared.payload)
+        return refuse_unportable(prepared) if self._mixed else prepared
+
+    def check_terms(self, kind: int, payload: bytes) -> None:
+        """The check of terms alone: of quads or of an update."""
+        if b"--" in payload and not self._stores_base_direction():
+            refuse_base_direction(kind, payload)
+
+    def _stores_base_direction(self) -> bool:
+        return not self._mixed and all(worker.engine in _STORES_BASE_DIRECTION for _, worker in self._workers.all())
