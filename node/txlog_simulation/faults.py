@@ -59,6 +59,9 @@ def inject_fault(world: Simulation, fault: PlannedFault) -> None:
         case "restart-all":
             for each in world.simulated_masters:
                 world.crash_for(each, world.now_ms + world.rng.choice((10, 100, 300)))
+        case "sleep":
+            for each in world.simulated_masters:
+                world.crash_for(each, end_ms + (fault.size if each is machine else 0))
         case "pause":
             machine.pause()
             world.schedule(end_ms, machine.resume, machine.incarnation)

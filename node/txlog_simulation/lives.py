@@ -1,0 +1,89 @@
+"""Lives that no mix of faults alone leads to: clients that try again, sleeps longer than a key is kept, one master.
+
+A life is an ordinary plan of some profile, with parts of its own. By draws of their own: the plans of all other seeds
+stay what they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from txlog_simulation.run_plan import BEGIN_MS, PlannedClient, PlannedFault, RunPlan, draw_plan
+
+KEY_RETENTION_MS: Final = 20_000
+"""More than clocks may make of it, less than a sleep."""
+SLEEP_MS: Final = 45_000
+SKEW_MS: Final = 500
+
+
+def draw_run(seed: int, only: str = "") -> RunPlan:
+    """The plan of a seed: of a life for some seeds, or of :func:`draw_plan`. ``only``: of these profiles or lives."""
+    if only:
+        names = [name for name in only.split(",") if name in LIVES]
+        return LIVES[Random(f"life {seed}").choice(names)][1](seed) if names else draw_plan(seed, only)
+    chance = Random(f"life {seed}").random()
+    for share, life in LIVES.values():
+        if chance < share:
+            return life(seed)
+        chance -= share
+    return draw_plan(seed)
+
+
+def _retries(seed: int) -> RunPlan:
+    """Clients under keys, which try again at other masters, within the retention and after it."""
+    rng = Random(f"retries {seed}")
+    base = rng.choice(("calm", "links", "crashes", "isolated", "stops", "majority", "majority", "splits", "splits"))
+    plan = draw_plan(seed, base)
+    disk_ms = rng.choice((plan.disk_ms, 15))
+    levels = ("accepted", "quorum", "quorum", "synced")
+    end_ms = plan.safety_ms
+    faults = plan.faults
+    if rng.random() < 0.6:  # all are down for longer than keys are kept; one comes back later than the others
+        sleep_ms = rng.randrange(plan.safety_ms // 2, plan.safety_ms - 100)
+        late = rng.choice((0, 0, 300, 900))
+        end_ms = plan.safety_ms + SLEEP_MS + late
+        faults = (*(f for f in faults if f.at_ms < sleep_ms), _sleep(sleep_ms, rng.randrange(plan.masters), late))
+    clients = []
+    for _ in range(rng.randint(8, 16)):
+        at_ms = rng.randrange(BEGIN_MS, plan.safety_ms - 100)
+        clients.append(
+            PlannedClient(
+                at_ms,
+                rng.randrange(plan.masters),
+                rng.choice(levels),
+                rng.choice((5, 20, 60, 200)),
+                rng.choice((2, 4, 8)),
+                rng.choice((0, 0, 1, 30, 300, SLEEP_MS)),
+            )
+        )
+    return replace(
+        plan,
+        profile="retries",
+        safety_ms=end_ms,
+        faults=faults,
+        clients=tuple(sorted(clients)),
+        key_retention_ms=KEY_RETENTION_MS,
+        max_clock_skew_ms=SKEW_MS,
+        true_time=True,
+        clock_offsets_ms=tuple(rng.choice((0, 5_000, -5_000, 100_000)) for _ in range(plan.masters)),
+        clock_rates=(1.0,) * plan.masters,
+        disk_ms=disk_ms,
+        round_timeout_ms=plan.round_timeout_ms + 2 * disk_ms,
+        clock_jumps=(),
+    )
+
+
+def _sleep(at_ms: int, late_slot: int, late_ms: int) -> PlannedFault:
+    """``a`` sleeps for ``size`` milliseconds longer than the others."""
+    return PlannedFault(at_ms, "sleep", late_slot, late_slot, SLEEP_MS, late_ms)
+
+
+Life = Callable[[int], RunPlan]
+
+LIVES: Final[dict[str, tuple[float, Life]]] = {
+    "retries": (0.04, _retries),
+}
+"""By name: the share of all seeds, and what draws the plan of one."""
