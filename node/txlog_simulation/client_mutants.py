@@ -6,6 +6,7 @@ from txlog_simulation.mutant import Mutant
 from txlog_simulation.source_patches import SourceEdit
 
 SUBMISSION = "txlog/protocol/replication/submission.py"
+FOUNDING = "txlog/protocol/membership/bootstrap.py"
 STATUS = "txlog/runtime/master_status.py"
 
 CLIENT_MUTANTS: tuple[Mutant, ...] = (
@@ -41,5 +42,12 @@ CLIENT_MUTANTS: tuple[Mutant, ...] = (
         False,
         (SourceEdit(STATUS, " and self._executor.is_durable(txid)", ""),),
         profile="retries",
+    ),
+    Mutant(
+        "last-seen-is-ignored",
+        "2",
+        False,
+        (SourceEdit(FOUNDING, "if seen_birth == self.local.birth and seen_start >= self.local.start:", "if False:"),),
+        profile="lone",
     ),
 )

@@ -12,6 +12,7 @@ from random import Random
 from typing import Final
 
 from txlog_simulation.run_plan import BEGIN_MS, PlannedClient, PlannedFault, RunPlan, draw_plan
+from txlog_simulation.shrink import with_masters
 
 KEY_RETENTION_MS: Final = 20_000
 """More than clocks may make of it, less than a sleep."""
@@ -38,7 +39,6 @@ def _retries(seed: int) -> RunPlan:
     base = rng.choice(("calm", "links", "crashes", "isolated", "stops", "majority", "majority", "splits", "splits"))
     plan = draw_plan(seed, base)
     disk_ms = rng.choice((plan.disk_ms, 15))
-    levels = ("accepted", "quorum", "quorum", "synced")
     end_ms = plan.safety_ms
     faults = plan.faults
     if rng.random() < 0.6:  # all are down for longer than keys are kept; one comes back later than the others
@@ -46,25 +46,12 @@ def _retries(seed: int) -> RunPlan:
         late = rng.choice((0, 0, 300, 900))
         end_ms = plan.safety_ms + SLEEP_MS + late
         faults = (*(f for f in faults if f.at_ms < sleep_ms), _sleep(sleep_ms, rng.randrange(plan.masters), late))
-    clients = []
-    for _ in range(rng.randint(8, 16)):
-        at_ms = rng.randrange(BEGIN_MS, plan.safety_ms - 100)
-        clients.append(
-            PlannedClient(
-                at_ms,
-                rng.randrange(plan.masters),
-                rng.choice(levels),
-                rng.choice((5, 20, 60, 200)),
-                rng.choice((2, 4, 8)),
-                rng.choice((0, 0, 1, 30, 300, SLEEP_MS)),
-            )
-        )
     return replace(
         plan,
         profile="retries",
         safety_ms=end_ms,
         faults=faults,
-        clients=tuple(sorted(clients)),
+        clients=_clients(rng, plan.masters, plan.safety_ms, rng.randint(8, 16)),
         key_retention_ms=KEY_RETENTION_MS,
         max_clock_skew_ms=SKEW_MS,
         true_time=True,
@@ -76,6 +63,52 @@ def _retries(seed: int) -> RunPlan:
     )
 
 
+def _lone(seed: int) -> RunPlan:
+    """One master, or a few that lose all their disks. Nobody else can tell them what they have forgotten."""
+    rng = Random(f"lone {seed}")
+    plan = draw_plan(seed, rng.choice(("crashes", "crashes", "disks", "stops")))
+    masters = min(plan.masters, rng.choice((1, 1, 1, 2, 3)))
+    plan = with_masters(masters, plan)
+    faults = [f._replace(a=f.a % masters, b=f.b % masters) for f in plan.faults if masters > 1 or f.kind in _OF_ONE]
+    if masters == 1:  # whatever was for another one
+        faults = [f._replace(a=0, b=0) for f in draw_plan(seed, "crashes").faults if f.kind in _OF_ONE]
+    loss = rng.choice(("lose-all", "old-copy", "", "")) if masters == 1 else "lose-all"
+    at_ms = rng.randrange(BEGIN_MS + 100, plan.safety_ms - 250)
+    if loss:
+        lasts_ms = rng.choice((10, 100, 300))
+        faults = [f for f in faults if f.at_ms < at_ms - 50]  # what follows is of the loss alone
+        faults.append(PlannedFault(at_ms, loss, rng.randrange(masters), 0, lasts_ms, 0))
+    return replace(
+        plan,
+        profile="lone",
+        majority=plan.majority and masters > 2,
+        faults=tuple(sorted(faults)),
+        supervised=rng.random() < 0.8,
+        clients=_clients(rng, plan.masters, plan.safety_ms, rng.randint(2, 6)),
+    )
+
+
+_OF_ONE: Final = ("crash", "crash-at-step", "restart-all", "pause", "clock", "full", "disk-error", "stop", "stop-all")
+"""Faults that one master alone can have."""
+
+
+def _clients(rng: Random, masters: int, end_ms: int, count: int) -> tuple[PlannedClient, ...]:
+    """Some that begin at any time."""
+    return tuple(
+        sorted(
+            PlannedClient(
+                rng.randrange(BEGIN_MS, end_ms - 100),
+                rng.randrange(masters),
+                rng.choice(("accepted", "quorum", "quorum", "synced")),
+                rng.choice((5, 20, 60, 200)),
+                rng.choice((2, 4, 8)),
+                rng.choice((0, 0, 1, 30, 300, SLEEP_MS)),
+            )
+            for _ in range(count)
+        )
+    )
+
+
 def _sleep(at_ms: int, late_slot: int, late_ms: int) -> PlannedFault:
     """``a`` sleeps for ``size`` milliseconds longer than the others."""
     return PlannedFault(at_ms, "sleep", late_slot, late_slot, SLEEP_MS, late_ms)
@@ -84,6 +117,7 @@ def _sleep(at_ms: int, late_slot: int, late_ms: int) -> PlannedFault:
 Life = Callable[[int], RunPlan]
 
 LIVES: Final[dict[str, tuple[float, Life]]] = {
+    "lone": (0.03, _lone),
     "retries": (0.04, _retries),
 }
 """By name: the share of all seeds, and what draws the plan of one."""

@@ -29,6 +29,7 @@ from txlog_simulation.client_levels import ClientLevels
 from txlog_simulation.durable_state import DurableState
 from txlog_simulation.journal_probe import CrashGuard, ProbedJournal
 from txlog_simulation.journal_repair import begin_repair, check_readable, check_recovered, open_journal, run_repair_turn
+from txlog_simulation.lost_disks import check_old_copy
 from txlog_simulation.master_duties import back_up_for_split
 from txlog_simulation.master_output import finish_sync, on_synced, sync_and_release
 from txlog_simulation.membership_faults import check_removed, check_submission, record_changes, record_removed
@@ -87,7 +88,7 @@ class SimulatedMaster:
         """The last incarnation and start that its supervisor saw in an installed view."""
         self.damaged = False
         self.flipped = False
-        self.forged = False
+        self.forged = self.has_old_copy = False
         self.origin: Origin | None = None
         self.rejoined = False
         self.backup_life = -1
@@ -442,6 +443,8 @@ class SimulatedMaster:
                     world.coverage["refused for a full disk"] += 1
                 world.refused[getattr(answer, "reason", type(answer).__name__)] += 1
             taken = any(isinstance(answer, SubmissionAccepted) for answer in answers)
+            if taken:
+                check_old_copy(self)
             check_submission(world, self, taken and batch[0].kind != KIND_CONFIG)
             self.on_step("submit")
             self.schedule_turn_by(self.executor.poll(self.now()))

@@ -35,6 +35,7 @@ from txlog_simulation.checkers.views import ViewChecker
 from txlog_simulation.durable_state import DurableState
 from txlog_simulation.faults import inject_fault
 from txlog_simulation.log_trims import LogTrims
+from txlog_simulation.lost_disks import FoundingChecker
 from txlog_simulation.membership_faults import start_late
 from txlog_simulation.operator_overrides import change_split_recovery
 from txlog_simulation.process_states import ENDED
@@ -68,6 +69,8 @@ class RunResult:
     cluster_ms: int
 
 
+FOUNDED_ONCE = False
+"""Whether a master that is told of a birth which its journal does not know may not found a cluster without an order."""
 KEY_AGE_BY_CLIENT = False
 """Whether a key's age counts from when its first copy was sent, also for a copy that got its stamp later."""
 
@@ -105,6 +108,7 @@ class Simulation:
         self.network = SimulatedNetwork(plan, Random(f"network {plan.seed}"), self.coverage, self._deliver)
         self.simulated_masters = [SimulatedMaster(self, slot, name) for slot, name in enumerate(names)]
         self.trims = LogTrims(self)
+        self.foundings = FoundingChecker(self, FOUNDED_ONCE)
         self._receivers = [machine.receive for machine in self.simulated_masters]
         self.damaged = False
         self.forged = self.old_disk = False
@@ -376,6 +380,7 @@ class Simulation:
             case ViewInstalled() if machine.durable_state.accepted is not None:
                 base = machine.durable_state.accepted.base_index
                 self.log.on_stable(machine.name, base, machine.durable_state, self.undamaged_states())
+                self.foundings.on_installed(machine.durable_state.accepted)
                 if not self.damaged:
                     view = machine.durable_state.accepted
                     self.views.on_installed(machine.name, view, torn=self.overrides.may_be_two_clusters)

@@ -20,7 +20,10 @@ from txlog_simulation.submissions import build_submission
 from txlog_simulation.violation import ViolationLog
 
 A, B = Origin("a", 1), Origin("b", 2)
-MET = {"retries": ("client's retry", "client sends again", "client gave up waiting", "sleep", "told quorum")}
+MET = {
+    "lone": ("lose-all", "older copy put back", "ended by name", "told synced"),
+    "retries": ("client's retry", "client sends again", "client gave up waiting", "sleep", "told quorum"),
+}
 """By life: what some of 30 seeds come to."""
 
 

@@ -89,7 +89,7 @@ class AcknowledgementChecker:
         for origin, accepted in sorted(self.transactions.accepted.items()):
             if origin in lost:
                 continue
-            last = max(mirror.held_seqs.get(origin, 0) for mirror in mirrors.values())
+            last = max((mirror.held_seqs.get(origin, 0) for mirror in mirrors.values()), default=0)
             if last < accepted:
                 self._report("15", f"{origin.node} accepted up to {accepted}, the disks have {last}")
             if complete:
