@@ -61,8 +61,10 @@ def inject_fault(world: Simulation, fault: PlannedFault) -> None:
             for each in world.simulated_masters:
                 world.crash_for(each, world.now_ms + world.rng.choice((10, 100, 300)))
         case "sleep":
+            world.asleep_until_ms = end_ms
             for each in world.simulated_masters:
-                world.crash_for(each, end_ms + (fault.size if each is machine else 0))
+                each.crash("to sleep")
+                world.schedule(end_ms + (fault.size if each is machine else 0), each.start)
         case "pause":
             machine.pause()
             world.schedule(end_ms, machine.resume, machine.incarnation)

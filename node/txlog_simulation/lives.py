@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
-from typing import Final
+from typing import Final, TypedDict
 
 from txlog_simulation.run_plan import BEGIN_MS, PlannedClient, PlannedFault, RunPlan, draw_plan
 from txlog_simulation.shrink import with_masters
 
-KEY_RETENTION_MS: Final = 20_000
+KEY_RETENTION_MS: Final = 200_000
 """More than clocks may make of it, less than a sleep."""
-SLEEP_MS: Final = 45_000
+SLEEP_MS: Final = 500_000
 SKEW_MS: Final = 500
+_YEAR_MS: Final = 365 * 86_400_000
 
 
 def draw_run(seed: int, only: str = "") -> RunPlan:
@@ -52,14 +53,10 @@ def _retries(seed: int) -> RunPlan:
         safety_ms=end_ms,
         faults=faults,
         clients=_clients(rng, plan.masters, plan.safety_ms, rng.randint(8, 16)),
-        key_retention_ms=KEY_RETENTION_MS,
-        max_clock_skew_ms=SKEW_MS,
-        true_time=True,
-        clock_offsets_ms=tuple(rng.choice((0, 5_000, -5_000, 100_000)) for _ in range(plan.masters)),
-        clock_rates=(1.0,) * plan.masters,
         disk_ms=disk_ms,
         round_timeout_ms=plan.round_timeout_ms + 2 * disk_ms,
         clock_jumps=(),
+        **_true_time(rng, plan),
     )
 
 
@@ -68,7 +65,8 @@ def _lone(seed: int) -> RunPlan:
     rng = Random(f"lone {seed}")
     plan = draw_plan(seed, rng.choice(("crashes", "crashes", "disks", "stops")))
     masters = min(plan.masters, rng.choice((1, 1, 1, 2, 3)))
-    plan = with_masters(masters, plan)
+    work = tuple(one._replace(a=one.a % masters) for one in plan.work)
+    plan = replace(with_masters(masters, plan), work=work)
     faults = [f._replace(a=f.a % masters, b=f.b % masters) for f in plan.faults if masters > 1 or f.kind in _OF_ONE]
     if masters == 1:  # whatever was for another one
         faults = [f._replace(a=0, b=0) for f in draw_plan(seed, "crashes").faults if f.kind in _OF_ONE]
@@ -86,6 +84,58 @@ def _lone(seed: int) -> RunPlan:
         supervised=rng.random() < 0.8,
         clients=_clients(rng, plan.masters, plan.safety_ms, rng.randint(2, 6)),
     )
+
+
+def _clocks_and_keys(seed: int) -> RunPlan:
+    """Clocks jump by about ``maxClockSkew``, and one by the retention of keys and by far more, while clients try
+    again."""
+    rng = Random(f"clocks and keys {seed}")
+    plan = draw_plan(seed, rng.choice(("links", "crashes", "isolated", "stops", "calm")))
+    wrong, jumps = rng.randrange(plan.masters), []
+    for _ in range(rng.choice((1, 2, 3, 4))):
+        slot = rng.randrange(plan.masters)
+        size_ms = rng.choice((SKEW_MS - 10, 10 - SKEW_MS))
+        if rng.random() < 0.6 and plan.masters > 2:
+            slot = wrong
+            size_ms = rng.choice(
+                (SKEW_MS + 10, -SKEW_MS - 10, KEY_RETENTION_MS, -KEY_RETENTION_MS, _YEAR_MS, -_YEAR_MS)
+            )
+        jumps.append((rng.randrange(BEGIN_MS, plan.safety_ms), slot, size_ms))
+        jumps.append((rng.randrange(jumps[-1][0], plan.safety_ms + 1), slot, -size_ms))  # somebody puts it right
+    return replace(
+        plan,
+        profile="clocks-and-keys",
+        clients=_clients(rng, plan.masters, plan.safety_ms, rng.randint(8, 16)),
+        clock_jumps=tuple(sorted(jumps)),
+        **_true_time(rng, plan),
+    )
+
+
+class _Clocks(TypedDict):
+    true_time: bool
+    key_retention_ms: int
+    max_clock_skew_ms: int
+    clock_offsets_ms: tuple[int, ...]
+    clock_rates: tuple[float, ...]
+
+
+def _true_time(rng: Random, plan: RunPlan) -> _Clocks:
+    """Wall clocks that go on with the time and are wrong by a tenth of a second at most."""
+    return {
+        "true_time": True,
+        "key_retention_ms": KEY_RETENTION_MS,
+        "max_clock_skew_ms": SKEW_MS,
+        "clock_offsets_ms": tuple(rng.choice((0, 5_000, -5_000, 100_000)) for _ in range(plan.masters)),
+        "clock_rates": (1.0,) * plan.masters,
+    }
+
+
+def _flow(seed: int) -> RunPlan:
+    """Clients go on writing while the masters come good: whoever is out comes in, and nobody waits for a pause."""
+    rng = Random(f"flow {seed}")
+    plan = draw_plan(seed, rng.choice(("crashes", "views", "stops", "links", "isolated", "wipes")))
+    many = rng.choice((1, 4, 12)) if plan.masters < 5 else 1
+    return replace(plan, profile="flow", flow=(rng.choice((2, 5, 10)), many))
 
 
 _OF_ONE: Final = ("crash", "crash-at-step", "restart-all", "pause", "clock", "full", "disk-error", "stop", "stop-all")
@@ -117,6 +167,8 @@ def _sleep(at_ms: int, late_slot: int, late_ms: int) -> PlannedFault:
 Life = Callable[[int], RunPlan]
 
 LIVES: Final[dict[str, tuple[float, Life]]] = {
+    "clocks-and-keys": (0.03, _clocks_and_keys),
+    "flow": (0.03, _flow),
     "lone": (0.03, _lone),
     "retries": (0.04, _retries),
 }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING
 
 from txlog_simulation import liveness
 from txlog_simulation.membership_faults import check_configurations, expected_members
 from txlog_simulation.process_states import PAUSED, UP
-from txlog_simulation.run_plan import NAMES
+from txlog_simulation.run_plan import NAMES, PlannedWork
 from txlog_simulation.split_scenario import run_split
 from txlog_simulation.violation import LIVENESS, LOG
 
@@ -27,6 +28,9 @@ def check_liveness(world: Simulation) -> int:
         if world.forged:
             _wait_until_fork_detected(world, began_ms + liveness.fork_detection_ms(world.plan))
         return 0
+    if world.plan.flow:
+        _check_during_flow(world)
+        began_ms = world.now_ms
     if world.links_cut and world.plan.deaf_master >= 0:
         _check_without_deaf_master(world)
         began_ms = world.now_ms
@@ -74,6 +78,26 @@ def _check_without_deaf_master(world: Simulation) -> None:
     world.network.cuts = dict.fromkeys(world.network.cuts, 0)
     world.links_cut = False
     world.submit_final_work()
+
+
+def _check_during_flow(world: Simulation) -> None:
+    """While clients go on writing, all masters come to work in one view, and what they are brought becomes stable."""
+    plan, began_ms, rng = world.plan, world.now_ms, Random(f"flow of {world.plan.seed}")
+    bound_ms = liveness.bound_ms(plan, world.links_cut) + liveness.repair_ms(world)
+    every_ms, many = plan.flow
+    stable = -1
+    while not world.violations.violations and not world.has_ended:
+        slot = rng.randrange(plan.masters)
+        world.submit_work(PlannedWork(world.now_ms, slot, many, False, False, False))
+        world.run_until(world.now_ms + every_ms)
+        if stable < 0 and liveness.is_at_work(world):
+            stable = len(world.log.longest)
+            world.coverage["all at work while clients write"] += 1
+        if stable >= 0 and all(m.durable_state.stable > stable for m in world.simulated_masters):
+            return
+        if world.now_ms >= began_ms + bound_ms:
+            text = f"clients write, and not all work after {bound_ms} ms: {liveness.describe_unconverged(world)}"
+            world.violations.add(LIVENESS, "32", text)
 
 
 def _wait_until_fork_detected(world: Simulation, end_ms: int) -> None:

@@ -124,6 +124,9 @@ class RunPlan:
     true_time: bool = False
     """Wall clocks advance with the time of the run, not a thousand times more slowly."""
     max_clock_skew_ms: int = 60_000
+    flow: tuple[int, ...] = ()
+    """Work that goes on while the masters come good: every so many milliseconds, so many transactions at one of them.
+    Empty: none."""
 
     def network_ms(self, a: int, b: int) -> int:
         """How long a message takes from one master to another, when nothing is wrong."""

@@ -138,7 +138,10 @@ REQUIRED_COVERAGE = (
 LIVES_FROM_SEEDS = 1500
 LIVES_COVERAGE = (
     "client gave up waiting",
+    "all at work while clients write",
     "client sends again",
+    "lose-all",
+    "older copy put back",
     "client's retry",
     "sleep",
     "told accepted",

@@ -88,6 +88,7 @@ def _simpler_plans(plan: RunPlan) -> Iterator[PlanStep]:
     yield lambda p: replace(p, clock_rates=(1.0,) * p.masters)
     yield lambda p: replace(p, weights=(1,) * p.masters)
     yield lambda p: replace(p, supervised=False)
+    yield lambda p: replace(p, flow=())
     yield lambda p: replace(p, strategy_changes=())
     yield lambda p: replace(p, clock_jumps=())
     for at in range(len(plan.clients)):

@@ -132,8 +132,10 @@ class SimulatedMaster:
     # The process
 
     def start(self, life: int = -1) -> None:
-        """Start the process, unless it runs, ended by name, or ``incarnation`` is over."""
+        """Start the process, unless it runs, ended by name, all are to be down, or ``incarnation`` is over."""
         if self.state != DOWN or (life >= 0 and life != self.incarnation):
+            return
+        if self.world.now_ms < self.world.asleep_until_ms:
             return
         self.incarnation += 1
         self.leaving = False
@@ -160,6 +162,7 @@ class SimulatedMaster:
         world.trace_event(self.name, "start", f"birth={recovered.birth:016x} start={recovered.start}")
         self.executor = Executor(Core(settings, recovered, self.now()), ProbedJournal(self, journal))
         self.levels = ClientLevels(self, self.executor) if world.plan.clients else None
+        world.clients.starts += 1
         self.schedule_turn(world.now_ms)
 
     def settings(self) -> ProtocolSettings:

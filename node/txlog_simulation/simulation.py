@@ -113,6 +113,8 @@ class Simulation:
         self.damaged = False
         self.forged = self.old_disk = False
         self.quiet = False
+        self.asleep_until_ms = 0
+        """Until then no process runs."""
         self.faults = 0
         self.healing = False
         self._calendar: list[tuple[int, int, Callable[..., None], tuple[object, ...]]] = []
