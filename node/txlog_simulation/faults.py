@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from txlog_simulation import scripted_schedules
+from txlog_simulation.lost_disks import LOSSES, lose_disks
 from txlog_simulation.membership_faults import MEMBER_FAULTS, request_change
 from txlog_simulation.operator_overrides import OVERRIDE_FAULTS, run_override
 from txlog_simulation.process_states import UP
@@ -59,6 +60,11 @@ def inject_fault(world: Simulation, fault: PlannedFault) -> None:
         case "restart-all":
             for each in world.simulated_masters:
                 world.crash_for(each, world.now_ms + world.rng.choice((10, 100, 300)))
+        case "sleep":
+            world.asleep_until_ms = end_ms
+            for each in world.simulated_masters:
+                each.crash("to sleep")
+                world.schedule(end_ms + (fault.size if each is machine else 0), each.start)
         case "pause":
             machine.pause()
             world.schedule(end_ms, machine.resume, machine.incarnation)
@@ -139,6 +145,8 @@ def _inject_local_fault(world: Simulation, fault: PlannedFault, machine: Simulat
         case "wipe":
             world.crash_for(machine, end_ms)
             world.wipe(machine)
+        case _ if fault.kind in LOSSES:
+            lose_disks(world, fault)
         case "old-image":
             world.schedule(end_ms, _restore_image, world, machine, machine.disk.image())
         case "flip" if world.rng.random() < 0.5 and world.plan.masters > 2:

@@ -103,6 +103,19 @@ def has_converged(world: Simulation) -> bool:
     return True
 
 
+def is_at_work(world: Simulation) -> bool:
+    """All masters order transactions in one view of all of them, whatever they have not ordered yet."""
+    names = expected_members(world)
+    if names is None:
+        return False
+    cores = [m.executor.core for m in world.simulated_masters if m.name in names and m.state == UP and m.executor]
+    return (
+        len(cores) == len(names)
+        and all(core.views.is_active and len(core.peers) + 1 == len(names) for core in cores)
+        and len({core.views.number for core in cores}) == 1
+    )
+
+
 def has_converged_without(world: Simulation, deaf: str) -> bool:
     """Those that hear each other work in a view of their own, and all that their clients brought is stable there."""
     return has_converged_among([machine for machine in world.simulated_masters if machine.name != deaf])

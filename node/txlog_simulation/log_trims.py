@@ -41,6 +41,9 @@ class LogTrims:
 
     def _trim_later(self, machine: SimulatedMaster) -> None:
         world, rng = self._world, self._rng
+        if world.now_ms < world.asleep_until_ms:  # nobody runs, and nothing is backed up
+            world.schedule(world.asleep_until_ms, self._trim_later, machine)
+            return
         world.schedule(world.now_ms + rng.randint(*TRIM_INTERVAL_MS), self._trim_later, machine)
         if rng.random() < BACKUP_PROBABILITY:
             worker = rng.choice(world.simulated_masters).worker

@@ -73,6 +73,8 @@ def release(machine: SimulatedMaster, executor: Executor) -> None:
     world = machine.world
     if released.marks is not None:
         on_marks_released(machine, released.marks)
+    if machine.levels is not None:
+        machine.levels.on_released(released.marks)
     for peer, data in released.messages:
         target = world.slots[peer]
         message = wire.decode(peer, data)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from txlog_simulation.bootstrap_mutants import BOOTSTRAP_MUTANTS
 from txlog_simulation.bounds_mutants import BOUNDS_MUTANTS
+from txlog_simulation.client_mutants import CLIENT_MUTANTS
 from txlog_simulation.clock_mutants import CLOCK_MUTANTS
 from txlog_simulation.departure_mutants import DEPARTURE_MUTANTS
 from txlog_simulation.joining_mutants import JOINING_MUTANTS
@@ -425,6 +426,7 @@ MUTANTS = (
     *TRIM_MUTANTS,
     *JOINING_MUTANTS,
     *KEY_MUTANTS,
+    *CLIENT_MUTANTS,
     *CLOCK_MUTANTS,
     *LEVEL_MUTANTS,
     *LINEAGE_MUTANTS,

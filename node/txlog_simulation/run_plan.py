@@ -60,6 +60,18 @@ class PlannedWork(NamedTuple):
     skip: bool
 
 
+class PlannedClient(NamedTuple):
+    """A client with one write under a key. It sends it to master ``a`` and then to the next ones, until it is told of
+    ``level``; it waits ``patience_ms`` for each answer. It sends the write once more ``again_ms`` later, if not 0."""
+
+    at_ms: int
+    a: int
+    level: str
+    patience_ms: int
+    tries: int
+    again_ms: int
+
+
 @dataclass(frozen=True)
 class RunPlan:
     """``links``: pairs (a, b) cut one way for good from ``links_ms`` on, once founded, healed or not; the rest stays
@@ -108,6 +120,13 @@ class RunPlan:
     clock_jumps: tuple[tuple[int, int, int], ...] = ()
     """When the clock of which master jumps, and by how many milliseconds: less than ``maxClockSkew``, or a month and
     more at one master only."""
+    clients: tuple[PlannedClient, ...] = ()
+    true_time: bool = False
+    """Wall clocks advance with the time of the run, not a thousand times more slowly."""
+    max_clock_skew_ms: int = 60_000
+    flow: tuple[int, ...] = ()
+    """Work that goes on while the masters come good: every so many milliseconds, so many transactions at one of them.
+    Empty: none."""
 
     def network_ms(self, a: int, b: int) -> int:
         """How long a message takes from one master to another, when nothing is wrong."""

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
+from txlog_simulation.lives import LIVES, draw_run
 from txlog_simulation.run_plan import RunPlan, draw_plan
 from txlog_simulation.shrink import shrink
 from txlog_simulation.simulation import RunResult, run
@@ -21,6 +22,8 @@ from txlog_simulation.view_change_faults import CHANGE_RECORDS, CHANGE_STEPS
 
 REPEAT_EVERY = 20
 """Every so many seeds, one is run twice and the traces are compared (rule 31)."""
+LIFE_DIGEST_EVERY = 40
+"""One seed of so many is run as each life, too, for a digest."""
 SHRINKS_MAX = 2
 """Of many seeds that fail, the first ones are made small."""
 COVERAGE_FROM_SEEDS = 400
@@ -132,6 +135,20 @@ REQUIRED_COVERAGE = (
     "crash between accept and install",
     *(f"{fault}: {kind}" for fault in ("cut-at-change", "slow-at-change") for kind in CHANGE_RECORDS[:3]),
 )
+LIVES_FROM_SEEDS = 1500
+LIVES_COVERAGE = (
+    "client gave up waiting",
+    "all at work while clients write",
+    "client sends again",
+    "lose-all",
+    "older copy put back",
+    "client's retry",
+    "sleep",
+    "told accepted",
+    "told quorum",
+    "told synced",
+)
+"""What only the lives of ``lives.py`` meet."""
 RARE_FROM_SEEDS = 5000
 RARE_COVERAGE = (
     "nested split",
@@ -201,7 +218,7 @@ _job = SimulationJob(0)
 
 
 def _run_seed(seed: int) -> tuple[RunResult, list[str]]:
-    plan = draw_plan(seed, _job.profile)
+    plan = draw_run(seed, _job.profile)
     twice = seed % REPEAT_EVERY == 0 and not _job.mutant
     result = run(plan, trace=twice, counting=_counted_kinds())
     texts = [str(violation) for violation in result.violations]
@@ -262,7 +279,7 @@ def run_all(job: SimulationJob) -> int:
 
 
 def _print_failure(seed: int, texts: Iterable[str], job: SimulationJob) -> None:
-    plan = draw_plan(seed, job.profile)
+    plan = draw_run(seed, job.profile)
     print(f"seed {seed} fails")
     for text in texts:
         print(f"  {text}")
@@ -275,7 +292,7 @@ def _print_failure(seed: int, texts: Iterable[str], job: SimulationJob) -> None:
 
 def smallest_failing_plan(seed: int, profile: str) -> RunPlan:
     """The smallest plan that fails as this seed does: by the same rule, seen in the same way."""
-    plan = draw_plan(seed, profile)
+    plan = draw_run(seed, profile)
     first = run(plan, counting=_counted_kinds()).violations[0]
 
     def fails(candidate: RunPlan) -> bool:
@@ -286,7 +303,7 @@ def smallest_failing_plan(seed: int, profile: str) -> RunPlan:
 
 
 def _print_smallest(seed: int, job: SimulationJob) -> None:
-    plan, whole = smallest_failing_plan(seed, job.profile), draw_plan(seed, job.profile)
+    plan, whole = smallest_failing_plan(seed, job.profile), draw_run(seed, job.profile)
     events, of = len(plan.work) + len(plan.faults), len(whole.work) + len(whole.faults)
     print(f"the smallest plan found that fails like seed {seed} ({events} events of {of}):")
     print(textwrap.indent(plan.describe(), "  "))
@@ -299,8 +316,10 @@ def _missing_coverage(total: RunTotals, job: SimulationJob) -> list[str]:
     if total.seeds < COVERAGE_FROM_SEEDS or job.mutant or job.profile:
         return []
     listed = REQUIRED_COVERAGE + (RARE_COVERAGE if total.seeds >= RARE_FROM_SEEDS else ())
+    listed += LIVES_COVERAGE if total.seeds >= LIVES_FROM_SEEDS else ()
     listed += CRASH_POINTS if total.seeds >= CRASH_POINTS_FROM_SEEDS else ()
-    return [name for name in listed if not total.coverage[name]]
+    lives = [name for name in LIVES if not total.profiles[name]] if total.seeds >= LIVES_FROM_SEEDS else []
+    return [*(name for name in listed if not total.coverage[name]), *lives]
 
 
 def _print_table(total: RunTotals, missed: list[str]) -> None:
@@ -347,7 +366,7 @@ def show_trace(job: SimulationJob) -> int:
     """One seed, every event on a line; with ``job.shrink`` the smallest plan that fails like it."""
     global _job
     _job = job
-    plan = smallest_failing_plan(job.start, job.profile) if job.shrink else draw_plan(job.start, job.profile)
+    plan = smallest_failing_plan(job.start, job.profile) if job.shrink else draw_run(job.start, job.profile)
     result = run(plan, trace=True, counting=_counted_kinds())
     for line in result.trace:
         print(line)
@@ -357,25 +376,33 @@ def show_trace(job: SimulationJob) -> int:
 
 
 def print_digest(job: SimulationJob) -> int:
-    """The digest of all events of all seeds of the job: two programs that behave the same print the same.
+    """The digest of all events of all seeds of the job: two programs that behave the same print the same. ``lives``:
+    that of some seeds of each life.
 
     The lines of a trace name no class and no module of ``txlog``, so a change of names leaves the digest as it is."""
     began = time.monotonic()
-    whole = blake2b(digest_size=16)
+    whole, lives = blake2b(digest_size=16), blake2b(digest_size=16)
     with multiprocessing.get_context("fork").Pool(job.jobs) as pool:
         seeds = range(job.start, job.start + job.seeds)
         for done, digest in enumerate(pool.imap(_trace_digest, seeds, chunksize=4), 1):
             whole.update(digest.encode())
             if job.progress and done % 200 == 0:
                 print(f"{done} seeds", file=sys.stderr, flush=True)
-    print(f"{'seeds':<10} {job.seeds}\n{'start':<10} {job.start}\n{'digest':<10} {whole.hexdigest()}")
-    seconds = round(time.monotonic() - began, 1)
-    print(json.dumps({"seeds": job.seeds, "start": job.start, "digest": whole.hexdigest(), "seconds": seconds}))
+        for digest in pool.imap(_digest_of_life, [(s, name) for name in LIVES for s in seeds[::LIFE_DIGEST_EVERY]]):
+            lives.update(digest.encode())
+    found = {"digest": whole.hexdigest(), "lives": lives.hexdigest()}
+    for name, value in {"seeds": job.seeds, "start": job.start, **found}.items():
+        print(f"{name:<10} {value}")
+    print(json.dumps({"seeds": job.seeds, "start": job.start, **found, "seconds": round(time.monotonic() - began, 1)}))
     return 0
 
 
 def _trace_digest(seed: int) -> str:
-    return run(draw_plan(seed, ""), trace=True).trace_digest
+    return run(draw_plan(seed), trace=True).trace_digest
+
+
+def _digest_of_life(of: tuple[int, str]) -> str:
+    return run(draw_run(*of), trace=True).trace_digest
 
 
 def parallel_runs() -> int:

@@ -76,7 +76,7 @@ def _smallest_subset(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -
 def _simpler_plans(plan: RunPlan) -> Iterator[PlanStep]:
     """Single steps towards an ordinary cluster, the telling ones first."""
     for masters in range(2, plan.masters):
-        yield partial(_with_masters, masters)
+        yield partial(with_masters, masters)
     yield lambda p: replace(p, links=(), partition=())
     yield lambda p: replace(p, links=())
     yield lambda p: replace(p, loss=0.0)
@@ -88,15 +88,19 @@ def _simpler_plans(plan: RunPlan) -> Iterator[PlanStep]:
     yield lambda p: replace(p, clock_rates=(1.0,) * p.masters)
     yield lambda p: replace(p, weights=(1,) * p.masters)
     yield lambda p: replace(p, supervised=False)
+    yield lambda p: replace(p, flow=())
     yield lambda p: replace(p, strategy_changes=())
     yield lambda p: replace(p, clock_jumps=())
+    for at in range(len(plan.clients)):
+        yield partial(_without_client, at)
     yield _with_early_end
     for at in range(len(plan.work)):
         yield partial(_with_work, at, lambda work: work._replace(many=1))
         yield partial(_with_work, at, lambda work: work._replace(keyed=False, repeat=False, skip=False))
 
 
-def _with_masters(masters: int, plan: RunPlan) -> RunPlan:
+def with_masters(masters: int, plan: RunPlan) -> RunPlan:
+    """The plan with so many masters at most."""
     if masters >= plan.masters:
         return plan
     return replace(
@@ -114,6 +118,7 @@ def _with_masters(masters: int, plan: RunPlan) -> RunPlan:
         preferred_strategies=plan.preferred_strategies[:masters],
         strategy_changes=tuple(one for one in plan.strategy_changes if one[1] < masters),
         clock_jumps=tuple(one for one in plan.clock_jumps if one[1] < masters),
+        clients=tuple(client._replace(a=client.a % masters) for client in plan.clients),
         absent_at_start=tuple(slot for slot in plan.absent_at_start if slot < masters),
         partition=((0,), tuple(range(1, masters))) if plan.partition and masters > 1 else (),
     )
@@ -128,3 +133,7 @@ def _with_work(at: int, change: Callable[[PlannedWork], PlannedWork], plan: RunP
     if at >= len(plan.work):  # an earlier step has left less of it
         return plan
     return replace(plan, work=(*plan.work[:at], change(plan.work[at]), *plan.work[at + 1 :]))
+
+
+def _without_client(at: int, plan: RunPlan) -> RunPlan:
+    return replace(plan, clients=(*plan.clients[:at], *plan.clients[at + 1 :]))

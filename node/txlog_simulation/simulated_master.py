@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 
 from txlog.journal import Journal
 from txlog.journal.memory_vfs import SimulatedCrash
-from txlog.model.entry import KIND_CONFIG, KIND_UPDATE
+from txlog.model.entry import KIND_CONFIG
 from txlog.model.errors import PeerFault, Refused
-from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import LogAppended, LogTrimmed, Record, RecoveredState, TransactionsPersisted, ViewAccepted
 from txlog.protocol.core import Core
 from txlog.protocol.events import (
     ClockReading,
-    ConfiguredMember,
     DurabilityMarks,
     ProtocolSettings,
     Submission,
@@ -27,9 +25,11 @@ from txlog.runtime.executor import Executor, SyncTask
 from txlog.runtime.journal_repair import JournalRepair
 from txlog.wire.messages import Message
 from txlog_simulation.checkers.workers import SimulatedWorker
+from txlog_simulation.client_levels import ClientLevels
 from txlog_simulation.durable_state import DurableState
 from txlog_simulation.journal_probe import CrashGuard, ProbedJournal
 from txlog_simulation.journal_repair import begin_repair, check_readable, check_recovered, open_journal, run_repair_turn
+from txlog_simulation.lost_disks import check_old_copy
 from txlog_simulation.master_duties import back_up_for_split
 from txlog_simulation.master_output import finish_sync, on_synced, sync_and_release
 from txlog_simulation.membership_faults import check_removed, check_submission, record_changes, record_removed
@@ -64,6 +64,7 @@ class SimulatedMaster:
         self.state = DOWN
         self.incarnation = 0
         self.executor: Executor | None = None
+        self.levels: ClientLevels | None = None
         self.repair: JournalRepair | None = None
         self.repair_request: Message | None = None
         self.known_elsewhere: list[tuple[SimulatedMaster, dict[Origin, int]]] = []
@@ -87,7 +88,7 @@ class SimulatedMaster:
         """The last incarnation and start that its supervisor saw in an installed view."""
         self.damaged = False
         self.flipped = False
-        self.forged = False
+        self.forged = self.has_old_copy = False
         self.origin: Origin | None = None
         self.rejoined = False
         self.backup_life = -1
@@ -106,7 +107,8 @@ class SimulatedMaster:
     def now(self) -> ClockReading:
         """This master's clocks."""
         elapsed = int(self.world.now_ms * self.clock_rate)
-        wall = EPOCH_MS + elapsed + self.clock_offset_ms + self.clock_jump_ms * 1000
+        passed = elapsed * 1000 if self.world.plan.true_time else elapsed
+        wall = EPOCH_MS + passed + self.clock_offset_ms + self.clock_jump_ms * 1000
         return ClockReading(wall, MONO_BASE_MS + elapsed)
 
     def jump_clock(self, size_ms: int) -> None:
@@ -130,8 +132,10 @@ class SimulatedMaster:
     # The process
 
     def start(self, life: int = -1) -> None:
-        """Start the process, unless it runs, ended by name, or ``incarnation`` is over."""
+        """Start the process, unless it runs, ended by name, all are to be down, or ``incarnation`` is over."""
         if self.state != DOWN or (life >= 0 and life != self.incarnation):
+            return
+        if self.world.now_ms < self.world.asleep_until_ms:
             return
         self.incarnation += 1
         self.leaving = False
@@ -157,6 +161,8 @@ class SimulatedMaster:
             world.durable_states[self.origin] = self.durable_state
         world.trace_event(self.name, "start", f"birth={recovered.birth:016x} start={recovered.start}")
         self.executor = Executor(Core(settings, recovered, self.now()), ProbedJournal(self, journal))
+        self.levels = ClientLevels(self, self.executor) if world.plan.clients else None
+        world.clients.starts += 1
         self.schedule_turn(world.now_ms)
 
     def settings(self) -> ProtocolSettings:
@@ -174,6 +180,7 @@ class SimulatedMaster:
             majority=plan.majority,
             max_peer_lag_ms=plan.max_peer_lag_ms,
             none_split_delay_ms=plan.max_peer_lag_ms,
+            max_clock_skew_ms=plan.max_clock_skew_ms,
             strategy=self.strategy,
         )
 
@@ -255,6 +262,7 @@ class SimulatedMaster:
         if self.executor is not None:
             record_removed(self.world, self.executor.core)
         self.executor = None
+        self.levels = None
         self.repair = None
         self.syncing = None
         self.steps_to_crash = 0
@@ -418,12 +426,19 @@ class SimulatedMaster:
 
     def submit(self, batch: list[Submission]) -> bool:
         """A client's transactions; False when this master takes none."""
+        answers = self.take(batch)
+        return bool(answers) and not any(isinstance(answer, Refused) for answer in answers)
+
+    def take(self, batch: list[Submission]) -> list[SubmissionAccepted | Refused]:
+        """The answers to a client's transactions; none when the process does not run, or ends before it answers."""
         if self.state != UP or self.executor is None:
-            return False
+            return []
         world = self.world
         with self.guard:
             world.transactions.on_submitted(self.name, batch)
             answers = self.executor.submit(batch, self.now())
+            if self.origin is not None and not self.damaged:
+                world.clients.on_answers(self.origin, batch, answers, world.now_ms)
             refused = [answer for answer in answers if isinstance(answer, Refused)]
             world.trace_event(self.name, "submit", f"count={len(batch)} refused={len(refused)}")
             for answer in refused:
@@ -431,12 +446,14 @@ class SimulatedMaster:
                     world.coverage["refused for a full disk"] += 1
                 world.refused[getattr(answer, "reason", type(answer).__name__)] += 1
             taken = any(isinstance(answer, SubmissionAccepted) for answer in answers)
+            if taken:
+                check_old_copy(self)
             check_submission(world, self, taken and batch[0].kind != KIND_CONFIG)
             self.on_step("submit")
             self.schedule_turn_by(self.executor.poll(self.now()))
             sync_and_release(self)
-            return not refused
-        return False
+            return answers
+        return []
 
     # Durable, then out
 
@@ -482,18 +499,3 @@ class SimulatedMaster:
             self.crash_when_ahead = False
             self.world.coverage["crash of the one that is ahead"] += 1
             self.steps_to_crash, self.crash_step, self.down_ms = 1, "release", 400
-
-
-def build_submission(text: str, key: str, kind: int = KIND_UPDATE) -> Submission:
-    """A transaction as the front door hands it in."""
-    payload = text.encode()
-    return Submission(kind, key, payload, content_hash(kind, key, payload))
-
-
-def configured_members(
-    plan_members: int, centres: tuple[int, ...], weights: tuple[int, ...], names: list[str]
-) -> tuple[ConfiguredMember, ...]:
-    """The list of members, the same at every master."""
-    from txlog_simulation.run_plan import DATA_CENTRES
-
-    return tuple(ConfiguredMember(names[i], DATA_CENTRES[centres[i]], weights[i]) for i in range(plan_members))

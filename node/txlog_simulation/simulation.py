@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections import Counter
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from txlog.model.view import Number
 from txlog.protocol.events import Submission
 from txlog_simulation import liveness
 from txlog_simulation.checkers.acknowledgements import AcknowledgementChecker, PromiseChecker
+from txlog_simulation.checkers.clients import ClientChecker
 from txlog_simulation.checkers.clocks import ClockChecker
 from txlog_simulation.checkers.log import LogChecker
 from txlog_simulation.checkers.master_states import MasterStateChecker
@@ -33,18 +35,18 @@ from txlog_simulation.checkers.views import ViewChecker
 from txlog_simulation.durable_state import DurableState
 from txlog_simulation.faults import inject_fault
 from txlog_simulation.log_trims import LogTrims
-from txlog_simulation.membership_faults import check_configurations, expected_members, start_late
+from txlog_simulation.lost_disks import FoundingChecker
+from txlog_simulation.membership_faults import start_late
 from txlog_simulation.operator_overrides import change_split_recovery
-from txlog_simulation.process_states import ENDED, PAUSED, UP
+from txlog_simulation.process_states import ENDED
+from txlog_simulation.recovery import WORK_MS, check_liveness
 from txlog_simulation.run_plan import NAMES, PlannedWork, RunPlan
-from txlog_simulation.simulated_master import EPOCH_MS, SimulatedMaster, build_submission, configured_members
+from txlog_simulation.simulated_clients import start_clients
+from txlog_simulation.simulated_master import EPOCH_MS, SimulatedMaster
 from txlog_simulation.simulated_network import SimulatedNetwork
-from txlog_simulation.split_scenario import run_split
+from txlog_simulation.submissions import build_submission, configured_members
 from txlog_simulation.trace import EventTrace
-from txlog_simulation.violation import LIVENESS, LOG, Violation, ViolationLog
-
-WORK_MS = 100
-"""Within which everybody gets a transaction when all is healed."""
+from txlog_simulation.violation import Violation, ViolationLog
 
 
 @dataclass
@@ -65,6 +67,12 @@ class RunResult:
     trace_digest: str
     trace: list[str]
     cluster_ms: int
+
+
+FOUNDED_ONCE = False
+"""Whether a master that is told of a birth which its journal does not know may not found a cluster without an order."""
+KEY_AGE_BY_CLIENT = False
+"""Whether a key's age counts from when its first copy was sent, also for a copy that got its stamp later."""
 
 
 class Simulation:
@@ -91,24 +99,29 @@ class Simulation:
         self.views = ViewChecker(self.violations)
         self.master_states = MasterStateChecker(self.violations)
         self.clocks = ClockChecker(plan, EPOCH_MS // 1000, self.violations)
+        self.clients = ClientChecker(plan, EPOCH_MS // 1000, self.violations, self.transactions, KEY_AGE_BY_CLIENT)
         self.overrides = OverrideChecker(self.violations, {m.node: m.weight for m in self.masters})
         self.promises = PromiseChecker(self.violations, self.transactions)
         self.durable_states: dict[Origin, DurableState] = {}
+        self.transactions.on_own = self.clients.on_persisted
         self.rng = Random(f"world {plan.seed}")
         self.network = SimulatedNetwork(plan, Random(f"network {plan.seed}"), self.coverage, self._deliver)
         self.simulated_masters = [SimulatedMaster(self, slot, name) for slot, name in enumerate(names)]
         self.trims = LogTrims(self)
+        self.foundings = FoundingChecker(self, FOUNDED_ONCE)
         self._receivers = [machine.receive for machine in self.simulated_masters]
         self.damaged = False
         self.forged = self.old_disk = False
         self.quiet = False
+        self.asleep_until_ms = 0
+        """Until then no process runs."""
         self.faults = 0
         self.healing = False
         self._calendar: list[tuple[int, int, Callable[..., None], tuple[object, ...]]] = []
         self._count = 0
         self._keys: list[tuple[str, str]] = []
         self._made = 0
-        self._links_cut = False
+        self.links_cut = False
         self.target = Random(f"target {plan.seed}").random() > 0.1
         """Whether there is room for backups before all is healed."""
 
@@ -142,12 +155,15 @@ class Simulation:
         if plan.links:
             self.schedule(plan.links_ms, self._apply_lasting_cuts)
         self.trims.begin()
+        start_clients(self)
         self.run_until(plan.safety_ms)
-        healed_ms = self._check_liveness() if not self.violations.violations else 0
+        healed_ms = check_liveness(self) if not self.violations.violations else 0
         judged = not self.damaged and not self.overrides.may_be_two_clusters and not self.has_ended
         complete = judged and not self.violations.violations and liveness.has_converged(self)
         self.coverage["majorities parted by order"] += self.views.majority_diverged
         self.acknowledgements.check_final(self.durable_states, self._damaged_origins(), complete)
+        if complete:
+            self.clients.check_final(self.log.longest)
         trace = self.trace
         return RunResult(
             plan.seed,
@@ -209,6 +225,12 @@ class Simulation:
             # a client tries the next master, later the first one again
             other = self.rng.randrange(len(self.simulated_masters))
             self.schedule(self.now_ms + 100, self.submit_work, work._replace(a=other))
+
+    def build_client_submission(self, number: int) -> Submission:
+        """The write of a client of the plan, which comes under one key and with one body."""
+        return build_submission(
+            f"c{self.plan.seed}.{number}", f"client {number}", (KIND_UPDATE, KIND_QUADS)[number % 2]
+        )
 
     # What faults do
 
@@ -315,120 +337,15 @@ class Simulation:
         if not all(m.durable_state.installed for m in self.simulated_masters):
             self.schedule(self.now_ms + 50, self._apply_lasting_cuts)
             return
-        self._links_cut = True
+        self.links_cut = True
         self.coverage["deaf for good" if self.plan.deaf_master >= 0 else "lasting cut"] += 1
         for link in self.plan.links:
             self.network.cuts[link] += 1 << 20
-
-    # Coming good
 
     @property
     def has_ended(self) -> bool:
         """A process has ended by name, for good."""
         return any(m.state == ENDED for m in self.simulated_masters)
-
-    def _check_liveness(self) -> int:
-        """Heal everything but the cuts that last; returns how long it took (rule 32)."""
-        self._heal()
-        began_ms = self.now_ms
-        if self.damaged or self.overrides.may_be_two_clusters or self.has_ended:
-            self.run_until(began_ms + 300)
-            if self.forged:
-                self._wait_until_fork_detected(began_ms + liveness.fork_detection_ms(self.plan))
-            return 0
-        if self._links_cut and self.plan.deaf_master >= 0:
-            self._check_without_deaf_master()
-            began_ms = self.now_ms
-        if self.plan.partition:
-            run_split(self)
-            began_ms = self.now_ms
-        bound_ms = liveness.bound_ms(self.plan, self._links_cut) + liveness.repair_ms(self)
-        while self.now_ms < began_ms + bound_ms and not self.violations.violations:
-            self.run_until(self.now_ms + 20)
-            if self.has_ended:
-                self.run_until(self.now_ms + 300)
-                return 0
-            if liveness.has_converged(self):
-                check_configurations(self, expected_members(self) or [])
-                return self.now_ms - began_ms
-        if not self.violations.violations and liveness.stays_damaged(self):
-            self.damaged = True
-            self.coverage["damage that nobody can mend"] += 1
-        elif not self.violations.violations:
-            self.violations.add(LIVENESS, "32", f"not good after {bound_ms} ms: {liveness.describe_unconverged(self)}")
-        return self.now_ms - began_ms
-
-    def _check_without_deaf_master(self) -> None:
-        """While one master hears nobody, all that the others are brought becomes stable in a view without it; then it
-        hears again."""
-        plan, began_ms = self.plan, self.now_ms
-        bound_ms = liveness.bound_ms(plan, chain=False) + liveness.term_ms(plan)
-        self.run_until(began_ms + WORK_MS)
-        while not self.violations.violations and not self.has_ended:
-            if liveness.has_converged_without(self, NAMES[plan.deaf_master]):
-                self.coverage["good without a deaf one"] += 1
-                break
-            if any(
-                liveness.has_left(machine) for machine in self.simulated_masters if machine.slot != plan.deaf_master
-            ):
-                self.coverage["left, and waits for a deaf one"] += 1
-                break
-            if self.now_ms >= began_ms + bound_ms:
-                deaf = f"{NAMES[plan.deaf_master]} is deaf, and the others are"
-                self.violations.add(
-                    LIVENESS, "22", f"{deaf} not good after {bound_ms} ms: {liveness.describe_unconverged(self)}"
-                )
-                break
-            self.run_until(self.now_ms + 20)
-        self.trace_event(NAMES[plan.deaf_master], "hears", "")
-        self.network.cuts = dict.fromkeys(self.network.cuts, 0)
-        self._links_cut = False
-        self.submit_final_work()
-
-    def _wait_until_fork_detected(self, end_ms: int) -> None:
-        """Of two masters that run and hear each other, neither has another log than the other (rule 17): one of them
-        has ended by name."""
-        fork = self._find_fork()
-        while self.now_ms < end_ms and not self.violations.violations:
-            if not fork and any(m.ended_by == "Forked" for m in self.simulated_masters):
-                return
-            self.run_until(min(end_ms, self.now_ms + 50))
-            fork = self._find_fork()
-        if fork and not self.violations.violations:
-            self.violations.add(LOG, "17", fork)
-
-    def _find_fork(self) -> str:
-        running = [m for m in self.simulated_masters if m.state == UP and m.executor is not None]
-        logs = [(m, a.log_index) for m in running if m.executor and (a := m.executor.core.log_state) is not None]
-        for at, (one, history) in enumerate(logs):
-            for other, theirs in logs[at + 1 :]:
-                index = min(history.length, theirs.length)
-                if index < max(history.start, theirs.start):
-                    continue
-                if history.hash_at(index) != theirs.hash_at(index):
-                    return f"{one.name} and {other.name} differ at or before index {index}, and both go on"
-        return ""
-
-    def _heal(self) -> None:
-        self.healing = True
-        self.trace_event("run", "heal", "")
-        self.network.healed = True
-        self.network.losing.clear()
-        self.network.cuts = dict.fromkeys(self.network.cuts, 0)
-        if self._links_cut:
-            for link in self.plan.links:
-                self.network.cuts[link] = 1
-        for machine in self.simulated_masters:
-            machine.steps_to_crash = 0
-            machine.record_traps.clear()
-            machine.crash_when_ahead = False
-            machine.disk.set_full(False)
-            if machine.state == PAUSED:
-                machine.resume(machine.incarnation)
-            if machine.executor is not None and machine.executor.core.closing:
-                machine.crash("still leaving")
-            machine.start()
-        self.submit_final_work()
 
     def submit_final_work(self) -> None:
         """Each master's clients bring one transaction soon."""
@@ -465,6 +382,7 @@ class Simulation:
             case ViewInstalled() if machine.durable_state.accepted is not None:
                 base = machine.durable_state.accepted.base_index
                 self.log.on_stable(machine.name, base, machine.durable_state, self.undamaged_states())
+                self.foundings.on_installed(machine.durable_state.accepted)
                 if not self.damaged:
                     view = machine.durable_state.accepted
                     self.views.on_installed(machine.name, view, torn=self.overrides.may_be_two_clusters)
@@ -492,7 +410,15 @@ def run(plan: RunPlan, *, trace: bool = False, counting: tuple[str, ...] | None 
     was = gc.isenabled()
     gc.disable()  # a run makes little garbage in cycles and is over soon
     try:
-        return Simulation(plan, trace, counting).run()
+        loop = asyncio.new_event_loop()  # futures of clients belong to one; nothing runs on it
+        try:
+            return loop.run_until_complete(_run(plan, trace, counting))
+        finally:
+            loop.close()
     finally:
         if was:
             gc.enable()
+
+
+async def _run(plan: RunPlan, trace: bool, counting: tuple[str, ...] | None) -> RunResult:
+    return Simulation(plan, trace, counting).run()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from core_cluster import Cluster
+from core_cluster import Cluster, update
 
 from txlog.model.entry import KIND_SKIP
-from txlog.model.errors import Fatal
+from txlog.model.errors import Fatal, KeyTaken
+from txlog.protocol.events import SubmissionAccepted
 from txlog.runtime.executor import Released
 from txlog.wire import messages as wire
 from txlog.wire.messages import FetchRuns, Post
@@ -345,3 +346,15 @@ def test_rule_16_a_skip_that_is_in_the_log_is_no_waiting_key() -> None:
         assert agreement is not None
         assert agreement.skips == {txid: 2}
         assert agreement.keys.waiting == {}
+
+
+def test_rule_16_a_key_with_another_body_is_refused_also_within_one_batch() -> None:
+    """Requests of several clients are one batch: nobody is told that a body was taken which never takes effect."""
+    cluster = Cluster("ab").founded()
+    batch = [update("x", "k"), update("y", "k"), update("x", "k")]
+    first, other, again = cluster.executors["a"].submit(batch, cluster.now("a"))
+    assert isinstance(other, KeyTaken)
+    assert isinstance(first, SubmissionAccepted)
+    assert isinstance(again, SubmissionAccepted)
+    assert again.is_repeat
+    assert again.txid == first.txid

@@ -42,7 +42,7 @@ class AcknowledgementChecker:
         if marks.synced > before.synced:
             self._check_synced(origin, marks.synced, mirrors, view)
         if marks.quorum > before.quorum:
-            self._check_quorum(origin, origin, marks.quorum, mirrors, view)
+            self.check_quorum(origin, origin, marks.quorum, mirrors, view)
         if marks.quorum_index > before.quorum_index:
             self._check_quorum_index(origin, before.quorum_index, marks.quorum_index, mirrors, view)
         self.transactions.on_accepted(origin, marks.accepted)
@@ -62,11 +62,12 @@ class AcknowledgementChecker:
         branch = self.log.branches.get(view.number)
         last = {} if branch is None else {one.txid.origin: one.txid.seq for one in branch.entries[after:upto]}
         for origin, seq in last.items():
-            self._check_quorum(teller, origin, seq, mirrors, view)
+            self.check_quorum(teller, origin, seq, mirrors, view)
 
-    def _check_quorum(
+    def check_quorum(
         self, teller: Origin, origin: Origin, seq: int, mirrors: dict[Origin, DurableState], view: View
     ) -> None:
+        """A master tells that more than half of the weight has this transaction."""
         births = {member.node: member.birth for member in view.members}  # of one that was wiped since: an earlier one
         lacking = {
             member.node
@@ -88,7 +89,7 @@ class AcknowledgementChecker:
         for origin, accepted in sorted(self.transactions.accepted.items()):
             if origin in lost:
                 continue
-            last = max(mirror.held_seqs.get(origin, 0) for mirror in mirrors.values())
+            last = max((mirror.held_seqs.get(origin, 0) for mirror in mirrors.values()), default=0)
             if last < accepted:
                 self._report("15", f"{origin.node} accepted up to {accepted}, the disks have {last}")
             if complete:

@@ -23,6 +23,10 @@ class ClockChecker:
         self._findings = findings
         self._starts: set[tuple[str, int, int]] = set()
 
+    def is_near(self, stamp: int, now_ms: int) -> bool:
+        """Whether a counter has come up to the time, but for what clocks may be wrong by."""
+        return stamp_ms(stamp) - self._base_ms >= now_ms - 2 * max(self._plan.max_clock_skew_ms, 1000)
+
     def on_step(self, core: Core, now_ms: int) -> None:
         """A process has made a step."""
         log = core.log_state

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from txlog.model.hashes import HASH_BYTES
-from txlog.model.ids import Origin
+from txlog.model.ids import Origin, Txid
 from txlog.model.records import ReassignedStamps, TransactionsPersisted
 from txlog.protocol.events import Submission
 from txlog_simulation.violation import LOG, PROMISE, ViolationLog
@@ -32,6 +33,8 @@ class TransactionChecker:
         self.accepted: dict[Origin, int] = {}
         self.accepted_count = 0
         self.lost: set[Origin] = set()
+        self.on_own: Callable[[Txid, str, int, bytes], None] | None = None
+        """Told of each transaction that its origin has made durable."""
 
     def on_submitted(self, node: str, batch: list[Submission]) -> None:
         """A client brought this to a master."""
@@ -64,6 +67,8 @@ class TransactionChecker:
                 self.findings.add(PROMISE, "3", f"{run.origin} makes seq {seq} behind seq {len(rows)}")
             else:
                 rows.append(made)
+                if self.on_own is not None:
+                    self.on_own(Txid(run.origin, seq), item.key, item.kind, content)
                 if content not in self.submitted.get(node, ()):
                     self.findings.add(LOG, "3", f"{run.origin}.{seq} was never submitted there")
 

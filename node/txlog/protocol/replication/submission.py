@@ -40,7 +40,7 @@ class SubmissionHandler:
         contents: list[bytes] = []
         stamp = log.last_stamp
         seq = log.last_own_seq
-        fresh: dict[str, SubmissionAccepted] = {}
+        fresh: dict[str, tuple[Txid, bytes]] = {}
         for one, refusal in zip(batch, refusals, strict=True):
             if refusal is not None:
                 answers.append(refusal)
@@ -60,7 +60,7 @@ class SubmissionHandler:
             contents.append(one.content)
             answer = SubmissionAccepted(Txid(log.own.origin, seq), repeat=False)
             if one.key and one.kind != KIND_CONFIG:
-                fresh[one.key] = answer
+                fresh[one.key] = answer.txid, one.content
             answers.append(answer)
         if items and terms.stopped:
             log.persist_unstamped(items, contents)
@@ -81,15 +81,17 @@ class SubmissionHandler:
 
 
 def _find_repeat(
-    log: LogState, one: Submission, stamp: int, fresh: dict[str, SubmissionAccepted]
+    log: LogState, one: Submission, stamp: int, fresh: dict[str, tuple[Txid, bytes]]
 ) -> SubmissionAccepted | Refused | None:
     if not one.key or one.kind == KIND_CONFIG:
         return None
     if one.key in fresh:
-        return SubmissionAccepted(fresh[one.key].txid, repeat=True)
-    first = log.keys.find_first_use(one.key, stamp)
-    if first is None:
-        return None
-    if not one.content.startswith(first.content):
-        return KeyTaken(f"Idempotency-Key {one.key[:80]!r} came with another body before, as {first.txid}")
-    return SubmissionAccepted(first.txid, repeat=True)
+        txid, content = fresh[one.key]
+    else:
+        first = log.keys.find_first_use(one.key, stamp)
+        if first is None:
+            return None
+        txid, content = first.txid, first.content
+    if not one.content.startswith(content):
+        return KeyTaken(f"Idempotency-Key {one.key[:80]!r} came with another body before, as {txid}")
+    return SubmissionAccepted(txid, repeat=True)

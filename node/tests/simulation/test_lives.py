@@ -1,0 +1,141 @@
+"""Lives that no mix of faults alone leads to: each is met, nothing is wrong, and its checkers can fail."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from txlog.model.entry import KIND_UPDATE
+from txlog.model.errors import KeyTaken
+from txlog.model.ids import Origin, Txid
+from txlog.protocol.events import SubmissionAccepted
+from txlog_simulation.checkers.clients import ClientChecker
+from txlog_simulation.checkers.log import ObservedEntry
+from txlog_simulation.checkers.transactions import TransactionChecker
+from txlog_simulation.lives import KEY_RETENTION_MS, LIVES, SLEEP_MS, draw_run
+from txlog_simulation.run_plan import draw_plan
+from txlog_simulation.simulation import run
+from txlog_simulation.submissions import build_submission
+from txlog_simulation.violation import ViolationLog
+
+A, B = Origin("a", 1), Origin("b", 2)
+MET = {
+    "clocks-and-keys": ("clock jump", "client's retry"),
+    "flow": ("all at work while clients write",),
+    "lone": ("lose-all", "older copy put back", "ended by name", "told synced"),
+    "retries": ("client's retry", "client sends again", "client gave up waiting", "sleep", "told quorum"),
+}
+"""By life: what some of 30 seeds come to."""
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("life", sorted(LIVES))
+def test_no_violation_and_a_life_meets_what_it_is_for(life: str) -> None:
+    met: Counter[str] = Counter()
+    for seed in range(30):
+        result = run(draw_run(seed, life))
+        assert not result.violations, f"python -m txlog_simulation --seeds 1 --start {seed} --profile {life} --trace"
+        assert result.profile == life
+        met += result.coverage
+    assert [name for name in MET[life] if not met[name]] == []
+
+
+@pytest.mark.parametrize("life", sorted(LIVES))
+def test_a_seed_of_a_life_has_one_trace(life: str) -> None:
+    one, other = (run(draw_run(9_000, life), trace=True) for _ in range(2))
+    assert one.trace == other.trace
+    assert len(one.trace) > 30
+
+
+def test_most_seeds_are_of_no_life_and_each_life_has_some() -> None:
+    drawn = [draw_run(seed) for seed in range(1500)]
+    profiles = Counter(plan.profile for plan in drawn)
+    assert set(LIVES) <= set(profiles)
+    assert sum(profiles[life] for life in LIVES) < 400
+    assert all(plan == draw_plan(plan.seed) for plan in drawn if plan.profile not in LIVES)
+
+
+class Clients:
+    """A checker of clients, and what it found."""
+
+    def __init__(self) -> None:
+        self.findings = ViolationLog()
+        self.checker = ClientChecker(
+            draw_run(0, "retries"), 0, self.findings, TransactionChecker(self.findings), age_by_client=True
+        )
+        self.write = build_submission("x", "k")
+
+    def answered(self, origin: Origin, seq: int, at_ms: int, *, repeat: bool = False, text: str = "x") -> None:
+        answer = SubmissionAccepted(Txid(origin, seq), repeat=repeat)
+        self.checker.on_answers(origin, [build_submission(text, "k")], [answer], at_ms)
+
+    def log(self, *txids: Txid, counts_instead: Txid | None = None) -> list[ObservedEntry]:
+        content = self.write.content
+        entries = [ObservedEntry(txid, 1 + at, content, "k", KIND_UPDATE) for at, txid in enumerate(txids)]
+        return [entries[0], *(entry._replace(counts_instead=counts_instead) for entry in entries[1:])]
+
+    @property
+    def said(self) -> str:
+        return "; ".join(v.text for v in self.findings.violations)
+
+
+def test_a_retry_is_answered_with_the_transaction_that_it_repeats() -> None:
+    clients = Clients()
+    clients.answered(A, 1, 100)
+    clients.answered(B, 1, 120, repeat=True)
+    assert "b.0000000000000002.1, which no master has taken" in clients.said
+    clients = Clients()
+    clients.answered(A, 1, 100)
+    clients.checker.on_answers(B, [build_submission("y", "k")], [SubmissionAccepted(Txid(A, 1), repeat=True)], 110)
+    assert "another body" in clients.said
+
+
+def test_a_key_is_refused_only_where_another_body_came_under_it() -> None:
+    clients = Clients()
+    clients.answered(A, 1, 100)
+    clients.checker.on_answers(B, [clients.write], [KeyTaken("no")], 110)
+    assert "nobody sent it with another body" in clients.said
+    clients = Clients()
+    clients.answered(A, 1, 100)
+    clients.checker.on_answers(B, [build_submission("y", "k")], [KeyTaken("no")], 110)
+    assert not clients.said
+
+
+def test_a_retry_that_comes_after_the_retention_is_a_transaction_of_its_own() -> None:
+    clients = Clients()
+    clients.answered(A, 1, 100)
+    clients.checker.check_age_of_repeat("a", Txid(A, 1), 100 << 16, 100 + KEY_RETENTION_MS)
+    assert not clients.said
+    clients.checker.check_age_of_repeat("a", Txid(A, 1), 100 << 16, 100 + SLEEP_MS)
+    assert "swallows k" in clients.said
+
+
+def test_two_copies_that_were_sent_within_the_retention_take_effect_once() -> None:
+    clients = Clients()
+    clients.answered(A, 1, 100)
+    clients.answered(B, 1, 200)
+    clients.checker.check_final(clients.log(Txid(A, 1), Txid(B, 1), counts_instead=Txid(A, 1)))
+    assert not clients.said
+    clients.checker.check_final(clients.log(Txid(A, 1), Txid(B, 1)))
+    assert "takes effect twice" in clients.said
+
+
+def test_what_a_client_was_told_of_has_taken_effect() -> None:
+    clients = Clients()
+    clients.answered(A, 1, 100)
+    clients.checker.on_told(Txid(A, 1), clients.write.content)
+    clients.checker.check_final(clients.log(Txid(A, 1)))
+    assert not clients.said
+    clients.checker.on_told(Txid(B, 7), clients.write.content)
+    clients.checker.check_final(clients.log(Txid(A, 1)))
+    assert "nothing took effect" in clients.said
+
+
+def test_what_is_durable_under_a_txid_is_what_its_client_was_answered_for() -> None:
+    clients = Clients()
+    clients.answered(A, 1, 100)
+    clients.checker.on_persisted(Txid(A, 1), "k", KIND_UPDATE, clients.write.content)
+    assert not clients.said
+    clients.checker.on_persisted(Txid(A, 1), "k", KIND_UPDATE, build_submission("y", "k").content)
+    assert "another body" in clients.said

@@ -1,0 +1,137 @@
+"""What clients with idempotency keys are told of their writes, against what the logs have (rules 15, 16).
+
+Time is the clients': when they sent. No stamp and no clock of a master is asked for the age of a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from txlog.model.entry import CONTROL_KINDS, KIND_CONFIG
+from txlog.model.errors import KeyTaken, Refused
+from txlog.model.ids import Origin, Txid
+from txlog.model.stamp import stamp_ms
+from txlog.protocol.events import Submission, SubmissionAccepted
+from txlog_simulation.checkers.log import ObservedEntry
+from txlog_simulation.checkers.transactions import TransactionChecker
+from txlog_simulation.run_plan import RunPlan
+from txlog_simulation.violation import ACKNOWLEDGEMENT, LOG, ViolationLog
+
+CEILING_MS: Final = 10_000
+"""How far further ahead of the time each start may bring stamps: to the durable promise of the process before."""
+
+
+class SentTransaction(NamedTuple):
+    """What a client brought, and the true time at which this copy was sent."""
+
+    key: str
+    content: bytes
+    at_ms: int
+
+
+class ClientChecker:
+    """``sent``: by the txid that a master answered. ``age_by_client``: whether a key's age is judged by the time at
+    which its first copy was sent, also where the copy got its stamp later."""
+
+    def __init__(
+        self, plan: RunPlan, base_ms: int, findings: ViolationLog, transactions: TransactionChecker, age_by_client: bool
+    ) -> None:
+        self._plan = plan
+        self._base_ms = base_ms
+        self._findings = findings
+        self._transactions = transactions
+        self._age_by_client = age_by_client
+        self._contents_of: dict[str, set[bytes]] = {}
+        self._told: list[tuple[Txid, bytes]] = []
+        self.sent: dict[Txid, SentTransaction] = {}
+        self.starts = 0
+        """Of all masters."""
+
+    @property
+    def _slack_ms(self) -> int:
+        """By how much a key's age may be judged wrong by clocks that are as right as they have to be."""
+        return CEILING_MS * (1 + self.starts) + 4 * max(self._plan.max_clock_skew_ms, 1000)
+
+    @property
+    def _may_be_restamped(self) -> bool:
+        """Whether a copy may get its stamp longer than the retention after it was sent."""
+        return not self._age_by_client and any(fault.kind == "sleep" for fault in self._plan.faults)
+
+    def on_answers(
+        self, origin: Origin, batch: Sequence[Submission], answers: Sequence[SubmissionAccepted | Refused], now_ms: int
+    ) -> None:
+        """A master has answered a batch."""
+        for one in batch:
+            self._contents_of.setdefault(one.key, set()).add(one.content)
+        for one, answer in zip(batch, answers, strict=True):
+            match answer:
+                case KeyTaken():
+                    if self._contents_of[one.key] == {one.content}:
+                        self._report("16", f"{origin.node} refuses {one.key}: nobody sent it with another body")
+                case SubmissionAccepted() if answer.is_repeat:
+                    self._check_repeat(origin, one, answer.txid)
+                case SubmissionAccepted():
+                    if answer.txid.origin != origin:
+                        self._report("3", f"{origin.node} takes a new transaction as {answer.txid}")
+                    self.sent[answer.txid] = SentTransaction(one.key, one.content, now_ms)
+                case _:
+                    pass
+
+    def _check_repeat(self, origin: Origin, one: Submission, txid: Txid) -> None:
+        first = self.sent.get(txid)
+        if txid.origin in self._transactions.lost:
+            return  # an older image of its disk has given this txid to another one
+        if first is None:
+            self._report("16", f"{origin.node} answers {one.key} with {txid}, which no master has taken")
+        elif (first.key, first.content) != (one.key, one.content):
+            self._report("16", f"{origin.node} answers {one.key} with {txid}, which is {first.key} or another body")
+
+    def check_age_of_repeat(self, node: str, txid: Txid, stamp: int, now_ms: int) -> None:
+        """A master answers with a transaction of its log, though the key may have expired. ``stamp``: in its log."""
+        first = self.sent.get(txid)
+        if first is None:
+            return
+        begin_ms = first.at_ms if self._age_by_client else stamp_ms(stamp) - self._base_ms
+        age_ms = now_ms - begin_ms
+        if age_ms > self._plan.key_retention_ms + self._slack_ms:
+            self._report("16", f"{node} swallows {first.key}: {txid} is {age_ms} ms old")
+
+    def on_persisted(self, txid: Txid, key: str, kind: int, content: bytes) -> None:
+        """A master has made a transaction of its own durable."""
+        one = self.sent.get(txid)
+        if one is not None and kind != KIND_CONFIG and (one.key, one.content) != (key, content):
+            self._findings.add(LOG, "3", f"{txid} is durable with another body than its client was answered for")
+
+    def on_told(self, txid: Txid, content: bytes) -> None:
+        """A client was told that its transaction has reached some level."""
+        self._told.append((txid, content))
+
+    def check_final(self, log: Sequence[ObservedEntry]) -> None:
+        """Everything that was taken stands in this log: what a client was told has taken effect, and once."""
+        entries = {entry.txid: entry for entry in log}
+        for txid, content in self._told:
+            entry = entries.get(txid)
+            counts = entries.get(entry.counts_instead or txid) if entry is not None else None
+            if counts is None or counts.content != content:
+                self._report("16", f"a client was told of {txid}; {counts.txid if counts else 'nothing'} took effect")
+        self._check_once(log)
+
+    def _check_once(self, log: Sequence[ObservedEntry]) -> None:
+        first_of: dict[tuple[str, bytes], tuple[Txid, int]] = {}
+        for entry in log:
+            sent = self.sent.get(entry.txid)
+            if sent is None or not entry.key or entry.kind in CONTROL_KINDS or entry.counts_instead is not None:
+                continue
+            before = first_of.get((entry.key, entry.content))
+            first_of[entry.key, entry.content] = entry.txid, sent.at_ms
+            if before is None or not self._plan.true_time:
+                continue
+            apart_ms = abs(sent.at_ms - before[1])
+            if apart_ms < self._plan.key_retention_ms - self._slack_ms and not self._may_be_restamped:
+                self._report(
+                    "16", f"{entry.key} takes effect twice: {before[0]} and {entry.txid}, sent {apart_ms} ms apart"
+                )
+
+    def _report(self, rule: str, text: str) -> None:
+        self._findings.add(ACKNOWLEDGEMENT, rule, text)

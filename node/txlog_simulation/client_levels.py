@@ -1,0 +1,81 @@
+"""What a simulated master tells clients that wait for a level, or ask for a transaction: the shipped tracker of levels,
+beside the shipped executor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from txlog.model.durability import Durability
+from txlog.model.ids import Txid
+from txlog.protocol.events import DurabilityMarks
+from txlog.runtime.durability_tracker import DurabilityTracker, DurabilityWaiter
+from txlog.runtime.executor import Executor
+from txlog.runtime.master_listener import MasterListener
+from txlog.runtime.master_status import MasterStatus
+from txlog_simulation.violation import ACKNOWLEDGEMENT
+
+if TYPE_CHECKING:
+    from txlog_simulation.simulated_master import SimulatedMaster
+
+_ORDER: Final = (Durability.ACCEPTED, Durability.QUORUM, Durability.SYNCED)
+
+
+class ClientLevels:
+    """Of one process. It ends with it, and clients that wait are told nothing."""
+
+    def __init__(self, machine: SimulatedMaster, executor: Executor) -> None:
+        self._machine = machine
+        self._tracker = DurabilityTracker(executor, MasterStatus(executor), MasterListener())
+        self._waiting: list[DurabilityWaiter] = []
+
+    def wait(self, txid: Txid, level: Durability) -> DurabilityWaiter:
+        """A client waits. Its future has a result when the client was told, and what it was told has been checked."""
+        self._tracker.detect_view_change()
+        one = DurabilityWaiter(txid, level, self._tracker.wait_txid(txid, level))
+        self._waiting.append(one)
+        self._check_told()
+        return one
+
+    def ask(self, txid: Txid) -> Durability | None:
+        """A client asks how far a transaction is; the answer is checked."""
+        self._tracker.detect_view_change()
+        level = self._tracker.level_of(txid)
+        if level in _ORDER:
+            self._check(txid, level)
+        return level
+
+    def on_released(self, marks: DurabilityMarks | None) -> None:
+        """The executor has let something out."""
+        self._tracker.detect_view_change()
+        self._tracker.apply_released(marks)
+        self._check_told()
+
+    def _check_told(self) -> None:
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            if not one.future.done():
+                self._waiting.append(one)
+            elif one.future.result():
+                self._check(one.txid, one.level)
+
+    def _check(self, txid: Txid, level: Durability) -> None:
+        machine, world = self._machine, self._machine.world
+        mirror, view = machine.durable_state, machine.durable_state.accepted
+        if machine.damaged or view is None or machine.origin is None or txid.origin in world.transactions.lost:
+            return
+        world.coverage[f"told {level}"] += 1
+        held = mirror.held_seqs.get(txid.origin, 0)
+        if held < txid.seq:
+            self._report("15", f"{txid} is {level}, its disk has {held}")
+        if level is Durability.QUORUM:
+            mirrors = world.undamaged_states()
+            world.acknowledgements.check_quorum(machine.origin, txid.origin, txid.seq, mirrors, view)
+        if level is Durability.SYNCED and txid.seq > mirror.trimmed_seqs.get(txid.origin, 0):
+            stable = world.log.branch_of(mirror).entries[mirror.log_start : mirror.stable]
+            if all(entry.txid != txid for entry in stable):
+                self._report("16", f"{txid} is synced, its stable log of {mirror.stable} has none of it")
+
+    def _report(self, rule: str, text: str) -> None:
+        self._machine.world.violations.add(ACKNOWLEDGEMENT, rule, f"{self._machine.name} tells a client: {text}")

@@ -1,0 +1,53 @@
+"""Safeguards of what a client is told of its retry (rules 15, 16), one each taken out. Imports nothing of ``txlog``."""
+
+from __future__ import annotations
+
+from txlog_simulation.mutant import Mutant
+from txlog_simulation.source_patches import SourceEdit
+
+SUBMISSION = "txlog/protocol/replication/submission.py"
+FOUNDING = "txlog/protocol/membership/bootstrap.py"
+STATUS = "txlog/runtime/master_status.py"
+
+CLIENT_MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "a-retry-is-answered-with-a-txid-of-nothing",
+        "16",
+        False,
+        (
+            SourceEdit(
+                SUBMISSION,
+                "    return SubmissionAccepted(txid, repeat=True)",
+                "    return SubmissionAccepted(Txid(txid.origin, txid.seq + 1000), repeat=True)",
+            ),
+        ),
+        profile="retries",
+    ),
+    Mutant(
+        "a-retry-after-the-retention-is-swallowed",
+        "16",
+        False,
+        (SourceEdit(SUBMISSION, "log.keys.find_first_use(one.key, stamp)", "log.keys.find_first_use(one.key, 0)"),),
+        profile="retries",
+    ),
+    Mutant(
+        "another-body-in-the-same-batch-is-a-repeat",
+        "16",
+        False,
+        (SourceEdit(SUBMISSION, "txid, content = fresh[one.key]", "(txid, _), content = fresh[one.key], one.content"),),
+    ),
+    Mutant(
+        "a-repeat-told-before-its-disk-has-it",
+        "15",
+        False,
+        (SourceEdit(STATUS, " and self._executor.is_durable(txid)", ""),),
+        profile="retries",
+    ),
+    Mutant(
+        "last-seen-is-ignored",
+        "2",
+        False,
+        (SourceEdit(FOUNDING, "if seen_birth == self.local.birth and seen_start >= self.local.start:", "if False:"),),
+        profile="lone",
+    ),
+)

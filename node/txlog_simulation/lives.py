@@ -1,0 +1,175 @@
+"""Lives that no mix of faults alone leads to: clients that try again, sleeps longer than a key is kept, one master.
+
+A life is an ordinary plan of some profile, with parts of its own. By draws of their own: the plans of all other seeds
+stay what they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Final, TypedDict
+
+from txlog_simulation.run_plan import BEGIN_MS, PlannedClient, PlannedFault, RunPlan, draw_plan
+from txlog_simulation.shrink import with_masters
+
+KEY_RETENTION_MS: Final = 200_000
+"""More than clocks may make of it, less than a sleep."""
+SLEEP_MS: Final = 500_000
+SKEW_MS: Final = 500
+_YEAR_MS: Final = 365 * 86_400_000
+
+
+def draw_run(seed: int, only: str = "") -> RunPlan:
+    """The plan of a seed: of a life for some seeds, or of :func:`draw_plan`. ``only``: of these profiles or lives."""
+    if only:
+        names = [name for name in only.split(",") if name in LIVES]
+        return LIVES[Random(f"life {seed}").choice(names)][1](seed) if names else draw_plan(seed, only)
+    chance = Random(f"life {seed}").random()
+    for share, life in LIVES.values():
+        if chance < share:
+            return life(seed)
+        chance -= share
+    return draw_plan(seed)
+
+
+def _retries(seed: int) -> RunPlan:
+    """Clients under keys, which try again at other masters, within the retention and after it."""
+    rng = Random(f"retries {seed}")
+    base = rng.choice(("calm", "links", "crashes", "isolated", "stops", "majority", "majority", "splits", "splits"))
+    plan = draw_plan(seed, base)
+    disk_ms = rng.choice((plan.disk_ms, 15))
+    end_ms = plan.safety_ms
+    faults = plan.faults
+    if rng.random() < 0.6:  # all are down for longer than keys are kept; one comes back later than the others
+        sleep_ms = rng.randrange(plan.safety_ms // 2, plan.safety_ms - 100)
+        late = rng.choice((0, 0, 300, 900))
+        end_ms = plan.safety_ms + SLEEP_MS + late
+        faults = (*(f for f in faults if f.at_ms < sleep_ms), _sleep(sleep_ms, rng.randrange(plan.masters), late))
+    return replace(
+        plan,
+        profile="retries",
+        safety_ms=end_ms,
+        faults=faults,
+        clients=_clients(rng, plan.masters, plan.safety_ms, rng.randint(8, 16)),
+        disk_ms=disk_ms,
+        round_timeout_ms=plan.round_timeout_ms + 2 * disk_ms,
+        clock_jumps=(),
+        **_true_time(rng, plan),
+    )
+
+
+def _lone(seed: int) -> RunPlan:
+    """One master, or a few that lose all their disks. Nobody else can tell them what they have forgotten."""
+    rng = Random(f"lone {seed}")
+    plan = draw_plan(seed, rng.choice(("crashes", "crashes", "disks", "stops")))
+    masters = min(plan.masters, rng.choice((1, 1, 1, 2, 3)))
+    work = tuple(one._replace(a=one.a % masters) for one in plan.work)
+    plan = replace(with_masters(masters, plan), work=work)
+    faults = [f._replace(a=f.a % masters, b=f.b % masters) for f in plan.faults if masters > 1 or f.kind in _OF_ONE]
+    if masters == 1:  # whatever was for another one
+        faults = [f._replace(a=0, b=0) for f in draw_plan(seed, "crashes").faults if f.kind in _OF_ONE]
+    loss = rng.choice(("lose-all", "old-copy", "", "")) if masters == 1 else "lose-all"
+    at_ms = rng.randrange(BEGIN_MS + 100, plan.safety_ms - 250)
+    if loss:
+        lasts_ms = rng.choice((10, 100, 300))
+        faults = [f for f in faults if f.at_ms < at_ms - 50]  # what follows is of the loss alone
+        faults.append(PlannedFault(at_ms, loss, rng.randrange(masters), 0, lasts_ms, 0))
+    return replace(
+        plan,
+        profile="lone",
+        majority=plan.majority and masters > 2,
+        faults=tuple(sorted(faults)),
+        supervised=rng.random() < 0.8,
+        clients=_clients(rng, plan.masters, plan.safety_ms, rng.randint(2, 6)),
+    )
+
+
+def _clocks_and_keys(seed: int) -> RunPlan:
+    """Clocks jump by about ``maxClockSkew``, and one by the retention of keys and by far more, while clients try
+    again."""
+    rng = Random(f"clocks and keys {seed}")
+    plan = draw_plan(seed, rng.choice(("links", "crashes", "isolated", "stops", "calm")))
+    wrong, jumps = rng.randrange(plan.masters), []
+    for _ in range(rng.choice((1, 2, 3, 4))):
+        slot = rng.randrange(plan.masters)
+        size_ms = rng.choice((SKEW_MS - 10, 10 - SKEW_MS))
+        if rng.random() < 0.6 and plan.masters > 2:
+            slot = wrong
+            size_ms = rng.choice(
+                (SKEW_MS + 10, -SKEW_MS - 10, KEY_RETENTION_MS, -KEY_RETENTION_MS, _YEAR_MS, -_YEAR_MS)
+            )
+        jumps.append((rng.randrange(BEGIN_MS, plan.safety_ms), slot, size_ms))
+        jumps.append((rng.randrange(jumps[-1][0], plan.safety_ms + 1), slot, -size_ms))  # somebody puts it right
+    return replace(
+        plan,
+        profile="clocks-and-keys",
+        clients=_clients(rng, plan.masters, plan.safety_ms, rng.randint(8, 16)),
+        clock_jumps=tuple(sorted(jumps)),
+        **_true_time(rng, plan),
+    )
+
+
+class _Clocks(TypedDict):
+    true_time: bool
+    key_retention_ms: int
+    max_clock_skew_ms: int
+    clock_offsets_ms: tuple[int, ...]
+    clock_rates: tuple[float, ...]
+
+
+def _true_time(rng: Random, plan: RunPlan) -> _Clocks:
+    """Wall clocks that go on with the time and are wrong by a tenth of a second at most."""
+    return {
+        "true_time": True,
+        "key_retention_ms": KEY_RETENTION_MS,
+        "max_clock_skew_ms": SKEW_MS,
+        "clock_offsets_ms": tuple(rng.choice((0, 5_000, -5_000, 100_000)) for _ in range(plan.masters)),
+        "clock_rates": (1.0,) * plan.masters,
+    }
+
+
+def _flow(seed: int) -> RunPlan:
+    """Clients go on writing while the masters come good: whoever is out comes in, and nobody waits for a pause."""
+    rng = Random(f"flow {seed}")
+    plan = draw_plan(seed, rng.choice(("crashes", "views", "stops", "links", "isolated", "wipes")))
+    many = rng.choice((1, 4, 12)) if plan.masters < 5 else 1
+    return replace(plan, profile="flow", flow=(rng.choice((2, 5, 10)), many))
+
+
+_OF_ONE: Final = ("crash", "crash-at-step", "restart-all", "pause", "clock", "full", "disk-error", "stop", "stop-all")
+"""Faults that one master alone can have."""
+
+
+def _clients(rng: Random, masters: int, end_ms: int, count: int) -> tuple[PlannedClient, ...]:
+    """Some that begin at any time."""
+    return tuple(
+        sorted(
+            PlannedClient(
+                rng.randrange(BEGIN_MS, end_ms - 100),
+                rng.randrange(masters),
+                rng.choice(("accepted", "quorum", "quorum", "synced")),
+                rng.choice((5, 20, 60, 200)),
+                rng.choice((2, 4, 8)),
+                rng.choice((0, 0, 1, 30, 300, SLEEP_MS)),
+            )
+            for _ in range(count)
+        )
+    )
+
+
+def _sleep(at_ms: int, late_slot: int, late_ms: int) -> PlannedFault:
+    """``a`` sleeps for ``size`` milliseconds longer than the others."""
+    return PlannedFault(at_ms, "sleep", late_slot, late_slot, SLEEP_MS, late_ms)
+
+
+Life = Callable[[int], RunPlan]
+
+LIVES: Final[dict[str, tuple[float, Life]]] = {
+    "clocks-and-keys": (0.03, _clocks_and_keys),
+    "flow": (0.03, _flow),
+    "lone": (0.03, _lone),
+    "retries": (0.04, _retries),
+}
+"""By name: the share of all seeds, and what draws the plan of one."""

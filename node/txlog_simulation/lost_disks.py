@@ -1,0 +1,77 @@
+"""All disks of a cluster are lost, or the disk of a lone master is exchanged for an older copy of it.
+
+No other master is left that could tell. What a supervisor hands over is all there is: the last birth and start that it
+has seen (rule 2).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from txlog.model.view import View
+from txlog_simulation.process_states import UP
+from txlog_simulation.run_plan import PlannedFault
+from txlog_simulation.violation import ACKNOWLEDGEMENT, LOG
+
+if TYPE_CHECKING:
+    from txlog_simulation.simulated_master import SimulatedMaster
+    from txlog_simulation.simulation import Simulation
+
+LOSSES: Final = ("lose-all", "old-copy")
+COPY_BEFORE_MS: Final = 60
+"""Between the copy and the next start of the process, whose number the copy does not have."""
+
+
+def lose_disks(world: Simulation, fault: PlannedFault) -> None:
+    """The fault happens."""
+    if world.healing:
+        return
+    if fault.kind == "lose-all":
+        for machine in world.simulated_masters:
+            machine.crash("its disk is lost")
+            world.wipe(machine)
+            world.schedule(world.now_ms + fault.lasts_ms + world.rng.choice((0, 0, 40)), machine.start)
+        world.damaged = True
+        return
+    machine = world.simulated_masters[fault.a]
+    image = machine.disk.image()
+    world.crash_for(machine, world.now_ms + COPY_BEFORE_MS)
+    world.schedule(world.now_ms + 2 * COPY_BEFORE_MS + fault.lasts_ms, _put_copy_back, world, machine, image)
+
+
+def _put_copy_back(world: Simulation, machine: SimulatedMaster, image: dict[str, bytes]) -> None:
+    if world.healing or machine.state != UP or machine.origin is None:
+        return
+    world.coverage["older copy put back"] += 1
+    world.crash_for(machine, world.now_ms + 50)
+    world.mark_damaged(machine)
+    world.old_disk = True
+    machine.has_old_copy = True
+    machine.disk.restore(image)
+
+
+def check_old_copy(machine: SimulatedMaster) -> None:
+    """A master has taken work of a client."""
+    if machine.has_old_copy and machine.world.plan.supervised:
+        machine.world.violations.add(
+            ACKNOWLEDGEMENT, "2", f"{machine.name} takes work on an older copy of its disk, and was told of the newer"
+        )
+
+
+class FoundingChecker:
+    """A cluster is founded once, unless nobody can know of the first one, or an operator orders the second."""
+
+    def __init__(self, world: Simulation, enabled: bool) -> None:
+        self._world = world
+        self._enabled = enabled
+        self._first: bytes = b""
+
+    def on_installed(self, view: View) -> None:
+        """A view is in force at some master."""
+        world = self._world
+        if self._first in (b"", view.cluster_id):
+            self._first = view.cluster_id
+            return
+        world.coverage["second cluster"] += 1
+        if self._enabled and world.plan.supervised and not world.overrides.bootstrap_members:
+            world.violations.add(LOG, "2", f"{view.number} founds a second cluster, and a birth of the first is known")
