@@ -183,6 +183,15 @@ def test_a_worker_is_set_on_the_log_as_it_is() -> None:
     assert any("--unorder=uk-worker-1" in command for command in story.jobs.values())
 
 
+@pytest.mark.parametrize("kind", ["adopt", "discard"])
+def test_what_a_person_decided_about_a_store_is_carried_out(kind: str) -> None:
+    story = Story()
+    story.told({"id": f"{kind}-uk-worker-1-20-abcdef01", "kind": kind, "why": "decided", "worker": "uk-worker-1"})
+    for _ in range(2):
+        story.turn()
+    assert any(f"--{kind}=uk-worker-1" in command for command in story.jobs.values())
+
+
 def test_a_worker_that_differs_is_repaired_and_one_that_could_not_be_only_while_masters_ask() -> None:
     story = Story()
     story.told(REPAIR)

@@ -20,7 +20,8 @@ ORIGIN = Origin("stub-1", 7)
 class StubLog:
     """The entries, shared by the stubs of one data centre. Every entry is stable at once."""
 
-    def __init__(self, cluster: bytes = b"stub") -> None:
+    def __init__(self, cluster: bytes = b"\x0a" * 16) -> None:
+        self.cluster = cluster
         self.start = Position(1, 0, chain_start(cluster))
         self.entries: list[LogEntry] = []
         self.changed = threading.Condition()
@@ -162,7 +163,7 @@ class FeedStub:
             size += len(entry.payload) + 64
             if size >= bytes_max:
                 break
-        return encode_page(make_page(self.log.at(after), taken, self.log.stable))
+        return encode_page(make_page(self.log.at(after), taken, self.log.stable, self.log.cluster))
 
 
 def place(position: Position) -> dict[str, Any]:

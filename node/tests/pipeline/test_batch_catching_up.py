@@ -25,6 +25,7 @@ from txlog.workers import ADAPTERS
 from txlog.workers.adapter import (
     EMPTY_MARKER,
     LoadMarker,
+    MarkerPosition,
     RequestOutcome,
     SystemGraphs,
     Transport,
@@ -34,6 +35,7 @@ from txlog.workers.adapter import (
 )
 from txlog.workers.digest import Digest, digest_worker
 from txlog.workers.http_transport import HttpTransport
+from txlog.workers.marker_names import marker_name
 
 ADAPTER = ADAPTERS["oxigraph"]
 TAKEOVER_S = 0.2
@@ -360,7 +362,7 @@ def test_what_stands_against_it(site: Site) -> None:
     ended = site.batch()
     assert ended.state is WorkerState.REFUSED
     assert "ForeignStore" in (ended.error or "")
-    other = StubLog(b"another cluster")
+    other = StubLog(b"\x0b" * 16)
     mixed_log(other, 3, seed=2)
     site.worker.update("DROP ALL")
     mine, site.feed.log = site.feed.log, other
@@ -381,3 +383,23 @@ def test_a_skip_behind_a_load_that_broke_off(site: Site) -> None:
     ended = site.batch()
     assert ended.state is WorkerState.DIVERGED
     assert "rebuild" in (ended.error or "")
+
+
+def test_the_marker_behind_a_batch_carries_the_cluster(site: Site) -> None:
+    mixed_log(site.log, 8, seed=1)
+    ended = site.batch()
+    assert ended.marker is not None
+    assert ended.marker.cluster == site.log.cluster
+    assert site.system(site.worker).markers == (ended.marker,)
+
+
+def test_what_another_cluster_adopted_gets_no_batch(site: Site) -> None:
+    """Its position is 0, which every log has, but with another hash."""
+    other = StubLog(b"\x0b" * 16)
+    mixed_log(site.log, 8, seed=1)
+    site.worker.update("INSERT DATA { <urn:a> <urn:b> <urn:c> }")
+    adopted = MarkerPosition(other.start, 3, (), other.cluster, b"\x0c" * 16)
+    site.worker.update(f"CREATE GRAPH <{marker_name(adopted)}>")
+    assert site.batch().state is WorkerState.DIVERGED
+    assert site.system(site.worker).markers == (adopted,)
+    assert len(site.worker.select("SELECT ?s { ?s ?p ?o }")) == 1

@@ -17,6 +17,7 @@ from txlog.client import FailoverClient, JsonMarker, WorkerReport
 from txlog.config.process_config import PipelineConfig, WorkerConfig
 from txlog.model.entry import CONTROL_KINDS, LogEntry, Position
 from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore, TxLogError
+from txlog.model.hashes import NO_HASH
 from txlog.pipeline.batch.cost_model import LogEstimate, estimate_log
 from txlog.pipeline.batch.load_session import LoadSession, LoadStart, LoadTarget, inspect_worker
 from txlog.pipeline.batch.log_range_reader import PAGE_BYTES
@@ -100,6 +101,7 @@ class CatchUp:
         self._loaded = [0, 0]
         self._stages: dict[str, float] = {}
         self._phase = ""
+        self._cluster = b""  # of the log that has confirmed a position
 
     def run(self, upto: int | None = None) -> CatchUpResult:
         """Loads to index ``upto`` (default: the masters' stable index), or as far as a batch is worth it. An
@@ -154,13 +156,12 @@ class CatchUp:
         with self._timed_stage("look"):
             if start.interrupted is not None:
                 end = start.interrupted.position
-                self._check_on_log(end)
             else:
                 status = self._masters.status()
                 stable = status.stable.position
                 end = stable if upto is None or upto >= stable.index else self._position_at(upto)
-            if since.index:
-                self._check_on_log(since)
+            self._check_on_log(end)
+            self._check_on_log(since)
             if end.index <= since.index and start.interrupted is None:
                 return start.since
             self._repeats_load = start.interrupted is not None
@@ -286,9 +287,9 @@ class CatchUp:
         since = self._session.loading.since
         assert since is not None
         epoch = max(at.epoch, since.position.epoch)
-        marker = since._replace(position=Position(epoch, at.index, at.hash), fence=since.fence + 1)
-        if at.index == 0:
-            marker = marker._replace(position=EMPTY_MARKER.position)
+        marker = since._replace(fence=since.fence + 1, cluster=self._cluster or since.cluster)
+        if at.index:
+            marker = marker._replace(position=Position(epoch, at.index, at.hash))
         with self._timed_stage("end"):
             self._session.end(marker)
         return marker
@@ -299,9 +300,10 @@ class CatchUp:
         return self._masters.log_page(index, None, index).after
 
     def _check_on_log(self, position: Position) -> None:
-        """:class:`LogDiverged`, :class:`LogAhead` or :class:`LogNeedsRestore` when it is not on the log."""
-        if position.index:
-            self._masters.log_page(position.index, position.hash, position.index)
+        """:class:`LogDiverged`, :class:`LogAhead` or :class:`LogNeedsRestore` when it is not on the log. Position 0 of
+        an empty store is on every log, and has no hash."""
+        if position.index or position.hash != NO_HASH:
+            self._cluster = self._masters.log_page(position.index, position.hash, position.index).cluster
 
     def _split_ranges(self, after: Position, end: Position) -> list[LogRange]:
         count = max(1, min(RANGES, (end.index - after.index) // RANGE_ENTRIES_MIN))
