@@ -52,6 +52,20 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         test=_TESTS + "test_the_first_stamp_outlives_views_and_starts",
     ),
     Mutant(
+        "a-crash-takes-the-counter-below-a-first-stamp",
+        "16",
+        False,
+        (
+            SourceEdit(
+                "txlog/protocol/log/log_state.py",
+                "            self.last_stamp = max(self.last_stamp, firsts[offset])  # no ceiling covers it\n",
+                "",
+            ),
+        ),
+        test="node/tests/protocol/test_cut_and_restamp.py::"
+        "test_a_first_stamp_without_a_view_is_below_the_stamp_that_follows_a_crash",
+    ),
+    Mutant(
         "whatever-is-older-is-a-repeat",
         "16",
         False,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from txlog.model.entry import KIND_SKIP, KIND_UPDATE, RunItem, Span, TransactionRun
 from txlog.model.hashes import HASH_BYTES, chain_hash, chain_start, content_hash, origin_tag
 from txlog.model.ids import Origin, Txid
-from txlog.model.records import ReassignedStamps, ViewAccepted, ViewInstalled
+from txlog.model.records import ReassignedStamps, TransactionsPersisted, ViewAccepted, ViewInstalled
 from txlog.model.stamp import LOGICAL_BITS
 from txlog.model.view import Member, View, bootstrap_view
 from txlog.protocol.log.idempotency_keys import IdempotencyKeys
@@ -279,6 +279,14 @@ def test_what_was_shown_is_set_aside_also_behind_a_view_that_was_never_installed
     assert made.accept_view(second, 1, spans, [35, 45, 46], [ReassignedStamps("b", 2, 3, [201])])
     assert made.displaced is not None
     assert (made.displaced.after, made.displaced.spans, made.displaced.hashes) == (1, *shown)
+
+
+def test_a_first_stamp_without_a_view_is_below_the_stamp_that_follows_a_crash() -> None:
+    """No ceiling was durable for the counter that gave it."""
+    waits = TransactionRun("a", 1, 1, [RunItem(0, KIND_UPDATE, "k", b"x", 5000)])
+    log = LogState(A, VIEW, recovered_state("a", 1, 1, [TransactionsPersisted(waits, content("x", "k"))]), 1000)
+    assert log.last_stamp == 5000
+    assert [one.first_stamp for one, _ in log.unstamped] == [5000]
 
 
 def test_after_a_restart_it_is_the_same() -> None:

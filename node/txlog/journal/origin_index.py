@@ -71,7 +71,7 @@ class OriginIndex:
 
     def trim(self, seq: int, segment: int) -> None:
         """Forget the transactions up to ``seq`` and the records below that segment, up to the first one that is not:
-        one behind a repaired record is forgotten later, and nobody asks for it."""
+        one behind a repaired record is forgotten later, and no reader asks for it."""
         self.trimmed = max(self.trimmed, seq)
         self.last = max(self.last, seq)
         self.restamps.forget_up_to(seq)

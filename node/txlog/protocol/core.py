@@ -311,7 +311,8 @@ class Core:
         configured, log = self.views.configured_members, replication.log
         others = [one.node for one in configured if one.node != self.local.node]
         marks = self.local.peer_levels.are_all(LEVEL_FIRST_STAMPS, others, log.keys.has_first_stamps)
-        full = log.keys.full_error(self.settings.keys_max, replication.key_horizon.away(configured))
+        is_full = len(log.keys) >= self.settings.keys_max
+        full = log.keys.full_error(replication.key_horizon.away(configured)) if is_full else None
         return SubmissionTerms(self.views.is_stopped, marks, full)
 
     def prepare_change(self, wanted: Configuration, why: str) -> Submission:

@@ -1,4 +1,4 @@
-"""Which version's abilities the other masters have: what an older one would lose is used only when nobody is older."""
+"""Which version's abilities the other masters have: what an older one would lose is used only when none is older."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ class PeerLevels:
         self._levels[node] = level
 
     def are_all(self, level: int, others: Iterable[str], was_used: bool) -> bool:
-        """Whether all these masters have at least this level. ``was_used``: the log proves that all had it, so one that
-        was not heard since this start has it still."""
+        """Whether all these masters have at least this level. ``was_used``: the log proves that all had it, so a master
+        that sent no hello since this start has it still."""
         return all(self._levels.get(node, level if was_used else 0) >= level for node in others)

@@ -160,12 +160,10 @@ class IdempotencyKeys:
         waits = self.waiting.get(key)
         return waits if waits is not None and self.is_repeat(waits.stamp, stamp) else None
 
-    def full_error(self, keys_max: int, away: list[str]) -> Unavailable | None:
-        """Why no new key is taken; None while there is room. ``away``: the configured masters outside the view."""
-        if len(self) < keys_max:
-            return None
+    def full_error(self, away: list[str]) -> Unavailable:
+        """Why no new key is taken: there is no room. ``away``: the configured masters outside the view."""
         why = f"; none is forgotten while {', '.join(away)} may bring back transactions of any age" if away else ""
-        text = f"{len(self)} idempotency keys are kept, and limits.keys_max is {keys_max}{why}"
+        text = f"{len(self)} idempotency keys are kept, as many as limits.keys_max allows{why}"
         return Unavailable("KeysFull", text, KEYS_FULL_RETRY_S)
 
     def wait(self, key: str, use: FirstUse) -> None:

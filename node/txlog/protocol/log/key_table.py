@@ -138,7 +138,7 @@ class KeyTable:
 
     def drop_older(self, stamp: int, buckets_max: int) -> bool:
         """Drop the rows with a stamp below this one from the next ``buckets_max`` buckets. True at the end of the
-        table; the next call begins anew."""
+        table; the next call begins at the first bucket."""
         end = min(self._swept + buckets_max, len(self._buckets))
         for place in range(self._swept, end):
             bucket = self._buckets[place]

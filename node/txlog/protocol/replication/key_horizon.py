@@ -1,7 +1,7 @@
 """How old a transaction can be that enters the log later: expired idempotency keys are forgotten up to there (rule 16).
 
 A master outside the view may bring back transactions of any age. So nothing is forgotten until every configured master
-is in the view and was heard in it. From then on, each transaction that is not known here has a first stamp above a
+is in the view and has posted in it. From then on, each transaction that is not known here has a first stamp above a
 usable counter of its origin; of the known ones, those that may still enter the log count with their own first stamps.
 """
 

@@ -81,6 +81,7 @@ class MetricsHandler:
         queues = agreement.queues if agreement is not None else []
         yield _gauge("queue_transactions", "waiting for their order", sum(len(q) for q in queues))
         yield _gauge("queue_bytes", "payload waiting for its order", sum(q.payload_bytes for q in queues))
+        yield _gauge("idempotency_keys", "that are kept", len(agreement.keys) if agreement is not None else 0)
 
     def _process_metrics(self) -> Iterable[Any]:
         """What the process does: its counters, memory, journal, state and refusals."""
