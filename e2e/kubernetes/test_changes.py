@@ -91,5 +91,5 @@ def test_a_third_master_comes_and_goes_and_takes_nothing_with_it(catalogue: Cata
     catalogue.wait_converged(READY_S)
     assert catalogue.digests_equal()
     assert not catalogue.lost_transactions()
-    claims = uk.kubectl("get", "pvc", "-o", "name")
-    assert f"journal-{NAME}-3" not in claims
+    claim = f"journal-{NAME}-3"
+    wait_until("its volume is gone", READY_S, lambda: claim not in uk.kubectl("get", "pvc", "-o", "name"))

@@ -125,6 +125,15 @@ def test_each_namespace_gets_its_role_and_no_other(tmp_path: Path) -> None:
     assert deployment["spec"]["strategy"] == {"type": "Recreate"}
 
 
+def test_the_operator_leaves_a_lost_node_soon(tmp_path: Path) -> None:
+    more = [{"key": "dedicated", "operator": "Exists"}]
+    for given, count in (({}, 2), ({"tolerations": more}, 3)):
+        found = rendered(OPERATOR, tmp_path, **given)
+        pod = next(each for each in found if each["kind"] == "Deployment")["spec"]["template"]["spec"]
+        assert len(pod["tolerations"]) == count
+        assert [each["tolerationSeconds"] for each in pod["tolerations"][:2]] == [20, 20]
+
+
 def test_no_rule_reads_secrets_or_is_for_everything(tmp_path: Path) -> None:
     role = next(each for each in rendered(OPERATOR, tmp_path) if each["kind"] == "Role")
     for rule in role["rules"]:

@@ -12,6 +12,7 @@ from txlog.auth import hash_token
 from txlog.config.cluster import TxLogCluster
 from txlog_operator.cluster_secrets import (
     RECHECK_INTERVAL_S,
+    REREAD_S,
     ClusterSecrets,
     SecretContent,
     find_secret_problems,
@@ -138,6 +139,9 @@ async def test_what_was_right_is_used_until_what_came_after_it_is(right: dict[st
     assert before.tls is not None
     assert before.credentials.headers() == {"Authorization": f"Bearer {TOKEN}"}
     api.secrets, api.version = {"door": {}, "peers": {}, "people": {}}, 2
+    soon, wrong = await securing.read_access(secured())
+    assert (soon, wrong) == (before, []), "they are read every few seconds"
+    now = REREAD_S + 1
     after, wrong = await securing.read_access(secured())
     assert len(wrong) == 3
     assert (after.tls, after.credentials) == (before.tls, before.credentials)

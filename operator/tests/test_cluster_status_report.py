@@ -12,18 +12,30 @@ from observations import NOW, heard, manifest, pod, whole
 from txlog.client.responses import ViewStatus
 from txlog.config.cluster import TxLogCluster
 from txlog.config.cluster_status import ClusterStatus, ConditionType
+from txlog_operator.actions import ApplyObject, FailedAction
 from txlog_operator.cluster_phase import cluster_phase_of
+from txlog_operator.kube_client import ApiError
 from txlog_operator.kubernetes_events import transition_events
 from txlog_operator.manifest_validation import read_manifest, unsupported_fields
+from txlog_operator.object_ownership import ForeignObject
 from txlog_operator.observation import ClusterObservation, PodStatus
-from txlog_operator.status_writer import format_time, last_seen_incarnations, make_status, parse_status, status_to_json
+from txlog_operator.reconcile_outcome import check_before, check_broken_off, check_plan
+from txlog_operator.status_writer import (
+    format_time,
+    last_seen_incarnations,
+    make_status,
+    parse_status,
+    status_to_json,
+    with_failure,
+)
 
 
 def said(
     cluster: TxLogCluster, seen: ClusterObservation, before: ClusterStatus | None = None, **more: Any
 ) -> ClusterStatus:
     problems = more.get("problems", [])
-    return make_status(cluster, 3, seen, cluster_phase_of(seen), problems, before or ClusterStatus())
+    outcome = more.get("outcome", check_plan([], cluster.spec.paused, [], problems))
+    return make_status(cluster, 3, seen, cluster_phase_of(seen), problems, before or ClusterStatus(), outcome)
 
 
 def word(status: ClusterStatus, kind: ConditionType) -> str:
@@ -32,6 +44,51 @@ def word(status: ClusterStatus, kind: ConditionType) -> str:
 
 def message(status: ClusterStatus, kind: ConditionType) -> str:
     return next(each.message for each in status.conditions if each.type == kind)
+
+
+REFUSED = FailedAction(ApplyObject({"kind": "Service", "metadata": {"name": "a"}}), ForeignObject("it is theirs"))
+
+
+def test_what_could_not_be_done_is_said_and_the_generation_is_not_counted() -> None:
+    cluster = manifest()
+    status = said(cluster, whole(cluster))
+    assert (word(status, ConditionType.READY), status.observed_generation) == ("True", 3)
+    failed = said(cluster, whole(cluster), outcome=check_plan([REFUSED] * 5, False, [], []))
+    assert (word(failed, ConditionType.READY), failed.observed_generation) == ("False", 0)
+    (condition,) = [each for each in failed.conditions if each.type == "Reconciled"]
+    assert condition.reason == "ForeignObject"
+    assert condition.message.startswith("apply Service a: it is theirs")
+    assert condition.message.endswith("and 2 more")
+    assert said(cluster, whole(cluster), problems=["spec.x: wrong"]).observed_generation == 0
+    assert said(manifest(paused=True), whole(cluster)).observed_generation == 0
+
+
+def test_a_new_manifest_is_not_ready_before_it_was_carried_out() -> None:
+    cluster = manifest()
+    status = said(cluster, whole(cluster))
+    assert check_before(status, 3).status == "True"
+    changed = said(cluster, whole(cluster), status, outcome=check_before(status, 4))
+    assert (word(changed, ConditionType.RECONCILED), word(changed, ConditionType.READY)) == ("Unknown", "Unknown")
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"), [(ApiError(403, "list pods"), "Forbidden"), (KeyError("a"), "InternalError")]
+)
+def test_a_reconcile_that_breaks_off_is_not_ready(error: Exception, reason: str) -> None:
+    cluster = manifest()
+    status = with_failure(said(cluster, whole(cluster)), check_broken_off(error), 3, NOW)
+    assert word(status, ConditionType.READY) == "False"
+    assert [each.reason for each in status.conditions if each.type == "Reconciled"] == [reason]
+    assert word(status, ConditionType.MASTERS_READY) == "True"
+    assert {each.type for each in status.conditions} == set(map(str, ConditionType))
+
+
+def test_fields_that_others_added_are_said() -> None:
+    added = [{"manager": "kubectl-set", "operation": "Update", "fieldsV1": {"f:spec": {}}}]
+    ours = [{"manager": "txlog-operator", "operation": "Apply", "fieldsV1": {"f:spec": {}}}]
+    of_status = [{"manager": "kcm", "subresource": "status", "fieldsV1": {"f:spec": {}}}]
+    mine = {"kind": "StatefulSet", "metadata": {"name": "a", "managedFields": [*ours, *added, *of_status]}}
+    assert "StatefulSet a (kubectl-set)" in check_plan([], False, [mine], []).message
 
 
 def test_when_all_is_well_it_is_ready() -> None:

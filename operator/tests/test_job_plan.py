@@ -1,5 +1,6 @@
 """Backups, restores and other duties: what is made for them, and what is said of them."""
 
+import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +13,17 @@ from txlog.config.cluster import TxLogCluster
 from txlog.config.cluster_status import ClusterStatus
 from txlog_operator.actions import ApplyObject, DeleteObject, PatchStatus, PlanAction, ReportDutyFailed
 from txlog_operator.cluster_phase import cluster_phase_of
-from txlog_operator.job_plan import RETRY_DELAY_S, last_backup, parse_time, plan_jobs
+from txlog_operator.job_attempts import (
+    FAILED_JOBS_KEPT,
+    HISTORY_KEPT,
+    RETRY_DELAY_MAX_S,
+    RETRY_DELAY_S,
+    SCHEDULED_ATTEMPTS_MAX,
+    START_DEADLINE_S,
+    format_time,
+    parse_time,
+)
+from txlog_operator.job_plan import last_backup, plan_jobs
 from txlog_operator.observation import ClusterObservation, PodStatus
 from txlog_operator.specs import KubeObject
 from txlog_operator.status_writer import make_status
@@ -93,8 +104,11 @@ def test_a_split_gets_its_backup() -> None:
     assert made.desired["spec"] == {"cluster": "catalogue", "duty": "backup-3.1.2", "why": "split"}
     assert name.startswith("catalogue-uk-split-3-")
     story.turn()
-    assert list(story.jobs) == [f"{name}-1"]
-    assert "--backup=backup-3.1.2" in story.jobs[f"{name}-1"]
+    ((job, command),) = story.jobs.items()
+    assert job.startswith(name)
+    assert job.endswith("-1")
+    assert "-backup-" in job
+    assert "--backup=backup-3.1.2" in command
     assert story.states == {name: "Running"}
     assert story.turn() == []
     story.end("Complete", {"backup": "b1", "index": 7})
@@ -232,7 +246,179 @@ def test_the_same_turn_again_makes_nothing_twice() -> None:
     assert [str(each) for each in story.turn()] == [str(each) for each in first]
 
 
+# -- attempts
+
+
+def test_a_duty_that_fails_on_is_tried_ever_later_and_leaves_few_jobs() -> None:
+    story = Story()
+    story.told(BACKUP, state="Suspected")
+    made = []
+    for _ in range(4 * 60 * 8):  # eight hours
+        for action in story.turn(15):
+            if isinstance(action, ApplyObject) and action.desired["kind"] == "Job":
+                made.append(story.seen.now)
+        story.end("Failed", {"error": "NoWorker", "message": "no worker works"})
+    assert len(made) < 60
+    assert max(later - earlier for earlier, later in itertools.pairwise(made)) <= RETRY_DELAY_MAX_S + 30
+    assert len(story.jobs) <= FAILED_JOBS_KEPT + 2
+
+
+def test_a_job_that_cannot_start_says_why_and_lets_others_come() -> None:
+    story = Story(backup=WITH_TARGET)
+    story.ask("TxLogBackup", "a-stuck")
+    story.ask("TxLogBackup", "b-waits")
+    story.turn()
+    (job,) = story.jobs
+    story.seen = replace(story.seen, job_problems={job: "must specify requests.cpu"})
+    assert story.turn(5) == []
+    story.turn(30)
+    by_name = {each["metadata"]["name"]: each for each in story.seen.job_resources}
+    assert "must specify requests.cpu" in by_name["a-stuck"]["status"]["message"]
+    assert jobs_condition(story)[0] == "False"
+    assert "must specify requests.cpu" in jobs_condition(story)[1]
+    assert story.turn(10) == []
+    story.turn(START_DEADLINE_S)
+    assert story.states == {"a-stuck": "Failed", "b-waits": "Running"}
+    assert job not in story.jobs
+
+
+def test_a_split_backup_that_cannot_start_is_told_to_the_masters_and_tried_again() -> None:
+    story = Story()
+    story.told(BACKUP, state="Suspected")
+    for _ in range(2):
+        story.turn()
+    (job,) = story.jobs
+    waiting = PodStatus("p", "p", waiting_reason="0/3 nodes are available: volume node affinity conflict")
+    story.seen = replace(story.seen, job_pods={job: waiting})
+    reports = [each for each in story.turn(START_DEADLINE_S) if isinstance(each, ReportDutyFailed)]
+    assert len(reports) == 2
+    assert "volume node affinity conflict" in reports[0].message
+    assert jobs_condition(story)[0] == "False", "also between two attempts"
+    story.turn(RETRY_DELAY_S)
+    (again,) = story.jobs
+    assert again != job
+    story.seen = replace(story.seen, job_pods={again: PodStatus("q", "q", running=True)})
+    assert story.turn(2 * START_DEADLINE_S) == [], "one that runs has all the time that it needs"
+    assert jobs_condition(story)[0] == "True"
+
+
+def jobs_condition(story: Story) -> tuple[str, str]:
+    status = make_status(story.cluster, 1, story.seen, cluster_phase_of(story.seen), [], ClusterStatus())
+    return next((each.status, each.message) for each in status.conditions if each.type == "JobsHealthy")
+
+
+def test_a_job_that_nobody_tracks_does_not_keep_the_turn() -> None:
+    story = Story(backup=WITH_TARGET)
+    story.ask("TxLogBackup", "one")
+    story.turn()
+    ((key, job),) = story.seen.objects.items()
+    made = {**job, "metadata": {**job["metadata"], "creationTimestamp": format_time(story.seen.now)}}
+    story.seen = replace(story.seen, objects={key: made}, job_resources=())
+    story.ask("TxLogBackup", "two")
+    assert story.turn(START_DEADLINE_S / 2) == []
+    story.turn(START_DEADLINE_S)
+    story.turn()
+    assert len(story.jobs) == 1
+    assert story.states == {"two": "Running"}
+
+
+def test_a_backup_and_a_restore_of_one_name_are_two() -> None:
+    story = Story(backup=WITH_TARGET)
+    story.ask("TxLogBackup", "monday")
+    story.turn()
+    story.end("Complete", {"name": "b", "position": "1.7"})
+    story.turn()
+    (backup,) = story.seen.job_resources
+    story.ask("TxLogRestore", "monday", worker="uk-worker-1")
+    story.seen = replace(story.seen, job_resources=(*story.seen.job_resources, backup))
+    story.turn()
+    assert len(story.jobs) == 2
+    restore = next(each for each in story.seen.job_resources if each["kind"] == "TxLogRestore")
+    assert restore["status"]["state"] == "Running"
+    assert any("--restore=uk-worker-1" in command for command in story.jobs.values())
+
+
+def test_a_resource_that_is_created_again_is_another_one() -> None:
+    story = Story(backup=WITH_TARGET)
+    story.ask("TxLogBackup", "monday")
+    story.turn()
+    story.end("Complete", {"name": "b", "position": "1.7"})
+    story.turn()
+    story._keep({"kind": "TxLogBackup", "metadata": {"name": "monday", "uid": "new"}, "spec": {"cluster": "catalogue"}})
+    story.turn()
+    assert len(story.jobs) == 2
+    assert story.states == {"monday": "Running"}
+
+
+def as_of_yesterday(story: Story, command: list[str]) -> KubeObject:
+    """The Job as an operator made it that did not write whose it is."""
+    (job,) = story.seen.objects.values()
+    meta = {"name": "monday-1", "labels": job["metadata"]["labels"]}
+    containers = [{"command": [*command, "--answer=/dev/termination-log"]}]
+    old = {"kind": "Job", "metadata": meta, "spec": {"template": {"spec": {"containers": containers}}}}
+    works = tuple({**each, "status": {**each["status"], "job": "monday-1"}} for each in story.seen.job_resources)
+    story.seen = replace(story.seen, objects={("Job", "monday-1"): old}, job_resources=works)
+    return old
+
+
+@pytest.mark.parametrize(("same", "state"), [(True, "Done"), (False, "Running")])
+def test_a_job_of_yesterdays_name_counts_if_it_does_what_was_asked(same: bool, state: str) -> None:
+    story = Story(backup=WITH_TARGET)
+    story.ask("TxLogRestore", "monday", worker="uk-worker-1")
+    story.turn()
+    (command,) = story.jobs.values()
+    as_of_yesterday(story, list(command)[:-1] if same else ["python", "-m", "txlog.backup", "--name=monday"])
+    story.end("Complete", {"index": 7})
+    story.turn()
+    assert story.states == {"monday": state}
+    assert len(story.jobs) == (1 if same else 2)
+
+
+def test_old_restores_of_the_operator_go_and_those_of_people_stay() -> None:
+    story = Story()
+    owner = [{"uid": "u1", "controller": True}]
+    for at in range(HISTORY_KEPT + 5):
+        for name, owners in ((f"ours-{at:02}", owner), (f"theirs-{at:02}", [])):
+            meta = {"name": name, "ownerReferences": owners}
+            status = {"state": "Done", "finished": f"2026-01-01T00:00:{at:02}Z"}
+            spec = {"cluster": "catalogue", "worker": "uk-worker-1"}
+            story._keep({"kind": "TxLogRestore", "metadata": meta, "spec": spec, "status": status})
+    story.turn()
+    assert sorted(name for name in story.states if name < "t") == [f"ours-{at:02}" for at in range(5, HISTORY_KEPT + 5)]
+    assert len([name for name in story.states if name > "t"]) == HISTORY_KEPT + 5
+
+
 # -- by hand and by schedule
+
+
+def test_a_scheduled_backup_that_failed_is_tried_again() -> None:
+    story = Story(backup=WITH_TARGET)
+    story.ask("TxLogBackupSchedule", "nightly", schedule="0 2 * * *")
+    (said,) = story.turn()
+    story.turn(parse_time(said.status["next"]) - NOW + 5)  # type: ignore[union-attr]
+    for _ in range(60):
+        story.turn(60)
+        story.end("Failed", {"error": "TargetUnreachable", "message": "no such bucket"})
+    assert len(story.jobs) == SCHEDULED_ATTEMPTS_MAX
+
+
+def test_a_schedule_moves_on_only_behind_its_backup() -> None:
+    story = Story(backup=WITH_TARGET)
+    story.ask("TxLogBackupSchedule", "nightly", schedule="0 2 * * *")
+    (said,) = story.turn()
+    actions = story.turn(parse_time(said.status["next"]) - NOW + 5)  # type: ignore[union-attr]
+    (moved,) = [each for each in actions if isinstance(each, PatchStatus)]
+    assert isinstance(actions[0], ApplyObject)
+    assert moved.only_after == actions[0]
+
+
+def test_a_backup_that_was_due_while_no_operator_ran_is_made_late_and_once() -> None:
+    story = Story(backup=WITH_TARGET)
+    story.ask("TxLogBackupSchedule", "nightly", schedule="0 2 * * *")
+    story.turn()
+    story.turn(10 * 24 * 3600)
+    assert len(story.states) == 1
+    assert [each for each in story.turn() if isinstance(each, ApplyObject) and each.desired["kind"] != "Job"] == []
 
 
 def test_a_backup_by_hand_is_tried_once_and_says_what_came_of_it() -> None:

@@ -19,8 +19,9 @@ from txlog_operator.actions import (
     RestartMaster,
 )
 from txlog_operator.cluster_phase import ClusterPhase, cluster_phase_of
+from txlog_operator.drift import matches, with_hash
 from txlog_operator.observation import ClusterObservation
-from txlog_operator.plan import make_plan, matches, with_hash
+from txlog_operator.plan import make_plan
 from txlog_operator.specs import desired_objects, pipeline
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from txlog.model.errors import TxLogError
 from txlog_operator.observation import TerminatedProcess
 from txlog_operator.specs.common import KubeObject
 
@@ -99,6 +100,8 @@ class PatchStatus:
 
     target: KubeObject
     status: KubeObject
+    only_after: ApplyObject | None = None
+    """The action without whose success this status would not be true."""
 
     def __str__(self) -> str:
         state = self.status.get("state", "")
@@ -128,4 +131,14 @@ PlanAction = (
     | PatchStatus
     | ReportDutyFailed
 )
+
+
+@dataclass(frozen=True)
+class FailedAction:
+    """An action that could not be performed, and why."""
+
+    action: PlanAction
+    error: TxLogError
+
+
 DISRUPTIVE_ACTIONS = (RestartMaster, RemovePeer)

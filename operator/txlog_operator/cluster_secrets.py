@@ -27,6 +27,8 @@ from txlog_operator.kube_client import ApiError, KubeClient
 from txlog_operator.object_names import ObjectNames
 from txlog_operator.specs.common import CA_KEY, INTERNAL_TOKEN_KEY, USERS_KEY
 
+REREAD_S: Final = 10.0
+"""Secrets with which nothing is wrong are read again after so many seconds."""
 RECHECK_INTERVAL_S: Final = 600.0
 """Certificates expire: unchanged Secrets are checked again after so many seconds."""
 CACHED_MAX: Final = 4
@@ -190,13 +192,14 @@ class ClusterSecrets:
         self._kube = kube
         self._clock = clock
         self._last = MasterAccess()
+        self._read: tuple[float, list[SecretReference], dict[str, SecretContent]] | None = None
         self._checked: dict[tuple[object, ...], tuple[float, MasterAccess, list[str]]] = {}
 
     async def read_access(self, cluster: TxLogCluster) -> tuple[MasterAccess, list[str]]:
         """The credentials for the masters, and the problems of the Secrets."""
         if not secret_references(cluster):
             return MasterAccess(), []
-        secrets = await read_secrets(self._kube, cluster)
+        secrets = await self._read_again(cluster)
         key = (
             *((name, each.version, each.error) for name, each in secrets.items()),
             *((each.field, each.secret) for each in secret_references(cluster)),
@@ -213,7 +216,16 @@ class ClusterSecrets:
                 problems,
             )
         self._last = known[1]
+        if known[2]:
+            self._read = None  # a person may be correcting it
         return known[1], known[2]
+
+    async def _read_again(self, cluster: TxLogCluster) -> dict[str, SecretContent]:
+        """The Secrets, as they were read a few seconds ago while nothing was wrong with them."""
+        references = list(secret_references(cluster))
+        if self._read is None or self._read[1] != references or self._clock() > self._read[0]:
+            self._read = (self._clock() + REREAD_S, references, await read_secrets(self._kube, cluster))
+        return self._read[2]
 
     def _last_valid_access(self, cluster: TxLogCluster, secrets: Mapping[str, SecretContent]) -> MasterAccess:
         security, tls, credentials = cluster.spec.security, None, NO_CREDENTIALS

@@ -13,7 +13,7 @@ from txlog.config.cluster import TxLogCluster
 from txlog.config.cluster_status import ClusterStatus, ConditionType
 from txlog.config.units import format_duration
 from txlog_operator.cluster_phase import ClusterPhase
-from txlog_operator.job_plan import last_backup
+from txlog_operator.job_plan import blocked_jobs, last_backup
 from txlog_operator.object_names import ObjectNames
 from txlog_operator.observation import ClusterObservation
 from txlog_operator.plan import disruption_blocker, outdated_masters
@@ -39,10 +39,12 @@ def check_conditions(
     status: ClusterStatus,
     problems: Sequence[str],
     lag_s: float | None,
+    reconciled: ConditionCheck,
 ) -> list[ConditionCheck]:
-    """All conditions, ``Ready`` first."""
+    """All conditions, ``Ready`` first. ``reconciled``: what became of the last plan."""
     found = [
         _check_spec(cluster, problems),
+        reconciled,
         _check_masters(cluster, seen),
         _check_peers(status),
         _check_lag(cluster, status, lag_s),
@@ -50,8 +52,9 @@ def check_conditions(
         _check_workers(status),
         _check_last_backup(seen),
         _check_pipeline(seen, status),
+        _check_jobs(cluster, seen),
     ]
-    return [_summarise_ready(found), *found]
+    return [summarise_ready(found), *found]
 
 
 def invalid_spec_checks(problems: Sequence[str]) -> list[ConditionCheck]:
@@ -62,7 +65,7 @@ def invalid_spec_checks(problems: Sequence[str]) -> list[ConditionCheck]:
         for kind in ConditionType
         if kind not in (ConditionType.READY, ConditionType.SPEC_VALID)
     ]
-    return [_summarise_ready(found), *found]
+    return [summarise_ready(found), *found]
 
 
 def _invalid_spec_message(problems: Sequence[str]) -> ConditionCheck:
@@ -211,7 +214,15 @@ def _check_executors(job: str | None, seen: ClusterObservation, counts: str) -> 
     )
 
 
-def _summarise_ready(found: Sequence[ConditionCheck]) -> ConditionCheck:
+def _check_jobs(cluster: TxLogCluster, seen: ClusterObservation) -> ConditionCheck:
+    kind, blocked = ConditionType.JOBS_HEALTHY, blocked_jobs(cluster, seen)
+    if blocked:
+        text = "; ".join(f"{name}: {why}" for name, why in blocked)
+        return ConditionCheck(kind, "False", "CannotStart", f"{text}. It is tried again with growing pauses")
+    return ConditionCheck(kind, "True", "NoneWaits", "no backup, restore or duty waits for its pod")
+
+
+def summarise_ready(found: Sequence[ConditionCheck]) -> ConditionCheck:
     """The worst of the other conditions. A missing backup counts only after a backup was requested."""
     counted = [
         each for each in found if not (each.kind is ConditionType.LAST_BACKUP_SUCCEEDED and each.status == "Unknown")

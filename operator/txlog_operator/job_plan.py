@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -19,7 +19,6 @@ from txlog.config.schedule import parse_schedule
 from txlog.supervision.backup_schedule import plan_scheduled_backup
 from txlog.supervision.duties import (
     RELEASE_ARGUMENT,
-    RETRY_DELAYS_S,
     DutyKind,
     DutyList,
     ListedDuty,
@@ -31,15 +30,33 @@ from txlog.supervision.duties import (
 from txlog.supervision.job_output import failure_message, parse_job_output
 from txlog_operator.actions import ApplyObject, DeleteObject, PatchStatus, PlanAction, ReportDutyFailed
 from txlog_operator.cluster_phase import ClusterPhase
+from txlog_operator.job_attempts import (
+    NOT_STARTED,
+    RESOURCE_NAME_MAX,
+    attempt_job_name,
+    duty_kind,
+    format_time,
+    has_condition,
+    has_ended,
+    is_late,
+    is_retry_due,
+    is_scheduled_retry,
+    job_command,
+    job_of_attempt,
+    job_status,
+    parse_time,
+    plan_removed_jobs,
+    plan_removed_resources,
+    plan_stuck_jobs,
+    start_problem,
+    work_reference,
+)
 from txlog_operator.object_names import bounded_name, short_hash
 from txlog_operator.observation import ClusterObservation
 from txlog_operator.specs import BuildContext, KubeObject, jobs
 from txlog_operator.specs.common import build_object
 
-RETRY_DELAY_S: Final = RETRY_DELAYS_S[1]
-"""An attempt costs a pod, so the operator waits the longest at once."""
-RESOURCE_NAME_MAX: Final = 55
-"""Longest name of a resource: its Job appends the attempt."""
+MESSAGE_MAX: Final = 1000
 
 
 def plan_jobs(
@@ -75,7 +92,7 @@ def _unfinished_restores(seen: ClusterObservation) -> set[str]:
     return {
         each["spec"]["worker"]
         for each in seen.job_resources
-        if _kind_of_work(each) is DutyKind.RESTORE and _is_open(each) and job_status(each).attempts
+        if duty_kind(each) is DutyKind.RESTORE and _is_open(each) and job_status(each).attempts
     }
 
 
@@ -122,26 +139,22 @@ def _plan_schedules(cluster: TxLogCluster, around: BuildContext, seen: ClusterOb
         step = plan_scheduled_backup(schedule.next_after, due_at, seen.now, busy=busy)
         if step.next_at == due_at:
             continue
-        new_status = {"last": status.last, "next": _format_time(step.next_at)}
+        new_status = {"last": status.last, "next": format_time(step.next_at)}
+        made: ApplyObject | None = None
         if step.starts and due_at is not None:
             minute = f"{datetime.fromtimestamp(due_at, UTC):%Y%m%d%H%M}"
             name = new_status["last"] = bounded_name(f"{found['metadata']['name']}-{minute}", RESOURCE_NAME_MAX)
             spec = {"cluster": cluster.metadata.name, "why": "schedule"}
-            yield ApplyObject(_job_resource(cluster, around, "TxLogBackup", name, spec))
+            made = ApplyObject(_job_resource(cluster, around, "TxLogBackup", name, spec))
+            yield made
         if step.skipped:
             new_status["message"] = "the one that was due was passed over: the last one still ran"
-        yield PatchStatus(found, {key: value for key, value in new_status.items() if value is not None})
+        # A backup that the API server refused is due until it exists.
+        known = {key: value for key, value in new_status.items() if value is not None}
+        yield PatchStatus(found, known, only_after=made)
 
 
 # -- progress of jobs
-
-
-def job_status(work: KubeObject) -> JobStatus:
-    """The status of a backup or restore; an empty one when another version wrote it."""
-    try:
-        return JobStatus.model_validate(work.get("status") or {})
-    except ValidationError:
-        return JobStatus()
 
 
 def _is_open(work: KubeObject) -> bool:
@@ -157,14 +170,6 @@ def _must_continue(work: KubeObject, status: JobStatus) -> bool:
     return status.state == "Failed" and kind is not None and kind.may_leave_partial_state
 
 
-def _kind_of_work(work: KubeObject) -> DutyKind | None:
-    """As what ``python -m txlog.backup.duty`` performs it; None for a backup that is no duty."""
-    duty = str(work["spec"].get("duty") or "")
-    if work["kind"] == "TxLogRestore":
-        return kind_of(duty) or DutyKind.RESTORE
-    return DutyKind.BACKUP if duty else None
-
-
 def _priority(work: KubeObject) -> tuple[int, str]:
     """Duties come in their order of performance, other jobs last."""
     kind = kind_of(str(work["spec"].get("duty") or ""))
@@ -174,24 +179,45 @@ def _priority(work: KubeObject) -> tuple[int, str]:
 def _plan_job_resources(cluster: TxLogCluster, around: BuildContext, seen: ClusterObservation) -> Iterator[PlanAction]:
     duties = open_duties(seen)
     restored = {duty["worker"] for duty in duties.values() if duty["kind"] == DutyKind.RESTORE}
-    busy = {_component_of(each) for key, each in seen.objects.items() if key[0] == "Job" and _is_running(each)}
-    wanted = [each for each in seen.job_resources if _is_open(each) or each["spec"].get("duty") in duties]
+    running = {key[1]: each for key, each in seen.objects.items() if key[0] == "Job" and not has_ended(each)}
+    given_up, tracked = set[str](), set[str]()
+    wanted = [each for each in seen.job_resources if _acts(each, duties)]
     for work in sorted(wanted, key=_priority):
-        status, kind = job_status(work), _kind_of_work(work)
-        component = jobs.DUTY_COMPONENT if kind is not None else jobs.COMPONENT
+        status, component = job_status(work), _component_of_work(work)
         attempt, ended = max(1, status.attempts), status.state in ("Done", "Failed")
+        job = None if ended else job_of_attempt(cluster, seen, work, status, attempt)
+        if job is not None:
+            tracked.add(job["metadata"]["name"])
+            actions = list(_track_job(seen, work, status, job, attempt))
+            given_up |= {each.name for each in actions if isinstance(each, DeleteObject) and each.kind == "Job"}
+            yield from actions
+            continue
+        busy = {_component_of(each) for name, each in running.items() if name not in given_up}
         if ended:
-            is_due = status.finished is None or seen.now - parse_time(status.finished) >= RETRY_DELAY_S
             continues = _must_continue(work, status) and work["spec"]["worker"] in restored
-            if component in busy or not is_due or not (work["spec"].get("duty") in duties or continues):
+            again = work["spec"].get("duty") in duties or continues or is_scheduled_retry(work, status)
+            if not is_retry_due(status, seen.now) or not again:
                 continue
             attempt += 1
-        job = seen.objects.get(("Job", attempt_job_name(work, attempt)))
-        if job is not None and not ended:
-            yield from _track_job(seen, work, status, job, attempt)
-        elif component not in busy:
-            busy.add(component)
+        if component not in busy:
+            running[f"new/{work['metadata']['name']}"] = _component_only(component)
             yield from _start_job(cluster, around, seen, work, attempt)
+    yield from plan_stuck_jobs(seen, tracked)
+    yield from plan_removed_jobs(cluster, seen)
+    needed = {each["metadata"]["name"] for each in wanted}
+    yield from plan_removed_resources(seen, around.owner_uid, needed)
+
+
+def _acts(work: KubeObject, duties: Mapping[str, ListedDuty]) -> bool:
+    return _is_open(work) or work["spec"].get("duty") in duties or is_scheduled_retry(work, job_status(work))
+
+
+def _component_of_work(work: KubeObject) -> str:
+    return jobs.DUTY_COMPONENT if duty_kind(work) is not None else jobs.COMPONENT
+
+
+def _component_only(component: str) -> KubeObject:
+    return {"metadata": {"labels": {"app.kubernetes.io/component": component}}}
 
 
 def _start_job(
@@ -201,10 +227,10 @@ def _start_job(
     command = job_command(cluster, work)
     if command is None:
         message = "spec.backup of the cluster names no target; set it, and make another TxLogBackup"
-        yield _patch_status(work, JobStatus(state="Failed", finished=_format_time(seen.now), message=message))
+        yield _patch_status(work, JobStatus(state="Failed", finished=format_time(seen.now), message=message))
         return
-    yield _patch_status(work, JobStatus(state="Running", job=name, attempts=attempt, started=_format_time(seen.now)))
-    yield ApplyObject(jobs.build_job(cluster, around, name, command))
+    yield _patch_status(work, JobStatus(state="Running", job=name, attempts=attempt, started=format_time(seen.now)))
+    yield ApplyObject(jobs.build_job(cluster, around, name, command, work_reference(work)))
 
 
 def _track_job(
@@ -213,44 +239,61 @@ def _track_job(
     name = job["metadata"]["name"]
     pod = seen.job_pods.get(name)
     output = pod.termination_message if pod is not None else ""
-    facts = {"job": name, "attempts": attempt, "started": status.started, "finished": _format_time(seen.now)}
-    if _has_condition(job, "Complete"):
-        result = parse_job_output(output)
-        backup = result.get("name") or result.get("backup")
-        position = result.get("position") or (f"index {result['index']}" if "index" in result else None)
+    facts = {"job": name, "attempts": attempt, "started": status.started, "finished": format_time(seen.now)}
+    problem = start_problem(seen, job, status.started)
+    if has_condition(job, "Complete"):
+        yield from _complete(seen, work, parse_job_output(output), output, facts)
+    elif has_condition(job, "Failed"):
+        yield from _fail(seen, work, failure_message(output, "its pod has failed"), facts)
+    elif status.started is not None and problem and is_late(seen, status.started):
+        yield DeleteObject("Job", name, job["metadata"].get("uid"), f"its pod does not start: {problem}")
+        yield from _fail(seen, work, f"{NOT_STARTED}: {problem}"[:MESSAGE_MAX], facts)
+    elif status.state != "Running" or (problem and status.message != _waits(problem)):
+        message = _waits(problem) if problem else None
+        started = status.started or format_time(seen.now)
         yield _patch_status(
-            work, JobStatus(state="Done", backup=backup, position=position, message=output[:1000] or None, **facts)
-        )
-        for each in seen.job_resources:
-            if each["kind"] == "TxLogBackup" and job_status(each).backup in result.get("retired", []):
-                meta = each["metadata"]
-                yield DeleteObject("TxLogBackup", meta["name"], meta.get("uid"), "its backup was retired")
-    elif _has_condition(job, "Failed"):
-        message = failure_message(output, "its pod has failed")
-        yield _patch_status(work, JobStatus(state="Failed", message=message, **facts))
-        duty = str(work["spec"].get("duty") or "")
-        for node in masters_that_list(_lists(seen), duty):
-            yield ReportDutyFailed(seen.urls[node], duty, message)
-    elif status.state != "Running":
-        yield _patch_status(
-            work, JobStatus(state="Running", job=name, attempts=attempt, started=_format_time(seen.now))
+            work, JobStatus(state="Running", job=name, attempts=attempt, started=started, message=message)
         )
 
 
-def attempt_job_name(work: KubeObject, attempt: int) -> str:
-    """The name of the Job for this attempt (1 for the first)."""
-    return f"{bounded_name(work['metadata']['name'], RESOURCE_NAME_MAX)}-{attempt}"
+def _waits(problem: str) -> str:
+    return f"its pod waits: {problem}"[:MESSAGE_MAX]
 
 
-def job_command(cluster: TxLogCluster, work: KubeObject) -> list[str] | None:
-    """The command of the Job; None for a backup of a cluster whose manifest names no target."""
-    spec, kind = work["spec"], _kind_of_work(work)
-    if kind is not None:
-        return jobs.duty_command(kind.job_argument(str(spec.get("duty") or ""), spec.get("worker")))
-    if cluster.spec.backup is None:
-        return None
-    meta = work["metadata"]
-    return jobs.backup_command(f"{meta['name']}-{meta['uid'][:8]}", spec.get("why", "manual"))
+def _complete(
+    seen: ClusterObservation, work: KubeObject, result: Mapping[str, Any], output: str, facts: Mapping[str, Any]
+) -> Iterator[PlanAction]:
+    backup = result.get("name") or result.get("backup")
+    position = result.get("position") or (f"index {result['index']}" if "index" in result else None)
+    yield _patch_status(
+        work, JobStatus(state="Done", backup=backup, position=position, message=output[:1000] or None, **facts)
+    )
+    for each in seen.job_resources:
+        if each["kind"] == "TxLogBackup" and job_status(each).backup in result.get("retired", []):
+            meta = each["metadata"]
+            yield DeleteObject("TxLogBackup", meta["name"], meta.get("uid"), "its backup was retired")
+
+
+def _fail(seen: ClusterObservation, work: KubeObject, message: str, facts: Mapping[str, Any]) -> Iterator[PlanAction]:
+    yield _patch_status(work, JobStatus(state="Failed", message=message, **facts))
+    duty = str(work["spec"].get("duty") or "")
+    for node in masters_that_list(_lists(seen), duty):
+        yield ReportDutyFailed(seen.urls[node], duty, message)
+
+
+def blocked_jobs(cluster: TxLogCluster, seen: ClusterObservation) -> list[tuple[str, str]]:
+    """Resources whose Job cannot start, and why; also between two attempts."""
+    duties, found = open_duties(seen), []
+    for work in seen.job_resources:
+        status, name = job_status(work), f"{work['kind']} {work['metadata']['name']}"
+        job = job_of_attempt(cluster, seen, work, status, max(1, status.attempts))
+        if not _acts(work, duties):
+            continue
+        if status.state == "Running" and job is not None and (problem := start_problem(seen, job, status.started)):
+            found.append((name, problem))
+        elif status.state == "Failed" and (status.message or "").startswith(NOT_STARTED):
+            found.append((name, str(status.message)))
+    return found
 
 
 # -- after the rejoin
@@ -274,10 +317,10 @@ def _plan_release(
     job = seen.objects.get(("Job", name))
     if job is None:
         yield ApplyObject(jobs.build_job(cluster, around, name, jobs.duty_command(RELEASE_ARGUMENT)))
-    elif _has_condition(job, "Complete"):
+    elif has_condition(job, "Complete"):
         for each in pinned:
             yield _patch_status(each, job_status(each).model_copy(update={"released": True}))
-    elif _has_condition(job, "Failed"):
+    elif has_condition(job, "Failed"):
         yield DeleteObject("Job", name, job["metadata"].get("uid"), "it failed; it is tried again")
 
 
@@ -294,25 +337,6 @@ def _patch_status(work: KubeObject, status: JobStatus) -> PatchStatus:
     return PatchStatus(work, status.model_dump(mode="json", by_alias=True, exclude_none=True))
 
 
-def _has_condition(job: KubeObject, kind: str) -> bool:
-    return any(
-        each["type"] == kind and each["status"] == "True" for each in job.get("status", {}).get("conditions", [])
-    )
-
-
-def _is_running(job: KubeObject) -> bool:
-    return not _has_condition(job, "Complete") and not _has_condition(job, "Failed")
-
-
 def _component_of(job: KubeObject) -> str:
     labels: Mapping[str, str] = job["metadata"].get("labels", {})
     return labels.get("app.kubernetes.io/component", "")
-
-
-def _format_time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def parse_time(text: str) -> float:
-    """Seconds since 1970 of an RFC 3339 time in UTC."""
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()

@@ -7,9 +7,9 @@ import asyncio
 import json
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import aiohttp
 from kubernetes.aio.client import ApiClient, Configuration
@@ -23,9 +23,15 @@ from txlog_operator.specs.common import FIELD_MANAGER, KubeObject
 
 SERVICE_ACCOUNT_FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REQUEST_TIMEOUT: Final = aiohttp.ClientTimeout(total=15.0)
-CONNECTIONS_MAX: Final = 8
+CONNECTIONS_MAX: Final = 100
+"""Each watch keeps one, of 12 for each namespace."""
 PAGE_SIZE: Final = 500
 HTTP_TOO_MANY_REQUESTS: Final = 429
+HTTP_FORBIDDEN: Final = 403
+WATCH_S: Final = 300
+"""The API server ends a watch after so many seconds, and the next one goes on where it ended."""
+WATCH_TIMEOUT: Final = aiohttp.ClientTimeout(total=WATCH_S + 30.0, sock_read=90.0)
+"""A watch without a word, not even the bookmark of each minute, has lost its connection."""
 RETRY_DELAYS_S: Final = (0.2, 0.5, 1.0, 2.0)
 BEARER_TOKEN: Final = "BearerToken"
 """The name under which a ``Configuration`` keeps the content of the ``Authorization`` header."""
@@ -38,6 +44,9 @@ UNUSABLE_KUBECONFIG: Final = (
     AttributeError,
 )
 """What the package raises for files that are no kubeconfig, and for credentials that it cannot read."""
+
+
+KubeObjects: TypeAlias = list[KubeObject]
 
 
 class ApiError(TxLogError):
@@ -137,11 +146,15 @@ class KubeClient:
     """A client of one API server. Every call raises :class:`ApiError` for a status of 400 and above, or when no answer
     comes. It connects with the first request."""
 
-    def __init__(self, place: ApiEndpoint) -> None:
+    def __init__(self, place: ApiEndpoint, on_answer: Callable[[str, int], None] | None = None) -> None:
+        """``on_answer`` receives the method and the HTTP status (0: none) of every request."""
         self._api = ApiClient(place.configuration)
         self._dynamic = DynamicClient(self._api)
+        self._on_answer = on_answer or (lambda _method, _code: None)
         self.write_count = 0
         """Requests that changed an object, or could have."""
+        self.request_count = 0
+        """All requests, with those that were repeated."""
 
     async def close(self) -> None:
         """Closes all connections."""
@@ -149,6 +162,10 @@ class KubeClient:
 
     async def get(self, kind: str, namespace: str, name: str) -> KubeObject | None:
         """The object, or None when it does not exist."""
+        return await self.get_live(kind, namespace, name)
+
+    async def get_live(self, kind: str, namespace: str, name: str) -> KubeObject | None:
+        """As :meth:`get`, always from the API server itself."""
         try:
             return await self._request("GET", RESOURCES[kind].path(name, namespace))
         except ApiError as error:
@@ -156,32 +173,86 @@ class KubeClient:
                 return None
             raise
 
-    async def list(self, kind: str, namespace: str, selector: Mapping[str, str] | None = None) -> list[KubeObject]:
-        """All objects of a kind; ``selector``: only those with these labels."""
+    async def list(
+        self, kind: str, namespace: str, selector: Mapping[str, str] | None = None, fields: str | None = None
+    ) -> list[KubeObject]:
+        """All objects of a kind; ``selector``: only those with these labels; ``fields``: a field selector."""
+        return (await self.list_with_version(kind, namespace, selector, fields))[0]
+
+    async def list_with_version(
+        self, kind: str, namespace: str, selector: Mapping[str, str] | None = None, fields: str | None = None
+    ) -> tuple[KubeObjects, str]:
+        """As :meth:`list`, and the resource version from which a watch goes on."""
         resource = RESOURCES[kind]
-        labels = ",".join(f"{key}={value}" for key, value in selector.items()) if selector else None
         found: list[KubeObject] = []
         rest: str | None = None
         while True:
             page = await self._request(
-                "GET", resource.path(namespace=namespace), label_selector=labels, limit=PAGE_SIZE, _continue=rest
+                "GET",
+                resource.path(namespace=namespace),
+                label_selector=_selector_text(selector),
+                field_selector=fields,
+                limit=PAGE_SIZE,
+                _continue=rest,
             )
             # The items of a list carry neither kind nor API version.
             found += [{**each, "kind": kind, "apiVersion": resource.group_version} for each in page["items"]]
             rest = page["metadata"].get("continue")
             if not rest:
-                return found
+                return found, str(page["metadata"].get("resourceVersion", ""))
 
-    async def apply(self, wanted: KubeObject) -> KubeObject:
+    async def watch(
+        self, kind: str, namespace: str, selector: Mapping[str, str] | None, version: str
+    ) -> AsyncIterator[tuple[str, KubeObject]]:
+        """Type and object of each change after ``version``, until the API server ends the watch. :class:`ApiError` 410
+        when the API server does not remember that version."""
+        path = RESOURCES[kind].path(namespace=namespace)
+        self.request_count += 1
+        try:
+            answer = await self._dynamic.request(
+                "GET",
+                path,
+                query_params=[("allowWatchBookmarks", "true")],
+                label_selector=_selector_text(selector),
+                resource_version=version,
+                timeout_seconds=WATCH_S,
+                watch=True,
+                serialize=False,
+                _request_timeout=WATCH_TIMEOUT,
+            )
+            self._on_answer("WATCH", answer.status)
+            async with answer:
+                async for line in answer.content:
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        raise ApiError(int(event["object"].get("code", 0)), str(event["object"].get("message")))
+                    yield event["type"], {**event["object"], "kind": kind}
+        except DynamicApiError as refused:
+            self._on_answer("WATCH", refused.status)
+            raise ApiError(refused.status, f"watch {path}: {_message_of(refused)}") from None
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError, ConfigException) as wrong:
+            raise ApiError(0, f"watch {path}: {wrong!r}") from wrong
+
+    async def served_kinds(self, group_version: str) -> set[str]:
+        """The kinds that the API server serves of this group and version; none while it does not know the group."""
+        try:
+            found = await self._request("GET", f"/apis/{group_version}")
+        except ApiError as error:
+            if error.code == 404:
+                return set()
+            raise
+        return {str(each["kind"]) for each in found["resources"]}
+
+    async def apply(self, wanted: KubeObject, *, force: bool = True) -> KubeObject:
         """Server-side apply of the whole object with the operator's field manager; creates the object if it is
-        missing."""
+        missing. Without ``force``, :class:`ApiError` 409 when another manager set one of its fields otherwise."""
         return await self._write(
             "PATCH",
             _path_of(wanted),
             wanted,
             content_type="application/apply-patch+yaml",
             field_manager=FIELD_MANAGER,
-            force_conflicts=True,
+            force_conflicts=force,
         )
 
     async def create(self, wanted: KubeObject) -> KubeObject:
@@ -221,6 +292,8 @@ class KubeClient:
 
     async def _request_once(self, method: str, path: str, **options: Any) -> KubeObject:
         strict = [("fieldValidation", "Strict")] if method == "PATCH" else []
+        self.request_count += 1
+        code = 0
         try:
             found: KubeObject = await self._dynamic.request(
                 method,
@@ -230,11 +303,19 @@ class KubeClient:
                 _request_timeout=REQUEST_TIMEOUT,
                 **options,
             )
+            code = 200
             return found
         except DynamicApiError as refused:
-            raise ApiError(refused.status, f"{method} {path}: {_message_of(refused)}") from None
+            code = int(refused.status)
+            raise ApiError(code, f"{method} {path}: {_message_of(refused)}") from None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, ConfigException) as wrong:
             raise ApiError(0, f"{method} {path}: {wrong!r}") from wrong
+        finally:
+            self._on_answer(method, code)
+
+
+def _selector_text(selector: Mapping[str, str] | None) -> str | None:
+    return ",".join(f"{key}={value}" for key, value in selector.items()) if selector else None
 
 
 def _path_of(wanted: KubeObject) -> str:

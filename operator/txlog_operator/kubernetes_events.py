@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from txlog.config.cluster_status import ClusterStatus
-from txlog.model.errors import TxLogError
-from txlog_operator.actions import PlanAction
+from txlog_operator.actions import FailedAction, PlanAction
 from txlog_operator.object_names import bounded_name, short_hash
 from txlog_operator.specs.common import FIELD_MANAGER, KubeObject
 from txlog_operator.status_writer import format_time
@@ -68,11 +67,9 @@ def transition_events(before: ClusterStatus, now: ClusterStatus) -> Iterator[Kub
         yield KubernetesEvent("Normal", "SplitOver", f"one log again; it began {before.split.since}")
 
 
-def action_events(
-    done: Sequence[PlanAction], failed: Sequence[tuple[PlanAction, TxLogError]]
-) -> Iterator[KubernetesEvent]:
+def action_events(done: Sequence[PlanAction], failed: Sequence[FailedAction]) -> Iterator[KubernetesEvent]:
     """An Event for each action that was performed, and for each that failed."""
     for action in done:
         yield KubernetesEvent("Normal", type(action).__name__, str(action))
-    for action, wrong in failed:
-        yield KubernetesEvent("Warning", f"{type(action).__name__}Failed", f"{action}: {wrong}")
+    for each in failed:
+        yield KubernetesEvent("Warning", f"{type(each.action).__name__}Failed", f"{each.action}: {each.error}")

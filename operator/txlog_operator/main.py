@@ -16,15 +16,19 @@ from typing import Any, Final
 import kopf
 from prometheus_client import start_http_server
 
-from txlog_operator.kube_client import SERVICE_ACCOUNT_FOLDER, ApiEndpoint, KubeClient
+from txlog_operator.kube_client import RESOURCES, SERVICE_ACCOUNT_FOLDER, ApiEndpoint, ApiError, KubeClient
 from txlog_operator.metrics import OperatorMetrics
+from txlog_operator.object_cache import CachedKubeClient
 from txlog_operator.object_names import GROUP
 from txlog_operator.reconciler import OperatorSettings, Reconciler
+from txlog_operator.specs import KubeObject
 
 log = logging.getLogger("txlog_operator")
 
 API_VERSION: Final = "v1alpha1"
-MANAGED_BY_LABELS: Final = {"app.kubernetes.io/managed-by": "txlog-operator"}
+GROUP_VERSION: Final = f"{GROUP}/{API_VERSION}"
+START_RETRY_S: Final = 5.0
+"""Between two looks whether the API server serves the definitions."""
 IDLE_MAX_S: Final = 120.0
 """The operator counts as hanging when no reconcile has ended for so many seconds."""
 WATCH_TIMEOUT_S: Final = 300
@@ -43,8 +47,18 @@ class Operator:
         self.metrics = OperatorMetrics()
 
     async def start(self) -> None:
-        """Opens the client of the API server."""
-        self._kube = KubeClient(self._endpoint)
+        """Opens the client of the API server. ``kopf.TemporaryError`` while that does not serve TxLog's resources: kopf
+        looks for them once, and would never see those that come later."""
+        if self._kube is None:
+            self._kube = CachedKubeClient(self._endpoint, self.metrics.observe_request, self.on_object_changed)
+        wanted = {kind for kind, each in RESOURCES.items() if each.group_version == GROUP_VERSION}
+        try:
+            missing = wanted - await self._kube.served_kinds(GROUP_VERSION)
+        except ApiError as error:
+            raise kopf.TemporaryError(f"the API server does not answer: {error}", delay=START_RETRY_S) from None
+        if missing:
+            text = f"the API server serves no {', '.join(sorted(missing))}: install the definitions (crds.install)"
+            raise kopf.TemporaryError(text, delay=START_RETRY_S)
 
     async def stop(self) -> None:
         """Cancels all reconcilers, waits for them, and closes the client."""
@@ -55,6 +69,11 @@ class Operator:
             await asyncio.wait(tasks)
         if self._kube is not None:
             await self._kube.close()
+
+    @property
+    def request_count(self) -> int:
+        """All requests of this operator but kopf's; 0 before :meth:`start`."""
+        return self._kube.request_count if self._kube is not None else 0
 
     @property
     def write_count(self) -> int:
@@ -80,6 +99,16 @@ class Operator:
         if entry is not None:
             entry[1].cancel()
             self.metrics.forget(namespace, name)
+
+    def on_object_changed(self, kind: str, found: KubeObject, before: KubeObject | None) -> None:
+        """Another client created, changed or removed an object: wakes the cluster to which it belongs."""
+        meta = found["metadata"]
+        if kind == "TxLogCluster":
+            if before is None or before["metadata"].get("generation") != meta.get("generation"):
+                self.wake(meta["namespace"], meta["name"])
+            return
+        label = (meta.get("labels") or {}).get("app.kubernetes.io/instance", "")
+        self.wake(meta["namespace"], found.get("spec", {}).get("cluster") or label)
 
     def wake(self, namespace: str, name: str) -> None:
         """Makes the reconciler of this cluster run now; does nothing for an unknown cluster."""
@@ -118,20 +147,8 @@ def build_registry(operator: Operator, place: ApiEndpoint) -> kopf.OperatorRegis
     async def cluster(**event: Any) -> None:
         handle_cluster_event(operator, **event)
 
-    async def work(**event: Any) -> None:
-        operator.wake(event["namespace"], event["spec"].get("cluster", ""))
-
-    for plural in ("txlogbackups", "txlogrestores", "txlogbackupschedules"):
-        kopf.on.event(GROUP, API_VERSION, plural, registry=registry, id=plural)(work)
-
-    async def child(**event: Any) -> None:
-        operator.wake(event["namespace"], event["labels"].get("app.kubernetes.io/instance", ""))
-
-    kopf.on.event("v1", "pods", registry=registry, id="pod", labels=MANAGED_BY_LABELS)(child)
-    kopf.on.event("apps", "v1", "statefulsets", registry=registry, id="set", labels=MANAGED_BY_LABELS)(child)
-    kopf.on.event("batch", "v1", "jobs", registry=registry, id="job", labels=MANAGED_BY_LABELS)(child)
-
-    @kopf.on.probe(registry=registry, id="still")
+    # A probe that is retried instead would keep all others waiting.
+    @kopf.on.probe(registry=registry, id="still", errors=kopf.ErrorsMode.PERMANENT)
     def probe(**_: Any) -> str:
         return check_liveness(operator)
 

@@ -6,7 +6,10 @@ import time
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from txlog.config.cluster_status import ClusterStatus
+from txlog.config.cluster_status import ClusterStatus, ConditionType
+
+HTTP_FORBIDDEN = 403
+STATUS_WORDS = ("True", "False", "Unknown")
 
 
 class OperatorMetrics:
@@ -40,8 +43,20 @@ class OperatorMetrics:
         self.forbidden = Counter(
             "txlog_operator_forbidden_total", "Requests that the API server refused (403)", registry=self.registry
         )
+        self._requests = Counter(
+            "txlog_operator_requests_total",
+            "Requests to the API server, by method and status (0: no answer)",
+            ["method", "code"],
+            registry=self.registry,
+        )
         self.last_reconcile_at = time.monotonic()
         """When the last reconcile ended, whatever its result."""
+
+    def observe_request(self, method: str, code: int) -> None:
+        """Counts one request to the API server."""
+        self._requests.labels(method, str(code)).inc()
+        if code == HTTP_FORBIDDEN:
+            self.forbidden.inc()
 
     def observe_reconcile(self, namespace: str, name: str, seconds: float, result: str) -> None:
         """Records one reconcile, its duration in seconds and its result."""
@@ -53,7 +68,7 @@ class OperatorMetrics:
     def observe_status(self, namespace: str, name: str, status: ClusterStatus) -> None:
         """Records the status of a cluster."""
         for each in status.conditions:
-            for word in ("True", "False", "Unknown"):
+            for word in STATUS_WORDS:
                 self._conditions.labels(namespace, name, each.type, word).set(each.status == word)
         if status.applied is not None:
             self._applied.labels(namespace, name).set(status.applied)
@@ -64,6 +79,9 @@ class OperatorMetrics:
             self._remove(self._reconciles, namespace, name, word)
         self._remove(self._last_reconcile, namespace, name)
         self._remove(self._applied, namespace, name)
+        for kind in ConditionType:
+            for word in STATUS_WORDS:
+                self._remove(self._conditions, namespace, name, str(kind), word)
 
     @staticmethod
     def _remove(metric: Histogram | Gauge, *labels: str) -> None:

@@ -37,6 +37,8 @@ class PodStatus:
     restarts: int = 0
     terminated_processes: tuple[TerminatedProcess, ...] = ()
     termination_message: str = ""
+    ended: bool = False
+    """Its container has terminated."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,12 @@ class ClusterObservation:
     job_resources: tuple[KubeObject, ...] = ()
     schedules: tuple[KubeObject, ...] = ()
     job_pods: Mapping[str, PodStatus] = field(default_factory=dict)
+    job_problems: Mapping[str, str] = field(default_factory=dict)
+    """Why the pod of a Job does not start, by the Job's name: from the last warning about Job or pod."""
+    pod_names: frozenset[str] = frozenset()
+    """Every pod of this data centre, whatever its state."""
+    unchanged: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Objects that are as the API server made them of the last apply, with the hash of what was applied."""
     masters_to_notify: Mapping[str, tuple[str, ObservedMaster | None]] = field(default_factory=dict)
     tls_hosts: Mapping[str, str] = field(default_factory=dict)
     """By URL, the host that the certificate of a master must name; empty without TLS."""

@@ -14,6 +14,7 @@ from txlog.config.cluster import TxLogCluster
 from txlog.model.errors import TxLogError
 from txlog.supervision.membership import node_index
 from txlog_operator.cluster_secrets import MasterAccess
+from txlog_operator.job_attempts import has_ended, parse_time
 from txlog_operator.kube_client import KubeClient
 from txlog_operator.object_names import GROUP, ObjectNames
 from txlog_operator.observation import ClusterObservation, ObservedMaster, PodStatus, TerminatedProcess
@@ -28,8 +29,10 @@ from txlog_operator.specs.common import MASTER_PORT, KubeObject, remote_master_u
 REQUEST_TIMEOUT_S: Final = 2.0
 CONNECT_TIMEOUT_S: Final = 1.0
 JOB_RESOURCE_KINDS: Final = ("TxLogBackup", "TxLogRestore", "TxLogBackupSchedule")
-NEVER_DELETED_KINDS: Final = ("PersistentVolumeClaim",)
-"""Kinds that the operator creates and never deletes: their content outlives the cluster."""
+LASTING_KINDS: Final = ("PersistentVolumeClaim",)
+"""Kinds whose content outlives the cluster. It deletes claims of masters and stores that have left alone."""
+WARNINGS_READ_S: Final = 5.0
+"""A Job without a running pod has warnings worth reading after so many seconds."""
 NO_SETTINGS: Final[dict[str, Any]] = {}
 T = TypeVar("T")
 
@@ -42,7 +45,7 @@ async def observe(
     act either."""
     names, namespace = ObjectNames(cluster), cluster.metadata.namespace
     ours = {"app.kubernetes.io/name": "txlog", "app.kubernetes.io/instance": cluster.metadata.name}
-    kinds = ("Pod", *OWNED_KINDS, *NEVER_DELETED_KINDS)
+    kinds = ("Pod", *OWNED_KINDS, *LASTING_KINDS)
     lists, resources = await asyncio.gather(
         asyncio.gather(*(kube.list(kind, namespace, ours) for kind in kinds)),
         asyncio.gather(*(kube.list(kind, namespace) for kind in JOB_RESOURCE_KINDS)),
@@ -51,7 +54,8 @@ async def observe(
     backups, restores, schedules = (
         [each for each in listed if each["spec"].get("cluster") == cluster.metadata.name] for listed in resources
     )
-    pods = [each for each in found.pop("Pod") if _label_of(each, "data-center", GROUP) == cluster.data_center]
+    all_pods = found.pop("Pod")
+    pods = [each for each in all_pods if _label_of(each, "data-center", GROUP) == cluster.data_center]
     objects = {(kind, each["metadata"]["name"]): each for kind, listed in found.items() for each in listed}
     stateful_set = objects.get(("StatefulSet", names.masters))
     count = max(cluster.own_peer.masters, int(stateful_set["spec"].get("replicas", 0)) if stateful_set else 0)
@@ -64,8 +68,10 @@ async def observe(
     access = access.with_hosts(hosts)
     answers = await query_masters(urls, access)
     reports = {node: answers.get(node) for node in nodes}
+    now, job_pods = clock(), _pods_by_name(pods, of_jobs.COMPONENT, "job-name")
+    job_pods |= _pods_by_name(pods, of_jobs.DUTY_COMPONENT, "job-name")
     return ClusterObservation(
-        now=clock(),
+        now=now,
         objects=objects,
         master_pods=masters,
         worker_pods=_pods_by_name(pods, of_workers.COMPONENT),
@@ -75,13 +81,36 @@ async def observe(
         urls=urls,
         job_resources=(*backups, *restores),
         schedules=tuple(schedules),
-        job_pods={
-            **_pods_by_name(pods, of_jobs.COMPONENT, "job-name"),
-            **_pods_by_name(pods, of_jobs.DUTY_COMPONENT, "job-name"),
-        },
+        job_pods=job_pods,
+        job_problems=await _job_problems(kube, namespace, found["Job"], job_pods, now),
+        pod_names=frozenset(each["metadata"]["name"] for each in pods),
         masters_to_notify=await _masters_to_notify(cluster, masters, reports, urls, access),
         tls_hosts=hosts,
     )
+
+
+async def _job_problems(
+    kube: KubeClient, namespace: str, found: list[KubeObject], pods: Mapping[str, PodStatus], now: float
+) -> dict[str, str]:
+    """The last warning about each Job of a backup or duty whose pod does not run. There are few such Jobs at a time, so
+    the Events are read then, and not watched."""
+    problems: dict[str, str] = {}
+    for job in found:
+        name, created = job["metadata"]["name"], job["metadata"].get("creationTimestamp")
+        ours = _label_of(job, "component") in (of_jobs.COMPONENT, of_jobs.DUTY_COMPONENT)
+        pod = pods.get(name)
+        runs = pod is not None and (pod.running or pod.ended)
+        if not ours or has_ended(job) or runs or created is None or now - parse_time(created) < WARNINGS_READ_S:
+            continue
+        about = pod.name if pod is not None else name
+        events = await kube.list("Event", namespace, fields=f"involvedObject.name={about},type=Warning")
+        if events:
+            problems[name] = str(max(events, key=_event_time).get("message", ""))
+    return problems
+
+
+def _event_time(event: KubeObject) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp") or "")
 
 
 def _master_url(how: str, ip: str) -> str:
@@ -170,8 +199,11 @@ def _label_of(found: KubeObject, name: str, group: str = "app.kubernetes.io") ->
 
 
 def _pods_by_name(found: list[KubeObject], component: str, by: str = "") -> dict[str, PodStatus]:
-    """Pods by name, or by the value of that label."""
-    chosen = [each for each in found if _label_of(each, "component") == component]
+    """Pods by name, or by the value of that label: the newest, if there are several, as after a drain."""
+    chosen = sorted(
+        (each for each in found if _label_of(each, "component") == component),
+        key=lambda each: str(each["metadata"].get("creationTimestamp", "")),
+    )
     return {
         (each["metadata"]["labels"].get(by, "") if by else each["metadata"]["name"]): parse_pod(each) for each in chosen
     }
@@ -197,6 +229,7 @@ def parse_pod(found: KubeObject) -> PodStatus:
         waiting_reason=stuck[0].get("message", "not scheduled") if stuck else waiting,
         restarts=int(first.get("restartCount", 0)),
         terminated_processes=tuple(filter(None, map(parse_terminated_process, ends))),
+        ended="terminated" in now,
         termination_message=next((str(each.get("message", "")) for each in ends), ""),
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.preferences import format_preferences
@@ -32,13 +32,15 @@ from txlog_operator.actions import (
     RestartMaster,
 )
 from txlog_operator.cluster_phase import DIVERGED_PHASES, ClusterPhase
+from txlog_operator.drift import hash_of, matches, with_hash
 from txlog_operator.job_plan import plan_jobs
-from txlog_operator.object_names import GROUP, ObjectNames, short_hash
+from txlog_operator.object_names import ObjectNames
+from txlog_operator.object_ownership import is_owned
 from txlog_operator.observation import ClusterObservation
 from txlog_operator.specs import BuildContext, KubeObject, desired_objects, executors, jobs, pipeline
 from txlog_operator.specs.common import labels, peer_address
+from txlog_operator.volume_claims import claim_blocks_master, plan_claims
 
-HASH_ANNOTATION: Final = f"{GROUP}/applied"
 OWNED_KINDS: Final = (
     "ConfigMap",
     "Service",
@@ -64,6 +66,7 @@ def make_plan(
         *_plan_down_reports(seen),
         *_plan_settings(cluster, seen, situation),
         *_plan_objects(cluster, around, seen),
+        *plan_claims(cluster, seen, situation, _configuration(seen)),
         *_plan_added_peers(cluster, seen),
         *_plan_removed_peers(cluster, seen, situation),
         *_plan_restarts(cluster, seen, situation),
@@ -87,9 +90,10 @@ def desired_master_count(cluster: TxLogCluster, seen: ClusterObservation) -> int
     wanted = cluster.own_peer.masters
     existing = seen.objects.get(("StatefulSet", ObjectNames(cluster).masters))
     running = int(existing["spec"].get("replicas", 0)) if existing else 0
-    if running <= wanted:
-        return wanted
     now = _configuration(seen)
+    if running <= wanted:
+        rising = range(running + 1, wanted + 1)
+        return next((index - 1 for index in rising if claim_blocks_master(cluster, seen, now, index)), wanted)
     if now is None:
         founding = seen.reachable_masters and all(
             master.status.state == "Founding" for master in seen.reachable_masters.values()
@@ -106,39 +110,34 @@ def _configuration(seen: ClusterObservation) -> Configuration | None:
     return newest_configuration(master.configuration for master in seen.reachable_masters.values())
 
 
-def with_hash(wanted: KubeObject) -> KubeObject:
-    """A copy of ``wanted`` with an annotation that holds its hash. The hash also reveals fields that were removed since
-    the last apply."""
-    meta = wanted["metadata"]
-    notes = {**meta.get("annotations", {}), HASH_ANNOTATION: short_hash(wanted)}
-    return {**wanted, "metadata": {**meta, "annotations": notes}}
-
-
 def _plan_objects(cluster: TxLogCluster, around: BuildContext, seen: ClusterObservation) -> Iterator[PlanAction]:
     wanted = {
         (each["kind"], str(each["metadata"]["name"])): with_hash(each) for each in desired_objects(cluster, around)
     }
     job = ("Job", pipeline.pipeline_job_name(cluster, around))
-    others = [each for each in _owned_objects(cluster, seen) if each[0] == "Job" and each != job]
+    owned = _owned_objects(cluster, around, seen)
+    others = [each for each in owned if each[0] == "Job" and each != job]
     for key, each in wanted.items():
         if key == job and (others or _is_being_deleted(seen.objects.get(key))):
             continue  # two pipeline Jobs must never run at the same time
         if key == job and key in seen.objects and _job_has_finished(seen.objects[key]):
             yield DeleteObject(*key, _uid_of(seen.objects[key]), "it has ended; the next one follows")
-        elif not matches(seen.objects.get(key), each):
+        elif not matches(seen.objects.get(key), each) and seen.unchanged.get(key) != hash_of(each):
             yield ApplyObject(each)
-    for key in _owned_objects(cluster, seen):
+    for key in owned:
         if key not in wanted and not _is_being_deleted(seen.objects[key]):
             yield DeleteObject(*key, _uid_of(seen.objects[key]), "the manifest wants it no more")
 
 
-def _owned_objects(cluster: TxLogCluster, seen: ClusterObservation) -> list[tuple[str, str]]:
+def _owned_objects(cluster: TxLogCluster, around: BuildContext, seen: ClusterObservation) -> list[tuple[str, str]]:
     """Keys (kind, name) of the observed objects that this operator creates for the lifetime of the cluster."""
     mine = [labels(cluster, component).items() for component in OWNED_COMPONENTS]
     return [
         (kind, name)
         for (kind, name), each in seen.objects.items()
-        if kind in OWNED_KINDS and any(each["metadata"].get("labels", {}).items() >= those for those in mine)
+        if kind in OWNED_KINDS
+        and is_owned(each, around.owner_uid)
+        and any(each["metadata"].get("labels", {}).items() >= those for those in mine)
     ]
 
 
@@ -154,18 +153,6 @@ def _is_being_deleted(found: KubeObject | None) -> bool:
 def _job_has_finished(job: KubeObject) -> bool:
     conditions = job.get("status", {}).get("conditions", [])
     return any(each["type"] in ("Complete", "Failed") and each["status"] == "True" for each in conditions)
-
-
-def matches(found: Any, wanted: Any) -> bool:
-    """Whether ``found`` contains everything in ``wanted``; the API server adds its own defaults."""
-    if isinstance(wanted, dict):
-        return isinstance(found, dict) and all(
-            matches(found.get(key), value) or (value in ({}, [], "") and key not in found)
-            for key, value in wanted.items()
-        )
-    if isinstance(wanted, list):
-        return isinstance(found, list) and len(found) == len(wanted) and all(map(matches, found, wanted))
-    return bool(found == wanted)
 
 
 # -- settings and down reports
@@ -203,7 +190,9 @@ def _plan_added_peers(cluster: TxLogCluster, seen: ClusterObservation) -> Iterat
     now, own = _configuration(seen), cluster.own_peer
     asked = next((node for node, master in seen.reachable_masters.items() if master.status.state == "Joined"), None)
     new = next_master_to_add(now, own.nodes, again=True) if now is not None else None
-    if new is not None and asked is not None:
+    if new is None or claim_blocks_master(cluster, seen, now, node_index(new)):
+        return
+    if asked is not None:
         address = f"http://{peer_address(cluster, own, node_index(new))}"
         yield AddPeer(seen.urls[asked], new, own.name, address, own.vote_weight)
 
@@ -278,11 +267,8 @@ def _plan_restarts(cluster: TxLogCluster, seen: ClusterObservation, situation: C
 
 
 __all__ = [
-    "HASH_ANNOTATION",
     "desired_master_count",
     "disruption_blocker",
     "make_plan",
-    "matches",
     "outdated_masters",
-    "with_hash",
 ]

@@ -1,19 +1,22 @@
-"""Performs the actions of a plan. A failed action is logged and left to the next reconcile: every action is
+"""Performs the actions of a plan. A failed action is logged and left to a later reconcile: every action is
 idempotent."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from txlog.model.errors import ChangePending, TxLogError
+from txlog.supervision.retry_delay import next_delay_s
 from txlog_operator.actions import (
     AddPeer,
     ApplyObject,
     ChangeMasterSettings,
     DeleteObject,
+    FailedAction,
     PatchStatus,
     PlanAction,
     RemovePeer,
@@ -22,49 +25,141 @@ from txlog_operator.actions import (
     RestartMaster,
 )
 from txlog_operator.cluster_secrets import MasterAccess
-from txlog_operator.kube_client import KubeClient
+from txlog_operator.drift import AppliedObjects
+from txlog_operator.kube_client import ApiError, KubeClient
+from txlog_operator.object_ownership import ForeignObject, refusal
+from txlog_operator.specs.common import KubeObject
 
 log = logging.getLogger("txlog_operator")
 
 REQUEST_TIMEOUT_S: Final = 5.0
 CONFIGURATION_CHANGE_TIMEOUT_S: Final = 30.0
 """Time-out of a configuration change, which waits for its index in the log."""
-
-FailedAction = tuple[PlanAction, TxLogError]
-
-
-async def apply_plan(
-    kube: KubeClient, namespace: str, actions: Sequence[PlanAction], access: MasterAccess
-) -> tuple[list[PlanAction], list[FailedAction]]:
-    """The actions that succeeded, and those that failed with their errors. ``access`` holds the credentials for the
-    masters."""
-    done: list[PlanAction] = []
-    failed: list[FailedAction] = []
-    for action in actions:
-        try:
-            await _perform(kube, namespace, action, access)
-            done.append(action)
-            log.info("%s", action)
-        except ChangePending as wait:
-            log.info("%s: %s", action, wait)
-        except TxLogError as wrong:
-            failed.append((action, wrong))
-            log.warning("%s: %s", action, wrong)
-    return done, failed
+REFUSED_RETRY_S: Final = (1.0, 60.0)
+"""Before an action that the API server refused is tried again: at first, and at most."""
+HTTP_CONFLICT: Final = 409
+HTTP_NOT_ALLOWED: Final = range(400, 500)
 
 
-async def _perform(kube: KubeClient, namespace: str, action: PlanAction, access: MasterAccess) -> None:
+class RefusedActions:
+    """Actions that the API server refused, and when each is due again. Forgotten at a restart."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._refused: dict[PlanActionKey, tuple[float, float, FailedAction]] = {}
+
+    def waiting(self, action: PlanAction) -> FailedAction | None:
+        """The former refusal of this very action, while it is not due again."""
+        entry = self._refused.get(_key_of(action))
+        same = entry is not None and entry[2].action == action
+        return entry[2] if entry is not None and same and self._clock() < entry[0] else None
+
+    def record(self, failed: FailedAction) -> None:
+        """Delays the next attempt, twice as long as the last time."""
+        key = _key_of(failed.action)
+        before = self._refused.get(key)
+        last_s = before[1] if before is not None and before[2].action == failed.action else 0.0
+        delay_s = next_delay_s(last_s, REFUSED_RETRY_S)
+        self._refused[key] = (self._clock() + delay_s, delay_s, failed)
+
+    def keep(self, plan: Sequence[PlanAction], failed: Sequence[FailedAction]) -> None:
+        """Forgets what is planned no more, and what did not fail again."""
+        keys = {_key_of(each.action) for each in failed} & {_key_of(each) for each in plan}
+        self._refused = {key: entry for key, entry in self._refused.items() if key in keys}
+
+
+PlanActionKey = tuple[str, str, str]
+
+
+def _key_of(action: PlanAction) -> PlanActionKey:
     match action:
         case ApplyObject():
-            await kube.apply(action.desired)
+            return ("apply", action.desired["kind"], action.desired["metadata"]["name"])
         case DeleteObject():
-            await kube.delete(action.kind, namespace, action.name, action.uid)
-        case RestartMaster():
-            await kube.delete("Pod", namespace, action.pod, action.uid)
-        case PatchStatus():
-            await kube.replace_status(action.target, action.status)
+            return ("delete", action.kind, action.name)
         case _:
-            await asyncio.to_thread(_request_master, action, access)
+            return (type(action).__name__, "", str(action))
+
+
+class PlanApplier:
+    """Performs the plans of one cluster. ``applied`` remembers what the API server made of each apply."""
+
+    def __init__(self, kube: KubeClient, namespace: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._kube = kube
+        self._namespace = namespace
+        self._refused = RefusedActions(clock)
+        self.applied = AppliedObjects()
+
+    async def apply_plan(
+        self, actions: Sequence[PlanAction], access: MasterAccess
+    ) -> tuple[list[PlanAction], list[FailedAction]]:
+        """The actions that succeeded, and those that failed with their errors. ``access`` holds the credentials for the
+        masters. A refused object is tried again with growing delays, and counts as failed meanwhile."""
+        done: list[PlanAction] = []
+        failed: list[FailedAction] = []
+        for action in actions:
+            if isinstance(action, PatchStatus) and action.only_after is not None and action.only_after not in done:
+                continue
+            waiting = self._refused.waiting(action)
+            if waiting is not None:
+                failed.append(waiting)
+                continue
+            try:
+                await self._perform(action, access)
+                done.append(action)
+                log.info("%s", action)
+            except ChangePending as wait:
+                log.info("%s: %s", action, wait)
+            except TxLogError as wrong:
+                failed.append(FailedAction(action, wrong))
+                log.warning("%s: %s", action, wrong)
+                if _is_refusal(action, wrong):
+                    self._refused.record(failed[-1])
+        self._refused.keep(actions, failed)
+        return done, failed
+
+    async def _perform(self, action: PlanAction, access: MasterAccess) -> None:
+        match action:
+            case ApplyObject():
+                self.applied.record(action.desired, await apply_own(self._kube, action.desired))
+            case DeleteObject():
+                await self._kube.delete(action.kind, self._namespace, action.name, action.uid)
+            case RestartMaster():
+                await self._kube.delete("Pod", self._namespace, action.pod, action.uid)
+            case PatchStatus():
+                await self._kube.replace_status(action.target, action.status)
+            case _:
+                await asyncio.to_thread(_request_master, action, access)
+
+
+def _is_refusal(action: PlanAction, wrong: TxLogError) -> bool:
+    if not isinstance(action, ApplyObject | DeleteObject):
+        return False
+    return isinstance(wrong, ForeignObject) or (isinstance(wrong, ApiError) and wrong.code in HTTP_NOT_ALLOWED)
+
+
+async def apply_own(kube: KubeClient, wanted: KubeObject) -> KubeObject:
+    """Applies an object of the operator. :class:`ForeignObject` when another one has its name, also when it appears in
+    this moment: then the API server finds that the two managers disagree, or that the uid is another."""
+    meta = wanted["metadata"]
+    found = await kube.get_live(wanted["kind"], meta["namespace"], meta["name"])
+    if found is None:
+        try:
+            return await kube.apply(wanted, force=False)
+        except ApiError as error:
+            if error.code != HTTP_CONFLICT:
+                raise
+            what = f"{wanted['kind']} {meta['name']}"
+            raise ForeignObject(f"{what} has just appeared, and is not the operator's: {error}") from None
+    foreign = refusal(found, wanted)
+    if foreign is not None:
+        raise foreign
+    return await kube.apply({**wanted, "metadata": {**meta, "uid": found["metadata"]["uid"]}})
+
+
+def failed_in_kubernetes(failed: Sequence[FailedAction]) -> list[FailedAction]:
+    """Without what another writer was faster with: the next reconcile reads it and decides again."""
+    return [each for each in failed if not (isinstance(each.error, ApiError) and each.error.code == HTTP_CONFLICT)]
 
 
 def _request_master(

@@ -7,26 +7,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.cluster_status import ClusterStatus
-from txlog_operator import conditions, status_writer
-from txlog_operator.actions import ApplyObject, PlanAction
+from txlog_operator import conditions, reconcile_outcome, status_writer
+from txlog_operator.actions import ApplyObject, FailedAction, PlanAction
 from txlog_operator.cluster_phase import ClusterPhase, cluster_phase_of
 from txlog_operator.cluster_secrets import ClusterSecrets, MasterAccess
-from txlog_operator.kube_client import ApiError, KubeClient
+from txlog_operator.kube_client import HTTP_FORBIDDEN, ApiError, KubeClient
 from txlog_operator.kubernetes_events import action_events, transition_events
 from txlog_operator.manifest_validation import read_manifest
 from txlog_operator.metrics import OperatorMetrics
 from txlog_operator.object_names import bounded_name
+from txlog_operator.observation import ClusterObservation
 from txlog_operator.observe import observe
 from txlog_operator.plan import make_plan
-from txlog_operator.plan_applier import FailedAction, apply_plan
-from txlog_operator.specs import BuildContext, KubeObject
+from txlog_operator.plan_applier import PlanApplier, failed_in_kubernetes
+from txlog_operator.specs import BuildContext, KubeObject, desired_objects
 from txlog_operator.specs.masters import accepted_manifest
 
 log = logging.getLogger("txlog_operator")
@@ -53,6 +55,8 @@ class OperatorSettings:
 
 
 HTTP_CONFLICT: Final = 409
+JITTER: Final = (0.8, 1.2)
+"""By this the pauses vary, so that the clusters of an operator do not reconcile together."""
 
 
 class Reconciler:
@@ -74,6 +78,7 @@ class Reconciler:
         self._metrics = metrics
         self._clock = clock
         self._secrets = ClusterSecrets(kube)
+        self._applier = PlanApplier(kube, namespace)
         self._wake_event = asyncio.Event()
         self._emitted_messages: list[str] = []
         self.reconcile_count = 0
@@ -93,15 +98,13 @@ class Reconciler:
                 if await self.reconcile():
                     pause = self._settings.interval.idle_s
                 self._metrics.observe_reconcile(self._namespace, self._name, time.monotonic() - began, "done")
-            except ApiError as error:
+            except Exception as error:  # an ApiError, or a bug; the next reconcile starts from the state it finds
                 self._metrics.observe_reconcile(self._namespace, self._name, time.monotonic() - began, "failed")
-                log.warning("%s/%s: %s", self._namespace, self._name, error)
-            except Exception:  # a bug; the next reconcile starts from the state it finds
-                self._metrics.observe_reconcile(self._namespace, self._name, time.monotonic() - began, "failed")
-                log.exception("%s/%s: a turn broke off", self._namespace, self._name)
+                log.warning("%s/%s: %s", self._namespace, self._name, error, exc_info=not isinstance(error, ApiError))
+                await self._report_broken_off(error)
             await asyncio.sleep(self._settings.interval.min_s)
             try:
-                await asyncio.wait_for(self._wake_event.wait(), pause)
+                await asyncio.wait_for(self._wake_event.wait(), pause * random.uniform(*JITTER))
             except TimeoutError:
                 continue
 
@@ -117,8 +120,9 @@ class Reconciler:
         if cluster is None:
             return await self._report_invalid(found, before, problems)
         seen = await observe(self._kube, cluster, access, self._clock)
-        situation = cluster_phase_of(seen)
-        now = status_writer.make_status(cluster, _generation(found), seen, situation, problems, before)
+        seen = replace(seen, unchanged=self._applier.applied.unchanged(seen.objects))
+        situation, generation = cluster_phase_of(seen), _generation(found)
+        now = status_writer.make_status(cluster, generation, seen, situation, problems, before)
         around = BuildContext(
             self._settings.image,
             self._settings.pull_policy,
@@ -127,12 +131,16 @@ class Reconciler:
             pipeline_account=self._settings.pipeline_account,
         )
         # The status is written before any action, so that a crash loses no observation.
-        await self._write_status(found, before, now)
+        written = await self._write_status(found, before, now)
         plan = make_plan(cluster, around, seen, situation)
-        done, failed = await apply_plan(self._kube, self._namespace, plan, access.with_hosts(seen.tls_hosts))
-        await self._emit_events(found, before, now, done, failed)
-        self._metrics.observe_status(self._namespace, self._name, now)
-        return self._is_stable(now, situation, done, failed)
+        done, failed = await self._applier.apply_plan(plan, access.with_hosts(seen.tls_hosts))
+        mine = _own_objects(cluster, around, seen)
+        outcome = reconcile_outcome.check_plan(failed_in_kubernetes(failed), cluster.spec.paused, mine, problems)
+        after = status_writer.make_status(cluster, generation, seen, situation, problems, before, outcome)
+        await self._write_status(written, now, after)
+        await self._emit_events(found, before, after, done, failed)
+        self._metrics.observe_status(self._namespace, self._name, after)
+        return self._is_stable(after, situation, done, failed)
 
     def _is_stable(
         self, now: ClusterStatus, situation: ClusterPhase, done: Sequence[PlanAction], failed: Sequence[FailedAction]
@@ -164,20 +172,39 @@ class Reconciler:
         merged = status_writer.merge_conditions(
             conditions.invalid_spec_checks(problems), before.conditions, generation, now
         )
-        new = before.model_copy(update={"observed_generation": generation, "conditions": merged})
+        new = before.model_copy(update={"conditions": merged})
         await self._write_status(found, before, new)
         await self._emit_events(found, before, new, [], [])
         return True
 
-    async def _write_status(self, found: KubeObject, before: ClusterStatus, now: ClusterStatus) -> None:
-        if now == before and "status" in found:
+    async def _report_broken_off(self, error: Exception) -> None:
+        """Says in the status that reconciles break off: what it says besides may be long past. Of a server that does
+        not answer, nothing can be written."""
+        if isinstance(error, ApiError) and error.code in (0, HTTP_CONFLICT):
             return
         try:
-            await self._kube.replace_status(found, status_writer.status_to_json(now))
+            found = await self._kube.get_live("TxLogCluster", self._namespace, self._name)
+            if found is None:
+                return
+            before, check = status_writer.parse_status(found), reconcile_outcome.check_broken_off(error)
+            now = status_writer.with_failure(before, check, _generation(found), self._clock())
+            await self._write_status(found, before, now)
+            await self._emit_events(found, before, now, [], [])
+            self._metrics.observe_status(self._namespace, self._name, now)
+        except ApiError as wrong:
+            log.warning("%s/%s: its status was not taken: %s", self._namespace, self._name, wrong)
+
+    async def _write_status(self, found: KubeObject, before: ClusterStatus, now: ClusterStatus) -> KubeObject:
+        """The resource as it is after the write."""
+        if now == before and "status" in found:
+            return found
+        try:
+            return await self._kube.replace_status(found, status_writer.status_to_json(now))
         except ApiError as error:
             if error.code != HTTP_CONFLICT:
                 raise
             self.wake()  # the resource changed in the meantime: the next reconcile reads it
+            return found
 
     async def _emit_events(
         self,
@@ -198,9 +225,15 @@ class Reconciler:
             try:
                 await self._kube.create(each.to_object(found, self._clock()))
             except ApiError as error:
-                if error.code == 403:
+                if error.code == HTTP_FORBIDDEN:
                     raise
                 log.warning("an Event was not taken: %s", error)
+
+
+def _own_objects(cluster: TxLogCluster, around: BuildContext, seen: ClusterObservation) -> list[KubeObject]:
+    """The cluster's objects as they were observed."""
+    keys = [(each["kind"], str(each["metadata"]["name"])) for each in desired_objects(cluster, around)]
+    return [seen.objects[key] for key in keys if key in seen.objects]
 
 
 def _generation(found: KubeObject) -> int:

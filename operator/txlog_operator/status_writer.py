@@ -12,6 +12,7 @@ from txlog.config.cluster import TxLogCluster
 from txlog.config.cluster_status import (
     ClusterStatus,
     Condition,
+    ConditionType,
     NodeStatus,
     PeerStatus,
     PipelineStatus,
@@ -21,8 +22,9 @@ from txlog.config.cluster_status import (
 from txlog.config.process_config import LastSeenIncarnation
 from txlog.config.units import format_duration
 from txlog.supervision.last_seen import should_remember
+from txlog_operator import reconcile_outcome
 from txlog_operator.cluster_phase import ClusterPhase
-from txlog_operator.conditions import ConditionCheck, check_conditions
+from txlog_operator.conditions import ConditionCheck, check_conditions, summarise_ready
 from txlog_operator.job_plan import last_backup, open_duties
 from txlog_operator.observation import ClusterObservation, ObservedMaster
 from txlog_operator.specs import KubeObject, executors, pipeline
@@ -79,9 +81,13 @@ def make_status(
     situation: ClusterPhase,
     problems: Sequence[str],
     before: ClusterStatus,
+    reconciled: ConditionCheck | None = None,
 ) -> ClusterStatus:
     """The new status. ``cluster`` is the manifest in effect, an older one while ``problems`` lists what is wrong with
-    the newest."""
+    the newest. ``reconciled``: what became of the plan; without it the last one stays. Only a manifest that was carried
+    out in full is one that this status is of."""
+    reconciled = reconciled or reconcile_outcome.check_before(before, generation)
+    is_carried_out = reconciled.status == "True" and reconciled.reason != reconcile_outcome.PAUSED and not problems
     masters = seen.reachable_masters
     peers = _peer_statuses(cluster, seen, before)
     workers = _worker_statuses(seen, before)
@@ -91,7 +97,7 @@ def make_status(
     last = last_backup(seen.job_resources)
     indexes = [worker.index for worker in workers if worker.index is not None]
     status = ClusterStatus(
-        observed_generation=generation,
+        observed_generation=generation if is_carried_out else before.observed_generation,
         state=_worst_state(seen),
         masters_ready=f"{ready}/{cluster.own_peer.masters}",
         peers_reachable=f"{len(reachable)}/{len(peers)}",
@@ -105,8 +111,20 @@ def make_status(
         pipeline=_pipeline_status(cluster, seen),
         last_backup=last[0] if last is not None else None,
     )
-    found = check_conditions(cluster, seen, situation, status, problems, peer_lag_s(cluster, seen))
+    found = check_conditions(cluster, seen, situation, status, problems, peer_lag_s(cluster, seen), reconciled)
     return status.model_copy(update={"conditions": merge_conditions(found, before.conditions, generation, seen.now)})
+
+
+def with_failure(before: ClusterStatus, check: ConditionCheck, generation: int, now: float) -> ClusterStatus:
+    """The status after a reconcile that broke off: what was known stays, and it is not ready."""
+    known = {each.type: each for each in before.conditions}
+    found = [check]
+    for kind in ConditionType:
+        last = known.get(kind)
+        if last is not None and kind not in (ConditionType.READY, check.kind):
+            found.append(ConditionCheck(kind, last.status, last.reason, last.message))
+    checks = [summarise_ready(found), *found]
+    return before.model_copy(update={"conditions": merge_conditions(checks, before.conditions, generation, now)})
 
 
 def merge_conditions(
@@ -287,4 +305,5 @@ __all__ = [
     "parse_status",
     "pipeline",
     "status_to_json",
+    "with_failure",
 ]

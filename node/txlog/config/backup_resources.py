@@ -39,7 +39,8 @@ class RestoreSpec(ManifestModel):
 
 
 class ScheduleSpec(ManifestModel):
-    """Creates a TxLogBackup regularly. A backup is skipped while the last one runs, or while no operator runs."""
+    """Creates a TxLogBackup regularly. A backup is skipped while the last one runs. One that was due while no operator
+    ran is made when one runs again, once."""
 
     cluster: str = Field(pattern=NAME_PATTERN, description="Name of the TxLogCluster in the same namespace.")
     schedule: Annotated[str, AfterValidator(validate_schedule)] = Field(

@@ -148,6 +148,11 @@ class WorkersSpec(ManifestModel):
                 " || has(self.resources))",
                 "either external or replicas, engine, storage and resources, not both",
             ),
+            (
+                # A rule of the field itself is not asked when the field comes or goes.
+                "has(self.external) || has(oldSelf.external) || has(self.storage) == has(oldSelf.storage)",
+                "storage of workers that exist cannot be added or taken away",
+            ),
             **{NO_DEFAULTS: True},
         )
     )

@@ -18,6 +18,7 @@ class ConditionType(StrEnum):
     READY = "Ready"
     """The sum of the others."""
     SPEC_VALID = "SpecValid"
+    RECONCILED = "Reconciled"
     MASTERS_READY = "MastersReady"
     PEERS_REACHABLE = "PeersReachable"
     LAG_WITHIN_LIMIT = "LagWithinLimit"
@@ -25,6 +26,7 @@ class ConditionType(StrEnum):
     WORKERS_CONSISTENT = "WorkersConsistent"
     LAST_BACKUP_SUCCEEDED = "LastBackupSucceeded"
     PIPELINE_HEALTHY = "PipelineHealthy"
+    JOBS_HEALTHY = "JobsHealthy"
 
 
 class Condition(ManifestModel):
@@ -93,7 +95,9 @@ class PipelineStatus(ManifestModel):
 class ClusterStatus(ManifestModel):
     """What the operator observes. It is the only writer."""
 
-    observed_generation: int = Field(default=0, description="Generation of the manifest that this status describes.")
+    observed_generation: int = Field(
+        default=0, description="Generation of the manifest that the operator last carried out in full."
+    )
     state: str = Field(default="Unknown", description="The worst state of a master of this data centre.")
     masters_ready: str = Field(default="0/0", description="Ready masters of this data centre, such as `2/2`.")
     peers_reachable: str = Field(default="0/0", description="Other data centres that are reachable, such as `1/1`.")

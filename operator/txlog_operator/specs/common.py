@@ -41,8 +41,8 @@ FIELD_MANAGER: Final = "txlog-operator"
 class BuildContext:
     """Facts that are not in the manifest. ``owner_uid``: the cluster's uid; without it Kubernetes collects no object
     with the cluster. ``last_seen``: of each master, by node id. ``master_count``: how many run while one of them still
-    leaves (default: the manifest's count). ``pipeline_account``: the service account with which Spark's driver may
-    create executors, None where the chart defines none."""
+    leaves, or may not start yet (default: the manifest's count). ``pipeline_account``: the service account with which
+    Spark's driver may create executors, None where the chart defines none."""
 
     image: str
     pull_policy: str = "IfNotPresent"

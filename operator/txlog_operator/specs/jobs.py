@@ -9,7 +9,7 @@ from typing import Final
 from txlog.config.cluster import TxLogCluster
 from txlog.config.process_config import DutyJobConfig, FolderConfig, TargetConfig
 from txlog.config.process_config_builder import build_backup_config, build_target_config
-from txlog_operator.object_names import ObjectNames
+from txlog_operator.object_names import GROUP, ObjectNames
 from txlog_operator.specs.common import (
     CONFIG_FOLDER,
     SECRETS_FOLDER,
@@ -35,6 +35,12 @@ DUTY_PROGRAM: Final = "txlog.backup.duty"
 DUTY_CONFIG_FILE: Final = "duty.json"
 BACKUP_CONFIG_FILE: Final = "backup.json"
 TERMINATION_LOG: Final = "/dev/termination-log"
+DEADLINE_S: Final = 24 * 3600
+"""After so many seconds Kubernetes ends a Job: one that hangs must not stop all that follow."""
+REQUESTS: Final = {"cpu": "100m", "memory": "256Mi"}
+"""Of each Job. A ResourceQuota admits no pod without requests."""
+WORK_ANNOTATION: Final = f"{GROUP}/work"
+"""Which resource a Job is for, as kind/name/uid."""
 
 
 def backup_target(cluster: TxLogCluster) -> TargetConfig:
@@ -96,8 +102,11 @@ def duty_command(*way: str) -> list[str]:
     return ["python", "-m", DUTY_PROGRAM, f"--config={CONFIG_FOLDER}/{DUTY_CONFIG_FILE}", *way]
 
 
-def build_job(cluster: TxLogCluster, around: BuildContext, name: str, command: Sequence[str]) -> KubeObject:
-    """A Job that runs ``command`` once, without retries."""
+def build_job(
+    cluster: TxLogCluster, around: BuildContext, name: str, command: Sequence[str], work: str = ""
+) -> KubeObject:
+    """A Job that runs ``command`` once, without retries. A pod that a drain or a preemption ended is no attempt: it is
+    created again. ``work``: which resource the Job is for."""
     component = DUTY_COMPONENT if command[2] == DUTY_PROGRAM else COMPONENT
     names, backup, own = ObjectNames(cluster), cluster.spec.backup, internal_credentials(cluster)
     mounts = [{"name": "config", "mountPath": str(CONFIG_FOLDER), "readOnly": True}, *own.mounts, TMP_MOUNT]
@@ -118,6 +127,7 @@ def build_job(cluster: TxLogCluster, around: BuildContext, name: str, command: S
         component,
         [*command, f"--answer={TERMINATION_LOG}"],
         env=[{"name": "HOME", "value": "/tmp"}, *own.env],
+        resources={"requests": dict(REQUESTS)},
         terminationMessagePath=TERMINATION_LOG,
         terminationMessagePolicy="FallbackToLogsOnError",
         volumeMounts=mounts,
@@ -125,7 +135,17 @@ def build_job(cluster: TxLogCluster, around: BuildContext, name: str, command: S
     pod = pod_spec([worker], volumes, restartPolicy="Never", terminationGracePeriodSeconds=30)
     spec: KubeObject = {
         "backoffLimit": 0,
+        "activeDeadlineSeconds": DEADLINE_S,
+        "podReplacementPolicy": "Failed",
+        "podFailurePolicy": {
+            "rules": [
+                {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+            ]
+        },
         "ttlSecondsAfterFinished": 24 * 3600,
         "template": {"metadata": {"labels": labels(cluster, component)}, "spec": pod},
     }
-    return build_object(cluster, around, "batch/v1", "Job", name, component, spec=spec)
+    found = build_object(cluster, around, "batch/v1", "Job", name, component, spec=spec)
+    if work:
+        found["metadata"]["annotations"] = {WORK_ANNOTATION: work}
+    return found

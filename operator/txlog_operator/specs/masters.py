@@ -36,6 +36,8 @@ from txlog_operator.specs.common import (
 )
 
 COMPONENT: Final = "master"
+CLAIM: Final = "journal"
+"""The volume claim of each master."""
 PEER_TOKEN_KEY: Final = "token"
 USERS_FOLDER: Final = Path("/etc/txlog-users")
 TLS_FOLDER: Final = Path("/etc/txlog-tls")
@@ -59,8 +61,8 @@ LOG_OWNED_FIELDS: Final = {"peers", "split_mode", "last_seen"}
 
 
 def replica_count(cluster: TxLogCluster, around: BuildContext) -> int:
-    """The number of masters that run, including one that leaves."""
-    return max(cluster.own_peer.masters, around.master_count or 0)
+    """The number of masters that run, including one that leaves, without one that may not start yet."""
+    return cluster.own_peer.masters if around.master_count is None else around.master_count
 
 
 def node_names(cluster: TxLogCluster, around: BuildContext) -> list[str]:
@@ -168,11 +170,11 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         "podManagementPolicy": "Parallel",
         # The operator restarts them one by one, while no master is missing.
         "updateStrategy": {"type": "OnDelete"},
-        # A removed master holds nothing that the log lacks, and the cluster would refuse its journal.
-        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Delete"},
+        # Who scales it by hand must not lose journals: the operator deletes the claim of a master that has left.
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
         "selector": {"matchLabels": selector(cluster, COMPONENT)},
         "template": template,
-        "volumeClaimTemplates": [volume_claim("journal", masters.storage.size, masters.storage.storage_class_name)],
+        "volumeClaimTemplates": [volume_claim(CLAIM, masters.storage.size, masters.storage.storage_class_name)],
     }
     return build_object(cluster, around, "apps/v1", "StatefulSet", names.masters, COMPONENT, spec=spec)
 
@@ -195,7 +197,7 @@ def _pod_template(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         terminationMessagePath=str(TERMINATION_LOG),
         terminationMessagePolicy="File",
         volumeMounts=[
-            {"name": "journal", "mountPath": str(DATA_FOLDER)},
+            {"name": CLAIM, "mountPath": str(DATA_FOLDER)},
             {"name": "config", "mountPath": str(CONFIG_FOLDER), "readOnly": True},
             *({"name": name, "mountPath": str(folder), "readOnly": True} for name, folder, _ in secrets),
             TMP_MOUNT,

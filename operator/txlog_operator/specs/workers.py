@@ -22,6 +22,8 @@ from txlog_operator.specs.common import (
 )
 
 COMPONENT: Final = "worker"
+CLAIM: Final = "store"
+"""The volume claim of each store."""
 
 
 def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
@@ -39,7 +41,7 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         startupProbe={**probe, "periodSeconds": 1, "failureThreshold": 600},
         readinessProbe={**probe, "periodSeconds": 2, "timeoutSeconds": 5, "failureThreshold": 3},
         livenessProbe={**probe, "periodSeconds": 10, "timeoutSeconds": 10, "failureThreshold": 6},
-        volumeMounts=[{"name": "store", "mountPath": str(DATA_FOLDER)}, TMP_MOUNT],
+        volumeMounts=[{"name": CLAIM, "mountPath": str(DATA_FOLDER)}, TMP_MOUNT],
     )
     # As process 1 of a container it would ignore SIGTERM.
     pod = pod_spec([store], [], terminationGracePeriodSeconds=30, shareProcessNamespace=True)
@@ -49,11 +51,11 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         "ordinals": {"start": 1},
         "podManagementPolicy": "Parallel",
         "updateStrategy": {"type": "RollingUpdate"},
-        # A store is rebuilt from the log; a store that returns later must not bring old data.
-        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Delete"},
+        # Who scales it by hand must not lose stores: the operator deletes the claims of stores that the manifest drops.
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
         "selector": {"matchLabels": selector(cluster, COMPONENT)},
         "template": {"metadata": {"labels": labels(cluster, COMPONENT)}, "spec": pod},
-        "volumeClaimTemplates": [volume_claim("store", workers.storage.size, workers.storage.storage_class_name)],
+        "volumeClaimTemplates": [volume_claim(CLAIM, workers.storage.size, workers.storage.storage_class_name)],
     }
     return build_object(cluster, around, "apps/v1", "StatefulSet", names.workers, COMPONENT, spec=spec)
 

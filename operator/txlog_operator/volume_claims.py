@@ -1,0 +1,81 @@
+"""The volume claims of masters and stores that are gone for good. Pure.
+
+Kubernetes keeps every claim (``Retain``): who scales a StatefulSet by hand, while the operator is paused or away, loses
+nothing. The operator deletes the claim of a master only after the log shows its departure, and that of a store only
+after the manifest wants fewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from txlog.config.cluster import TxLogCluster
+from txlog.supervision.membership import Configuration
+from txlog_operator.actions import DeleteObject
+from txlog_operator.cluster_phase import ClusterPhase
+from txlog_operator.object_names import ObjectNames
+from txlog_operator.observation import ClusterObservation
+from txlog_operator.specs import KubeObject, masters, workers
+from txlog_operator.specs.common import selector
+
+CLAIM_KIND: Final = "PersistentVolumeClaim"
+SURE_PHASES: Final = (ClusterPhase.JOINED, ClusterPhase.INCOMPLETE)
+"""In these phases every master of this data centre answered, so the newest configuration is known."""
+
+
+def plan_claims(
+    cluster: TxLogCluster, seen: ClusterObservation, situation: ClusterPhase, now: Configuration | None
+) -> Iterator[DeleteObject]:
+    """Deletes the claims that are not needed any more. ``now``: the configuration in the log, None while unknown."""
+    names = ObjectNames(cluster)
+    if now is not None and situation in SURE_PHASES:
+        for index, claim in _unused_claims(cluster, seen, masters.COMPONENT, masters.CLAIM, names.masters):
+            if _has_left(cluster, now, index) and not _is_going(claim):
+                yield _delete(claim, f"the log shows that {cluster.data_center}-{index} has left")
+    if not cluster.spec.workers.external:
+        for index, claim in _unused_claims(cluster, seen, workers.COMPONENT, workers.CLAIM, names.workers):
+            if index > cluster.spec.workers.replicas and not _is_going(claim):
+                yield _delete(claim, "the manifest wants this store no more")
+
+
+def claim_blocks_master(cluster: TxLogCluster, seen: ClusterObservation, now: Configuration | None, index: int) -> bool:
+    """Whether the master with this number must not start yet: the journal of its former life, which the cluster would
+    refuse, is still there."""
+    names = ObjectNames(cluster)
+    unused = dict(_unused_claims(cluster, seen, masters.COMPONENT, masters.CLAIM, names.masters))
+    return index in unused and now is not None and _has_left(cluster, now, index)
+
+
+def _has_left(cluster: TxLogCluster, now: Configuration, index: int) -> bool:
+    node = f"{cluster.data_center}-{index}"
+    if any(master["node"] == node for master in now["masters"]):
+        return False
+    return node in now["removed"] or index > cluster.own_peer.masters
+
+
+def _unused_claims(
+    cluster: TxLogCluster, seen: ClusterObservation, component: str, claim: str, stateful_set: str
+) -> Iterator[tuple[int, KubeObject]]:
+    """Number and claim where the StatefulSet has, and wants, no such pod."""
+    owner = seen.objects.get(("StatefulSet", stateful_set))
+    if owner is None or owner.get("status", {}).get("observedGeneration") != owner["metadata"].get("generation"):
+        return
+    replicas, mine = int(owner["spec"].get("replicas", 0)), selector(cluster, component).items()
+    for (kind, name), found in seen.objects.items():
+        pod = name.removeprefix(f"{claim}-")
+        index = pod.removeprefix(f"{stateful_set}-")
+        if kind != CLAIM_KIND or name != f"{claim}-{stateful_set}-{index}" or not index.isdecimal():
+            continue
+        labels = found["metadata"].get("labels") or {}
+        if int(index) > replicas and pod not in seen.pod_names and mine <= labels.items():
+            yield int(index), found
+
+
+def _is_going(claim: KubeObject) -> bool:
+    return "deletionTimestamp" in claim["metadata"]
+
+
+def _delete(claim: KubeObject, reason: str) -> DeleteObject:
+    meta = claim["metadata"]
+    return DeleteObject(CLAIM_KIND, meta["name"], meta.get("uid"), reason)
