@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native classes lock crds reference docs docs-run house demo demo-split test test-again test-clients test-kubernetes lint types simulate trace-digest mutants bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load recovery-crashes soak rolling determinism w3c rdf4j-differences fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
+.PHONY: help install install-dev native classes lock crds reference docs docs-run house demo demo-split test test-again test-clients test-kubernetes lint types simulate trace-digest mutants model bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load recovery-crashes soak rolling determinism w3c rdf4j-differences fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -91,6 +91,9 @@ trace-digest: native ## one digest of every event of SEEDS=2000 simulated runs; 
 
 mutants: native ## take each safeguard out of the code; the simulator must notice
 	@$(BIN)/python -m txlog_simulation.mutants
+
+model: install-dev ## the TLA+ model of the protocol: every state of small sizes, then its mutants (ONLY=rejoin; DEEP=1: hours)
+	@$(BIN)/python -m e2e.model.check $(if $(ONLY),--only $(ONLY)) $(if $(DEEP),--deep)
 
 up: install ## run examples/two-data-centres on this machine
 	@$(BIN)/txlog up -f examples/two-data-centres --detach

