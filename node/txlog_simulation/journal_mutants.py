@@ -17,10 +17,12 @@ JOURNAL_SCAN = "txlog/journal/scan.py"
 JOURNAL_SURVEY = "txlog/journal/scrubber.py"
 OXIGRAPH = "txlog/workers/oxigraph.py"
 _OUTCOMES = "node/tests/apply/test_outcomes.py::"
+JOURNAL_CLEANUP = "txlog/journal/startup_cleanup.py"
 INDEX_TEST = "node/tests/journal/test_journal_index.py::"
 JOURNAL = "txlog/journal/journal.py"
 
 
+_FAILED_SYNCS = "node/tests/journal/test_journal_failed_syncs.py::"
 _MENDED = "node/tests/protocol/test_mended_masters.py::"
 _NO_OWN_SEQ_CHECK = SourceEdit(CORE, "        if claim.held[self.state.slot] > log.own.held:\n", "        if False:\n")
 
@@ -155,6 +157,28 @@ JOURNAL_MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         profile="disks",
+    ),
+    Mutant(
+        "what-a-failed-fsync-left-in-memory-is-believed",
+        "29",
+        False,
+        (SourceEdit(JOURNAL_CLEANUP, "    if found.unproven is not None:\n", "    if False:\n"),),
+        profile="disks",
+        test=f"{_FAILED_SYNCS}test_what_a_start_read_after_a_failed_sync_survives_a_loss_of_power",
+    ),
+    Mutant(
+        "only-the-last-record-is-written-again",
+        "29",
+        False,
+        (SourceEdit(JOURNAL_SCAN, "            if synced > last_synced:\n", "            if True:\n"),),
+        test=f"{_FAILED_SYNCS}test_what_a_start_read_after_a_failed_sync_survives_a_loss_of_power",
+    ),
+    Mutant(
+        "zeros-that-only-memory-has-are-believed",
+        "29",
+        False,
+        (SourceEdit(JOURNAL_CLEANUP, "        file.drop_cached(start)\n        raise\n", "        raise\n"),),
+        test=f"{_FAILED_SYNCS}test_a_torn_tail_whose_zeros_were_not_synced_is_zeroed_again",
     ),
 )
 

@@ -85,6 +85,12 @@ class ProbedJournal:
         self.inner.end_sync(sync.inner)
 
 
+def _lose_power(machine: SimulatedMaster) -> None:
+    """What the start after a failed fsync believed must be on the disk."""
+    machine.crash("as its power fails")
+    machine.world.schedule(machine.world.now_ms + 20, machine.start, machine.incarnation)
+
+
 class CrashGuard:
     """Ends the process as its exception says: a simulated crash, by name, or by our own mistake."""
 
@@ -106,8 +112,11 @@ class CrashGuard:
                 machine.down_ms = 0
                 world.schedule(world.now_ms + back_ms, machine.start, machine.incarnation)
             case JournalBroken() if "the disk failed" in str(wrong):
-                machine.crash("by a failed fsync")
-                world.schedule(world.now_ms + machine.rng.choice((5, 50, 300)), machine.start, machine.incarnation)
+                lost_power = machine.crash("by a failed fsync", failed_sync=True)
+                back_ms = world.now_ms + machine.rng.choice((5, 50, 300))
+                world.schedule(back_ms, machine.start, machine.incarnation)
+                if not lost_power:
+                    world.schedule(back_ms + machine.rng.randint(1, 200), _lose_power, machine)
             case JournalFull() | JournalBroken() if self.machine.disk.full:
                 # a record larger than the promised room, or the reserve used up: it ends, and holds the log
                 world.coverage["ended for a full disk"] += 1

@@ -49,6 +49,7 @@ REQUIRED_COVERAGE = (
     "cut",
     "cut-one-way",
     "disk-error",
+    "failed fsync, and the power stays",
     "ended by name",
     "bit flipped",
     "damage found behind an index",

@@ -40,6 +40,7 @@ class SimulatedDisk:
         self._rng = rng
         self._staging_rng = Random(f"laid {rng.getstate()[1][:2]}")
         """Of its own, so that what else befalls a disk in a seed stays."""
+        self._power_rng = Random(f"power {rng.getstate()[1][:2]}")
         self._segment_bytes = segment_bytes
         self._failing = 0
         self._coverage = met
@@ -51,6 +52,7 @@ class SimulatedDisk:
 
     def _with_hook(self, files: MemoryVfs) -> MemoryVfs:
         files.hook = self._on_operation
+        files.choose_failed = self._choose_outcome
         return files
 
     def _on_operation(self, operation: str, name: str) -> None:
@@ -123,11 +125,23 @@ class SimulatedDisk:
             self.journal.end_removal(removal)
             self._coverage["segments removed"] += len(removal.segments)
 
-    def crash(self) -> None:
-        """The process ends and the power fails: of what was not synced, chance decides what is left."""
+    def crash(self) -> bool:
+        """The process ends and the power fails (always true): of what was not synced, chance decides what is left."""
         self.journal = None
         self._failing = 0
         self._files.crash(self._choose_outcome)
+        return True
+
+    def end_by_failed_sync(self) -> bool:
+        """The process ends. Returns whether the power failed with it; if not, the next start can read what the disk may
+        not have."""
+        if self._power_rng.random() < 0.5:
+            return self.crash()
+        self._coverage["failed fsync, and the power stays"] += 1
+        self.journal = None
+        self._failing = 0
+        self._files.kill()
+        return False
 
     def _choose_outcome(self, what: str, options: int) -> int:
         chosen = self._rng.randrange(options)
@@ -141,6 +155,7 @@ class SimulatedDisk:
     def fail_syncs(self) -> None:
         """Every fsync fails until the process is gone: what they were to make durable is anybody's guess."""
         self._failing = 1
+        self._files.drops_cached = self._power_rng.random() < 0.5
 
     def close_cleanly(self) -> bool:
         """The process is stopped in order: all is synced, and sealed (True) where there is room for a seal."""

@@ -203,17 +203,19 @@ class SimulatedMaster:
                     self.world.coverage["crash while founding"] += 1
                 raise SimulatedCrash(name)
 
-    def crash(self, why: str) -> None:
-        """The process is gone at once, and with it what the disk had not synced."""
+    def crash(self, why: str, *, failed_sync: bool = False) -> bool:
+        """The process is gone at once, and with it what the disk had not synced. False if a failed sync ended it and
+        the power stayed."""
         if self.state in (DOWN, ENDED, REMOVED):
-            return
+            return True
         self.world.trace_event(self.name, "crash", why)
         count_crash(self)
         self.state = DOWN
         self._reset_process()
-        self.disk.crash()
+        lost_power = self.disk.end_by_failed_sync() if failed_sync else self.disk.crash()
         if self.origin is not None:
             self.world.on_process_ended(self, *self.last_seen)
+        return lost_power
 
     def on_disk_wiped(self) -> None:
         """Its disk has nothing on it any more."""

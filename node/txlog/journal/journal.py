@@ -129,7 +129,7 @@ class Journal(TransactionReader):
         return journal, recovered
 
     def _start(self, start: int) -> None:
-        """Synced together with the good records that an earlier process left unsynced."""
+        """The record of this start: the first one behind what recovery has made durable."""
         started = record_bodies.encode_started(start)
         length = self._buffer.length(started)
         if not self._space.spares and not self._add_spare() and not self._buffer.fits(length):

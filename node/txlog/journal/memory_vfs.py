@@ -1,7 +1,8 @@
 """A disk in memory with the faults of a real one; deterministic, for tests and the simulator.
 
-It records each unsynced write. :meth:`MemoryVfs.crash` asks a *chooser* for the fate of each one: ``choose(what,
-options) -> 0..options-1``; option 0 is always the mildest (the write survived).
+It records each unsynced write. A sync that fails leaves its writes readable and gives them up, as a page cache does:
+only when they are written again does another sync make them durable. :meth:`MemoryVfs.crash` asks a *chooser* for the
+fate of each write: ``choose(what, options) -> 0..options-1``; option 0 is always the mildest (the write survived).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from itertools import pairwise
+from typing import NamedTuple
 
 from txlog.journal.vfs import VfsFile
 
@@ -28,26 +30,67 @@ class SimulatedCrash(BaseException):
     """The simulated process ended at this operation. Not an ``Exception``: nothing in the product may catch it."""
 
 
+class _Write(NamedTuple):
+    """``old`` are the bytes that ``new`` replaced."""
+
+    offset: int
+    old: bytes
+    new: bytes
+
+    def part(self, start: int, stop: int) -> list[_Write]:
+        """What of it lies between these offsets, if anything."""
+        a, b = max(start, self.offset) - self.offset, min(stop, self.offset + len(self.new)) - self.offset
+        return [_Write(self.offset + a, self.old[a:b], self.new[a:b])] if a < b else []
+
+
 class _Inode:
     """``data`` is what a reader sees; ``unsynced`` are the writes since the last sync, with the bytes they replaced."""
 
     def __init__(self, name: str, size: int) -> None:
         self.name = name
         self.data = bytearray(size)
-        self.unsynced: list[tuple[int, bytes, bytes]] = []
+        self.unsynced: list[_Write] = []
+        self.failed: list[_Write] = []
+        """Writes whose sync failed: a reader sees them, and no later sync writes them."""
 
     def write(self, offset: int, new: bytes) -> None:
         end = offset + len(new)
         assert end <= len(self.data), "journal files never grow"
-        self.unsynced.append((offset, bytes(self.data[offset:end]), new))
+        self.unsynced.append(_Write(offset, bytes(self.data[offset:end]), new))
         self.data[offset:end] = new
 
-    def crash(self, name: str, choose: CrashChooser) -> None:
-        for offset, old, _ in reversed(self.unsynced):
-            self.data[offset : offset + len(old)] = old
-        for offset, _, new in self.unsynced:
-            self._survive(name, offset, new, choose)
+    def sync(self) -> None:
+        """A sync succeeds. What an earlier one failed to write is durable where it was written again, only there."""
+        if self.failed:
+            for offset, _, new in self.unsynced:
+                apart = (0, offset), (offset + len(new), len(self.data))
+                self.failed = [part for write in self.failed for span in apart for part in write.part(*span)]
         self.unsynced.clear()
+
+    def fail_sync(self) -> None:
+        """A sync fails: the system gives up these writes, and keeps their bytes in memory."""
+        self.failed += self.unsynced
+        self.unsynced.clear()
+
+    def drop_cached(self, offset: int, choose: CrashChooser) -> None:
+        """A reader sees what the disk has. Pages have the size of a sector here, as segments are small in tests."""
+        if self.unsynced:
+            return
+        start = offset + -offset % SECTOR
+        dropped = [part for write in self.failed for part in write.part(start, len(self.data))]
+        self.failed = [part for write in self.failed for part in write.part(0, start)]
+        self._lose(dropped, self.name, choose)
+
+    def crash(self, name: str, choose: CrashChooser) -> None:
+        self._lose([*self.failed, *self.unsynced], name, choose)
+        self.failed.clear()
+        self.unsynced.clear()
+
+    def _lose(self, writes: list[_Write], name: str, choose: CrashChooser) -> None:
+        for offset, old, _ in reversed(writes):
+            self.data[offset : offset + len(old)] = old
+        for offset, _, new in writes:
+            self._survive(name, offset, new, choose)
 
     def _survive(self, name: str, offset: int, new: bytes, choose: CrashChooser) -> None:
         fate = choose(f"write {name} {offset} {len(new)}", 3)
@@ -78,8 +121,16 @@ class MemoryFile:
         self._inode.write(offset, bytes(data))
 
     def fdatasync(self) -> None:
-        self._files.record_operation("fdatasync", self._inode.name)
-        self._inode.unsynced.clear()
+        try:
+            self._files.record_operation("fdatasync", self._inode.name)
+        except OSError:
+            self._inode.fail_sync()
+            raise
+        self._inode.sync()
+
+    def drop_cached(self, offset: int) -> None:
+        if self._files.drops_cached:
+            self._inode.drop_cached(offset, self._files.choose_failed)
 
     def close(self) -> None:
         pass
@@ -94,6 +145,10 @@ class MemoryVfs:
     def __init__(self, capacity: int = 1 << 40, hook: OperationHook | None = None, *, trace: bool = False) -> None:
         self.capacity = capacity
         self.hook = hook
+        self.drops_cached = True
+        """Whether :meth:`MemoryFile.drop_cached` has an effect; some file systems ignore the advice."""
+        self.choose_failed: CrashChooser = lambda what, options: WRITE_LOST
+        """The fate of writes whose sync failed, where their pages are dropped. Otherwise a crash decides."""
         self.operations: list[str] = []
         self._trace = trace
         self._locked = False
@@ -189,6 +244,7 @@ class MemoryVfs:
         """The file loses its end."""
         inode = self._inode(name)
         inode.unsynced.clear()
+        inode.failed.clear()
         del inode.data[size:]
 
     def erase(self, name: str) -> None:

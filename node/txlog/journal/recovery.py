@@ -9,7 +9,7 @@ from txlog.journal.record_reader import RecordReader, RecordUnreadable
 from txlog.journal.recovered_state import rebuild_state
 from txlog.journal.scan import JournalScan, scan_journal
 from txlog.journal.segment_pool import SegmentPool
-from txlog.journal.startup_cleanup import clean_up_files, finish_trim, truncate_torn_tail
+from txlog.journal.startup_cleanup import clean_up_files, finish_trim, settle_tail
 from txlog.journal.vfs import Vfs
 from txlog.model.errors import JournalDamaged
 from txlog.model.ids import Origin
@@ -40,7 +40,7 @@ def recover(files: Vfs, node: str, draw_birth: Callable[[], int], segment_bytes:
             " or the folder; nothing was changed"
         )
     space = clean_up_files(files, segment_bytes)
-    truncate_torn_tail(files, found)
+    settle_tail(files, found)
     finish_trim(files, found)
     reader = RecordReader(files, found.own.birth)
     recovered: RecoveredState | None = None

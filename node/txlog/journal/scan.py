@@ -44,6 +44,14 @@ class StaleBytes(NamedTuple):
     stop: int
 
 
+class UnprovenRecords(NamedTuple):
+    """The last records of the journal as they were read: nothing on the disk proves that a sync of them succeeded."""
+
+    segment: int
+    offset: int
+    content: bytes
+
+
 class JournalTail(NamedTuple):
     """The offset of the next record. ``size`` equals ``end`` when that segment must not be extended."""
 
@@ -86,6 +94,10 @@ class JournalScan(JournalReplay):
         self.tail = JournalTail(0, 0, 0, 1)
         self.last_synced = 0
         """The last record known to be synced."""
+        self._unproven_from = 0
+        """The offset, in the segment that is read, of the first record that is not known to be synced."""
+        self.unproven: UnprovenRecords | None = None
+        """At the end of the last segment, if there are any."""
 
     # -- segments
 
@@ -134,7 +146,7 @@ class JournalScan(JournalReplay):
         self._begin_segment(piece, name)
         data = read_whole(self.files, name)[: piece.size]
         seed = fmt.segment_seed(self.own.birth, piece.number)
-        offset = piece.records_from
+        offset = self._unproven_from = piece.records_from
         while True:
             offset = self._replay_records(data, offset, seed, piece.number)
             end = classify_end(data, offset)
@@ -150,6 +162,8 @@ class JournalScan(JournalReplay):
             assert later is not None
             offset = later.offset
         self._set_tail(case, piece, data, offset)
+        if following is None and self._unproven_from < offset:
+            self.unproven = UnprovenRecords(piece.number, self._unproven_from, data[self._unproven_from : offset])
 
     # -- segments that need not be read
 
@@ -299,9 +313,11 @@ class JournalScan(JournalReplay):
     # -- records
 
     def _replay_records(self, data: bytes, offset: int, seed: int, segment: int) -> int:
-        """Replay good records from ``offset`` on; returns the offset after the last one."""
+        """Replay good records from ``offset`` on; returns the offset after the last one. A record whose ``synced`` is
+        above that of the record before it begins a batch, or is a seal: what precedes it is synced."""
         unpack, size = fmt.RECORD_HEAD.unpack_from, len(data)
         number, chain, by_data = self.number, self.chain, self.index.by_encoded_origin
+        last_synced = self.last_synced
         while offset + fmt.HEAD_BYTES <= size:
             mark, crc, length, kind, flags, vitals, n, synced, recorded, tail_crc, front_bytes, a, b, tail = unpack(
                 data, offset
@@ -332,9 +348,10 @@ class JournalScan(JournalReplay):
             else:
                 self._replay_other(kind, flags, a, b, front, RecordLocation(a, segment, offset))
             number += 1
-            self.last_synced = synced
+            if synced > last_synced:
+                last_synced, self._unproven_from = synced, offset
             offset = stop
-        self.number, self.chain = number, chain
+        self.number, self.chain, self.last_synced = number, chain, last_synced
         return offset
 
 

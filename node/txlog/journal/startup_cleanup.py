@@ -15,15 +15,24 @@ def open_tail_segment(tail: JournalTail, birth: int) -> OpenSegment:
     return OpenSegment(tail.segment, tail.size, tail.end, fmt.segment_seed(birth, tail.segment))
 
 
-def truncate_torn_tail(files: Vfs, found: JournalScan) -> None:
-    """Zero stale bytes, and make durable what an earlier process wrote or renamed without a sync."""
+def settle_tail(files: Vfs, found: JournalScan) -> None:
+    """Make durable what was read, and zero stale bytes, before anything relies on either.
+
+    A sync of the last records may have failed. They are readable all the same, from memory or from the device's cache,
+    and a sync alone would succeed without writing them. So they are written again, and the sync of that write counts.
+    All records before them are proven to be synced, by what was written after them.
+    """
     files.sync_folder()
     if found.tail.segment == 0:
         return
     file = files.open(fmt.segment_name(found.tail.segment))
+    if found.unproven is not None:
+        file.pwrite(found.unproven.offset, found.unproven.content)
+        found.unproven = None
     if found.stale_bytes is not None:
         _zero(file, found.stale_bytes.start, found.stale_bytes.stop)
-    file.fdatasync()
+    else:
+        file.fdatasync()
     file.close()
 
 
@@ -40,8 +49,14 @@ def _ignore_error(text: str) -> None:
 
 
 def _zero(file: VfsFile, start: int, stop: int) -> None:
+    """Write zeros and sync the file. If that fails, the next start reads the disk, not zeros that only memory has."""
     for offset in range(start, stop, len(ZEROS)):
         file.pwrite(offset, ZEROS[: stop - offset])
+    try:
+        file.fdatasync()
+    except OSError:
+        file.drop_cached(start)
+        raise
 
 
 def clean_up_files(files: Vfs, segment_bytes: int) -> SegmentPool:
@@ -66,5 +81,4 @@ def _zero_file(files: Vfs, name: str) -> None:
     used = len(file.pread(0, fmt.HEADERS_MAX).rstrip(b"\0"))
     if used:
         _zero(file, 0, used)
-        file.fdatasync()
     file.close()

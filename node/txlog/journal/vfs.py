@@ -8,6 +8,7 @@ Every method raises ``OSError`` and nothing else; only :mod:`txlog.journal.journ
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -38,7 +39,12 @@ class VfsFile(Protocol):
         """All of ``data``; durable after :meth:`fdatasync`."""
 
     def fdatasync(self) -> None:
-        """What was written to this file survives a power cut. An error is never followed by a retry (rule 29)."""
+        """What was written to this file survives a power cut. An error is never followed by a retry (rule 29): what
+        it should have written stays readable, counts as written, and no later call writes it."""
+
+    def drop_cached(self, offset: int) -> None:
+        """Reads from ``offset`` on come from the disk again, as far as the system can drop what it has in memory: whole
+        pages that wait for no sync. Never fails."""
 
     def close(self) -> None:
         """Release the descriptor, without a sync. The object must not be used afterwards."""
@@ -122,6 +128,11 @@ class OsFile:
     def fdatasync(self) -> None:
         os.fdatasync(self._fd)
 
+    def drop_cached(self, offset: int) -> None:
+        if hasattr(os, "posix_fadvise"):
+            with contextlib.suppress(OSError):
+                os.posix_fadvise(self._fd, offset, 0, os.POSIX_FADV_DONTNEED)
+
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
@@ -143,6 +154,8 @@ class OsVfs:
         self._lock_fd = -1
         if not read_only:
             self._folder.mkdir(parents=True, exist_ok=True)
+            if not self.list():
+                _sync_names_above(self._folder)
         self._fresh: set[str] = set()
         """Files of zeros that were created here and not opened since."""
         self._bytes = 0 if read_only else sum(self.size(name) for name in self.list())
@@ -243,13 +256,29 @@ class OsVfs:
         return (1 << 62) if self._bytes_max is None else self._bytes_max - self._bytes
 
     def sync_folder(self) -> None:
-        fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        _sync_folder(self._folder)
 
     def close(self) -> None:
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
+
+
+def _sync_names_above(folder: Path) -> None:
+    """Make the name of a new folder durable, and those of the folders above it on the same disk: an earlier process may
+    have created them and ended before this. A folder that this process may not open existed before any journal."""
+    folder = folder.resolve()
+    device = folder.stat().st_dev
+    for above in folder.parents:
+        if above.stat().st_dev != device:
+            break
+        with contextlib.suppress(PermissionError):
+            _sync_folder(above)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
