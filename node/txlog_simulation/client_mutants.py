@@ -7,6 +7,7 @@ from txlog_simulation.source_patches import SourceEdit
 
 SUBMISSION = "txlog/protocol/replication/submission.py"
 FOUNDING = "txlog/protocol/membership/bootstrap.py"
+LOG = "txlog/protocol/log/log_state.py"
 STATUS = "txlog/runtime/master_status.py"
 
 CLIENT_MUTANTS: tuple[Mutant, ...] = (
@@ -49,5 +50,13 @@ CLIENT_MUTANTS: tuple[Mutant, ...] = (
         False,
         (SourceEdit(FOUNDING, "if seen_birth == self.local.birth and seen_start >= self.local.start:", "if False:"),),
         profile="lone",
+    ),
+    Mutant(
+        "a-first-stamp-is-forgotten-in-a-crash",
+        "16",
+        False,
+        (SourceEdit(LOG, "max([self.last_stamp, queue.last_stamp, *firsts[stamped:]])", "max(self.last_stamp, 0)"),),
+        test="node/tests/protocol/test_accepting.py::"
+        "test_the_stamp_to_come_lies_above_the_first_stamp_also_after_a_restart",
     ),
 )

@@ -61,9 +61,8 @@ def check_old_copy(machine: SimulatedMaster) -> None:
 class FoundingChecker:
     """A cluster is founded once, unless nobody can know of the first one, or an operator orders the second."""
 
-    def __init__(self, world: Simulation, enabled: bool) -> None:
+    def __init__(self, world: Simulation) -> None:
         self._world = world
-        self._enabled = enabled
         self._first: bytes = b""
 
     def on_installed(self, view: View) -> None:
@@ -73,5 +72,5 @@ class FoundingChecker:
             self._first = view.cluster_id
             return
         world.coverage["second cluster"] += 1
-        if self._enabled and world.plan.supervised and not world.overrides.bootstrap_members:
+        if world.plan.supervised and not world.overrides.bootstrap_members:
             world.violations.add(LOG, "2", f"{view.number} founds a second cluster, and a birth of the first is known")

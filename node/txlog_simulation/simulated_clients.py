@@ -84,7 +84,7 @@ def _check_age(world: Simulation, machine: SimulatedMaster, answer: SubmissionAc
     index = log.log_index.index_of(txid.origin, txid.seq)
     if not 0 < index <= mirror.stable or not world.clocks.is_near(log.last_stamp, world.now_ms):
         return
-    world.clients.check_age_of_repeat(machine.name, txid, world.log.stamp_of(machine.name, txid), world.now_ms)
+    world.clients.check_age_of_repeat(machine.name, txid, world.now_ms)
 
 
 def start_clients(world: Simulation) -> None:

@@ -133,9 +133,8 @@ class SimulatedMaster:
 
     def start(self, life: int = -1) -> None:
         """Start the process, unless it runs, ended by name, all are to be down, or ``incarnation`` is over."""
-        if self.state != DOWN or (life >= 0 and life != self.incarnation):
-            return
-        if self.world.now_ms < self.world.asleep_until_ms:
+        is_over = life >= 0 and life != self.incarnation
+        if self.state != DOWN or is_over or self.world.now_ms < self.world.asleep_until_ms:
             return
         self.incarnation += 1
         self.leaving = False

@@ -69,12 +69,6 @@ class RunResult:
     cluster_ms: int
 
 
-FOUNDED_ONCE = False
-"""Whether a master that is told of a birth which its journal does not know may not found a cluster without an order."""
-KEY_AGE_BY_CLIENT = False
-"""Whether a key's age counts from when its first copy was sent, also for a copy that got its stamp later."""
-
-
 class Simulation:
     """``now_ms`` is the true time; events of one millisecond happen in the order in which they were put down."""
 
@@ -99,7 +93,7 @@ class Simulation:
         self.views = ViewChecker(self.violations)
         self.master_states = MasterStateChecker(self.violations)
         self.clocks = ClockChecker(plan, EPOCH_MS // 1000, self.violations)
-        self.clients = ClientChecker(plan, EPOCH_MS // 1000, self.violations, self.transactions, KEY_AGE_BY_CLIENT)
+        self.clients = ClientChecker(plan, self.violations, self.transactions)
         self.overrides = OverrideChecker(self.violations, {m.node: m.weight for m in self.masters})
         self.promises = PromiseChecker(self.violations, self.transactions)
         self.durable_states: dict[Origin, DurableState] = {}
@@ -108,7 +102,7 @@ class Simulation:
         self.network = SimulatedNetwork(plan, Random(f"network {plan.seed}"), self.coverage, self._deliver)
         self.simulated_masters = [SimulatedMaster(self, slot, name) for slot, name in enumerate(names)]
         self.trims = LogTrims(self)
-        self.foundings = FoundingChecker(self, FOUNDED_ONCE)
+        self.foundings = FoundingChecker(self)
         self._receivers = [machine.receive for machine in self.simulated_masters]
         self.damaged = False
         self.forged = self.old_disk = False

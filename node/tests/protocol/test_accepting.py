@@ -6,8 +6,9 @@ import msgspec
 import pytest
 from lone_member import DOWN, FIRST, NEXT, VIEW, A, B, C, Lone, accept, base, held, post, propose, who_of
 
-from txlog.model.entry import Span
-from txlog.model.records import ReassignedStamps, TransactionsPersisted, ViewAccepted, ViewInstalled
+from txlog.model.entry import RunItem, Span, TransactionRun
+from txlog.model.hashes import content_hash
+from txlog.model.records import ReassignedStamps, TransactionsPersisted, ViewAccepted, ViewInstalled, ViewPromised
 from txlog.protocol.events import SubmissionAccepted
 from txlog.wire import messages as wire
 from txlog.wire.messages import Post, ViewReport
@@ -140,6 +141,21 @@ def test_what_comes_while_the_view_is_stopped_gets_its_stamp_at_the_accept_above
     again = b.restart().core.log_state
     assert again is not None
     assert again.own.stamps(2, 4) == own.stamps(2, 4)
+
+
+def test_the_stamp_to_come_lies_above_the_first_stamp_also_after_a_restart() -> None:
+    """No ceiling in the journal covers a first stamp that was given while the view was stopped. Peers refuse a
+    transaction with a first stamp that comes later than its stamp."""
+    taken = held(B, 1, 0)
+    one = taken.run.items[0]
+    keyed = RunItem(0, one.kind, "k", one.payload, 1 << 58)
+    run = TransactionRun("b", B.birth, 1, [keyed])
+    records = [*FIRST, TransactionsPersisted(run, content_hash(one.kind, "k", one.payload))]
+    b = Lone([*records, ViewPromised(*NEXT)])
+    b.ask("a", propose([A, B], [DOWN]))
+    b.ask("a", accept(floor=1 << 57))
+    assert b.core.log_state is not None
+    assert b.core.log_state.own.stamps(1, 1)[0] > 1 << 58
 
 
 def test_what_has_no_stamp_is_not_in_the_report_and_not_sent() -> None:

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 from txlog.model.entry import CONTROL_KINDS, KIND_CONFIG
 from txlog.model.errors import KeyTaken, Refused
 from txlog.model.ids import Origin, Txid
-from txlog.model.stamp import stamp_ms
 from txlog.protocol.events import Submission, SubmissionAccepted
 from txlog_simulation.checkers.log import ObservedEntry
 from txlog_simulation.checkers.transactions import TransactionChecker
@@ -31,17 +30,12 @@ class SentTransaction(NamedTuple):
 
 
 class ClientChecker:
-    """``sent``: by the txid that a master answered. ``age_by_client``: whether a key's age is judged by the time at
-    which its first copy was sent, also where the copy got its stamp later."""
+    """``sent``: by the txid that a master answered."""
 
-    def __init__(
-        self, plan: RunPlan, base_ms: int, findings: ViolationLog, transactions: TransactionChecker, age_by_client: bool
-    ) -> None:
+    def __init__(self, plan: RunPlan, findings: ViolationLog, transactions: TransactionChecker) -> None:
         self._plan = plan
-        self._base_ms = base_ms
         self._findings = findings
         self._transactions = transactions
-        self._age_by_client = age_by_client
         self._contents_of: dict[str, set[bytes]] = {}
         self._told: list[tuple[Txid, bytes]] = []
         self.sent: dict[Txid, SentTransaction] = {}
@@ -52,11 +46,6 @@ class ClientChecker:
     def _slack_ms(self) -> int:
         """By how much a key's age may be judged wrong by clocks that are as right as they have to be."""
         return CEILING_MS * (1 + self.starts) + 4 * max(self._plan.max_clock_skew_ms, 1000)
-
-    @property
-    def _may_be_restamped(self) -> bool:
-        """Whether a copy may get its stamp longer than the retention after it was sent."""
-        return not self._age_by_client and any(fault.kind == "sleep" for fault in self._plan.faults)
 
     def on_answers(
         self, origin: Origin, batch: Sequence[Submission], answers: Sequence[SubmissionAccepted | Refused], now_ms: int
@@ -87,13 +76,12 @@ class ClientChecker:
         elif (first.key, first.content) != (one.key, one.content):
             self._report("16", f"{origin.node} answers {one.key} with {txid}, which is {first.key} or another body")
 
-    def check_age_of_repeat(self, node: str, txid: Txid, stamp: int, now_ms: int) -> None:
-        """A master answers with a transaction of its log, though the key may have expired. ``stamp``: in its log."""
+    def check_age_of_repeat(self, node: str, txid: Txid, now_ms: int) -> None:
+        """A master answers with a transaction of its log, though the key may have expired."""
         first = self.sent.get(txid)
         if first is None:
             return
-        begin_ms = first.at_ms if self._age_by_client else stamp_ms(stamp) - self._base_ms
-        age_ms = now_ms - begin_ms
+        age_ms = now_ms - first.at_ms
         if age_ms > self._plan.key_retention_ms + self._slack_ms:
             self._report("16", f"{node} swallows {first.key}: {txid} is {age_ms} ms old")
 
@@ -128,7 +116,7 @@ class ClientChecker:
             if before is None or not self._plan.true_time:
                 continue
             apart_ms = abs(sent.at_ms - before[1])
-            if apart_ms < self._plan.key_retention_ms - self._slack_ms and not self._may_be_restamped:
+            if apart_ms < self._plan.key_retention_ms - self._slack_ms:
                 self._report(
                     "16", f"{entry.key} takes effect twice: {before[0]} and {entry.txid}, sent {apart_ms} ms apart"
                 )

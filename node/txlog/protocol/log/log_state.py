@@ -199,7 +199,8 @@ class LogState:
         queue.extend(meta.stamps[:stamped], hashes[: stamped * HASH_BYTES], *columns)
         ages = [first or stamp for first, stamp in zip(firsts, meta.stamps, strict=True)]
         self.keyed.track_waiting(queue.origin, meta.first_seq, meta.keys, ages, hashes, meta.kinds, self.last_stamp)
-        self.last_stamp = max(self.last_stamp, queue.last_stamp)
+        # the stamps to come lie above the first stamps, which no ceiling in the journal covers
+        self.last_stamp = max([self.last_stamp, queue.last_stamp, *firsts[stamped:]])
         for offset in range(stamped, len(meta.stamps)):
             assert queue is self.own, "only own transactions may wait for a stamp"
             kind, size = meta.kinds[offset] & 255, meta.kinds[offset] >> 8
