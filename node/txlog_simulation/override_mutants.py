@@ -214,7 +214,11 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         False,
         (
             SourceEdit(FOUNDING, "        if self._is_bound:\n", "        if False:\n"),
-            SourceEdit(FOUNDING, " or self.cluster or self._is_bound or self.must_learn:", " or self.cluster or self.must_learn:"),
+            SourceEdit(
+                FOUNDING,
+                " or self.cluster or self._is_bound or self.must_learn:",
+                " or self.cluster or self.must_learn:",
+            ),
         ),
         test=_TESTS + "test_who_has_accepted_a_founding_begins_no_other",
     ),
