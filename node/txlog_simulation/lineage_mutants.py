@@ -6,7 +6,7 @@ from txlog_simulation.mutant import Mutant
 from txlog_simulation.source_patches import SourceEdit
 
 LINEAGE = "txlog/protocol/views/view_lineage.py"
-ADMISSION = "txlog/protocol/views/admission.py"
+ADMISSION = "txlog/protocol/views/candidate_checks.py"
 VIEW = "txlog/model/view.py"
 HEADER = "txlog/journal/format.py"
 LOG_START = "txlog/protocol/log/log_start.py"
