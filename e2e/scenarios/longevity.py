@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from e2e.lib.cluster.in_process import InProcessCluster, TooSlow
-from e2e.lib.report import BenchReport, build_table, console_for, median, print_table
+from e2e.lib.report import BenchReport, Figure, build_table, console_for, median, print_table
 
 STATE: Final = Path(".txlog-longevity")
 NODES: Final = ("txlog-uk-0", "txlog-uk-1", "txlog-uk-2")
@@ -141,7 +141,7 @@ def live(life: LongLife, views: int, births: int) -> dict[str, float]:
 
 def report_life(report: BenchReport, life: LongLife, found: dict[str, float], views: int, births: int) -> None:
     """The figures, and what each must be."""
-    rows = [
+    rows: list[list[Figure]] = [
         ["first, ms", found["view_change_ms_first"], found["synced_p50_ms_first"]],
         [f"after {views} views, ms", found["view_change_ms_last"], found["synced_p50_ms_last"]],
         [f"after {births} lost disks, ms", found["view_change_ms_after_births"], found["synced_p50_ms_after_births"]],

@@ -1,4 +1,4 @@
-"""Safeguards of views with forgotten ancestors (rules 21, 25, 32), one each taken out. Imports nothing of ``txlog``."""
+"""Safeguards of what a cluster forgets in a long life, one each taken out. Imports nothing of ``txlog``."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from txlog_simulation.mutant import Mutant
 from txlog_simulation.source_patches import SourceEdit
 
 LINEAGE = "txlog/protocol/views/view_lineage.py"
-ADMISSION = "txlog/protocol/views/admission.py"
+ADMISSION = "txlog/protocol/views/candidate_checks.py"
 VIEW = "txlog/model/view.py"
 HEADER = "txlog/journal/format.py"
+LOG_START = "txlog/protocol/log/log_start.py"
 _LIVES = "node/tests/protocol/test_long_lives.py::"
 _RULES = "node/tests/protocol/test_view_lineage.py::"
+_UNORDERED = "node/tests/protocol/test_unordered.py::"
 _BYTES = "node/tests/journal/test_journal_format.py::"
 _WHOLE = "    return whole and configured <= {m.node for m in view.members}\n"
 _INSTALLED = "whole = winner.is_installed and view.diverged_at(True) == -1 and not view.silent_members"
@@ -112,5 +114,19 @@ LINEAGE_MUTANTS: tuple[Mutant, ...] = (
         False,
         (SourceEdit(HEADER, "    if header is None or header.copies < 2:\n", "    if False:\n"),),
         test=_BYTES + "test_a_header_has_room_for_views_of_any_length[False-30000-2]",
+    ),
+    Mutant(
+        "abandoned-branches-are-never-forgotten",
+        "32",
+        False,
+        (SourceEdit(LOG_START, "return [] if all(is_below(span)", "return [] if False and all(is_below(span)"),),
+        test=_UNORDERED + "test_abandoned_branches_are_forgotten_with_the_last_of_their_transactions",
+    ),
+    Mutant(
+        "abandoned-branches-are-forgotten-with-the-first-trim",
+        "5",
+        False,
+        (SourceEdit(LOG_START, "1 <= history.index_of(origin, last) <= index", "True"),),
+        test=_UNORDERED + "test_abandoned_branches_are_forgotten_with_the_last_of_their_transactions",
     ),
 )

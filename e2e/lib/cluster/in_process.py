@@ -24,7 +24,8 @@ from txlog.runtime.executor import Executor
 
 WALL_MS: Final = 1_700_000_000_000
 LATENCY_MS: Final = 1
-SEGMENT_BYTES: Final = 1 << 22
+SEGMENT_BYTES: Final = 1 << 20
+"""Small, so that segments are opened and trimmed often; a start reads the one in use record by record."""
 STEP_MS: Final = 5
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from core_cluster import Cluster
 
+from txlog.model.entry import Span
 from txlog.model.ids import Origin, Txid
 from txlog.protocol.core import Core
 from txlog.protocol.log.executed_out_of_order import BranchPosition, ExecutedElsewhere, find_branch_position
+from txlog.protocol.log.log_start import PlannedLogStart
 from txlog.protocol.log.log_state import LogState
 
 APART = {("c", "a"), ("c", "b"), ("a", "c"), ("b", "c")}
@@ -139,6 +141,21 @@ def test_a_second_split_adds_to_what_is_known_of_the_first() -> None:
     assert cluster.log("c") == ["a1", "a2", "c1", "a3", "c2"]
     assert passed(cluster, "c", first) == ["a1", "c1"]
     assert passed(cluster, "c", first, second) == ["a1", "a2", "c1", "c2"]
+
+
+def test_abandoned_branches_are_forgotten_with_the_last_of_their_transactions() -> None:
+    """Below a log start are all workers on the log, and beyond what they had executed elsewhere."""
+    cluster = split()
+    cluster.submit("a", "there")
+    cluster.submit("c", "here")
+    cluster.run(300)
+    cluster.cut.clear()
+    cluster.run(4000)
+    mine = agreement(cluster.core("c"))
+    assert cluster.log("c") == ["a1", "a2", "c1"]
+    assert [span for branch in mine.abandoned_branches for span in branch.spans] == [Span("c", 3, 1, 1)]
+    assert PlannedLogStart(mine, 2, 1).log_start().abandoned_branches == mine.abandoned_branches
+    assert PlannedLogStart(mine, 3, 1).log_start().abandoned_branches == []
 
 
 def test_a_view_that_may_go_back_keeps_nothing() -> None:

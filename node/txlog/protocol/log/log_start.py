@@ -7,7 +7,9 @@ from typing import Final
 
 import msgspec
 
-from txlog.model.records import LogStart
+from txlog.model.entry import Span
+from txlog.model.ids import Origin
+from txlog.model.records import AbandonedBranch, LogStart
 from txlog.protocol.log.key_table import ROW_BYTES, KeyTableSnapshot
 from txlog.protocol.log.log_state import LogState
 from txlog.wire.messages import SnapshotChunk
@@ -58,10 +60,24 @@ def _log_start(log: LogState, index: int, **fields: object) -> LogStart:
         history.seqs_at(index),
         [],
         sorted((txid, at) for txid, at in log.skips.items() if at <= index),
-        list(log.abandoned_branches),
+        _branches_in_use(log, index),
         (place.since, place.configuration),
     )
     return msgspec.structs.replace(found, **fields)
+
+
+def _branches_in_use(log: LogState, index: int) -> list[AbandonedBranch]:
+    """The abandoned branches that a worker may still be on, or pass over, once the log is trimmed up to ``index``:
+    every worker is beyond it then, on the log. All of them, for one may begin on another; none, when all their
+    transactions are up to there."""
+    history = log.log_index
+
+    def is_below(span: Span) -> bool:
+        origin, last = Origin(span.node, span.birth), span.first_seq + span.count - 1
+        return history.is_trimmed(origin, last) or 1 <= history.index_of(origin, last) <= index
+
+    branches = log.abandoned_branches
+    return [] if all(is_below(span) for branch in branches for span in branch.spans) else list(branches)
 
 
 class SnapshotChunks:

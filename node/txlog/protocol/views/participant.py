@@ -13,7 +13,7 @@ from typing import Final
 from txlog.model.errors import PeerFault
 from txlog.model.ids import Origin
 from txlog.model.view import NO_VIEW, Number
-from txlog.protocol.views.admission import can_read_lineage
+from txlog.protocol.views.candidate_checks import can_read_lineage
 from txlog.protocol.views.next_view import highest_view
 from txlog.protocol.views.report import (
     non_final_transactions,

@@ -9,8 +9,8 @@ from typing import Final
 
 from txlog.model.ids import Origin
 from txlog.model.view import Member, View
-from txlog.protocol.views.admission import has_room_for_origins, has_room_for_views
 from txlog.protocol.views.backfill import Backfill
+from txlog.protocol.views.candidate_checks import has_room_for_origins, has_room_for_views
 from txlog.protocol.views.catch_up import CatchUp
 from txlog.protocol.views.coordinator import ViewCoordinator
 from txlog.protocol.views.view_change import departure_applies, has_override

@@ -19,7 +19,7 @@ from txlog.protocol.local_master import LocalMaster
 from txlog.protocol.log.log_state import LogState
 from txlog.protocol.outbox import Outbox
 from txlog.protocol.replication.failure_detector import FailureDetector
-from txlog.protocol.views.admission import check_admissible
+from txlog.protocol.views.candidate_checks import check_admissible
 from txlog.protocol.views.needed_transactions import NeededTransactions
 from txlog.protocol.views.view_change import ViewChange, ViewChangeEvent, departure_applies, has_override
 from txlog.wire.messages import AcceptView, Departure, Hello, HelloReply, LeaveNotice

@@ -15,6 +15,7 @@ from txlog.auth.tls import NO_TLS, TlsConfig
 from txlog.http.router import Request, Response, Route
 from txlog.model.bounds import SLOTS_MAX
 from txlog.model.master_state import MasterState
+from txlog.model.view import LISTED_ANCESTORS_MAX
 from txlog.runtime.master_context import MasterContext
 from txlog.server.admin.log_retention import LogRetention
 from txlog.server.admin.views import ViewHandler
@@ -180,6 +181,8 @@ class MetricsHandler:
         yield _gauge("view_members", "masters in the latest view", len(view.members) if view is not None else 0)
         text = f"incarnations of masters in the log; {SLOTS_MAX} are the most"
         yield _gauge("view_incarnations", text, len(view.origins) if view is not None else 0)
+        text = f"views that the latest view lists as its ancestors; from {LISTED_ANCESTORS_MAX} on, admission waits"
+        yield _gauge("view_ancestors", text, len(view.ancestors) if view is not None else 0)
         blocked = float(bool(status.view_blocked_reason))
         yield _gauge("view_held", "1 while a change of views is wanted and cannot begin", blocked)
         out = dict.fromkeys(self._context.loop.departures.departed_members().items(), 1.0)

@@ -1,4 +1,4 @@
-"""Which masters a view has no room for, whatever else they are: their hellos are refused by name (rule 32)."""
+"""Which masters no next view can have, whatever else they are: their hellos are refused by name (rule 32)."""
 
 from __future__ import annotations
 
