@@ -181,8 +181,22 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         "a-lost-part-is-no-damage",
         "28",
         False,
-        (SourceEdit(REPLAY, "if len(parts) < len(fronts):", "if not fronts:"),),
+        (SourceEdit(REPLAY, "        if lost:\n", "        if lost < 0:\n"),),
         test=_TESTS + "test_a_part_of_which_one_copy_is_damaged_is_read_from_the_other",
+    ),
+    Mutant(
+        "an-earlier-trim-needs-its-parts",
+        "19",
+        False,
+        (
+            SourceEdit(
+                REPLAY,
+                "        return msgspec.structs.replace(log_start, key_table=parts) if parts else log_start\n",
+                "        log_start = self.log_start = msgspec.structs.replace(log_start, key_table=parts)\n"
+                "        self.require_key_table()\n        return log_start\n",
+            ),
+        ),
+        test=_TESTS + "test_a_trim_after_a_trim_needs_no_part_of_the_first_one",
     ),
     Mutant(
         "what-the-log-start-has-decided-is-decided-again",

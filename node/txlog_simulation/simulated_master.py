@@ -437,6 +437,7 @@ class SimulatedMaster:
         world = self.world
         with self.guard:
             world.transactions.on_submitted(self.name, batch)
+            world.clients.on_sent(batch)
             answers = self.executor.submit(batch, self.now())
             if self.origin is not None and not self.damaged:
                 world.clients.on_answers(self.origin, batch, answers, world.now_ms)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_trimming import DiskJournal, length, place, start_of
 
-from txlog.journal import MemoryVfs
+from txlog.journal import MemoryVfs, dump_journal
 from txlog.model.configuration import Configuration
 from txlog.model.errors import JournalDamaged, Unavailable
 from txlog.model.ids import Origin, Txid
@@ -326,9 +326,15 @@ def text_of(at: int) -> str:
     return f"{at} " + "x" * 100
 
 
-def trimmed_in_parts() -> Cluster:
+class LargeSegments(DiskJournal):
+    """A segment has room for many parts, and for more records behind them."""
+
+    segment_bytes = 1 << 16
+
+
+def trimmed_in_parts(journal: type[DiskJournal] = DiskJournal) -> Cluster:
     """Masters with many keys, of which a trim writes a few at each turn."""
-    cluster = RealTime(journal=DiskJournal, idle_interval_ms=100, key_retention_ms=600_000).founded()
+    cluster = RealTime(journal=journal, idle_interval_ms=100, key_retention_ms=600_000).founded()
     for first in range(0, KEYS, 50):
         batch = [update(text_of(at), key=f"key-{at}") for at in range(first, first + 50)]
         cluster.executors["abc"[first % 3]].submit(batch, cluster.now("abc"[first % 3]))
@@ -453,6 +459,26 @@ def test_the_segments_that_have_the_keys_stay() -> None:
             cluster.submit("b", "more " + "y" * 3000, key=f"more-{again}-{at}")
             cluster.run(20)
         cluster.run(500)
+
+
+def test_a_trim_after_a_trim_needs_no_part_of_the_first_one() -> None:
+    """Its parts may be gone while its own record is in a segment that stays."""
+    cluster = trimmed_in_parts(LargeSegments)
+    cluster.journals["a"].segments_freed_by = lambda *_: 1
+    for again in range(2):
+        end = length(cluster)
+        trim_one(cluster, "a", end)
+        cluster.run(500)
+        while (removal := cluster.journals["a"].begin_removal()) is not None:
+            removal.run()
+            cluster.journals["a"].end_removal(removal)
+        assert start_of(cluster, "a") == end
+        cluster.submit("b", "more", key=f"more-{again}")
+        cluster.run(300)
+    trims = [line for line in dump_journal(cluster.journals["a"].files) if "Trimmed" in line]
+    assert len(trims) == 4, "both copies of both: the first one's parts are gone"
+    restart(cluster, "a")
+    assert is_repeat(cluster, "a", 3)
 
 
 def test_a_part_of_which_one_copy_is_damaged_is_read_from_the_other() -> None:

@@ -30,6 +30,8 @@ SEGMENT_BYTES = 4096
 class DiskJournal:
     """A real journal in memory, as :class:`Cluster` uses one: opened, crashed, opened again."""
 
+    segment_bytes = SEGMENT_BYTES
+
     def __init__(self, node: str, birth: int) -> None:
         self.node, self.birth, self.start = node, birth, 0
         self.files = MemoryVfs()
@@ -38,7 +40,7 @@ class DiskJournal:
     def open(self) -> RecoveredState:
         birth = self.birth
         self.inner, recovered = Journal.open(
-            self.files, node=self.node, draw_birth=lambda: birth, segment_bytes=SEGMENT_BYTES
+            self.files, node=self.node, draw_birth=lambda: birth, segment_bytes=self.segment_bytes
         )
         self.start = recovered.start
         return recovered

@@ -182,15 +182,18 @@ class JournalReplay:
         self._key_parts[number] = front
 
     def _with_key_table(self, log_start: LogStart) -> LogStart:
-        """The log start with the table of keys that precedes its record."""
-        if not log_start.key_parts:
-            return log_start
-        fronts = [self._key_parts.get(number) for number in range(log_start.key_parts)]
-        parts = [record_bodies.decode_key_part(front) for front in fronts if front is not None]
-        if len(parts) < len(fronts):
-            self._refuse(f"{len(fronts) - len(parts)} parts of the table of keys have no copy that can be read", "V")
+        """The log start with the table of keys that precedes its record, as far as that is there: a later trim may have
+        removed the parts of an earlier one."""
+        fronts = [self._key_parts[number] for number in range(log_start.key_parts) if number in self._key_parts]
         self._key_parts = {}
-        return msgspec.structs.replace(log_start, key_table=parts)
+        parts = [record_bodies.decode_key_part(front) for front in fronts]
+        return msgspec.structs.replace(log_start, key_table=parts) if parts else log_start
+
+    def require_key_table(self) -> None:
+        """Refuse a journal whose log start lacks a part of its table of keys."""
+        lost = self.log_start.key_parts - len(self.log_start.key_table)
+        if lost:
+            self._refuse(f"{lost} parts of the table of keys have no copy that can be read", "V")
 
     def _replay_trimmed(self, flags: int, first_segment: int, change: int, front: bytes, place: RecordLocation) -> None:
         """As with a view, the second copy changes nothing."""

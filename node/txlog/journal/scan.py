@@ -412,6 +412,7 @@ def _scan_segments(files: Vfs, numbers: list[int], indexes: frozenset[int], segm
             )
         found.notes += notes
         found.read_segments(there, broken)
+    found.require_key_table()
     return found
 
 

@@ -47,12 +47,16 @@ class ClientChecker:
         """By how much a key's age may be judged wrong by clocks that are as right as they have to be."""
         return CEILING_MS * (1 + self.starts) + 4 * max(self._plan.max_clock_skew_ms, 1000)
 
+    def on_sent(self, batch: Sequence[Submission]) -> None:
+        """A client has sent a batch, whatever becomes of the master that gets it."""
+        for one in batch:
+            self._contents_of.setdefault(one.key, set()).add(one.content)
+
     def on_answers(
         self, origin: Origin, batch: Sequence[Submission], answers: Sequence[SubmissionAccepted | Refused], now_ms: int
     ) -> None:
         """A master has answered a batch."""
-        for one in batch:
-            self._contents_of.setdefault(one.key, set()).add(one.content)
+        self.on_sent(batch)
         for one, answer in zip(batch, answers, strict=True):
             match answer:
                 case KeyTaken():
