@@ -196,10 +196,10 @@ Post(s, r, whole, alone) ==
       ready  == Ready(Sorted(rest), bound, IF alone THEN {} ELSE peers, claims)
       lg2    == TLCEval(lg1 \o ready)
       end    == StableIndex(lg2, stable[r], peers, claims)
-  IN /\ s /= r \/ Members(view[r]) = {r}
-     /\ view[s] = view[r]
+  IN /\ view[s] = view[r]
      /\ Working(s)
      /\ Working(r)
+     /\ s /= r \/ Members(view[r]) = {r}
      /\ counter' = [counter EXCEPT ![r] = count]
      /\ heard' = [heard EXCEPT ![r] = claims]
      /\ log' = [log EXCEPT ![r] = lg2]

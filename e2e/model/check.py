@@ -12,26 +12,37 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Final
 
 from e2e.model.model_mutant import MUTANTS, ModelMutant
 from e2e.model.model_run import DEEP_RUNS, RUNS, ModelRun
-from e2e.model.tla_checker import CheckResult, check_module, prepare
+from e2e.model.tla_checker import CheckerFailed, CheckResult, check_module, prepare
 from e2e.model.tla_source import edited, module_text, properties_of
 
 Tools = tuple[Path, Path]
+FAILED: Final = "(the checker failed)"
+"""In place of a violated property."""
+
+
+def _check(tools: Tools, module: str, configuration: str) -> CheckResult:
+    """As :func:`check_module`; a checker without a result is shown and ends neither the other runs nor the table."""
+    try:
+        return check_module(tools, module, configuration)
+    except CheckerFailed as why:
+        return CheckResult(0, 0, FAILED, str(why))
 
 
 def explore(tools: Tools, run: ModelRun) -> tuple[CheckResult, float]:
     """Check all properties of the module on these sizes. The result and the seconds that it took."""
     began = time.monotonic()
-    return check_module(tools, module_text(), run.configuration([])), time.monotonic() - began
+    return _check(tools, module_text(), run.configuration([])), time.monotonic() - began
 
 
 def kill(tools: Tools, mutant: ModelMutant) -> tuple[CheckResult, float]:
     """Check the mutant for the one property that it must violate."""
     began = time.monotonic()
     run = next(one for one in RUNS if one.name == mutant.run).resized(mutant.constants)
-    result = check_module(tools, edited(mutant.edits), run.configuration([mutant.violates]))
+    result = _check(tools, edited(mutant.edits), run.configuration([mutant.violates]))
     return result, time.monotonic() - began
 
 
@@ -62,10 +73,13 @@ def main(arguments: list[str]) -> int:
                 print(result.output)
         for mutant, waiting in tried:
             result, seconds = waiting.result()
-            killed += bool(result.violated)
-            end = f"violates {result.violated}" if result.violated else f"ALIVE, not {mutant.violates}"
+            is_dead = result.violated == mutant.violates
+            killed += is_dead
+            end = f"violates {result.violated}" if is_dead else f"ALIVE, not {mutant.violates} {result.violated}"
             _print_row(f"{mutant.rule:>3} {mutant.name}", end, result, seconds)
-            wrong += [] if result.violated else [mutant.name]
+            wrong += [] if is_dead else [mutant.name]
+            if result.violated == FAILED:
+                print(result.output)
     figures = {
         "states": states,
         "states_generated": generated,

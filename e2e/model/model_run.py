@@ -66,7 +66,14 @@ RUNS: Final = (
         "rounds",
         "posts with and without their transactions, relays, silent members",
         {
+            "Alone": "{TRUE}",
             "Whole": "{TRUE, FALSE}",
+        },
+    ),
+    ModelRun(
+        "guesses",
+        "each master guesses who is present, at each post",
+        {
             "Alone": "{TRUE, FALSE}",
         },
     ),

@@ -3,15 +3,17 @@ right; and, with TLC, one run holds and one mutant dies."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+from e2e.model import check
 from e2e.model.check import explore, kill
 from e2e.model.model_mutant import MUTANTS, ModelMutant
 from e2e.model.model_run import DEEP_RUNS, RUNS
-from e2e.model.tla_checker import CheckerFailed, prepare, read_result
+from e2e.model.tla_checker import CheckerFailed, CheckResult, prepare, read_result
 from e2e.model.tla_source import PROPERTIES_OF_STEPS, BadEdit, edited, module_text, properties_of, rules_of
 from txlog.local.local_errors import CannotRun
 
@@ -90,6 +92,32 @@ def test_the_checkers_output_is_read() -> None:
     for output in ("", counts.format(0), "Error: Evaluating invariant OneOrder failed.\n" + counts.format(3)):
         with pytest.raises(CheckerFailed):
             read_result(output)
+
+
+def test_a_checker_that_fails_fails_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> CheckResult:
+        raise CheckerFailed("no heap")
+
+    monkeypatch.setattr(check, "prepare", lambda: (Path("java"), Path("jar")))
+    monkeypatch.setattr(check, "check_module", fail)
+    assert check.main(["--only", "crash"]) == 1
+    figures = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert figures["mutants_killed"] == 0
+    assert set(figures["wrong"]) >= {"crashes", "counter-lost-in-a-crash"}
+
+
+def test_a_mutant_that_lives_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    violated = {"": ""}
+    monkeypatch.setattr(check, "prepare", lambda: (Path("java"), Path("jar")))
+    monkeypatch.setattr(check, "check_module", lambda *_: CheckResult(2, 1, violated[""], ""))
+    assert check.main(["--only", "rounds"]) == 0
+    assert check.main(["--only", "counter-lost-in-a-crash"]) == 1
+    assert check.main(["--only", "no such name"]) == 1
+    violated[""] = "PromisesGrow"
+    assert check.main(["--only", "counter-lost-in-a-crash"]) == 0
+    assert check.main(["--only", "rounds"]) == 1
 
 
 @pytest.mark.timeout(300)
