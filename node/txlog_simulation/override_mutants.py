@@ -17,6 +17,7 @@ VIEW = "txlog/model/view.py"
 FOUNDING = "txlog/protocol/membership/bootstrap.py"
 
 _TESTS = "node/tests/protocol/test_orders.py::"
+_BOOTSTRAP_TESTS = "node/tests/protocol/test_bootstrap_by_order.py::"
 _STAMPS = "node/tests/protocol/test_stamps_of_views.py::"
 _SEEDS = "node/tests/simulation/test_seeds.py::test_what_was_wrong_once_in_a_mix_is_right"
 
@@ -75,7 +76,7 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         "25",
         False,
         (SourceEdit(FOUNDING, "        self.views.record_overrides()\n", ""),),
-        test=_TESTS + "test_an_order_to_begin_is_kept_over_a_crash_right_behind_the_answer",
+        test=_BOOTSTRAP_TESTS + "test_an_order_to_begin_is_kept_over_a_crash_right_behind_the_answer",
     ),
     Mutant(
         "order-given-again-at-every-start",
@@ -220,13 +221,13 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
                 " or self.cluster or self.must_learn:",
             ),
         ),
-        test=_TESTS + "test_who_has_accepted_a_founding_begins_no_other",
+        test=_BOOTSTRAP_TESTS + "test_who_has_accepted_a_founding_begins_no_other",
     ),
     Mutant(
         "founding-that-nobody-hears-of",
         "32",
         False,
         (SourceEdit(FOUNDING, "            ballot = above  #", "            pass  #"),),
-        test=_TESTS + "test_a_founding_is_proposed_above_what_an_order_began",
+        test=_BOOTSTRAP_TESTS + "test_a_founding_is_proposed_above_what_an_order_began",
     ),
 )

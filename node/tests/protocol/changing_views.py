@@ -6,6 +6,9 @@ from dataclasses import replace
 
 from core_cluster import Cluster
 
+from txlog.model.records import OperatorOverrides
+from txlog_simulation.reference_journal import recovered_state
+
 
 def in_view(cluster: Cluster, *nodes: str) -> bool:
     """These masters, and only these, are the members of one view, and work in it."""
@@ -67,3 +70,17 @@ def prefer(cluster: Cluster, strategy: str) -> None:
     while any(cluster.core(node).views.accepted.strategy != strategy for node in cluster.executors):  # type: ignore[union-attr]
         assert cluster.now_ms < end_ms
         cluster.run(5)
+
+
+def answered(cluster: Cluster, node: str) -> None:
+    """What its operator waits for: everything that was said is durable, and nothing has come of it yet."""
+    executor = cluster.executors[node]
+    while (sync := executor.begin_sync()) is not None:
+        sync.run()
+        executor.end_sync()
+
+
+def ordered(cluster: Cluster, node: str) -> OperatorOverrides:
+    """As a start of it now would find them."""
+    journal = cluster.journals[node]
+    return recovered_state(node, journal.birth, 1, journal.records[: journal.durable]).overrides
