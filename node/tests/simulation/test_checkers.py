@@ -99,7 +99,7 @@ class History:
             spans.append(Span(origin.node, origin.birth, seq, 1))
         view = msgspec.structs.replace(view, base_index=cut + len(entries), base_hash=value)
         record = ViewAccepted(view, cut, spans, b"".join(cells), stamped)
-        self.log.on_view_accepted(at.node, record, mirror)
+        self.log.on_view_accepted(at.node, record, mirror, list(view.ancestors))
         mirror.apply(record)
 
 
