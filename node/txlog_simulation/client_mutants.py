@@ -7,6 +7,7 @@ from txlog_simulation.source_patches import SourceEdit
 
 SUBMISSION = "txlog/protocol/replication/submission.py"
 FOUNDING = "txlog/protocol/membership/bootstrap.py"
+KEYS = "txlog/protocol/log/idempotency_keys.py"
 LOG = "txlog/protocol/log/log_state.py"
 STATUS = "txlog/runtime/master_status.py"
 
@@ -28,7 +29,13 @@ CLIENT_MUTANTS: tuple[Mutant, ...] = (
         "a-retry-after-the-retention-is-swallowed",
         "16",
         False,
-        (SourceEdit(SUBMISSION, "log.keys.find_first_use(one.key, stamp)", "log.keys.find_first_use(one.key, 0)"),),
+        (
+            SourceEdit(
+                KEYS,
+                "before = self._find_counting(key_name(key), stamp)",
+                "before = next(iter(self.final.find(key_name(key))), None)",
+            ),
+        ),
         profile="retries",
     ),
     Mutant(

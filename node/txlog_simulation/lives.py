@@ -138,6 +138,13 @@ def _flow(seed: int) -> RunPlan:
     return replace(plan, profile="flow", flow=(rng.choice((2, 5, 10)), many))
 
 
+def _liar(seed: int) -> RunPlan:
+    """One master changes messages that it sends. No process may end but by a named refusal."""
+    rng = Random(f"liar {seed}")
+    plan = draw_plan(seed, rng.choice(("links", "views", "stops", "splits", "majority", "wipes", "everything")))
+    return replace(plan, profile="liar", liar=rng.randrange(plan.masters))
+
+
 _OF_ONE: Final = ("crash", "crash-at-step", "restart-all", "pause", "clock", "full", "disk-error", "stop", "stop-all")
 """Faults that one master alone can have."""
 
@@ -169,6 +176,7 @@ Life = Callable[[int], RunPlan]
 LIVES: Final[dict[str, tuple[float, Life]]] = {
     "clocks-and-keys": (0.03, _clocks_and_keys),
     "flow": (0.03, _flow),
+    "liar": (0.03, _liar),
     "lone": (0.03, _lone),
     "retries": (0.04, _retries),
 }

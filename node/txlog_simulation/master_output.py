@@ -8,12 +8,16 @@ from txlog.protocol.events import DurabilityMarks
 from txlog.runtime.executor import Executor, SyncTask
 from txlog.wire import messages as wire
 from txlog.wire.messages import Post
+from txlog_simulation.hostile_messages import changed_message
 from txlog_simulation.process_states import UP
 from txlog_simulation.violation import ACKNOWLEDGEMENT
 from txlog_simulation.worker_driver import drive_if_running
 
 if TYPE_CHECKING:
     from txlog_simulation.simulated_master import SimulatedMaster
+
+LIES = 0.15
+"""Of the messages of a master that lies."""
 
 
 def sync_and_release(machine: SimulatedMaster) -> None:
@@ -76,16 +80,30 @@ def release(machine: SimulatedMaster, executor: Executor) -> None:
     if machine.levels is not None:
         machine.levels.on_released(released.marks)
     for peer, data in released.messages:
+        if world.plan.liar >= 0 and peer not in world.slots:
+            continue  # a node that a liar named: there is no link to it
         target = world.slots[peer]
         message = wire.decode(peer, data)
         if isinstance(message, Post) and machine.durable_state.members and machine.origin and not machine.damaged:
             world.promises.on_post(machine.origin, message.claim, machine.durable_state)
         if world.trace.wanted:
             world.trace_event(machine.name, "send", f"{peer} kind={message.__struct_config__.tag} {len(data)} bytes")
-        world.network.send(world.now_ms, machine.slot, target, data)
+        world.network.send(world.now_ms, machine.slot, target, sent_by_liar(machine, data))
         machine.on_step("send")
     if released.messages or released.marks:
         machine.on_step("release")
+
+
+def sent_by_liar(machine: SimulatedMaster, data: bytes) -> bytes:
+    """What leaves a master that lies: some messages are changed. Of any other one, the message."""
+    world = machine.world
+    if machine.slot != world.plan.liar or world.liar_rng.random() >= LIES:
+        return data
+    changed = changed_message(data, world.liar_rng)
+    if changed is None:
+        return data
+    world.coverage["message of a liar"] += 1
+    return changed
 
 
 def on_marks_released(machine: SimulatedMaster, marks: DurabilityMarks) -> None:

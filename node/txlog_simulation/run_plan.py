@@ -124,6 +124,8 @@ class RunPlan:
     true_time: bool = False
     """Wall clocks advance with the time of the run, not a thousand times more slowly."""
     max_clock_skew_ms: int = 60_000
+    liar: int = -1
+    """The master that changes some of the messages that it sends; only what ends processes is judged then."""
     flow: tuple[int, ...] = ()
     """Work that goes on while the masters come good: every so many milliseconds, so many transactions at one of them.
     Empty: none."""

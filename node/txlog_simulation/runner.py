@@ -142,6 +142,7 @@ LIVES_COVERAGE = (
     "all at work while clients write",
     "client sends again",
     "lose-all",
+    "message of a liar",
     "older copy put back",
     "client's retry",
     "sleep",

@@ -46,7 +46,7 @@ from txlog_simulation.simulated_master import EPOCH_MS, SimulatedMaster
 from txlog_simulation.simulated_network import SimulatedNetwork
 from txlog_simulation.submissions import build_submission, configured_members
 from txlog_simulation.trace import EventTrace
-from txlog_simulation.violation import Violation, ViolationLog
+from txlog_simulation.violation import PROCESS, Violation, ViolationLog
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Simulation:
         self.plan = plan
         self.now_ms = 0
         self.trace = EventTrace(trace)
-        self.violations = ViolationLog(counting)
+        self.violations = ViolationLog(counting if plan.liar < 0 else (PROCESS,))
         self.coverage: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self.removed: set[str] = set()
@@ -104,7 +104,8 @@ class Simulation:
         self.trims = LogTrims(self)
         self.foundings = FoundingChecker(self)
         self._receivers = [machine.receive for machine in self.simulated_masters]
-        self.damaged = False
+        self.damaged = plan.liar >= 0
+        self.liar_rng = Random(f"liar {plan.seed}")
         self.forged = self.old_disk = False
         self.quiet = False
         self.asleep_until_ms = 0
@@ -250,7 +251,7 @@ class Simulation:
         machine.disk.wipe()
         if machine.origin is not None:
             self.transactions.lost.add(machine.origin)
-            self.durable_states.pop(machine.origin)
+            self.acknowledgements.on_wiped(machine.origin, self.durable_states.pop(machine.origin))
             for origin in sorted(
                 self.transactions.lost - set(self.durable_states)
             ):  # it may have held what others lost before

@@ -99,7 +99,7 @@ class History:
             spans.append(Span(origin.node, origin.birth, seq, 1))
         view = msgspec.structs.replace(view, base_index=cut + len(entries), base_hash=value)
         record = ViewAccepted(view, cut, spans, b"".join(cells), stamped)
-        self.log.on_view_accepted(at.node, record, mirror)
+        self.log.on_view_accepted(at.node, record, mirror, list(view.ancestors))
         mirror.apply(record)
 
 
@@ -316,7 +316,7 @@ def test_two_bases_of_one_view() -> None:
 def test_a_base_that_is_not_the_one_named() -> None:
     history = grown()
     record = ViewAccepted(msgspec.structs.replace(NEXT, base_index=2, base_hash=bytes(16)), 2)
-    history.log.on_view_accepted("a", record, history.mirrors[A])
+    history.log.on_view_accepted("a", record, history.mirrors[A], list(record.view.ancestors))
     assert history.said == {"log 25"}
 
 

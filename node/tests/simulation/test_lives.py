@@ -23,6 +23,7 @@ A, B = Origin("a", 1), Origin("b", 2)
 MET = {
     "clocks-and-keys": ("clock jump", "client's retry"),
     "flow": ("all at work while clients write",),
+    "liar": ("message of a liar", "ended by name"),
     "lone": ("lose-all", "older copy put back", "ended by name", "told synced"),
     "retries": ("client's retry", "client sends again", "client gave up waiting", "sleep", "told quorum"),
 }

@@ -14,7 +14,7 @@ from txlog_simulation.violation import ACKNOWLEDGEMENT, PROMISE, ViolationLog
 
 class AcknowledgementChecker:
     """``released_marks``: the highest marks of each origin, over all its starts. ``mirrors`` are those of the members
-    whose disk was never lost; a lost one counts as having what it once had."""
+    whose disk was never lost; a lost one counts as having what it once had, and no more."""
 
     def __init__(
         self, findings: ViolationLog, transactions: TransactionChecker, log: LogChecker, weights: dict[str, int]
@@ -25,6 +25,11 @@ class AcknowledgementChecker:
         self.weights = [weights]
         """Every one that was ever in force, or may have been."""
         self.released_marks: dict[Origin, DurabilityMarks] = {}
+        self._wiped: dict[Origin, dict[Origin, int]] = {}
+
+    def on_wiped(self, origin: Origin, mirror: DurableState) -> None:
+        """This disk is lost. What it did not hold until then, nobody may count on it for."""
+        self._wiped[origin] = dict(mirror.held_seqs)
 
     def on_marks(self, origin: Origin, marks: DurabilityMarks, mirrors: dict[Origin, DurableState], view: View) -> None:
         """Marks have left a master: its clients and its workers know them."""
@@ -73,6 +78,12 @@ class AcknowledgementChecker:
             member.node
             for member, mirror in mirrors.items()
             if mirror.held_seqs.get(origin, 0) < seq and births.get(member.node, member.birth) == member.birth
+        }
+        held = {member.node for member, mirror in mirrors.items() if mirror.held_seqs.get(origin, 0) >= seq}
+        lacking |= {
+            lost.node
+            for lost, seqs in self._wiped.items()
+            if births.get(lost.node) == lost.birth and seqs.get(origin, 0) < seq and lost.node not in held
         }
         for weights in self.weights:
             total = sum(weights.values())
