@@ -98,6 +98,22 @@ _QUERIES: Final = (
     b"DESCRIBE <urn:a> ?x { ?x a <urn:T> . MINUS { SERVICE <urn:s> { ?x ?y ?z } } }",
     b"CONSTRUCT { ?s ?p [ <urn:q> ( 1 2 ) ] } { { SELECT ?s { ?s ?p ?o } LIMIT 3 } UNION { BIND(IRI(?s) AS ?p) } }",
 )
+_DEEP: Final = {
+    "text/turtle": [b"<urn:a> <urn:p> " + b"<<( <urn:a> <urn:p> " * 17 + b"1" + b" )>>" * 17 + b" ."],
+    "application/rdf+xml": [
+        b"<r:RDF xmlns:r='http://www.w3.org/1999/02/22-rdf-syntax-ns#' xmlns:a='urn:'>"
+        + b"<a:s><a:p>" * 64
+        + b"</a:p></a:s>" * 64
+        + b"</r:RDF>"
+    ],
+    "application/ld+json": [b'{"@id":"urn:a","urn:p":' * 65 + b"1" + b"}" * 65, b'{"@graph":' + b"[" * 64 + b"]" * 64],
+}
+"""Just beyond the bounds of nesting."""
+_WIDE: Final = (
+    b"ASK { ?s " + b"/".join([b"<urn:p>"] * 101) + b" ?o }",
+    b"ASK { " + b"OPTIONAL { ?s ?p ?o } " * 50 + b"FILTER EXISTS { ( 1 2 ) ?p [ ?q ?r , ?t ] } }",
+)
+"""About as many parts of a join as there may be."""
 _WORDS: Final = tuple(
     b"SELECT CONSTRUCT DESCRIBE ASK WHERE FROM NAMED GRAPH OPTIONAL UNION MINUS FILTER BIND VALUES SERVICE "
     b"INSERT DELETE "
@@ -408,14 +424,18 @@ def all_targets() -> list[FuzzTarget]:
     updates = [_an_update(chance) for _ in range(200)]
     media = [
         FuzzTarget(
-            name, [seed, _BINARY_2] if "binary" in name else [seed], (*_WORDS, *_MARKUP), _reader_of(name), share=2
+            name,
+            [seed, _BINARY_2] if "binary" in name else [seed, *_DEEP.get(name, ())],
+            (*_WORDS, *_MARKUP),
+            _reader_of(name),
+            share=2,
         )
         for name, seed in _RDF.items()
     ]
     answers = [encode_msgpack(generate_value(chance, kind)) for kind in (View, LogEntry)]
     return [
         FuzzTarget("update", updates, _WORDS, read_update, _an_update, share=10),
-        FuzzTarget("query", _QUERIES, _WORDS, read_query, share=5),
+        FuzzTarget("query", (*_QUERIES, *_WIDE), _WORDS, read_query, share=5),
         *media,
         FuzzTarget("lines", [_RDF["application/n-quads"]], _WORDS, read_lines),
         FuzzTarget("x-rdftransaction", [_TRANSACTION], (*_MARKUP, *_WORDS), read_transaction, rdf_transaction, 3, 0.7),

@@ -1,11 +1,13 @@
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from observations import AROUND, NOW, World, ended, heard, manifest, pod, whole
 
+from txlog.client.responses import WorkerStatus
 from txlog.config.cluster import TxLogCluster
 from txlog_operator.actions import (
     DISRUPTIVE_ACTIONS,
@@ -20,7 +22,8 @@ from txlog_operator.actions import (
 )
 from txlog_operator.cluster_phase import ClusterPhase, cluster_phase_of
 from txlog_operator.drift import matches, with_hash
-from txlog_operator.observation import ClusterObservation
+from txlog_operator.object_names import ObjectNames
+from txlog_operator.observation import ClusterObservation, PodStatus
 from txlog_operator.plan import make_plan
 from txlog_operator.specs import desired_objects, pipeline
 
@@ -360,3 +363,33 @@ def test_at_most_one_step_disturbs_and_none_who_works_while_somebody_is_missed(
         elif not all_well:
             state, ready, _, _ = each[action.node]
             assert state == "Founding" or (state is None and not ready)
+
+
+def stalled_store(cluster: TxLogCluster, running: bool, **more: Any) -> ClusterObservation:
+    """One store of the cluster's stalls at a transaction."""
+    seen = whole(cluster, settled(cluster))
+    masters = {
+        node: replace(
+            master,
+            status=msgspec.structs.replace(
+                master.status,
+                workers=[WorkerStatus("uk-worker-1", state="Unreachable", txid="t", fault="stalled", running=running)],
+            ),
+        )
+        for node, master in seen.reachable_masters.items()
+    }
+    name = ObjectNames(cluster).worker_pod(1)
+    store = PodStatus(name, "uid-of-store", ready=True, running=True)
+    return replace(seen, masters=masters, worker_pods={name: replace(store, **more)})
+
+
+def test_a_store_that_does_not_end_a_request_is_restarted() -> None:
+    cluster = manifest()
+    (restart,) = of(DeleteObject, planned(cluster, stalled_store(cluster, running=True)))
+    assert (restart.kind, restart.name, restart.uid) == ("Pod", ObjectNames(cluster).worker_pod(1), "uid-of-store")
+
+
+@pytest.mark.parametrize(("running", "more"), [(False, {}), (True, {"ready": False}), (True, {"terminating": True})])
+def test_a_store_that_is_over_it_or_restarts_already_is_left_alone(running: bool, more: dict[str, bool]) -> None:
+    cluster = manifest()
+    assert not of(DeleteObject, planned(cluster, stalled_store(cluster, running, **more)))

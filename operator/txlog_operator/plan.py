@@ -12,6 +12,7 @@ from typing import Final
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.preferences import format_preferences
+from txlog.config.process_config_builder import worker_names
 from txlog.supervision.down_proof import needs_down_proof
 from txlog.supervision.membership import (
     Configuration,
@@ -70,6 +71,7 @@ def make_plan(
         *_plan_added_peers(cluster, seen),
         *_plan_removed_peers(cluster, seen, situation),
         *_plan_restarts(cluster, seen, situation),
+        *_plan_stalled_stores(cluster, seen),
         *plan_jobs(cluster, around, seen, situation),
     ]
     return _limit_to_one_disruption(actions)
@@ -245,6 +247,20 @@ def outdated_masters(cluster: TxLogCluster, seen: ClusterObservation) -> list[st
     new = status.get("updateRevision")
     old = [node for node, pod in seen.master_pods.items() if new and pod.revision and pod.revision != new]
     return sorted(old, key=node_index, reverse=True)
+
+
+def _plan_stalled_stores(cluster: TxLogCluster, seen: ClusterObservation) -> Iterator[PlanAction]:
+    """Restart own stores that still execute a request long after its time-out: only the end of the process ends it, and
+    the pipeline sends the store nothing before. A store that is not ready is restarting already, or is ended by its
+    liveness probe."""
+    workers = [worker for master in seen.reachable_masters.values() for worker in master.status.workers]
+    stalled = {worker.name: worker.txid for worker in workers if worker.fault == "stalled" and worker.running}
+    names = ObjectNames(cluster)
+    for index, worker in enumerate(worker_names(cluster), start=1):
+        pod = None if cluster.spec.workers.external else seen.worker_pods.get(names.worker_pod(index))
+        if worker in stalled and pod is not None and pod.ready and not pod.terminating:
+            what = stalled[worker] or "several transactions"
+            yield DeleteObject("Pod", pod.name, pod.uid, f"{worker} does not end a request with {what}")
 
 
 def _plan_restarts(cluster: TxLogCluster, seen: ClusterObservation, situation: ClusterPhase) -> Iterator[PlanAction]:

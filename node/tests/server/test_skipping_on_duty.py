@@ -58,3 +58,36 @@ def test_one_out_of_reach_is_not_waited_for(age_s: float) -> None:
 def test_not_when_one_out_of_reach_has_executed_it(age_s: float) -> None:
     away = worker("w2", 5, "Unreachable" if not age_s else "Working", age_s)
     assert refused([worker("w1", 4, "Blocked")], [away]) is None
+
+
+def harmed(name: str, fault: str, state: str = "Blocked", running: bool = False) -> RegisteredWorker:
+    """A worker that gives no answer to the transaction."""
+    found = worker(name, 4, state)
+    found.status, found.txid, found.fault, found.running = None, REFUSED, fault, running
+    return found
+
+
+@pytest.mark.parametrize("fault", ["ended", "stalled"])
+def test_what_none_survives_is_passed_over(fault: str) -> None:
+    assert refused([harmed("w1", fault)], [harmed("w2", "ended")]) == REFUSED
+    assert refused([harmed("w1", fault)], [worker("w2", 4, "Blocked")]) == REFUSED, "the other one refuses it"
+    assert refused([harmed("w1", fault)], [worker("w2", 4, "Unreachable")]) == REFUSED
+
+
+def test_not_what_another_one_survives() -> None:
+    assert refused([harmed("w1", "ended")], [worker("w2", 5, "Working")]) is None
+    assert refused([harmed("w1", "ended")], [worker("w2", 5, "Unreachable")]) is None
+    assert refused([harmed("w1", "ended")], [worker("w2", 4, "Working")]) is None
+
+
+@pytest.mark.parametrize("state", ["Blocked", "Unreachable"])
+def test_not_while_one_may_execute_it_yet(state: str) -> None:
+    assert refused([harmed("w1", "ended")], [harmed("w2", "stalled", state, running=True)]) is None
+    assert refused([harmed("w1", "ended")], [harmed("w2", "suspected", state)]) is None
+    assert refused([harmed("w1", "ended", running=True)], [harmed("w2", "ended")]) is None
+
+
+def test_a_report_of_an_older_pipeline_is_no_verdict() -> None:
+    silent = worker("w2", 4, "Blocked")
+    silent.status = None
+    assert refused([harmed("w1", "ended")], [silent]) is None

@@ -1,11 +1,15 @@
 """Applies the log to a worker, exactly once, without Spark and without asyncio."""
 
-from txlog.apply.applier import MonotonicClock, SystemClock, apply_up_to
+from txlog.apply.applier import EXECUTION_S, apply_up_to
+from txlog.apply.clock import MonotonicClock, SystemClock
 from txlog.apply.log_source import LogSource, MasterLog
 from txlog.apply.outcome import ApplyOutcome, ForeignLock, Refusal, WorkerState
+from txlog.apply.suspect import ABANDONED_S, Suspect
 from txlog.workers.digest import Digest, digest, digest_worker
 
 __all__ = [
+    "ABANDONED_S",
+    "EXECUTION_S",
     "ApplyOutcome",
     "Digest",
     "ForeignLock",
@@ -13,6 +17,7 @@ __all__ = [
     "MasterLog",
     "MonotonicClock",
     "Refusal",
+    "Suspect",
     "SystemClock",
     "WorkerState",
     "apply_up_to",

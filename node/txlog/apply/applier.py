@@ -13,12 +13,20 @@ out keeps the lock as well, until the connection reports that the request is ove
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable
-from typing import Protocol
+from dataclasses import replace
 
+from txlog.apply.clock import MonotonicClock, SystemClock
 from txlog.apply.log_source import LogSource
 from txlog.apply.outcome import ApplyOutcome, ForeignLock, Refusal, WorkerState
+from txlog.apply.session_errors import (
+    BatchLoading,
+    LockContended,
+    PositionChanged,
+    TransactionHarmful,
+    TransactionRefused,
+)
+from txlog.apply.suspect import Fault, Suspect, add_failure
 from txlog.model.entry import CONTROL_KINDS, LogEntry, Position
 from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore
 from txlog.model.hashes import NO_HASH
@@ -27,7 +35,6 @@ from txlog.workers.adapter import (
     TAKEOVER_S,
     Adapter,
     ApplyResult,
-    LoadMarker,
     LockAction,
     MarkerPosition,
     RequestOutcome,
@@ -55,26 +62,11 @@ YIELD_S = (0.02, 0.5)
 """Seconds: the first and the longest pause of an applier that finds another one active on the same worker. Two appliers
 that both continue each waste half of their requests, and of the log pages that they fetch."""
 _POLL_S = 0.02
-
-
-class MonotonicClock(Protocol):
-    """A monotonic clock that can also sleep. Tests replace it by one that they move."""
-
-    def now(self) -> float:
-        """Seconds since an arbitrary moment."""
-
-    def sleep(self, seconds: float) -> None:
-        """Block the calling thread for at least ``seconds``."""
-
-
-class SystemClock:
-    """The clock of the operating system, which no change of the date moves."""
-
-    def now(self) -> float:
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
+EXECUTION_S = 20.0
+"""Seconds in which a worker has to execute one transaction, and half of them for a request with several; more for a
+long payload. A worker that takes longer at a second try, too, is *stalled* (:mod:`txlog.apply.suspect`)."""
+BYTES_PER_S = 1 << 19
+"""A payload of so many bytes allows another second."""
 
 
 def apply_up_to(
@@ -95,6 +87,8 @@ def apply_up_to(
     held: ForeignLock | None = None,
     takeover_s: float = TAKEOVER_S,
     audit: float = AUDIT_PROBABILITY,
+    suspect: Suspect | None = None,
+    execution_s: float = EXECUTION_S,
 ) -> ApplyOutcome:
     """Bring one worker to index ``upto`` of ``log`` (at most to ``hold``), or as far as ``budget_s`` seconds allow. At
     least one request is tried. Never raises for a fault of the worker: the outcome holds it.
@@ -104,7 +98,8 @@ def apply_up_to(
     the cluster that returned the last page; empty where it is not known. It is written into the marker as well, since
     the log has proved the position; a store of another cluster is refused. ``cached``: the
     worker's last known marker, which saves a request; a wrong one costs one request and nothing else. ``held``: the
-    last outcome's ``foreign_lock``, of the same process and transport. Errors of the log itself (no master reached)
+    last outcome's ``foreign_lock``, of the same process and transport. ``suspect``: the last outcome's, of any process
+    on this machine. ``execution_s``: how long one transaction may take. Errors of the log itself (no master reached)
     are raised; the worker stays consistent."""
     if cached is not None and random.random() < audit:
         cached = None
@@ -123,36 +118,8 @@ def apply_up_to(
         takeover_s,
         held,
     )
+    run.suspect, run.execution_s = suspect, execution_s
     return run.run(cached)
-
-
-class _PositionChanged(Exception):
-    """The worker is not at the expected marker: read its marker again."""
-
-
-class _LockContended(Exception):
-    """Another applier claimed at the same moment, or took the lock away."""
-
-
-class _TransactionRefused(Exception):
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(
-            f"refuses {refusal.txid} at index {refusal.index} with {refusal.status}: {refusal.body[:500]}; "
-            "mend the worker, or pass the transaction over with `txlog skip`"
-        )
-        self.refusal = refusal
-
-
-class _BatchLoading(Exception):
-    """A batch loads the net effect of the log into this worker."""
-
-    def __init__(self, url: str, loading: LoadMarker) -> None:
-        super().__init__(
-            f"a batch brings {url} up to index {loading.position.index}; wait until it is there, or until another one "
-            "repeats it"
-        )
-        # The marker up to which the worker has certainly executed the log; the log is needed from there.
-        self.since = None if loading.since == EMPTY_MARKER else loading.since
 
 
 class _ApplySession:
@@ -192,6 +159,8 @@ class _ApplySession:
         self.pause_s = YIELD_S[0]
         self.applied = 0
         self.requests = 0
+        self.suspect: Suspect | None = None
+        self.execution_s = EXECUTION_S
 
     # -- the session
 
@@ -205,9 +174,9 @@ class _ApplySession:
         except Unreachable as fault:
             state, error = WorkerState.UNREACHABLE, str(fault)
             self._keep_lock(fault.fate)
-        except _TransactionRefused as fault:
+        except (TransactionRefused, TransactionHarmful) as fault:
             state, error, refusal = WorkerState.BLOCKED, str(fault), fault.refusal
-        except _BatchLoading as batch:
+        except BatchLoading as batch:
             state, error = WorkerState.LOADING, str(batch)
             self.known, self.marker = True, batch.since
         except (WorkerDiverged, LogDiverged) as fault:
@@ -224,7 +193,8 @@ class _ApplySession:
             except Unreachable as fault:
                 self._keep_lock(fault.fate)
         position = self.marker if self.known else None
-        return ApplyOutcome(position, state, error, refusal, self.applied, self.requests, self.foreign_lock)
+        lock, suspect = self.foreign_lock, self.suspect
+        return ApplyOutcome(position, state, error, refusal, self.applied, self.requests, lock, suspect)
 
     def _follow(self, trusted: bool) -> str | None:
         """Apply until the target is reached or the budget is spent. Returns the reason for a wait, if there is one."""
@@ -236,16 +206,17 @@ class _ApplySession:
                 entries = self._fetch_entries()
                 if not entries:
                     if not trusted and self.marker is not None and not self._is_at(self.marker):
-                        raise _PositionChanged
+                        raise PositionChanged
                     return None
+                self._check_suspect(entries)
                 if self.locking and not self._lock():
                     return "another applier has the lock of this worker; waiting until it is done or silent"
                 self._apply_all(entries)
                 return None
-            except (_PositionChanged, _LockContended) as lost:
+            except (PositionChanged, LockContended) as lost:
                 self.known = False
                 self._release()
-                if isinstance(lost, _LockContended):
+                if isinstance(lost, LockContended):
                     self.contended = True
                     # Two appliers that claimed at once both fail here; a random pause decides which one comes first.
                     self.clock.sleep(random.uniform(0.001, 0.01))
@@ -254,6 +225,21 @@ class _ApplySession:
                 if self._budget_spent():
                     self._read_position()
                     return "another applier was faster; going on at the next call"
+
+    def _check_suspect(self, entries: list[LogEntry]) -> None:
+        """Raise :class:`TransactionHarmful` where the next transaction is known to end or stall this worker, and is not
+        skipped. Forget a suspect that the worker has passed."""
+        suspect, index = self.suspect, self.marker.position.index if self.marker is not None else 0
+        if suspect is None:
+            return
+        if index >= suspect.last or index < suspect.after:
+            self.suspect = None
+            return
+        entry = next((e for e in entries if not _is_noop(e)), None)
+        if suspect.verdict is None or entry is None or str(entry.txid) != suspect.txid:
+            return
+        if suspect.is_held(self.clock.now()):
+            raise TransactionHarmful(entry, suspect.verdict, suspect)
 
     def _back_off(self) -> None:
         """Pause before the next try. The worker has moved since it was read, so another applier is active on it; that
@@ -274,7 +260,7 @@ class _ApplySession:
         system = self._read_markers()
         catching_up = [loading for loading in system.loading if loading.since is not None]
         if catching_up:
-            raise _BatchLoading(self.transport.url, catching_up[0])
+            raise BatchLoading(self.transport.url, catching_up[0])
         if system.loading:
             raise WorkerRefused(
                 "Loading",
@@ -355,7 +341,7 @@ class _ApplySession:
         """Check another applier's lock. True: its owner is gone, and this applier has the lock now."""
         system = self._read_markers()
         if system.markers != (() if self.marker is None else (self.marker,)):
-            raise _PositionChanged
+            raise PositionChanged
         if not system.claims:
             self.foreign_lock, self.contended = None, False
             return False
@@ -373,7 +359,7 @@ class _ApplySession:
                 return False
         self.token = random.randrange(self.adapter.token_limit)
         if not self._send(self.adapter.take_over(self.marker, self.token)).ok:
-            raise _PositionChanged
+            raise PositionChanged
         self.foreign_lock = None
         if self.marker is None:
             return True
@@ -384,7 +370,7 @@ class _ApplySession:
             # old owner's marker is the true one, and this applier removes its own.
             if raised in markers:
                 self._send(self.adapter.drop_marker(raised))
-            raise _PositionChanged
+            raise PositionChanged
         self.marker = raised
         return True
 
@@ -418,6 +404,8 @@ class _ApplySession:
             entries = self._fetch_entries()
 
     def _batch_end(self, entries: list[LogEntry], at: int) -> int:
+        if self.suspect is not None and entries[at].index <= self.suspect.last:
+            return at + 1  # one of these ends or stalls the worker: only a request with it alone shows which
         end, size, last = at, 0, min(len(entries), at + self.merge_transactions)
         while end < last:
             size += len(entries[end].payload)
@@ -439,8 +427,8 @@ class _ApplySession:
         if _is_noop(entry):
             raise UnexpectedAnswer("moving the position", response)
         if self.marker is not None and not self._is_at(self.marker):
-            raise _PositionChanged
-        raise _TransactionRefused(Refusal(entry.index, entry.txid, response.status, response.text))
+            raise PositionChanged
+        raise TransactionRefused(Refusal(entry.index, entry.txid, response.status, response.text))
 
     def _send_batch(self, batch: list[LogEntry]) -> WorkerResponse | None:
         """Send the batch as one request. None: applied. Otherwise the worker's response that refuses an operation."""
@@ -455,22 +443,42 @@ class _ApplySession:
             release = last.index >= self.target
         request = self.adapter.apply(operations, self.marker, new, lock=lock, token=self.token or 0, release=release)
         try:
-            response = self._send(request)
+            response = self._send(replace(request, timeout_s=self._time_limit(batch)))
         except Unreachable as fault:
-            if fault.fate is RequestOutcome.NOT_SENT or not self._was_applied(new):
+            if fault.fate is RequestOutcome.NOT_SENT:
+                raise
+            if not self._was_applied(new):
+                self._note_failure(batch, fault)
                 raise
         else:
             verdict = self.adapter.parse_apply_result(response)
             if verdict is ApplyResult.REFUSED:
                 return response
             if verdict is not ApplyResult.APPLIED:
-                raise _LockContended if verdict is ApplyResult.CONTENDED else _PositionChanged
+                raise LockContended if verdict is ApplyResult.CONTENDED else PositionChanged
         self.marker, self.known = new, True
+        if self.suspect is not None and last.index >= self.suspect.last:
+            self.suspect = None
         self.applied += len(batch)
         self.confirmed = True
         if release:
             self.token, self.confirmed = None, False
         return None
+
+    def _time_limit(self, batch: list[LogEntry]) -> float:
+        """Seconds in which the worker has to answer."""
+        size = sum(len(entry.payload) for entry in batch)
+        return (self.execution_s if len(batch) == 1 else self.execution_s / 2) + size / BYTES_PER_S
+
+    def _note_failure(self, batch: list[LogEntry], lost: Unreachable) -> None:
+        """Remember the entries of a request to which the worker gave no answer. Moving the position harms no worker."""
+        harmful = [entry for entry in batch if not _is_noop(entry)]
+        if harmful:
+            stalled = isinstance(lost.__cause__, TimeoutError)
+            txid = str(harmful[0].txid) if len(harmful) == 1 else ""
+            after = (self.marker or EMPTY_MARKER).position.index
+            fault = Fault.STALLED if stalled else Fault.ENDED
+            self.suspect = add_failure(self.suspect, after, batch[-1].index, txid, fault, self.clock.now())
 
     def _was_applied(self, new: MarkerPosition) -> bool:
         """Whether a request without an answer was applied. False, too, when the worker is unreachable."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from txlog.apply.suspect import Suspect
 from txlog.model.ids import Txid
 from txlog.workers.adapter import MarkerPosition
 
@@ -17,7 +18,8 @@ class WorkerState(StrEnum):
     UNREACHABLE = "Unreachable"
     """The worker gave no answer. The next application continues at the worker's position."""
     BLOCKED = "Blocked"
-    """The worker refuses a transaction that is sent alone. It stays there until the log skips the transaction."""
+    """The worker refuses a transaction that is sent alone, or does not survive it. It stays there until the log skips
+    the transaction."""
     DIVERGED = "Diverged"
     """The worker is on another branch than the log (duty ``restore``), or holds two markers (rebuild it)."""
     AHEAD = "Ahead"
@@ -32,11 +34,12 @@ class WorkerState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The first transaction that fails alone: its index in the log, its id, and the worker's HTTP status and body."""
+    """The first transaction that fails alone: its index in the log, its id, and the worker's HTTP status and body.
+    ``status`` is None where the worker gives no answer, but ends or stalls; ``body`` says which."""
 
     index: int
     txid: Txid
-    status: int
+    status: int | None
     body: str
 
 
@@ -67,3 +70,5 @@ class ApplyOutcome:
     applied: int = 0
     requests: int = 0
     foreign_lock: ForeignLock | None = None
+    suspect: Suspect | None = None
+    """The entries that the worker does not survive, or that it may not. Pass it to the next call."""

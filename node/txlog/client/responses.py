@@ -99,7 +99,8 @@ class ViewReportResponse(msgspec.Struct, frozen=True):
 
 class WorkerStatus(msgspec.Struct, frozen=True, rename="camel"):
     """A worker as the pipeline last reported it to this master. ``hold``: the pipeline pauses it at this index.
-    ``reported_at`` is empty or 0 while nothing was reported."""
+    ``reported_at`` is empty or 0 while nothing was reported. ``fault``: the store ``ended`` or ``stalled`` at the
+    transaction ``txid``, or is ``suspected`` to. ``running``: it has not answered yet, and may still execute it."""
 
     name: str
     url: str = ""
@@ -111,6 +112,9 @@ class WorkerStatus(msgspec.Struct, frozen=True, rename="camel"):
     reported_at: str | float | None = None
     divergence: Divergence | None = None
     repair: RepairStatusEntry | None = None
+    txid: str | None = None
+    fault: str | None = None
+    running: bool = False
 
 
 class QueueStatus(msgspec.Struct, frozen=True):
@@ -186,7 +190,8 @@ class Doorbell(msgspec.Struct, frozen=True):
 
 class WorkerReport(msgspec.Struct, frozen=True, rename="camel"):
     """A pipeline's report of a worker after each application. ``status`` and ``body`` are the worker's HTTP answer to
-    the transaction ``txid`` that it refused; ``took_ms`` is the time that this application took."""
+    the transaction ``txid`` that it refused; ``took_ms`` is the time that this application took. ``fault`` and
+    ``running``: as in :class:`WorkerStatus`."""
 
     position: JsonMarker | None
     state: str
@@ -195,6 +200,8 @@ class WorkerReport(msgspec.Struct, frozen=True, rename="camel"):
     body: str | None = None
     txid: str | None = None
     took_ms: float = 0.0
+    fault: str | None = None
+    running: bool = False
 
 
 class PauseResponse(msgspec.Struct, frozen=True):

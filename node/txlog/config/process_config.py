@@ -230,6 +230,12 @@ class PipelineConfig(StrictModel):
     driver_memory: str = "512m"
     budget_s: float = Field(default=2.0, gt=0, description="how long one worker may hold a micro-batch")
     poll_s: float = Field(default=5.0, gt=0, le=30, description="how long one doorbell request waits")
+    execution_s: float = Field(
+        default=20.0,
+        gt=0,
+        description="how long a worker may take to execute one transaction, and a second for each 512 KiB of it; "
+        "one that takes longer twice is skipped when no worker executes it (decisions/0051)",
+    )
     batch_from: int = Field(
         default=500_000, ge=1, description="operations that a worker lacks when a batch brings them (decisions/0010)"
     )

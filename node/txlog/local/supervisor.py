@@ -43,6 +43,7 @@ from txlog.local.peer_registration import register_new_masters
 from txlog.local.process_identity import ProcessIdentity
 from txlog.local.process_plan import LINK_PROXY_NAME, ProcessPlan, ProcessSpec
 from txlog.local.scheduled_backups import ScheduledBackups, backup_log_name
+from txlog.local.stalled_stores import StalledStoreRestarter
 from txlog.local.state_folder import StateFolder
 from txlog.model.errors import Fatal, NotFound, TxLogError
 from txlog.model.master_state import MasterState
@@ -135,6 +136,8 @@ class Supervisor:
         self._write_configs()
         watchers = [asyncio.create_task(self._watch_masters()), asyncio.create_task(self._rotate_logs())]
         watchers.insert(0, asyncio.create_task(self._register_masters()))
+        stalled = StalledStoreRestarter(self.plan.duty_configs, self.state, self.end_stalled)
+        watchers.insert(0, asyncio.create_task(stalled.run()))
         watchers += [asyncio.create_task(self.backups.run()), asyncio.create_task(self.duties.run())]
         try:
             for kept in self._processes.values():
@@ -329,6 +332,15 @@ class Supervisor:
         kept = self._process_named(name)
         if kept.child is not None:
             kept.child.signal(signal.SIGKILL)
+
+    async def end_stalled(self, name: str, reported_at: float) -> bool:
+        """Kills the store of a worker if it was running at ``reported_at`` (seconds since 1970). False for a store of
+        another supervisor, and for one that was started since."""
+        kept = self._processes.get(name)
+        if kept is None or kept.child is None or kept.spec.role != "worker" or reported_at < kept.since:
+            return False
+        await self.kill(name)
+        return True
 
     # -- masters: their end, and the last incarnation and start
 

@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from txlog.apply import ApplyOutcome, ForeignLock, WorkerState, apply_up_to
+import msgspec
+
+from txlog.apply import ABANDONED_S, ApplyOutcome, ForeignLock, Suspect, WorkerState, apply_up_to
 from txlog.client import FailoverClient, JsonMarker, WorkerReport
 from txlog.config.process_config import PipelineConfig
 from txlog.model.entry import LogEntry, Position
@@ -30,10 +32,12 @@ MASTER_TIMEOUT_S = 3.0
 
 class WorkerCache(NamedTuple):
     """What one application to a worker leaves for the next, in any process. Both fields may be wrong: a wrong marker
-    costs a request. ``probed``: this store passed the probe and has been available ever since."""
+    costs a request. ``probed``: this store passed the probe and has been available ever since. ``suspect``: entries
+    that the worker may not survive; forgotten, they cost it two more failures."""
 
     probed: bool = False
     marker: MarkerPosition | None = None
+    suspect: Suspect | None = None
 
 
 EMPTY_CACHE = WorkerCache()
@@ -82,18 +86,25 @@ class WorkerApplier:
         )
         self._log = PagedMasterLog(FailoverClient(config.masters, MASTER_TIMEOUT_S))
         self._foreign_lock: ForeignLock | None = None
+        self._execution_s = config.execution_s
+        self._awaits = 0.0
+        """``running_since`` of the request whose end this process' connection will show."""
 
     def __call__(self, upto: int, budget_s: float, known: WorkerCache) -> ApplyRound:
         """Applies towards ``upto`` for about ``budget_s``. Never raises for an error of the worker or of the
         masters."""
         started = time.monotonic()
+        suspect = self._update_running(known.suspect)
+        if suspect is not None and suspect.running_since:
+            # A second request beside it would meet the same fate, or make two effects of one transaction.
+            return ApplyRound(_stalled_report(suspect, known.marker), WorkerCache(False, None, suspect), False)
         if not known.probed:
             refused = self._probe_refusal()
             if refused is not None:
-                return ApplyRound(refused, EMPTY_CACHE, False)
+                return ApplyRound(_blame(refused, suspect), WorkerCache(suspect=suspect), False)
         gone = self._check_reachable(upto, known.marker)
         if gone is not None:
-            return ApplyRound(gone, EMPTY_CACHE, False)
+            return ApplyRound(_blame(gone, suspect), WorkerCache(suspect=suspect), False)
         try:
             outcome = apply_up_to(
                 self._adapter,
@@ -105,19 +116,34 @@ class WorkerApplier:
                 budget_s=budget_s,
                 cached=known.marker,
                 held=self._foreign_lock,
+                suspect=suspect,
+                execution_s=self._execution_s,
             )
         except TxLogError as no_log:
             # the error is not the worker's, and its state is unchanged; its position is unknown for now
             place = None if known.marker is None else to_worker_position(known.marker)
             error = f"no log from any master: {no_log}"
-            return ApplyRound(WorkerReport(place, WorkerState.WORKING, error), WorkerCache(True), False)
+            return ApplyRound(
+                WorkerReport(place, WorkerState.WORKING, error), WorkerCache(True, suspect=suspect), False
+            )
         self._foreign_lock = outcome.foreign_lock
+        if outcome.suspect is not None and outcome.suspect != suspect:
+            self._awaits = outcome.suspect.running_since
         # A returning worker may be another store; a worker off the log is rebuilt by another process.
         lost = outcome.state in (WorkerState.UNREACHABLE, WorkerState.DIVERGED, WorkerState.AHEAD)
         at = None if outcome.state is WorkerState.LOADING else outcome.position
-        after = EMPTY_CACHE if lost else WorkerCache(True, at)
+        after = WorkerCache(not lost, None if lost else at, outcome.suspect)
         healthy = outcome.state is WorkerState.WORKING and outcome.error is None
         return ApplyRound(_to_report(outcome, (time.monotonic() - started) * 1000), after, healthy)
+
+    def _update_running(self, suspect: Suspect | None) -> Suspect | None:
+        """The suspect, with its request over when this process knows that, or when no other process can still wait for
+        it."""
+        if suspect is None or not suspect.running_since:
+            return suspect
+        is_ours = self._awaits == suspect.running_since
+        over = self._transport.settled() if is_ours else time.monotonic() - suspect.running_since > ABANDONED_S
+        return suspect._replace(running_since=0.0) if over else suspect
 
     def _check_reachable(self, upto: int, marker: MarkerPosition | None) -> WorkerReport | None:
         """The report for an idle worker that does not answer. The applier evaluates the answer of one that does."""
@@ -140,7 +166,7 @@ class WorkerApplier:
 
 def _to_report(outcome: ApplyOutcome, took_ms: float) -> WorkerReport:
     refused = outcome.refused
-    return WorkerReport(
+    report = WorkerReport(
         None if outcome.position is None else to_worker_position(outcome.position),
         outcome.state,
         outcome.error,
@@ -149,6 +175,27 @@ def _to_report(outcome: ApplyOutcome, took_ms: float) -> WorkerReport:
         None if refused is None else str(refused.txid),
         round(took_ms, 3),
     )
+    harmless = refused is not None and refused.status is not None
+    return report if harmless else _blame(report, outcome.suspect)
+
+
+def _blame(report: WorkerReport, suspect: Suspect | None) -> WorkerReport:
+    """The report, with what is known of the transaction that may be the cause."""
+    if suspect is None:
+        return report
+    fault = suspect.reported_fault(time.monotonic())
+    return msgspec.structs.replace(report, fault=fault, txid=suspect.txid or None, running=bool(suspect.running_since))
+
+
+def _stalled_report(suspect: Suspect, marker: MarkerPosition | None) -> WorkerReport:
+    """The report of a worker that has not answered a request, and may still execute it."""
+    waits_s = time.monotonic() - suspect.running_since
+    error = (
+        f"has not answered a request with {suspect.txid or 'several transactions'}, {waits_s:.0f} s after its time-out"
+    )
+    state = WorkerState.UNREACHABLE if suspect.verdict is None else WorkerState.BLOCKED
+    place = None if marker is None else to_worker_position(marker)
+    return _blame(WorkerReport(place, state, f"{error}; restart the store if it does not end", body=error), suspect)
 
 
 def to_worker_position(marker: MarkerPosition) -> JsonMarker:

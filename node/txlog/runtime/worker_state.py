@@ -49,7 +49,9 @@ class WorkerMarker(msgspec.Struct, frozen=True):
 
 class PipelineReport(msgspec.Struct, frozen=True, rename="camel"):
     """The body of a pipeline's report. ``status`` and ``body`` are the store's own answer to ``txid``, which it
-    refused. ``took_ms`` is in milliseconds."""
+    refused. ``took_ms`` is in milliseconds. ``fault``: what the store does at ``txid`` instead of an answer: it has
+    ``ended`` or ``stalled`` again and again, or is ``suspected`` to. ``running``: it has not answered a request with
+    ``txid``, and may still execute it."""
 
     position: WorkerMarker | None = None
     state: str = "Unknown"
@@ -58,6 +60,8 @@ class PipelineReport(msgspec.Struct, frozen=True, rename="camel"):
     body: str | None = None
     txid: str | None = None
     took_ms: float | None = None
+    fault: str | None = None
+    running: bool = False
 
 
 class RegisteredWorker(msgspec.Struct, rename="camel"):
@@ -90,6 +94,23 @@ class RegisteredWorker(msgspec.Struct, rename="camel"):
     """Why the store waits for a person, as this master judges it: it is not of this cluster."""
     repair: RepairStatus | None = None
     """The state of the automatic repair while the worker differs, and the result of the last one."""
+    fault: str | None = None
+    """As in the report."""
+    running: bool = False
+
+    @property
+    def may_execute(self) -> bool:
+        """Whether it may execute a transaction that it did not survive before: a request with it still runs, or it is
+        sent again."""
+        return self.running or self.fault == "suspected"
+
+    @property
+    def rejects(self) -> str | None:
+        """The transaction that it certainly has not executed and does not execute by itself: it refuses it with an
+        answer, or does not survive it. None without one."""
+        if self.state != "Blocked" or self.may_execute:
+            return None
+        return self.txid if self.status is not None or self.fault is not None else None
 
     @property
     def paused_at(self) -> int | None:
@@ -120,6 +141,8 @@ class RegisteredWorker(msgspec.Struct, rename="camel"):
             "body": self.body,
             "txid": self.txid,
             "tookMs": self.took_ms,
+            "fault": self.fault,
+            "running": self.running,
             "divergence": self.divergence,
             "repair": self.repair,
         }
@@ -146,11 +169,13 @@ class RegisteredWorker(msgspec.Struct, rename="camel"):
         # A pipeline that cannot reach a worker does not know its position: the last reported one is kept.
         position = self.position if report.state == "Unreachable" and report.position is None else report.position
         has_moved = self.position != position or self.state != report.state
+        has_moved = has_moved or (self.fault, self.running) != (report.fault, report.running)
         self.position = position
         self.state = report.state
         self.error = report.error[:BODY_CHARACTERS_MAX] if report.error else None
         self.status, self.txid, self.took_ms = report.status, report.txid, report.took_ms
         self.body = report.body[:BODY_CHARACTERS_MAX] if report.body else None
+        self.fault, self.running = report.fault, report.running
         self.reported_at = at
         return has_moved
 
@@ -195,9 +220,10 @@ class KnownWorkers:
         return [worker for worker in self.local.values() if worker.state == "Blocked" and worker.txid == txid]
 
     def refusals(self, txid: str) -> dict[str, dict[str, Any]]:
-        """The answer of each worker that refuses this transaction, by full name."""
+        """The answer of each worker that refuses this transaction or does not survive it, by full name."""
         return {
             name: {"state": worker.state, "status": worker.status, "body": worker.body, "error": worker.error}
+            | ({"fault": worker.fault} if worker.fault else {})
             for name, worker in self.all()
-            if worker.txid == txid and worker.state == "Blocked"
+            if worker.txid == txid and (worker.state == "Blocked" or worker.fault in ("ended", "stalled"))
         }

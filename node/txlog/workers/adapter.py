@@ -75,6 +75,8 @@ class WorkerRequest:
     path: str
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    timeout_s: float | None = None
+    """Seconds to wait for an answer; None: the transport's own time-out."""
 
 
 @dataclass(frozen=True, slots=True)

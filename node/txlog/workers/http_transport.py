@@ -51,17 +51,20 @@ class _Sender:
         head.append(f"Content-Length: {len(request.body)}")
         assert not any("\r" in line or "\n" in line for line in head), head
         sock = self._connect()
+        wait_s = self.timeout_s if request.timeout_s is None else request.timeout_s
         try:
+            sock.settimeout(wait_s)
             # Head and body in one segment: http.client would send two, and a small request would wait for both.
             sock.sendall("\r\n".join([*head, "\r\n"]).encode() + request.body)
             answer = http.client.HTTPResponse(sock, method=request.method)
             answer.begin()
             return answer
         except (OSError, http.client.HTTPException) as lost:
-            raise self.connection_lost(lost) from lost
+            raise self.connection_lost(lost, wait_s) from lost
 
-    def connection_lost(self, error: Exception) -> Unreachable:
-        """Close the broken connection; returns the error, with what is known of the request."""
+    def connection_lost(self, error: Exception, wait_s: float | None = None) -> Unreachable:
+        """Close the broken connection; returns the error, with what is known of the request. ``wait_s``: for how many
+        seconds its answer was awaited."""
         if isinstance(error, TimeoutError):
             # The worker may still execute the request for a long time. The open connection will show its end.
             sock, self.http.sock = self.http.sock, None
@@ -69,7 +72,8 @@ class _Sender:
                 self.timed_out_sockets.append(sock)
         self.http.close()
         if isinstance(error, TimeoutError):
-            return Unreachable(self.url, f"no answer within {self.timeout_s:g} s", RequestOutcome.UNKNOWN)
+            waited_s = self.timeout_s if wait_s is None else wait_s
+            return Unreachable(self.url, f"no answer within {waited_s:g} s", RequestOutcome.UNKNOWN)
         closed = isinstance(
             error, ConnectionError | http.client.IncompleteRead | http.client.RemoteDisconnected | ssl.SSLEOFError
         )
@@ -94,7 +98,6 @@ class _Sender:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in _KEEPALIVE:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
-        sock.settimeout(self.timeout_s)
         return sock
 
     def settled(self) -> bool:

@@ -136,6 +136,12 @@ class MetricsHandler:
         )
         states = {(w.name, "Refused" if w.refusal is not None else w.state): 1.0 for w in local}
         yield _gauges("worker_state", "1 for the state a worker is in", ["worker", "state"], states)
+        faults = {(worker.name, worker.fault): 1.0 for worker in local if worker.fault}
+        text = "1 for a worker that gives no answer to a transaction: suspected, ended or stalled"
+        yield _gauges("worker_fault", text, ["worker", "fault"], faults)
+        agreement = self._context.status.log_state
+        skips = 0 if agreement is None else len(agreement.skips)
+        yield _gauges("log_skips", "transactions that the log skips", [], {(): skips})
         self._repairs.refresh_states()
         differs: dict[tuple[str, ...], float] = {}
         repairs: dict[tuple[str, ...], float] = {}

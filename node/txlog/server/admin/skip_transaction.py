@@ -1,8 +1,9 @@
-"""Skips a transaction that workers refuse: by an operator's request, or by the skip coordinator (pipeline, "Poison").
+"""Skips a transaction that workers refuse or do not survive: by an operator's request, or by the skip coordinator.
 
 A skip is never a guess. The skip coordinator is the first present master of the configured order. It appends a skip
-only while every member is present. Every reachable worker of every data centre must have refused this transaction
-itself, and no unreachable worker may be known to have executed it.
+only while every member is present. Every reachable worker of every data centre must have rejected this transaction
+itself: with an answer, or by ending or stalling at it again and again, with no other transaction in the request.
+No worker may still be executing it, and no unreachable worker may be known to have executed it.
 """
 
 from __future__ import annotations
@@ -97,7 +98,8 @@ class SkipHandler:
         self._requested_skips.add(name)
         self._context.transactions.keep_refusals(name)
         answers = self._registry.known.refusals(name)
-        reason = f"refused by every reachable worker: {', '.join(sorted(answers))}"
+        word = "refused" if all(answer["status"] is not None for answer in answers.values()) else "not survived"
+        reason = f"{word} by every reachable worker: {', '.join(sorted(answers))}"
         self._context.log.warning("Skipped", txid=name, workers=answers)
         await self._append_skip(txid, reason, 0.0)
 
@@ -108,8 +110,8 @@ class SkipHandler:
         return self._context.masters[0][0] == self._context.config.node
 
     def _refused_everywhere(self) -> str | None:
-        """The transaction that every reachable worker has itself refused, and that no worker has executed; None without
-        one."""
+        """The transaction that every reachable worker has itself refused or has not survived, and that no worker has
+        executed or may still execute; None without one."""
         now = time.time()
         heard = {self._registry.data_center: now}
         for data_center, at in self._registry.notices.last_received.values():
@@ -118,9 +120,11 @@ class SkipHandler:
             return None  # a missing report is no refusal
         workers = [*self._registry.workers.values()]
         workers += [w for dc in self._registry.remote_workers.values() for w in dc.values()]
+        if any(w.may_execute for w in workers):
+            return None  # it may execute the transaction yet, also while it is unreachable
         reachable = [w for w in workers if not _is_unreachable(w, now)]
-        refused = {w.txid for w in reachable if w.state == "Blocked" and w.status is not None}
-        if len(refused) != 1 or any(w.state != "Blocked" or w.status is None for w in reachable):
+        refused = {w.rejects for w in reachable}
+        if len(refused) != 1 or None in refused:
             return None
         before = max(w.index for w in reachable)
         if any(w.index > before for w in workers):

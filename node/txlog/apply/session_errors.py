@@ -1,0 +1,50 @@
+"""Why an applier cannot send the next entries to its worker."""
+
+from __future__ import annotations
+
+from txlog.apply.outcome import Refusal
+from txlog.apply.suspect import Fault, Suspect
+from txlog.model.entry import LogEntry
+from txlog.workers.adapter import EMPTY_MARKER, LoadMarker
+
+
+class PositionChanged(Exception):
+    """The worker is not at the expected marker: read its marker again."""
+
+
+class LockContended(Exception):
+    """Another applier claimed at the same moment, or took the lock away."""
+
+
+class TransactionRefused(Exception):
+    """The worker answers this transaction, sent alone, with an error."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(
+            f"refuses {refusal.txid} at index {refusal.index} with {refusal.status}: {refusal.body[:500]}; "
+            "mend the worker, or pass the transaction over with `txlog skip`"
+        )
+        self.refusal = refusal
+
+
+class TransactionHarmful(Exception):
+    """The worker does not survive this transaction."""
+
+    def __init__(self, entry: LogEntry, fault: Fault, suspect: Suspect) -> None:
+        how = "its process ends" if fault is Fault.ENDED else "it does not answer in time"
+        times = f"{max(suspect.ended, suspect.stalled)} times, also with this transaction alone"
+        why = f"does not survive {entry.txid} at index {entry.index}: {how}, {times}"
+        super().__init__(f"{why}; the log skips it when no worker does, or after `txlog skip`")
+        self.refusal = Refusal(entry.index, entry.txid, None, why)
+
+
+class BatchLoading(Exception):
+    """A batch loads the net effect of the log into this worker."""
+
+    def __init__(self, url: str, loading: LoadMarker) -> None:
+        super().__init__(
+            f"a batch brings {url} up to index {loading.position.index}; wait until it is there, or until another one "
+            "repeats it"
+        )
+        # The marker up to which the worker has certainly executed the log; the log is needed from there.
+        self.since = None if loading.since == EMPTY_MARKER else loading.since

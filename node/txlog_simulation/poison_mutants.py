@@ -1,0 +1,87 @@
+"""Safeguards of the skip of a transaction that no worker survives, one each taken out. Imports nothing of ``txlog``."""
+
+from __future__ import annotations
+
+from txlog_simulation.mutant import Mutant
+from txlog_simulation.source_patches import SourceEdit
+
+SUSPECT = "txlog/apply/suspect.py"
+APPLIER = "txlog/apply/applier.py"
+WORKERS = "txlog/runtime/worker_state.py"
+SKIPS = "txlog/server/admin/skip_transaction.py"
+_JUDGED = "node/tests/apply/test_suspect.py::"
+_DUTY = "node/tests/server/test_skipping_on_duty.py::"
+_REAL = "node/tests/server/test_passed_over.py::"
+
+POISON_MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "one-end-is-a-verdict",
+        "30",
+        False,
+        (SourceEdit(SUSPECT, "ENDED_MIN: Final = 3", "ENDED_MIN: Final = 1"),),
+        test=_JUDGED + "test_three_ends_are_a_verdict_and_two_of_them_alone",
+    ),
+    Mutant(
+        "a-verdict-without-a-request-alone",
+        "30",
+        False,
+        (SourceEdit(SUSPECT, " and self.ended_alone >= ENDED_ALONE_MIN", ""),),
+        test=_JUDGED + "test_three_ends_are_a_verdict_and_two_of_them_alone",
+    ),
+    Mutant(
+        "one-stall-is-a-verdict",
+        "30",
+        False,
+        (SourceEdit(SUSPECT, "STALLED_MIN: Final = 2", "STALLED_MIN: Final = 1"),),
+        test=_JUDGED + "test_two_stalls_are_a_verdict_and_the_last_one_alone",
+    ),
+    Mutant(
+        "failures-of-another-transaction-count",
+        "30",
+        False,
+        (SourceEdit(SUSPECT, "    if txid != found.txid:\n", "    if False:\n"),),
+        test=_JUDGED + "test_another_transaction_begins_anew",
+    ),
+    Mutant(
+        "a-retry-is-not-announced",
+        "30",
+        False,
+        (SourceEdit(SUSPECT, "age_s < RETRY_S - ANNOUNCE_S", "True"),),
+        test=_JUDGED + "test_what_is_reported_at_which_time",
+    ),
+    Mutant(
+        "skipped-while-a-worker-may-execute-it",
+        "30",
+        False,
+        (SourceEdit(SKIPS, "if any(w.may_execute for w in workers):", "if False:"),),
+        test=_DUTY + "test_not_while_one_may_execute_it_yet",
+    ),
+    Mutant(
+        "skipped-while-one-has-not-rejected-it",
+        "30",
+        False,
+        (SourceEdit(SKIPS, "len(refused) != 1 or None in refused", "not (refused := refused - {None})"),),
+        test=_DUTY + "test_not_what_another_one_survives",
+    ),
+    Mutant(
+        "skipped-though-one-out-of-reach-has-executed-it",
+        "30",
+        False,
+        (SourceEdit(SKIPS, "if any(w.index > before for w in workers):", "if False:"),),
+        test=_DUTY + "test_not_what_another_one_survives",
+    ),
+    Mutant(
+        "a-block-without-an-answer-is-a-verdict",
+        "30",
+        False,
+        (SourceEdit(WORKERS, "if self.status is not None or self.fault is not None else None", ""),),
+        test=_DUTY + "test_a_report_of_an_older_pipeline_is_no_verdict",
+    ),
+    Mutant(
+        "a-judged-transaction-is-sent-again",
+        "30",
+        False,
+        (SourceEdit(APPLIER, "if suspect.is_held(self.clock.now()):", "if False:"),),
+        test=_REAL + "test_one_that_ends_every_worker",
+    ),
+)
