@@ -262,10 +262,7 @@ class SimulatedMaster:
         self.incarnation += 1
         if self.executor is not None:
             record_removed(self.world, self.executor.core)
-        self.executor = None
-        self.levels = None
-        self.repair = None
-        self.syncing = None
+        self.executor = self.levels = self.repair = self.syncing = None
         self.steps_to_crash = 0
         self.crash_step = self.crash_record = ""
         self.inbox.clear()

@@ -45,7 +45,8 @@ from txlog.protocol.replication.submission import SubmissionTerms
 from txlog.protocol.views.split_backup import SplitBackup
 from txlog.protocol.views.view_manager import ViewManager
 from txlog.protocol.views.view_state import FOREVER_MS, ViewState
-from txlog.wire.messages import LEVEL_FIRST_STAMPS, Message
+from txlog.wire.messages import Message
+from txlog.wire.protocol_level import LEVEL_FIRST_STAMPS
 
 VIEW_CHECK_INTERVAL_MS: Final = 20
 """How often the core checks for silent members, in milliseconds, while no message bears on the view."""

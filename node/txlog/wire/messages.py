@@ -44,7 +44,7 @@ from txlog.model.entry import Span, TransactionRun
 from txlog.model.errors import PeerFault
 from txlog.model.ids import Origin
 from txlog.model.records import ReassignedStamps
-from txlog.model.view import FORGETTING_LEVEL, NO_VIEW, Member, Number, View
+from txlog.model.view import NO_VIEW, Member, Number, View
 from txlog.wire import message_checks
 
 MESSAGE_FORMAT = 1
@@ -53,12 +53,6 @@ the same: a message grows by fields at its end whose defaults mean "not sent"
 (docs/decisions/0037-how-the-wire-grows.md; ``e2e/tests/test_older_masters.py``)."""
 SNAPSHOT_BYTES_MAX: Final = 1 << 30
 """Bytes of a log start that a master accepts."""
-LEVEL_FIRST_STAMPS: Final = 1
-"""A master of this level keeps and passes on first stamps (``RunItem.first_stamp``), and reads tables of keys."""
-PROTOCOL_LEVEL: Final = max(FORGETTING_LEVEL, LEVEL_FIRST_STAMPS)
-"""The level of this program, in ``Hello``, ``HelloReply`` and the messages of a view change; it grows by one with each
-ability that others rely on. 0: not sent. What an older master would lose or not read is used only when every
-configured master has reported the level that it needs."""
 HEARD_SLOTS: Final = 64
 """Slots that have a bit in ``ReplicaState.heard``."""
 
@@ -103,7 +97,7 @@ class Hello(msgspec.Struct, array_like=True, frozen=True, tag="who"):
     they reported it. So a master at the far end of a chain is known to be reachable. ``ages_ms``: the age of each of
     these reports in milliseconds. ``backup``: the index of a backup made since a member became silent, else -1.
     ``log_index``, ``log_hash``: the durable end of its log. ``clock_ms``: the sender's wall clock, in milliseconds
-    since 1970; 0: not sent. ``level``: :data:`PROTOCOL_LEVEL` of the sender."""
+    since 1970; 0: not sent. ``level``: :data:`.PROTOCOL_LEVEL` of the sender."""
 
     node: NodeId
     birth: Birth
@@ -247,7 +241,7 @@ class ViewReport(msgspec.Struct, array_like=True, frozen=True, tag="report"):
     the log, in the log or not. ``parked``: transactions held of another branch. ``heard``: node, birth and start of
     each other member from which it received a message directly. Only members active in this view count, and only
     messages since its own start. ``prefers``: its strategy for splits. ``changes``: of the configuration, those
-    after ``shared`` or waiting. ``level``: :data:`PROTOCOL_LEVEL`. ``foreign_views``: views that configuration changes
+    after ``shared`` or waiting. ``level``: :data:`.PROTOCOL_LEVEL`. ``foreign_views``: views that configuration changes
     in its journal name and that are no ancestors of ``view``."""
 
     number: Number

@@ -24,10 +24,9 @@ class MarkerPosition(NamedTuple):
     """The marker that a worker stores: its position, and the fence that an apply request must find there.
     ``unordered``: positions (index, chain hash) on abandoned branches from which a skip-ahead moved it to the log. From
     them the masters know which entries it executed elsewhere (``splitRecovery: None``). A takeover (:mod:`txlog.apply`)
-    and a restore raise the fence, so that they exclude the earlier applier: a request that expects the old fence
-    changes nothing. ``cluster``: the id of the cluster whose log the store executed; empty in a marker of an earlier
-    version. ``base``: which content the store had before the first entry of that log
-    (:func:`txlog.model.hashes.content_base`); empty for none."""
+    and a restore raise the fence: a request of the earlier applier, which expects the old one, changes nothing.
+    ``cluster``: the id of the cluster whose log the store executed; empty in an earlier marker. ``base``: which content
+    the store had before the first entry of that log (:func:`txlog.model.hashes.content_base`); empty for none."""
 
     position: Position
     fence: int
@@ -69,14 +68,14 @@ longer than the owner's time-out, and than nearly every update. If the owner wri
 
 @dataclass(frozen=True, slots=True)
 class WorkerRequest:
-    """One HTTP request, ``path`` relative to the worker's URL, query string included."""
+    """One HTTP request, ``path`` relative to the worker's URL, query string included. ``timeout_s``: None for the
+    transport's own."""
 
     method: str
     path: str
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     timeout_s: float | None = None
-    """Seconds to wait for an answer; None: the transport's own time-out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from txlog.protocol.membership.configuration_changes import ConfigurationChanges
 from txlog.protocol.outbox import Outbox
 from txlog.protocol.replication.peer_progress import PeerProgress
 from txlog.protocol.views.view_state import FOREVER_MS, ViewState
-from txlog.wire.messages import PROTOCOL_LEVEL, Hello, HelloReply, KnownIncarnation, LogTruncatedBelow
+from txlog.wire.messages import Hello, HelloReply, KnownIncarnation, LogTruncatedBelow
+from txlog.wire.protocol_level import PROTOCOL_LEVEL
 
 EARLY_HELLO_MS: Final = 20
 """Between two hellos of a master that catches up with others while they write, in milliseconds."""

@@ -13,15 +13,8 @@ from txlog.protocol.log.log_start import SnapshotChunks
 from txlog.protocol.log.log_state import LogState
 from txlog.protocol.outbox import Outbox
 from txlog.protocol.replication.snapshot_install import SNAPSHOT_CHUNK_BYTES
-from txlog.wire.messages import (
-    LEVEL_FIRST_STAMPS,
-    FetchOrder,
-    FetchSnapshot,
-    LogTruncatedBelow,
-    Message,
-    OrderReply,
-    RunsReply,
-)
+from txlog.wire.messages import FetchOrder, FetchSnapshot, LogTruncatedBelow, Message, OrderReply, RunsReply
+from txlog.wire.protocol_level import LEVEL_FIRST_STAMPS
 
 ORDER_ENTRIES_MAX: Final = 20_000
 """Entries in one ``OrderReply``: at most a megabyte."""

@@ -18,7 +18,8 @@ from txlog.protocol.log.log_start import decode_log_start
 from txlog.protocol.log.log_state import LogState
 from txlog.protocol.outbox import Outbox
 from txlog.wire.message_checks import log_start_error
-from txlog.wire.messages import PROTOCOL_LEVEL, FetchSnapshot, LogTruncatedBelow, SnapshotChunk
+from txlog.wire.messages import FetchSnapshot, LogTruncatedBelow, SnapshotChunk
+from txlog.wire.protocol_level import PROTOCOL_LEVEL
 
 SNAPSHOT_CHUNK_BYTES: Final = 1 << 20
 """Bytes of a log start in one message."""

@@ -19,7 +19,6 @@ from txlog.protocol.views.report import build_checkpoints
 from txlog.protocol.views.view_change import ViewChange, ViewChangeEvent, ViewChangePhase
 from txlog.protocol.views.view_state import FOREVER_MS, ViewState
 from txlog.wire.messages import (
-    PROTOCOL_LEVEL,
     AcceptView,
     Checkpoint,
     Departure,
@@ -32,6 +31,7 @@ from txlog.wire.messages import (
     ViewAcceptedReply,
     ViewReport,
 )
+from txlog.wire.protocol_level import PROTOCOL_LEVEL
 
 
 class ViewCoordinator:

@@ -23,7 +23,6 @@ from txlog.protocol.views.report import (
 from txlog.protocol.views.view_change import ViewChangeEvent, departure_applies, has_override
 from txlog.protocol.views.view_state import FOREVER_MS, ViewState
 from txlog.wire.messages import (
-    PROTOCOL_LEVEL,
     AcceptView,
     Checkpoint,
     FetchProgress,
@@ -32,6 +31,7 @@ from txlog.wire.messages import (
     ViewAcceptedReply,
     ViewReport,
 )
+from txlog.wire.protocol_level import PROTOCOL_LEVEL
 
 UNREACHABLE_ROUNDS: Final = 2
 """Round time-outs from the first refusal for a member that does not receive from the coordinator. By then it receives

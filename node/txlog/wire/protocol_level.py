@@ -1,0 +1,14 @@
+"""What this program can do that other masters of its cluster rely on, as one number."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from txlog.model.view import FORGETTING_LEVEL
+
+LEVEL_FIRST_STAMPS: Final = 1
+"""A master of this level keeps and passes on first stamps (``RunItem.first_stamp``), and reads tables of keys."""
+PROTOCOL_LEVEL: Final = max(FORGETTING_LEVEL, LEVEL_FIRST_STAMPS)
+"""The level of this program, in ``Hello``, ``HelloReply`` and the messages of a view change; it grows by one with each
+ability that others rely on. 0: not sent. What an older master would lose or not read is used only when every
+configured master has reported the level that it needs."""
