@@ -68,8 +68,7 @@ longer than the owner's time-out, and than nearly every update. If the owner wri
 
 @dataclass(frozen=True, slots=True)
 class WorkerRequest:
-    """One HTTP request, ``path`` relative to the worker's URL, query string included. ``timeout_s``: None for the
-    transport's own."""
+    """One HTTP request; ``path`` is relative to the URL, with a query. ``timeout_s``: None for the transport's own."""
 
     method: str
     path: str
