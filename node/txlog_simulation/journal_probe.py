@@ -12,6 +12,7 @@ from txlog.model.errors import Fatal, JournalBroken, JournalDamaged, JournalFaul
 from txlog.model.records import Record, TransactionsPersisted
 from txlog.runtime.executor import SyncTask
 from txlog_simulation.membership_faults import is_removed
+from txlog_simulation.process_states import UP
 from txlog_simulation.violation import ACKNOWLEDGEMENT, PROCESS
 
 if TYPE_CHECKING:
@@ -85,10 +86,12 @@ class ProbedJournal:
         self.inner.end_sync(sync.inner)
 
 
-def _lose_power(machine: SimulatedMaster) -> None:
-    """What the start after a failed fsync believed must be on the disk."""
-    machine.crash("as its power fails")
-    machine.world.schedule(machine.world.now_ms + 20, machine.start, machine.incarnation)
+def lose_power(machine: SimulatedMaster, life: int = -1) -> None:
+    """The power of a disk fails whose fsync failed before, if the process runs, in this incarnation (-1: in any). What
+    the start after the failed fsync believed must be on the disk."""
+    if machine.state == UP and life in (-1, machine.incarnation):
+        machine.crash("behind a failed fsync")
+        machine.world.schedule(machine.world.now_ms + 20, machine.start, machine.incarnation)
 
 
 class CrashGuard:
@@ -116,7 +119,7 @@ class CrashGuard:
                 back_ms = world.now_ms + machine.rng.choice((5, 50, 300))
                 world.schedule(back_ms, machine.start, machine.incarnation)
                 if not lost_power:
-                    world.schedule(back_ms + machine.rng.randint(1, 200), _lose_power, machine)
+                    world.schedule(back_ms + machine.rng.randint(1, 200), lose_power, machine)
             case JournalFull() | JournalBroken() if self.machine.disk.full:
                 # a record larger than the promised room, or the reserve used up: it ends, and holds the log
                 world.coverage["ended for a full disk"] += 1

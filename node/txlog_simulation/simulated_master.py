@@ -27,7 +27,7 @@ from txlog.wire.messages import Message
 from txlog_simulation.checkers.workers import SimulatedWorker
 from txlog_simulation.client_levels import ClientLevels
 from txlog_simulation.durable_state import DurableState
-from txlog_simulation.journal_probe import CrashGuard, ProbedJournal
+from txlog_simulation.journal_probe import CrashGuard, ProbedJournal, lose_power
 from txlog_simulation.journal_repair import begin_repair, check_readable, check_recovered, open_journal, run_repair_turn
 from txlog_simulation.lost_disks import check_old_copy
 from txlog_simulation.master_duties import back_up_for_split
@@ -224,12 +224,7 @@ class SimulatedMaster:
 
     def _on_disk_failed(self) -> None:
         """A disk that failed once has its power fail soon: who told anybody of what it did not sync has lied."""
-        self.world.schedule(self.world.now_ms + self.rng.randint(1, 8), self._crash_if_running, self.incarnation)
-
-    def _crash_if_running(self, life: int) -> None:
-        if life == self.incarnation and self.state == UP:
-            self.crash("behind a failed fsync")
-            self.world.schedule(self.world.now_ms + 20, self.start, self.incarnation)
+        self.world.schedule(self.world.now_ms + self.rng.randint(1, 8), lose_power, self, self.incarnation)
 
     def stop_cleanly(self, *, sealed: bool) -> bool:
         """Stopped in order, everything synced. False when it did not run or, if that is asked for, no seal stands
