@@ -69,14 +69,13 @@ longer than the owner's time-out, and than nearly every update. If the owner wri
 
 @dataclass(frozen=True, slots=True)
 class WorkerRequest:
-    """One HTTP request, ``path`` relative to the worker's URL, query string included."""
+    """One HTTP request; ``path`` with its query string. ``timeout_s``: to wait for an answer; None: as the transport."""
 
     method: str
     path: str
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     timeout_s: float | None = None
-    """Seconds to wait for an answer; None: the transport's own time-out."""
 
 
 @dataclass(frozen=True, slots=True)
