@@ -46,7 +46,9 @@ async def test_a_backup_is_a_job_and_says_what_came_of_it(plane: ControlPlane, n
     }
 
     async def pod_of(name: str) -> KubeObject | None:
-        found = await kube.list("Pod", namespace, {"job-name": name})
+        backup = await kube.get("TxLogBackup", namespace, name)
+        job = backup.get("status", {}).get("job") if backup else None
+        found = await kube.list("Pod", namespace, {"job-name": job}) if job else []
         return found[0] if found else None
 
     async def state(name: str) -> str:
@@ -58,7 +60,7 @@ async def test_a_backup_is_a_job_and_says_what_came_of_it(plane: ControlPlane, n
         await kube.apply(resource(namespace, backup=TARGET))
         await kube.apply(wanted)
         with operator(plane, namespace, token, tmp_path):
-            pod = await becomes(lambda: pod_of("before-the-move-1"))
+            pod = await becomes(lambda: pod_of("before-the-move"))
             assert await state("before-the-move") == "Running"
             answer = {"name": "b-1", "position": "1.7", "quads": 3, "retired": []}
             await end(kube, pod, 0, answer)
@@ -72,7 +74,7 @@ async def test_a_backup_is_a_job_and_says_what_came_of_it(plane: ControlPlane, n
             assert (found["status"]["backup"], found["status"]["position"]) == ("b-1", "1.7")
 
             await kube.apply({**wanted, "metadata": {"name": "second", "namespace": namespace}})
-            pod = await becomes(lambda: pod_of("second-1"))
+            pod = await becomes(lambda: pod_of("second"))
             await end(kube, pod, 1, {"error": "TargetUnreachable", "message": "there is no such bucket; make it"})
 
             async def failed() -> bool:
