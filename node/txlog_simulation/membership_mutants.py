@@ -74,7 +74,7 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         "a-change-of-another-view-counts",
         "20",
         True,
-        (SourceEdit(CONFIGURATION, " or change.view not in views", ""),),
+        (SourceEdit(CONFIGURATION, "        or not in_lineage(change.view)\n", ""),),
         test=_TESTS + "test_a_change_made_in_a_view_that_the_chain_does_not_know_is_a_noop",
     ),
     Mutant(
