@@ -21,7 +21,12 @@ class ModelMutant(NamedTuple):
 
 MUTANTS: Final = (
     ModelMutant(
-        "stamp-at-the-counter", 4, "PromiseKept", "rounds", (("s == counter[m] + 1", "s == Max({counter[m], 1})"),)
+        "stamp-at-the-counter",
+        4,
+        "PromiseKept",
+        "rounds",
+        (("s == counter[m] + 1", "s == Max({counter[m], 1})"),),
+        {"MaxWrites": "2"},
     ),
     ModelMutant(
         "counter-lost-in-a-crash",
@@ -55,6 +60,7 @@ MUTANTS: Final = (
         "OneOrder",
         "rounds",
         (("IF claim.own \\subseteq names /\\ claim.len <= length THEN", "IF claim.len <= length THEN"),),
+        {"MaxWrites": "2"},
     ),
     ModelMutant(
         "silent-members-do-not-count",
@@ -67,6 +73,7 @@ MUTANTS: Final = (
                 "Usable(claims[t], all, Len(lg1)) : t \\in IF alone THEN {} ELSE peers}",
             ),
         ),
+        {"MaxWrites": "2"},
     ),
     ModelMutant(
         "stable-is-the-end-of-the-log",
@@ -217,6 +224,7 @@ MUTANTS: Final = (
                 "\\A j \\in 1 .. i - 1 : txs[lg[j].n].origin /= txs[lg[i].n].origin",
             ),
         ),
+        {"MaxWrites": "2"},
     ),
     ModelMutant(
         "key-not-judged-again-after-a-rejoin",

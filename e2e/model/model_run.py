@@ -61,13 +61,14 @@ def _views(proposals: str, numbers: int, count: int) -> dict[str, str]:
 
 _MAJORITIES: Final = "{{1, 2}, {2, 3}}"
 _REJOIN: Final = {"IsSplit": "TRUE", "Alone": "{TRUE}"}
+_LATE: Final = {"Alone": "{TRUE}", "Whole": "{TRUE, FALSE}"}
 RUNS: Final = (
     ModelRun(
         "rounds",
         "posts with and without their transactions, relays, silent members",
         {
-            "Alone": "{TRUE}",
-            "Whole": "{TRUE, FALSE}",
+            "MaxWrites": "1",
+            **_LATE,
         },
     ),
     ModelRun(
@@ -143,6 +144,7 @@ RUNS: Final = (
     ),
 )
 DEEP_RUNS: Final = (
+    ModelRun("rounds-of-two-writers", "as rounds, with two transactions", _LATE),
     ModelRun(
         "smart-life",
         "Smart: a split, work on both sides, a rejoin",
