@@ -106,9 +106,12 @@ _DEEP: Final = {
         + b"</a:p></a:s>" * 64
         + b"</r:RDF>"
     ],
-    "application/ld+json": [b'{"@id":"urn:a","urn:p":' * 65 + b"1" + b"}" * 65, b'{"@graph":' + b"[" * 64 + b"]" * 64],
+    "application/ld+json": [
+        b'{"@id":"urn:a","urn:p":' * 65 + b"1" + b"}" * 65,
+        b'{"@graph":' + b"[" * 63 + b"]" * 63 + b"}",
+    ],
 }
-"""Just beyond the bounds of nesting."""
+"""At the bounds of nesting, or just beyond them."""
 _WIDE: Final = (
     b"ASK { ?s " + b"/".join([b"<urn:p>"] * 101) + b" ?o }",
     b"ASK { " + b"OPTIONAL { ?s ?p ?o } " * 50 + b"FILTER EXISTS { ( 1 2 ) ?p [ ?q ?r , ?t ] } }",

@@ -182,6 +182,8 @@ def test_report_sends_what_is_documented_and_returns_the_hold(master: ScriptedMa
         "body": "bad",
         "txid": "uk-1.00c0ffee00c0ffee.42",
         "tookMs": 1.5,
+        "fault": None,
+        "running": False,
     }
 
 
