@@ -166,8 +166,7 @@ class Executor:
         self._collect_effects()
         if self._trim is None:
             return wake
-        self._continue_trim()
-        return min(wake, now.mono + 1) if self._trim is not None else wake
+        return min(wake, now.mono + 1) if self._continue_trim() else wake
 
     def leave(self, now: ClockReading, timeout_ms: int) -> None:
         """See :meth:`Core.leave`. The process may end once ``core.is_leave_done`` is true and nothing waits for a
@@ -224,28 +223,29 @@ class Executor:
             return False
         return self.journal.has_room_for(2 * key_bytes)
 
-    def _continue_trim(self) -> None:
+    def _continue_trim(self) -> bool:
         """Write the next part of the table, or, after the last one, trim, unless a view has changed or the caller has
-        said meanwhile that more of the log is needed."""
+        said meanwhile that more of the log is needed. False when nothing is left to do."""
         trim = self._trim
         if trim is None:
-            return
+            return False
         planned = trim.planned
         if not planned.table.is_complete:
             part = planned.table.next_part(self.key_part_bytes)
             self.journal.append(KeyTableWritten(planned.parts, part))
             planned.parts += 1
             if not planned.table.is_complete:
-                return
+                return True
         log = self.core.log_state
         allowed = self.core.decide_trim(trim.places, trim.keep_from)
         seqs = {Origin(node, birth): seq for node, birth, seq in planned.log.log_index.seqs_at(planned.index)}
         if self._is_still_needed(seqs):
-            return
+            return True
         self._trim = None
         if log is planned.log and allowed.start < planned.index <= allowed.trim_to:
             self.core.trim(planned.log_start())
             self._collect_effects()
+        return False
 
     def _is_still_needed(self, seqs: dict[Origin, int]) -> bool:
         """Whether an effect that waits for the disk will be built from entries that the trim removes. It is soon
