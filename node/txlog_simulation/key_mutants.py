@@ -151,8 +151,8 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 EXECUTOR,
-                "            if not planned.table.is_complete:\n                return\n",
-                "            self._continue_trim()\n            return\n",
+                "            if not planned.table.is_complete:\n                return True\n",
+                "            return self._continue_trim()\n",
             ),
         ),
         test=_TESTS + "test_a_trim_writes_the_keys_in_parts_while_others_write",
