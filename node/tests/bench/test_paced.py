@@ -65,7 +65,7 @@ def test_every_request_that_falls_into_a_stall_has_waited_for_its_end() -> None:
     assert not found.wrong
     assert not found.lost
     inside = [answer for answer in found.answers if 1.3 <= answer.due_s < 2.7]  # a second for the first one
-    assert len(inside) == 280, "the load went on while nobody answered"
+    assert len(inside) == 280, "the load went on while no server answered"
     assert all(answer.due_s + answer.took_s > 2.79 for answer in inside)
     p99, p50 = found.quantile_ms(0.99), found.quantile_ms(0.5)
     assert p99 is not None

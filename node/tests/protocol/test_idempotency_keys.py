@@ -79,7 +79,7 @@ def test_a_copy_that_comes_back_repeats_what_it_repeated_when_it_was_taken(major
     cluster = real_time(majority=majority)
     dies_with_a_transaction(cluster, "K")
     (again,) = cluster.submit("a", "INSERT X", key="K")
-    assert not again.is_repeat, "nobody can know"
+    assert not again.is_repeat, "no master can know the first use"
     cluster.run(away_ms)
     cluster.submit("b", "something else", key="other")
     cluster.run(2000)

@@ -1,4 +1,4 @@
-"""Clusters with a long life: views that nobody can report are forgotten, and nothing that counts is (rule 32)."""
+"""Clusters with a long life: views that no master can report are forgotten, and nothing that counts is (rule 32)."""
 
 from __future__ import annotations
 
