@@ -158,8 +158,8 @@ rolling: native ## every master restarted in turn, then killed, under load (ROUN
 faults: native ## kill -9, slow and cut links, lost disks under load (ONLY=kills,... KILLS=20)
 	$(BIN)/python -m e2e.scenarios.process_faults $(if $(ONLY),--only $(ONLY)) $(if $(KILLS),--kills $(KILLS))
 
-soak: native ## faults and splits for MINUTES=30 under load, all strategies; nothing may be lost, doubled or foreign
-	@$(BIN)/python -m e2e.soak --minutes $(or $(MINUTES),30) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
+soak: native ## faults and splits for MINUTES=30 under load, all strategies; nothing may be lost, doubled or foreign (MASTERS=1|3|5)
+	@$(BIN)/python -m e2e.soak --minutes $(or $(MINUTES),30) --masters $(or $(MASTERS),3) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
 
 fuzz-api: native ## requests made from the API's own document, against a master (EXAMPLES=100 for each operation)
 	EXAMPLES=$(or $(EXAMPLES),100) $(BIN)/pytest -p no:cacheprovider -s node/tests/server/test_api_by_its_document.py

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from e2e.lib.report import BenchReport, Figure, build_table, console, print_table
+from e2e.soak.cluster_shape import SHAPES, STRATEGIES
 from e2e.soak.phase import PhaseResult, SoakPhase
 
 STATE: Final = Path(".txlog-soak")
-STRATEGIES: Final = ("Smart", "Simple", "Majority")
 PER_S: Final = 300.0
 FULL_MINUTES: Final = 30
 FAULTS, ACKNOWLEDGED, SPLITS = 300, 200_000, 20
@@ -26,29 +26,33 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m e2e.soak", description="a cluster under faults")
     parser.add_argument("--minutes", type=float, default=float(FULL_MINUTES), help="of faults, all strategies together")
     parser.add_argument("--only", default=",".join(STRATEGIES), help="with commas: " + ", ".join(STRATEGIES))
+    parser.add_argument("--masters", type=int, default=3, choices=sorted(SHAPES), help="of the cluster")
     parser.add_argument("--per-s", type=float, default=PER_S, help="transactions a second while nothing breaks")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the faults that are drawn")
     parser.add_argument("--state", type=Path, default=STATE)
     parser.add_argument("--keep", action="store_true", help="keep the state folders, also of clean phases")
     options = parser.parse_args(arguments)
-    strategies = [name for name in STRATEGIES if name.lower() in options.only.lower().split(",")]
+    shape = SHAPES[options.masters]
+    strategies = [name for name in shape.strategies if name.lower() in options.only.lower().split(",")]
     if not strategies:
-        parser.error(f"no strategy is called {options.only}; there are {', '.join(STRATEGIES)}")
+        parser.error(f"no strategy is called {options.only}; there are {', '.join(shape.strategies)}")
     console.print(f"seed {options.seed}", highlight=False)
     report = BenchReport("make soak")
     found: list[PhaseResult] = []
     for strategy in strategies:
         folder = options.state.with_name(f"{options.state.name}-{strategy.lower()}").absolute()
-        one = SoakPhase(strategy, folder, options.seed, options.per_s).run(60 * options.minutes / len(strategies))
+        one = SoakPhase(strategy, folder, options.seed, options.per_s, shape).run(
+            60 * options.minutes / len(strategies)
+        )
         found.append(one)
         if one.is_clean and not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
-    report_phases(report, found, options.minutes)
+    report_phases(report, found, options.minutes, splits=0 if shape.is_lone else SPLITS)
     return report.end()
 
 
-def report_phases(report: BenchReport, found: list[PhaseResult], minutes: float) -> None:
-    """Tables and musts of all phases."""
+def report_phases(report: BenchReport, found: list[PhaseResult], minutes: float, splits: int = SPLITS) -> None:
+    """Tables and musts of all phases. ``splits``: of a run of :data:`FULL_MINUTES`."""
     kinds = sorted({kind for one in found for kind in one.faults})
     rows: list[list[Figure]] = [[kind, *(one.faults.get(kind, 0) for one in found)] for kind in kinds]
     print_table(build_table("faults", ("kind", *(one.strategy for one in found)), rows))
@@ -75,7 +79,7 @@ def report_phases(report: BenchReport, found: list[PhaseResult], minutes: float)
     faults = sum((Counter(one.faults) for one in found), Counter[str]())
     report.at_least("faults", sum(faults.values()), int(FAULTS * share))
     report.at_least("acknowledged", sum(one.acknowledged for one in found), int(ACKNOWLEDGED * share))
-    report.at_least("splits", sum(one.splits for one in found), max(1, int(SPLITS * share)))
+    report.at_least("splits", sum(one.splits for one in found), int(splits * share) or min(splits, 1))
     for name in ("lost", "doubled", "foreign"):
         report.equal(name, sum(len(getattr(one, name)) for one in found), 0)
     report.equal("digests_equal", all(one.checks and not one.unequal for one in found), True)

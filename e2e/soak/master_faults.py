@@ -195,3 +195,9 @@ MASTER_FAULTS: Final[tuple[tuple[int, Callable[[SupervisedCluster, random.Random
     (1, fill_disk),
 )
 """With how often each is drawn."""
+LONE_FAULTS: Final = tuple(
+    (weight, fault)
+    for weight, fault in MASTER_FAULTS
+    if fault in (kill_master, restart_master, pause_master, set_wrong_clock, fill_disk)
+)
+"""Those that need no other master."""

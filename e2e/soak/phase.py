@@ -18,9 +18,9 @@ from e2e.lib.history import LogRecord
 from e2e.lib.load.requests import http_get
 from e2e.lib.readers import read_log
 from e2e.lib.report import CannotMeasure, console
-from e2e.scenarios.split_demo import manifests
 from e2e.soak import master_faults as gentle
 from e2e.soak.backup_target_faults import SoakBackupTargets, targets_up
+from e2e.soak.cluster_shape import ClusterShape
 from e2e.soak.fault_log import FaultLog, InjectedFault, ShuffledDeck, active_ticks, format_clock
 from e2e.soak.soak_load import SoakLoad
 from e2e.soak.split_faults import (
@@ -77,8 +77,9 @@ class PhaseResult:
 
 
 class SoakPhase:
-    def __init__(self, strategy: str, folder: Path, seed: int, per_s: float) -> None:
+    def __init__(self, strategy: str, folder: Path, seed: int, per_s: float, shape: ClusterShape) -> None:
         self.found = PhaseResult(strategy)
+        self._shape = shape
         self._strategy = strategy
         self._folder = folder
         self._seed = seed
@@ -98,7 +99,9 @@ class SoakPhase:
     @property
     def _in_s3(self) -> int | None:
         """Which data centre's backups of splits go to an S3 store, by the seed; None where nobody backs up."""
-        return None if self._majority else random.Random(f"{self._seed}.{self._strategy}.targets").randrange(2)
+        if self._majority or self._shape.is_lone:
+            return None
+        return random.Random(f"{self._seed}.{self._strategy}.targets").randrange(2)
 
     def run(self, seconds: float) -> PhaseResult:
         """Faults for so many seconds; not counted are the start, the last look, and when the machine stood still. Never
@@ -107,10 +110,9 @@ class SoakPhase:
         over = threading.Event()
         watch = threading.Thread(target=self._fault_log.watch, args=(over,), daemon=True)
         watch.start()
-        mode, recovery = ("Majority", "Smart") if self._majority else ("Continue", self._strategy)
         try:
             with (
-                manifests(lag=f"{gentle.LAG_S:g}s", mode=mode, recovery=recovery) as files,
+                self._shape.manifest_files(self._strategy) as files,
                 supervised_up(self._folder, files) as self._arena,
                 targets_up(self._arena, self._in_s3) as self._targets,
             ):
@@ -147,7 +149,7 @@ class SoakPhase:
 
     def _faults(self, seconds: float) -> None:
         until = time.monotonic() + seconds - self._fault_log.stalled_s
-        others = ShuffledDeck(gentle.MASTER_FAULTS, self._draw)
+        others = ShuffledDeck(self._shape.faults, self._draw)
         ways = ShuffledDeck(SPLIT_VARIANTS if self._majority else (*SPLIT_VARIANTS, *BACKUP_SPLIT_VARIANTS), self._draw)
         next_split = time.monotonic() + SPLIT_EACH_S / 3
         while time.monotonic() < until + self._fault_log.stalled_s and not self.found.wrong:
@@ -155,7 +157,9 @@ class SoakPhase:
             if time.monotonic() >= next_split and not self._arena.late_pipelines():
                 next_split = time.monotonic() + SPLIT_EACH_S
                 way = ways.draw()
-                if way is None:
+                if self._shape.is_lone:
+                    self._check_all()
+                elif way is None:
                     self._pause()
                 else:
                     self._split(way)
