@@ -58,8 +58,8 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 "txlog/protocol/log/log_state.py",
-                "            self.last_stamp = max(self.last_stamp, firsts[offset])  # no ceiling covers it\n",
-                "",
+                "max([self.last_stamp, queue.last_stamp, *firsts[stamped:]])",
+                "max(self.last_stamp, queue.last_stamp)",
             ),
         ),
         test="node/tests/protocol/test_cut_and_restamp.py::"

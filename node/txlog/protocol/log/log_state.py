@@ -205,7 +205,6 @@ class LogState:
             assert queue is self.own, "only own transactions may wait for a stamp"
             kind, size = meta.kinds[offset] & 255, meta.kinds[offset] >> 8
             content = bytes(hashes[offset * HASH_BYTES : (offset + 1) * HASH_BYTES])
-            self.last_stamp = max(self.last_stamp, firsts[offset])  # no ceiling covers it
             self.unstamped.append((UnstampedTransaction(kind, meta.keys[offset], size, firsts[offset]), content))
 
     def add_origin(self, origin: Origin) -> OriginQueue:
