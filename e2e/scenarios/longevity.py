@@ -131,14 +131,14 @@ def live(life: LongLife, young: LongLife, views: int, births: int) -> dict[str, 
         if number % TRIM_EVERY == 0:
             life.cluster.trim()
             life.check()
-    names = ("synced_p50_ms_first", "synced_p50_ms_last", "view_change_ms_first", "view_change_ms_last")
-    found.update(zip(names, compare(young, life), strict=True))
+    _, found["synced_p50_ms_after_views"], _, found["view_change_ms_after_views"] = compare(young, life)
     found["view_message_bytes_max"] = life.cluster.message_bytes_max
     for number in range(births):
         life.lose_disk(NODES[1 + number % 2])
         if number % TRIM_EVERY == 0:
             life.cluster.trim()
-    _, found["synced_p50_ms_after_births"], _, found["view_change_ms_after_births"] = compare(young, life)
+    names = ("synced_p50_ms_first", "synced_p50_ms_last", "view_change_ms_first", "view_change_ms_last")
+    found.update(zip(names, compare(young, life), strict=True))
     life.check()
     life.cluster.trim()
     return found
@@ -148,8 +148,8 @@ def report_life(report: BenchReport, life: LongLife, found: dict[str, float], vi
     """The figures, and what each must be."""
     rows: list[list[Figure]] = [
         ["a young cluster, ms", found["view_change_ms_first"], found["synced_p50_ms_first"]],
-        [f"after {views} views, ms", found["view_change_ms_last"], found["synced_p50_ms_last"]],
-        [f"after {births} lost disks, ms", found["view_change_ms_after_births"], found["synced_p50_ms_after_births"]],
+        [f"after {views} views, ms", found["view_change_ms_after_views"], found["synced_p50_ms_after_views"]],
+        [f"and {births} lost disks, ms", found["view_change_ms_last"], found["synced_p50_ms_last"]],
     ]
     print_table(build_table("a long life", ("median", "view change", "synced"), rows))
     report.at_least("views", life.views, views)
@@ -161,10 +161,8 @@ def report_life(report: BenchReport, life: LongLife, found: dict[str, float], vi
     report.at_most("memory_mb", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, MEMORY_MB)
     report.figure("synced_p50_ms_first", found["synced_p50_ms_first"])
     report.at_most("synced_p50_ms_last", found["synced_p50_ms_last"], SLOWER_MAX * found["synced_p50_ms_first"])
-    report.figure("synced_p50_ms_after_births", found["synced_p50_ms_after_births"])
     report.figure("view_change_ms_first", found["view_change_ms_first"])
     report.at_most("view_change_ms_last", found["view_change_ms_last"], VIEW_CHANGE_MS)
-    report.figure("view_change_ms_after_births", found["view_change_ms_after_births"])
     report.equal("violations", len(life.violations), 0)
     for text in life.violations[:3]:
         report.failed("every transaction is in every log once", text)

@@ -24,6 +24,7 @@ from txlog_simulation.membership_mutants import MEMBER_MUTANTS
 from txlog_simulation.mutant import Mutant
 from txlog_simulation.override_mutants import ORDER_MUTANTS
 from txlog_simulation.poison_mutants import POISON_MUTANTS
+from txlog_simulation.queue_mutants import QUEUE_MUTANTS
 from txlog_simulation.source_patches import SourceEdit
 from txlog_simulation.split_mutants import SPLIT_MUTANTS
 from txlog_simulation.trim_mutants import TRIM_MUTANTS
@@ -426,6 +427,7 @@ MUTANTS = (
     *MEMBER_MUTANTS,
     *POISON_MUTANTS,
     *TRIM_MUTANTS,
+    *QUEUE_MUTANTS,
     *JOINING_MUTANTS,
     *KEY_MUTANTS,
     *CLIENT_MUTANTS,

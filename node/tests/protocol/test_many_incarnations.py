@@ -80,7 +80,7 @@ def test_members_post_with_any_number_of_earlier_incarnations(replaced: int) -> 
     view = cluster.core("a").views.accepted
     assert view is not None
     assert len(view.origins) == replaced + 5
-    cluster.run(500)
+    cluster.run(100)
     assert {cluster.core(node).state for node in NODES} == {MasterState.JOINED}
     assert_same_logs(cluster, 9)
 

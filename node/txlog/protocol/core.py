@@ -232,7 +232,7 @@ class Core:
         if not self.views.is_active:
             return wake
         wake = min(wake, replication.sender.remember_counter(now))
-        return min(wake, self._send_posts(replication, now), replication.sender.fetch_missing())
+        return min(wake, self._send_posts(replication, now), replication.sender.fetch_missing(now))
 
     def _send_posts(self, replication: Replication, now: ClockReading) -> int:
         """Send the posts that are due. Returns when the next one is."""

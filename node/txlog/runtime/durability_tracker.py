@@ -83,7 +83,7 @@ class DurabilityTracker:
         """No worker has executed anything above this index in this view. It is where the log would end if it contained
         everything that this master holds unordered."""
         agreement = self._status.log_state
-        return 0 if agreement is None else agreement.log_index.length + sum(len(queue) for queue in agreement.queues)
+        return 0 if agreement is None else agreement.log_index.length + agreement.open.waiting
 
     def position_at(self, index: int) -> Position:
         """The position at an index of the log: 0, or from the log start on."""

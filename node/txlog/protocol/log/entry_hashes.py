@@ -22,11 +22,11 @@ def chain_hashes(value: bytes, leaves: list[bytes]) -> bytes:
 
 
 def checked_prefix(
-    queues: list[OriginQueue], ranks: list[int], after: int, order: bytes, counts: list[int]
+    queues: list[OriginQueue], ranks: list[int], after: int, order: bytes, counts: dict[int, int]
 ) -> QueuePrefix:
     """The next entries after index ``after``, in a peer's order of slots. :class:`Fatal` when that is not the order of
     keys (rule 13)."""
-    heads = [iter(q.head_rows(counts[slot], ranks[slot])) for slot, q in enumerate(queues)]
+    heads = {slot: iter(queues[slot].head_rows(count, ranks[slot])) for slot, count in counts.items()}
     rows = [next(heads[slot]) for slot in order]
     if any(later[:2] <= row[:2] for row, later in pairwise(rows)):
         raise Fatal("Forked", f"a peer's log behind {after} is not in the order of stamps")
@@ -59,6 +59,6 @@ def hash_if_closed(history: LogIndex, queues: list[OriginQueue], ranks: list[int
     beyond = index - history.length
     if beyond <= 0:
         return history.hash_at(index) if history.has_hash_at(index) else None
-    counts = [min(len(queue), beyond) for queue in queues]
-    prefix = merge_in_key_order(queues, ranks, counts) if sum(counts) >= beyond else None
+    counts = {slot: min(len(queue), beyond) for slot, queue in enumerate(queues) if len(queue)}
+    prefix = merge_in_key_order(queues, ranks, counts) if sum(counts.values()) >= beyond else None
     return chain_hashes(history.hash, prefix.leaves[:beyond])[-HASH_BYTES:] if prefix is not None else None

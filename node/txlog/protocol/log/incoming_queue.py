@@ -26,11 +26,12 @@ UNBOUNDED: Final = 1 << 63
 
 class QueuePrefix:
     """The head of the queue, in key order. ``order``: the slot of each transaction, one byte each; ``leaves``:
-    what each adds to the chain hash; ``counts[slot]``: how many of each; ``last_stamp``: the last one's."""
+    what each adds to the chain hash; ``counts``: how many of each slot that has some; ``last_stamp``: the last
+    one's."""
 
     __slots__ = ("counts", "last_stamp", "leaves", "order")
 
-    def __init__(self, order: bytes, leaves: list[bytes], counts: list[int], last_stamp: int) -> None:
+    def __init__(self, order: bytes, leaves: list[bytes], counts: dict[int, int], last_stamp: int) -> None:
         self.order = order
         self.leaves = leaves
         self.counts = counts
@@ -73,6 +74,12 @@ class OriginQueue:
     def __len__(self) -> int:
         """How many wait for their order in this view."""
         return min(self.held, self.limit) - self.in_log
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing of it can change in this view: all that the view takes from it is final, and nothing is
+        parked."""
+        return self.held == self.limit and self.final_seq == self.limit and self.in_log == self.limit
 
     def extend(
         self,
@@ -275,33 +282,38 @@ def rank_origins(queues: list[OriginQueue]) -> list[int]:
 
 
 def prefix_within(
-    queues: list[OriginQueue], ranks: list[int], stamp_max: int, seq_max: list[int]
+    queues: list[OriginQueue], slots: list[int], ranks: list[int], stamp_max: int, seq_max: list[int]
 ) -> QueuePrefix | None:
     """The longest prefix of the queue with stamps up to ``stamp_max`` and, per slot, seqs up to ``seq_max`` (rule 12).
+    ``slots``: those whose queues may hold something.
 
     It ends before the first transaction, in key order, that breaks either bound: every later one waits, even if it is
     within the bounds itself. The queues are not changed."""
-    beyond = [(q.first_stamp_beyond(stamp_max, seq_max[slot]), ranks[slot]) for slot, q in enumerate(queues) if len(q)]
-    if not beyond:
+    waiting = [slot for slot in slots if len(queues[slot])]
+    if not waiting:
         return None
+    beyond = [(queues[slot].first_stamp_beyond(stamp_max, seq_max[slot]), ranks[slot]) for slot in waiting]
     stamp, rank = min(min(beyond), (stamp_max, len(ranks)))
-    counts = [q.count_before(stamp, ranks[slot] < rank) if len(q) else 0 for slot, q in enumerate(queues)]
-    return merge_in_key_order(queues, ranks, counts)
+    return merge_in_key_order(
+        queues, ranks, {slot: queues[slot].count_before(stamp, ranks[slot] < rank) for slot in waiting}
+    )
 
 
-def merge_in_key_order(queues: list[OriginQueue], ranks: list[int], counts: list[int]) -> QueuePrefix | None:
+def merge_in_key_order(queues: list[OriginQueue], ranks: list[int], counts: dict[int, int]) -> QueuePrefix | None:
     """The first ``counts[slot]`` of each queue, merged."""
-    busy = [slot for slot, count in enumerate(counts) if count]
-    if not busy:
+    counts = {slot: count for slot, count in counts.items() if count}
+    if not counts:
         return None
+    busy = list(counts)
     if len(busy) == 1:
         rows = queues[busy[0]].head_rows(counts[busy[0]], 0)
         order = bytes(busy) * len(rows)
     else:
-        slots = bytes(sorted(range(len(ranks)), key=ranks.__getitem__))
+        slot_of_rank = {ranks[slot]: slot for slot in busy}
         rows = []
-        for slot in sorted(busy, key=ranks.__getitem__):
-            rows += queues[slot].head_rows(counts[slot], ranks[slot])
+        for rank in sorted(slot_of_rank):
+            slot = slot_of_rank[rank]
+            rows += queues[slot].head_rows(counts[slot], rank)
         rows.sort()
-        order = bytes([slots[row[1]] for row in rows])
+        order = bytes([slot_of_rank[row[1]] for row in rows])
     return QueuePrefix(order, [row[2] for row in rows], counts, rows[-1][0])

@@ -26,15 +26,15 @@ class KeyedEffects:
         self.skips: dict[str, int] = {}
 
     def apply_queued(
-        self, queues: list[OriginQueue], counts: list[int], history: LogIndex, in_lineage: InLineage
+        self, queues: list[OriginQueue], counts: dict[int, int], history: LogIndex, in_lineage: InLineage
     ) -> None:
         """The first ``counts[slot]`` of each queue, which are in ``history`` already, take effect in its order."""
-        if not any(queue.keyed_count for queue in queues):
+        if not any(queues[slot].keyed_count for slot in counts):
             return
         keyed = [
-            (history.index_of(queue.origin, seq), queue, seq)
-            for queue, count in zip(queues, counts, strict=True)
-            for seq in (queue.keyed(count) if count else ())
+            (history.index_of(queues[slot].origin, seq), queues[slot], seq)
+            for slot, count in counts.items()
+            for seq in queues[slot].keyed(count)
         ]
         for index, queue, seq in sorted(keyed, key=lambda row: row[0]):
             stamps = queue.stamp(seq), queue.first_stamp(seq)

@@ -257,12 +257,13 @@ class LogIndex:
         assert after >= self.start, f"index {after} was trimmed, the log is kept from {self.start} on"
         after, upto = after - self.start, upto - self.start
         mark = after // _MARK_INTERVAL
-        reached = [
-            self._seqs_at_start[slot] + seqs + self._order.count(slot, mark * _MARK_INTERVAL, after)
-            for slot, seqs in enumerate(self._seqs_at_marks[mark])
-        ]
-        found: list[Span] = []
         order = bytes(self._order[after:upto])
+        seqs_at_mark = self._seqs_at_marks[mark]
+        reached = {
+            slot: self._seqs_at_start[slot] + seqs_at_mark[slot] + self._order.count(slot, mark * _MARK_INTERVAL, after)
+            for slot in set(order)
+        }
+        found: list[Span] = []
         at, end = 0, len(order)
         while at < end:
             slot, first = order[at], at

@@ -52,6 +52,7 @@ from txlog.protocol.log.incoming_queue import (
 )
 from txlog.protocol.log.keyed_effects import KeyedEffects
 from txlog.protocol.log.log_index import LogIndex
+from txlog.protocol.log.open_queues import OpenQueues
 from txlog.protocol.log.record_merge import record_persisted, record_stable
 
 _RANK_MAX: Final = 256
@@ -83,6 +84,7 @@ class LogState:
         self.stable = recovered.stable
         self._final_index = 0
         self.queues: list[OriginQueue] = []
+        self.open = OpenQueues([])
         self.by_origin: dict[Origin, OriginQueue] = {}
         self.slots: dict[Origin, int] = {}
         self.ranks: list[int] = []
@@ -124,6 +126,7 @@ class LogState:
             queue.limit = (
                 UNBOUNDED if queue.origin in members or not self.view.known_seqs else self.view.known_seqs[slot]
             )
+        self.open = OpenQueues(self.queues)
 
     def _recover(self, recovered: RecoveredState) -> None:
         index, order = recovered.log_start.index, bytearray()
@@ -155,6 +158,7 @@ class LogState:
             self.keyed.apply(*use, self.view.is_or_descends_from)
         self.keys.mark_final(self.final_index)
         self.own_synced = self._compute_own_synced()
+        self.open.refresh()
 
     def _start_at(self, log_start: LogStart) -> None:
         """The log begins after this log start."""
@@ -183,6 +187,7 @@ class LogState:
         self.log_index.reset_to(log_start.without_keys())
         self._assign_slots(origins)
         self._start_at(log_start)
+        self.open.refresh()
         self.stable = self._final_index = log_start.index
         self.own_synced = self._compute_own_synced()
         self.abandoned_branches = list(log_start.abandoned_branches)
@@ -272,14 +277,12 @@ class LogState:
     def persist_unstamped(self, items: list[RunItem], contents: list[bytes]) -> None:
         """Persist own transactions that arrived while no view is in force. They are durable and have a txid; the next
         accept stamps them."""
-        origin = self.own.origin
-        first = self.last_own_seq + 1
+        origin, first = self.own.origin, self.last_own_seq + 1
         self.unstamped += [
             (UnstampedTransaction(i.kind, i.key, len(i.payload), i.first_stamp), content)
             for i, content in zip(items, contents, strict=True)
         ]
-        kinds = [item.kind for item in items]
-        hashes = b"".join(contents)
+        hashes, kinds = b"".join(contents), [item.kind for item in items]
         keys, ages = [i.key for i in items], [i.age_stamp for i in items]
         self.keyed.track_waiting(origin, first, keys, ages, hashes, kinds, self.last_stamp)
         record_persisted(self.records, TransactionRun(origin.node, origin.birth, first, items), hashes)
@@ -315,6 +318,8 @@ class LogState:
         kinds = [item.kind | len(item.payload) << 8 for item in run.items]
         hashes = b"".join(contents)
         queue.extend(stamps, hashes, keys, kinds, [item.first_stamp for item in run.items])
+        if queue.limit != UNBOUNDED and queue.origin in self.slots:
+            self.open.reopen(self.slots[queue.origin])
         self.last_stamp = max(self.last_stamp, stamps[-1])
         if any(keys):
             ages = [item.age_stamp for item in run.items]
@@ -325,7 +330,7 @@ class LogState:
 
     def append_up_to(self, stamp_max: int, seq_max: list[int]) -> bool:
         """Rule 12: the longest prefix of the queue within both bounds (``seq_max`` per slot) enters the log."""
-        prefix = prefix_within(self.queues, self.ranks, stamp_max, seq_max)
+        prefix = prefix_within(self.queues, self.open.slots, self.ranks, stamp_max, seq_max)
         if prefix is not None:
             self._append(prefix, chain_hashes(self.log_index.hash, prefix.leaves))
         return prefix is not None
@@ -337,10 +342,10 @@ class LogState:
         news = order[self.log_index.length - after :] if after <= self.log_index.length else b""
         if not news:
             return False
-        counts = [news.count(slot) for slot in range(len(self.queues))]
-        if sum(counts) != len(news):
+        counts = {slot: news.count(slot) for slot in set(news)}
+        if max(counts) >= len(self.queues):
             raise Fatal("Forked", f"a peer's log goes on behind {self.log_index.length} with an origin unknown here")
-        if any(count > len(queue) for count, queue in zip(counts, self.queues, strict=True)):
+        if any(count > len(self.queues[slot]) for slot, count in counts.items()):
             return False
         prefix = checked_prefix(self.queues, self.ranks, self.log_index.length, news, counts)
         hashes = chain_hashes(self.log_index.hash, prefix.leaves)
@@ -351,13 +356,13 @@ class LogState:
 
     def _append(self, prefix: QueuePrefix, hashes: bytes) -> None:
         after = self.log_index.length
-        heads = [(q.stamp(q.in_log + 1), self.ranks[slot]) for slot, q in enumerate(self.queues) if prefix.counts[slot]]
-        assert min(heads) > self.log_key, f"rule 13: keys grow along the log: {min(heads)} behind {self.log_key}"
+        heads = [(self.queues[slot], self.ranks[slot]) for slot in prefix.counts]
+        first = min([(queue.stamp(queue.in_log + 1), rank) for queue, rank in heads])
+        assert first > self.log_key, f"rule 13: keys grow along the log: {first} behind {self.log_key}"
         self.log_index.append(prefix.order, hashes)
         self.keyed.apply_queued(self.queues, prefix.counts, self.log_index, self.view.is_or_descends_from)
-        for queue, count in zip(self.queues, prefix.counts, strict=True):
-            if count:
-                queue.move_to_log(count)
+        for slot, count in prefix.counts.items():
+            self.queues[slot].move_to_log(count)
         self.log_key = (prefix.last_stamp, self.ranks[prefix.order[-1]])
         self.records.append(
             LogAppended(after + 1, self.log_index.spans(after, self.log_index.length), hashes, self.stable)
@@ -369,7 +374,8 @@ class LogState:
         """Move the stable index to the last entry that every member, silent ones included, is known to have persisted
         (rule 33)."""
         index = self.log_index.length
-        for queue, held in zip(self.queues, held_by_all, strict=True):
+        for slot in self.open.slots:
+            queue, held = self.queues[slot], held_by_all[slot]
             if held < queue.in_log:
                 index = min(index, self.log_index.index_of(queue.origin, held + 1) - 1)
         if index <= self.stable:
@@ -382,8 +388,9 @@ class LogState:
         self.stable = index
         self.own_synced = self._compute_own_synced()
         self._final_index = self.final_index
-        for slot, queue in enumerate(self.queues):
-            queue.mark_final(self.log_index.seq_within(slot, self.final_index))
+        for slot in self.open.slots:
+            self.queues[slot].mark_final(self.log_index.seq_within(slot, self._final_index))
+        self.open.drop_settled()
         self.keys.mark_final(self.final_index)
 
     def _compute_own_synced(self) -> int:
@@ -431,9 +438,8 @@ class LogState:
                 queue.return_to_queue(count)
                 self.keyed.wait_again(queue, count)
         self.keyed.truncate(cut)
-        origins = [Origin(*one) for one in view.origins]
+        self.view, origins = view, [Origin(*one) for one in view.origins]
         self.log_index.reassign_slots(origins)
-        self.view = view
         self._assign_slots(origins)
         self.installed = False
         self.truncated_to = min(self.truncated_to, cut)
@@ -465,18 +471,17 @@ class LogState:
         self.records.append(ViewInstalled(*self.view.number))
 
     def _append_base(self, spans: list[Span], hashes: bytes) -> None:
-        counts = [0] * len(self.queues)
+        counts: dict[int, int] = {}
         order = bytearray()
         for span in spans:
             slot = self.slots[Origin(span.node, span.birth)]
-            assert span.first_seq == self.queues[slot].in_log + counts[slot] + 1, (span, counts[slot])
-            counts[slot] += span.count
+            assert span.first_seq == self.queues[slot].in_log + counts.get(slot, 0) + 1, (span, counts)
+            counts[slot] = counts.get(slot, 0) + span.count
             order += bytes([slot]) * span.count
         self.log_index.append(bytes(order), hashes)
         self.keyed.apply_queued(self.queues, counts, self.log_index, self.view.is_or_descends_from)
-        for queue, count in zip(self.queues, counts, strict=True):
-            if count:
-                queue.move_to_log(count)
+        for slot, count in counts.items():
+            self.queues[slot].move_to_log(count)
 
     def _stamp_unstamped(self) -> list[ReassignedStamps]:
         if not self.unstamped:

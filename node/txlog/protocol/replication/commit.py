@@ -35,12 +35,16 @@ class LogCommitter:
         log.advance_stable(held if len(present) == len(peers) else self._held_by(peers))
 
     def _held_by(self, peers: list[PeerProgress]) -> list[int]:
-        """Per slot the last seq that this master and all of ``peers`` are known to have persisted."""
-        held = [q.held for q in self.state.log.queues]
+        """Per open slot the last seq that this master and all of ``peers`` are known to have persisted. All members
+        have what a settled queue holds."""
+        open_queues = self.state.log.open
+        held = open_queues.held_seqs()
         for peer in peers:
             if peer.replica_state is None:
                 return [0] * len(held)
-            held = [min(mine, theirs) for mine, theirs in zip(held, peer.replica_state.held, strict=True)]
+            theirs = peer.replica_state.held
+            for slot in open_queues.slots:
+                held[slot] = min(held[slot], theirs[slot])
         return held
 
     def _update_usable_counters(self) -> None:

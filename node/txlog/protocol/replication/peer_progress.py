@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from enum import StrEnum
+from operator import lt
 from typing import Final
 
 from txlog.model.errors import PeerFault
@@ -126,11 +127,7 @@ class PeerProgress:
         if old is not None:
             if (claim.start, claim.number) <= (old.start, old.number):
                 return False
-            lost = (
-                claim.log_index < old.log_index
-                or claim.own_seq < old.own_seq
-                or any(new < had for new, had in zip(claim.held, old.held, strict=True))
-            )
+            lost = claim.log_index < old.log_index or claim.own_seq < old.own_seq or any(map(lt, claim.held, old.held))
             if lost or claim.counter < old.counter:
                 fault = PeerFault(
                     self.node,

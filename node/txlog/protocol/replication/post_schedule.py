@@ -94,7 +94,7 @@ class PostSchedule:
         return self._own_synced_ms + LOG_REPORT_DELAY_MS if peer.sent_log_index < self._own_log_index else _FOREVER_MS
 
     def _is_due_lazily(self, agreement: LogState, peer: PeerProgress) -> int:
-        waiting = any(len(q) for q in agreement.queues)
+        waiting = not agreement.open.is_empty
         behind = peer.sent_log_index < agreement.log_index.length
         if not waiting and not behind and agreement.stable == agreement.log_index.length:
             self._lazy_since_ms = _FOREVER_MS

@@ -15,6 +15,8 @@ from txlog.wire.messages import HEARD_SLOTS, FetchRuns, Post, ReplicaState
 CEILING_BLOCK: Final = 10_000 << LOGICAL_BITS
 """How far ahead the promise is made durable: one small record in ten seconds, and a restart resumes at most this
 far in the future (rule 5)."""
+COMPARE_ALL_MS: Final = 100
+"""Between two looks for transactions of settled queues that this master lacks. Only a returning branch has some."""
 ORDER_ENTRIES_PER_POST_MAX: Final = 65_536
 """Entries of the log's order in one post, a byte each: a bounded part of catching up (rule 18)."""
 
@@ -24,6 +26,9 @@ class PostSender:
 
     def __init__(self, state: ReplicationState) -> None:
         self.state = state
+        self._compared_version = -1
+        self._compare_all_ms = 0
+        self._behind: list[int] = []
 
     def _own_replica_state(self, now: ClockReading) -> ReplicaState:
         """Rule 7: one consistent snapshot of this master's state."""
@@ -45,7 +50,7 @@ class PostSender:
             log_hash=history.hash,
             counter=log.last_stamp,
             own_seq=log.own.held,
-            held=[q.held for q in log.queues],
+            held=log.open.held_seqs(),
             heard=sum(1 << slot for slot in slots if slot < HEARD_SLOTS),
             full=state.local.disk_full,
             heard_members=sum(1 << place for place in places),
@@ -99,14 +104,15 @@ class PostSender:
         state.outbox.sends.append(OutgoingMessage(peer.node, post, push))
         state.schedule.on_posted(peer, claim, push, ask)
 
-    def fetch_missing(self) -> int:
+    def fetch_missing(self, now: ClockReading) -> int:
         """Request transactions that other members have and this master lacks. Returns when to check again, in ``mono``
         milliseconds."""
         state, log = self.state, self.state.log
         if state.local.disk_full:
             return 1 << 60
-        wake = 1 << 60
-        for slot, queue in enumerate(log.queues):
+        slots, wake = self._slots_to_compare(now.mono)
+        for slot in slots:
+            queue = log.queues[slot]
             holders = [p for p in state.peers if p.held_seq(slot) > queue.held and p.fault is None]
             if not holders:
                 state.schedule.on_nothing_missing(slot)
@@ -119,3 +125,17 @@ class PostSender:
                 state.outbox.send(chosen.node, FetchRuns(span))
             wake = min(wake, due)
         return wake
+
+    def _slots_to_compare(self, now_ms: int) -> tuple[list[int], int]:
+        """The slots in which a peer may hold more than this master, and when to look at all slots again. A settled
+        queue seldom misses anything, and a log has many: they are compared every :data:`COMPARE_ALL_MS`."""
+        state, log = self.state, self.state.log
+        if len(log.open.slots) == len(log.queues):
+            return log.open.slots, 1 << 60
+        if self._compared_version != state.schedule.version and now_ms >= self._compare_all_ms:
+            self._compared_version, self._compare_all_ms = state.schedule.version, now_ms + COMPARE_ALL_MS
+            held = log.open.held_seqs()
+            claims = [peer.replica_state.held for peer in state.peers if peer.replica_state is not None]
+            self._behind = [slot for slot, mine in enumerate(held) if any(theirs[slot] > mine for theirs in claims)]
+        wake = self._compare_all_ms if self._compared_version != state.schedule.version else 1 << 60
+        return [*log.open.slots, *[slot for slot in self._behind if slot not in log.open.slots]], wake

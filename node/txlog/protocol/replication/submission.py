@@ -72,10 +72,10 @@ class SubmissionHandler:
     def queue_full_error(self, count: int) -> Refused | None:
         """Why ``count`` more transactions do not fit the queue; None when they do."""
         log, limits = self.state.log, self.state.local.settings
-        waiting = sum(len(q) for q in log.queues) + len(log.unstamped)
+        waiting = log.open.waiting + len(log.unstamped)
         if waiting + count > limits.queue_transactions_max:
             return Unavailable("QueueFull", f"{waiting} transactions wait for their order; a member may be silent")
-        if sum(q.payload_bytes for q in log.queues) > limits.queue_bytes_max:
+        if log.open.payload_bytes > limits.queue_bytes_max:
             return Unavailable("QueueFull", "too many bytes wait for their order; a member may be silent")
         return None
 
