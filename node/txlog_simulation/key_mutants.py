@@ -22,6 +22,10 @@ REPLAY = "txlog/journal/replay.py"
 
 _TESTS = "node/tests/protocol/test_idempotency_keys.py::"
 
+CORE = "txlog/protocol/core.py"
+CLOCKS = "txlog/protocol/clock_comparison.py"
+_AGES = "node/tests/protocol/test_key_ages.py::"
+
 KEY_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "age-from-the-present-stamp",
@@ -141,7 +145,7 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         "keys-without-a-bound",
         "32",
         False,
-        (SourceEdit(SUBMISSION, "if is_keyed and terms.keys_full is not None:", "if not seq:"),),
+        (SourceEdit(SUBMISSION, "if is_keyed and terms.keys_refused is not None:", "if not seq:"),),
         test=_TESTS + "test_above_the_bound_a_new_key_is_refused_by_name_and_nothing_is_forgotten",
     ),
     Mutant(
@@ -211,5 +215,46 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         False,
         (SourceEdit(EFFECTS, "known = max(cut, self.keys.known_until)", "known = cut"),),
         test=_TESTS + "test_a_cut_keeps_the_repeats_that_the_log_start_has_decided",
+    ),
+    Mutant(
+        "a-key-is-aged-by-a-counter-that-nobody-confirms",
+        "16",
+        False,
+        (SourceEdit(CLOCKS, "        if self._has_merged_counter or (", "        if True or ("),),
+        test=_AGES + "test_one_key_at_two_masters_that_woke_apart_takes_effect_once",
+    ),
+    Mutant(
+        "a-first-counter-by-one-clock-ages-keys",
+        "16",
+        False,
+        (SourceEdit(CLOCKS, " and not self._began_without_counter)", ")"),),
+        test=_AGES + "test_a_first_counter_by_one_clock_alone_takes_no_key",
+    ),
+    Mutant(
+        "any-clock-of-another-master-confirms-a-counter",
+        "16",
+        False,
+        (SourceEdit(CLOCKS, "if any(abs(ms - (counter >> LOGICAL_BITS)) <= bound_ms for", "if any(ms for"),),
+        test=_AGES + "test_a_first_counter_by_one_clock_alone_takes_no_key",
+    ),
+    Mutant(
+        "posts-confirm-no-counter",
+        "16",
+        False,
+        (SourceEdit(CLOCKS, "        self._has_merged_counter = True\n", "        pass\n"),),
+        test=_AGES + "test_behind_a_long_stop_a_master_alone_takes_no_key_until_another_one_confirms_the_time[bc]",
+    ),
+    Mutant(
+        "a-cluster-of-one-waits-for-another-clock",
+        "16",
+        False,
+        (
+            SourceEdit(
+                CORE,
+                "        if others:\n            refusal = self.local.clock",
+                "        if True:\n            refusal = self.local.clock",
+            ),
+        ),
+        test=_AGES + "test_a_cluster_of_one_takes_keys_behind_any_stop",
     ),
 )

@@ -184,8 +184,8 @@ class LogGone(Refused):
 
 
 class Unavailable(Refused):
-    """``reason`` is a stable word (QueueFull, KeysFull, DiskFull, NotFounded, Starting, Closing, Muted, Removed,
-    NoWorker, EffectsBusy, QueryTimeout, QueryTooLarge, NoEvaluator, Damaged)."""
+    """``reason`` is a stable word (QueueFull, KeysFull, ClockUnconfirmed, DiskFull, NotFounded, Starting, Closing,
+    Muted, Removed, NoWorker, EffectsBusy, QueryTimeout, QueryTooLarge, NoEvaluator, Damaged)."""
 
     status = 503
 

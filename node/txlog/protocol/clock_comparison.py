@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from txlog.model.errors import PeerFault
+from txlog.model.errors import PeerFault, Unavailable
 from txlog.model.stamp import LOGICAL_BITS, PEER_STAMP_MAX, stamp_at
 from txlog.protocol.events import ClockReading
 
@@ -22,6 +22,8 @@ DOUBT_MIN_MS: Final = 10_000
 """How much further ahead than everything known a counter is doubted at least."""
 AHEAD_MAX_MS: Final = 100 * 365 * 24 * 3_600_000
 """A stamp that is a century ahead of this master's clock and counter comes from no clock. A dead clock shows 1970."""
+CLOCK_RETRY_S: Final = 5
+"""When a client may try a refused key again: a master that can be reached is heard within a second."""
 
 
 class ClockComparison:
@@ -35,6 +37,9 @@ class ClockComparison:
         """By node: the clock's millisecond, and the ``mono`` millisecond at which it arrived."""
         self._round_stamp = -1
         self._round_ms = 0
+        self._has_merged_counter = False
+        """The counter of another master has counted since this start: from then on, counters grow together."""
+        self._began_without_counter = False
         self._has_caught_up = False
         """The counter has reached the clock since this start. From then on, ``mono`` bounds the time that passes."""
 
@@ -52,6 +57,10 @@ class ClockComparison:
         if wall_ms:
             self._readings[node] = wall_ms, self._now.mono
 
+    def on_peer_counter(self) -> None:
+        """The counter of a post counts: this master's is not below it."""
+        self._has_merged_counter = True
+
     def raised_counter(
         self, now: ClockReading, counter: int, skew_ms: int, round_ms: int, counters: Callable[[], dict[str, int]]
     ) -> int:
@@ -59,6 +68,7 @@ class ClockComparison:
         where a peer's version does not report its clock."""
         self._now = now
         wall = stamp_at(now.wall)
+        self._began_without_counter |= not counter
         if self._round_stamp < 0:
             self._round_stamp, self._round_ms = counter, now.mono
         elapsed_ms = now.mono - self._round_ms
@@ -79,6 +89,23 @@ class ClockComparison:
         if elapsed_ms >= round_ms:
             self._round_stamp, self._round_ms = raised, now.mono
         return raised
+
+    def lag_error(self, counter: int, bound_ms: int) -> Unavailable | None:
+        """Why the counter is no time to judge the age of a key by, on a master that has others; None when it is one.
+        Since this start no post has merged counters, and the counter began with this clock alone, or this clock is more
+        than ``bound_ms`` ahead of it. Neither does the clock of another master confirm it. The others may be at another
+        time already, and a key that was sent to both would have two ages."""
+        lag_ms = stamp_at(self._now.wall) - counter >> LOGICAL_BITS
+        if self._has_merged_counter or (lag_ms <= bound_ms and not self._began_without_counter):
+            return None
+        if any(abs(ms - (counter >> LOGICAL_BITS)) <= bound_ms for ms in self._fresh_readings().values()):
+            return None
+        return Unavailable(
+            "ClockUnconfirmed",
+            "this master was stopped for long, and no other one has confirmed the time since, so it cannot judge the "
+            "age of an Idempotency-Key: send the request to another master, or without a key",
+            CLOCK_RETRY_S,
+        )
 
     def _judge(self, wall: int, counter: int, skew: int, counters: dict[str, int]) -> tuple[int, bool]:
         """The clock to use, as a stamp, and whether two clocks show it. A clock that is behind the counter proves no

@@ -48,6 +48,8 @@ from txlog.protocol.views.view_state import FOREVER_MS, ViewState
 from txlog.wire.messages import Message
 from txlog.wire.protocol_level import LEVEL_FIRST_STAMPS
 
+KEY_LAG_SHARE: Final = 4
+"""A counter that is older than this part of ``keyRetention`` is not the time that ages of keys are judged by."""
 VIEW_CHECK_INTERVAL_MS: Final = 20
 """How often the core checks for silent members, in milliseconds, while no message bears on the view."""
 
@@ -304,6 +306,7 @@ class Core:
             refusal = submissions.queue_full_error(len(batch))
             if refusal is None:
                 refusals = self.membership.admission.refusals(batch)
+                replication.state.raise_counter(now)  # also without a view: first stamps tell when a key was taken
                 return submissions.submit(batch, refusals, self._submission_terms(replication), now)
         assert refusal is not None
         return [refusal] * len(batch)
@@ -312,9 +315,12 @@ class Core:
         configured, log = self.views.configured_members, replication.log
         others = [one.node for one in configured if one.node != self.local.node]
         marks = self.local.peer_levels.are_all(LEVEL_FIRST_STAMPS, others, log.keys.has_first_stamps)
-        is_full = len(log.keys) >= self.settings.keys_max
-        full = log.keys.full_error(replication.key_horizon.away(configured)) if is_full else None
-        return SubmissionTerms(self.views.is_stopped, marks, full)
+        refusal = None
+        if others:
+            refusal = self.local.clock.lag_error(log.last_stamp, log.keys.retention_ms // KEY_LAG_SHARE)
+        if len(log.keys) >= self.settings.keys_max:
+            refusal = log.keys.full_error(replication.key_horizon.away(configured))
+        return SubmissionTerms(self.views.is_stopped, marks, refusal)
 
     def prepare_change(self, wanted: Configuration, why: str) -> Submission:
         """The submission that makes ``wanted`` follow the configuration in force. :class:`BadInput` when ``wanted`` is

@@ -59,6 +59,11 @@ class IdempotencyKeys:
         return len(self.final) + len(self.tentative) + len(self.waiting)
 
     @property
+    def retention_ms(self) -> int:
+        """For how many milliseconds keys are kept at the end of the log."""
+        return self._retention >> LOGICAL_BITS
+
+    @property
     def sweep_step(self) -> int:
         """Stamps by which the horizon has to grow before the table is searched for expired keys again."""
         return self._longest_retention // SWEEPS_A_RETENTION

@@ -115,6 +115,7 @@ class PostReceiver:
         if news:
             self._record_connectivity(peer, claim)
             log.raise_last_stamp(claim.counter)
+            self.state.local.clock.on_peer_counter()
             self.state.schedule.on_new_state()
         return news
 

@@ -14,12 +14,12 @@ from txlog.protocol.replication.replication_state import ReplicationState
 
 class SubmissionTerms(NamedTuple):
     """``stopped``: no view is in force, so the transactions get their stamps from the next one. ``marks_first_stamps``:
-    keyed transactions get a first stamp, which every configured master keeps. ``keys_full``: why no transaction with a
-    new key is taken; None while there is room."""
+    keyed transactions get a first stamp, which every configured master keeps. ``keys_refused``: why no transaction with
+    a new key is taken; None when it is."""
 
     stopped: bool
     marks_first_stamps: bool
-    keys_full: Unavailable | None
+    keys_refused: Unavailable | None
 
 
 class SubmissionHandler:
@@ -34,7 +34,6 @@ class SubmissionHandler:
         """Give txids and stamps to transactions, in order; answer ``i`` is that of transaction ``i``. ``refusals``: why
         the core refuses a transaction, else None."""
         state, log = self.state, self.state.log
-        state.raise_counter(now)  # also without a view: the first stamp tells when a transaction was taken
         answers: list[SubmissionAccepted | Refused] = []
         items: list[RunItem] = []
         contents: list[bytes] = []
@@ -50,8 +49,8 @@ class SubmissionHandler:
                 answers.append(before)
                 continue
             is_keyed = bool(one.key) and one.kind not in CONTROL_KINDS
-            if is_keyed and terms.keys_full is not None:
-                answers.append(terms.keys_full)
+            if is_keyed and terms.keys_refused is not None:
+                answers.append(terms.keys_refused)
                 continue
             stamp += 1
             seq += 1
