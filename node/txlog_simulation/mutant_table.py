@@ -41,7 +41,7 @@ FOUNDING = "txlog/protocol/membership/bootstrap.py"
 EXECUTOR = "txlog/runtime/executor.py"
 
 
-_NO_ORDER_ASSERTION = SourceEdit(AGREEMENT, "assert min(heads) > self.log_key, f", "assert heads, f")
+_NO_ORDER_ASSERTION = SourceEdit(AGREEMENT, "assert first > self.log_key, f", "assert first, f")
 _NO_OWN_STAMP_ASSERTION = SourceEdit(AGREEMENT, "assert items[0].stamp > self.last_stamp,", "assert items,")
 _NO_COUNTER_REGRESSION_CHECK = SourceEdit(PEERS, "if lost or claim.counter < old.counter:", "if lost:")
 _NO_COUNTER_IDENTITY_CHECK = SourceEdit(

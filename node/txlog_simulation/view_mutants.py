@@ -27,7 +27,7 @@ CLOSING = "txlog/protocol/views/next_view.py"
 EXECUTOR = "txlog/runtime/executor.py"
 _UNORDERED = "node/tests/protocol/test_unordered.py::"
 
-_NO_ORDER_ASSERTION = SourceEdit(AGREEMENT, "assert min(heads) > self.log_key, f", "assert heads, f")
+_NO_ORDER_ASSERTION = SourceEdit(AGREEMENT, "assert first > self.log_key, f", "assert first, f")
 _NO_RISING_STAMPS_CHECK = SourceEdit(
     QUEUES,
     "            if item.stamp <= last_stamp:\n",
@@ -170,8 +170,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CORE,
-                "return SubmissionTerms(self.views.is_stopped, marks, full)",
-                "return SubmissionTerms(False, marks, full)",
+                "return SubmissionTerms(self.views.is_stopped, marks, refusal)",
+                "return SubmissionTerms(False, marks, refusal)",
             ),
             _NO_ORDER_ASSERTION,
             _NO_RISING_STAMPS_CHECK,
