@@ -115,6 +115,20 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         test=_TESTS + "test_masters_of_an_older_version_are_given_no_first_stamps",
     ),
     Mutant(
+        "a-key-without-any-stamp-is-taken",
+        "16",
+        False,
+        (SourceEdit("txlog/protocol/core.py", "if refusal is None and not marks:", "if False:"),),
+        test=_TESTS + "test_without_a_view_no_key_is_taken_before_it_is_known_that_all_keep_first_stamps",
+    ),
+    Mutant(
+        "an-older-master-lets-keys-wait",
+        "16",
+        False,
+        (SourceEdit(LEVELS, "if any(self._levels.get(node, level) < level for node in others):", "if False:"),),
+        test=_TESTS + "test_without_a_view_no_key_is_taken_before_it_is_known_that_all_keep_first_stamps",
+    ),
+    Mutant(
         "an-older-learner-is-sent-a-table",
         "17",
         False,

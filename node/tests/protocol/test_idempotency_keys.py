@@ -162,6 +162,36 @@ def test_masters_of_an_older_version_are_given_no_first_stamps() -> None:
     assert run.items[0].first_stamp == 0, "the log says that all knew it, and one says now that it does not"
 
 
+def test_without_a_view_no_key_is_taken_before_it_is_known_that_all_keep_first_stamps() -> None:
+    cluster = real_time()
+    cluster.crash("c")
+    for node in "ab":
+        cluster.executors[node].prove_down("c", cluster.journals["c"].birth, cluster.journals["c"].start)
+    run_until_in_view(cluster, "a", "b")
+    cluster.cut |= {("a", "c")}  # what a sends to c
+    cluster.start("c")
+    core = cluster.core("c")
+    while not core.views.is_stopped or core.membership.admission.error() is not None:
+        assert cluster.now_ms < 60_000
+        cluster.run(1)
+    cluster.submit("c", "without a key")
+
+    (refused,) = cluster.executors["c"].submit([update("x", "K")], cluster.now("c"))
+    assert isinstance(refused, Unavailable)
+    assert (refused.reason, refused.status) == ("Starting", 503)
+    assert "a sent no hello" in str(refused)
+
+    levels = core.local.peer_levels
+    levels.on_level("b", 0)  # an older version: nobody waits for the other one
+    cluster.submit("c", "y", key="L")
+    levels.on_level("b", 1)
+    levels.on_level("a", 1)
+    (taken,) = cluster.submit("c", "x", key="K")
+    run = cluster.journals["c"].read("c", cluster.journals["c"].birth, taken.txid.seq, 1, 1000)
+    assert run.items[0].stamp == 0
+    assert run.items[0].first_stamp > 0
+
+
 def test_the_first_stamp_outlives_views_and_starts() -> None:
     cluster = RealTime(journal=DiskJournal, idle_interval_ms=200, key_retention_ms=RETENTION_MS).founded()
     first = dies_with_a_transaction(cluster, "K")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from txlog.model.configuration import Configuration
-from txlog.model.errors import Refused
+from txlog.model.errors import Refused, Unavailable
 from txlog.model.ids import Txid
 from txlog.model.master_state import MasterState
 from txlog.model.records import LogStart, RecoveredState
@@ -318,9 +318,20 @@ class Core:
         refusal = None
         if others:
             refusal = self.local.clock.lag_error(log.last_stamp, log.keys.retention_ms // KEY_LAG_SHARE)
+        if refusal is None and not marks:
+            refusal = self._keys_wait(others)
         if len(log.keys) >= self.settings.keys_max:
             refusal = log.keys.full_error(replication.key_horizon.away(configured))
         return SubmissionTerms(self.views.is_stopped, marks, refusal)
+
+    def _keys_wait(self, others: list[str]) -> Unavailable | None:
+        """Why a transaction with a key is not taken without a first stamp: it has no stamp either, so its age would
+        begin with the next view, however long that takes (rule 16). Older masters keep no first stamp in any case."""
+        unheard = self.local.peer_levels.undecided(LEVEL_FIRST_STAMPS, others) if self.views.is_stopped else []
+        if not unheard:
+            return None
+        text = f"no view is in force, and {', '.join(unheard)} sent no hello since this start: a key has no age yet"
+        return Unavailable("Starting", text)
 
     def prepare_change(self, wanted: Configuration, why: str) -> Submission:
         """The submission that makes ``wanted`` follow the configuration in force. :class:`BadInput` when ``wanted`` is

@@ -19,3 +19,10 @@ class PeerLevels:
         """Whether all these masters have at least this level. ``was_used``: the log proves that all had it, so a master
         that sent no hello since this start has it still."""
         return all(self._levels.get(node, level if was_used else 0) >= level for node in others)
+
+    def undecided(self, level: int, others: list[str]) -> list[str]:
+        """The masters that sent no hello since this start, where only they leave open whether all have this level.
+        Empty when one is known to be older: waiting for the rest would change nothing."""
+        if any(self._levels.get(node, level) < level for node in others):
+            return []
+        return [node for node in others if node not in self._levels]
