@@ -35,6 +35,7 @@ LIFE_MUTANTS: tuple[Mutant, ...] = (
         False,
         (SourceEdit(_POST_SENDER, "for slot in slots if slot < HEARD_SLOTS)", "for slot in slots)"),),
         profile="old",
+        counts=(PROCESS,),
     ),
     Mutant(
         "a-joining-master-must-lack-nothing",
