@@ -224,4 +224,12 @@ BOOTSTRAP_MUTANTS: tuple[Mutant, ...] = (
         "base=msgspec.UNSET,",
         _STORES + "test_the_content_that_came_before_the_log_goes_with_copies_and_backups",
     ),
+    _mutant(
+        "the-accepted-founding-is-discarded-for-what-grew-from-it",
+        "2",
+        _BOOTSTRAP,
+        "if mine is not None and mine.cluster_id == view.cluster_id and mine.number in view.ancestors:",
+        "if False:",
+        _ONCE + "test_a_master_that_accepted_the_founding_view_knows_the_log_though_others_went_on",
+    ),
 )

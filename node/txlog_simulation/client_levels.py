@@ -3,21 +3,20 @@ beside the shipped executor."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import asyncio
+from typing import TYPE_CHECKING
 
 from txlog.model.durability import Durability
 from txlog.model.ids import Txid
 from txlog.protocol.events import DurabilityMarks
 from txlog.runtime.durability_tracker import DurabilityTracker, DurabilityWaiter
 from txlog.runtime.executor import Executor
-from txlog.runtime.master_listener import MasterListener
 from txlog.runtime.master_status import MasterStatus
+from txlog_simulation.applied_levels import ABOVE_SYNCED, AppliedLevels, WatermarkListener
 from txlog_simulation.violation import ACKNOWLEDGEMENT
 
 if TYPE_CHECKING:
     from txlog_simulation.simulated_master import SimulatedMaster
-
-_ORDER: Final = (Durability.ACCEPTED, Durability.QUORUM, Durability.SYNCED)
 
 
 class ClientLevels:
@@ -25,13 +24,20 @@ class ClientLevels:
 
     def __init__(self, machine: SimulatedMaster, executor: Executor) -> None:
         self._machine = machine
-        self._tracker = DurabilityTracker(executor, MasterStatus(executor), MasterListener())
+        status, listener = MasterStatus(executor), WatermarkListener()
+        self._tracker = DurabilityTracker(executor, status, listener)
+        self.applied = AppliedLevels(machine, self._tracker, status)
+        listener.registry = self.applied.registry
         self._waiting: list[DurabilityWaiter] = []
 
     def wait(self, txid: Txid, level: Durability) -> DurabilityWaiter:
         """A client waits. Its future has a result when the client was told, and what it was told has been checked."""
         self._tracker.detect_view_change()
-        one = DurabilityWaiter(txid, level, self._tracker.wait_txid(txid, level))
+        if level in ABOVE_SYNCED:
+            one = DurabilityWaiter(txid, level, asyncio.get_running_loop().create_future())
+            self.applied.wait(txid, level, one.future)
+        else:
+            one = DurabilityWaiter(txid, level, self._tracker.wait_txid(txid, level))
         self._waiting.append(one)
         self._check_told()
         return one
@@ -39,8 +45,8 @@ class ClientLevels:
     def ask(self, txid: Txid) -> Durability | None:
         """A client asks how far a transaction is; the answer is checked."""
         self._tracker.detect_view_change()
-        level = self._tracker.level_of(txid)
-        if level in _ORDER:
+        level = self.applied.level_of(txid)
+        if level is not None:
             self._check(txid, level)
         return level
 
@@ -48,6 +54,13 @@ class ClientLevels:
         """The executor has let something out."""
         self._tracker.detect_view_change()
         self._tracker.apply_released(marks)
+        self.applied.advance()
+        self._check_told()
+
+    def on_worker_moved(self) -> None:
+        """The worker of this master is at another position."""
+        self._tracker.detect_view_change()
+        self.applied.on_worker_moved()
         self._check_told()
 
     def _check_told(self) -> None:
@@ -64,6 +77,9 @@ class ClientLevels:
         machine, world = self._machine, self._machine.world
         mirror, view = machine.durable_state, machine.durable_state.accepted
         if machine.damaged or view is None or machine.origin is None or txid.origin in world.transactions.lost:
+            return
+        if level in ABOVE_SYNCED:
+            self.applied.check(txid, level)
             return
         world.coverage[f"told {level}"] += 1
         held = mirror.held_seqs.get(txid.origin, 0)

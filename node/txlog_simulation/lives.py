@@ -11,7 +11,8 @@ from dataclasses import replace
 from random import Random
 from typing import Final, TypedDict
 
-from txlog_simulation.run_plan import BEGIN_MS, PlannedClient, PlannedFault, RunPlan, draw_plan
+from txlog_simulation.old_journals import DAY_MS, OldCluster
+from txlog_simulation.run_plan import BEGIN_MS, PlannedClient, PlannedFault, PlannedWork, RunPlan, draw_plan
 from txlog_simulation.shrink import with_masters
 
 KEY_RETENTION_MS: Final = 200_000
@@ -119,11 +120,11 @@ class _Clocks(TypedDict):
     clock_rates: tuple[float, ...]
 
 
-def _true_time(rng: Random, plan: RunPlan) -> _Clocks:
+def _true_time(rng: Random, plan: RunPlan, key_retention_ms: int = KEY_RETENTION_MS) -> _Clocks:
     """Wall clocks that go on with the time and are wrong by a tenth of a second at most."""
     return {
         "true_time": True,
-        "key_retention_ms": KEY_RETENTION_MS,
+        "key_retention_ms": key_retention_ms,
         "max_clock_skew_ms": SKEW_MS,
         "clock_offsets_ms": tuple(rng.choice((0, 5_000, -5_000, 100_000)) for _ in range(plan.masters)),
         "clock_rates": (1.0,) * plan.masters,
@@ -145,25 +146,68 @@ def _liar(seed: int) -> RunPlan:
     return replace(plan, profile="liar", liar=rng.randrange(plan.masters))
 
 
+def _old(seed: int) -> RunPlan:
+    """The masters find journals of a long life: views, incarnations and keys that no run lives long enough for."""
+    rng = Random(f"old {seed}")
+    plan = draw_plan(seed, rng.choice(("calm", "links", "crashes", "isolated", "views", "wipes", "majority", "splits")))
+    plan = with_masters(3, plan)
+    old, segment_bytes = rng.choices(OLD_CLUSTERS, (5, 5, 4, 4, 2, 1))[0]
+    again = [
+        PlannedWork(rng.randrange(BEGIN_MS, plan.safety_ms), rng.randrange(plan.masters), 3, True, True, False)
+        for _ in range(rng.randint(6, 20))
+    ]
+    return replace(
+        plan,
+        profile="old",
+        old=old,
+        centres=(0, 0, 1)[-plan.masters :],
+        weights=(1,) * plan.masters,
+        majority=plan.majority and plan.masters > 2,
+        strategy="Smart" if plan.strategy == "None" else plan.strategy,
+        preferred_strategies=(),
+        strategy_changes=(),
+        segment_bytes=segment_bytes,
+        work=tuple(sorted((*plan.work, *again))),
+        clients=_clients(rng, plan.masters, plan.safety_ms, rng.choice((0, 6))),
+        clock_jumps=(),
+        **_true_time(rng, plan, DAY_MS),
+    )
+
+
+OLD_CLUSTERS: Final = (
+    (OldCluster(60, 20, False, 12, 300, 0, 2), 24 << 10),
+    (OldCluster(1_000, 40, False, 60, 400, 70, 0), 24 << 10),
+    (OldCluster(1_000, 1, True, 100, 400, 40, 3), 32 << 10),
+    (OldCluster(5_000, 200, False, 240, 700, 90, 1), 32 << 10),
+    (OldCluster(1_000, 999, False, 240, 1_200, 0, 0), 64 << 10),
+    (OldCluster(4_000, 2, True, 244, 4_000, 60, 2), 128 << 10),
+)
+"""With the size of a segment of their journals. Few, for each is made once in a process."""
+
 _OF_ONE: Final = ("crash", "crash-at-step", "restart-all", "pause", "clock", "full", "disk-error", "stop", "stop-all")
 """Faults that one master alone can have."""
 
 
 def _clients(rng: Random, masters: int, end_ms: int, count: int) -> tuple[PlannedClient, ...]:
-    """Some that begin at any time."""
+    """Some that begin at any time. Each fourth waits until a worker has executed, or every one."""
     return tuple(
         sorted(
             PlannedClient(
                 rng.randrange(BEGIN_MS, end_ms - 100),
                 rng.randrange(masters),
-                rng.choice(("accepted", "quorum", "quorum", "synced")),
+                _level(at, rng.choice(("accepted", "quorum", "quorum", "synced"))),
                 rng.choice((5, 20, 60, 200)),
                 rng.choice((2, 4, 8)),
                 rng.choice((0, 0, 1, 30, 300, SLEEP_MS)),
             )
-            for _ in range(count)
+            for at in range(count)
         )
     )
+
+
+def _level(client: int, drawn: str) -> str:
+    """What a client waits for."""
+    return drawn if client % 4 else ("applied", "applied-all")[client // 4 % 2]
 
 
 def _sleep(at_ms: int, late_slot: int, late_ms: int) -> PlannedFault:
@@ -179,5 +223,6 @@ LIVES: Final[dict[str, tuple[float, Life]]] = {
     "liar": (0.03, _liar),
     "lone": (0.03, _lone),
     "retries": (0.04, _retries),
+    "old": (0.02, _old),
 }
-"""By name: the share of all seeds, and what draws the plan of one."""
+"""By name: the share of all seeds, and what draws the plan of one. New ones at the end: the others keep theirs."""

@@ -19,6 +19,7 @@ from txlog_simulation.joining_mutants import JOINING_MUTANTS
 from txlog_simulation.journal_mutants import JOURNAL_MUTANTS, STORE_MUTANTS
 from txlog_simulation.key_mutants import KEY_MUTANTS
 from txlog_simulation.level_mutants import LEVEL_MUTANTS
+from txlog_simulation.life_mutants import LIFE_MUTANTS
 from txlog_simulation.lineage_mutants import LINEAGE_MUTANTS
 from txlog_simulation.membership_mutants import MEMBER_MUTANTS
 from txlog_simulation.mutant import Mutant
@@ -434,6 +435,7 @@ MUTANTS = (
     *CLOCK_MUTANTS,
     *LEVEL_MUTANTS,
     *LINEAGE_MUTANTS,
+    *LIFE_MUTANTS,
     *JOURNAL_MUTANTS,
     *BOUNDS_MUTANTS,
     *BOOTSTRAP_MUTANTS,

@@ -29,6 +29,7 @@ from txlog_simulation.fault_profiles import (
     PROFILES,
     TERMINATING_FAULTS,
 )
+from txlog_simulation.old_journals import OldCluster
 
 NAMES = ["a", "b", "c", "d", "e", "f", "g"]
 DATA_CENTRES = ("uk", "us", "de", "jp")
@@ -129,6 +130,8 @@ class RunPlan:
     flow: tuple[int, ...] = ()
     """Work that goes on while the masters come good: every so many milliseconds, so many transactions at one of them.
     Empty: none."""
+    old: OldCluster | None = None
+    """The journals that the masters find when the run begins; None: empty disks."""
 
     def network_ms(self, a: int, b: int) -> int:
         """How long a message takes from one master to another, when nothing is wrong."""

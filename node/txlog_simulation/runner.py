@@ -138,6 +138,7 @@ REQUIRED_COVERAGE = (
 )
 LIVES_FROM_SEEDS = 1500
 LIVES_COVERAGE = (
+    "begun old and trimmed",
     "client gave up waiting",
     "all at work while clients write",
     "client sends again",
@@ -147,6 +148,8 @@ LIVES_COVERAGE = (
     "client's retry",
     "sleep",
     "told accepted",
+    "told applied",
+    "told applied-all",
     "told quorum",
     "told synced",
 )

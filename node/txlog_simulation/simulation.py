@@ -37,6 +37,7 @@ from txlog_simulation.faults import inject_fault
 from txlog_simulation.log_trims import LogTrims
 from txlog_simulation.lost_disks import FoundingChecker
 from txlog_simulation.membership_faults import start_late
+from txlog_simulation.old_life import begin_old
 from txlog_simulation.operator_overrides import change_split_recovery
 from txlog_simulation.process_states import ENDED
 from txlog_simulation.recovery import WORK_MS, check_liveness
@@ -135,6 +136,8 @@ class Simulation:
     def run(self) -> RunResult:
         """The whole run."""
         plan = self.plan
+        if plan.old is not None:
+            self._keys += begin_old(self)
         for machine in self.simulated_masters:
             if machine.slot != plan.late_master and machine.slot not in plan.absent_at_start:
                 self.schedule(self.rng.choice((0, 0, 0, 30)), machine.start)

@@ -75,7 +75,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
                 "return False",
             ),
         ),
-        test=_SEEDS + "[splits,flaps,successions-632]",
+        test=_SEEDS + "[splits,flaps,successions-316]",
     ),
     Mutant(
         "no-backup-and-going-on",

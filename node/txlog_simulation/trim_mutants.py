@@ -99,7 +99,7 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
                 "assert log_start.index,",
             ),
         ),
-        survives="what every configured master has reached, by hash, is settled in nearly every run",
+        test=f"{TEST}test_nothing_is_trimmed_beyond_what_is_settled_whatever_positions_are_known",
     ),
     Mutant(
         "foot-forgets-the-keys",

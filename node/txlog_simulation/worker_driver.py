@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 
 
 def drive_worker(machine: SimulatedMaster, executor: Executor) -> None:
-    """The worker executes what it has been offered; it survives its master."""
+    """The worker executes what it has been offered, and its position is reported; it survives its master."""
+    before = machine.worker.index, machine.worker.hash
+    _execute(machine, executor)
+    if machine.levels is not None and (machine.worker.index, machine.worker.hash) != before:
+        machine.levels.on_worker_moved()
+
+
+def _execute(machine: SimulatedMaster, executor: Executor) -> None:
     agreement = executor.core.log_state
     if agreement is None or machine.forged:  # a worker does not follow another log
         return

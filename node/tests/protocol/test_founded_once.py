@@ -9,6 +9,7 @@ from core_cluster import Cluster
 
 from txlog.model.errors import Conflict, Unavailable
 from txlog.model.master_state import MasterState
+from txlog.model.records import ViewAccepted
 from txlog.protocol.core import Core
 from txlog.protocol.events import ProtocolSettings
 
@@ -133,3 +134,37 @@ def test_a_new_master_founds_as_ever() -> None:
     cluster = Cluster("a")
     cluster.run(LONG_MS)
     assert cluster.core("a").state is MasterState.JOINED
+
+
+def accepted_and_not_told(cluster: Cluster, node: str) -> None:
+    """Its founding view is durable there and installed elsewhere; no master tells it so before it ends."""
+    others = [one for one in cluster.journals if one != node]
+    end_ms = cluster.now_ms + LONG_MS
+    while not all(cluster.core(one).views.installed for one in others):
+        assert cluster.now_ms < end_ms
+        if any(isinstance(record, ViewAccepted) for record in cluster.journals[node].records):
+            cluster.cut |= {(one, node) for one in others}
+        cluster.run(1)
+    assert not cluster.core(node).views.installed
+    cluster.crash(node)
+    cluster.cut.clear()
+
+
+def test_a_master_that_accepted_the_founding_view_knows_the_log_though_others_went_on() -> None:
+    """With a lost disk, the two of three that know the log are one that was never told, and one that went on."""
+    cluster = Cluster("abc", idle_interval_ms=100, majority=True, max_peer_lag_ms=500)
+    accepted_and_not_told(cluster, "c")
+    cluster.executors["a"].prove_down("c", cluster.journals["c"].birth, cluster.journals["c"].start)
+    run_until_in_view(cluster, "a", "b")
+    cluster.submit("b", "by two")
+    cluster.run(500)
+    cluster.start("c")
+    cluster.cut = {(x, y) for x in "abc" for y in "abc" if x != y} - {("b", "c"), ("c", "b")}
+    cluster.crash("a")
+    cluster.run(50)
+    forget(cluster, "a", birth=77)
+    cluster.start("a")
+    cluster.cut.clear()
+    run_until_in_view(cluster, *"abc", within_ms=20_000)
+    cluster.run(500)
+    assert [cluster.log(node) for node in "abc"] == [["b1"]] * 3

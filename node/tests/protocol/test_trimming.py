@@ -20,6 +20,7 @@ from txlog.protocol.log.log_trim import (
     WORKER,
     RetentionPosition,
     TrimDecision,
+    decide_trim,
 )
 from txlog.protocol.membership.handshake import build_hello
 from txlog.wire import messages as wire
@@ -413,3 +414,19 @@ def test_who_is_out_by_order_holds_the_log_until_it_is_heard() -> None:
     verdict = trim(cluster, "b", backup)
     assert verdict.trim_to == verdict.start == 0
     assert held_by(verdict) == [(MASTER, "a"), (MASTER, "c")]
+
+
+def test_nothing_is_trimmed_beyond_what_is_settled_whatever_positions_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All are at the end of the log here, also the worker and a backup, and its last two entries are not settled."""
+    cluster = cluster_with(3)
+    log, end = cluster.core("a").log_state, length(cluster)
+    assert log is not None
+    known = {node: wire.Checkpoint(end, log.log_index.hash) for node in "bc"}
+    places = [place(cluster, BACKUP, end - 2, "older"), place(cluster, BACKUP, end), place(cluster, WORKER, end)]
+    assert decide_trim(log, places, list("abc"), known, 1 << 60).trim_to == end
+    monkeypatch.setattr(type(log), "final_index", property(lambda _: end - 2))
+    verdict = decide_trim(log, places, list("abc"), known, 1 << 60)
+    assert verdict.trim_to == end - 2
+    assert held_by(verdict) == [(BACKUP, "older"), (MASTER, "a")]

@@ -210,6 +210,8 @@ class ClusterBootstrap:
         if installed and not view.ancestors and view.has_member(Origin(self.local.node, self.local.birth)):
             self._adopt_cluster(view)
             return
+        if mine is not None and mine.cluster_id == view.cluster_id and mine.number in view.ancestors:
+            return  # it grew from the very view that this master accepted, so that it still knows the log from there
         named = view.has_member(Origin(self.local.node, self.local.birth))
         if named and view.ancestors and not installed and (mine is None or mine.cluster_id != view.cluster_id):
             named = False  # it was to be added, and ended before it accepted: it still is a learner

@@ -1,0 +1,107 @@
+"""Safeguards that only the lives of long clusters, steady writers and broken peers try, one each taken out. Imports
+nothing of ``txlog``."""
+
+from __future__ import annotations
+
+from txlog_simulation.mutant import Mutant
+from txlog_simulation.source_patches import SourceEdit
+from txlog_simulation.violation import PROCESS
+
+_BOUNDS = "txlog/model/bounds.py"
+_CATCH_UP = "txlog/protocol/views/catch_up.py"
+_KEYS = "txlog/protocol/log/idempotency_keys.py"
+_MESSAGES = "txlog/wire/messages.py"
+_POST_SENDER = "txlog/protocol/replication/post_sender.py"
+_REGISTRY = "txlog/runtime/worker_registry.py"
+
+LIFE_MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "a-key-expires-shortly-before-its-retention",
+        "16",
+        False,
+        (SourceEdit(_KEYS, "if high - low > self._retention:", "if high - low > self._retention * 0.9998:"),),
+        profile="old",
+    ),
+    Mutant(
+        "a-trimmed-log-begins-without-its-keys",
+        "16",
+        False,
+        (SourceEdit(_KEYS, "        self.final.load(log_start.key_table)\n", ""),),
+        profile="old",
+    ),
+    Mutant(
+        "a-post-says-of-every-incarnation-that-it-was-heard",
+        "32",
+        False,
+        (SourceEdit(_POST_SENDER, "for slot in slots if slot < HEARD_SLOTS)", "for slot in slots)"),),
+        profile="old",
+        counts=(PROCESS,),
+    ),
+    Mutant(
+        "a-joining-master-must-lack-nothing",
+        "32",
+        False,
+        (
+            SourceEdit(_CATCH_UP, "if self.lacking <= CAUGHT_UP_LAG_MAX:", "if not self.lacking:"),
+            SourceEdit(_CATCH_UP, "        return done > before and", "        return False and"),
+        ),
+        profile="flow",
+    ),
+    Mutant(
+        "a-malformed-message-ends-its-reader",
+        "9",
+        False,
+        (
+            SourceEdit(
+                _MESSAGES,
+                '    except DECODE_ERRORS as wrong:\n        raise PeerFault(peer, "Malformed"',
+                '    except RecursionError as wrong:\n        raise PeerFault(peer, "Malformed"',
+            ),
+        ),
+        profile="liar",
+        counts=(PROCESS,),
+    ),
+    Mutant(
+        "an-incarnation-below-zero",
+        "32",
+        False,
+        (SourceEdit(_BOUNDS, "Birth = Annotated[int, Meta(ge=0)]", "Birth = int"),),
+        profile="liar",
+        counts=(PROCESS,),
+    ),
+    Mutant(
+        "a-count-of-any-size",
+        "32",
+        False,
+        (SourceEdit(_BOUNDS, "Count = Annotated[int, Meta(ge=0, le=COUNT_MAX)]", "Count = int"),),
+        profile="liar",
+        counts=(PROCESS,),
+    ),
+    Mutant(
+        "a-joining-master-is-never-near-its-end",
+        "32",
+        False,
+        (
+            SourceEdit(
+                _CATCH_UP,
+                "return self.theirs.is_near_end and self.mine.is_near_end",
+                "return not self.theirs.lacking and not self.mine.lacking",
+            ),
+        ),
+        profile="flow",
+    ),
+    Mutant(
+        "applied-all-by-the-worker-that-is-furthest",
+        "16",
+        False,
+        (SourceEdit(_REGISTRY, "min([*local, *remote], default=0)", "max([*local, *remote], default=0)"),),
+        profile="retries",
+    ),
+    Mutant(
+        "applied-by-a-worker-on-another-branch",
+        "16",
+        False,
+        (SourceEdit(_REGISTRY, " or worker.refusal is not None or self.is_off_chain(worker):", ":"),),
+        profile="retries",
+    ),
+)
