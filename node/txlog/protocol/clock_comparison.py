@@ -23,7 +23,7 @@ DOUBT_MIN_MS: Final = 10_000
 AHEAD_MAX_MS: Final = 100 * 365 * 24 * 3_600_000
 """A stamp that is a century ahead of this master's clock and counter comes from no clock. A dead clock shows 1970."""
 CLOCK_RETRY_S: Final = 5
-"""When a client may try a refused key again: a master that can be reached is heard within a second."""
+"""When a client may try a refused key again: a message of a master that can be reached arrives within a second."""
 
 
 class ClockComparison:

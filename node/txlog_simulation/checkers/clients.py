@@ -120,7 +120,7 @@ class ClientChecker:
             if before is None or not self._plan.true_time:
                 continue
             apart_ms = abs(sent.at_ms - before[1])
-            if apart_ms < self._plan.key_retention_ms // 2 - self._slack_ms:
+            if apart_ms < 3 * self._plan.key_retention_ms // 4 - self._slack_ms:
                 self._report(
                     "16", f"{entry.key} takes effect twice: {before[0]} and {entry.txid}, sent {apart_ms} ms apart"
                 )
