@@ -2,7 +2,9 @@ import static org.junit.platform.engine.discovery.DiscoverySelectors.selectClass
 
 import java.io.File;
 import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -12,7 +14,13 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Predicate;
+import org.apache.http.impl.client.HttpClients;
+import org.eclipse.rdf4j.query.BooleanQuery;
+import org.eclipse.rdf4j.query.GraphQuery;
+import org.eclipse.rdf4j.query.TupleQuery;
+import org.eclipse.rdf4j.query.Update;
 import org.eclipse.rdf4j.repository.Repository;
+import org.eclipse.rdf4j.repository.RepositoryConnection;
 import org.eclipse.rdf4j.repository.config.AbstractRepositoryImplConfig;
 import org.eclipse.rdf4j.repository.config.RepositoryFactory;
 import org.eclipse.rdf4j.repository.config.RepositoryImplConfig;
@@ -65,8 +73,9 @@ import org.opentest4j.TestAbortedException;
 /**
  * RDF4J's own test suites against a server.
  *
- * <p>Arguments: {@code rdf4j SERVER REPOSITORY} through {@code HTTPRepository}, or {@code sparql QUERY UPDATE}, two
- * SPARQL endpoints through {@code SPARQLRepository}; then the groups with commas, and which tests: a file with their
+ * <p>Arguments: {@code rdf4j SERVER REPOSITORY} through {@code HTTPRepository}, {@code jetty SERVER REPOSITORY} the same
+ * without {@code Expect: 100-continue}, which a loaded Jetty 9 sometimes leaves without an answer, or {@code sparql
+ * QUERY UPDATE}, two SPARQL endpoints through {@code SPARQLRepository}; then the groups with commas, and which tests: a file with their
  * names, or {@code ~WORDS} for those whose name contains the words. Writes one line per test: name, outcome,
  * milliseconds and what went wrong, with tabs between; before each group {@code group NAME}.
  */
@@ -95,7 +104,43 @@ public class Suites {
 	}
 
 	private static Repository open() {
-		return kind.equals("sparql") ? new SPARQLRepository(first, second) : new HTTPRepository(first, second);
+		if (kind.equals("sparql")) {
+			return new SPARQLRepository(first, second);
+		}
+		HTTPRepository made = new HTTPRepository(first, second);
+		if (kind.equals("jetty")) {
+			made.setHttpClient(HttpClients.createDefault());
+		}
+		return made;
+	}
+
+	/**
+	 * The W3C's tests refuse a query or an update whose hash code is that of any object; RDF4J's own client makes such
+	 * ones.
+	 */
+	private static Repository openWithHashes() {
+		return (Repository) withHashes(open(), Repository.class);
+	}
+
+	private static Object withHashes(Object inner, Class<?> as) {
+		return Proxy.newProxyInstance(Suites.class.getClassLoader(), new Class<?>[] { as }, (proxy, method, values) -> {
+			if (method.getName().equals("hashCode") && method.getParameterCount() == 0) {
+				return inner.getClass().getName().hashCode();
+			}
+			Object found;
+			try {
+				found = method.invoke(inner, values);
+			} catch (InvocationTargetException wrong) {
+				throw wrong.getCause();
+			}
+			for (Class<?> each : List.of(RepositoryConnection.class, TupleQuery.class, GraphQuery.class,
+					BooleanQuery.class, Update.class)) {
+				if (each.isInstance(found)) {
+					return withHashes(found, each);
+				}
+			}
+			return found;
+		});
 	}
 
 	/** Makes a repository of the server that is tested, whatever it is given. */
@@ -261,7 +306,7 @@ public class Suites {
 	public static class HttpW3c10Query extends SPARQL10QueryComplianceTest {
 		@Override
 		protected Repository newRepository() {
-			return open();
+			return openWithHashes();
 		}
 	}
 
@@ -269,7 +314,7 @@ public class Suites {
 	public static class HttpW3c11Query extends SPARQL11QueryComplianceTest {
 		@Override
 		protected Repository newRepository() {
-			return open();
+			return openWithHashes();
 		}
 	}
 
@@ -277,7 +322,7 @@ public class Suites {
 	public static class HttpW3c11Update extends SPARQL11UpdateComplianceTest {
 		@Override
 		protected Repository newRepository() {
-			return open();
+			return openWithHashes();
 		}
 	}
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from e2e.conformance.rdf4j.suite_programs import TestOutcome
+from e2e.conformance.rdf4j.suite_programs import SuiteOutcome
 
 LIST_FILE: Final = Path(__file__).parents[3] / "docs" / "reference" / "rdf4j-suite.md"
 ENGINES: Final = ("oxigraph", "rdf4j")
@@ -60,7 +60,7 @@ def read_list(text: str) -> list[ListedTest]:
 
 def judge(
     engine: str,
-    outcomes: Iterable[TestOutcome],
+    outcomes: Iterable[SuiteOutcome],
     listed: Sequence[ListedTest],
     proofs: Mapping[Proof, Mapping[str, str]],
 ) -> Judgement:

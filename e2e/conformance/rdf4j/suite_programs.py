@@ -26,15 +26,15 @@ _CHARACTERS: Final = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 class SuiteTarget(NamedTuple):
-    """Where the suites' repository is. ``kind``: ``rdf4j`` for a server and the repository's id, ``sparql`` for the
-    endpoints of queries and of updates."""
+    """Where the suites' repository is. ``kind``: ``rdf4j`` for a server and the repository's id, ``jetty`` for one that
+    is asked without ``Expect``, ``sparql`` for the endpoints of queries and of updates."""
 
     kind: str
     first: str
     second: str
 
 
-class TestOutcome(NamedTuple):
+class SuiteOutcome(NamedTuple):
     """``word``: passed, failed, or skipped by the suite itself. ``why``: what went wrong."""
 
     group: str
@@ -59,7 +59,7 @@ class OutcomeReader:
         self._group = ""
         self._seen: Counter[str] = Counter()
 
-    def read(self, line: str) -> TestOutcome | None:
+    def read(self, line: str) -> SuiteOutcome | None:
         """None for a line that begins a group. ValueError for one that is neither."""
         if line.startswith("group "):
             self._group = line.removeprefix("group ")
@@ -71,7 +71,7 @@ class OutcomeReader:
         self._seen[name] += 1
         if self._seen[name] > 1:
             name += f" #{self._seen[name]}"
-        return TestOutcome(self._group, name, cells[1], int(cells[2]), cells[3])
+        return SuiteOutcome(self._group, name, cells[1], int(cells[2]), cells[3])
 
 
 def _unescape(text: str) -> str:
@@ -90,8 +90,8 @@ def run_suites(
     *,
     asked: Iterable[str] | None = None,
     words: str = "",
-    progress: Callable[[TestOutcome], None] = lambda _: None,
-) -> list[TestOutcome]:
+    progress: Callable[[SuiteOutcome], None] = lambda _: None,
+) -> list[SuiteOutcome]:
     """The outcomes of the tests of ``groups``, of those that are ``asked`` by name, and of those whose name contains
     ``words``. ``folder``: for files.
 
@@ -126,8 +126,8 @@ def _compile(java: Path, path: str, folder: Path) -> Path:
     return folder
 
 
-def _run(command: Sequence[str], log: Path, progress: Callable[[TestOutcome], None]) -> list[TestOutcome]:
-    outcomes: list[TestOutcome] = []
+def _run(command: Sequence[str], log: Path, progress: Callable[[SuiteOutcome], None]) -> list[SuiteOutcome]:
+    outcomes: list[SuiteOutcome] = []
     reader = OutcomeReader()
     with log.open("ab") as errors, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors) as process:
         assert process.stdout is not None

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from e2e.conformance.rdf4j.suite_list import ENGINES, LIST_FILE, Judgement, ListedTest, Proof, judge, read_list
-from e2e.conformance.rdf4j.suite_programs import GROUPS, SuiteTarget, TestOutcome, run_suites
+from e2e.conformance.rdf4j.suite_programs import GROUPS, SuiteTarget, SuiteOutcome, run_suites
 from e2e.conformance.rdf4j.suite_targets import master_target, server_target, store_target
 from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, print_table
 from txlog.local.local_errors import CannotRun
@@ -60,7 +60,7 @@ class SuiteProgress:
         self._counts: Counter[str] = Counter()
         self._shown = time.monotonic()
 
-    def __call__(self, outcome: TestOutcome) -> None:
+    def __call__(self, outcome: SuiteOutcome) -> None:
         self._counts[outcome.word] += 1
         if outcome.word == "failed" and outcome.name not in self._expected:
             why = outcome.why.replace("\n", " ")[:REASON_MAX]
@@ -79,7 +79,7 @@ def run_target(
     *,
     asked: Sequence[str] | None = None,
     expected: Iterable[str] = (),
-) -> list[TestOutcome]:
+) -> list[SuiteOutcome]:
     """The outcomes at one target, which is there only meanwhile."""
     console.print(f"{where}: starting")
     with target as at:
@@ -93,13 +93,13 @@ def run_target(
         )
 
 
-def words_of(outcomes: Iterable[TestOutcome]) -> dict[str, str]:
+def words_of(outcomes: Iterable[SuiteOutcome]) -> dict[str, str]:
     return {outcome.name: outcome.word for outcome in outcomes}
 
 
 def run_engine(
     engine: str, selection: SuiteSelection, listed: Sequence[ListedTest], server: Mapping[str, str], folder: Path
-) -> tuple[list[TestOutcome], Judgement]:
+) -> tuple[list[SuiteOutcome], Judgement]:
     """A master with ``engine``, and what a store alone does with the tests that are listed with that proof."""
     here = [test for test in listed if engine in test.engines]
     expected = [test.name for test in here]
@@ -132,7 +132,7 @@ def run_given(url: str, repository: str, selection: SuiteSelection, folder: Path
     return report.end()
 
 
-def count_groups(outcomes: Sequence[TestOutcome], judgement: Judgement) -> dict[str, dict[str, int]]:
+def count_groups(outcomes: Sequence[SuiteOutcome], judgement: Judgement) -> dict[str, dict[str, int]]:
     """Per group: how many tests, and how many of each verdict."""
     verdicts = {"passed": judgement.passed, "failed": judgement.failed, "allowed": judgement.allowed}
     verdicts |= {"open": judgement.open, "skipped": judgement.skipped}
@@ -146,7 +146,7 @@ def count_groups(outcomes: Sequence[TestOutcome], judgement: Judgement) -> dict[
 
 
 def report_engine(
-    report: BenchReport, engine: str, outcomes: Sequence[TestOutcome], judgement: Judgement, server: Mapping[str, str]
+    report: BenchReport, engine: str, outcomes: Sequence[SuiteOutcome], judgement: Judgement, server: Mapping[str, str]
 ) -> dict[str, dict[str, int]]:
     """Print one engine's failures and its table; what may not be is a miss. The counts per group."""
     reasons = {outcome.name: outcome.why.replace("\n", " ")[:REASON_MAX] for outcome in outcomes}

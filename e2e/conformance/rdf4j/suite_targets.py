@@ -89,7 +89,7 @@ class StoreFollower:
 def server_target(folder: Path) -> Iterator[SuiteTarget]:
     """A real RDF4J server."""
     with rdf4j_server(folder) as where:
-        yield SuiteTarget("rdf4j", f"http://{where}{PATH}", REPOSITORY)
+        yield SuiteTarget("jetty", f"http://{where}{PATH}", REPOSITORY)
 
 
 @contextmanager
