@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from e2e.conformance.rdf4j.suite_list import ENGINES, LIST_FILE, Judgement, ListedTest, Proof, judge, read_list
-from e2e.conformance.rdf4j.suite_programs import GROUPS, SuiteTarget, SuiteOutcome, run_suites
+from e2e.conformance.rdf4j.suite_programs import GROUPS, SuiteOutcome, SuiteTarget, run_suites
 from e2e.conformance.rdf4j.suite_targets import master_target, server_target, store_target
 from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, print_table
 from txlog.local.local_errors import CannotRun
