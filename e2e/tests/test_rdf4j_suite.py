@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from e2e.conformance.rdf4j.suite_list import LIST_FILE, ListedTest, Proof, judge, read_list
+from e2e.conformance.rdf4j.suite_list import (
+    LIST_FILE,
+    UNEXPLAINED,
+    ListedTest,
+    Proof,
+    judge,
+    read_list,
+    renew_list,
+    write_list,
+)
 from e2e.conformance.rdf4j.suite_programs import (
     GROUPS,
     LOCK_FILE,
@@ -100,6 +109,23 @@ def test_a_test_may_fail_only_with_its_proof() -> None:
     ]
     counts = count_groups([outcome("server"), outcome("open", "skipped")], passed)
     assert counts == {"http": {"tests": 1, "passed": 1, "failed": 0, "allowed": 0, "open": 0, "skipped": 1}}
+
+
+def test_the_list_is_renewed_by_what_was_run() -> None:
+    both = frozenset({"oxigraph", "rdf4j"})
+    listed = [ListedTest("a", both, Proof.NONE, "x"), ListedTest("b", both, Proof.SERVER, "y")]
+    words = {"oxigraph": {"a": "passed", "b": "failed", "c": "failed", "d": "failed"}}
+    made = renew_list(listed, words, {"c": "failed"})
+    assert set(made) == {
+        ListedTest("a", frozenset({"rdf4j"}), Proof.NONE, "x"),
+        ListedTest("b", both, Proof.SERVER, "y"),
+        ListedTest("c", frozenset({"oxigraph"}), Proof.SERVER, UNEXPLAINED),
+        ListedTest("d", frozenset({"oxigraph"}), Proof.NONE, UNEXPLAINED),
+    }
+    text = write_list("# T\n|---|---|\n| `old` | both | server | x |\n\n|---|---|\n\nend\n", made)
+    assert set(read_list(text)) == set(made)
+    assert text.index("`b`") < text.index("`a`") < text.index("end")
+    assert write_list(text, read_list(text)) == text
 
 
 def test_groups_and_words_select() -> None:

@@ -87,3 +87,42 @@ def judge(
             made.untrue.append(f"{outcome.name} fails on {engine}, and not at the {test.proof} as listed")
     made.untrue.extend(f"{name} is listed for {engine}, and was not run" for name in here)
     return made
+
+
+UNEXPLAINED: Final = "not explained yet"
+
+
+def renew_list(
+    listed: Sequence[ListedTest], words: Mapping[str, Mapping[str, str]], server: Mapping[str, str]
+) -> list[ListedTest]:
+    """The list as whole runs make it. ``words``: the outcome of each test by engine. What passes goes; what fails and
+    is not listed is added, with the server's failure as proof, or as open."""
+    known = {(test.name, engine): test for test in listed for engine in test.engines}
+    found: dict[tuple[str, Proof, str], set[str]] = {}
+    for engine, outcomes in words.items():
+        for name, word in outcomes.items():
+            if word == "failed":
+                test = known.get((name, engine))
+                proof = Proof.SERVER if server.get(name) == "failed" else Proof.NONE
+                key = (name, proof, UNEXPLAINED) if test is None else (name, test.proof, test.why)
+                found.setdefault(key, set()).add(engine)
+    for (name, engine), test in known.items():
+        if engine not in words:
+            found.setdefault((name, test.proof, test.why), set()).add(engine)
+    return [ListedTest(name, frozenset(engines), proof, why) for (name, proof, why), engines in found.items()]
+
+
+def _row(test: ListedTest) -> str:
+    engines = BOTH if test.engines == set(ENGINES) else min(test.engines)
+    return f"| `{test.name}` | {engines} | {test.proof} | {test.why} |"
+
+
+def write_list(text: str, listed: Sequence[ListedTest]) -> str:
+    """The document with these lines: the first table has those with a proof, the second the open ones."""
+    lines = [line for line in text.splitlines() if not line.startswith("| `")]
+    heads = [at for at, line in enumerate(lines) if line.startswith("|---")]
+    if len(heads) != 2:
+        raise ValueError(f"the document has {len(heads)} tables, and not two")
+    for at, is_open in ((heads[1], True), (heads[0], False)):
+        lines[at + 1 : at + 1] = [_row(test) for test in listed if (test.proof is Proof.NONE) == is_open]
+    return "\n".join(lines) + "\n"

@@ -20,7 +20,17 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from e2e.conformance.rdf4j.suite_list import ENGINES, LIST_FILE, Judgement, ListedTest, Proof, judge, read_list
+from e2e.conformance.rdf4j.suite_list import (
+    ENGINES,
+    LIST_FILE,
+    Judgement,
+    ListedTest,
+    Proof,
+    judge,
+    read_list,
+    renew_list,
+    write_list,
+)
 from e2e.conformance.rdf4j.suite_programs import GROUPS, SuiteOutcome, SuiteTarget, run_suites
 from e2e.conformance.rdf4j.suite_targets import master_target, server_target, store_target
 from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, print_table
@@ -167,8 +177,10 @@ def report_engine(
     return groups
 
 
-def run_all(selection: SuiteSelection, engines: Sequence[str], report: BenchReport, folder: Path) -> None:
-    """The server, and each engine's master."""
+def run_all(
+    selection: SuiteSelection, engines: Sequence[str], report: BenchReport, folder: Path, *, renew: bool = False
+) -> None:
+    """The server, and each engine's master. ``renew``: write the list anew at the end."""
     listed = read_list(LIST_FILE.read_text())
     at_server = run_target(
         "RDF4J server",
@@ -180,8 +192,10 @@ def run_all(selection: SuiteSelection, engines: Sequence[str], report: BenchRepo
     server = words_of(at_server)
     totals: Counter[str] = Counter()
     nested: dict[str, object] = {}
+    words: dict[str, Mapping[str, str]] = {}
     for engine in engines:
         outcomes, judgement = run_engine(engine, selection, listed, server, folder)
+        words[engine] = words_of(outcomes)
         groups = report_engine(report, engine, outcomes, judgement, server)
         nested[engine] = groups
         mine: Counter[str] = Counter()
@@ -194,6 +208,8 @@ def run_all(selection: SuiteSelection, engines: Sequence[str], report: BenchRepo
     report.figure("server_failed", sum(word == "failed" for word in server.values()))
     report.nested({"groups": nested})
     report.require("tests were run", totals["tests"] > 0)
+    if renew:
+        LIST_FILE.write_text(write_list(LIST_FILE.read_text(), renew_list(listed, words, server)))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -202,6 +218,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--engine", choices=ENGINES, help="of the master's store; both without it")
     parser.add_argument("--url", help="a running server or master, up to /rdf4j-server; nothing else is run")
     parser.add_argument("--repository", default="catalogue", help="of --url")
+    parser.add_argument("--renew", action="store_true", help=f"write the lists of {LIST_FILE.name} anew; a whole run")
     given = parser.parse_args(arguments)
     selection = select_tests(given.only)
     report = BenchReport("rdf4j-suite")
@@ -209,7 +226,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if given.url:
             return run_given(given.url, given.repository, selection, folder)
-        run_all(selection, [given.engine] if given.engine else ENGINES, report, folder)
+        renew = given.renew and selection.is_whole
+        run_all(selection, [given.engine] if given.engine else ENGINES, report, folder, renew=renew)
     except (CannotRun, CannotMeasure, OSError) as why:
         report.failed("all tests are run", str(why))
     finally:
