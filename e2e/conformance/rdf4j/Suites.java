@@ -382,7 +382,7 @@ public class Suites {
 			StackTraceElement[] places = wrong.getStackTrace();
 			for (StackTraceElement place : places) {
 				if (place.getClassName().contains("testsuite")) {
-					return text + " at " + place.getFileName() + ":" + place.getLineNumber();
+					return place.getFileName() + ":" + place.getLineNumber() + " " + text;
 				}
 			}
 			return text.toString();

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from e2e.conformance.rdf4j.suite_programs import SuiteOutcome
+from e2e.conformance.rdf4j.suite_programs import SuiteOutcome, is_same_failure
 
 LIST_FILE: Final = Path(__file__).parents[3] / "docs" / "reference" / "rdf4j-suite.md"
 ENGINES: Final = ("oxigraph", "rdf4j")
@@ -62,10 +62,10 @@ def judge(
     engine: str,
     outcomes: Iterable[SuiteOutcome],
     listed: Sequence[ListedTest],
-    proofs: Mapping[Proof, Mapping[str, str]],
+    proofs: Mapping[Proof, Mapping[str, SuiteOutcome]],
 ) -> Judgement:
-    """What ``outcomes`` of a master with ``engine`` come to. ``proofs``: the words of the outcomes at the server, and
-    at a store that was asked directly, by test."""
+    """What ``outcomes`` of a master with ``engine`` come to. ``proofs``: those at the server and at a store that
+    was asked directly, by test. A store must fail as the master does."""
     here = {test.name: test for test in listed if engine in test.engines}
     made = Judgement([], [], [], [], [], [])
     for outcome in outcomes:
@@ -80,7 +80,7 @@ def judge(
             made.failed.append(outcome.name)
         elif test.proof is Proof.NONE:
             made.open.append(outcome.name)
-        elif proofs.get(test.proof, {}).get(outcome.name) == "failed":
+        elif _proves(test.proof, proofs.get(test.proof, {}).get(outcome.name), outcome):
             made.allowed.append(outcome.name)
         else:
             made.failed.append(outcome.name)
@@ -89,25 +89,31 @@ def judge(
     return made
 
 
+def _proves(proof: Proof, other: SuiteOutcome | None, outcome: SuiteOutcome) -> bool:
+    if other is None or proof is Proof.SERVER:
+        return other is not None and other.word == "failed"
+    return is_same_failure(other, outcome)
+
+
 UNEXPLAINED: Final = "not explained yet"
 
 
 def renew_list(
-    listed: Sequence[ListedTest], words: Mapping[str, Mapping[str, str]], server: Mapping[str, str]
+    listed: Sequence[ListedTest], outcomes: Mapping[str, Iterable[SuiteOutcome]], server: Mapping[str, SuiteOutcome]
 ) -> list[ListedTest]:
-    """The list as whole runs make it. ``words``: the outcome of each test by engine. What passes goes; what fails and
+    """The list as whole runs make it. ``outcomes``: of each engine. What passes goes; what fails and
     is not listed is added, with the server's failure as proof, or as open."""
     known = {(test.name, engine): test for test in listed for engine in test.engines}
     found: dict[tuple[str, Proof, str], set[str]] = {}
-    for engine, outcomes in words.items():
-        for name, word in outcomes.items():
-            if word == "failed":
-                test = known.get((name, engine))
-                proof = Proof.SERVER if server.get(name) == "failed" else Proof.NONE
-                key = (name, proof, UNEXPLAINED) if test is None else (name, test.proof, test.why)
-                found.setdefault(key, set()).add(engine)
+    for engine, name in (
+        (engine, one.name) for engine, each in outcomes.items() for one in each if one.word == "failed"
+    ):
+        test = known.get((name, engine))
+        proof = Proof.SERVER if name in server and server[name].word == "failed" else Proof.NONE
+        key = (name, proof, UNEXPLAINED) if test is None else (name, test.proof, test.why)
+        found.setdefault(key, set()).add(engine)
     for (name, engine), test in known.items():
-        if engine not in words:
+        if engine not in outcomes:
             found.setdefault((name, test.proof, test.why), set()).add(engine)
     return [ListedTest(name, frozenset(engines), proof, why) for (name, proof, why), engines in found.items()]
 

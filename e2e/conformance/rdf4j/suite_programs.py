@@ -35,13 +35,20 @@ class SuiteTarget(NamedTuple):
 
 
 class SuiteOutcome(NamedTuple):
-    """``word``: passed, failed, or skipped by the suite itself. ``why``: what went wrong."""
+    """``word``: passed, failed, or skipped by the suite itself. ``why``: what went wrong: the place in the suite where
+    there is one, the error and its text."""
 
     group: str
     name: str
     word: str
     took_ms: int
     why: str
+
+
+def is_same_failure(one: SuiteOutcome, other: SuiteOutcome) -> bool:
+    """Whether both failed, at the same place of the suite or with the same error."""
+    first, second = (outcome.why.partition(" ")[0] for outcome in (one, other))
+    return one.word == other.word == "failed" and first == second
 
 
 def read_lock(text: str) -> list[MavenArtifact]:

@@ -103,31 +103,36 @@ def run_target(
         )
 
 
-def words_of(outcomes: Iterable[SuiteOutcome]) -> dict[str, str]:
-    return {outcome.name: outcome.word for outcome in outcomes}
+def by_name(outcomes: Iterable[SuiteOutcome]) -> dict[str, SuiteOutcome]:
+    return {outcome.name: outcome for outcome in outcomes}
 
 
 def run_engine(
-    engine: str, selection: SuiteSelection, listed: Sequence[ListedTest], server: Mapping[str, str], folder: Path
+    engine: str,
+    selection: SuiteSelection,
+    listed: Sequence[ListedTest],
+    server: Mapping[str, SuiteOutcome],
+    folder: Path,
 ) -> tuple[list[SuiteOutcome], Judgement]:
     """A master with ``engine``, and what a store alone does with the tests that are listed with that proof."""
     here = [test for test in listed if engine in test.engines]
     expected = [test.name for test in here]
     master = folder / f"master-{engine}"
     outcomes = run_target(f"master, {engine}", master_target(master, engine), selection, master, expected=expected)
-    proofs: dict[Proof, Mapping[str, str]] = {Proof.SERVER: server}
+    proofs: dict[Proof, Mapping[str, SuiteOutcome]] = {Proof.SERVER: server}
     names = {outcome.name for outcome in outcomes}
     here = [test for test in here if test.name in names]
     asked = [test.name for test in here if test.proof is Proof.STORE]
     if asked:
-        # RDF4J's own store, asked directly, is the server.
-        proofs[Proof.STORE] = server if engine == "rdf4j" else _ask_store(selection, asked, folder / "store")
+        proofs[Proof.STORE] = _ask_store(engine, selection, asked, folder / f"store-{engine}")
     return outcomes, judge(engine, outcomes, here, proofs)
 
 
-def _ask_store(selection: SuiteSelection, asked: Sequence[str], folder: Path) -> dict[str, str]:
+def _ask_store(engine: str, selection: SuiteSelection, asked: Sequence[str], folder: Path) -> dict[str, SuiteOutcome]:
     whole = SuiteSelection(selection.groups, "")
-    return words_of(run_target("store", store_target(folder), whole, folder, asked=asked, expected=asked))
+    return by_name(
+        run_target(f"store, {engine}", store_target(folder, engine), whole, folder, asked=asked, expected=asked)
+    )
 
 
 def run_given(url: str, repository: str, selection: SuiteSelection, folder: Path) -> int:
@@ -156,7 +161,11 @@ def count_groups(outcomes: Sequence[SuiteOutcome], judgement: Judgement) -> dict
 
 
 def report_engine(
-    report: BenchReport, engine: str, outcomes: Sequence[SuiteOutcome], judgement: Judgement, server: Mapping[str, str]
+    report: BenchReport,
+    engine: str,
+    outcomes: Sequence[SuiteOutcome],
+    judgement: Judgement,
+    server: Mapping[str, SuiteOutcome],
 ) -> dict[str, dict[str, int]]:
     """Print one engine's failures and its table; what may not be is a miss. The counts per group."""
     reasons = {outcome.name: outcome.why.replace("\n", " ")[:REASON_MAX] for outcome in outcomes}
@@ -168,7 +177,7 @@ def report_engine(
     groups = count_groups(outcomes, judgement)
     columns = ("group", "tests", "passed", "failed", "allowed", "open", "skipped", "RDF4J's server fails")
     rows: list[tuple[str | int, ...]] = [
-        (group, *counts.values(), sum(server.get(o.name) == "failed" for o in outcomes if o.group == group))
+        (group, *counts.values(), sum(o.group == group and o.word == "failed" for o in server.values()))
         for group, counts in groups.items()
     ]
     print_table(build_table(f"RDF4J's suites: a master with {engine}", columns, rows))
@@ -189,13 +198,13 @@ def run_all(
         folder / "server-run",
         expected=[test.name for test in listed],
     )
-    server = words_of(at_server)
+    server = by_name(at_server)
     totals: Counter[str] = Counter()
     nested: dict[str, object] = {}
-    words: dict[str, Mapping[str, str]] = {}
+    made: dict[str, list[SuiteOutcome]] = {}
     for engine in engines:
         outcomes, judgement = run_engine(engine, selection, listed, server, folder)
-        words[engine] = words_of(outcomes)
+        made[engine] = outcomes
         groups = report_engine(report, engine, outcomes, judgement, server)
         nested[engine] = groups
         mine: Counter[str] = Counter()
@@ -205,11 +214,11 @@ def run_all(
         if selection.is_whole:
             report.at_least(f"tests_{engine}", mine["tests"], TESTS_MIN)
     report.nested({word: totals[word] for word in ("tests", "passed", "failed", "allowed", "open", "skipped")})
-    report.figure("server_failed", sum(word == "failed" for word in server.values()))
+    report.figure("server_failed", sum(one.word == "failed" for one in server.values()))
     report.nested({"groups": nested})
     report.require("tests were run", totals["tests"] > 0)
     if renew:
-        LIST_FILE.write_text(write_list(LIST_FILE.read_text(), renew_list(listed, words, server)))
+        LIST_FILE.write_text(write_list(LIST_FILE.read_text(), renew_list(listed, made, server)))
 
 
 def main(arguments: list[str] | None = None) -> int:

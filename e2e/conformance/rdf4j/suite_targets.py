@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import threading
 import time
 from collections.abc import Iterator
@@ -85,6 +86,25 @@ class StoreFollower:
             self._moved.notify_all()
 
 
+def _wait_for_protocol(server: str) -> None:
+    """Until the web application behind the listener answers."""
+    until = time.monotonic() + TIMEOUT_S
+    where, _, path = server.removeprefix("http://").partition("/")
+    last = "nothing"
+    while time.monotonic() < until:
+        with closing(http.client.HTTPConnection(where, timeout=TIMEOUT_S)) as connection:
+            try:
+                connection.request("GET", f"/{path}/protocol")
+                answer = connection.getresponse()
+                last = f"{answer.status} {answer.read()[:100]!r}"
+                if answer.status == 200:
+                    return
+            except (OSError, http.client.HTTPException) as not_yet:
+                last = str(not_yet)
+        time.sleep(0.2)
+    raise CannotMeasure(f"{server} does not answer: {last}")
+
+
 @contextmanager
 def server_target(folder: Path) -> Iterator[SuiteTarget]:
     """A real RDF4J server."""
@@ -105,8 +125,13 @@ def master_target(folder: Path, engine: str) -> Iterator[SuiteTarget]:
 
 
 @contextmanager
-def store_target(folder: Path) -> Iterator[SuiteTarget]:
-    """An Oxigraph that no master knows. Its default graph is the union of all graphs, as RDF4J's is."""
+def store_target(folder: Path, engine: str) -> Iterator[SuiteTarget]:
+    """A store of ``engine``, as a worker has it, that no master knows."""
     folder.mkdir(parents=True, exist_ok=True)
-    with closing(StoreProcess(StoreKind.DISK, folder / "store", folder / "store.log")) as store:
-        yield SuiteTarget("sparql", f"{store.url}/query", f"{store.url}/update")
+    with closing(StoreProcess(STORE_KINDS[engine], folder / "store", folder / "store.log")) as store:
+        if engine == "rdf4j":
+            server, _, name = store.url.partition("/repositories/")
+            _wait_for_protocol(server)
+            yield SuiteTarget("jetty", server, name)
+        else:
+            yield SuiteTarget("sparql", f"{store.url}/query", f"{store.url}/update")
