@@ -173,7 +173,7 @@ w3c: install-dev ## the W3C's tests of SPARQL through a master and at its engine
 rdf4j-differences: install-dev ## the same requests to a master and to a real RDF4J server; docs/rdf4j-differences.md lists what differs
 	@$(BIN)/python -m e2e.conformance.rdf4j.differences
 
-rdf4j-suite: install-dev ## RDF4J's own test suites against an RDF4J server and against masters; docs/reference/rdf4j-suite.md lists what may fail (ONLY=group or words of a name, ENGINE=oxigraph|rdf4j, URL=http://.../rdf4j-server)
+rdf4j-suite: native ## RDF4J's own test suites against an RDF4J server and against masters; docs/reference/rdf4j-suite.md lists what may fail (ONLY=group or words of a name, ENGINE=oxigraph|rdf4j, URL=http://.../rdf4j-server)
 	@$(BIN)/python -m e2e.conformance.rdf4j.suite_run $(if $(ONLY),--only "$(ONLY)") $(if $(ENGINE),--engine $(ENGINE)) $(if $(URL),--url $(URL))
 
 fuzz: install-dev ## what reads bytes from outside, given bytes that nobody would send (INPUTS=20000 SEED=n JOBS=2)
