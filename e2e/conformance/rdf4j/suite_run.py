@@ -189,7 +189,7 @@ def report_engine(
 def run_all(
     selection: SuiteSelection, engines: Sequence[str], report: BenchReport, folder: Path, *, renew: bool = False
 ) -> None:
-    """The server, and each engine's master. ``renew``: write the list anew at the end."""
+    """The server, and each engine's master. ``renew``: renew the list at the end."""
     listed = read_list(LIST_FILE.read_text())
     at_server = run_target(
         "RDF4J server",
@@ -227,7 +227,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--engine", choices=ENGINES, help="of the master's store; both without it")
     parser.add_argument("--url", help="a running server or master, up to /rdf4j-server; nothing else is run")
     parser.add_argument("--repository", default="catalogue", help="of --url")
-    parser.add_argument("--renew", action="store_true", help=f"write the lists of {LIST_FILE.name} anew; a whole run")
+    parser.add_argument("--renew", action="store_true", help=f"renew the lists of {LIST_FILE.name}; a whole run")
     given = parser.parse_args(arguments)
     selection = select_tests(given.only)
     report = BenchReport("rdf4j-suite")

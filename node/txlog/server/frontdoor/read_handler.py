@@ -281,7 +281,7 @@ class ReadHandler:
                             async for piece in changed:
                                 await response.write(piece)
                     except (TimeoutError, ClientError, SyntaxError, ValueError) as broken:
-                        # The status is sent, so that an error can be told by an end in the middle only.
+                        # The status is sent, so an end in the middle is the only sign of an error.
                         raise ConnectionResetError(f"the worker broke off: {broken}") from broken
                     await response.write_eof()
                     return response
