@@ -12,12 +12,13 @@ from worker_driver import Driver, OxigraphProcess
 
 HALF = b'{"head":{"vars":["x"]},"results":{"bindings":[{"x":{"type":"uri","value":"urn:'
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/sparql-results+json\r\nTransfer-Encoding: chunked\r\n\r\n"
-ANSWER = HEAD + b"%x\r\n%s\r\n" % (len(HALF), HALF)
+WHOLE = HEAD + b"%x\r\n%s\r\n0\r\n\r\n" % (len(HALF), HALF)
+"""As a store answers that fails in the middle and says so nowhere: only a conversion notices."""
 
 
 async def _answer_in_half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     await reader.read(1 << 16)
-    writer.write(ANSWER)
+    writer.write(WHOLE)
     await writer.drain()
     writer.close()
 
@@ -31,11 +32,10 @@ async def test_no_second_answer_follows(tmp_path: Path, clusters: Callable[..., 
     driver = Driver(cluster.url(0), "w-1", store)  # it reports for the one that breaks off
     try:
         await cluster.write(0, "INSERT DATA { <urn:s> <urn:p> <urn:o> }", TxLog_Durability="applied")
-        for media in ("application/x-binary-rdf-results-table", "application/sparql-results+json"):
-            answer = await _raw(cluster.url(0), media)
-            assert answer.startswith(b"HTTP/1.1 200 "), answer
-            assert answer.count(b"HTTP/1.1") == 1, answer
-            assert not answer.endswith(b"0\r\n\r\n"), "it looks whole"
+        answer = await _raw(cluster.url(0), "application/x-binary-rdf-results-table")
+        assert answer.startswith(b"HTTP/1.1 200 "), answer
+        assert answer.count(b"HTTP/1.1") == 1, answer
+        assert not answer.endswith(b"0\r\n\r\n"), "it looks whole"
     finally:
         await asyncio.to_thread(driver.close)
         store.kill()
