@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native classes lock crds reference docs docs-run house demo demo-split test test-again test-clients test-kubernetes lint types simulate trace-digest mutants model bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity recovery-crashes soak rolling determinism w3c rdf4j-differences fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
+.PHONY: help install install-dev native classes lock crds reference docs docs-run house demo demo-split test test-again test-clients test-kubernetes lint types simulate trace-digest mutants model bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity recovery-crashes soak rolling determinism w3c rdf4j-differences rdf4j-suite fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -172,6 +172,9 @@ w3c: install-dev ## the W3C's tests of SPARQL through a master and at its engine
 
 rdf4j-differences: install-dev ## the same requests to a master and to a real RDF4J server; docs/rdf4j-differences.md lists what differs
 	@$(BIN)/python -m e2e.conformance.rdf4j.differences
+
+rdf4j-suite: native ## RDF4J's own test suites against an RDF4J server and against masters; docs/reference/rdf4j-suite.md lists what may fail (ONLY=group or words of a name, ENGINE=oxigraph|rdf4j, URL=http://.../rdf4j-server)
+	@$(BIN)/python -m e2e.conformance.rdf4j.suite_run $(if $(ONLY),--only "$(ONLY)") $(if $(ENGINE),--engine $(ENGINE)) $(if $(URL),--url $(URL))
 
 fuzz: install-dev ## what reads bytes from outside, given bytes that nobody would send (INPUTS=20000 SEED=n JOBS=2)
 	@$(BIN)/python -m e2e.fuzz.run $(if $(JOBS),--jobs $(JOBS)) $(if $(INPUTS),--inputs $(INPUTS)) $(if $(SEED),--seed $(SEED))

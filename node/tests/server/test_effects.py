@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from master_cluster import SYNCED, UPDATE, Cluster, until
@@ -383,16 +384,25 @@ async def test_the_policy_refuses_by_name(clusters: Callable[..., Cluster]) -> N
     await cluster.write(0, CONSTRUCTS["one solution"][0])
 
 
-async def test_lines_and_transactions_still_refuse(pair: Pair) -> None:
+async def test_lines_still_refuse_and_transactions_evaluate_at_once(pair: Pair) -> None:
     cluster = pair.cluster
+    await pair.update(PEOPLE)
     line = json.dumps({"update": CONSTRUCTS["UUID"][0]})
     [told] = await cluster.post(0, "/txlog/transactions", line, status=200)
     assert told["error"] == "NotDeterministic"
     async with cluster.session.post(cluster.url(0, "/repositories/demo/transactions")) as answer:
         url = answer.headers["Location"]
-    async with cluster.session.put(f"{url}?action=UPDATE", data=CONSTRUCTS["UUID"][0], headers=UPDATE) as answer:
-        assert answer.status == 400
-        assert "UUID is not deterministic" in await answer.text()
+    update = "INSERT { ?s <urn:x:drawn> ?u } WHERE { { SELECT ?s { ?s ?p ?o } LIMIT 1 } BIND(UUID() AS ?u) }"
+    async with cluster.session.put(f"{url}?action=UPDATE", data=update, headers=UPDATE) as answer:
+        assert answer.status == 204
+    seen = f"{url}?action=GET&pred={quote('<urn:x:drawn>')}"
+    async with cluster.session.put(seen, headers={"Accept": "application/n-quads"}) as answer:
+        drawn = (await answer.text()).strip()
+    assert drawn.count("urn:uuid:") == 1
+    applied = {"TxLog-Durability": "applied-all"}
+    async with cluster.session.put(f"{url}?action=COMMIT", headers=applied) as answer:
+        assert answer.status == 200
+    assert drawn in pair.same()
 
 
 async def test_in_time_or_said_to_be_unknown(pair: Pair) -> None:

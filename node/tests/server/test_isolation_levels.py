@@ -13,7 +13,7 @@ from master_cluster import Cluster
 from test_open_transactions import QUADS, RESULTS, UPDATE, act, begin
 from worker_driver import Driver, OxigraphProcess, Served
 
-from txlog.server.frontdoor import evaluator_pool, transaction_view
+from txlog.server.frontdoor import evaluator_pool, rdf4j_transactions, transaction_view
 from txlog.server.frontdoor.rdf4j_transactions import ISOLATION_LEVELS
 
 LOWER = [level for level in ISOLATION_LEVELS if level not in ("SNAPSHOT", "SERIALIZABLE")]
@@ -45,7 +45,7 @@ async def test_lower_levels_read_what_is_committed(served: Served, level: str) -
     await act(served.cluster, url, "UPDATE", 'INSERT DATA { <urn:s> <urn:p> "3" }', 204, Content_Type=UPDATE)
     assert await values(served.cluster, url, "p") == ["1", "2", "3"]
     await put(served, "p", "4")
-    assert await values(served.cluster, url, "p") == ["1", "2", "3"], "from then on it reads a copy"
+    assert await values(served.cluster, url, "p") == ["1", "2", "3", "4"], "also beside its own writes"
     await act(served.cluster, url, "COMMIT")
     assert len(await served.quads()) == 4
 
@@ -108,7 +108,7 @@ async def test_every_read_counts(served: Served, action: str) -> None:
     url = await at(served.cluster, "SERIALIZABLE")
     await act(served.cluster, url, "ADD", '<urn:s> <urn:q> "mine" .', Content_Type=QUADS)
     await act(served.cluster, url, action)
-    await put(served, "p", "1", "other")
+    await put(served, "p", "1")
     await act(served.cluster, url, "COMMIT", status=409)
 
 
@@ -126,14 +126,79 @@ async def test_serializable_lets_pass_what_it_has_not_looked_at(served: Served) 
     assert "it was committed" in await act(served.cluster, url, "COMMIT", status=400)
 
 
-async def test_serializable_without_a_read_is_ordered_by_the_log(served: Served) -> None:
+REPLACE = 'DELETE { ?s <urn:p> ?o } INSERT { ?s <urn:p> "2" } WHERE { ?s <urn:p> ?o }'
+
+
+async def test_the_pattern_of_an_update_is_a_read(served: Served) -> None:
     await put(served, "p", "0")
     url = await at(served.cluster, "SERIALIZABLE")
-    update = 'DELETE { ?s <urn:p> ?o } INSERT { ?s <urn:p> "2" } WHERE { ?s <urn:p> ?o }'
-    await act(served.cluster, url, "UPDATE", update, 204, Content_Type=UPDATE)
+    await act(served.cluster, url, "UPDATE", REPLACE, 204, Content_Type=UPDATE)
     await put(served, "p", "1")
+    await act(served.cluster, url, "PREPARE", status=409)
+    assert "Observed State has Changed" in await act(served.cluster, url, "COMMIT", status=409)
+    assert len(await served.quads()) == 2
+
+
+@pytest.mark.parametrize("level", [*LOWER, "SNAPSHOT"])
+async def test_an_update_changes_what_it_found_when_it_was_sent(served: Served, level: str) -> None:
+    """Also what blank nodes it made stays as it was read."""
+    await put(served, "p", "0")
+    url = await at(served.cluster, level)
+    update = "INSERT { ?s <urn:q> ?o ; <urn:r> _:b } WHERE { ?s <urn:p> ?o }"
+    await act(served.cluster, url, "UPDATE", update, 204, Content_Type=UPDATE)
+    made = await act(served.cluster, url, f"GET&pred={quote('<urn:r>')}", Accept=QUADS)
+    await put(served, "p", "1")
+    found = ["0", "1"] if level in LOWER else ["0"]
+    assert await values(served.cluster, url, "p") == found
+    assert await values(served.cluster, url, "q") == ["0"]
     await act(served.cluster, url, "COMMIT")
-    assert await served.quads() == ['<urn:s> <urn:p> "2" .']
+    lines = await served.quads()
+    assert [line for line in lines if "<urn:q>" in line] == ['<urn:s> <urn:q> "0" .']
+    assert len([line for line in lines if "<urn:r>" in line]) == 1
+    assert made.count("<urn:r>") == 1
+
+
+async def test_an_update_that_cannot_be_copied_for_is_evaluated_in_the_log(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(served, "p", "0")
+    monkeypatch.setattr(transaction_view, "COPY_BYTES_MAX", 10)
+    for level in ("READ_COMMITTED", "SERIALIZABLE"):
+        url = await at(served.cluster, level)
+        await act(served.cluster, url, "UPDATE", REPLACE, 204, Content_Type=UPDATE)
+        await put(served, "p", "1")
+        await act(served.cluster, url, "COMMIT")
+        assert await served.quads() == ['<urn:s> <urn:p> "2" .']
+
+
+async def test_serializable_compares_what_was_read_and_not_only_its_predicates(served: Served) -> None:
+    await put(served, "p", "0")
+    urls = [await at(served.cluster, "SERIALIZABLE") for _ in range(3)]
+    for number, url in enumerate(urls[:2]):
+        await act(served.cluster, url, "ADD", f'<urn:n{number}> <urn:p> "1" .', Content_Type=QUADS)
+        await act(served.cluster, url, f"GET&subj={quote(f'<urn:n{number}>')}", Accept=QUADS)
+        await act(served.cluster, url, "QUERY&query=" + quote("ASK { <urn:s> <urn:p> ?o }"))
+        await act(served.cluster, url, "UPDATE", REPLACE.replace("?s", f"<urn:n{number}>"), 204, Content_Type=UPDATE)
+    assert await act(served.cluster, urls[2], "SIZE") == "1"
+    await act(served.cluster, urls[2], "ADD", '<urn:n2> <urn:p> "1" .', Content_Type=QUADS)
+    await act(served.cluster, urls[0], "COMMIT")
+    await act(served.cluster, urls[1], "PREPARE")
+    await act(served.cluster, urls[1], "COMMIT")
+    await act(served.cluster, urls[2], "COMMIT", status=409)
+    lines = ['<urn:n0> <urn:p> "2" .', '<urn:n1> <urn:p> "2" .', '<urn:s> <urn:p> "0" .']
+    assert sorted(await served.quads()) == lines
+
+
+async def test_a_copy_is_taken_from_who_can_have_another(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    await put(served, "p", "0")
+    monkeypatch.setattr(rdf4j_transactions, "VIEWS_MAX", 1)
+    lower, upper = await at(served.cluster, "READ_COMMITTED"), await at(served.cluster, "SNAPSHOT")
+    await act(served.cluster, lower, "UPDATE", REPLACE, 204, Content_Type=UPDATE)
+    assert await values(served.cluster, upper, "p") == ["0"]
+    query = "QUERY&query=" + quote("ASK { ?s ?p ?o }")
+    assert "read copies of their own" in await act(served.cluster, lower, query, status=503)
+    await act(served.cluster, upper, "ROLLBACK", status=204)
+    assert await values(served.cluster, lower, "p") == ["2"]
 
 
 async def test_bounds_of_copies_are_said(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

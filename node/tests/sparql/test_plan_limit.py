@@ -29,6 +29,13 @@ JOINS = {
     "optional": lambda n: "?s <urn:k> ?o " * (n % 2) + "OPTIONAL { ?s <urn:p> ?o } " * (n // 2),
     "groups": lambda n: "{ ?s <urn:p> ?o } " * n,
     "blank nodes": lambda n: "?s <urn:k> ?o . " * (n % 2) + "[ <urn:p> ?o ] <urn:q> ?r . " * (n // 2),
+    "objects of constants": lambda n: " ".join(f"<urn:s> <urn:p> ?o{i} ." for i in range(n)),
+    "verbs of constants": lambda n: "<urn:s> " + " ; ".join(f"?p{i} <urn:o>" for i in range(n)),
+    "behind a verb": lambda n: "<urn:s> ?p " + ", ".join(f"<urn:o{i}>" for i in range(n)),
+    "behind a subject": lambda n: "?s " + " ; ".join(f"<urn:p{i}> <urn:o>" for i in range(n)),
+    "paths of constants": lambda n: "<urn:s> <urn:p>+ <urn:o> . " * n,
+    "constants in a graph": lambda n: "GRAPH ?g { { " + "<urn:s> <urn:p> <urn:o> . " * n + " } }",
+    "constants of a blank node": lambda n: "[ " + " ; ".join(["<urn:p> 1"] * (n - 1)) + " ] <urn:q> 1",
     "graph": lambda n: "GRAPH <urn:g> { " + _star(n) + " }",
     "behind filters": lambda n: "FILTER(true) ?s <urn:p> ?o . " * n,
     "a branch": lambda n: "{ ?s <urn:p> ?o } UNION { " + _star(n) + " }",
@@ -38,6 +45,7 @@ JOINS = {
 }
 HARMLESS = {
     "union": " UNION ".join(["{ ?s <urn:p> ?o . ?s <urn:q> ?r }"] * 150),
+    "constants": "?s <urn:k> ?o . " + " ".join(f"<urn:s{n}> a <urn:o>, 1 ; <urn:p> 'x' ." for n in range(300)),
     "values": "VALUES ?s { " + "<urn:s> " * 5000 + "} ?s <urn:k> ?o",
     "in": "?s <urn:k> ?o FILTER(?o IN (" + ", ".join(map(str, range(5000))) + "))",
     "function": "?s <urn:k> ?o BIND(CONCAT(" + ", ".join(["STR(?o)"] * 400) + ") AS ?c)",

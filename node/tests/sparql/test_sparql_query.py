@@ -281,6 +281,9 @@ def test_rdf4js_default_prefixes_and_base_are_declared_when_used() -> None:
         "PREFIX xsd: <http://www.w3.org/2001/XMLSchema#> ASK { ?s rdf:type xsd:int }"
     )
     assert hide_system_graphs("ASK { <s> ?p ?o }", base="<a:b/>") == "BASE <a:b/> ASK { <s> ?p ?o }"
+    own = "PREFIX p: <q#> BASE <c/> PREFIX : <> ASK { <s> p:x :y }"
+    one = "BASE <a:b/c/> PREFIX p: <a:b/q#> PREFIX : <a:b/c/> ASK { <s> p:x :y }"
+    assert hide_system_graphs(own, base="<a:b/>") == one, "RDF4J takes the first of two"
     assert answer(PLAIN, hide_system_graphs("ASK { <s> <a:p> <a:o> }", base="a:")) is True
 
 

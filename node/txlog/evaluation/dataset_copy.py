@@ -14,6 +14,7 @@ import pyoxigraph as ox
 
 from txlog.model.entry import KIND_QUADS, Position
 from txlog.model.errors import BadInput, Conflict, TooLarge, Unavailable
+from txlog.model.quads import encode_quads
 from txlog.sparql import (
     DataFingerprint,
     EvaluatedOperation,
@@ -70,11 +71,48 @@ class DatasetCopy:
                 self.store.update(text)
             except (RuntimeError, OSError, SyntaxError, ValueError) as wrong:
                 if position is None:
-                    raise Conflict(f"Transaction handling error: {str(wrong)[:500]}; roll it back") from None
+                    raise _transaction_failed(wrong) from None
                 raise Unavailable(
                     "NoWorker", f"an entry up to {position.index} cannot be carried out: {str(wrong)[:300]}"
                 ) from None
         self.position = position or self.position
+
+    def execute_update(self, update: EvaluatedUpdate, draw: RandomBits, bytes_max: int) -> bytes:
+        """Execute an update of an open transaction and return what it deleted and added, as a payload of kind quads.
+        ``draw`` returns 128 random bits for the names of blank nodes. Raises :class:`Conflict` when it fails and
+        :class:`TooLarge` when it changes more than ``bytes_max``; then it has changed nothing."""
+        deleted, added = self.execute_with_changes(update)
+        deletes = [b"%s ." % str(quad).encode() for quad in deleted]
+        named, _ = Skolemiser(draw).skolemise(b"\n".join(b"%s ." % str(quad).encode() for quad in added))
+        adds = [line for line in named.split(b"\n") if line]
+        payload = encode_quads(deletes, adds)
+        if len(payload) > bytes_max:
+            self._roll_back(deleted, added)
+            raise _effect_too_large(len(payload), bytes_max)
+        if any(b"_:" in str(quad).encode() for quad in added):
+            for quad in added:
+                self.store.remove(quad)
+            self.store.extend(ox.parse(named, ox.RdfFormat.N_QUADS))
+        return payload
+
+    def execute_with_changes(self, update: EvaluatedUpdate) -> tuple[list[ox.Quad], list[ox.Quad]]:
+        """Execute an update of an open transaction and return the quads that it deleted and those that it added.
+        :class:`Conflict` when it fails. A partial copy has all predicates of the update."""
+        try:
+            return self._execute_with_changes(update)
+        except (RuntimeError, OSError, SyntaxError, ValueError) as wrong:
+            raise _transaction_failed(wrong) from None
+
+    def _execute_with_changes(self, update: EvaluatedUpdate) -> tuple[list[ox.Quad], list[ox.Quad]]:
+        before = set(self._quads_with_predicates(update.read_predicates))
+        self._execute(update)
+        added: list[ox.Quad] = []
+        for quad in self._quads_with_predicates(update.read_predicates):
+            if quad in before:
+                before.discard(quad)
+            else:
+                added.append(quad)
+        return list(before), added
 
     def _restrict_operations(self, operations: Sequence[StoreOperation]) -> Sequence[StoreOperation]:
         if self.predicates is None:
@@ -119,17 +157,10 @@ class DatasetCopy:
                 f"this update is evaluated once, and looks at {sums.count} quads, {which}; {looks_max} are possible. "
                 "Name predicates that fewer have, or write it so that every store gives the same result"
             )
-        before = set(self._quads_with_predicates(update.read_predicates))
         try:
-            self._execute(update)
+            before, added = self._execute_with_changes(update)
         except (RuntimeError, OSError, SyntaxError, ValueError) as wrong:
             raise BadInput(f"MALFORMED QUERY: it fails where it is evaluated: {str(wrong)[:300]}") from None
-        added: list[ox.Quad] = []
-        for quad in self._quads_with_predicates(update.read_predicates):
-            if quad in before:
-                before.discard(quad)
-            else:
-                added.append(quad)
         self._roll_back(before, added)
         size = sum(len(str(quad)) for quad in chain(before, added))
         if size > bytes_max:
@@ -193,6 +224,10 @@ class DatasetCopy:
 def _parse_integer(term: object) -> int:
     assert isinstance(term, ox.Literal), term
     return int(term.value)
+
+
+def _transaction_failed(wrong: Exception) -> Conflict:
+    return Conflict(f"Transaction handling error: {str(wrong)[:500]}; roll it back")
 
 
 def _effect_too_large(size: int, bytes_max: int) -> TooLarge:

@@ -34,11 +34,13 @@ from txlog.evaluation.pipe_protocol import (
     EvaluateRequest,
     EvaluationFailure,
     EvaluationRequest,
+    ExecuteUpdate,
     FingerprintRequest,
     LoadDataset,
     MatchRequest,
     QueryRequest,
     ReadRequest,
+    ReplayRequest,
     encode_failure,
     memory_error,
     read_frame,
@@ -46,6 +48,7 @@ from txlog.evaluation.pipe_protocol import (
     write_frame,
 )
 from txlog.evaluation.read_operations import execute_query, match_quads, serialise_quads
+from txlog.evaluation.transaction_replay import replay_steps
 from txlog.model.errors import TxLogError, WorkerFault
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import EMPTY_MARKER, StoreOperation
@@ -95,7 +98,7 @@ def serve(source: IO[bytes], sink: IO[bytes]) -> None:
     while (frame := read_frame(source)) is not None:
         asked = _request_decoder.decode(frame)
         work = asked.work
-        if isinstance(work, LoadDataset | ApplyOperations):
+        if isinstance(work, ChangeRequest):
             signal.setitimer(signal.ITIMER_REAL, asked.seconds)
             try:
                 answer = _run_and_encode(partial(held.apply_change, work, source))
@@ -121,6 +124,9 @@ class LoadedDataset:
                 [StoreOperation(kind, payload) for kind, payload in work.operations], work.position
             )
             return b""
+        if isinstance(work, ExecuteUpdate):
+            drawn = int.from_bytes(work.random_bits, "big")
+            return self.copy.execute_update(work.update, lambda: drawn, work.bytes_max)
         data = _FrameStream(source)
         self.copy, self.source_nquads = DatasetCopy((), EMPTY_MARKER.position), b""  # never two at once
         try:
@@ -143,11 +149,13 @@ class LoadedDataset:
 
     def read(self, work: ReadRequest) -> bytes:
         """Answer a read request. Only in a forked child, which may discard its copy."""
+        if isinstance(work, FingerprintRequest | ReplayRequest) and work.before_changes:
+            self.copy = DatasetCopy((), EMPTY_MARKER.position)  # never two at once
+            self.copy = _copy_from_nquads(self.source_nquads)
         if isinstance(work, FingerprintRequest):
-            if work.before_changes:
-                self.copy = DatasetCopy((), EMPTY_MARKER.position)  # never two at once
-                self.copy = _copy_from_nquads(self.source_nquads)
             return _encode(self.copy.fingerprint(work.predicates))
+        if isinstance(work, ReplayRequest):
+            return replay_steps(self.copy, work.steps)
         copy, store = self.copy, self.copy.store
         if isinstance(work, EvaluateRequest):
             drawn = int.from_bytes(work.random_bits, "big")

@@ -51,6 +51,15 @@ class ApplyOperations(msgspec.Struct, frozen=True, tag=True):
     position: Position | None
 
 
+class ExecuteUpdate(msgspec.Struct, frozen=True, tag=True):
+    """Execute this update of an open transaction. The answer is what it deleted and added, as a payload of kind quads.
+    ``random_bits``: 128 random bits, big-endian, for the names of blank nodes."""
+
+    update: EvaluatedUpdate
+    random_bits: bytes
+    bytes_max: int
+
+
 class FingerprintRequest(msgspec.Struct, frozen=True, tag=True):
     """Ask for the :class:`~txlog.sparql.update_effect.DataFingerprint` of the quads with these predicates, or of all.
     ``before_changes``: of the data that was loaded and kept, without later changes."""
@@ -97,8 +106,24 @@ class CountRequest(msgspec.Struct, frozen=True, tag=True):
     graphs: tuple[str, ...] | None
 
 
-ChangeRequest = LoadDataset | ApplyOperations
-ReadRequest = FingerprintRequest | EvaluateRequest | QueryRequest | MatchRequest | CountRequest
+class TransactionStep(msgspec.Struct, frozen=True):
+    """One step of an open transaction: quads (a payload of that kind), an update, or a read."""
+
+    quads: bytes = b""
+    update: EvaluatedUpdate | None = None
+    read: QueryRequest | MatchRequest | CountRequest | None = None
+
+
+class ReplayRequest(msgspec.Struct, frozen=True, tag=True):
+    """Ask for a digest of all that these steps, in this order, read and change. ``before_changes``: on the data that
+    was loaded and kept, without later changes."""
+
+    steps: tuple[TransactionStep, ...]
+    before_changes: bool = False
+
+
+ChangeRequest = LoadDataset | ApplyOperations | ExecuteUpdate
+ReadRequest = FingerprintRequest | EvaluateRequest | QueryRequest | MatchRequest | CountRequest | ReplayRequest
 """Requests that do not change the copy."""
 
 

@@ -40,16 +40,7 @@ class BoundedResult(io.BytesIO):
 def execute_query(store: ox.Store, asked: QueryRequest) -> bytes:
     """The answer to a query. Raises :class:`BadInput` for a text that is no query, or has no answer in that media
     type."""
-    graphs: list[ox.NamedNode | ox.BlankNode | ox.DefaultGraph] = [ox.NamedNode(g) for g in asked.default]
-    try:
-        found = store.query(
-            make_order_total(asked.text),
-            use_default_graph_as_union=asked.union,
-            default_graph=graphs or None,
-            named_graphs=[ox.NamedNode(g) for g in asked.named] or None,
-        )
-    except (SyntaxError, ValueError) as wrong:
-        raise BadInput(f"MALFORMED QUERY: {wrong}") from None
+    found = start_query(store, asked)
     out = BoundedResult(asked.bytes_max)
     if isinstance(found, ox.QueryTriples):
         if asked.media_type != N_TRIPLES:
@@ -60,6 +51,20 @@ def execute_query(store: ox.Store, asked: QueryRequest) -> bytes:
         raise BadInput(f"MALFORMED QUERY: its answer is no graph, so not {asked.media_type}")
     found.serialize(out, _RESULT_FORMATS[asked.media_type])
     return out.getvalue()
+
+
+def start_query(store: ox.Store, asked: QueryRequest) -> ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples:
+    """The solutions, not written yet. Raises :class:`BadInput` for a text that is no query."""
+    graphs: list[ox.NamedNode | ox.BlankNode | ox.DefaultGraph] = [ox.NamedNode(g) for g in asked.default]
+    try:
+        return store.query(
+            make_order_total(asked.text),
+            use_default_graph_as_union=asked.union,
+            default_graph=graphs or None,
+            named_graphs=[ox.NamedNode(g) for g in asked.named] or None,
+        )
+    except (SyntaxError, ValueError) as wrong:
+        raise BadInput(f"MALFORMED QUERY: {wrong}") from None
 
 
 def match_quads(store: ox.Store, terms: Sequence[str | None], graphs: Sequence[str] | None) -> Iterator[ox.Quad]:

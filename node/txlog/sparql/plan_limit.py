@@ -2,7 +2,8 @@
 
 A planner orders the parts of a join: triple patterns, the steps of paths, OPTIONAL groups. Oxigraph's time grows with
 the third power of their number, nothing ends it, and some thousand parts overflow the stack of the store's process. The
-parts of one join are counted together, however its groups nest. Of the branches of a UNION the largest counts. MINUS,
+parts of one join are counted together, however its groups nest; a triple pattern without variables takes no time and
+counts for the whole operation only. Of the branches of a UNION the largest counts. MINUS,
 EXISTS and SELECT are planned by themselves; a SELECT is one part of the join around it.
 """
 
@@ -20,6 +21,7 @@ PATTERNS_MAX: Final = 1000
 """The same for all joins of one operation together."""
 
 _TERMS: Final = frozenset(("VARIABLE", "IRI", "PNAME", "BLANK", "STRING", "NUMBER"))
+_FREE: Final = frozenset(("VARIABLE", "BLANK"))
 _BEFORE_TRIPLE: Final = frozenset(("{", "}", ".", ";", ",", "["))
 _TEMPLATES: Final = ("INSERT", "DELETE", "CONSTRUCT")
 _SEPARATE: Final = ("MINUS", "EXISTS")
@@ -38,6 +40,23 @@ class _Frame:
     branch_parts: int = 0
     """Parts of the largest branch of the UNION whose branches are being read."""
     is_separate: bool = False
+    is_free: bool = False
+    """Whether every pattern here has a variable: that of its graph."""
+    free_subject: bool = False
+    free_verb: bool = False
+    is_counted: bool = True
+    """Whether the pattern that is being read counts for the join already; the two before: whether the patterns behind
+    its ``;`` and ``,`` have a variable, too."""
+
+    def begin_pattern(self, before: str) -> None:
+        """A pattern begins behind this mark."""
+        if before == ",":
+            self.is_counted = self.is_free or self.free_subject or self.free_verb
+            return
+        if before != ";":
+            self.free_subject = before == "["
+        self.free_verb = False
+        self.is_counted = self.is_free or self.free_subject
 
 
 def check_plan(source: str, toks: Sequence[Token]) -> None:
@@ -79,7 +98,9 @@ class _PlanCounter:
             elif kind == "MARK" and text in ("}", ")", "]"):
                 self._close(text)
             elif self._is_part(frame, token, before, ended):
-                self._add(token)
+                self._begin(frame, token, before)
+            else:
+                self._continue(frame, token)
             before = token
 
     @staticmethod
@@ -107,14 +128,21 @@ class _PlanCounter:
             if at > 1 and self._toks[at - 2].text.upper() == "GRAPH":
                 word = "GRAPH"
             self._in_clause = False
-            self._stack.append(self._group(word))
+            group = self._group(word)
+            group.is_free = frame.is_free or (word == "GRAPH" and before.kind in _FREE)
+            self._stack.append(group)
             return
         starts = ended or (before.kind == "MARK" and before.text in _BEFORE_TRIPLE)
         if frame.kind == "group" and starts:
+            frame.begin_pattern(before.text if before.kind == "MARK" else "")
+            frame.free_subject = frame.free_verb = frame.is_counted = True
             self._add(token)
+        elif not self._is_expression(at, before):
+            self._continue(frame, token)
         if token.text == "[":
             # A list of predicates and objects is read as a group is: its separators begin triples.
-            self._stack.append(_Frame(frame.kind if frame.kind in ("group", "other") else "group", "["))
+            kind = frame.kind if frame.kind in ("group", "other") else "group"
+            self._stack.append(_Frame(kind, "[", is_free=True))
             return
         is_list = frame.kind == "terms" or (frame.kind == "group" and not self._is_expression(at, before))
         self._stack.append(_Frame("terms" if is_list else "other"))
@@ -150,9 +178,34 @@ class _PlanCounter:
         around.parts += parts
         self._check(around, self._toks[-1])
 
-    def _add(self, token: Token) -> None:
+    def _begin(self, frame: _Frame, token: Token, before: Token) -> None:
+        if frame.kind != "group" or token.kind == "MARK":
+            frame.is_counted = True
+            self._add(token)
+            return
+        mark = before.text if before.kind == "MARK" else ""
+        frame.begin_pattern(mark)
+        if mark not in (",", ";") and token.kind in _FREE:
+            frame.free_subject = True
+        elif token.kind in _FREE:
+            frame.free_verb = True
+        if token.kind in _FREE:
+            frame.is_counted = True
+        self._add(token, int(frame.is_counted))
+
+    def _continue(self, frame: _Frame, token: Token) -> None:
+        """A token within a pattern: a variable, or the mark of a path, makes it count."""
+        is_free = token.kind in _FREE or (token.kind == "MARK" and token.text not in (".", ";", ","))
+        if frame.kind == "group" and is_free:
+            frame.free_verb = True
+            if not frame.is_counted:
+                frame.is_counted = True
+                frame.parts += 1
+                self._check(frame, token)
+
+    def _add(self, token: Token, parts: int = 1) -> None:
         self._total += 1
-        self._stack[-1].parts += 1
+        self._stack[-1].parts += parts
         self._check(self._stack[-1], token)
         if self._total > PATTERNS_MAX:
             raise malformed_query(

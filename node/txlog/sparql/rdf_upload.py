@@ -16,6 +16,7 @@ from txlog.sparql.expansion_limit import EXPANDED_BYTES_MAX, ExpansionBuffer, ch
 from txlog.sparql.formats.rdf4j_binary import read_rdf
 from txlog.sparql.formats.rdf_json import read_rdf_json
 from txlog.sparql.formats.trix import read_trix
+from txlog.sparql.known_prefixes import declare_known_prefixes, lacks_known_prefix
 from txlog.sparql.nesting_limit import check_json_nesting, check_triple_term_nesting, check_xml_nesting
 from txlog.sparql.skolem_iris import SKOLEM_PREFIX_BYTES, skolemise_kept_lines
 from txlog.sparql.terms import SYSTEM_GRAPHS, base_iri, refuse_system
@@ -48,6 +49,7 @@ _OWN_PARSERS: Final[dict[str, Callable[[bytes], Iterable[pyoxigraph.Quad]]]] = {
 """Formats that pyoxigraph cannot read."""
 _ENTITY = re.compile(rb"""<!ENTITY\s+%?\s*([^\s%"']+)\s+("[^"]*"|'[^']*')""")
 _REFERENCE = re.compile(rb"[&%][^#;\s]+;")
+_PREFIXED_FORMATS: Final = (pyoxigraph.RdfFormat.TURTLE, pyoxigraph.RdfFormat.TRIG, pyoxigraph.RdfFormat.N3)
 _LINE_FORMATS: Final = (pyoxigraph.RdfFormat.N_QUADS, pyoxigraph.RdfFormat.N_TRIPLES)
 
 # Lines that the parser would return unchanged, so that it need not run. Narrow on purpose: IRIs of plain ASCII with
@@ -163,8 +165,20 @@ def check_supported_terms(nquads: bytes) -> None:
 
 
 def parse(source: bytes | str, form: pyoxigraph.RdfFormat, base: str | None) -> bytes:
-    """Parse RDF to canonical N-Quads. Raises the parser's SyntaxError (with lineno and offset), and TooLarge above the
-    expansion limit."""
+    """Parse RDF to canonical N-Quads. Prefixes that RDF4J knows need no declaration in Turtle, TriG and N3. Raises the
+    parser's SyntaxError (with lineno and offset), and TooLarge above the expansion limit."""
+    try:
+        return _parse(source, form, base)
+    except SyntaxError as error:
+        if form not in _PREFIXED_FORMATS or not lacks_known_prefix(error):
+            raise
+        try:
+            return _parse(declare_known_prefixes(source), form, base)
+        except SyntaxError as other:
+            raise (error if other.lineno == 1 else other) from None  # columns of the first line are not the client's
+
+
+def _parse(source: bytes | str, form: pyoxigraph.RdfFormat, base: str | None) -> bytes:
     out = ExpansionBuffer(limit_for(len(source)))
     pyoxigraph.serialize(pyoxigraph.parse(source, form, base_iri=base), out, format=pyoxigraph.RdfFormat.N_QUADS)
     return out.getvalue()

@@ -7,7 +7,7 @@ import importlib.util
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -45,20 +45,27 @@ def fetch_artifact(artifact: MavenArtifact, folder: Path | None = None) -> Path:
 
     :class:`CannotRun` without Java or Spark, when the download fails, and when the hash differs from the pinned one.
     """
+    return fetch_artifacts([artifact], folder)[0]
+
+
+def fetch_artifacts(artifacts: Sequence[MavenArtifact], folder: Path | None = None) -> list[Path]:
+    """As :func:`fetch_artifact`, several in one download."""
     folder = cache_folder() / "maven" if folder is None else folder
-    path = folder / artifact.filename
-    if not _has_hash(path, artifact):
+    wanted = {folder / artifact.filename: artifact for artifact in artifacts}
+    missing = {path: artifact for path, artifact in wanted.items() if not _has_hash(path, artifact)}
+    if missing:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as place:
-            new = Path(place) / path.name
-            _download(artifact, Path(place))
-            if not _has_hash(new, artifact):
-                raise CannotRun(
-                    f"{path.name} is not the file that is pinned: its SHA-256 is {_sha256(new)}, "
-                    f"{artifact.sha256} is wanted; do not use it"
-                )
-            os.replace(new, path)
-    return path
+            _download([*missing.values()], Path(place))
+            for path, artifact in missing.items():
+                new = Path(place) / path.name
+                if not _has_hash(new, artifact):
+                    raise CannotRun(
+                        f"{path.name} is not the file that is pinned: its SHA-256 is {_sha256(new)}, "
+                        f"{artifact.sha256} is wanted; do not use it"
+                    )
+                os.replace(new, path)
+    return [*wanted]
 
 
 def _has_hash(path: Path, artifact: MavenArtifact) -> bool:
@@ -70,15 +77,17 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _download(artifact: MavenArtifact, place: Path) -> None:
+def _download(artifacts: Sequence[MavenArtifact], place: Path) -> None:
     java = obtain_java_home(place / "java") / "bin" / "java"
+    names = ", ".join(f"{artifact.name} {artifact.version}" for artifact in artifacts[:3])
+    names += f" and {len(artifacts) - 3} more" if len(artifacts) > 3 else ""
+    request = place / "ivy.xml"
+    request.write_text(_ivy_request(artifacts))
     try:
         done = subprocess.run(
             [
                 *(java, "-cp", _spark_jars(), "org.apache.ivy.Main", "-cache", place / "cache", "-warn"),
-                *("-dependency", artifact.group, artifact.name, artifact.version),
-                *("-confs", _IVY_CONFIGURATIONS[artifact.extension], "-notransitive"),
-                *("-retrieve", f"{place}/[artifact]-[revision].[ext]"),
+                *("-ivy", request, "-retrieve", f"{place}/[artifact]-[revision].[ext]"),
             ],
             capture_output=True,
             text=True,
@@ -86,12 +95,23 @@ def _download(artifact: MavenArtifact, place: Path) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise CannotRun(
-            f"{artifact.filename} did not come from Maven Central within {DOWNLOAD_TIMEOUT_S:g} s; try again"
-        ) from None
-    if done.returncode != 0 or not (place / artifact.filename).exists():
+        raise CannotRun(f"{names} did not come from Maven Central within {DOWNLOAD_TIMEOUT_S:g} s; try again") from None
+    if done.returncode != 0 or not all((place / artifact.filename).exists() for artifact in artifacts):
         output = f"{done.stdout}{done.stderr}".strip()[-1500:]
-        raise CannotRun(f"{artifact.name} {artifact.version} cannot be fetched from Maven Central: {output}")
+        raise CannotRun(f"{names} cannot be fetched from Maven Central: {output}")
+
+
+def _ivy_request(artifacts: Sequence[MavenArtifact]) -> str:
+    """Each file without what it depends on: everything that is needed is pinned."""
+    lines = "".join(
+        f'<dependency org="{artifact.group}" name="{artifact.name}" rev="{artifact.version}" transitive="false" '
+        f'conf="default->{_IVY_CONFIGURATIONS[artifact.extension]}"/>'
+        for artifact in artifacts
+    )
+    return (
+        '<ivy-module version="2.0"><info organisation="txlog" module="pinned"/>'
+        f'<configurations><conf name="default"/></configurations><dependencies>{lines}</dependencies></ivy-module>'
+    )
 
 
 def _spark_jars() -> str:

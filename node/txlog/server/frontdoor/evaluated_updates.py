@@ -10,7 +10,8 @@ takes longest.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 from aiohttp import ClientError
@@ -39,7 +40,7 @@ from txlog.runtime.master_context import MasterContext
 from txlog.runtime.master_loop import AwaitedWrite, PendingWrite
 from txlog.server.frontdoor.evaluator_pool import EvaluatorPool, RemoteCopy
 from txlog.server.frontdoor.read_router import RETRY_S, ReadRouter
-from txlog.sparql import DataFingerprint, EvaluatedUpdate, RandomBits
+from txlog.sparql import EvaluatedUpdate, RandomBits
 from txlog.wire.log_page import PageEntry
 from txlog.workers.adapter import StoreOperation
 
@@ -66,6 +67,12 @@ class LogPageReader(Protocol):
     """Reads entries of this master's log after ``after``, up to ``upto`` at most; raises the errors of the feed."""
 
     async def __call__(self, after: Position, upto: int, bytes_max: int) -> list[PageEntry]: ...
+
+
+class DataCondition(Protocol):
+    """Something that must hold for the data in which an update takes effect."""
+
+    async def holds_in(self, copy: RemoteCopy) -> bool: ...
 
 
 class OptimisticUpdateExecutor:
@@ -97,28 +104,41 @@ class OptimisticUpdateExecutor:
         self._idle_timer: asyncio.TimerHandle | None = None
 
     async def submit(
-        self, request: Request, update: EvaluatedUpdate, asked: WriteOptions, seen: DataFingerprint | None = None
+        self, request: Request, update: EvaluatedUpdate, asked: WriteOptions, condition: DataCondition | None = None
     ) -> tuple[PendingWrite, bool]:
         """The write with its effect, and whether it is known to have taken effect: False if the time was over before.
-        With ``seen``, the data that the update reads must have this fingerprint at its index; there is no retry.
+        A ``condition`` must hold for the data before the update's index.
 
         :class:`BadInput`: the update fails. :class:`TooLarge`: its effect is too large. :class:`Conflict`: the data is
         too large to copy or to read, or other clients changed it at each attempt. :class:`Unavailable`: there is no
         worker to copy or no turn in time, or the evaluation was ended because it took too much time or memory.
         """
         deadline = asyncio.get_running_loop().time() + asked.timeout_s
+        async with self._turn(asked.timeout_s):
+            return await self._submit_with_retries(request, update, deadline, condition)
+
+    async def check(
+        self, request: Request, update: EvaluatedUpdate, condition: DataCondition, timeout_s: float
+    ) -> None:
+        """Raises :class:`Conflict` where the condition does not hold for the data at the end of this master's log."""
+        async with self._turn(timeout_s):
+            await self._check(await self._current_copy(request, update), condition)
+
+    @asynccontextmanager
+    async def _turn(self, timeout_s: float) -> AsyncIterator[None]:
+        """One caller at a time has the copy."""
         if self._queued >= QUEUED_MAX:
             raise _overloaded(f"{QUEUED_MAX} updates wait to be evaluated")
         self._queued += 1
         try:
-            async with asyncio.timeout(asked.timeout_s):
+            async with asyncio.timeout(timeout_s):
                 await self._lock.acquire()
         except TimeoutError:
             raise _overloaded("other updates are being evaluated") from None
         finally:
             self._queued -= 1
         try:
-            return await self._submit_with_retries(request, update, deadline, seen)
+            yield
         except (BadInput, TooLarge, Conflict, KeyTaken):
             raise  # the copy is unchanged
         except Unavailable as ended:
@@ -133,12 +153,12 @@ class OptimisticUpdateExecutor:
             self._restart_idle_timer()
 
     async def _submit_with_retries(
-        self, request: Request, update: EvaluatedUpdate, deadline: float, seen: DataFingerprint | None
+        self, request: Request, update: EvaluatedUpdate, deadline: float, condition: DataCondition | None
     ) -> tuple[PendingWrite, bool]:
         for _ in range(ATTEMPTS_MAX):
             copy = await self._current_copy(request, update)
-            if seen is not None and await copy.fingerprint(update.read_predicates) != seen:
-                raise Conflict(_SERIALIZATION_CONFLICT)
+            if condition is not None:
+                await self._check(copy, condition)
             effect = await copy.evaluate(update, self._draw, self._bytes_max)
             kind, payload = effect.body.kind, effect.body.payload
             write = self._loop.write(
@@ -147,14 +167,16 @@ class OptimisticUpdateExecutor:
             stands = await self._took_effect(copy, write, update, effect, deadline)
             if stands is None or stands:
                 return write, stands is not None
-            if seen is not None:
-                raise Conflict(_SERIALIZATION_CONFLICT)
             if asyncio.get_running_loop().time() >= deadline:
                 break
         raise Conflict(
             "other transactions changed what this update looks at, each time before its effect had its place; "
             "it has changed nothing. Send it again"
         )
+
+    async def _check(self, copy: RemoteCopy, condition: DataCondition) -> None:
+        if not await condition.holds_in(copy):
+            raise Conflict(_SERIALIZATION_CONFLICT)
 
     async def _took_effect(
         self, copy: RemoteCopy, write: AwaitedWrite, update: EvaluatedUpdate, effect: UpdateEffect, deadline: float
@@ -300,8 +322,9 @@ def _copy_too_large(what: str, instead: str) -> Conflict:
 
 
 _SERIALIZATION_CONFLICT: Final = (
-    "Transaction handling error: other transactions have changed what this one has looked at since it began to read; "
-    "it has changed nothing. Roll it back and begin again"
+    # RDF4J's own words come first: its clients and their tests look for them.
+    "Transaction handling error: Observed State has Changed: other transactions have changed what this one has looked "
+    "at since it began to read; it has changed nothing. Roll it back and begin again"
 )
 
 

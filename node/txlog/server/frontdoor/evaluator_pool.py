@@ -30,9 +30,12 @@ from txlog.evaluation.pipe_protocol import (
     EvaluateRequest,
     EvaluationFailure,
     EvaluationRequest,
+    ExecuteUpdate,
     FingerprintRequest,
     LoadDataset,
     ReadRequest,
+    ReplayRequest,
+    TransactionStep,
     decode_failure,
     memory_error,
     timeout_error,
@@ -144,6 +147,8 @@ class Evaluator:
             try:
                 if isinstance(work, ApplyOperations):
                     self.bytes_received += sum(len(payload) for _, payload in work.operations)
+                elif isinstance(work, ExecuteUpdate):
+                    self.bytes_received += len(work.update.text)
                 self._write_frame(_encode(EvaluationRequest(seconds, work)))
                 await self._stdin.drain()
                 return await self._read_answer(seconds)
@@ -261,6 +266,10 @@ class RemoteCopy:
     async def fingerprint(self, looks_at: tuple[str, ...] | None) -> DataFingerprint:
         """The fingerprint of the quads with these predicates, or of all quads."""
         return decode_fingerprint(await self.evaluator.execute(FingerprintRequest(looks_at)))
+
+    async def replay(self, steps: tuple[TransactionStep, ...]) -> bytes:
+        """As :func:`txlog.evaluation.transaction_replay.replay_steps`; the copy stays as it is."""
+        return await self.evaluator.execute(ReplayRequest(steps))
 
     async def evaluate(self, update: EvaluatedUpdate, draw: RandomBits, bytes_max: int) -> UpdateEffect:
         """As :meth:`txlog.evaluation.dataset_copy.DatasetCopy.evaluate`."""

@@ -8,6 +8,8 @@ import re
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -18,12 +20,12 @@ from txlog.http.write_options import WriteOptions, write_options_of
 from txlog.model.entry import KIND_QUADS
 from txlog.model.errors import BadInput, Conflict, Refused, TooLarge, TxLogError, Unavailable
 from txlog.model.hashes import content_hash
-from txlog.model.quads import decode_quads
 from txlog.protocol.events import Submission
 from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.evaluator_pool import EvaluatorPool
+from txlog.server.frontdoor.open_transaction import OpenTransaction
 from txlog.server.frontdoor.read_handler import ReadHandler, negotiate_format
-from txlog.server.frontdoor.read_set import ReadSet
+from txlog.server.frontdoor.read_set import ReadCondition, ReadSet
 from txlog.server.frontdoor.request_parameters import (
     check_repository,
     context_parameters,
@@ -32,10 +34,18 @@ from txlog.server.frontdoor.request_parameters import (
 )
 from txlog.server.frontdoor.result_formats import RDF_FORMATS
 from txlog.server.frontdoor.statement_lines import LineChanges
-from txlog.server.frontdoor.transaction_view import COPY_BYTES_MAX, VIEWS_MAX, TransactionView
+from txlog.server.frontdoor.transaction_view import (
+    COPY_BYTES_MAX,
+    VIEWS_MAX,
+    TransactionView,
+    count_request,
+    match_request,
+    query_request,
+)
 from txlog.server.frontdoor.write_handler import WriteHandler
-from txlog.sparql import TransactionBody, concatenate, query_predicates, required_predicates
-from txlog.workers.canonical_literals import canonical_lines
+from txlog.sparql import EvaluatedUpdate, TransactionBody, concatenate, query_predicates, required_predicates
+from txlog.sparql.analysis.predicates import UnknownPredicates, predicates_of_update
+from txlog.sparql.update_effect import PREDICATES_MAX
 
 TRANSACTION_IDLE_S: Final = 60.0
 """Seconds without a request after which a transaction is rolled back."""
@@ -52,40 +62,6 @@ _LEVEL_PARAMETERS: Final = (
     "transaction-setting__org.eclipse.rdf4j.common.transaction.IsolationLevel",
 )
 _FORM: Final = "application/x-www-form-urlencoded"
-
-
-_SNAPSHOT_LEVELS: Final = ("SNAPSHOT", "SERIALIZABLE")
-"""These levels read one copy from their first read on. RDF4J's SNAPSHOT_READ needs a snapshot for each read only, which
-a worker gives."""
-
-
-class OpenTransaction:
-    """``changes``: its writes, of ``size_bytes`` bytes. ``committing``: the commit was submitted and its outcome is not
-    known yet, so only a commit under the same key is allowed. ``read_set``: what it has read, for SERIALIZABLE only.
-    ``net_lines``: the first ``netted_count`` changes as quads that are added or removed; None if quads cannot express
-    them."""
-
-    def __init__(self, name: str, level: str) -> None:
-        self.name = name
-        self.reads_snapshot = level in _SNAPSHOT_LEVELS
-        self.read_set: ReadSet | None = ReadSet() if level == "SERIALIZABLE" else None
-        self.changes: list[TransactionBody] = []
-        self.size_bytes = 0
-        self.last_used = time.monotonic()
-        self.lock = asyncio.Lock()
-        self.view: TransactionView | None = None
-        self.net_lines: dict[bytes, bool] | None = {}
-        self.netted_count = 0
-        self.committing = False
-
-    def update_net_lines(self) -> None:
-        """Updates ``net_lines`` with the latest writes."""
-        for part in self.changes[self.netted_count :]:
-            self.netted_count += 1
-            if part.kind != KIND_QUADS:
-                self.net_lines = None  # from now on only a copy has the result
-            if self.net_lines is not None:
-                self.net_lines.update((line, adds) for adds, line in decode_quads(canonical_lines(part.payload)))
 
 
 class TransactionHandler:
@@ -241,26 +217,68 @@ class TransactionHandler:
             one.changes.append(part)
             one.size_bytes += len(part.payload)
 
+    def _append_quads(self, one: OpenTransaction, part: TransactionBody) -> None:
+        self._append_change(one, part)
+        if one.read_set is not None:
+            one.read_set.add_quads(part.payload)
+
     async def _add(self, request: Request, one: OpenTransaction) -> Response:
-        self._append_change(one, await self._writes.read_upload(request, context_parameters(request) or []))
+        self._append_quads(one, await self._writes.read_upload(request, context_parameters(request) or []))
         return web.Response()
 
     async def _delete(self, request: Request, one: OpenTransaction) -> Response:
-        self._append_change(one, await self._writes.read_removal(request, context_parameters(request)))
+        self._append_quads(one, await self._writes.read_removal(request, context_parameters(request)))
         return web.Response()
 
     async def _update(self, request: Request, one: OpenTransaction) -> Response:
-        self._append_change(one, await self._writes.read_update(request))
+        change = await self._writes.read_update(request)
+        if isinstance(change, TransactionBody) and change.kind == KIND_QUADS:
+            self._append_quads(one, change)
+            return web.Response(status=204)
+        kept, update = None, change
+        if isinstance(update, TransactionBody):
+            kept, update = update, await asyncio.to_thread(_evaluated_update, update)
+        done = await self._evaluate(request, one, update, kept)
+        self._append_change(one, done)
+        if one.read_set is not None:
+            one.read_set.add_update(update)
         return web.Response(status=204)
+
+    async def _evaluate(
+        self, request: Request, one: OpenTransaction, update: EvaluatedUpdate, kept: TransactionBody | None
+    ) -> TransactionBody:
+        """What the update changes in the data as this transaction sees it now. ``kept``: the same update for the log,
+        which is taken where that cannot be found out: then it is evaluated at its place in the log. None: it cannot be
+        logged."""
+        had_view = one.view is not None
+        wanted = None if update.read_predicates is None else frozenset(update.read_predicates)
+        try:
+            view = await self._view_for(request, one, wanted, part_first=True)
+            return await view.execute_update(update, self._bytes_max - one.size_bytes)
+        except TooLarge:
+            if kept is None:
+                raise
+            return kept  # the view is as it was: it applies the update with its next read
+        except (Conflict, Unavailable):
+            if kept is None or (had_view and one.reads_snapshot):
+                raise
+            self._release_view(one)
+            return kept
 
     # Reading
 
     def _has_own_view(self, one: OpenTransaction) -> bool:
         return one.reads_snapshot or bool(one.changes)
 
-    async def _view_for(self, request: Request, one: OpenTransaction, wanted: frozenset[str] | None) -> TransactionView:
+    async def _view_for(
+        self, request: Request, one: OpenTransaction, wanted: frozenset[str] | None, *, part_first: bool = False
+    ) -> TransactionView:
         """The transaction's own view, if it needs one: it has written, or it reads one snapshot. The view covers these
-        predicates (None: all)."""
+        predicates (None: all). Where no snapshot is read it is as new as the log. ``part_first``: no more than these
+        predicates is needed."""
+        log_index = self._site.durability.executable.value
+        if one.view is not None and not one.reads_snapshot and one.view.log_index != log_index:
+            self._release_view(one)
         if one.view is not None and not one.view.evaluator.is_usable:
             if one.reads_snapshot:
                 raise _view_lost()
@@ -272,30 +290,47 @@ class TransactionHandler:
             if one.view is not None and not one.view.covers(wanted):
                 self._release_view(one)
         if one.view is None:
-            if sum(other.view is not None for other in self.open.values()) >= VIEWS_MAX:
+            if sum(other.view is not None for other in self.open.values()) >= VIEWS_MAX and not self._free_view():
                 raise Unavailable(
                     "TransactionsOpen", f"{VIEWS_MAX} transactions read copies of their own; commit some first"
                 )
-            one.view = await self._create_view(request, one, wanted)
+            one.view = await self._create_view(request, one, wanted, log_index, part_first=part_first)
         await one.view.apply_changes(one.changes)
         return one.view
 
+    def _free_view(self) -> bool:
+        """Takes the view of another transaction that can have a new one at any time."""
+        for other in self.open.values():
+            if other.view is not None and not other.reads_snapshot and not other.lock.locked():
+                self._release_view(other)
+                return True
+        return False
+
     async def _create_view(
-        self, request: Request, one: OpenTransaction, wanted: frozenset[str] | None
+        self,
+        request: Request,
+        one: OpenTransaction,
+        wanted: frozenset[str] | None,
+        log_index: int,
+        *,
+        part_first: bool,
     ) -> TransactionView:
         """A view of all data; if that is too much, of the wanted predicates."""
         part = wanted is not None and not one.reads_snapshot
+        create = partial(TransactionView.create, self._evaluator_pool, self._reads, request)
+        if part and part_first:
+            with suppress(TooLarge):
+                return await create(wanted, log_index)
         now = time.monotonic()
         if not part or now >= self._too_large_until:
             try:
-                keep = one.read_set is not None
-                return await TransactionView.create(self._evaluator_pool, self._reads, request, None, keep=keep)
+                return await create(None, log_index, keep=one.read_set is not None)
             except TooLarge:
                 self._too_large_until = now + TOO_LARGE_CACHE_S
         if not part:
             raise _view_too_large("the repository", _LOWER_LEVEL_ADVICE if one.reads_snapshot else _SMALLER_READ_ADVICE)
         try:
-            return await TransactionView.create(self._evaluator_pool, self._reads, request, wanted)
+            return await create(wanted, log_index)
         except TooLarge:
             raise _view_too_large("all that has the predicates which it names", _SMALLER_READ_ADVICE) from None
 
@@ -304,14 +339,14 @@ class TransactionHandler:
             return await self._reads.query(request, {"id": self._repository})
         asked = await self._reads.parse_query(request)
         wanted = query_predicates(asked.text)
+        answer = await (await self._view_for(request, one, wanted)).query(asked)
         if one.read_set is not None:
-            one.read_set.add(wanted)
-        return await (await self._view_for(request, one, wanted)).query(asked)
+            one.read_set.add_read(wanted, query_request(asked))
+        return answer
 
     async def _net_lines(self, one: OpenTransaction) -> LineChanges | None:
-        """The writes as lines, if a worker's statements can be read together with them. That needs quads only, and no
-        view of its own to follow."""
-        if one.reads_snapshot or one.view is not None:
+        """The writes as lines, if a worker's statements can be read together with them: quads only, and no snapshot."""
+        if one.reads_snapshot:
             return None
         if sum(len(part.payload) for part in one.changes[one.netted_count :]) > OFF_LOOP_BYTES:
             await asyncio.to_thread(one.update_net_lines)
@@ -329,9 +364,9 @@ class TransactionHandler:
         terms = (term_parameter(request, "subj"), term_parameter(request, "pred"), term_parameter(request, "obj"))
         graphs = context_parameters(request)
         wanted = None if terms[1] is None else frozenset((terms[1],))
-        if one.read_set is not None:
-            one.read_set.add(wanted)
         body = await (await self._view_for(request, one, wanted)).statements(terms, graphs, form)
+        if one.read_set is not None:
+            one.read_set.add_read(wanted, match_request(terms, graphs, form))
         return bytes_response(body, form.media_type)
 
     async def _size(self, request: Request, one: OpenTransaction) -> Response:
@@ -341,9 +376,10 @@ class TransactionHandler:
         if plain is not None:
             return text_response(str(await self._reads.size_with_changes(request, plain)))
         graphs = context_parameters(request)
+        size = await (await self._view_for(request, one, None)).size(graphs)
         if one.read_set is not None:
-            one.read_set.add(None)
-        return text_response(str(await (await self._view_for(request, one, None)).size(graphs)))
+            one.read_set.add_read(None, count_request(graphs))
+        return text_response(str(size))
 
     async def _ping(self, request: Request, one: OpenTransaction) -> Response:
         return text_response(str(round(self.idle_s * 1000)))
@@ -351,6 +387,11 @@ class TransactionHandler:
     # Commit and rollback
 
     async def _prepare(self, request: Request, one: OpenTransaction) -> Response:
+        """Refuses what a commit would refuse now. It reserves nothing: others may still come before the commit."""
+        if one.read_set and one.view is not None and one.changes:
+            asked = write_options_of(request, self._level, self._seconds)
+            update, condition = await _commit_condition(one, one.read_set, one.view)
+            await self._writes.prepare_serializable(request, update, condition, asked.timeout_s)
         return web.Response()
 
     async def _commit(self, request: Request, one: OpenTransaction) -> Response:
@@ -383,15 +424,12 @@ class TransactionHandler:
     async def _commit_serializable(
         self, request: Request, one: OpenTransaction, looked: ReadSet, overlay: TransactionView, asked: WriteOptions
     ) -> Response:
-        """Commits on a condition: all data that the transaction has read or that its writes depend on is as it was at
-        its first read."""
-        if not overlay.evaluator.is_usable:
-            raise _view_lost()
-        update = await asyncio.to_thread(looked.conditional_update, one.changes)
-        seen = await overlay.fingerprint_before(update.read_predicates)
+        """Commits on a condition: the transaction would have read the same in the data before its place in the log, and
+        its writes would have been the same."""
+        update, condition = await _commit_condition(one, looked, overlay)
         one.committing = True
         try:
-            answer = await self._writes.commit_serializable(request, update, seen, asked)
+            answer = await self._writes.commit_serializable(request, update, condition, asked)
         except TxLogError:
             one.committing = False
             raise
@@ -410,6 +448,25 @@ class TransactionHandler:
     async def _rollback(self, request: Request, one: OpenTransaction) -> Response:
         self._close_transaction(one, "it was rolled back")
         return web.Response(status=204)
+
+
+def _evaluated_update(part: TransactionBody) -> EvaluatedUpdate:
+    """A normalised update as one to evaluate."""
+    text = part.payload.decode()
+    try:
+        found = predicates_of_update(text)
+    except UnknownPredicates:
+        return EvaluatedUpdate(text, None)
+    return EvaluatedUpdate(text, tuple(sorted(found)) if len(found) <= PREDICATES_MAX else None)
+
+
+async def _commit_condition(
+    one: OpenTransaction, looked: ReadSet, view: TransactionView
+) -> tuple[EvaluatedUpdate, ReadCondition]:
+    if not view.evaluator.is_usable:
+        raise _view_lost()
+    update = await asyncio.to_thread(looked.conditional_update, one.changes)
+    return update, await looked.condition(view, update.read_predicates)
 
 
 _LOWER_LEVEL_ADVICE: Final = "begin it at READ_COMMITTED"

@@ -280,7 +280,8 @@ class ReadHandler:
                         async with closing_stream(changed):
                             async for piece in changed:
                                 await response.write(piece)
-                    except (TimeoutError, ClientError) as broken:
+                    except (TimeoutError, ClientError, SyntaxError, ValueError) as broken:
+                        # The status is sent, so an end in the middle is the only sign of an error.
                         raise ConnectionResetError(f"the worker broke off: {broken}") from broken
                     await response.write_eof()
                     return response

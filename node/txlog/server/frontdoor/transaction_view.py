@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
@@ -21,12 +22,16 @@ from aiohttp import ClientError
 from txlog.evaluation.pipe_protocol import (
     ApplyOperations,
     CountRequest,
+    ExecuteUpdate,
     FingerprintRequest,
     LoadDataset,
     MatchRequest,
     QueryRequest,
+    ReplayRequest,
+    TransactionStep,
 )
 from txlog.http.router import Request, Response, bytes_response
+from txlog.model.entry import KIND_QUADS
 from txlog.model.errors import NotAcceptable, TooLarge, Unavailable, WorkerFault
 from txlog.server.frontdoor.blank_nodes import restore_blank_nodes
 from txlog.server.frontdoor.evaluator_pool import Evaluator, EvaluatorPool, decode_fingerprint
@@ -48,7 +53,7 @@ from txlog.server.frontdoor.result_formats import (
 )
 from txlog.server.frontdoor.stream_converter import closing_stream
 from txlog.server.frontdoor.tabular_results import negotiate_media_type
-from txlog.sparql import DataFingerprint, TransactionBody
+from txlog.sparql import DataFingerprint, EvaluatedUpdate, TransactionBody
 
 COPY_BYTES_MAX: Final = 64 << 20
 """Maximum size of the N-Quads, in bytes: some 400,000 statements. In memory they take five times as much."""
@@ -64,11 +69,12 @@ T = TypeVar("T")
 
 class TransactionView:
     """One transaction's copy, in its ``evaluator``: of all quads with these ``predicates``, or of all quads (None).
-    Only one request uses it at a time."""
+    Only one request uses it at a time. ``log_index``: how far workers could execute when it was asked for."""
 
-    def __init__(self, evaluator: Evaluator, predicates: frozenset[str] | None) -> None:
+    def __init__(self, evaluator: Evaluator, predicates: frozenset[str] | None, log_index: int) -> None:
         self.evaluator = evaluator
         self.predicates = predicates
+        self.log_index = log_index
         self._applied_count = 0
 
     @classmethod
@@ -78,6 +84,7 @@ class TransactionView:
         reads: ReadHandler,
         request: Request,
         predicates: frozenset[str] | None,
+        log_index: int,
         *,
         keep: bool = False,
     ) -> TransactionView:
@@ -96,7 +103,7 @@ class TransactionView:
                 else:
                     work = LoadDataset(store.adapter.engine, tuple(predicates))
                     await evaluator.load(work, reads.router.stream_rows(store, tuple(predicates), COPY_BYTES_MAX))
-                return cls(evaluator, predicates)
+                return cls(evaluator, predicates, log_index)
             except (TimeoutError, WorkerFault, ClientError, OSError) as fault:
                 evaluators.release(evaluator)
                 why = f"can be copied: {fault}"
@@ -116,6 +123,19 @@ class TransactionView:
             await self.evaluator.execute(ApplyOperations(news, None))
         self._applied_count = len(parts)
 
+    async def execute_update(self, update: EvaluatedUpdate, bytes_max: int) -> TransactionBody:
+        """Executes an update, and gives what it deleted and added: the transaction's next write, which is applied
+        already. Raises :class:`TooLarge` where that is more than ``bytes_max``, and has changed nothing then."""
+        payload = await self.evaluator.execute(ExecuteUpdate(update, secrets.token_bytes(16), bytes_max))
+        if payload:
+            self._applied_count += 1
+        return TransactionBody(KIND_QUADS, payload, payload.count(b"\n"))
+
+    async def replay_before(self, steps: tuple[TransactionStep, ...]) -> bytes:
+        """The digest of these steps on the data without the transaction's own changes. Needs a copy with
+        ``keep_source``."""
+        return await self.evaluator.execute(ReplayRequest(steps, before_changes=True))
+
     async def fingerprint_before(self, looks_at: tuple[str, ...] | None) -> DataFingerprint:
         """The fingerprint of the quads with these predicates, or of all, without the transaction's own changes. Needs a
         copy with ``keep_source``."""
@@ -124,10 +144,7 @@ class TransactionView:
     async def query(self, asked: ParsedQuery) -> Response:
         """The whole answer to a query. :class:`Unavailable` if it exceeds its time or memory."""
         wanted, written = _choose_formats(asked)
-        work = QueryRequest(
-            asked.text, asked.union, tuple(asked.default), tuple(asked.named), written, ANSWER_BYTES_MAX
-        )
-        body = await self.evaluator.execute(work, asked.seconds)
+        body = await self.evaluator.execute(query_request(asked, written), asked.seconds)
         if wanted == BOOLEAN:
             return bytes_response(b"true" if msgspec.json.decode(body)["boolean"] else b"false", BOOLEAN)
         return bytes_response(await _in_thread(lambda: _convert_result(body, written, wanted)), wanted)
@@ -136,13 +153,29 @@ class TransactionView:
         self, terms: tuple[str | None, str | None, str | None], graphs: Sequence[str] | None, form: ResultFormat
     ) -> bytes:
         """The statements that match (canonical N-Triples, None for any), written in that format."""
-        within = None if graphs is None else tuple(graphs)
-        body = await self.evaluator.execute(MatchRequest(terms, within, not form.has_graphs, ANSWER_BYTES_MAX))
+        body = await self.evaluator.execute(match_request(terms, graphs, form))
         return await _in_thread(lambda: _convert_result(body, N_QUADS, form.media_type))
 
     async def size(self, graphs: Sequence[str] | None) -> int:
         """The number of statements in these graphs, or in all."""
-        return int(await self.evaluator.execute(CountRequest(None if graphs is None else tuple(graphs))))
+        return int(await self.evaluator.execute(count_request(graphs)))
+
+
+def query_request(asked: ParsedQuery, written: str = RESULTS_JSON) -> QueryRequest:
+    """The query as an evaluator gets it. ``written``: the media type of its answer."""
+    return QueryRequest(asked.text, asked.union, tuple(asked.default), tuple(asked.named), written, ANSWER_BYTES_MAX)
+
+
+def match_request(
+    terms: tuple[str | None, str | None, str | None], graphs: Sequence[str] | None, form: ResultFormat
+) -> MatchRequest:
+    """The same of statements that match."""
+    return MatchRequest(terms, None if graphs is None else tuple(graphs), not form.has_graphs, ANSWER_BYTES_MAX)
+
+
+def count_request(graphs: Sequence[str] | None) -> CountRequest:
+    """The same of a number of statements."""
+    return CountRequest(None if graphs is None else tuple(graphs))
 
 
 async def _limit_bytes(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -22,14 +22,13 @@ from txlog.runtime.master_context import MasterContext
 from txlog.runtime.master_loop import PendingWrite
 from txlog.runtime.payload_transfer import LARGE_PAYLOAD_BYTES
 from txlog.runtime.transaction_status import BELOW_APPLIED, TransactionOutcome
-from txlog.server.frontdoor.evaluated_updates import OptimisticUpdateExecutor
+from txlog.server.frontdoor.evaluated_updates import DataCondition, OptimisticUpdateExecutor
 from txlog.server.frontdoor.load_fetcher import LoadFetcher
 from txlog.server.frontdoor.namespace_changes import build_entries
 from txlog.server.frontdoor.portability_rule import PortabilityRule
 from txlog.server.frontdoor.request_parameters import check_repository, context_parameters, parse_graph_iri
 from txlog.server.frontdoor.write_responses import WriteResponseFormatter, accepted_txid
 from txlog.sparql import (
-    DataFingerprint,
     EvaluatedUpdate,
     TransactionBody,
     find_loads,
@@ -165,6 +164,10 @@ class WriteHandler:
                 f"Idempotency-Key: {refused.construct} makes this update one that is evaluated once, and tried again "
                 "where others come between; such a one has no key. Send it without"
             )
+        update = await self._prepare_evaluated(text, base, all_graphs)
+        return await self._submit_evaluated(self._optimistic_updates, request, update, asked, None)
+
+    async def _prepare_evaluated(self, text: str, base: str | None, all_graphs: bool) -> EvaluatedUpdate:
         update = await _run_off_loop(
             len(text),
             lambda: prepare_evaluated(
@@ -172,21 +175,30 @@ class WriteHandler:
             ),
         )
         self._portability.check_terms(KIND_UPDATE, update.text.encode())
-        return await self._submit_evaluated(self._optimistic_updates, request, update, asked, None)
+        return update
 
     async def commit_serializable(
-        self, request: Request, update: EvaluatedUpdate, seen: DataFingerprint, asked: WriteOptions
+        self, request: Request, update: EvaluatedUpdate, condition: DataCondition, asked: WriteOptions
     ) -> Response:
-        """Commits an update that takes effect only if the data it has read still has the digest ``seen`` at its
-        index."""
+        """Commits an update that takes effect only if ``condition`` holds for the data before its index."""
+        effects = self._conditional_updates()
+        if asked.key:
+            raise BadInput("Idempotency-Key: the commit of a SERIALIZABLE transaction that has read takes none")
+        return await self._submit_evaluated(effects, request, update, asked, condition)
+
+    async def prepare_serializable(
+        self, request: Request, update: EvaluatedUpdate, condition: DataCondition, timeout_s: float
+    ) -> None:
+        """Raises :class:`Conflict` where :meth:`commit_serializable` would, for the data at the end of the log."""
+        await self._conditional_updates().check(request, update, condition, timeout_s)
+
+    def _conditional_updates(self) -> OptimisticUpdateExecutor:
         if self._optimistic_updates is None:
             raise Conflict(
                 "Transaction handling error: what this transaction has read cannot be compared at its commit, since "
                 "nonDeterministicUpdates of this cluster is refuse; begin it as SNAPSHOT"
             )
-        if asked.key:
-            raise BadInput("Idempotency-Key: the commit of a SERIALIZABLE transaction that has read takes none")
-        return await self._submit_evaluated(self._optimistic_updates, request, update, asked, seen)
+        return self._optimistic_updates
 
     async def _submit_evaluated(
         self,
@@ -194,11 +206,11 @@ class WriteHandler:
         request: Request,
         update: EvaluatedUpdate,
         asked: WriteOptions,
-        seen: DataFingerprint | None,
+        condition: DataCondition | None,
     ) -> Response:
         self._loop.in_flight += 1
         try:
-            write, known = await effects.submit(request, update, asked, seen)
+            write, known = await effects.submit(request, update, asked, condition)
             return await self.final_response(write, asked, True) if known else self._outcome_unknown(write)
         finally:
             self._loop.in_flight -= 1
@@ -304,10 +316,17 @@ class WriteHandler:
             prepare_update(text, base=None, now=now, draw=draw_blank_node_seed, all_graphs=all_graphs)
         )
 
-    async def read_update(self, request: Request) -> TransactionBody:
-        """The update of a request: its body, a form field, or the parameter ``update``."""
+    async def read_update(self, request: Request) -> TransactionBody | EvaluatedUpdate:
+        """The update of a request: its body, a form field, or the parameter ``update``. One that two stores could
+        execute differently is one to evaluate once."""
         text, base = await self._update_text(request)
-        return self._portability.check(await _prepare_update_off_loop(text, base, self._means_all_graphs(request)))
+        all_graphs = self._means_all_graphs(request)
+        try:
+            return self._portability.check(await _prepare_update_off_loop(text, base, all_graphs))
+        except NotDeterministic as refused:
+            if not refused.once or self._optimistic_updates is None:
+                raise
+            return await self._prepare_evaluated(text, base, all_graphs)
 
     async def _update_text(self, request: Request) -> tuple[str, str | None]:
         """The update with the parameters of its request applied, and its base."""

@@ -52,14 +52,17 @@ def hide_system_graphs(query: str, *, base: str | None = None) -> str:
     for at in walk.unnamed_selects:
         if select_counts_graphs(rest, at):
             raise malformed_query(query, rest[at].start, _UNNAMED_GRAPH_MESSAGE)
+    begin = toks[start].start if start < len(toks) else len(query)
+    prologue = query[:begin]
     head = f"BASE <{base_iri(base)}> " if base else ""
+    if base and any(token.kind == "WORD" and token.text.upper() == "BASE" for token in toks[:start]):
+        # Of two declarations RDF4J takes the first one, so there is one, and all prefixes are written out.
+        head = f"BASE <{names.base}> "
+        prologue = "".join(f"PREFIX {prefix}: <{iri}> " for prefix, iri in names.prefixes.items())
     head += "".join(
         [f"PREFIX {prefix}: <{DEFAULT_PREFIXES[prefix]}> " for prefix in sorted(names.used_default_prefixes)]
     )
-    if not walk.filter_count:
-        return head + query if head else query
-    begin = toks[start].start
-    return head + query[:begin] + walk.out.text()
+    return head + prologue + (walk.out.text() if walk.filter_count else query[begin:])
 
 
 def refuse_services(query: str) -> None:
