@@ -62,7 +62,7 @@ _RDF: Final = {
     "application/n-quads": b'<urn:s> <urn:p> "x\\u00e9\\n"@en <urn:g> .\n_:a <urn:p> <urn:o> .\n',
     "application/rdf+xml": b'<!DOCTYPE r [<!ENTITY e "urn:">]><r:RDF '
     b"xmlns:r='http://www.w3.org/1999/02/22-rdf-syntax-ns#'"
-    b" xmlns:a='urn:'><r:Description r:about='&e;s'><a:p "
+    b" xmlns:a='urn:' xml:base='b/'><r:Description r:about='&e;s'><a:p xml:lang=''>x</a:p><a:p "
     b"r:parseType='Literal'><b>x</b></a:p></r:Description></r:RDF>",
     "application/ld+json": b'{"@context":{"a":"urn:"},"@id":"a:s","@graph":['
     b'{"@id":"_:b","a:p":[{"@value":"x"},1,true]}]}',

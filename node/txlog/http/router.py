@@ -47,6 +47,7 @@ LONG_BODY_BYTES = 1 << 20
 """Minimum size of a long body, in bytes. It is read with pauses while there is interactive load."""
 BODY_YIELD_S = 0.002
 """Seconds for which other requests get the loop and the processors after each piece of a long body."""
+_ABSOLUTE_FORM = re.compile(r"https?://[^/?#]+", re.IGNORECASE)
 _NO_PARAMETERS: Mapping[str, str] = {}
 _REASONS = {200: "OK", 202: "Accepted", 204: "No Content"}
 
@@ -210,7 +211,7 @@ class Router:
 
     async def handle(self, request: Request) -> Response:
         """Dispatches a request to its handler; an error becomes an answer."""
-        path = request.raw_path.partition("?")[0]
+        path = target_path(request)
         if self._interactive_load is not None and not _is_admin_path(path) and not _has_long_body(request):
             self._interactive_load.note_request()
         answer = await self._respond(request, path)
@@ -262,6 +263,15 @@ class Router:
         if self._unavailable is not None:
             raise self._unavailable()
         raise NotFound(f"there is nothing at {path[:200]}")
+
+
+def target_path(request: Request) -> str:
+    """The raw path of the request's target. A client that thinks of a proxy sends the target in absolute form, which a
+    server must accept, too (RFC 9112, section 3.2.2)."""
+    path = request.raw_path.partition("?")[0]
+    if not path.startswith("/") and (absolute := _ABSOLUTE_FORM.match(path)):
+        return path[absolute.end() :] or "/"
+    return path
 
 
 def _reject_cross_site(request: Request) -> None:

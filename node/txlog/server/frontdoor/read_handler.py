@@ -68,6 +68,7 @@ from txlog.server.frontdoor.statement_lines import (
 )
 from txlog.server.frontdoor.stream_converter import StreamConverter, closing_stream, convert_stream
 from txlog.server.frontdoor.tabular_results import accept_header, negotiate_media_type, table_response
+from txlog.server.frontdoor.xml_text import keep_carriage_returns, keep_carriage_returns_in_stream
 from txlog.sparql import hide_system_graphs, query_form, refuse_services
 from txlog.sparql.rewrite.bound_parameters import apply_limits, bind_query, parse_binding
 from txlog.sparql.skolem_iris import iri_to_label
@@ -263,7 +264,7 @@ class ReadHandler:
                     length = int(worker_headers.get("content-length", -1))
                     unclean = build == ALL_STATEMENTS and not store.adapter.capabilities.hidden_marker
                     if change is None and keep is None and not unclean and 0 <= length <= SMALL_BYTES:
-                        body = restore_blank_nodes(media, await answer.read())
+                        body = keep_carriage_returns(media, restore_blank_nodes(media, await answer.read()))
                         return web.Response(body=body, headers={**kept, **(headers or {})})
                     response = web.StreamResponse(headers={**kept, **(headers or {})})
                     await response.prepare(request)
@@ -274,7 +275,7 @@ class ReadHandler:
                         pieces = convert_stream(pieces, _marker_remover(store.adapter))
                     if keep is not None:
                         pieces = filter_lines(pieces, keep, more)
-                    pieces = restore_blank_nodes_in_stream(media, pieces)
+                    pieces = keep_carriage_returns_in_stream(media, restore_blank_nodes_in_stream(media, pieces))
                     changed = pieces if change is None else change(pieces)
                     try:
                         async with closing_stream(changed):
