@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from e2e.conformance.determinism.random_updates import RandomUpdates
+from e2e.fuzz.compressed_inputs import compressed_stream, packed_upload, read_packed, read_stream
 from e2e.fuzz.mutations import mutate, word_soup
 from e2e.fuzz.seed_values import encode_msgpack, generate_value, sample_journal
 from e2e.fuzz.structured_inputs import binary_rdf, frames, head, rdf_transaction
@@ -446,6 +447,24 @@ def all_targets() -> list[FuzzTarget]:
         FuzzTarget("binary", [_BINARY_2], _MARKUP, _reader_of("application/x-binary-rdf"), binary_rdf, 3, 0.8),
         FuzzTarget(
             "frames", [b"\0\0\0\1x\0\0\0\0"], [b"\0\0\0\0", b"\0\0\0\5", b"\xff" * 4], read_frames, frames, 2, 0.7
+        ),
+        FuzzTarget(
+            "compressed",
+            [compressed_stream(chance) for _ in range(50)],
+            [b"\0", b"\xff"],
+            read_stream,
+            compressed_stream,
+            2,
+            0.5,
+        ),
+        FuzzTarget(
+            "packed",
+            [packed_upload(chance) for _ in range(50)],
+            [b"PK\1\2", b"\0", b"\xff"],
+            read_packed,
+            packed_upload,
+            2,
+            0.5,
         ),
         FuzzTarget("request headers", _SHOWN, _SHOWN_WORDS, read_request_headers, share=2),
         FuzzTarget("asked", _ASKED, _HEADER_WORDS, read_write_options),

@@ -20,6 +20,7 @@ from aiohttp.web_exceptions import HTTPException
 
 from txlog.auth import Role, is_cross_site, required_role
 from txlog.auth.authenticator import Authenticator
+from txlog.http.content_coding import DecodedBody, compress_answer, request_coding
 from txlog.model.errors import (
     BadInput,
     Forbidden,
@@ -30,6 +31,7 @@ from txlog.model.errors import (
     TxLogError,
     Unauthorized,
     Unavailable,
+    UnsupportedCoding,
 )
 from txlog.runtime.interactive_load import InteractiveLoad
 from txlog.telemetry.event_log import EventLog
@@ -47,6 +49,8 @@ LONG_BODY_BYTES = 1 << 20
 """Minimum size of a long body, in bytes. It is read with pauses while there is interactive load."""
 BODY_YIELD_S = 0.002
 """Seconds for which other requests get the loop and the processors after each piece of a long body."""
+_REPOSITORY_PATHS = ("/repositories", "/rdf4j-server/repositories")
+"""Only answers below these may be compressed (:mod:`.content_coding`)."""
 _ABSOLUTE_FORM = re.compile(r"https?://[^/?#]+", re.IGNORECASE)
 _NO_PARAMETERS: Mapping[str, str] = {}
 _REASONS = {200: "OK", 202: "Accepted", 204: "No Content"}
@@ -167,6 +171,8 @@ def error_response(error: TxLogError, *, plain: bool) -> Response:
         headers["Retry-After"] = str(error.retry_after_s)
     if isinstance(error, Unauthorized):
         headers["WWW-Authenticate"] = 'Basic realm="TxLog", charset="UTF-8"'
+    if isinstance(error, UnsupportedCoding):
+        headers["Accept-Encoding"] = error.supported
     if isinstance(error, OneRepository):
         headers["Allow"] = error.allow
     if reason:
@@ -215,6 +221,8 @@ class Router:
         if self._interactive_load is not None and not _is_admin_path(path) and not _has_long_body(request):
             self._interactive_load.note_request()
         answer = await self._respond(request, path)
+        if path.startswith(_REPOSITORY_PATHS):
+            await compress_answer(request, answer)
         # A streamed answer has sent the header itself; an answer with ready bytes has no map of headers.
         if _is_admin_path(path) and not answer.prepared and not isinstance(answer, RawResponse):
             answer.headers[API_HEADER] = API_VERSION
@@ -319,17 +327,18 @@ async def send_continue(request: Request) -> None:
 
 
 async def read_body(request: Request, bytes_max: int, company: InteractiveLoad | None = None) -> bytes:
-    """The whole body. :class:`TooLarge` as soon as it is known to exceed ``bytes_max``; the limit also covers the
-    decompressed body. A long body yields to ``company``."""
+    """The whole body, decompressed. :class:`TooLarge` as soon as it is known to exceed ``bytes_max``, compressed or
+    decompressed. A long body yields to ``company``."""
+    coding = request_coding(request) if "Content-Encoding" in request.headers else ""
     length = request.content_length
     if length is not None and length > bytes_max:
         raise _too_large(bytes_max)
     await send_continue(request)
-    content = request.content
+    content = request.content if not coding else DecodedBody(request, coding)
     body = await content.readany()
-    if content.is_eof():
-        if len(body) > bytes_max:
-            raise _too_large(bytes_max)
+    if len(body) > bytes_max:
+        raise _too_large(bytes_max)
+    if content.at_eof():
         return body
     whole = BytesIO()  # grows without copies: a join of megabytes would delay every other request
     size = whole.write(body)

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 from aiohttp import ClientError, web
 
+from txlog.http.content_coding import VARY
 from txlog.http.router import (
     Request,
     Response,
@@ -28,6 +29,7 @@ from txlog.model.errors import (
     WorkerFault,
 )
 from txlog.runtime.master_context import MasterContext
+from txlog.server.frontdoor.answer_stream import send_stream
 from txlog.server.frontdoor.blank_nodes import restore_blank_nodes, restore_blank_nodes_in_stream
 from txlog.server.frontdoor.read_router import (
     ALL_STATEMENTS,
@@ -66,7 +68,7 @@ from txlog.server.frontdoor.statement_lines import (
     line_filter,
     unchanged_line_filter,
 )
-from txlog.server.frontdoor.stream_converter import StreamConverter, closing_stream, convert_stream
+from txlog.server.frontdoor.stream_converter import StreamConverter, convert_stream
 from txlog.server.frontdoor.tabular_results import accept_header, negotiate_media_type, table_response
 from txlog.server.frontdoor.xml_text import keep_carriage_returns, keep_carriage_returns_in_stream
 from txlog.sparql import hide_system_graphs, query_form, refuse_services
@@ -260,31 +262,19 @@ class ReadHandler:
                         raise _worker_error(answer.status, (await answer.read())[:8000].decode("utf-8", "replace"))
                     worker_headers = lowercase_headers(answer.headers)
                     media = worker_headers.get("content-type", "application/octet-stream")
-                    kept = {"Content-Type": media, "Vary": "Accept", "TxLog-Worker": store.worker.name}
+                    kept = {"Content-Type": media, "Vary": VARY, "TxLog-Worker": store.worker.name, **(headers or {})}
                     length = int(worker_headers.get("content-length", -1))
                     unclean = build == ALL_STATEMENTS and not store.adapter.capabilities.hidden_marker
                     if change is None and keep is None and not unclean and 0 <= length <= SMALL_BYTES:
                         body = keep_carriage_returns(media, restore_blank_nodes(media, await answer.read()))
-                        return web.Response(body=body, headers={**kept, **(headers or {})})
-                    response = web.StreamResponse(headers={**kept, **(headers or {})})
-                    await response.prepare(request)
-                    if request.method == "HEAD":
-                        return response
+                        return web.Response(body=body, headers=kept)
                     pieces: AsyncIterator[bytes] = answer.content.iter_any()
                     if unclean:
                         pieces = convert_stream(pieces, _marker_remover(store.adapter))
                     if keep is not None:
                         pieces = filter_lines(pieces, keep, more)
                     pieces = keep_carriage_returns_in_stream(media, restore_blank_nodes_in_stream(media, pieces))
-                    changed = pieces if change is None else change(pieces)
-                    try:
-                        async with closing_stream(changed):
-                            async for piece in changed:
-                                await response.write(piece)
-                    except (TimeoutError, ClientError) as broken:
-                        raise ConnectionResetError(f"the worker broke off: {broken}") from broken
-                    await response.write_eof()
-                    return response
+                    return await send_stream(request, kept, pieces if change is None else change(pieces))
             except Unreachable:
                 if seconds is not None and time.monotonic() - began >= seconds:
                     raise Unavailable("QueryTimeout", f"Query evaluation took longer than {seconds:g} s") from None

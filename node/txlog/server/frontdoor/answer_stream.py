@@ -1,0 +1,32 @@
+"""Sends an answer to a read in pieces, compressed if its client accepts that."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+
+from aiohttp import ClientError, web
+
+from txlog.http.content_coding import choose_coding, compress_unless_short
+from txlog.http.router import Request, Response
+from txlog.server.frontdoor.stream_converter import closing_stream
+
+
+async def send_stream(request: Request, headers: Mapping[str, str], pieces: AsyncIterator[bytes]) -> Response:
+    """Sends the pieces. If they break off, so does the answer: the client sees an incomplete body. Nothing is read for
+    HEAD."""
+    coding = "" if request.method == "HEAD" else choose_coding(request)
+    try:
+        async with closing_stream(pieces):
+            if coding:
+                coding, pieces = await compress_unless_short(pieces, coding)
+            response = web.StreamResponse(headers={**headers, "Content-Encoding": coding} if coding else headers)
+            await response.prepare(request)
+            if request.method == "HEAD":
+                return response
+            async with closing_stream(pieces):
+                async for piece in pieces:
+                    await response.write(piece)
+    except (TimeoutError, ClientError) as broken:
+        raise ConnectionResetError(f"the worker broke off: {broken}") from broken
+    await response.write_eof()
+    return response
