@@ -51,9 +51,9 @@ def packed_upload(chance: random.Random) -> bytes:
     out = io.BytesIO()
     method = chance.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2))
     with zipfile.ZipFile(out, "w", method) as archive:
-        for _ in range(chance.randrange(4)):
+        for at in range(chance.randrange(4)):
             text = chance.choice(TEXTS)
-            name = f"{chance.randrange(100)}{chance.choice(NAMES)}"
+            name = f"{at}{chance.choice(NAMES)}"
             archive.writestr(
                 zipfile.ZipInfo(name), gzip.compress(text, mtime=0) if name.endswith("gz") else text, method
             )
@@ -71,14 +71,16 @@ def read_stream(data: bytes) -> None:
     names = (GZIP, DEFLATE, ZSTD, BZIP2)
     for name in names:
         found = [_read(name, data, size, refused) for size in (1 << 30, 61)]
-        if found[0] != found[1]:
+        is_long = any(text is not None and len(text) > STREAM_BYTES_MAX for text in found)
+        if found[0] != found[1] and not is_long:
             raise AssertionError(f"{name}: what is read depends on how it is cut")
     if len(refused) == 2 * len(names):
         raise refused[0]
 
 
 def _read(name: str, data: bytes, size: int, refused: list[BadInput]) -> bytes | None:
-    """None when it is refused; the first megabyte of a longer one."""
+    """None when it is refused. Of a longer one than :data:`STREAM_BYTES_MAX` only the beginning: what comes later may
+    still be wrong."""
     decompressor = Decompressor(name)
     found = b""
     try:
@@ -86,7 +88,7 @@ def _read(name: str, data: bytes, size: int, refused: list[BadInput]) -> bytes |
             for piece in decompressor.decompress(data[at : at + size]):
                 found += piece
                 if len(found) > STREAM_BYTES_MAX:
-                    return found[:STREAM_BYTES_MAX]
+                    return found
         decompressor.check_complete()
     except BadInput as error:
         refused.append(error)

@@ -115,7 +115,10 @@ def test_a_window_that_takes_much_memory_is_refused() -> None:
 
 
 def test_padding_after_a_member_is_no_member() -> None:
-    assert unpack(GZIP, gzip.compress(TEXT) + bytes(512)) == TEXT
+    for size in (1, 100, 1 << 30):
+        assert unpack(GZIP, gzip.compress(TEXT) + bytes(512), size) == TEXT
+        with pytest.raises(BadInput, match="goes on after its end"):
+            unpack(GZIP, gzip.compress(TEXT) + bytes(2) + gzip.compress(TEXT), size)
 
 
 def test_first_bytes_show_what_a_body_is() -> None:

@@ -5,7 +5,8 @@ do so without those limits.
 
 An answer is compressed only where :func:`choose_coding` is asked: the answers to reads of a repository. Other answers
 may hold secrets, and a length that depends on a secret beside text of an attacker tells the secret (BREACH). For the
-same reason a request that a browser sends for a page of another site gets its answer uncompressed.
+same reason a request that a browser sends for a page of another site gets its answer uncompressed, unless the
+configuration names its origin.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import zstandard
 from aiohttp import web
 
 from txlog.auth.csrf import TRUSTED_FETCH_SITES
+from txlog.http.cors import is_admitted_origin
 from txlog.model.errors import BadInput, UnsupportedCoding
 from txlog.wire.compressed_stream import DEFLATE, GZIP, ZSTD, Decompressor
 
@@ -105,7 +107,8 @@ class DecodedBody:
 def choose_coding(request: web.BaseRequest) -> str:
     """The coding in which this client gets an answer, "" for none."""
     accepted = request.headers.get("Accept-Encoding")
-    if accepted is None or request.headers.get("Sec-Fetch-Site", "none").lower() not in TRUSTED_FETCH_SITES:
+    site = request.headers.get("Sec-Fetch-Site", "none").lower()
+    if accepted is None or (site not in TRUSTED_FETCH_SITES and not is_admitted_origin(request)):
         return ""
     weights = _parse_weights(accepted)
     best, best_weight = "", 0.0

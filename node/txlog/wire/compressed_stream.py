@@ -127,6 +127,7 @@ class Decompressor:
         self._name = name
         self._member: _Member | None = None
         self._members = 0
+        self._is_padded = False
         self._size = 0
 
     def decompress(self, data: bytes) -> Iterator[bytes]:
@@ -147,10 +148,13 @@ class Decompressor:
             data, self._member = self._member.rest, None
 
     def _begin_member(self, data: bytes) -> None:
-        if self._members and not data.strip(b"\0"):
-            return  # padding, as some writers of archives leave it
-        if self._members and self._name == DEFLATE:
-            raise BadInput("the body is not deflate: it goes on after its end")
+        if self._members and data[:1] == b"\0":
+            self._is_padded = True  # as some writers of archives leave it
+            data = data.lstrip(b"\0")
+            if not data:
+                return
+        if self._is_padded or (self._members and self._name == DEFLATE):
+            raise BadInput(f"the body is not {self._name}: it goes on after its end")
         self._members += 1
         if self._members > SMALL_MEMBERS_MAX + self._size // MEMBER_BYTES_MIN:
             raise BadInput(f"the body is not {self._name}: it consists of too many small streams")

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from aiohttp import ClientError, web
 
 from txlog.http.content_coding import choose_coding, compress_unless_short
+from txlog.http.cors import add_cors_headers
 from txlog.http.router import Request, Response
 from txlog.server.frontdoor.stream_converter import closing_stream
 
@@ -19,7 +20,9 @@ async def send_stream(request: Request, headers: Mapping[str, str], pieces: Asyn
         async with closing_stream(pieces):
             if coding:
                 coding, pieces = await compress_unless_short(pieces, coding)
-            response = web.StreamResponse(headers={**headers, "Content-Encoding": coding} if coding else headers)
+            if coding:
+                headers = {**headers, "Content-Encoding": coding}
+            response = web.StreamResponse(headers=add_cors_headers(request, headers))
             await response.prepare(request)
             if request.method == "HEAD":
                 return response
