@@ -51,7 +51,8 @@ class CorsPolicy:
 
 def cors_headers(request: web.BaseRequest) -> Mapping[str, str]:
     """The headers that the answer to this request needs for browsers; none for most requests."""
-    return request.get(_KEY, {})
+    found: Mapping[str, str] = request.get(_KEY, {})
+    return found
 
 
 def is_admitted_origin(request: web.BaseRequest) -> bool:
