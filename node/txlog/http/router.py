@@ -21,7 +21,7 @@ from aiohttp.web_exceptions import HTTPException
 
 from txlog.auth import Role, is_cross_site, required_role
 from txlog.auth.authenticator import Authenticator
-from txlog.http.content_coding import DecodedBody, compress_answer, request_coding
+from txlog.http.body_compression import DecodedBody, compress_answer, request_coding
 from txlog.http.cors import CorsPolicy, add_cors_headers, cors_headers, is_preflight, preflight_response
 from txlog.model.errors import (
     BadInput,
@@ -53,7 +53,7 @@ BODY_YIELD_S = 0.002
 """Seconds for which other requests get the loop and the processors after each piece of a long body."""
 _ALL_METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE"))
 _REPOSITORY_PATHS = ("/repositories", "/rdf4j-server/repositories")
-"""Only answers below these may be compressed (:mod:`.content_coding`)."""
+"""Only answers below these may be compressed (:mod:`.body_compression`)."""
 _ABSOLUTE_FORM = re.compile(r"https?://[^/?#]+", re.IGNORECASE)
 _NO_PARAMETERS: Mapping[str, str] = {}
 _REASONS = {200: "OK", 202: "Accepted", 204: "No Content"}

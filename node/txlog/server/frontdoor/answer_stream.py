@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 
 from aiohttp import ClientError, web
 
-from txlog.http.content_coding import choose_coding, compress_unless_short
+from txlog.http.body_compression import choose_coding, compress_unless_short
 from txlog.http.cors import add_cors_headers
 from txlog.http.router import Request, Response
 from txlog.server.frontdoor.stream_converter import closing_stream

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 from aiohttp import web
 
-from txlog.http.content_coding import DecodedBody, request_coding
+from txlog.http.body_compression import DecodedBody, request_coding
 from txlog.http.router import API_HEADER, API_VERSION, RawResponse, Request, Response, Route, encode_json, send_continue
 from txlog.http.write_options import WriteOptions, check_key, write_options_of
 from txlog.model.decode_errors import DECODE_ERRORS

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 
 from aiohttp import ClientError, web
 
-from txlog.http.content_coding import VARY
+from txlog.http.body_compression import VARY
 from txlog.http.router import (
     Request,
     Response,
