@@ -29,7 +29,7 @@ async def send_stream(request: Request, headers: Mapping[str, str], pieces: Asyn
             async with closing_stream(pieces):
                 async for piece in pieces:
                     await response.write(piece)
-    except (TimeoutError, ClientError) as broken:
+    except (TimeoutError, ClientError, SyntaxError, ValueError) as broken:  # the last two: from a conversion
         raise ConnectionResetError(f"the worker broke off: {broken}") from broken
     await response.write_eof()
     return response
