@@ -19,6 +19,33 @@ from txlog.wire.compressed_stream import BZIP2, DEFLATE, GZIP, ZSTD, Decompresso
 TEXTS: Final = (b"", b"<urn:a> <urn:p> <urn:o> .\n", b"<urn:a> <urn:p> <urn:o> .\n" * 300, bytes(1 << 16))
 NAMES: Final = ("a.nt", "b.ttl", "c/d.TRIG", "e.nt.gz", "f", "g.rdf", "h.jsonld", "i/")
 STREAM_BYTES_MAX: Final = 1 << 20
+_LINE: Final = TEXTS[1]
+
+
+def _archive(method: int) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as archive:
+        for name, text in (("a.nt", TEXTS[2]), ("b.ttl.gz", gzip.compress(_LINE, mtime=0)), ("c/", b""), ("d", _LINE)):
+            archive.writestr(zipfile.ZipInfo(name), text, method)
+    return out.getvalue()
+
+
+STREAM_SEEDS: Final = (
+    *(gzip.compress(text, mtime=0) for text in TEXTS),
+    *(zlib.compress(text) for text in TEXTS),
+    *(bz2.compress(text) for text in TEXTS),
+    *(zstandard.ZstdCompressor().compress(text) for text in TEXTS),
+    gzip.compress(_LINE, mtime=0) * 3,
+)
+"""Whole streams."""
+UPLOAD_SEEDS: Final = (
+    _archive(zipfile.ZIP_DEFLATED),
+    _archive(zipfile.ZIP_STORED),
+    gzip.compress(_archive(zipfile.ZIP_DEFLATED), mtime=0),
+    gzip.compress(_LINE, mtime=0),
+    bz2.compress(_LINE),
+)
+"""Whole uploads."""
 
 
 def compressed_stream(chance: random.Random) -> bytes:

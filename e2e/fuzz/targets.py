@@ -13,7 +13,14 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from e2e.conformance.determinism.random_updates import RandomUpdates
-from e2e.fuzz.compressed_inputs import compressed_stream, packed_upload, read_packed, read_stream
+from e2e.fuzz.compressed_inputs import (
+    STREAM_SEEDS,
+    UPLOAD_SEEDS,
+    compressed_stream,
+    packed_upload,
+    read_packed,
+    read_stream,
+)
 from e2e.fuzz.mutations import mutate, word_soup
 from e2e.fuzz.seed_values import encode_msgpack, generate_value, sample_journal
 from e2e.fuzz.structured_inputs import binary_rdf, frames, head, rdf_transaction
@@ -450,7 +457,7 @@ def all_targets() -> list[FuzzTarget]:
         ),
         FuzzTarget(
             "compressed",
-            [compressed_stream(chance) for _ in range(50)],
+            STREAM_SEEDS,
             [b"\0", b"\xff"],
             read_stream,
             compressed_stream,
@@ -459,7 +466,7 @@ def all_targets() -> list[FuzzTarget]:
         ),
         FuzzTarget(
             "packed",
-            [packed_upload(chance) for _ in range(50)],
+            UPLOAD_SEEDS,
             [b"PK\1\2", b"\0", b"\xff"],
             read_packed,
             packed_upload,
