@@ -13,6 +13,14 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from e2e.conformance.determinism.random_updates import RandomUpdates
+from e2e.fuzz.compressed_inputs import (
+    STREAM_SEEDS,
+    UPLOAD_SEEDS,
+    compressed_stream,
+    packed_upload,
+    read_packed,
+    read_stream,
+)
 from e2e.fuzz.mutations import mutate, word_soup
 from e2e.fuzz.seed_values import encode_msgpack, generate_value, sample_journal
 from e2e.fuzz.structured_inputs import binary_rdf, frames, head, rdf_transaction
@@ -62,7 +70,7 @@ _RDF: Final = {
     "application/n-quads": b'<urn:s> <urn:p> "x\\u00e9\\n"@en <urn:g> .\n_:a <urn:p> <urn:o> .\n',
     "application/rdf+xml": b'<!DOCTYPE r [<!ENTITY e "urn:">]><r:RDF '
     b"xmlns:r='http://www.w3.org/1999/02/22-rdf-syntax-ns#'"
-    b" xmlns:a='urn:'><r:Description r:about='&e;s'><a:p "
+    b" xmlns:a='urn:' xml:base='b/'><r:Description r:about='&e;s'><a:p xml:lang=''>x</a:p><a:p "
     b"r:parseType='Literal'><b>x</b></a:p></r:Description></r:RDF>",
     "application/ld+json": b'{"@context":{"a":"urn:"},"@id":"a:s","@graph":['
     b'{"@id":"_:b","a:p":[{"@value":"x"},1,true]}]}',
@@ -446,6 +454,24 @@ def all_targets() -> list[FuzzTarget]:
         FuzzTarget("binary", [_BINARY_2], _MARKUP, _reader_of("application/x-binary-rdf"), binary_rdf, 3, 0.8),
         FuzzTarget(
             "frames", [b"\0\0\0\1x\0\0\0\0"], [b"\0\0\0\0", b"\0\0\0\5", b"\xff" * 4], read_frames, frames, 2, 0.7
+        ),
+        FuzzTarget(
+            "compressed",
+            STREAM_SEEDS,
+            [b"\0", b"\xff"],
+            read_stream,
+            compressed_stream,
+            2,
+            0.5,
+        ),
+        FuzzTarget(
+            "packed",
+            UPLOAD_SEEDS,
+            [b"PK\1\2", b"\0", b"\xff"],
+            read_packed,
+            packed_upload,
+            2,
+            0.5,
         ),
         FuzzTarget("request headers", _SHOWN, _SHOWN_WORDS, read_request_headers, share=2),
         FuzzTarget("asked", _ASKED, _HEADER_WORDS, read_write_options),

@@ -23,7 +23,8 @@ _CONFIG: Final = f"""
 @prefix rep: <http://www.openrdf.org/config/repository#> .
 @prefix sr: <http://www.openrdf.org/config/repository/sail#> .
 @prefix sail: <http://www.openrdf.org/config/sail#> .
-[] a rep:Repository ; rep:repositoryID "{REPOSITORY}" ;
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+[] a rep:Repository ; rep:repositoryID "{REPOSITORY}" ; rdfs:label "TxLog cluster {REPOSITORY}" ;
    rep:repositoryImpl [ rep:repositoryType "openrdf:SailRepository" ;
                         sr:sailImpl [ sail:sailType "openrdf:MemoryStore" ] ] .
 """

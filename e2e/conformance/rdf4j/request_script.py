@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 from urllib.parse import quote, urlencode
 
+from e2e.conformance.rdf4j.body_steps import BODY_STEPS, BodyStep
 from e2e.conformance.rdf4j.rdf_formats import binary_document
 
 JSON: Final = "application/sparql-results+json"
@@ -44,6 +45,13 @@ def _send(name: str, method: str, path: str, media: str, body: str | bytes) -> R
 
 def _ask(name: str, query: str, accept: str = JSON, **parameters: str) -> RequestStep:
     return _get(name, "@?" + urlencode({"query": query, **parameters}), accept)
+
+
+def _of_body(step: BodyStep) -> RequestStep:
+    headers = {"Content-Type": step.media} if step.media else {}
+    headers |= {"Content-Encoding": step.coding} if step.coding else {}
+    headers |= {"Accept": N_QUADS} if step.method == "GET" and "Accept=" not in step.path else {}
+    return RequestStep(step.name, step.method, step.path, step.body, headers)
 
 
 G: Final = quote("<urn:g>", safe="")
@@ -374,6 +382,7 @@ STEPS: Final = (
     *_NODES,
     *_XML,
     RequestStep("remove all of that", "DELETE", "@/statements"),
+    *map(_of_body, BODY_STEPS),
     *_REPOSITORIES,
     _get("size at the end", "@/size"),
 )

@@ -9,6 +9,7 @@ import pyoxigraph
 import pytest
 from pyoxigraph import RdfFormat
 
+from txlog.cli import rdf_chunks
 from txlog.cli.rdf_chunks import RdfChunk, open_source, read_chunks
 from txlog.model.errors import BadInput, Unavailable, Unsupported
 
@@ -104,6 +105,25 @@ def test_a_chunk_is_bounded_in_bytes(tmp_path: Path) -> None:
 def test_what_is_not_rdf_is_named_by_line(tmp_path: Path, name: str, text: str, message: str) -> None:
     with pytest.raises(BadInput, match=message):
         chunks(write(tmp_path, name, text))
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_rdf_xml_is_read_as_xml_allows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, long: bool) -> None:
+    text = (
+        '<?xml version="1.0" encoding="ISO-8859-1"?><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" '
+        'xmlns:e="http://e/" xml:lang="en" xml:base="sub/"><rdf:Description rdf:about="s"><e:p xml:lang="">\u00e9</e:p>'
+        "</rdf:Description></rdf:RDF>"
+    )
+    path = tmp_path / "a.rdf.gz"
+    path.write_bytes(gzip.compress(text.encode("latin-1")))
+    if long:
+        monkeypatch.setattr(rdf_chunks, "XML_BYTES_MAX", 10)
+        with pytest.raises(BadInput, match="Only UTF-8"):
+            chunks(path)
+        return
+    [quad] = terms(chunks(path))
+    assert quad.object == pyoxigraph.Literal("\u00e9")
+    assert str(quad.subject).endswith("/sub/s>")
 
 
 def test_broken_files_and_unknown_formats_are_named(tmp_path: Path) -> None:

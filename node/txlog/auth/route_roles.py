@@ -27,6 +27,7 @@ _READER_ROUTES: Final = (
     ("GET", _REPOSITORY_PATH),
     ("POST", _REPOSITORY_PATH),
     ("GET", f"{_REPOSITORY_PATH}/config"),
+    ("GET", f"{_REPOSITORY_PATH}/health"),
     ("GET", f"{_REPOSITORY_PATH}/size"),
     ("GET", f"{_REPOSITORY_PATH}/contexts"),
     ("GET", f"{_REPOSITORY_PATH}/statements"),

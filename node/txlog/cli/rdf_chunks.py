@@ -23,12 +23,15 @@ from urllib.parse import urlsplit
 import pyoxigraph
 from pyoxigraph import RdfFormat
 
-from txlog.model.errors import BadInput, Unavailable, Unsupported
+from txlog.model.errors import BadInput, Refused, Unavailable, Unsupported
+from txlog.sparql.formats.rdf_xml_source import RdfXmlSource, rewrite_rdf_xml
 from txlog.sparql.skolem_iris import SKOLEM_PREFIX
 
 CHUNK_BYTES: Final = 2 << 20
 """A chunk ends at so many bytes even when it has fewer quads than asked; a transaction may be 16 MiB."""
 READ_BYTES: Final = 1 << 20
+XML_BYTES_MAX: Final = 64 << 20
+"""A longer document in RDF/XML is read as a stream, and must be in the form that the parser reads."""
 _LINE_FORMATS: Final = (RdfFormat.N_TRIPLES, RdfFormat.N_QUADS)
 _TERMS: Final = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"|<[^>\n]*+>|_:[^ \n]++')
 
@@ -175,12 +178,29 @@ def _parse_quads(source: RdfSource, file: IO[bytes], graph: str | None) -> Itera
             known = names[term] = b"%s%d>" % (stem, len(names))
         return known
 
+    document = _rewrite_small_xml(source, file)
+    text: IO[bytes] | bytes = file if document is None else document.text
     try:
-        for quad in pyoxigraph.parse(file, source.rdf_format, base_iri=source.base):
+        for quad in pyoxigraph.parse(text, source.rdf_format, base_iri=source.base):
             line = _serialise_quads([quad], graph)
+            line = line if document is None else document.restore(line)
             yield 0, _TERMS.sub(name, line) if b"_:" in line else line
     except SyntaxError as error:
         raise BadInput(f"{source.name}:{error.lineno or 0}: not {source.rdf_format.name}: {error.msg}") from None
+
+
+def _rewrite_small_xml(source: RdfSource, file: IO[bytes]) -> RdfXmlSource | None:
+    """RDF/XML as the front door reads it; None for another format, and for a document that is too long to rewrite."""
+    if source.rdf_format != RdfFormat.RDF_XML:
+        return None
+    body = file.read(XML_BYTES_MAX + 1)
+    if len(body) > XML_BYTES_MAX:
+        file.seek(0)
+        return None
+    try:
+        return rewrite_rdf_xml(body, source.base)
+    except Refused as error:
+        raise BadInput(f"{source.name}: {error}") from None
 
 
 def _serialise_quads(quads: list[pyoxigraph.Quad], graph: str | None) -> bytes:

@@ -1,4 +1,5 @@
-"""``spec.security`` and ``spec.load`` of a manifest: who may connect to the masters, and what they may fetch."""
+"""``spec.security``, ``spec.cors`` and ``spec.load`` of a manifest: who may connect to the masters, from which web
+pages, and what masters may fetch."""
 
 from __future__ import annotations
 
@@ -72,6 +73,21 @@ def _parse_network(text: str) -> str:
         return str(ipaddress.ip_network(text))
     except ValueError:
         raise ValueError("a network such as 10.1.0.0/16") from None
+
+
+ORIGIN_PATTERN = r"^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?$|^https?://\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?$"
+"""An origin as browsers send it: no path, and no wildcard."""
+
+
+class CorsSpec(ManifestModel):
+    """Web pages that may use the repository from a browser, such as SPARQL editors. By default there are none."""
+
+    allowed_origins: list[Annotated[str, Field(pattern=ORIGIN_PATTERN)]] = Field(
+        default=[],
+        max_length=100,
+        description="Origins as browsers send them, such as `https://yasgui.example.org`. Their pages may read and "
+        "write with the credentials that they send. `*` is not possible: any page could then write.",
+    )
 
 
 class LoadSpec(ManifestModel):

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from txlog.config.access_specs import LoadSpec, SecuritySpec
+from txlog.config.access_specs import CorsSpec, LoadSpec, SecuritySpec
 from txlog.config.backup_policy import BackupPolicy
 from txlog.config.manifest_model import NO_DEFAULTS, ManifestModel, cel_rules, expected_error, immutable, list_map
 from txlog.config.preferences import Preferences
@@ -345,6 +345,7 @@ class ClusterSpec(Preferences):
         "all graphs as in RDF4J.",
     )
     load: LoadSpec | None = None
+    cors: CorsSpec = CorsSpec()
     masters: MastersSpec = MastersSpec()
     workers: WorkersSpec = WorkersSpec()
     pipeline: PipelineSpec = PipelineSpec()

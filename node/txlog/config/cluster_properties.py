@@ -33,6 +33,7 @@ from txlog.config.property_parsers import (
     parse_listen_address,
     parse_networks,
     parse_node_id,
+    parse_origins,
     parse_seconds,
     parse_size,
     parse_sources,
@@ -165,6 +166,7 @@ _PROPERTIES: Final[Mapping[str, _Property]] = {
     "own-token-file": _Property(Path, "own_token_file"),
     "tls-folder": _Property(Path, "tls_folder"),
     "peer-tls-folder": _Property(Path, "peer_tls_folder"),
+    "cors-origins": _Property(parse_origins, "cors_origins"),
     "load-sources": _Property(parse_sources),
     "load-networks": _Property(parse_networks),
 }

@@ -135,6 +135,7 @@ class NodeConfig(StrictModel):
     mixed_engines: bool = False
     updates_without_graph: Literal["default", "all"] = "default"
     load: LoadConfig | None = Field(default=None, description="without it LOAD is refused")
+    cors_origins: list[str] = Field(default=[], description="of web pages that may use the repository")
     clock_offset_ms: int = Field(
         default=0, description="for tests alone: this master's clock is wrong by so much; no manifest sets it"
     )

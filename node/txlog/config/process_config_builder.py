@@ -84,6 +84,7 @@ def build_node_config(
         mixed_engines=spec.mixed_engines,
         updates_without_graph=spec.updates_without_graph,
         load=_build_load_config(spec.load),
+        cors_origins=spec.cors.allowed_origins,
         **config_fields(spec),
         **more,
     )

@@ -6,6 +6,7 @@ import ipaddress
 import re
 from collections.abc import Callable
 
+from txlog.config.access_specs import ORIGIN_PATTERN
 from txlog.config.units import duration_within, parse_duration, parse_quantity, size_at_least
 from txlog.model.ids import NODE_ID
 
@@ -67,6 +68,13 @@ def parse_listen_address(value: str) -> tuple[str, int]:
     if not colon or not re.fullmatch(r"\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+", host):
         raise ValueError("HOST:PORT, such as 0.0.0.0:7300")
     return host.strip("[]"), integer_parser(1, 65535)(port)
+
+
+def parse_origins(value: str) -> list[str]:
+    """Origins of web pages, separated by spaces."""
+    if not all(re.fullmatch(ORIGIN_PATTERN, each) for each in value.split()):
+        raise ValueError("origins with spaces between them, such as https://yasgui.example.org")
+    return value.split()
 
 
 def parse_sources(value: str) -> list[str]:

@@ -49,7 +49,8 @@ class HttpServer(web.Server):
     """The server of one listener."""
 
     def __init__(self, door: Router, log: EventLog, **more: Any) -> None:
-        super().__init__(door.handle, access_log=None, **more)
+        # Bodies are decompressed by the readers of this room, which have limits.
+        super().__init__(door.handle, access_log=None, auto_decompress=False, **more)
         self._event_log = log
 
     def __call__(self) -> RequestHandler:

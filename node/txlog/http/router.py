@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from io import BytesIO
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -20,6 +21,8 @@ from aiohttp.web_exceptions import HTTPException
 
 from txlog.auth import Role, is_cross_site, required_role
 from txlog.auth.authenticator import Authenticator
+from txlog.http.body_compression import DecodedBody, compress_answer, request_coding
+from txlog.http.cors import CorsPolicy, add_cors_headers, cors_headers, is_preflight, preflight_response
 from txlog.model.errors import (
     BadInput,
     Forbidden,
@@ -30,6 +33,7 @@ from txlog.model.errors import (
     TxLogError,
     Unauthorized,
     Unavailable,
+    UnsupportedCoding,
 )
 from txlog.runtime.interactive_load import InteractiveLoad
 from txlog.telemetry.event_log import EventLog
@@ -47,6 +51,10 @@ LONG_BODY_BYTES = 1 << 20
 """Minimum size of a long body, in bytes. It is read with pauses while there is interactive load."""
 BODY_YIELD_S = 0.002
 """Seconds for which other requests get the loop and the processors after each piece of a long body."""
+_ALL_METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE"))
+_REPOSITORY_PATHS = ("/repositories", "/rdf4j-server/repositories")
+"""Only answers below these may be compressed (:mod:`.body_compression`)."""
+_ABSOLUTE_FORM = re.compile(r"https?://[^/?#]+", re.IGNORECASE)
 _NO_PARAMETERS: Mapping[str, str] = {}
 _REASONS = {200: "OK", 202: "Accepted", 204: "No Content"}
 
@@ -83,6 +91,10 @@ class RawResponse(web.StreamResponse):
     def as_status(self, status: int) -> RawResponse:
         """The same answer with another status."""
         return RawResponse(status, self._headers_bytes, self._body_bytes)
+
+    def add_headers(self, headers: Mapping[str, str]) -> None:
+        """Adds headers to an answer that is not sent yet."""
+        self._headers_bytes += b"".join(b"%s: %s\r\n" % (n.encode(), text.encode()) for n, text in headers.items())
 
     async def prepare(self, request: Request) -> Any:
         """Writes the whole answer. ``ConnectionResetError`` if the client has disconnected."""
@@ -166,6 +178,8 @@ def error_response(error: TxLogError, *, plain: bool) -> Response:
         headers["Retry-After"] = str(error.retry_after_s)
     if isinstance(error, Unauthorized):
         headers["WWW-Authenticate"] = 'Basic realm="TxLog", charset="UTF-8"'
+    if isinstance(error, UnsupportedCoding):
+        headers["Accept-Encoding"] = error.supported
     if isinstance(error, OneRepository):
         headers["Allow"] = error.allow
     if reason:
@@ -180,7 +194,7 @@ class Router:
     """All routes, and the code between the parser and their handlers. ``guard`` authenticates each request; without it
     every client may do everything. ``closed``: why only these routes exist now, so that a client retries or goes to
     another master; without it an unknown path is 404. ``company`` counts each client request except long ones as
-    interactive load."""
+    interactive load. ``cors_origins``: pages of these origins may use the repository."""
 
     def __init__(
         self,
@@ -189,7 +203,9 @@ class Router:
         guard: Authenticator | None = None,
         closed: Callable[[], Unavailable] | None = None,
         company: InteractiveLoad | None = None,
+        cors_origins: Iterable[str] = (),
     ) -> None:
+        self._cors = CorsPolicy(cors_origins)
         self.routes = tuple(routes)
         self._log = log
         self._authenticator = guard
@@ -210,18 +226,26 @@ class Router:
 
     async def handle(self, request: Request) -> Response:
         """Dispatches a request to its handler; an error becomes an answer."""
-        path = request.raw_path.partition("?")[0]
+        path = target_path(request)
         if self._interactive_load is not None and not _is_admin_path(path) and not _has_long_body(request):
             self._interactive_load.note_request()
-        answer = await self._respond(request, path)
+        admitted = self._cors.admit(request, path)
+        if admitted and is_preflight(request):
+            return preflight_response(request)
+        answer = await self._respond(request, path, is_trusted=admitted)
+        if path.startswith(_REPOSITORY_PATHS):
+            await compress_answer(request, answer)
+        if cors_headers(request):
+            _add_cors_headers(request, answer)
         # A streamed answer has sent the header itself; an answer with ready bytes has no map of headers.
         if _is_admin_path(path) and not answer.prepared and not isinstance(answer, RawResponse):
             answer.headers[API_HEADER] = API_VERSION
         return answer
 
-    async def _respond(self, request: Request, path: str) -> Response:
+    async def _respond(self, request: Request, path: str, *, is_trusted: bool) -> Response:
         try:
-            _reject_cross_site(request)
+            if not is_trusted:
+                _reject_cross_site(request)
             handler = self._exact_routes.get((request.method, path))
             if handler is not None:
                 return await handler(request, _NO_PARAMETERS)
@@ -242,7 +266,7 @@ class Router:
             return error_response(mistake, plain=not _is_admin_path(path))
 
     async def _dispatch_by_pattern(self, request: Request, path: str) -> Response:
-        allowed: list[str] = []
+        allowed: set[str] = set()
         for pattern, handlers in self._pattern_routes:
             found = pattern.match(path)
             if found is None:
@@ -252,16 +276,39 @@ class Router:
                 handler = handlers.get("GET")
             if handler is not None:
                 return await handler(request, {name: unquote(text) for name, text in found.groupdict().items()})
-            allowed += handlers
+            allowed |= handlers.keys()
         if self._authenticator is not None:  # an unknown client must not learn which paths exist
             await self._authenticator.authorize(_authorization_header(request), Role.READER)
-        if allowed:
-            answer = text_response(f"{request.method} is not possible here; use {', '.join(sorted(allowed))}\n", 405)
-            answer.headers["Allow"] = ", ".join(sorted(allowed))
-            return answer
+        if allowed or path == "*":
+            return _methods_response(request.method, allowed or _ALL_METHODS)
         if self._unavailable is not None:
             raise self._unavailable()
         raise NotFound(f"there is nothing at {path[:200]}")
+
+
+def _methods_response(method: str, allowed: AbstractSet[str]) -> Response:
+    """The answer to OPTIONS, and to a method that there is not: which methods there are."""
+    heads = {"HEAD"} if "GET" in allowed else set()
+    methods = ", ".join(sorted(allowed | heads | {"OPTIONS"}))
+    if method == "OPTIONS":
+        return web.Response(headers={"Allow": methods})
+    return text_response(f"{method} is not possible here; use {methods}\n", 405, {"Allow": methods})
+
+
+def _add_cors_headers(request: Request, answer: Response) -> None:
+    if isinstance(answer, RawResponse):
+        answer.add_headers(cors_headers(request))
+    elif not answer.prepared:
+        answer.headers.update(add_cors_headers(request, answer.headers))
+
+
+def target_path(request: Request) -> str:
+    """The raw path of the request's target. A client that thinks of a proxy sends the target in absolute form, which a
+    server must accept, too (RFC 9112, section 3.2.2)."""
+    path = request.raw_path.partition("?")[0]
+    if not path.startswith("/") and (absolute := _ABSOLUTE_FORM.match(path)):
+        return path[absolute.end() :] or "/"
+    return path
 
 
 def _reject_cross_site(request: Request) -> None:
@@ -309,17 +356,18 @@ async def send_continue(request: Request) -> None:
 
 
 async def read_body(request: Request, bytes_max: int, company: InteractiveLoad | None = None) -> bytes:
-    """The whole body. :class:`TooLarge` as soon as it is known to exceed ``bytes_max``; the limit also covers the
-    decompressed body. A long body yields to ``company``."""
+    """The whole body, decompressed. :class:`TooLarge` as soon as it is known to exceed ``bytes_max``, compressed or
+    decompressed. A long body yields to ``company``."""
+    coding = request_coding(request) if "Content-Encoding" in request.headers else ""
     length = request.content_length
     if length is not None and length > bytes_max:
         raise _too_large(bytes_max)
     await send_continue(request)
-    content = request.content
+    content = request.content if not coding else DecodedBody(request, coding)
     body = await content.readany()
-    if content.is_eof():
-        if len(body) > bytes_max:
-            raise _too_large(bytes_max)
+    if len(body) > bytes_max:
+        raise _too_large(bytes_max)
+    if content.at_eof():
         return body
     whole = BytesIO()  # grows without copies: a join of megabytes would delay every other request
     size = whole.write(body)

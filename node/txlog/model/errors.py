@@ -128,6 +128,16 @@ class Unsupported(Refused):
     status = 415
 
 
+class UnsupportedCoding(Refused):
+    """The body has a content coding that is not supported (HTTP 415). ``supported``: those that are, as in a header."""
+
+    status = 415
+
+    def __init__(self, message: str, supported: str) -> None:
+        super().__init__(message)
+        self.supported = supported
+
+
 class NotAcceptable(Refused):
     """No format that the client accepts is available (HTTP 406)."""
 

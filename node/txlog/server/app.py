@@ -152,7 +152,9 @@ class MasterApp(MasterListener):
         assert not recovered.damage, "a damaged journal is repaired before there is a core"
         self.settings = SettingsHandler(self.context, live, core_settings)
         self.http_api = HttpApi(self.context, self.links, self.settings, tls)
-        self.router = Router(self.http_api.routes(), log, guard, company=company)
+        self.router = Router(
+            self.http_api.routes(), log, guard, company=company, cors_origins=self.context.config.cors_origins
+        )
         self._runner: web.ServerRunner | None = None
         self._listeners: list[Listener] = []
         self._fast_path: FastPath | None = None

@@ -80,7 +80,7 @@ class HttpApi:
             self.reads,
             NdjsonWriteHandler(site),
             NamespaceHandler(site, self.writes),
-            RepositoryHandler(site),
+            RepositoryHandler(site, self.reads.router),
             StatementHandler(site, self.writes, self.reads),
             self.transactions,
             pages,

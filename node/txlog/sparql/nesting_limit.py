@@ -21,11 +21,12 @@ TRIPLE_TERM_DEPTH_MAX: Final = 16
 """Triple terms inside one another. They are refused anyway; this bound lets the parser say so."""
 
 _JSON: Final = re.compile(rb'"(?:[^"\\]++|\\.|)*+"?|[\[{]|[\]}]', re.DOTALL)
-_XML: Final = re.compile(
+XML_MARKUP: Final = re.compile(
     rb"<!--(?:.*?-->|.*)|<!\[CDATA\[(?:.*?\]\]>|.*)|<\?(?:.*?\?>|.*)"
     rb"""|<(?:[^<>"']++|"[^"]*+"|'[^']*+'|)*+>?""",
     re.DOTALL,
 )
+"""A comment, a section, an instruction or a tag of XML; an unfinished one takes all the rest."""
 _OPENS: Final = (b"{", b"[")
 _CLOSES: Final = (b"}", b"]")
 
@@ -46,7 +47,7 @@ def check_json_nesting(body: bytes) -> None:
 def check_xml_nesting(body: bytes) -> None:
     """Raise :class:`BadInput` for XML whose elements nest deeper than :data:`XML_DEPTH_MAX`."""
     depth = 0
-    for found in _XML.finditer(body):
+    for found in XML_MARKUP.finditer(body):
         tag = found[0]
         if tag.startswith((b"<!", b"<?")) or tag.endswith(b"/>"):
             continue

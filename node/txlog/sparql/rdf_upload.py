@@ -15,9 +15,10 @@ from txlog.model.quads import encode_quads, split_graph
 from txlog.sparql.expansion_limit import EXPANDED_BYTES_MAX, ExpansionBuffer, check_expansion, limit_for
 from txlog.sparql.formats.rdf4j_binary import read_rdf
 from txlog.sparql.formats.rdf_json import read_rdf_json
+from txlog.sparql.formats.rdf_xml_source import RdfXmlSource, drop_declared_encoding, rewrite_rdf_xml
 from txlog.sparql.formats.trix import read_trix
 from txlog.sparql.known_prefixes import declare_known_prefixes, lacks_known_prefix
-from txlog.sparql.nesting_limit import check_json_nesting, check_triple_term_nesting, check_xml_nesting
+from txlog.sparql.nesting_limit import check_json_nesting, check_triple_term_nesting
 from txlog.sparql.skolem_iris import SKOLEM_PREFIX_BYTES, skolemise_kept_lines
 from txlog.sparql.terms import SYSTEM_GRAPHS, base_iri, refuse_system
 from txlog.sparql.transaction_body import TransactionBody
@@ -186,6 +187,8 @@ def _parse(source: bytes | str, form: pyoxigraph.RdfFormat, base: str | None) ->
 
 def _malformed(error: SyntaxError) -> BadInput:
     said = error.msg
+    if "LoadDocumentCallback" in said:
+        said = "a JSON-LD context by address is not fetched; write the context into the document"
     if "No scheme found" in said:
         said += "; the IRI is relative: send baseURI, or write it in full"
     return BadInput(f"MALFORMED DATA: {said}")
@@ -207,10 +210,12 @@ def _is_canonical(body: bytes, lines: re.Pattern[bytes]) -> bool:
 
 
 def _parse_quads(body: bytes, form: pyoxigraph.RdfFormat, base: str | None) -> bytes:
+    document: RdfXmlSource | None = None
     if form == pyoxigraph.RdfFormat.RDF_XML:
+        document = rewrite_rdf_xml(body, base)
+        body = document.text
         if b"<!" in body:
             _check_entities(body)
-        check_xml_nesting(body)
     elif form == pyoxigraph.RdfFormat.JSON_LD:
         check_json_nesting(body)
     if form in _LINE_FORMATS:
@@ -219,11 +224,12 @@ def _parse_quads(body: bytes, form: pyoxigraph.RdfFormat, base: str | None) -> b
         base = None
     check_triple_term_nesting(body)
     try:
-        return parse(body, form, base)
+        nquads = parse(body, form, base)
     except SyntaxError as error:
         raise _malformed(error) from None
     except ValueError as error:
         raise BadInput(f"MALFORMED DATA: {error}") from None
+    return nquads if document is None else document.restore(nquads)
 
 
 def _check_entities(body: bytes) -> None:
@@ -388,6 +394,8 @@ def _decode(body: bytes, media_type: str) -> tuple[pyoxigraph.RdfFormat, bytes]:
     charset = _CHARSETS.get(found[1].lower()) if found else "utf-8"
     if charset is None:
         raise Unsupported(f"charset {found[1][:50] if found else ''}; send UTF-8")
+    if found and form == pyoxigraph.RdfFormat.RDF_XML:
+        body = drop_declared_encoding(body)
     if charset == "utf-8":
         return form, body
     try:

@@ -96,14 +96,17 @@ def delete_matching(
 
 
 _WILDCARD = "<http://www.openrdf.org/schema/sesame#wildcard>"
+_DEFAULT_GRAPH = "<http://rdf4j.org/schema/rdf4j#nil>"
+"""In a removal, this names the default graph: RDF4J's client writes it for a context of null. An addition, in RDF4J as
+here, takes it as the name of a graph."""
 _TRIPLE = re.compile(rb'(<[^>]*>) (<[^>]*>) (<[^>]*>|"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^>]*>)?)')
 
 
 def prepare_removal(body: bytes, media_type: str, *, base: str | None, graphs: Sequence[str] | None) -> TransactionBody:
     """A transaction that deletes the statements of an RDF body. Each is deleted from ``graphs`` (``<iri>``, "" for the
-    default graph). Without graphs it is deleted from the graph that it names, or from all when it names none.
-    ``sesame:wildcard`` matches any term, and a blank node is the one that its label names, as in RDF4J. Raises as
-    :func:`prepare_rdf`."""
+    default graph). Without graphs it is deleted from the graph that it names, or from all when it names none. The graph
+    ``rdf4j:nil`` is the default graph, ``sesame:wildcard`` matches any term, and a blank node is the one that its label
+    names, as in RDF4J. Raises as :func:`prepare_rdf`."""
     nquads = skolemise_kept_lines(to_nquads(body, media_type, base))
     parts: list[TransactionBody] = []
     for line in split_lines(nquads):
@@ -111,5 +114,6 @@ def prepare_removal(body: bytes, media_type: str, *, base: str | None, graphs: S
         found = _TRIPLE.fullmatch(triple.rstrip())
         assert found is not None, line[:200]
         subject, predicate, value = (None if t == _WILDCARD else t for t in (term.decode() for term in found.groups()))
-        parts.append(delete_matching(subject, predicate, value, graphs or ([graph.decode()] if graph else None)))
+        named = graph.decode().replace(_DEFAULT_GRAPH, "")
+        parts.append(delete_matching(subject, predicate, value, graphs or ([named] if graph else None)))
     return concatenate(parts)

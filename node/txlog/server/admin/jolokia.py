@@ -20,7 +20,7 @@ import msgspec
 from txlog.auth import is_cross_site
 from txlog.config.preferences import read_changes
 from txlog.config.units import format_quantity
-from txlog.http.router import Request, Response, Route, json_response, read_body
+from txlog.http.router import Request, Response, Route, json_response, read_body, target_path
 from txlog.model.configuration import MEMBER, MUTED, Master
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput, Conflict, Forbidden, NotFound, Refused, TxLogError, Unavailable
@@ -156,7 +156,7 @@ class JolokiaHandler:
     async def get(self, request: Request, _: Mapping[str, str]) -> Response:
         """``/jolokia/read/BEAN/ATTRIBUTE``, ``write/BEAN/ATTRIBUTE/VALUE``, ``exec/BEAN/OPERATION/ARGUMENT...``,
         ``list``, ``search/PATTERN``, ``version``; ``!/`` escapes a slash inside a name."""
-        raw = request.raw_path.partition("?")[0].removeprefix("/jolokia").removeprefix("/")
+        raw = target_path(request).removeprefix("/jolokia").removeprefix("/")
         pieces = [_ESCAPED.sub(r"\1", piece) for piece in _PATH_SEGMENT.findall(unquote(raw))[:-1] or ["version"]]
         asked: dict[str, Any] = {"type": pieces[0]}
         if pieces[0] in ("read", "write"):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 from aiohttp import web
 
+from txlog.http.body_compression import DecodedBody, request_coding
 from txlog.http.router import API_HEADER, API_VERSION, RawResponse, Request, Response, Route, encode_json, send_continue
 from txlog.http.write_options import WriteOptions, check_key, write_options_of
 from txlog.model.decode_errors import DECODE_ERRORS
@@ -132,7 +133,7 @@ class NdjsonWriteHandler:
                     break
                 try:
                     lines = await reader.read()
-                except TooLarge as wrong:
+                except (TooLarge, BadInput) as wrong:
                     batches.append(NdjsonBatch(1, {0: wrong}, None, 0.0))
                     break
             finished = True
@@ -286,12 +287,14 @@ class _LineReader:
     """Reads whole lines of a body as they arrive. ``at_end``: the body has ended."""
 
     def __init__(self, request: Request, line_max: int) -> None:
-        self._content = request.content
+        coding = request_coding(request)
+        self._content = DecodedBody(request, coding) if coding else request.content
         self._rest = b""
         self._line_max = line_max
         length = request.content_length
-        self._read_whole = length is not None and length <= READ_BYTES
-        """A small body of known length arrives whole soon. To wait for it makes one batch of it."""
+        self._read_whole = length is not None and length <= READ_BYTES and not coding
+        """A small body of known length arrives whole soon; to wait for it makes one batch of it. A compressed one may
+        be of any length."""
         self.at_end = False
 
     async def read(self) -> list[bytes]:

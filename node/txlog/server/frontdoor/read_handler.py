@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 from aiohttp import ClientError, web
 
+from txlog.http.body_compression import VARY
 from txlog.http.router import (
     Request,
     Response,
@@ -28,6 +29,7 @@ from txlog.model.errors import (
     WorkerFault,
 )
 from txlog.runtime.master_context import MasterContext
+from txlog.server.frontdoor.answer_stream import send_stream
 from txlog.server.frontdoor.blank_nodes import restore_blank_nodes, restore_blank_nodes_in_stream
 from txlog.server.frontdoor.read_router import (
     ALL_STATEMENTS,
@@ -66,8 +68,9 @@ from txlog.server.frontdoor.statement_lines import (
     line_filter,
     unchanged_line_filter,
 )
-from txlog.server.frontdoor.stream_converter import StreamConverter, closing_stream, convert_stream
+from txlog.server.frontdoor.stream_converter import StreamConverter, convert_stream
 from txlog.server.frontdoor.tabular_results import accept_header, negotiate_media_type, table_response
+from txlog.server.frontdoor.xml_text import keep_carriage_returns, keep_carriage_returns_in_stream
 from txlog.sparql import hide_system_graphs, query_form, refuse_services
 from txlog.sparql.rewrite.bound_parameters import apply_limits, bind_query, parse_binding
 from txlog.sparql.skolem_iris import iri_to_label
@@ -80,7 +83,6 @@ SMALL_BYTES = 64 << 10
 """An answer of known length up to this goes out in one piece; bytes."""
 QUERY_S_MAX = 3600.0
 CLEANING_CHUNK_BYTES = 64 << 10
-_UNSUPPORTED = ("explain",)
 _IGNORED_ACCEPT = ("", "*/*")
 _FROM = re.compile(r"\bfrom\b", re.IGNORECASE)
 
@@ -177,9 +179,11 @@ class ReadHandler:
         language = values.get("queryLn", "SPARQL")
         if language.upper() != "SPARQL":
             raise BadInput(f"UNSUPPORTED QUERY LANGUAGE: {language[:40]}; this server speaks SPARQL")
-        for name in values:
-            if name in _UNSUPPORTED:
-                raise BadInput(f"the parameter {name[:40]} is not supported")
+        if "explain" in values:
+            raise BadInput(
+                "explain: a worker evaluates the query, and its engine's plan is not available here; "
+                "send the query without explain, or ask the engine itself"
+            )
         bindings = {name[1:]: parse_binding(name[1:], value) for name, value in values.items() if name[:1] == "$"}
         limit, offset = int_parameter(values, "limit", 0), int_parameter(values, "offset", 0)
         distinct = values.get("distinct", "").lower() == "true"
@@ -259,32 +263,19 @@ class ReadHandler:
                         raise _worker_error(answer.status, (await answer.read())[:8000].decode("utf-8", "replace"))
                     worker_headers = lowercase_headers(answer.headers)
                     media = worker_headers.get("content-type", "application/octet-stream")
-                    kept = {"Content-Type": media, "Vary": "Accept", "TxLog-Worker": store.worker.name}
+                    kept = {"Content-Type": media, "Vary": VARY, "TxLog-Worker": store.worker.name, **(headers or {})}
                     length = int(worker_headers.get("content-length", -1))
                     unclean = build == ALL_STATEMENTS and not store.adapter.capabilities.hidden_marker
                     if change is None and keep is None and not unclean and 0 <= length <= SMALL_BYTES:
-                        body = restore_blank_nodes(media, await answer.read())
-                        return web.Response(body=body, headers={**kept, **(headers or {})})
-                    response = web.StreamResponse(headers={**kept, **(headers or {})})
-                    await response.prepare(request)
-                    if request.method == "HEAD":
-                        return response
+                        body = keep_carriage_returns(media, restore_blank_nodes(media, await answer.read()))
+                        return web.Response(body=body, headers=kept)
                     pieces: AsyncIterator[bytes] = answer.content.iter_any()
                     if unclean:
                         pieces = convert_stream(pieces, _marker_remover(store.adapter))
                     if keep is not None:
                         pieces = filter_lines(pieces, keep, more)
-                    pieces = restore_blank_nodes_in_stream(media, pieces)
-                    changed = pieces if change is None else change(pieces)
-                    try:
-                        async with closing_stream(changed):
-                            async for piece in changed:
-                                await response.write(piece)
-                    except (TimeoutError, ClientError, SyntaxError, ValueError) as broken:
-                        # The status is sent, so an end in the middle is the only sign of an error.
-                        raise ConnectionResetError(f"the worker broke off: {broken}") from broken
-                    await response.write_eof()
-                    return response
+                    pieces = keep_carriage_returns_in_stream(media, restore_blank_nodes_in_stream(media, pieces))
+                    return await send_stream(request, kept, pieces if change is None else change(pieces))
             except Unreachable:
                 if seconds is not None and time.monotonic() - began >= seconds:
                     raise Unavailable("QueryTimeout", f"Query evaluation took longer than {seconds:g} s") from None

@@ -1,5 +1,5 @@
 """Repositories as objects: a cluster has the one that its manifest names, so the HTTP API neither creates nor deletes
-any.
+any. Their health is reported as GraphDB's clients and load balancers expect it.
 
 A client that creates its repository if it is missing gets the answer that it exists, as from RDF4J, and continues.
 """
@@ -12,10 +12,11 @@ from typing import Final, NoReturn
 
 import pyoxigraph as ox
 
-from txlog.http.router import Request, Response, Route, bytes_response, read_body
-from txlog.model.errors import BadInput, Conflict, OneRepository
+from txlog.http.router import Request, Response, Route, bytes_response, json_response, read_body
+from txlog.model.errors import BadInput, Conflict, OneRepository, Unavailable
 from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.read_handler import negotiate_format
+from txlog.server.frontdoor.read_router import ReadRouter
 from txlog.server.frontdoor.request_parameters import check_repository, repository_routes
 from txlog.server.frontdoor.result_formats import PREFERRED_FORMATS
 
@@ -27,9 +28,12 @@ _LABEL: Final = ox.NamedNode("http://www.w3.org/2000/01/rdf-schema#label")
 
 
 class RepositoryHandler:
-    """``PUT``, ``DELETE`` and ``/config`` of ``/repositories/{id}``."""
+    """``PUT``, ``DELETE``, ``/config`` and ``/health`` of ``/repositories/{id}``. ``reads`` knows the workers that can
+    answer."""
 
-    def __init__(self, site: MasterContext) -> None:
+    def __init__(self, site: MasterContext, reads: ReadRouter) -> None:
+        self._site = site
+        self._reads = reads
         self._repository = site.config.repository
 
     def routes(self) -> list[Route]:
@@ -37,14 +41,36 @@ class RepositoryHandler:
         return [
             *repository_routes("", PUT=self.create, DELETE=self.remove),
             *repository_routes("/config", GET=self.config, POST=self.change),
+            *repository_routes("/health", GET=self.health),
         ]
+
+    async def health(self, request: Request, names: Mapping[str, str]) -> Response:
+        """``green`` if this master answers reads and takes writes, ``yellow`` if only one of both, else ``red``."""
+        check_repository(names, self._repository)
+        components = {"read-availability": self._can_read(), "write-availability": self._site.is_ready}
+        good = sum(components.values())
+        status, code = (("red", 503), ("yellow", 206), ("green", 200))[good]
+        found = {
+            "name": self._repository,
+            "status": status,
+            "components": [{"name": name, "status": "green" if works else "red"} for name, works in components.items()],
+        }
+        return json_response(found, code, {"Retry-After": "1"} if code == 503 else {})
+
+    def _can_read(self) -> bool:
+        try:
+            return bool(self._reads.readable_workers())
+        except Unavailable:
+            return False
 
     async def create(self, request: Request, names: Mapping[str, str]) -> Response:
         """:class:`Conflict`, in the protocol's wording, for the existing repository; the body is not examined."""
         await read_body(request, BODY_BYTES_MAX)
         if names["id"] == self._repository:
             raise Conflict(f"REPOSITORY EXISTS: repository already exists: {self._repository}")
-        self._refuse(f"{names['id'][:80]} cannot be made", "")
+        self._refuse(
+            f"{names['id'][:80]} cannot be made here; use {self._repository}, or start a cluster of its own for it", ""
+        )
 
     async def remove(self, request: Request, names: Mapping[str, str]) -> Response:
         """Refuses to delete the repository."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import IO, Final, NamedTuple, TypeVar
+from typing import IO, Final, NamedTuple, TypeVar, cast
 
 import pyoxigraph as ox
 
 from txlog.server.frontdoor.stream_converter import StreamConverter
+from txlog.server.frontdoor.xml_text import CarriageReturnSink
 from txlog.sparql.formats.rdf4j_binary import write_rdf, write_table
 from txlog.sparql.formats.rdf_json import write_rdf_json
 from txlog.sparql.formats.trix import write_trix
@@ -36,7 +37,7 @@ def _oxigraph_writer(form: ox.RdfFormat, *, quads: bool) -> QuadWriter:
 def _write_xml(statements: Iterable[ox.Quad], out: IO[bytes]) -> None:
     """A label is an XML name in this format, so it must not begin with a digit."""
     named = (ox.Triple(_xml_name(one.subject), one.predicate, _xml_name(one.object)) for one in statements)
-    ox.serialize(named, out, format=ox.RdfFormat.RDF_XML)
+    ox.serialize(named, cast("IO[bytes]", CarriageReturnSink(out)), format=ox.RdfFormat.RDF_XML)
 
 
 def _xml_name(term: T) -> T | ox.BlankNode:

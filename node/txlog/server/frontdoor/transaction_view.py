@@ -53,6 +53,7 @@ from txlog.server.frontdoor.result_formats import (
 )
 from txlog.server.frontdoor.stream_converter import closing_stream
 from txlog.server.frontdoor.tabular_results import negotiate_media_type
+from txlog.server.frontdoor.xml_text import keep_carriage_returns
 from txlog.sparql import DataFingerprint, EvaluatedUpdate, TransactionBody
 
 COPY_BYTES_MAX: Final = 64 << 20
@@ -208,7 +209,7 @@ def _choose_formats(asked: ParsedQuery) -> tuple[str, str]:
 
 def _convert_result(body: bytes, written: str, wanted: str) -> bytes:
     """Converts one format to another, with blank nodes in place of the process's names for them."""
-    body = restore_blank_nodes(written, body)
+    body = keep_carriage_returns(written, restore_blank_nodes(written, body))
     if written == wanted:
         return body
     out = io.BytesIO()

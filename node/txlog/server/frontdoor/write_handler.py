@@ -35,10 +35,10 @@ from txlog.sparql import (
     prepare_evaluated,
     prepare_loaded,
     prepare_rdf,
-    prepare_removal,
     prepare_update,
 )
 from txlog.sparql.formats.rdf4j_transaction_xml import prepare_rdf_transaction
+from txlog.sparql.packed_upload import is_packed, prepare_packed_removal, prepare_upload
 from txlog.sparql.rewrite.bound_parameters import UpdateGraphs, apply_parameters, parse_binding
 
 _UPDATE = "application/sparql-update"
@@ -368,7 +368,10 @@ class WriteHandler:
         kind = request.headers.get("Content-Type", "")
         body = await read_body(request, self.bytes_max, self._site.interactive_load)
         base = _strip_angle_brackets(request.query.get("baseURI"))
-        return await _run_off_loop(len(body), lambda: prepare_removal(body, kind, base=base, graphs=graphs))
+        size = PACKED_BYTES if is_packed(body) else len(body)
+        return await _run_off_loop(
+            size, lambda: prepare_packed_removal(body, kind, self.bytes_max, base=base, graphs=graphs)
+        )
 
     async def read_upload(self, request: Request, graphs: Sequence[str]) -> TransactionBody:
         """An RDF body as additions to these graphs (``<iri>``, "" for the default graph). Without graphs: to those that
@@ -381,10 +384,11 @@ class WriteHandler:
         contexts = [graph or "null" for graph in graphs]
         same = request.query.get("preserveNodeId", "").lower() == "true"
         return await _run_off_loop(
-            len(body),
-            lambda: prepare_rdf(
+            PACKED_BYTES if is_packed(body) else len(body),
+            lambda: prepare_upload(
                 body,
                 kind,
+                self.bytes_max,
                 base=_strip_angle_brackets(base),
                 contexts=contexts,
                 draw=draw_blank_node_seed,
@@ -425,6 +429,8 @@ def _apply_update_parameters(text: str, parameters: Parameters) -> str:
 OFF_LOOP_BYTES = 256 << 10
 """A larger body is parsed in a thread. It takes more than a few milliseconds, in which the loop would serve no other
 request."""
+PACKED_BYTES = OFF_LOOP_BYTES
+"""The size that a packed body counts as: it may unpack to any."""
 
 HASH_CHUNK_BYTES = 512 << 10
 """Bytes hashed at once; takes half a millisecond."""

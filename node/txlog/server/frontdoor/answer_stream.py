@@ -1,0 +1,35 @@
+"""Sends an answer to a read in pieces, compressed if its client accepts that."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+
+from aiohttp import ClientError, web
+
+from txlog.http.body_compression import choose_coding, compress_unless_short
+from txlog.http.cors import add_cors_headers
+from txlog.http.router import Request, Response
+from txlog.server.frontdoor.stream_converter import closing_stream
+
+
+async def send_stream(request: Request, headers: Mapping[str, str], pieces: AsyncIterator[bytes]) -> Response:
+    """Sends the pieces. If they break off, so does the answer: the client sees an incomplete body. Nothing is read for
+    HEAD."""
+    coding = "" if request.method == "HEAD" else choose_coding(request)
+    try:
+        async with closing_stream(pieces):
+            if coding:
+                coding, pieces = await compress_unless_short(pieces, coding)
+            if coding:
+                headers = {**headers, "Content-Encoding": coding}
+            response = web.StreamResponse(headers=add_cors_headers(request, headers))
+            await response.prepare(request)
+            if request.method == "HEAD":
+                return response
+            async with closing_stream(pieces):
+                async for piece in pieces:
+                    await response.write(piece)
+    except (TimeoutError, ClientError, SyntaxError, ValueError) as broken:  # the last two: from a conversion
+        raise ConnectionResetError(f"the worker broke off: {broken}") from broken
+    await response.write_eof()
+    return response
