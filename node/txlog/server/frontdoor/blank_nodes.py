@@ -1,6 +1,6 @@
 """Restores blank nodes in answers: a worker or an evaluation names them by IRIs, and clients get blank nodes.
 
-SPARQL's CSV is excluded: an IRI and a string look alike there, so the IRI stays.
+SPARQL's CSV has no types of terms. A whole field that is such a name is a blank node, also where it was a string.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from txlog.sparql.skolem_iris import (
 
 _JSON = re.compile(rb'"type"(\s*+:\s*+)"uri"(\s*+,\s*+)"value"(\s*+:\s*+)"' + SKOLEM_IRI_PATTERN + rb'"')
 _XML = re.compile(rb"<uri>" + SKOLEM_IRI_PATTERN + rb"</uri>")
+_CSV: Final = "text/csv"
+_CSV_FIELD = re.compile(rb'"[^"]*+(?:"|\Z)|(?<![^,\r\n])' + SKOLEM_IRI_PATTERN + rb"(?=[,\r\n]|\Z)")
 
 
 def _restore_in_json(text: bytes) -> bytes:
@@ -30,6 +32,11 @@ def _restore_in_json(text: bytes) -> bytes:
 
 def _restore_in_xml(text: bytes) -> bytes:
     return _XML.sub(lambda m: b"<bnode>%s</bnode>" % name_to_label_bytes(m[1]), text)
+
+
+def _restore_in_csv(text: bytes) -> bytes:
+    """``text`` begins outside of quotes."""
+    return _CSV_FIELD.sub(lambda m: m[0] if m[1] is None else b"_:" + name_to_label_bytes(m[1]), text)
 
 
 class _BlankNodeFormat(NamedTuple):
@@ -44,6 +51,7 @@ _FORMATS: Final = {
     N_QUADS: _BlankNodeFormat(unskolemise_lines, b"\n", True),
     N_TRIPLES: _BlankNodeFormat(unskolemise_lines, b"\n", True),
     "text/tab-separated-values": _BlankNodeFormat(unskolemise_terms, b"\n", True),
+    _CSV: _BlankNodeFormat(_restore_in_csv, b"\n", True),
     RESULTS_JSON: _BlankNodeFormat(_restore_in_json, b"{", False),
     "application/sparql-results+xml": _BlankNodeFormat(_restore_in_xml, b"<binding", False),
 }
@@ -62,10 +70,34 @@ def restore_blank_nodes(media: str, body: bytes) -> bytes:
 def restore_blank_nodes_in_stream(media: str, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Restores an answer in pieces. It delays at most one line, or one result."""
     form = _format_for(media)
-    return pieces if form is None else _restore_pieces(form, pieces)
+    if form is None:
+        return pieces
+    return _restore_pieces(form, pieces) if form.restore is not _restore_in_csv else _restore_csv_pieces(form, pieces)
+
+
+async def _restore_csv_pieces(form: _BlankNodeFormat, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """A quoted field may hold line ends, so a piece that begins after one may begin inside quotes."""
+    quoted = False
+    cut = _cut_pieces(form, pieces)
+    async with closing_stream(cut):
+        async for piece in cut:
+            outside = piece.find(b'"') + 1 if quoted else 0
+            if quoted and not outside:
+                yield piece
+                continue
+            quoted = bool(piece.count(b'"', outside) % 2)
+            yield piece[:outside] + form.restore(piece[outside:]) if SKOLEM_PREFIX_BYTES in piece else piece
 
 
 async def _restore_pieces(form: _BlankNodeFormat, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    cut = _cut_pieces(form, pieces)
+    async with closing_stream(cut):
+        async for piece in cut:
+            yield form.restore(piece) if SKOLEM_PREFIX_BYTES in piece else piece
+
+
+async def _cut_pieces(form: _BlankNodeFormat, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """The same in pieces that end at a boundary."""
     held: list[bytes] = []
     async with closing_stream(pieces):
         async for piece in pieces:
@@ -77,7 +109,7 @@ async def _restore_pieces(form: _BlankNodeFormat, pieces: AsyncIterator[bytes]) 
             whole = b"".join((*held, piece[:at]))
             held = [piece[at:]]
             if whole:
-                yield form.restore(whole) if SKOLEM_PREFIX_BYTES in whole else whole
+                yield whole
     rest = b"".join(held)
     if rest:
-        yield form.restore(rest) if SKOLEM_PREFIX_BYTES in rest else rest
+        yield rest

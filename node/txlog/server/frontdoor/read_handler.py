@@ -69,6 +69,7 @@ from txlog.server.frontdoor.statement_lines import (
 from txlog.server.frontdoor.stream_converter import StreamConverter, closing_stream, convert_stream
 from txlog.server.frontdoor.tabular_results import accept_header, negotiate_media_type, table_response
 from txlog.sparql import hide_system_graphs, query_form, refuse_services
+from txlog.sparql.rewrite.blank_node_functions import tell_blank_nodes
 from txlog.sparql.rewrite.bound_parameters import apply_limits, bind_query, parse_binding
 from txlog.sparql.skolem_iris import iri_to_label
 from txlog.sparql.tokens import tokens
@@ -188,7 +189,7 @@ class ReadHandler:
         text = bind_query(text, bindings) if bindings else text
         refuse_services(text)
         base = values.get("baseURI")
-        hidden = hide_system_graphs(text, base=base.strip("<>") if base else None)
+        hidden = tell_blank_nodes(hide_system_graphs(text, base=base.strip("<>") if base else None))
         default = [value for name, value in parameters if name == "default-graph-uri"]
         named = [value for name, value in parameters if name == "named-graph-uri"]
         if "null" in default and len(default) > 1:
