@@ -23,6 +23,11 @@ _PLAIN_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,17}")
 _DIRECTION: Final = re.compile(rb"(@[A-Za-z0-9-]*--[A-Za-z]*)")
 _DIRECTED_QUAD: Final = re.compile(rb'"(@[A-Za-z0-9-]*--[A-Za-z]*)(?: <[^>\n]*>)? \.$', re.MULTILINE)
 """In canonical N-Quads the object is the last term but one, and no string holds a line break."""
+_XSD: Final = rb"http://www\.w3\.org/2001/XMLSchema#"
+_LONG_SECONDS: Final = re.compile(
+    rb"""\.[0-9]{11}[0-9]*+[^"'\\\n]{0,8}["']\^\^<""" + _XSD + rb"(?:dateTime|dateTimeStamp|time|duration)>"
+)
+"""Seconds of more than ten decimals. Apache Jena's TDB2 fails at them, and with them the whole transaction."""
 _TERMS: Final = frozenset(("VARIABLE", "IRI", "PNAME", "STRING", "NUMBER"))
 
 
@@ -44,6 +49,17 @@ def refuse_base_direction(kind: int, payload: bytes) -> None:
         raise BadInput(
             f"MALFORMED DATA: a literal with a base direction (RDF 1.2), {found[1][:40].decode()}: not every store of "
             "this cluster can keep it; leave the direction out, or state it by a property"
+        )
+
+
+def refuse_long_seconds(payload: bytes) -> None:
+    """Raise :class:`BadInput` for quads or an update with a time of more than ten decimals of a second: a store that
+    cannot parse it refuses the whole transaction, and would wait at it for ever."""
+    found = _LONG_SECONDS.search(payload)
+    if found is not None:
+        raise BadInput(
+            f"MALFORMED DATA: seconds with more than 10 decimals, {found[0][:16].decode()}...: not every store of "
+            "this cluster can keep them; round them"
         )
 
 
