@@ -49,10 +49,12 @@ _FORMS: Final = {
     "string": "typed",
     "NMTOKEN": "a-b",
 }
-_LANGUAGES: Final = (
-    *("en", "en-US", "EN-us", "de-CH-1996", "zh-Hant-TW", "sr-Latn-RS", "x-private", "i-klingon", "sl-rozaj-biske"),
-    *("en-a-bbb-x-a-ccc", "fr-FR", "ja-Jpan", "es-419", "abcdefgh", "mn-Cyrl-MN", "en-GB-oed"),
+_TAGS: Final = (
+    *("en", "en-US", "de-CH-1996", "zh-Hant-TW", "sr-Latn-RS", "x-private", "i-klingon", "sl-rozaj-biske", "en-GB-oed"),
+    *("en-a-bbb-x-a-ccc", "fr-FR", "ja-Jpan", "es-419", "abcdefgh", "mn-Cyrl-MN", "aa-bb"),
 )
+LANGUAGES: Final = {tag.lower(): tag for tag in _TAGS if tag != tag.lower()}
+"""Tags with capitals, by their form in lower case."""
 _TEXTS: Final = (
     *(
         "",
@@ -200,7 +202,7 @@ def odd_terms() -> Iterator[ox.NamedNode | ox.BlankNode | ox.Literal]:
     yield ox.Literal("line\nline", datatype=ox.NamedNode(f"{XSD}token"))
     for datatype in OTHER_DATATYPES:
         yield ox.Literal("01", datatype=ox.NamedNode(datatype))
-    for language in _LANGUAGES:
+    for language in _TAGS:
         yield ox.Literal("text", language=language)
     for text in _TEXTS:
         yield ox.Literal(text)

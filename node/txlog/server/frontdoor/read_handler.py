@@ -75,6 +75,7 @@ from txlog.sparql.skolem_iris import iri_to_label
 from txlog.sparql.tokens import tokens
 from txlog.workers import Adapter
 from txlog.workers.adapter import Unreachable, WorkerRequest
+from txlog.workers.canonical_literals import literal_form
 
 PROTOCOL = "12"
 SMALL_BYTES = 64 << 10
@@ -261,6 +262,7 @@ class ReadHandler:
                     worker_headers = lowercase_headers(answer.headers)
                     media = worker_headers.get("content-type", "application/octet-stream")
                     kept = {"Content-Type": media, "Vary": "Accept", "TxLog-Worker": store.worker.name}
+                    kept["TxLog-Literals"] = literal_form(store.adapter.engine, cleaned=build == ALL_STATEMENTS)
                     length = int(worker_headers.get("content-length", -1))
                     unclean = build == ALL_STATEMENTS and not store.adapter.capabilities.hidden_marker
                     if change is None and keep is None and not unclean and 0 <= length <= SMALL_BYTES:
