@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from xml.etree import ElementTree
 
 import pyoxigraph as ox
 import pytest
@@ -161,6 +162,19 @@ def test_it_does_not_matter_where_an_answer_is_cut(length: int) -> None:
             return b"".join([piece async for piece in restore_blank_nodes_in_stream(media, pieces())])
 
         assert asyncio.run(together()) == whole, media
+
+
+async def test_a_carriage_return_comes_back_in_xml(served: Served) -> None:
+    await served.send("PUT", "/statements", '<urn:s> <urn:p> "cr\\r\\nlf" .', Content_Type=TURTLE)
+    table = await served.send(
+        "GET", "?query=SELECT%20%3Fo%20%7B%3Fs%20%3Fp%20%3Fo%7D", status=200, Accept="application/sparql-results+xml"
+    )
+    [literal] = ElementTree.fromstring(table).iter("{http://www.w3.org/2005/sparql-results#}literal")
+    assert literal.text == "cr\r\nlf"
+    graph = Graph().parse(
+        data=await served.send("GET", "/statements", status=200, Accept="application/rdf+xml"), format="xml"
+    )
+    assert [str(value) for value in graph.objects()] == ["cr\r\nlf"]
 
 
 def test_rdflib_reads_what_comes_back() -> None:

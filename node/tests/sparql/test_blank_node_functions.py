@@ -13,7 +13,8 @@ from txlog.sparql.skolem_iris import SKOLEM_PREFIX, label_to_iri
 
 NOW = "2026-01-01T00:00:00Z"
 XSD = "http://www.w3.org/2001/XMLSchema#"
-VALUES = (
+Term = ox.NamedNode | ox.BlankNode | ox.Literal
+VALUES: tuple[Term, ...] = (
     ox.BlankNode("b1"),
     ox.BlankNode("b2"),
     ox.NamedNode("http://example.org/a"),
@@ -26,7 +27,7 @@ VALUES = (
 )
 
 
-def stored(term: ox.NamedNode | ox.BlankNode | ox.Literal) -> ox.NamedNode | ox.BlankNode | ox.Literal:
+def stored(term: Term) -> Term:
     return ox.NamedNode(label_to_iri(term.value)) if isinstance(term, ox.BlankNode) else term
 
 
@@ -43,7 +44,7 @@ def stores() -> tuple[ox.Store, ox.Store]:
 def rows(store: ox.Store, text: str) -> list[tuple[str, ...]]:
     found = store.query(text)
     assert isinstance(found, ox.QuerySolutions)
-    return [tuple(str(stored(value)) if value is not None else "" for value in row) for row in found]  # type: ignore[arg-type]
+    return [tuple(str(stored(value)) if value is not None else "" for value in row) for row in found]
 
 
 @pytest.mark.parametrize(

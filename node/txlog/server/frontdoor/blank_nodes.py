@@ -1,6 +1,7 @@
 """Restores blank nodes in answers: a worker or an evaluation names them by IRIs, and clients get blank nodes.
 
-SPARQL's CSV has no types of terms. A whole field that is such a name is a blank node, also where it was a string.
+SPARQL's CSV has no types of terms. A whole field that is such a name is a blank node, also where it was a string. In
+XML a carriage return becomes a reference, which no reader takes for a line feed.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ def _restore_in_json(text: bytes) -> bytes:
 
 
 def _restore_in_xml(text: bytes) -> bytes:
+    if b"\r" in text:
+        # Engines write a carriage return as it is; a reader of XML takes it for a line feed.
+        text = text.replace(b"\r", b"&#13;")
     return _XML.sub(lambda m: b"<bnode>%s</bnode>" % name_to_label_bytes(m[1]), text)
 
 
@@ -64,7 +68,11 @@ def _format_for(media: str) -> _BlankNodeFormat | None:
 def restore_blank_nodes(media: str, body: bytes) -> bytes:
     """Restores a whole answer of that media type. An answer of an unsupported type is unchanged."""
     form = _format_for(media)
-    return body if form is None or SKOLEM_PREFIX_BYTES not in body else form.restore(body)
+    return form.restore(body) if form is not None and _may_change(body) else body
+
+
+def _may_change(text: bytes) -> bool:
+    return SKOLEM_PREFIX_BYTES in text or b"\r" in text
 
 
 def restore_blank_nodes_in_stream(media: str, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -86,14 +94,14 @@ async def _restore_csv_pieces(form: _BlankNodeFormat, pieces: AsyncIterator[byte
                 yield piece
                 continue
             quoted = bool(piece.count(b'"', outside) % 2)
-            yield piece[:outside] + form.restore(piece[outside:]) if SKOLEM_PREFIX_BYTES in piece else piece
+            yield piece[:outside] + form.restore(piece[outside:]) if _may_change(piece) else piece
 
 
 async def _restore_pieces(form: _BlankNodeFormat, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
     cut = _cut_pieces(form, pieces)
     async with closing_stream(cut):
         async for piece in cut:
-            yield form.restore(piece) if SKOLEM_PREFIX_BYTES in piece else piece
+            yield form.restore(piece) if _may_change(piece) else piece
 
 
 async def _cut_pieces(form: _BlankNodeFormat, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:

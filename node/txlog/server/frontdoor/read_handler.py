@@ -262,9 +262,9 @@ class ReadHandler:
                     worker_headers = lowercase_headers(answer.headers)
                     media = worker_headers.get("content-type", "application/octet-stream")
                     kept = {"Content-Type": media, "Vary": "Accept", "TxLog-Worker": store.worker.name}
-                    kept["TxLog-Literals"] = literal_form(store.adapter.engine, cleaned=build == ALL_STATEMENTS)
                     length = int(worker_headers.get("content-length", -1))
                     unclean = build == ALL_STATEMENTS and not store.adapter.capabilities.hidden_marker
+                    kept["TxLog-Literals"] = literal_form(store.adapter.engine, cleaned=unclean)
                     if change is None and keep is None and not unclean and 0 <= length <= SMALL_BYTES:
                         body = restore_blank_nodes(media, await answer.read())
                         return web.Response(body=body, headers={**kept, **(headers or {})})

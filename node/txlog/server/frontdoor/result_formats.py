@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import IO, Final, NamedTuple, TypeVar
+from typing import IO, Final, NamedTuple, TypeVar, cast
 
 import pyoxigraph as ox
 
@@ -36,7 +36,23 @@ def _oxigraph_writer(form: ox.RdfFormat, *, quads: bool) -> QuadWriter:
 def _write_xml(statements: Iterable[ox.Quad], out: IO[bytes]) -> None:
     """A label is an XML name in this format, so it must not begin with a digit."""
     named = (ox.Triple(_xml_name(one.subject), one.predicate, _xml_name(one.object)) for one in statements)
-    ox.serialize(named, out, format=ox.RdfFormat.RDF_XML)
+    ox.serialize(named, cast(IO[bytes], _CarriageReturns(out)), format=ox.RdfFormat.RDF_XML)
+
+
+class _CarriageReturns:
+    """Writes XML in which a carriage return is a reference: a reader would take it for a line feed."""
+
+    def __init__(self, out: IO[bytes]) -> None:
+        self._out = out
+
+    def write(self, piece: bytes) -> int:
+        """Write a piece of the document; its length."""
+        self._out.write(piece.replace(b"\r", b"&#13;"))
+        return len(piece)
+
+    def flush(self) -> None:
+        """Write what is held back."""
+        self._out.flush()
 
 
 def _xml_name(term: T) -> T | ox.BlankNode:
