@@ -177,6 +177,16 @@ async def test_a_carriage_return_comes_back_in_xml(served: Served) -> None:
     assert [str(value) for value in graph.objects()] == ["cr\r\nlf"]
 
 
+async def test_a_language_tag_that_is_none_comes_back_as_in_rdf4j(served: Served) -> None:
+    body = json.dumps({"urn:s": {"urn:p": [{"type": "literal", "value": "four", "lang": "en_us"}]}})
+    await served.send("PUT", "/statements", body, Content_Type="application/rdf+json")
+    query = "?query=SELECT%20%3Fo%20%7B%3Fs%20%3Fp%20%3Fo%7D"
+    for path, media in (("/statements", "application/rdf+json"), *((query, table) for table in TABLES[:2])):
+        assert '"en_us"' in await served.send("GET", path, status=200, Accept=media), media
+    assert b"e\0n\0_\0u\0s" in (await asked(served, "GET", "/statements", Accept="application/x-binary-rdf"))[2]
+    assert b"en_us" in (await asked(served, "GET", query, Accept=TABLES[3]))[2]
+
+
 def test_rdflib_reads_what_comes_back() -> None:
     body = restore_blank_nodes(QUADS, f"<{IRI}> <urn:p> <{IRI}> .\n".encode())
     assert len(Dataset().parse(data=body, format="nquads")) == 1

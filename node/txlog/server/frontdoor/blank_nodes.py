@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from txlog.server.frontdoor.result_formats import N_QUADS, N_TRIPLES, RESULTS_JSON
 from txlog.server.frontdoor.stream_converter import closing_stream
+from txlog.sparql.language_tags import ENCODED_PREFIX_BYTES, restore_tags_in_json, restore_tags_in_xml
 from txlog.sparql.skolem_iris import (
     SKOLEM_IRI_PATTERN,
     SKOLEM_PREFIX_BYTES,
@@ -27,6 +28,10 @@ _CSV_FIELD = re.compile(rb'"[^"]*+(?:"|\Z)|(?<![^,\r\n])' + SKOLEM_IRI_PATTERN +
 
 
 def _restore_in_json(text: bytes) -> bytes:
+    return _restore_nodes_in_json(restore_tags_in_json(text))
+
+
+def _restore_nodes_in_json(text: bytes) -> bytes:
     # Inside a string these quotes are escaped with a backslash.
     return _JSON.sub(lambda m: b'"type"%s"bnode"%s"value"%s"%s"' % (m[1], m[2], m[3], name_to_label_bytes(m[4])), text)
 
@@ -35,6 +40,7 @@ def _restore_in_xml(text: bytes) -> bytes:
     if b"\r" in text:
         # Engines write a carriage return as it is; a reader of XML takes it for a line feed.
         text = text.replace(b"\r", b"&#13;")
+    text = restore_tags_in_xml(text)
     return _XML.sub(lambda m: b"<bnode>%s</bnode>" % name_to_label_bytes(m[1]), text)
 
 
@@ -61,23 +67,31 @@ _FORMATS: Final = {
 }
 
 
-def _format_for(media: str) -> _BlankNodeFormat | None:
-    return _FORMATS.get(media.partition(";")[0].strip().lower())
+_TO_CONVERT: Final = {RESULTS_JSON: _BlankNodeFormat(_restore_nodes_in_json, b"{", False)}
+"""For an answer that this master converts: a parser refuses the tags that ``language_tags.py`` restores."""
 
 
-def restore_blank_nodes(media: str, body: bytes) -> bytes:
-    """Restores a whole answer of that media type. An answer of an unsupported type is unchanged."""
-    form = _format_for(media)
+def _format_for(media: str, final: bool) -> _BlankNodeFormat | None:
+    name = media.partition(";")[0].strip().lower()
+    return (None if final else _TO_CONVERT.get(name)) or _FORMATS.get(name)
+
+
+def restore_blank_nodes(media: str, body: bytes, *, final: bool = True) -> bytes:
+    """Restores a whole answer of that media type. An answer of an unsupported type is unchanged. ``final``: no
+    conversion follows."""
+    form = _format_for(media, final)
     return form.restore(body) if form is not None and _may_change(body) else body
 
 
 def _may_change(text: bytes) -> bool:
-    return SKOLEM_PREFIX_BYTES in text or b"\r" in text
+    return SKOLEM_PREFIX_BYTES in text or b"\r" in text or ENCODED_PREFIX_BYTES in text
 
 
-def restore_blank_nodes_in_stream(media: str, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Restores an answer in pieces. It delays at most one line, or one result."""
-    form = _format_for(media)
+def restore_blank_nodes_in_stream(
+    media: str, pieces: AsyncIterator[bytes], *, final: bool = True
+) -> AsyncIterator[bytes]:
+    """Restores an answer in pieces. It delays at most one line, or one result. ``final``: no conversion follows."""
+    form = _format_for(media, final)
     if form is None:
         return pieces
     return _restore_pieces(form, pieces) if form.restore is not _restore_in_csv else _restore_csv_pieces(form, pieces)

@@ -277,13 +277,13 @@ class ReadHandler:
                         pieces = convert_stream(pieces, _marker_remover(store.adapter))
                     if keep is not None:
                         pieces = filter_lines(pieces, keep, more)
-                    pieces = restore_blank_nodes_in_stream(media, pieces)
+                    pieces = restore_blank_nodes_in_stream(media, pieces, final=change is None)
                     changed = pieces if change is None else change(pieces)
                     try:
                         async with closing_stream(changed):
                             async for piece in changed:
                                 await response.write(piece)
-                    except (TimeoutError, ClientError) as broken:
+                    except (TimeoutError, ClientError, SyntaxError, ValueError) as broken:
                         raise ConnectionResetError(f"the worker broke off: {broken}") from broken
                     await response.write_eof()
                     return response
