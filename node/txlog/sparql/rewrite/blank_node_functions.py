@@ -141,7 +141,7 @@ class _FunctionRewriter:
             return f"({name}({inside})||({_stored(inside)}))"
         if word in _TESTS:
             return f'({name}({inside})&&!STRSTARTS(STR({inside}),"{SKOLEM_PREFIX}"))'
-        return f"IF({_stored(inside)},DATATYPE({inside}),{name}({inside}))"
+        return f"COALESCE(IF({_stored(inside)},DATATYPE({inside}),{name}({inside})))"
 
     def _rank(self, at: int, end: int) -> str:
         """A key before the condition from ``at`` to ``end``, false for blank nodes; "" where it cannot be one."""
