@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native classes lock crds reference docs docs-run house demo demo-split test test-again test-clients test-kubernetes lint types simulate trace-digest mutants model bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity recovery-crashes soak rolling determinism w3c rdf4j-differences rdf4j-suite fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
+.PHONY: help install install-dev native classes lock crds reference docs docs-run house demo demo-split test test-again test-clients test-kubernetes lint types simulate trace-digest mutants model bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity recovery-crashes soak rolling determinism w3c roundtrip rdf4j-differences rdf4j-suite fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -169,6 +169,9 @@ determinism: native ## what a master accepts does the same in all stores: the W3
 
 w3c: install-dev ## the W3C's tests of SPARQL through a master and at its engine; docs/w3c.md lists what differs (ONLY=words of a name)
 	@$(BIN)/python -m e2e.conformance.w3c.run $(if $(ONLY),--only "$(ONLY)")
+
+roundtrip: install-dev ## odd literals, IRIs and labels through every format and engine: what is written is what is read, or the answer names the form (ENGINES=oxigraph,fuseki,rdf4j,virtuoso,mixed)
+	@$(BIN)/python -m e2e.conformance.roundtrip.run $(if $(ENGINES),--engines $(ENGINES))
 
 rdf4j-differences: install-dev ## the same requests to a master and to a real RDF4J server; docs/rdf4j-differences.md lists what differs
 	@$(BIN)/python -m e2e.conformance.rdf4j.differences

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from email.message import Message
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -29,6 +30,7 @@ from txlog.client import JsonMarker, MasterClient, WorkerReport
 from txlog.local.engines.fuseki_server import DATASET, fuseki_command, obtain_fuseki
 from txlog.local.engines.java_runtime import obtain_java_home
 from txlog.local.engines.rdf4j_server import REPOSITORY_PATH, obtain_rdf4j, prepare_rdf4j, rdf4j_command
+from txlog.local.engines.virtuoso_server import READY_PATH, obtain_virtuoso, prepare_virtuoso, virtuoso_command
 from txlog.model.entry import Position
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import MarkerPosition, WorkerRequest, WorkerResponse
@@ -61,9 +63,11 @@ class StoreKind(Enum):
     MEMORY = "an Oxigraph in memory, where quads lie in another order"
     FUSEKI = "an Apache Jena Fuseki with TDB2"
     RDF4J = "an RDF4J server with LMDB"
+    VIRTUOSO = "an OpenLink Virtuoso"
 
 
-_ENGINES: Final = {StoreKind.FUSEKI: "fuseki", StoreKind.RDF4J: "rdf4j"}
+_ENGINES: Final = {StoreKind.FUSEKI: "fuseki", StoreKind.RDF4J: "rdf4j", StoreKind.VIRTUOSO: "virtuoso"}
+VIRTUOSO_BUFFERS: Final = 4_000
 
 
 class StoreProcess:
@@ -86,7 +90,12 @@ class StoreProcess:
         if kind in _ENGINES:
             # TDB2 waits for the disk some twenty times in a commit; what is compared is what it holds, in memory too.
             self._files = tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else folder.parent)
-            java, files = obtain_java_home(folder.parent / "java"), Path(self._files.name)
+            files = Path(self._files.name)
+        if kind is StoreKind.VIRTUOSO:
+            prepare_virtuoso(files, self.port, buffers=VIRTUOSO_BUFFERS)
+            return [*virtuoso_command(obtain_virtuoso(), files)]
+        if kind in _ENGINES:
+            java = obtain_java_home(folder.parent / "java")
         if kind is StoreKind.FUSEKI:
             return [*fuseki_command(obtain_fuseki(), java, files, self.port)]
         if kind is StoreKind.RDF4J:
@@ -104,6 +113,12 @@ class StoreProcess:
             stop_processes([self._process])
             raise
         self.transport = HttpTransport(self.url, TIMEOUT_S)
+        until = time.monotonic() + TIMEOUT_S
+        while self._kind is StoreKind.VIRTUOSO and not self.transport.send(WorkerRequest("GET", READY_PATH)).ok:
+            # It listens before it has read the procedures.
+            if time.monotonic() > until:
+                raise CannotMeasure(f"Virtuoso has no procedures; its last output: {self.last_output()}")
+            time.sleep(0.05)
 
     def close(self) -> None:
         self.transport.close()
@@ -159,10 +174,17 @@ class MasterHarness:
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> MasterAnswer:
         """One request to the repository, ``path`` behind its own."""
+        status, found, text = self.exchange(method, path, body, headers)
+        return MasterAnswer(status, text.decode("utf-8", "replace"), self.note_position(found["TxLog-Position"]))
+
+    def exchange(
+        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
+    ) -> tuple[int, Message, bytes]:
+        """The same with the answer as it is: status, headers, body. Its position is noted."""
         self._http.request(method, f"/repositories/{REPOSITORY}{path}", body=body, headers=dict(headers or {}))
         answer = self._http.getresponse()
-        text = answer.read().decode("utf-8", "replace")
-        return MasterAnswer(answer.status, text, self.note_position(answer.headers["TxLog-Position"]))
+        self.note_position(answer.headers["TxLog-Position"])
+        return answer.status, answer.headers, answer.read()
 
     def note_position(self, header: str | None) -> Position | None:
         """The position in an answer of this master, also to another client: the stores are to reach it."""

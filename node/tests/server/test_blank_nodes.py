@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from xml.etree import ElementTree
 
 import pyoxigraph as ox
 import pytest
@@ -113,6 +114,29 @@ async def test_a_transaction_reads_and_removes_them(served: Served) -> None:
     assert await served.quads() == [lines[1]]
 
 
+async def test_the_functions_of_a_query_and_of_an_update_know_them(served: Served) -> None:
+    data = "<urn:a> <urn:p> _:node . <urn:b> <urn:p> <http://example.org/> . <urn:c> <urn:p> 'text' ."
+    await served.send("PUT", "/statements", data, Content_Type=TURTLE)
+    text = (
+        "SELECT (isBlank(?o) AS ?b) (isIRI(?o) AS ?i) (COALESCE(STR(?o), 'none') AS ?t) (BOUND(?o) AS ?x) "
+        "{ ?s <urn:p> ?o } ORDER BY ?o"
+    )
+    csv, kind = "text/csv", "application/sparql-query"
+    expected = ["true,false,none,true", "false,true,http://example.org/,true", "false,false,text,true"]
+    assert (await served.send("POST", "", text, status=200, Content_Type=kind, Accept=csv)).splitlines()[1:] == expected
+    found = await served.send("POST", "", "SELECT ?o { <urn:a> ?p ?o }", status=200, Content_Type=kind, Accept=csv)
+    assert re.fullmatch(r"o\r\n_:txlog-[0-9a-f]{32}-0\r\n", found)
+    begun = (await asked(served, "POST", "/transactions"))[1]["Location"].rpartition("/")[2]
+    at = f"/transactions/{begun}?action="
+    await served.send("PUT", f"{at}ADD", "<urn:d> <urn:p> [] .", status=200, Content_Type=TURTLE)
+    rows = await served.send("PUT", f"{at}QUERY", text, status=200, Content_Type=kind, Accept=csv)
+    assert rows.splitlines()[1:] == [expected[0], *expected]
+    await served.send("PUT", f"{at}ROLLBACK")
+    update = "DELETE { ?s ?p ?o } WHERE { ?s ?p ?o FILTER(!isBlank(?o)) }"
+    await served.send("POST", "/statements", update, Content_Type="application/sparql-update")
+    assert [line.partition(" ")[0] for line in await served.quads()] == ["<urn:a>"]
+
+
 @pytest.mark.parametrize("length", [1, 2, 3, 7, 64, 10_000])
 def test_it_does_not_matter_where_an_answer_is_cut(length: int) -> None:
     term = {"type": "uri", "value": IRI}
@@ -124,11 +148,11 @@ def test_it_does_not_matter_where_an_answer_is_cut(length: int) -> None:
         f'<literal>&lt;uri>{IRI}&lt;/uri></literal></binding><binding name="x"><uri>{IRI}</uri></binding></x>',
         QUADS: f'<{IRI}> <urn:p> <{IRI}> <{IRI}> .\n<urn:s> <urn:p> "<{IRI}>" .\n<{IRI}> <urn:p> "" .',
         "text/tab-separated-values": f'?x\t?y\n<{IRI}>\t"<{IRI}>"\n<{IRI}>\t1',
-        "text/csv": f"x\r\n{IRI}\r\n",
+        "text/csv": f'x,y\r\n{IRI},"a\r\n{IRI}\r\n,""{IRI}"\r\n"""",{IRI}-\r\nx{IRI},{IRI}',
     }
     for media, text in answers.items():
         whole = restore_blank_nodes(media, text.encode())
-        assert whole.count(LABEL.encode()) == {QUADS: 4, "text/csv": 0}.get(media, 2), (media, whole)
+        assert whole.count(LABEL.encode()) == {QUADS: 4, "text/csv": 3}.get(media, 2), (media, whole)
 
         async def pieces(body: bytes = text.encode()) -> AsyncIterator[bytes]:
             for at in range(0, len(body), length):
@@ -138,6 +162,29 @@ def test_it_does_not_matter_where_an_answer_is_cut(length: int) -> None:
             return b"".join([piece async for piece in restore_blank_nodes_in_stream(media, pieces())])
 
         assert asyncio.run(together()) == whole, media
+
+
+async def test_a_carriage_return_comes_back_in_xml(served: Served) -> None:
+    await served.send("PUT", "/statements", '<urn:s> <urn:p> "cr\\r\\nlf" .', Content_Type=TURTLE)
+    table = await served.send(
+        "GET", "?query=SELECT%20%3Fo%20%7B%3Fs%20%3Fp%20%3Fo%7D", status=200, Accept="application/sparql-results+xml"
+    )
+    [literal] = ElementTree.fromstring(table).iter("{http://www.w3.org/2005/sparql-results#}literal")
+    assert literal.text == "cr\r\nlf"
+    graph = Graph().parse(
+        data=await served.send("GET", "/statements", status=200, Accept="application/rdf+xml"), format="xml"
+    )
+    assert [str(value) for value in graph.objects()] == ["cr\r\nlf"]
+
+
+async def test_a_language_tag_that_is_none_comes_back_as_in_rdf4j(served: Served) -> None:
+    body = json.dumps({"urn:s": {"urn:p": [{"type": "literal", "value": "four", "lang": "en_us"}]}})
+    await served.send("PUT", "/statements", body, Content_Type="application/rdf+json")
+    query = "?query=SELECT%20%3Fo%20%7B%3Fs%20%3Fp%20%3Fo%7D"
+    for path, media in (("/statements", "application/rdf+json"), *((query, table) for table in TABLES[:2])):
+        assert '"en_us"' in await served.send("GET", path, status=200, Accept=media), media
+    assert b"e\0n\0_\0u\0s" in (await asked(served, "GET", "/statements", Accept="application/x-binary-rdf"))[2]
+    assert b"en_us" in (await asked(served, "GET", query, Accept=TABLES[3]))[2]
 
 
 def test_rdflib_reads_what_comes_back() -> None:

@@ -58,3 +58,54 @@ async def test_stores_that_keep_it_get_it(clusters: Callable[..., Cluster]) -> N
     await cluster.start()
     for media_type, body in REQUESTS:
         assert (await _post(cluster, media_type, body))[0] == 204, body
+
+
+LONG, SHORT = "2020-01-02T03:04:05.12345678901Z", "2020-01-02T03:04:05.1234567890Z"
+DATE_TIME = "<http://www.w3.org/2001/XMLSchema#dateTime>"
+
+
+@pytest.mark.parametrize("changes", [{"workers": _workers("fuseki")}, {"mixed_engines": True}])
+async def test_seconds_at_which_a_store_would_fail_are_refused_by_name(
+    clusters: Callable[..., Cluster], changes: dict[str, Any]
+) -> None:
+    cluster = clusters(1, **changes)
+    await cluster.start()
+    for value, status in ((LONG, 400), (SHORT, 204)):
+        for media_type, body in (
+            ("application/n-triples", f'<urn:a> <urn:d> "{value}"^^{DATE_TIME} .'),
+            ("text/turtle", f"<urn:a> <urn:d> '{value}'^^{DATE_TIME} ."),
+            ("application/sparql-update", f"INSERT DATA {{ <urn:a> <urn:d> '{value}'^^{DATE_TIME} }}"),
+            ("application/sparql-update", f"DELETE WHERE {{ ?s <urn:d> '{value}'^^{DATE_TIME} }}"),
+        ):
+            if value == SHORT and body.startswith("DELETE"):
+                continue  # where engines are mixed, the datatype makes it an update that is evaluated once
+            found, text = await _post(cluster, media_type, body)
+            assert found == status, (body, text)
+            assert status == 204 or "seconds with more than 10 decimals" in text, text
+
+
+@pytest.mark.parametrize(
+    ("quad", "why"),
+    [
+        ('<urn:a> <urn:d> " 1"^^<http://www.w3.org/2001/XMLSchema#integer> .', "a value with spaces around it"),
+        ('<urn:a> <urn:d> "1\\n"^^<http://www.w3.org/2001/XMLSchema#int> .', "a value with spaces around it"),
+        ("<urn:a> <urn:d> <http://example.org/a/../b> .", "an IRI with the segment . or .."),
+        ("<http://example.org/./a> <urn:d> 1 .", "an IRI with the segment . or .."),
+        ('<urn:a> <urn:d> " 1" , "see <http://example.org/a/../b>" , <http://example.org/..a> .', ""),
+        ('<urn:a> <urn:d> " 1"^^<http://www.w3.org/2001/XMLSchema#token> .', ""),
+    ],
+)
+async def test_what_jena_would_store_as_another_term_is_refused_beside_it(
+    clusters: Callable[..., Cluster], quad: str, why: str
+) -> None:
+    cluster = clusters(1, workers=_workers("fuseki"))
+    await cluster.start()
+    for media_type, body in (("text/turtle", quad), ("application/sparql-update", f"INSERT DATA {{ {quad} }}")):
+        status, text = await _post(cluster, media_type, body)
+        assert (status, why in text) == (400 if why else 204, True), text
+
+
+async def test_other_stores_get_seconds_of_any_length(clusters: Callable[..., Cluster]) -> None:
+    cluster = clusters(1, workers=_workers("oxigraph"))
+    await cluster.start()
+    assert (await _post(cluster, "application/n-triples", f'<urn:a> <urn:d> "{LONG}"^^{DATE_TIME} .'))[0] == 204

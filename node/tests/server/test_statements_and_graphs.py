@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+from urllib.parse import quote
 
 import pyoxigraph as ox
 import pytest
@@ -231,3 +232,31 @@ async def test_an_older_client_s_transaction_is_one_entry(served: Served) -> Non
     assert served.cluster.app(0).loop.durability.stable.value == index + 1
     text = await served.send("POST", "/statements", "<x/>", status=400, Content_Type="application/x-rdftransaction")
     assert text.startswith("MALFORMED DATA: <x>")
+
+
+@pytest.mark.parametrize(
+    "literal",
+    [
+        *(f'"42"^^xsd:{kind}' for kind in ("int", "long", "short", "byte", "nonNegativeInteger")),
+        *('"042"^^xsd:integer', '"1.10"^^xsd:decimal', '"1.0"^^xsd:double', '"1.0E20"^^xsd:double', '"1"^^xsd:boolean'),
+        *('"1970-01-01T00:00:00.000Z"^^xsd:dateTime', '"text"@EN-us', '"abc"^^xsd:integer', '"a\\tb"'),
+    ],
+)
+async def test_a_literal_is_found_by_the_form_in_which_it_was_written(served: Served, literal: str) -> None:
+    kind, name, end = literal.partition("xsd:")
+    term = f"{kind}<http://www.w3.org/2001/XMLSchema#{end}>" if name else literal
+    await served.send("PUT", "/statements", f"<urn:s> <urn:p> {term} .", Content_Type=QUADS)
+    asked = f"?obj={quote(term)}"
+    for accept in (QUADS, "application/n-triples", "application/x-binary-rdf"):
+        assert await served.send("GET", f"/statements{asked}", status=200, Accept=accept) not in ("", "BRDF"), accept
+    assert await served.send("GET", f"/statements{asked}&context=null", status=200, Accept=QUADS) != ""
+    [line] = (await served.send("GET", "/statements", status=200, Accept=QUADS)).splitlines()
+    async with served.cluster.session.post(served.cluster.url(0, "/repositories/demo/transactions")) as answer:
+        at = "/transactions/" + answer.headers["Location"].rpartition("/")[2] + "?action="
+    written = f"<urn:t> <urn:p> {term} ."
+    await served.send("PUT", f"{at}ADD", written, status=200, Content_Type=QUADS)
+    found = await served.send("PUT", f"{at}GET&obj={quote(term)}", status=200, Accept=QUADS)
+    assert len(found.splitlines()) == 2
+    await served.send("PUT", f"{at}ROLLBACK")
+    await served.send("DELETE", f"/statements{asked}")
+    assert await served.quads() == [], line

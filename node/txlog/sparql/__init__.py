@@ -1,7 +1,7 @@
 """Makes an update give the same result on every worker, and hides system graphs from reads. Pure functions."""
 
 from txlog.sparql.analysis.partial_copy import required_predicates, restrict_to_predicates
-from txlog.sparql.analysis.portability import refuse_base_direction, refuse_unportable
+from txlog.sparql.analysis.portability import refuse_base_direction, refuse_terms_jena_changes, refuse_unportable
 from txlog.sparql.analysis.predicates import UnknownPredicates
 from txlog.sparql.rdf_upload import (
     RandomBits,
@@ -67,6 +67,7 @@ __all__ = [
     "query_predicates",
     "refuse_base_direction",
     "refuse_services",
+    "refuse_terms_jena_changes",
     "refuse_unportable",
     "required_predicates",
     "restrict_to_predicates",

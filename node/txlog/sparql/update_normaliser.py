@@ -28,6 +28,7 @@ from txlog.sparql.rdf_upload import (
     split_lines,
     to_nquads,
 )
+from txlog.sparql.rewrite.blank_node_functions import tell_blank_nodes
 from txlog.sparql.rewrite.token_rewriter import TokenRewriter, may_match_without_triple
 from txlog.sparql.rewrite.total_order import make_order_total, remove_order_by
 from txlog.sparql.rewrite.union_semantics import (
@@ -439,7 +440,7 @@ class _UpdateNormaliser:
                 texts.append(format_data_update(adds, lines))
             else:
                 judged.append((operation.text(), operation))
-                texts.append(settle(judged[-1][0]))
+                texts.append(tell_blank_nodes(settle(judged[-1][0]), ranked=False))
         for text, piece in judged:
             self._check_syntax(text, piece)
             if not self.evaluated_once and may_match_empty_graph(text):

@@ -14,6 +14,10 @@ from typing import Final
 
 import pyoxigraph as ox
 
+CANONICAL_FORM: Final = "oxigraph"
+"""The engine whose form it is: the value of the header ``TxLog-Literals`` where literals are in it."""
+ENGINES_WITH_OWN_FORM: Final = frozenset(("fuseki", "virtuoso"))
+"""Engines whose query results write values in a form of their own; the others return what they were given."""
 _HELD: Final = 1 << 16
 """The number of literals whose form is cached, some 100 bytes each."""
 _LITERAL: Final = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"(?:\^\^<[^<>]*>|@[A-Za-z0-9-]+|)')
@@ -63,6 +67,12 @@ def _rewrite_match(found: re.Match[bytes]) -> bytes:
         if _MAY_NEED_REWRITING.search(literal) and not _ALREADY_CANONICAL.fullmatch(literal)
         else literal
     )
+
+
+def literal_form(engine: str, *, cleaned: bool) -> str:
+    """The engine in whose form an answer of this engine has its literals. ``cleaned``: it is a snapshot, not a query
+    result (:meth:`~txlog.workers.adapter.Adapter.clean_snapshot`)."""
+    return engine if engine in ENGINES_WITH_OWN_FORM and not cleaned else CANONICAL_FORM
 
 
 def clean_quads(chunks: Iterable[bytes], system: bytes) -> Iterator[bytes]:

@@ -1,6 +1,7 @@
 """Restores blank nodes in answers: a worker or an evaluation names them by IRIs, and clients get blank nodes.
 
-SPARQL's CSV is excluded: an IRI and a string look alike there, so the IRI stays.
+SPARQL's CSV has no types of terms. A whole field that is such a name is a blank node, also where it was a string. In
+XML a carriage return becomes a reference, which no reader takes for a line feed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Final, NamedTuple
 
 from txlog.server.frontdoor.result_formats import N_QUADS, N_TRIPLES, RESULTS_JSON
 from txlog.server.frontdoor.stream_converter import closing_stream
+from txlog.sparql.language_tags import ENCODED_PREFIX_BYTES, restore_tags_in_json, restore_tags_in_xml
 from txlog.sparql.skolem_iris import (
     SKOLEM_IRI_PATTERN,
     SKOLEM_PREFIX_BYTES,
@@ -21,15 +23,30 @@ from txlog.sparql.skolem_iris import (
 
 _JSON = re.compile(rb'"type"(\s*+:\s*+)"uri"(\s*+,\s*+)"value"(\s*+:\s*+)"' + SKOLEM_IRI_PATTERN + rb'"')
 _XML = re.compile(rb"<uri>" + SKOLEM_IRI_PATTERN + rb"</uri>")
+_CSV: Final = "text/csv"
+_CSV_FIELD = re.compile(rb'"[^"]*+(?:"|\Z)|(?<![^,\r\n])' + SKOLEM_IRI_PATTERN + rb"(?=[,\r\n]|\Z)")
 
 
 def _restore_in_json(text: bytes) -> bytes:
+    return _restore_nodes_in_json(restore_tags_in_json(text))
+
+
+def _restore_nodes_in_json(text: bytes) -> bytes:
     # Inside a string these quotes are escaped with a backslash.
     return _JSON.sub(lambda m: b'"type"%s"bnode"%s"value"%s"%s"' % (m[1], m[2], m[3], name_to_label_bytes(m[4])), text)
 
 
 def _restore_in_xml(text: bytes) -> bytes:
+    if b"\r" in text:
+        # Engines write a carriage return as it is; a reader of XML takes it for a line feed.
+        text = text.replace(b"\r", b"&#13;")
+    text = restore_tags_in_xml(text)
     return _XML.sub(lambda m: b"<bnode>%s</bnode>" % name_to_label_bytes(m[1]), text)
+
+
+def _restore_in_csv(text: bytes) -> bytes:
+    """``text`` begins outside of quotes."""
+    return _CSV_FIELD.sub(lambda m: m[0] if m[1] is None else b"_:" + name_to_label_bytes(m[1]), text)
 
 
 class _BlankNodeFormat(NamedTuple):
@@ -44,28 +61,65 @@ _FORMATS: Final = {
     N_QUADS: _BlankNodeFormat(unskolemise_lines, b"\n", True),
     N_TRIPLES: _BlankNodeFormat(unskolemise_lines, b"\n", True),
     "text/tab-separated-values": _BlankNodeFormat(unskolemise_terms, b"\n", True),
+    _CSV: _BlankNodeFormat(_restore_in_csv, b"\n", True),
     RESULTS_JSON: _BlankNodeFormat(_restore_in_json, b"{", False),
     "application/sparql-results+xml": _BlankNodeFormat(_restore_in_xml, b"<binding", False),
 }
 
 
-def _format_for(media: str) -> _BlankNodeFormat | None:
-    return _FORMATS.get(media.partition(";")[0].strip().lower())
+_TO_CONVERT: Final = {RESULTS_JSON: _BlankNodeFormat(_restore_nodes_in_json, b"{", False)}
+"""For an answer that this master converts: a parser refuses the tags that ``language_tags.py`` restores."""
 
 
-def restore_blank_nodes(media: str, body: bytes) -> bytes:
-    """Restores a whole answer of that media type. An answer of an unsupported type is unchanged."""
-    form = _format_for(media)
-    return body if form is None or SKOLEM_PREFIX_BYTES not in body else form.restore(body)
+def _format_for(media: str, final: bool) -> _BlankNodeFormat | None:
+    name = media.partition(";")[0].strip().lower()
+    return (None if final else _TO_CONVERT.get(name)) or _FORMATS.get(name)
 
 
-def restore_blank_nodes_in_stream(media: str, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Restores an answer in pieces. It delays at most one line, or one result."""
-    form = _format_for(media)
-    return pieces if form is None else _restore_pieces(form, pieces)
+def restore_blank_nodes(media: str, body: bytes, *, final: bool = True) -> bytes:
+    """Restores a whole answer of that media type. An answer of an unsupported type is unchanged. ``final``: no
+    conversion follows."""
+    form = _format_for(media, final)
+    return form.restore(body) if form is not None and _may_change(body) else body
+
+
+def _may_change(text: bytes) -> bool:
+    return SKOLEM_PREFIX_BYTES in text or b"\r" in text or ENCODED_PREFIX_BYTES in text
+
+
+def restore_blank_nodes_in_stream(
+    media: str, pieces: AsyncIterator[bytes], *, final: bool = True
+) -> AsyncIterator[bytes]:
+    """Restores an answer in pieces. It delays at most one line, or one result. ``final``: no conversion follows."""
+    form = _format_for(media, final)
+    if form is None:
+        return pieces
+    return _restore_pieces(form, pieces) if form.restore is not _restore_in_csv else _restore_csv_pieces(form, pieces)
+
+
+async def _restore_csv_pieces(form: _BlankNodeFormat, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """A quoted field may hold line ends, so a piece that begins after one may begin inside quotes."""
+    quoted = False
+    cut = _cut_pieces(form, pieces)
+    async with closing_stream(cut):
+        async for piece in cut:
+            outside = piece.find(b'"') + 1 if quoted else 0
+            if quoted and not outside:
+                yield piece
+                continue
+            quoted = bool(piece.count(b'"', outside) % 2)
+            yield piece[:outside] + form.restore(piece[outside:]) if _may_change(piece) else piece
 
 
 async def _restore_pieces(form: _BlankNodeFormat, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    cut = _cut_pieces(form, pieces)
+    async with closing_stream(cut):
+        async for piece in cut:
+            yield form.restore(piece) if _may_change(piece) else piece
+
+
+async def _cut_pieces(form: _BlankNodeFormat, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """The same in pieces that end at a boundary."""
     held: list[bytes] = []
     async with closing_stream(pieces):
         async for piece in pieces:
@@ -77,7 +131,7 @@ async def _restore_pieces(form: _BlankNodeFormat, pieces: AsyncIterator[bytes]) 
             whole = b"".join((*held, piece[:at]))
             held = [piece[at:]]
             if whole:
-                yield form.restore(whole) if SKOLEM_PREFIX_BYTES in whole else whole
+                yield whole
     rest = b"".join(held)
     if rest:
-        yield form.restore(rest) if SKOLEM_PREFIX_BYTES in rest else rest
+        yield rest

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from txlog.runtime.master_context import MasterContext
-from txlog.sparql import TransactionBody, refuse_base_direction, refuse_unportable
+from txlog.sparql import TransactionBody, refuse_base_direction, refuse_terms_jena_changes, refuse_unportable
 
 _STORES_BASE_DIRECTION = ("", "oxigraph")
 """Engines that store a literal with a base direction as RDF 1.2 means it. A worker of another master of a mixed
 cluster may be unknown here, so ``mixedEngines`` counts as another engine. "" is a worker without a named engine."""
+_JENA = ("fuseki",)
 
 
 class PortabilityRule:
@@ -27,6 +28,11 @@ class PortabilityRule:
         """The check of terms alone: of quads or of an update."""
         if b"--" in payload and not self._stores_base_direction():
             refuse_base_direction(kind, payload)
+        if self._has_jena():
+            refuse_terms_jena_changes(payload)
 
     def _stores_base_direction(self) -> bool:
         return not self._mixed and all(worker.engine in _STORES_BASE_DIRECTION for _, worker in self._workers.all())
+
+    def _has_jena(self) -> bool:
+        return self._mixed or any(worker.engine in _JENA for _, worker in self._workers.all())

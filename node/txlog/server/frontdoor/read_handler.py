@@ -72,11 +72,13 @@ from txlog.server.frontdoor.stream_converter import StreamConverter, convert_str
 from txlog.server.frontdoor.tabular_results import accept_header, negotiate_media_type, table_response
 from txlog.server.frontdoor.xml_text import keep_carriage_returns, keep_carriage_returns_in_stream
 from txlog.sparql import hide_system_graphs, query_form, refuse_services
+from txlog.sparql.rewrite.blank_node_functions import tell_blank_nodes
 from txlog.sparql.rewrite.bound_parameters import apply_limits, bind_query, parse_binding
 from txlog.sparql.skolem_iris import iri_to_label
 from txlog.sparql.tokens import tokens
 from txlog.workers import Adapter
 from txlog.workers.adapter import Unreachable, WorkerRequest
+from txlog.workers.canonical_literals import literal_form
 
 PROTOCOL = "12"
 SMALL_BYTES = 64 << 10
@@ -192,7 +194,7 @@ class ReadHandler:
         text = bind_query(text, bindings) if bindings else text
         refuse_services(text)
         base = values.get("baseURI")
-        hidden = hide_system_graphs(text, base=base.strip("<>") if base else None)
+        hidden = tell_blank_nodes(hide_system_graphs(text, base=base.strip("<>") if base else None))
         default = [value for name, value in parameters if name == "default-graph-uri"]
         named = [value for name, value in parameters if name == "named-graph-uri"]
         if "null" in default and len(default) > 1:
@@ -266,6 +268,7 @@ class ReadHandler:
                     kept = {"Content-Type": media, "Vary": VARY, "TxLog-Worker": store.worker.name, **(headers or {})}
                     length = int(worker_headers.get("content-length", -1))
                     unclean = build == ALL_STATEMENTS and not store.adapter.capabilities.hidden_marker
+                    kept["TxLog-Literals"] = literal_form(store.adapter.engine, cleaned=unclean)
                     if change is None and keep is None and not unclean and 0 <= length <= SMALL_BYTES:
                         body = keep_carriage_returns(media, restore_blank_nodes(media, await answer.read()))
                         return web.Response(body=body, headers=kept)
@@ -274,7 +277,8 @@ class ReadHandler:
                         pieces = convert_stream(pieces, _marker_remover(store.adapter))
                     if keep is not None:
                         pieces = filter_lines(pieces, keep, more)
-                    pieces = keep_carriage_returns_in_stream(media, restore_blank_nodes_in_stream(media, pieces))
+                    pieces = restore_blank_nodes_in_stream(media, pieces, final=change is None)
+                    pieces = keep_carriage_returns_in_stream(media, pieces)
                     return await send_stream(request, kept, pieces if change is None else change(pieces))
             except Unreachable:
                 if seconds is not None and time.monotonic() - began >= seconds:

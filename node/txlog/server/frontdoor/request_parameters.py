@@ -11,6 +11,7 @@ from txlog.http.router import Handler, Request, Route
 from txlog.model.errors import BadInput, NotFound
 from txlog.sparql.skolem_iris import label_to_iri, skolemise_term
 from txlog.sparql.terms import refuse_system
+from txlog.workers.canonical_literals import canonical_literal
 
 PATH_PREFIXES = ("", "/rdf4j-server")
 _TERM_TEMPLATES = {"subj": "{} <x:p> <x:o> .", "pred": "<x:s> {} <x:o> .", "obj": "<x:s> <x:p> {} ."}
@@ -33,7 +34,8 @@ def check_repository(names: Mapping[str, str], repository: str) -> None:
 
 
 def term_parameter(request: Request, name: str) -> str | None:
-    """A term in N-Triples (``subj``, ``pred``, ``obj``) as canonical text, None without the parameter."""
+    """A term in N-Triples (``subj``, ``pred``, ``obj``) as canonical text, None without the parameter. A literal is in
+    the form in which stores hold it, so that a client finds it by the form that it wrote."""
     text = request.query.get(name)
     if not text:
         return None
@@ -44,7 +46,7 @@ def term_parameter(request: Request, name: str) -> str | None:
     term = str({"subj": found.subject, "pred": found.predicate, "obj": found.object}[name])
     if term.startswith("<"):
         refuse_system(term[1:-1])
-    return skolemise_term(term)
+    return canonical_literal(term.encode()).decode() if term.startswith('"') else skolemise_term(term)
 
 
 def parse_graph_iri(text: str, name: str) -> str:

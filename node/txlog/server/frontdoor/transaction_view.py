@@ -209,7 +209,7 @@ def _choose_formats(asked: ParsedQuery) -> tuple[str, str]:
 
 def _convert_result(body: bytes, written: str, wanted: str) -> bytes:
     """Converts one format to another, with blank nodes in place of the process's names for them."""
-    body = keep_carriage_returns(written, restore_blank_nodes(written, body))
+    body = keep_carriage_returns(written, restore_blank_nodes(written, body, final=written == wanted))
     if written == wanted:
         return body
     out = io.BytesIO()

@@ -11,6 +11,10 @@ from txlog.model.ids import Origin, Txid
 from txlog.protocol.events import SubmissionAccepted
 from txlog.runtime.durability_tracker import DurabilityTracker
 from txlog.runtime.master_loop import PendingWrite
+from txlog.workers.canonical_literals import CANONICAL_FORM
+
+LITERALS_LINE = f"TxLog-Literals: {CANONICAL_FORM}\r\n"
+"""Names the engine in whose form the stores of every cluster hold literals."""
 
 
 def accepted_txid(write: PendingWrite, reached: bool) -> Txid | None:
@@ -35,13 +39,15 @@ class WriteResponseFormatter:
         self._date = ""
 
     def headers(self, txid: Txid, level: Durability | None) -> str:
-        """The header lines: id, position once it is stable here, and the reached level; each line with its end."""
+        """The header lines, each with its end: id, position once it is stable here, reached level, form of literals."""
         origin, seq = txid
         if origin is not self._origin:
             self._origin, self._name = origin, str(origin)
         if level is not self._level:
             self._level, self._level_header = level, "" if level is None else f"TxLog-Durability: {level.value}\r\n"
-        return f"TxLog-Transaction: {self._name}.{seq}\r\n{self._position_header(txid)}{self._level_header}"
+        return (
+            f"TxLog-Transaction: {self._name}.{seq}\r\n{self._position_header(txid)}{self._level_header}{LITERALS_LINE}"
+        )
 
     def _position_header(self, txid: Txid) -> str:
         durability = self._durability

@@ -12,7 +12,7 @@ from typing import Final
 
 from txlog.model.entry import KIND_UPDATE
 from txlog.model.errors import BadInput, NotDeterministic
-from txlog.sparql.tokens import TOKEN, Token, tokens
+from txlog.sparql.tokens import IRI, STRING, TOKEN, Token, tokens
 from txlog.sparql.transaction_body import TransactionBody
 
 _UNPORTABLE_KEYWORDS: Final = frozenset(
@@ -23,6 +23,31 @@ _PLAIN_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,17}")
 _DIRECTION: Final = re.compile(rb"(@[A-Za-z0-9-]*--[A-Za-z]*)")
 _DIRECTED_QUAD: Final = re.compile(rb'"(@[A-Za-z0-9-]*--[A-Za-z]*)(?: <[^>\n]*>)? \.$', re.MULTILINE)
 """In canonical N-Quads the object is the last term but one, and no string holds a line break."""
+_XSD: Final = rb"http://www\.w3\.org/2001/XMLSchema#"
+_SPACE: Final = rb"(?:[ \t\n\r]|\\[tnr])"
+_VALUE_TYPES: Final = (
+    rb"""["']\^\^<""" + _XSD + rb"(?:[a-z]*[iI]nteger|decimal|double|float|boolean|unsigned[A-Z][a-z]+"
+    rb"|int|long|short|byte|date|dateTime|dateTimeStamp|time|g[A-Z][A-Za-z]+|[a-zA-Z]*[dD]uration)>"
+)
+_NOT_OF_JENA: Final = (
+    (
+        "seconds with more than 10 decimals",
+        re.compile(
+            rb"""\.[0-9]{11}[0-9]*+[^"'\\\n]{0,8}["']\^\^<""" + _XSD + rb"(?:dateTime(?:Stamp)?|time|duration)>"
+        ),
+        "round them",
+    ),
+    (
+        "a value with spaces around it",
+        re.compile(rb"""["']""" + _SPACE + rb"""[^"'\n]*+""" + _VALUE_TYPES + rb"|" + _SPACE + _VALUE_TYPES),
+        "remove them",
+    ),
+)
+"""Terms that Apache Jena fails at, or stores as another term: what it is, where it stands, and what to do instead."""
+_DOT_SEGMENT: Final = re.compile(rb"/\.\.?[/?#>]")
+_DOTTED_IRI: Final = re.compile(
+    rb"(<[A-Za-z][A-Za-z0-9+.-]*+:/[^<>\"\s?#]*?/\.\.?(?:[/?#][^<>\"\s]*)?>)|" + f"{IRI}|{STRING}".encode(), re.DOTALL
+)
 _TERMS: Final = frozenset(("VARIABLE", "IRI", "PNAME", "STRING", "NUMBER"))
 
 
@@ -45,6 +70,24 @@ def refuse_base_direction(kind: int, payload: bytes) -> None:
             f"MALFORMED DATA: a literal with a base direction (RDF 1.2), {found[1][:40].decode()}: not every store of "
             "this cluster can keep it; leave the direction out, or state it by a property"
         )
+
+
+def refuse_terms_jena_changes(payload: bytes) -> None:
+    """Raise :class:`BadInput` for quads or an update with a term that Apache Jena stores as another one, so that stores
+    of other engines differ from it, or that it fails at, so that its store would wait there for ever."""
+    for what, pattern, instead in _NOT_OF_JENA:
+        found = pattern.search(payload)
+        if found is not None:
+            raise _not_of_jena(what, found[0], instead)
+    if _DOT_SEGMENT.search(payload) is not None:
+        dotted = next((found[1] for found in _DOTTED_IRI.finditer(payload) if found[1]), None)
+        if dotted is not None:
+            raise _not_of_jena("an IRI with the segment . or ..", dotted, "resolve it")
+
+
+def _not_of_jena(what: str, found: bytes, instead: str) -> BadInput:
+    place = found[:60].decode("utf-8", "replace")
+    return BadInput(f"MALFORMED DATA: {what}, {place}: not every store of this cluster can keep it; {instead}")
 
 
 def find_unportable_construct(update: str) -> str:

@@ -16,6 +16,7 @@ from typing import IO, Final
 
 import pyoxigraph as ox
 
+from txlog.sparql.language_tags import tagged_literal, written_tag
 from txlog.sparql.skolem_iris import make_blank_node
 
 _INT = Struct(">i")
@@ -43,7 +44,11 @@ def _encode_value(term: object) -> bytes:
         return bytes((_BLANK,)) + _encode_utf16_string(term.value)
     if isinstance(term, ox.Literal):
         if term.language:
-            return bytes((_LANGUAGE,)) + _encode_utf16_string(term.value) + _encode_utf16_string(term.language)
+            return (
+                bytes((_LANGUAGE,))
+                + _encode_utf16_string(term.value)
+                + _encode_utf16_string(written_tag(term.language))
+            )
         if term.datatype.value == _STRING_TYPE:
             return bytes((_PLAIN,)) + _encode_utf16_string(term.value)
         return bytes((_TYPED,)) + _encode_utf16_string(term.value) + _encode_utf16_string(term.datatype.value)
@@ -130,7 +135,7 @@ class _BinaryRdfReader:
             if kind == _PLAIN:
                 return ox.Literal(text)
             if kind == _LANGUAGE:
-                return ox.Literal(text, language=self._read_string())
+                return tagged_literal(text, self._read_string())
             if kind == _TYPED:
                 return ox.Literal(text, datatype=ox.NamedNode(self._read_string()))
         except ValueError as wrong:
@@ -185,7 +190,11 @@ def _encode_cell(term: object) -> bytes:
         return bytes((_CELL_BLANK,)) + _encode_utf8_string(term.value)
     if isinstance(term, ox.Literal):
         if term.language:
-            return bytes((_CELL_LANGUAGE,)) + _encode_utf8_string(term.value) + _encode_utf8_string(term.language)
+            return (
+                bytes((_CELL_LANGUAGE,))
+                + _encode_utf8_string(term.value)
+                + _encode_utf8_string(written_tag(term.language))
+            )
         if term.datatype.value == _STRING_TYPE:
             return bytes((_CELL_PLAIN,)) + _encode_utf8_string(term.value)
         return bytes((_CELL_TYPED,)) + _encode_utf8_string(term.value) + _encode_cell(term.datatype)

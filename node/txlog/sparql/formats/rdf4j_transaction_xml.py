@@ -18,6 +18,7 @@ import pyoxigraph as ox
 from txlog.model.errors import BadInput
 from txlog.model.namespaces import NamespaceChange
 from txlog.sparql.expansion_limit import check_expansion, limit_for
+from txlog.sparql.language_tags import tagged_literal
 from txlog.sparql.rdf_upload import prepare_rdf
 from txlog.sparql.rewrite.bound_parameters import UpdateGraphs, apply_parameters
 from txlog.sparql.skolem_iris import skolemise_term
@@ -173,7 +174,7 @@ def _term(element: _XmlElement) -> str | None:
 
 def _literal(text: str, language: str | None, datatype: str | None) -> str:
     if language:
-        return str(ox.Literal(text, language=language))
+        return str(tagged_literal(text, language))
     return str(ox.Literal(text, datatype=ox.NamedNode(datatype)) if datatype else ox.Literal(text))
 
 

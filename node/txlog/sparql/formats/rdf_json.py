@@ -12,6 +12,7 @@ import msgspec
 import pyoxigraph as ox
 
 from txlog.model.decode_errors import DECODE_ERRORS
+from txlog.sparql.language_tags import tagged_literal, written_tag
 from txlog.sparql.skolem_iris import make_blank_node
 
 _STRING: Final = "http://www.w3.org/2001/XMLSchema#string"
@@ -56,7 +57,7 @@ def _to_value(term: object) -> _RdfJsonValue:
     if not isinstance(term, ox.Literal):
         return _RdfJsonValue(_node_name(term), "bnode" if isinstance(term, ox.BlankNode) else "uri", graphs=[])
     if term.language:
-        return _RdfJsonValue(term.value, "literal", lang=term.language, graphs=[])
+        return _RdfJsonValue(term.value, "literal", lang=written_tag(term.language), graphs=[])
     datatype = term.datatype.value
     return _RdfJsonValue(term.value, "literal", datatype=None if datatype == _STRING else datatype, graphs=[])
 
@@ -83,7 +84,7 @@ def _to_node(text: str) -> ox.NamedNode | ox.BlankNode:
 def _to_term(one: _RdfJsonValue) -> ox.NamedNode | ox.BlankNode | ox.Literal:
     if one.type == "literal":
         if one.lang:
-            return ox.Literal(one.value, language=one.lang)
+            return tagged_literal(one.value, one.lang)
         return ox.Literal(one.value, datatype=ox.NamedNode(one.datatype)) if one.datatype else ox.Literal(one.value)
     if one.type not in ("uri", "bnode"):
         raise ValueError(f"the type {one.type[:40]!r}; there are uri, literal and bnode")

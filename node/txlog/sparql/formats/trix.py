@@ -12,6 +12,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import pyoxigraph as ox
 
+from txlog.sparql.language_tags import tagged_literal, written_tag
 from txlog.sparql.skolem_iris import make_blank_node
 
 NAMESPACE: Final = "http://www.w3.org/2004/03/trix/trix-1/"
@@ -43,7 +44,7 @@ def _element(term: object) -> bytes:
         # A carriage return would be read as a line feed; the reader refuses characters that no XML can hold.
         value = escape(term.value, {"\r": "&#13;"})
         if term.language:
-            text = f"<plainLiteral xml:lang={quoteattr(term.language)}>{value}</plainLiteral>"
+            text = f"<plainLiteral xml:lang={quoteattr(written_tag(term.language))}>{value}</plainLiteral>"
         elif term.datatype.value == _STRING:
             text = f"<plainLiteral>{value}</plainLiteral>"
         else:
@@ -131,4 +132,4 @@ class _TrixReader:
                 raise ValueError("a typedLiteral without datatype")
             return ox.Literal(text, datatype=ox.NamedNode(datatype))
         language = self._attributes.get(_XML_LANGUAGE)
-        return ox.Literal(text, language=language) if language else ox.Literal(text)
+        return tagged_literal(text, language) if language else ox.Literal(text)

@@ -58,7 +58,7 @@ def _rewrite_order_by(text: str, ordered: bool) -> str:
         made.append(text[done : toks[at].start])
         keys = list[str]()
         at += 2
-        while at < len(toks) and (end := _skip_condition(toks, at)) > at:
+        while at < len(toks) and (end := skip_order_condition(toks, at)) > at:
             keys += _sort_keys(text, toks[at:end]) if ordered else []
             at = end
         made.append(" ORDER BY " + " ".join(keys) + " " if keys else " ")
@@ -70,7 +70,7 @@ def _word(token: Token) -> str:
     return token.text.upper() if token.kind == "WORD" else ""
 
 
-def _skip_condition(toks: Sequence[Token], at: int) -> int:
+def skip_order_condition(toks: Sequence[Token], at: int) -> int:
     """The index after the condition that begins at ``at``; ``at`` where none does."""
     kind, text, _ = toks[at]
     if kind == "VARIABLE":

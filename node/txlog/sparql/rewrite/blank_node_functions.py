@@ -1,0 +1,215 @@
+"""Functions that tell blank nodes from IRIs, for stores that hold a blank node as an IRI (``skolem_iris.py``).
+
+A store finds an IRI where the client has a blank node, so its ``isBlank`` would be false and its ``STR`` would give a
+name that the client never saw. The rewriter turns such calls into expressions that know the stored form:
+
+================== ===============================================================================
+``isBlank(E)``     true also for the IRI of a blank node
+``isIRI``, isURI   false for it
+``STR``, ``IRI``   an error for it, as for ``URI`` and the cast ``xsd:string``: a blank node has no text
+``ORDER BY E``     one more key before it: blank nodes come before IRIs
+================== ===============================================================================
+
+``DATATYPE``, ``LANG``, ``isLiteral``, ``isNumeric``, ``sameTerm``, ``=`` and string functions give the same for an IRI
+and for a blank node. A text without these functions is not scanned by token.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from txlog.model.errors import BadInput
+from txlog.sparql.rewrite.total_order import skip_order_condition
+from txlog.sparql.skolem_iris import SKOLEM_PREFIX
+from txlog.sparql.terms import DEFAULT_PREFIXES, SYSTEM_GRAPHS
+from txlog.sparql.tokens import Token, tokens
+
+GROWTH_CHARS: Final = 256 << 10
+"""The most characters by which a text may grow: nested calls repeat their arguments."""
+
+_XSD: Final = DEFAULT_PREFIXES["xsd"]
+_STRING_CASTS: Final = ("xsd:string", f"<{_XSD}string>")
+_MAY_CALL: Final = re.compile(r"\b(?:isblank|isiri|isuri|str|iri|uri|order)\b|:string\b|#string\b", re.IGNORECASE)
+_TESTS: Final = ("ISBLANK", "ISIRI", "ISURI")
+_TEXTS: Final = ("STR", "IRI", "URI")
+_LITERAL_FUNCTIONS: Final = frozenset(
+    word
+    for line in (
+        "STR LANG DATATYPE BOUND ABS CEIL FLOOR ROUND CONCAT STRLEN UCASE LCASE ENCODE_FOR_URI CONTAINS STRSTARTS",
+        "STRENDS STRBEFORE STRAFTER YEAR MONTH DAY HOURS MINUTES SECONDS TIMEZONE TZ NOW STRUUID MD5 SHA1 SHA256",
+        "SHA384 SHA512 STRLANG STRDT SAMETERM ISIRI ISURI ISBLANK ISLITERAL ISNUMERIC REGEX SUBSTR REPLACE",
+        "LANGMATCHES RAND COUNT SUM AVG GROUP_CONCAT",
+    )
+    for word in line.split()
+)
+_NEVER_STORED: Final = _LITERAL_FUNCTIONS | {"IRI", "URI", "UUID", "BNODE"}
+"""No function of these gives the IRI of a blank node. (``BNODE`` makes a real one, which the stores know as such.)"""
+_OPERATORS: Final = frozenset(("=", "!=", "<", ">", "<=", ">=", "&&", "||", "+", "-", "*", "/", "!"))
+_BEFORE_CAST: Final = (_OPERATORS - {"!", "/"}) | {"(", ",", "FILTER", "BY", "HAVING"}
+_GUARD_PATTERN: Final = '"^[A-Za-z][A-Za-z0-9+.-]*:"'
+"""The first string in the guard that ``token_rewriter.py`` puts around the argument of ``IRI``."""
+_BRACKETS: Final = {")": "(", "}": "{", "]": "["}
+
+
+def tell_blank_nodes(text: str, *, ranked: bool = True) -> str:
+    """The query or operation with these functions as the client means them. ``ranked``: with a further key in
+    ``ORDER BY``; the keys of ``total_order.py`` rank by ``isIRI`` themselves. A text that does not parse is returned
+    with its errors. Raises ``BadInput`` where nested calls would make it longer by :data:`GROWTH_CHARS`."""
+    if not _MAY_CALL.search(text):
+        return text
+    toks = [token for token in tokens(text) if token.kind not in ("SPACE", "COMMENT")]
+    if not toks:
+        return text
+    rewriter = _FunctionRewriter(text, toks, ranked)
+    made = rewriter.rewrite(0, len(toks), 0, len(text))
+    return made if rewriter.changed else text
+
+
+def _stored(value: str) -> str:
+    return f'isIRI({value})&&STRSTARTS(STR({value}),"{SKOLEM_PREFIX}")'
+
+
+class _FunctionRewriter:
+    def __init__(self, text: str, toks: Sequence[Token], ranked: bool) -> None:
+        self._text, self._toks, self._ranked = text, toks, ranked
+        self._ends = _matching_ends(toks)
+        self._computed = self._literal_aliases()
+        self.changed = False
+
+    def rewrite(self, at: int, end: int, start: int, stop: int) -> str:
+        """The text from ``start`` to ``stop``, in which the tokens ``at`` to ``end`` are."""
+        pieces, last = list[str](), start
+        toks = self._toks
+        while at < end:
+            token = toks[at]
+            close = self._ends.get(at + 1, 0)
+            if close and self._is_call(at) and not self._is_own_filter(close):
+                inside = self.rewrite(at + 2, close, _end(toks[at + 1]), toks[close].start)
+                pieces += (self._text[last : token.start], self._write_call(at, close, inside))
+                at, last = close + 1, _end(toks[close])
+                self._limit(pieces)
+            elif self._ranked and _word(token) == "ORDER" and at + 1 < end and _word(toks[at + 1]) == "BY":
+                at += 2
+                pieces.append(self._text[last : _end(toks[at - 1])])
+                last = _end(toks[at - 1])
+                while at < end and (after := skip_order_condition(toks, at)) > at:
+                    stop_at = _end(toks[after - 1])
+                    pieces.append(self._rank(at, after))
+                    pieces.append(self.rewrite(at, after, last, stop_at))
+                    at, last = after, stop_at
+            else:
+                at += 1
+        return "".join([*pieces, self._text[last:stop]])
+
+    def _limit(self, pieces: Sequence[str]) -> None:
+        if sum(map(len, pieces)) > len(self._text) + GROWTH_CHARS:
+            raise BadInput("MALFORMED QUERY: isBlank, isIRI, STR and IRI inside one another: BIND the inner ones first")
+
+    def _is_call(self, at: int) -> bool:
+        token = self._toks[at]
+        if self._toks[at + 1].text != "(":
+            return False
+        if token.kind == "WORD":
+            return token.text.upper() in _TESTS or token.text.upper() in _TEXTS
+        before = self._toks[at - 1].text.upper() if at else ""
+        return token.text in _STRING_CASTS and before in _BEFORE_CAST
+
+    def _is_own_filter(self, close: int) -> bool:
+        """Whether it is a filter of ours against system graphs: no blank node's name is one of theirs."""
+        rest = self._toks[close + 1 : close + 3]
+        return len(rest) == 2 and rest[0].text == "," and rest[1].text == f'"{SYSTEM_GRAPHS}"'
+
+    def _is_guarded(self, at: int) -> bool:
+        """Whether the argument at ``at`` is our own guard of ``IRI``, which asks for the argument's text first."""
+        toks = self._toks
+        return (
+            _word(toks[at]) in ("IRI", "URI")
+            and _word(toks[at + 2]) == "IF"
+            and _word(toks[at + 4]) == "REGEX"
+            and any(token.text == _GUARD_PATTERN for token in toks[at + 4 : self._ends.get(at + 5, 0)])
+        )
+
+    def _write_call(self, at: int, close: int, inside: str) -> str:
+        name = self._toks[at].text
+        if not self._may_be_blank(at + 2, close) or self._is_guarded(at):
+            return f"{name}({inside})"
+        self.changed = True
+        word = name.upper()
+        if word == "ISBLANK":
+            return f"({name}({inside})||({_stored(inside)}))"
+        if word in _TESTS:
+            return f'({name}({inside})&&!STRSTARTS(STR({inside}),"{SKOLEM_PREFIX}"))'
+        return f"COALESCE(IF({_stored(inside)},DATATYPE({inside}),{name}({inside})))"
+
+    def _rank(self, at: int, end: int) -> str:
+        """A key before the condition from ``at`` to ``end``, false for blank nodes; "" where it cannot be one."""
+        toks = self._toks
+        direction = _word(toks[at])
+        direction = direction if direction in ("ASC", "DESC") else ""
+        begin = at + 1 if direction else at
+        if not self._may_be_blank(begin, end):
+            return ""
+        self.changed = True
+        key = self.rewrite(begin, end, toks[begin].start, _end(toks[end - 1]))
+        return f' {direction or "ASC"}(isLiteral({key})||!STRSTARTS(STR({key}),"{SKOLEM_PREFIX}"))'
+
+    def _may_be_blank(self, at: int, end: int) -> bool:
+        """Whether the expression of these tokens may be the IRI of a blank node."""
+        toks = self._toks
+        while end - at > 1 and toks[at].text == "(" and self._ends.get(at) == end - 1:
+            at, end = at + 1, end - 1
+        if end <= at:
+            return False
+        first = toks[at]
+        if end - at == 1:
+            if first.kind == "VARIABLE":
+                return first.text[1:] not in self._computed
+            return first.kind == "IRI" and first.text.startswith(f"<{SKOLEM_PREFIX}")
+        if self._ends.get(at + 1) == end - 1:
+            if first.kind == "WORD":
+                return first.text.upper() not in _NEVER_STORED
+            return not first.text.startswith(("xsd:", f"<{_XSD}"))
+        depth = 0
+        for token in toks[at:end]:
+            depth += (token.text in _BRACKETS.values()) - (token.text in _BRACKETS)
+            if not depth and token.kind == "MARK" and token.text in _OPERATORS:
+                return False
+        return True
+
+    def _literal_aliases(self) -> frozenset[str]:
+        """The variables that hold the value of a function that returns literals: ``(COUNT(?x) AS ?n)``."""
+        starts = {close: opened for opened, close in self._ends.items()}
+        found = set[str]()
+        for at, token in enumerate(self._toks[:-1]):
+            if _word(token) != "AS" or self._toks[at + 1].kind != "VARIABLE" or at - 1 not in starts:
+                continue
+            function = starts[at - 1] - 1
+            opened = self._toks[function - 1].text if function > 0 else ""
+            if opened == "(" and _word(self._toks[function]) in _LITERAL_FUNCTIONS:
+                found.add(self._toks[at + 1].text[1:])
+        return frozenset(found)
+
+
+def _matching_ends(toks: Sequence[Token]) -> dict[int, int]:
+    """The index of the bracket that closes each, by the index of the one that opens; empty where they do not match."""
+    found, opened = dict[int, int](), list[int]()
+    for at, token in enumerate(toks):
+        if token.kind != "MARK":
+            continue
+        if token.text in _BRACKETS.values():
+            opened.append(at)
+        elif token.text in _BRACKETS:
+            if not opened or toks[opened[-1]].text != _BRACKETS[token.text]:
+                return {}
+            found[opened.pop()] = at
+    return found if not opened else {}
+
+
+def _word(token: Token) -> str:
+    return token.text.upper() if token.kind == "WORD" else ""
+
+
+def _end(token: Token) -> int:
+    return token.start + len(token.text)
