@@ -104,4 +104,17 @@ LIFE_MUTANTS: tuple[Mutant, ...] = (
         (SourceEdit(_REGISTRY, " or worker.refusal is not None or self.is_off_chain(worker):", ":"),),
         profile="retries",
     ),
+    Mutant(
+        "a-worker-beyond-this-log-has-executed-it",
+        "16",
+        False,
+        (
+            SourceEdit(
+                _REGISTRY,
+                "if position.index <= stable or self._is_only_branch or self.is_on_chain(position):",
+                "if True:",
+            ),
+        ),
+        test="node/tests/simulation/test_lives.py::test_what_was_wrong_once_in_a_life_is_right[400428]",
+    ),
 )

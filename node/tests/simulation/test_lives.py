@@ -148,3 +148,16 @@ def test_what_is_durable_under_a_txid_is_what_its_client_was_answered_for() -> N
     assert not clients.said
     clients.checker.on_persisted(Txid(A, 1), "k", KIND_UPDATE, build_submission("y", "k").content)
     assert "another body" in clients.said
+
+
+WRONG_IN_A_LIFE = {
+    331: "a key that a master took without a view began to age with the next one, and took effect twice",
+    355: "first stamps came from a clock of another year, and one key took effect twice",
+    400428: "a worker beyond the end of a log that a split had parted counted as one that had executed it",
+}
+"""Seeds of lives that once violated a rule."""
+
+
+@pytest.mark.parametrize("seed", WRONG_IN_A_LIFE)
+def test_what_was_wrong_once_in_a_life_is_right(seed: int) -> None:
+    assert not run(draw_run(seed)).violations, WRONG_IN_A_LIFE[seed]

@@ -45,6 +45,8 @@ class WorkerRegistry:
         self.divergence = DivergenceState(self.known, on_divergence)
         self.notices = WorkerNotices(self.known, clock)
         self.doorbell = WorkerDoorbell(self.known, loop.durability)
+        self._proved: dict[str, WorkerMarker] = {}
+        """By worker: the last position that this master's log proved."""
         self.executed_counts: dict[str, DurationCounter] = {}
         """Transactions that workers have executed, as their pipelines reported to this master."""
         self._refusal_waiters: dict[str, list[asyncio.Future[bool]]] = {}
@@ -79,6 +81,7 @@ class WorkerRegistry:
         """Unregister a worker: no pipeline applies to it, no read uses it, and all waits for it end."""
         self.workers.pop(name, None)
         self.executed_counts.pop(name, None)
+        self._proved.pop(name, None)
         self.reads.remove(name)
         self.notices.remove(name)
         self.doorbell.remove(name)
@@ -130,8 +133,12 @@ class WorkerRegistry:
         if not (self.workers or self.remote_workers or durability.applied.value or durability.applied_all.value):
             return  # called in every turn, long before the first report
         self._judge_stores()
-        local = [self._applied_index(worker) for worker in self.workers.values()]
-        remote = [self._applied_index(worker) for of in self.remote_workers.values() for worker in of.values()]
+        local = [self._applied_index(name, worker) for name, worker in self.workers.items()]
+        remote = [
+            self._applied_index(f"{centre}/{name}", worker)
+            for centre, of in self.remote_workers.items()
+            for name, worker in of.items()
+        ]
         applied, applied_all = max(local, default=0), min([*local, *remote], default=0)
         if applied != durability.applied.value:
             durability.applied.move_to(applied)
@@ -145,12 +152,28 @@ class WorkerRegistry:
                     if not future.done():
                         future.set_result(True)
 
-    def _applied_index(self, worker: RegisteredWorker) -> int:
+    def _applied_index(self, name: str, worker: RegisteredWorker) -> int:
         """The index up to which a worker has executed this master's log; 0 when the worker is not on this log."""
-        position = worker.position
+        position, stable = worker.position, self._durability.stable.value
         if position is None or worker.refusal is not None or self.is_off_chain(worker):
             return 0
-        return min(position.index, self._durability.stable.value)
+        if position.index <= stable or self._is_only_branch or self.is_on_chain(position):
+            self._proved[name] = position
+            return min(position.index, stable)
+        # It may be the log of others from which a split parts this master. What was proved before that still counts.
+        proved = self._proved.get(name)
+        if proved is None or proved.fence != position.fence or proved.index > position.index:
+            return 0
+        return min(proved.index, stable) if self.is_on_chain(proved) else 0
+
+    @property
+    def _is_only_branch(self) -> bool:
+        """Whether every log of this cluster begins with what is stable here: every configured master is in this view,
+        so each later view keeps its stable entries."""
+        view = self._status.view
+        if view is None or not self._status.is_view_installed:
+            return False
+        return all(view.member(one.node) is not None for one in self._status.configured_members)
 
     def _judge_stores(self) -> None:
         for _, worker in self.known.all():
