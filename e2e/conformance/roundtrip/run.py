@@ -237,6 +237,8 @@ def write_document(media: str, numbered: Sequence[tuple[int, Term]]) -> bytes:
     form = _OXIGRAPH[media]
     ox.serialize(quads if form.supports_datasets else (quad.triple for quad in quads), out, format=form)
     body = out.getvalue()
+    if form == ox.RdfFormat.RDF_XML:
+        body = body.replace(b"\r", b"&#13;")  # a reader of XML takes it for a line feed otherwise
     for lower, tag in LANGUAGES.items():
         for before in ('"', "@"):
             body = body.replace(f"{before}{lower}".encode(), f"{before}{tag}".encode())

@@ -1,7 +1,6 @@
 """Restores blank nodes in answers: a worker or an evaluation names them by IRIs, and clients get blank nodes.
 
-SPARQL's CSV has no types of terms. A whole field that is such a name is a blank node, also where it was a string. In
-XML a carriage return becomes a reference, which no reader takes for a line feed.
+SPARQL's CSV has no types of terms. A whole field that is such a name is a blank node, also where it was a string.
 """
 
 from __future__ import annotations
@@ -37,9 +36,6 @@ def _restore_nodes_in_json(text: bytes) -> bytes:
 
 
 def _restore_in_xml(text: bytes) -> bytes:
-    if b"\r" in text:
-        # Engines write a carriage return as it is; a reader of XML takes it for a line feed.
-        text = text.replace(b"\r", b"&#13;")
     text = restore_tags_in_xml(text)
     return _XML.sub(lambda m: b"<bnode>%s</bnode>" % name_to_label_bytes(m[1]), text)
 
@@ -84,7 +80,7 @@ def restore_blank_nodes(media: str, body: bytes, *, final: bool = True) -> bytes
 
 
 def _may_change(text: bytes) -> bool:
-    return SKOLEM_PREFIX_BYTES in text or b"\r" in text or ENCODED_PREFIX_BYTES in text
+    return SKOLEM_PREFIX_BYTES in text or ENCODED_PREFIX_BYTES in text
 
 
 def restore_blank_nodes_in_stream(
