@@ -101,6 +101,11 @@ def test_a_test_may_fail_only_with_its_proof() -> None:
     made = judge("oxigraph", failed, listed, proofs)
     assert (made.allowed, made.open, made.failed) == (["server", "store"], ["open"], ["other", "unlisted"])
     assert made.untrue == []
+    moody = [ListedTest("moody", both, Proof.SOMETIMES, "x")]
+    assert judge("oxigraph", [outcome("moody")], moody, {}).untrue == []
+    again = {Proof.SOMETIMES: {"moody": outcome("moody", "failed")}}
+    assert judge("oxigraph", [outcome("moody", "failed")], moody, again).allowed == ["moody"]
+    assert judge("oxigraph", [outcome("moody", "failed")], moody, {}).failed == ["moody"]
     unproved = judge("oxigraph", failed, listed, {Proof.SERVER: {"server": outcome("server")}})
     assert {"server", "store"} <= set(unproved.failed)
     assert len(unproved.untrue) == 2

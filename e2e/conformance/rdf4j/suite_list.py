@@ -16,9 +16,11 @@ BOTH: Final = "both"
 
 
 class Proof(StrEnum):
-    """Who fails a listed test, too. ``NONE``: nobody, so the test is open."""
+    """Who fails a listed test, too. ``SOMETIMES``: the server, in some runs, and so does a master. ``NONE``: nobody, so
+    the test is open."""
 
     SERVER = "server"
+    SOMETIMES = "sometimes"
     STORE = "store"
     NONE = "open"
 
@@ -74,7 +76,7 @@ def judge(
             made.skipped.append(outcome.name)
         elif outcome.word == "passed":
             made.passed.append(outcome.name)
-            if test is not None:
+            if test is not None and test.proof is not Proof.SOMETIMES:
                 made.untrue.append(f"{outcome.name} passes on {engine}, and is listed")
         elif test is None:
             made.failed.append(outcome.name)
@@ -90,7 +92,7 @@ def judge(
 
 
 def _proves(proof: Proof, other: SuiteOutcome | None, outcome: SuiteOutcome) -> bool:
-    if other is None or proof is Proof.SERVER:
+    if other is None or proof is not Proof.STORE:
         return other is not None and other.word == "failed"
     return is_same_failure(other, outcome)
 
@@ -113,7 +115,7 @@ def renew_list(
         key = (name, proof, UNEXPLAINED) if test is None else (name, test.proof, test.why)
         found.setdefault(key, set()).add(engine)
     for (name, engine), test in known.items():
-        if engine not in outcomes:
+        if engine not in outcomes or test.proof is Proof.SOMETIMES:
             found.setdefault((name, test.proof, test.why), set()).add(engine)
     return [ListedTest(name, frozenset(engines), proof, why) for (name, proof, why), engines in found.items()]
 
