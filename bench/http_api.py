@@ -10,6 +10,8 @@ upload          N-Quads without blank nodes in bodies of 8 MB over two connectio
                 answer, at the levels ``accepted`` and ``synced`` (durable on all three masters)
 query           one query of one row, over one connection each, straight to the worker and through the master in turn:
                 what the master adds at the median
+update          an update of 10,000 triples that names no graph, so that all graphs are meant, beside the same with
+                ``GRAPH``: from the request to its end in a real Oxigraph, in turn; the ratio of the medians
 stream          a result of 1 GB through the master: how far its memory rises above where it was
 =============== ===================================================================================================
 
@@ -41,7 +43,7 @@ from e2e.lib.load.closed_loop import ClosedLoad, RequestTemplate
 from e2e.lib.load.requests import N_QUADS, SPARQL_UPDATE, WriteProber
 from e2e.lib.report import BenchReport, CannotMeasure, Figure, build_table, console, median, print_table, quantile
 
-CASES: Final = ("insert10", "upload", "query", "stream")
+CASES: Final = ("insert10", "upload", "query", "update", "stream")
 TRIPLES: Final = 10
 CLIENTS: Final = 16
 QUADS_IN_BODY: Final = 57_000
@@ -52,6 +54,9 @@ INSERT_US_MAX: Final = 150.0
 QUADS_PER_S_MIN: Final = 200_000.0
 OVERHEAD_MS_MAX: Final = 1.0
 STREAM_MB_MAX: Final = 50.0
+UPDATED_TRIPLES: Final = 10_000
+UPDATE_ROUNDS: Final = 7
+UPDATE_RATIO_MAX: Final = 1.2
 
 
 class NumberedBodies(RequestTemplate):
@@ -199,6 +204,27 @@ def query_overhead_ms(at: MasterHarness, rounds: int) -> tuple[float, float]:
     return 1000 * medians[0], 1000 * medians[1]
 
 
+def update_seconds(at: MasterHarness, rounds: int) -> tuple[float, float]:
+    """Medians of an update of the same triples in seconds: without a graph, and with ``GRAPH``. Each one has a
+    predicate of its own: an Oxigraph searches a range slowly from which much has just been deleted."""
+    graph = "<urn:bench:g>"
+    took: dict[bool, list[float]] = {True: [], False: []}
+    for number in range(rounds):
+        for named, found in took.items():
+            predicate = f"<urn:bench:p{number}-{named}>"
+            lines = (f'<urn:bench:s{n}> {predicate} "{n}" {graph} .' for n in range(UPDATED_TRIPLES))
+            at.write("POST", "/statements", "\n".join(lines).encode(), N_QUADS)
+            old, new = f"?s {predicate} ?o", f'?s {predicate} "x"'
+            if named:
+                old, new = (f"GRAPH {graph} {{ {triple} }}" for triple in (old, new))
+            began = time.perf_counter()
+            answer = at.update(f"DELETE {{ {old} }} INSERT {{ {new} }} WHERE {{ {old} }}")
+            found.append(time.perf_counter() - began)
+            if answer.status != 204:
+                raise CannotMeasure(f"the update was answered {answer.status}: {answer.text[:300]}")
+    return median(took[False]) or 0.0, median(took[True]) or 0.0
+
+
 def measure_stream(at: MasterHarness, pid: int, size: int) -> tuple[float, float, int]:
     """A result of at least ``size`` bytes: how many MB the master's memory rose, seconds, bytes."""
     side = 1000
@@ -272,13 +298,18 @@ def measure_writes(options: HttpBenchOptions, report: BenchReport) -> None:
 
 
 def measure_reads(options: HttpBenchOptions, report: BenchReport) -> None:
-    """``query`` and ``stream``."""
+    """``query``, ``update`` and ``stream``."""
     with start_master_harness(options.folder / "door", {"worker": StoreKind.DISK}, ("worker",)) as at:
         if "query" in options.only:
             console.print(f"{options.queries} queries, straight and through the master in turn")
             straight, through = query_overhead_ms(at, options.queries)
             report.at_most("proxy_added_p50_ms", through - straight, OVERHEAD_MS_MAX)
             report.figure("worker_p50_ms", straight)
+        if "update" in options.only:
+            console.print(f"updates of {UPDATED_TRIPLES:,} triples, without a graph and with GRAPH in turn")
+            without, named = update_seconds(at, UPDATE_ROUNDS)
+            report.at_most("update_without_graph_ratio", without / named, UPDATE_RATIO_MAX)
+            report.figure("update_with_graph_ms", 1000 * named)
         if "stream" in options.only:
             console.print(f"a result of {options.stream / 1e9:g} GB")
             grown, took, got = measure_stream(at, at.pid, options.stream)
@@ -294,7 +325,7 @@ def main(arguments: list[str] | None = None) -> int:
         report.figure("fsync_per_s", fsync_rate(options.folder))
         for wanted, what, measure in (
             (("insert10", "upload"), "writes", measure_writes),
-            (("query", "stream"), "reads", measure_reads),
+            (("query", "update", "stream"), "reads", measure_reads),
         ):
             if not set(wanted) & set(options.only):
                 continue

@@ -1,4 +1,4 @@
-"""Updates that name no graph: what they mean at a real RDF4J server they mean at a master, where it is told so."""
+"""Updates that name no graph, alone and with a data set: a master means by them what a real RDF4J server means."""
 
 from __future__ import annotations
 
@@ -55,6 +55,75 @@ UPDATES = {
     "using": "INSERT { <urn:n> <urn:p> ?o } USING <urn:h> WHERE { <urn:a> <urn:p> ?o }",
 }
 
+OTHERS = {
+    "a sequence": ("INSERT { ?s <urn:x> ?o } WHERE { ?s <urn:q>/<urn:p> ?o }"),
+    "an inverse and an alternative": ("INSERT { ?s <urn:x> ?o } WHERE { ?s ^<urn:q>/(<urn:p>|^<urn:q>) ?o }"),
+    "a negated set": ("DELETE { ?s ?p ?o } WHERE { ?s !(<urn:q>|<urn:r>) ?o . ?s ?p ?o }"),
+    "unbound template": (
+        "DELETE { ?s <urn:p> ?o ; <urn:q> ?x } WHERE { ?s <urn:p> ?o OPTIONAL { ?s <urn:q> ?x FILTER(?o = 1) } }"
+    ),
+    "another": ("DELETE { ?s <urn:p> 1 } WHERE { ?s <urn:q> ?x }"),
+    "a constant": ("DELETE { <urn:a> <urn:p> 1 } WHERE { }"),
+    "a constant and no solution": (
+        "DELETE { <urn:a> <urn:p> 1 } INSERT { <urn:n> <urn:n> 1 } WHERE { <urn:a> <urn:p> 77 }"
+    ),
+    "a count": ("INSERT { <urn:n> <urn:count> ?c } WHERE { SELECT (COUNT(*) AS ?c) WHERE { ?s ?p ?o } }"),
+    "a sum": ("INSERT { ?s <urn:sum> ?c } WHERE { { SELECT ?s (SUM(?o) AS ?c) WHERE { ?s <urn:p> ?o } GROUP BY ?s } }"),
+    "distinct": (
+        "INSERT { ?s <urn:n> ?c } WHERE { { SELECT ?s (COUNT(DISTINCT ?o) AS ?c) WHERE "
+        "{ ?s <urn:p> ?o } GROUP BY ?s } }"
+    ),
+    "minus": ("INSERT { ?s <urn:x> ?o } WHERE { ?s <urn:p> ?o MINUS { ?s <urn:q> <urn:b> } }"),
+    "union": (
+        "DELETE { ?s <urn:p> ?o } WHERE { "
+        "{ ?s <urn:p> ?o . ?s <urn:q> <urn:b> } UNION { ?s <urn:p> ?o FILTER(?o > 4) } }"
+    ),
+    "exists": ("DELETE { ?s <urn:p> ?o } WHERE { ?s <urn:p> ?o FILTER EXISTS { ?s <urn:q> ?x . ?x <urn:p> ?y } }"),
+    "blank nodes in a pattern": (
+        "INSERT { ?o <urn:x> 1 } WHERE { _:b <urn:q> [ <urn:p> ?o ] FILTER(?o > 0) _:b <urn:p> ?z }"
+    ),
+    "values": ("DELETE { ?s <urn:p> ?o } WHERE { VALUES ?o { 1 5 } ?s <urn:p> ?o }"),
+    "delwhere2": ("DELETE WHERE { ?s <urn:q> ?x ; <urn:p> ?o }"),
+    "del lit subj": ("DELETE { ?o a <urn:T> . ?s <urn:p> ?o } WHERE { ?s <urn:p> ?o }"),
+    "using del": ("DELETE { ?s <urn:p> ?o } USING <urn:g> WHERE { ?s <urn:p> ?o }"),
+    "using 2": ("DELETE { ?s <urn:p> ?o } USING <urn:g> USING <urn:h> WHERE { ?s <urn:p> ?o . ?s <urn:q> ?x }"),
+    "using named": ("DELETE { ?s <urn:p> ?o } USING NAMED <urn:g> WHERE { GRAPH ?g { ?s <urn:p> ?o } }"),
+    "using both": (
+        "INSERT { ?s <urn:x> ?o } USING <urn:h> USING NAMED <urn:g> WHERE { GRAPH ?g { ?s <urn:p> ?o } ?s <urn:q> ?y }"
+    ),
+    "with using": (
+        "WITH <urn:h> DELETE { ?s <urn:p> ?o } INSERT { ?s <urn:x> ?o } USING <urn:g> WHERE { ?s <urn:p> ?o }"
+    ),
+    "nil del": (
+        "DELETE { GRAPH <http://rdf4j.org/schema/rdf4j#nil> { ?s ?p ?o } } WHERE { GRAPH <urn:g> { ?s ?p ?o } }"
+    ),
+    "nil with": (
+        "WITH <http://rdf4j.org/schema/rdf4j#nil> DELETE { ?s ?p ?o } INSERT { ?s <urn:x> ?o } WHERE { ?s ?p ?o }"
+    ),
+    "nil where": ("INSERT { ?s <urn:x> ?o } WHERE { GRAPH <http://rdf4j.org/schema/rdf4j#nil> { ?s ?p ?o } }"),
+    "nil using": ("INSERT { ?s <urn:x> ?o } USING <http://rdf4j.org/schema/rdf4j#nil> WHERE { ?s ?p ?o }"),
+    "mixed": (
+        "DELETE { ?s <urn:p> ?o . GRAPH <urn:h> { ?s ?q ?y } } "
+        "INSERT { GRAPH ?g { ?s <urn:was> ?o } } WHERE { GRAPH ?g { ?s <urn:p> ?o } ?s ?q ?y }"
+    ),
+    "named var both": (
+        "DELETE { GRAPH ?g { ?s ?p ?o } } "
+        "INSERT { GRAPH <urn:k> { ?s ?p ?o } } WHERE { ?s <urn:q> ?x GRAPH ?g { ?s ?p ?o } }"
+    ),
+}
+DATA_SETS = (
+    "using-graph-uri=urn:g",
+    "remove-graph-uri=urn:h",
+    "insert-graph-uri=urn:i",
+    "using-graph-uri=null&remove-graph-uri=null",
+    "using-graph-uri=null&remove-graph-uri=null&using-named-graph-uri=urn:g&using-named-graph-uri=urn:h",
+    "using-named-graph-uri=urn:g",
+    "using-graph-uri=urn:g&using-graph-uri=urn:h&remove-graph-uri=urn:g&remove-graph-uri=null&insert-graph-uri=urn:g",
+    "using-graph-uri=null&using-graph-uri=urn:h",
+)
+ONCE = ("over a path",)
+"""Over several graphs it is evaluated once, and not beside a data set."""
+
 
 @dataclass
 class ServerPair:
@@ -62,14 +131,14 @@ class ServerPair:
     master: ComparedServer
     at: MasterHarness
 
-    def held(self, update: str) -> tuple[set[bytes], set[bytes]]:
+    def held(self, update: str, data_set: str = "") -> tuple[set[bytes], set[bytes]]:
         """What both hold after an update of the same data."""
         dumps: list[set[bytes]] = []
         for server in (self.rdf4j, self.master):
             for step in (
                 RequestStep("clear", "DELETE", "@/statements"),
                 RequestStep("data", "POST", "@/statements", DATA, {"Content-Type": TRIG}),
-                RequestStep("update", "POST", "@/statements", update, {"Content-Type": UPDATE}),
+                RequestStep("update", "POST", f"@/statements?{data_set}", update, {"Content-Type": UPDATE}),
             ):
                 answer = server.send(step)
                 assert answer.status == 204, (step, answer)
@@ -88,13 +157,26 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerPair]:
             {"worker": StoreKind.DISK},
             ("worker",),
             durability="synced",
-            updates_without_graph="all",
         ) as at,
         closing(ComparedServer(where)) as rdf4j,
         closing(ComparedServer(urlsplit(at.url).netloc, at)) as master,
     ):
         at.update("DROP ALL")
         yield ServerPair(rdf4j, master, at)
+
+
+@pytest.mark.parametrize("data_set", DATA_SETS)
+def test_a_data_set_beside_the_update_means_the_same(both: ServerPair, data_set: str) -> None:
+    for name, update in {**UPDATES, **OTHERS}.items():
+        if name not in ONCE:
+            rdf4j, master = both.held(update, data_set)
+            assert master == rdf4j, (name, update)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_shapes_leave_the_same(both: ServerPair, name: str) -> None:
+    rdf4j, master = both.held(OTHERS[name])
+    assert master == rdf4j
 
 
 @pytest.mark.parametrize("name", UPDATES)
@@ -119,3 +201,17 @@ def test_a_request_may_ask_for_the_other_meaning(both: ServerPair) -> None:
     wrong = update._replace(headers={**header, "TxLog-Updates-Without-Graph": "some"})
     answer = both.master.send(wrong)
     assert (answer.status, b"neither all nor default" in answer.body) == (400, True)
+
+
+def test_a_graph_that_exists_is_not_created(both: ServerPair) -> None:
+    both.held("INSERT DATA {}")
+    for update, created in {
+        "CREATE GRAPH <urn:g>": False,
+        "CREATE SILENT GRAPH <urn:g>": True,
+        "CREATE GRAPH <urn:new>": True,
+        "DROP GRAPH <urn:g> ; CREATE GRAPH <urn:g>": True,
+    }.items():
+        step = RequestStep("create", "POST", "@/statements", update, {"Content-Type": UPDATE})
+        rdf4j, master = both.rdf4j.send(step), both.master.send(step)
+        assert (rdf4j.status == 204, master.status == 204) == (created, created), (update, master)
+        assert created or (master.status == 409 and b"Named graph urn:g already exists" in master.body)

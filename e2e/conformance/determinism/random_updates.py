@@ -54,6 +54,20 @@ class RandomUpdates:
         text = " ;\n".join(operations) + self._chance.choice(("", "", " ;"))
         return (PROLOGUE if "ex:" in text or "xsd:" in text or self._yes(0.3) else "") + text
 
+    def data_set(self) -> str:
+        """The graphs of a request beside its update, as its query string; mostly none."""
+        if not self._yes(0.15):
+            return ""
+        self._use("a data set")
+        names = ("null", *(graph[1:-1] for graph in GRAPHS))
+        parts = []
+        for name, most in (("using-graph-uri", 2), ("remove-graph-uri", 2), ("insert-graph-uri", 1)):
+            for _ in range(self._chance.randint(0, most)):
+                parts.append(f"{name}={self._pick(names)}")
+        if self._yes(0.4):
+            parts.append(f"using-named-graph-uri={self._pick(names[1:])}")
+        return "?" + "&".join(parts) if parts else ""
+
     def _use(self, form: str) -> None:
         self.used.add(form)
 

@@ -60,6 +60,12 @@ SHOWN_MAX: Final = 10
 IRI_RULES: Final = (" is relative: send baseURI", " is no IRI", "IRI() inside IRI()")
 """What node/txlog/sparql/README.md says of IRIs that an expression makes."""
 
+MASTER_RULES: Final = {
+    "already exists; CREATE SILENT": "CREATE of a graph that exists",
+    "INSERT into GRAPH ?variable beside a DELETE from all graphs": "INSERT into GRAPH ?variable, evaluated once",
+}
+"""What a master refuses for reasons of its own."""
+
 
 class DeterminismRun:
     """One door, and what was seen at it."""
@@ -89,7 +95,7 @@ class DeterminismRun:
             if self._master.last.index - before > 1:
                 self.met["tried again"] += self._master.last.index - before - 1
             self.compare(self._synchronous, text)
-        elif answer.status == 400 and (name := _refusal(answer.text)):
+        elif answer.status in (400, 409) and (name := _refusal(answer.text)):
             self.refused[name] += 1
         else:
             self.wrong.append(f"{answer.status} {answer.text.strip()[:500]}\n    {text}")
@@ -136,6 +142,9 @@ def _refusal(text: str) -> str:
     construct, _, why = text.partition(" is not deterministic: ")
     if why:
         return construct
+    for rule, name in MASTER_RULES.items():
+        if rule in text:
+            return name
     return "IRI()" if any(rule in text for rule in IRI_RULES) else ""
 
 
@@ -160,7 +169,7 @@ def run_random(run: DeterminismRun, at: MasterHarness, seed: int, count: int) ->
         if run.quads > QUADS_MAX:
             at.update("DROP ALL")
             run.quads = 0
-        run.update(updates.update())
+        run.update(updates.update(), f"/statements{updates.data_set()}")
         run.met.update(updates.used)
         if number % MERGE_EACH == 0:
             run.merge()

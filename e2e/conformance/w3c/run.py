@@ -221,7 +221,7 @@ def run_both(
     progress: Callable[[int], None] = lambda _: None,
 ) -> tuple[list[TestVerdict], list[TestVerdict]]:
     """The verdicts on a master and on its store's engine, in the order of ``tests``."""
-    with start_master_harness(folder / "door", STORES, tuple(STORES)) as at:
+    with start_master_harness(folder / "door", STORES, tuple(STORES), updates_without_graph="default") as at:
         alone = StoreProcess(StoreKind.DISK, folder / "engine", folder / "engine.log")
         with closing(alone), closing(EngineUnderTest(alone.url)) as engine:
             through, straight = TestRunner(suite, MasterUnderTest(at)), TestRunner(suite, engine)

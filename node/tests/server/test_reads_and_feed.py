@@ -12,7 +12,7 @@ from master_cluster import Cluster, until
 from worker_driver import Served
 
 from txlog.model.entry import KIND_UPDATE
-from txlog.server.frontdoor import write_handler
+from txlog.server.frontdoor import update_request
 from txlog.sparql import TransactionBody
 from txlog.wire.log_page import MEDIA_TYPE, decode_page
 
@@ -157,7 +157,7 @@ async def test_what_a_worker_refuses_is_409_with_its_answer_and_the_log_goes_on(
     poison = "DROP GRAPH <urn:not:there>"
     with monkeypatch.context() as patched:  # the door itself would make it SILENT
         patched.setattr(
-            write_handler, "prepare_update", lambda *_, **__: TransactionBody(KIND_UPDATE, poison.encode(), 1)
+            update_request, "prepare_update", lambda *_, **__: TransactionBody(KIND_UPDATE, poison.encode(), 1)
         )
         told = await served.cluster.write(1, poison, 409, **APPLIED)
     assert "uk/w-1" in told["body"]

@@ -38,6 +38,7 @@ def test_plain_patterns_data_and_management_travel(text: str) -> None:
         ("?s <urn:p> 1.5", "a literal that engines write differently"),
         ("?s <urn:p> 'x'@EN", "a literal that engines write differently"),
         ("?s <urn:p> 'x'^^<urn:t>", "a literal that engines write differently"),
+        ("{ ?s ?p ?o } UNION { ?s <urn:p> 1.5 }", "a literal that engines write differently"),
         ("?s ?p ?o . ?p a <urn:t>", "a predicate that is a variable elsewhere, too"),
         ("?s ?p ?o ; ?q ?p", "a predicate that is a variable elsewhere, too"),
     ],
@@ -46,3 +47,11 @@ def test_everything_else_is_refused_by_name_or_evaluated_once(where: str, constr
     with pytest.raises(NotDeterministic) as refused:
         prepared(f"INSERT {{ ?s <urn:q> ?o }} WHERE {{ {where} }}")
     assert (refused.value.construct, refused.value.once) == (construct, True)
+
+
+def test_an_update_of_all_graphs_is_executed_by_every_engine_itself() -> None:
+    for where in ("?s <urn:p> ?o", "?s ?p ?o . ?s <urn:q> <urn:x>"):
+        text = f"DELETE {{ ?s <urn:p> ?o }} INSERT {{ ?s <urn:p> 'x' }} WHERE {{ {where} }}"
+        body = prepare_update(text, base=None, now="2026-11-21T10:00:00Z", draw=lambda: 7, all_graphs=True)
+        assert refuse_unportable(body) == body
+        assert b"UNION" in body.payload

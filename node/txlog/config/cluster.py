@@ -339,10 +339,9 @@ class ClusterSpec(Preferences):
         "as non-deterministic.",
     )
     updates_without_graph: Literal["default", "all"] = Field(
-        default="default",
-        description="What an update without GRAPH, WITH and USING reads and changes: the default graph as in SPARQL "
-        "1.1, or "
-        "all graphs as in RDF4J.",
+        default="all",
+        description="What an update without GRAPH, WITH and USING reads and deletes from: all graphs as in RDF4J, or "
+        "the default graph as in SPARQL 1.1.",
     )
     load: LoadSpec | None = None
     cors: CorsSpec = CorsSpec()

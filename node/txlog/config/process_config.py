@@ -133,7 +133,7 @@ class NodeConfig(StrictModel):
     write_timeout_s: float = Field(default=30.0, gt=0)
     non_deterministic_updates: Literal["effects", "refuse"] = "effects"
     mixed_engines: bool = False
-    updates_without_graph: Literal["default", "all"] = "default"
+    updates_without_graph: Literal["default", "all"] = "all"
     load: LoadConfig | None = Field(default=None, description="without it LOAD is refused")
     cors_origins: list[str] = Field(default=[], description="of web pages that may use the repository")
     clock_offset_ms: int = Field(

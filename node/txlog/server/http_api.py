@@ -36,8 +36,9 @@ from txlog.server.frontdoor.ndjson_writes import NdjsonWriteHandler
 from txlog.server.frontdoor.rdf4j_transactions import TransactionHandler
 from txlog.server.frontdoor.read_handler import ReadHandler
 from txlog.server.frontdoor.repositories import RepositoryHandler
+from txlog.server.frontdoor.request_parameters import draw_blank_node_seed
 from txlog.server.frontdoor.statements import StatementHandler
-from txlog.server.frontdoor.write_handler import WriteHandler, draw_blank_node_seed
+from txlog.server.frontdoor.write_handler import WriteHandler
 from txlog.server.peers.peer_links import PeerLinks
 
 
@@ -60,7 +61,7 @@ class HttpApi:
             else None
         )
         loads = LoadFetcher(config.load) if config.load is not None else None
-        self.writes = WriteHandler(site, effects, loads)
+        self.writes = WriteHandler(site, effects, loads, self.reads.router)
         self.transactions = TransactionHandler(site, self.writes, self.reads, self.evaluators)
         # workers and log readers
         repairs = WorkerRepairs(site, lambda: settings.preferences.worker_repair == "auto")

@@ -1,8 +1,10 @@
 """Makes an update give the same result on every worker, and hides system graphs from reads. Pure functions."""
 
+from txlog.sparql.analysis.graph_creation import existing_graph
 from txlog.sparql.analysis.partial_copy import required_predicates, restrict_to_predicates
 from txlog.sparql.analysis.portability import refuse_base_direction, refuse_terms_jena_changes, refuse_unportable
 from txlog.sparql.analysis.predicates import UnknownPredicates
+from txlog.sparql.load_operation import LoadedDocument, LoadRequest
 from txlog.sparql.rdf_upload import (
     RandomBits,
     Skolemiser,
@@ -14,6 +16,7 @@ from txlog.sparql.rdf_upload import (
 )
 from txlog.sparql.rewrite.marker_filter import hide_marker, uses_graph_clause, with_dataset
 from txlog.sparql.rewrite.read_query import hide_system_graphs, query_form, query_predicates, refuse_services
+from txlog.sparql.rewrite.update_dataset import RequestDataset
 from txlog.sparql.terms import DEFAULT_PREFIXES, SYSTEM_GRAPHS
 from txlog.sparql.transaction_body import TransactionBody
 from txlog.sparql.transaction_builder import concatenate, delete_matching, drop_graphs, prepare_removal
@@ -25,8 +28,7 @@ from txlog.sparql.update_effect import (
     fingerprint_query,
 )
 from txlog.sparql.update_normaliser import (
-    LoadedDocument,
-    LoadRequest,
+    find_created_graphs,
     find_loads,
     is_valid_update,
     prepare_evaluated,
@@ -43,6 +45,7 @@ __all__ = [
     "LoadRequest",
     "LoadedDocument",
     "RandomBits",
+    "RequestDataset",
     "Skolemiser",
     "TransactionBody",
     "UnknownPredicates",
@@ -51,6 +54,8 @@ __all__ = [
     "concatenate",
     "delete_matching",
     "drop_graphs",
+    "existing_graph",
+    "find_created_graphs",
     "find_loads",
     "fingerprint_query",
     "hide_marker",

@@ -10,19 +10,22 @@ import pyoxigraph
 
 from txlog.model.errors import BadInput, SystemGraphNamed
 from txlog.sparql.expansion_limit import CACHED_BODIES_MAX
+from txlog.sparql.known_prefixes import KNOWN_PREFIXES
 
 SYSTEM_GRAPHS: Final = "urn:txlog:system"
 """The prefix of system graphs, such as the marker of a worker; clients may neither name nor see one."""
 
 DEFAULT_PREFIXES: Final = {
+    **KNOWN_PREFIXES,
     "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
     "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
     "sesame": "http://www.openrdf.org/schema/sesame#",
     "owl": "http://www.w3.org/2002/07/owl#",
     "xsd": "http://www.w3.org/2001/XMLSchema#",
     "fn": "http://www.w3.org/2005/xpath-functions#",
+    "rdf4j": "http://rdf4j.org/schema/rdf4j#",
 }
-"""Prefixes that RDF4J accepts without PREFIX (rdf4j.model.util.Namespaces.DEFAULT_RDF4J); other stores do not."""
+"""Prefixes that RDF4J accepts without PREFIX: its own and the initial context of RDFa 1.1; other stores do not."""
 
 ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*+:")
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)

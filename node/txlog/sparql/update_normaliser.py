@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 import pyoxigraph
 
 from txlog.model.entry import KIND_UPDATE
 from txlog.model.errors import BadInput, NotDeterministic
 from txlog.model.quads import split_graph
-from txlog.sparql.analysis.empty_graphs import may_match_empty_graph, select_counts_graphs
+from txlog.sparql.analysis.empty_graphs import empty_graph_error, may_match_empty_graph, select_counts_graphs
+from txlog.sparql.analysis.graph_creation import CreatedGraphs
 from txlog.sparql.analysis.predicates import UnknownPredicates, predicates_of
 from txlog.sparql.data_blocks import GAP, data_as_trig, data_error, format_data_update
 from txlog.sparql.data_fast_path import parse_plain_update
 from txlog.sparql.expansion_limit import PARSED_BYTES_MAX, check_expansion, limit_for
+from txlog.sparql.load_operation import LoadedDocument, LoadRequest, parse_load
+from txlog.sparql.net_effect import build_net_effect
 from txlog.sparql.plan_limit import check_plan
 from txlog.sparql.prologue import Prologue, SourceMappedText
 from txlog.sparql.random_functions import has_single_solution
 from txlog.sparql.rdf_upload import (
     Skolemiser,
-    build_quads_body,
     check_supported_terms,
     parse,
     refuse_blank_deletes,
@@ -29,6 +31,7 @@ from txlog.sparql.rdf_upload import (
     to_nquads,
 )
 from txlog.sparql.rewrite.blank_node_functions import tell_blank_nodes
+from txlog.sparql.rewrite.pattern_union import UnsupportedPattern
 from txlog.sparql.rewrite.token_rewriter import TokenRewriter, may_match_without_triple
 from txlog.sparql.rewrite.total_order import make_order_total, remove_order_by
 from txlog.sparql.rewrite.union_semantics import (
@@ -39,6 +42,7 @@ from txlog.sparql.rewrite.union_semantics import (
     single_pattern,
     uses_all_graphs,
 )
+from txlog.sparql.rewrite.update_dataset import RequestDataset, apply_dataset, restrict_lines
 from txlog.sparql.terms import DEFAULT_PREFIXES, base_iri
 from txlog.sparql.tokens import (
     COMMENT,
@@ -60,9 +64,6 @@ _DATA_HEAD = re.compile(rf"{GAP}(?i:(INSERT|DELETE))(?:{SPACE}|{COMMENT}){GAP}(?
 _PREFIX = re.compile(rf"{GAP}(?i:PREFIX)\b{GAP}({PNAME}){GAP}({IRI})", _FLAGS)
 _BASE = re.compile(rf"{GAP}(?i:BASE)\b{GAP}({IRI})", _FLAGS)
 _END = re.compile(rf"{GAP}(?:(;)|\Z)", _FLAGS)
-_TYPED_LITERAL_LINE = re.compile(
-    rb'(<[^>]*+> <[^>]*+> )"(?:[^"\\]++|\\.|)*+"\^\^<http://www\.w3\.org/2001/XMLSchema#[^>]*+>( <[^>]*+>)? \.'
-)
 _OPERATIONS: Final = frozenset(("INSERT", "DELETE", "WITH", "LOAD", "CLEAR", "CREATE", "DROP", "ADD", "MOVE", "COPY"))
 _SILENT: Final = frozenset(("CLEAR", "CREATE", "DROP", "ADD", "MOVE", "COPY"))
 _ERROR_POSITION = re.compile(r"error at (\d+):(\d+): (.*)", re.DOTALL)
@@ -70,22 +71,6 @@ _ERROR_POSITION = re.compile(r"error at (\d+):(\d+): (.*)", re.DOTALL)
 # The first operation fails when it is executed, so the syntax check parses everything and executes nothing.
 _FAILING_OPERATION: Final = "DROP GRAPH <x:no-such-graph>;\n"
 _syntax_checker = pyoxigraph.Store()
-
-
-class LoadRequest(NamedTuple):
-    """A ``LOAD`` of an update. ``graph``: the IRI of its ``INTO GRAPH``, None without."""
-
-    url: str
-    graph: str | None
-    silent: bool
-
-
-class LoadedDocument(NamedTuple):
-    """A document that a ``LOAD`` has fetched: ``media_type`` as its server sent it, ``url`` after all redirects."""
-
-    body: bytes
-    media_type: str
-    url: str
 
 
 def find_loads(text: str, *, base: str | None) -> list[LoadRequest]:
@@ -99,6 +84,14 @@ def find_loads(text: str, *, base: str | None) -> list[LoadRequest]:
     return found
 
 
+def find_created_graphs(text: str, *, base: str | None) -> list[str]:
+    """The graphs (``<iri>``) that must not hold a quad before the update (``analysis/graph_creation.py``). Raises as
+    :func:`prepare_update`, and ``Conflict`` where the update itself fills such a graph first."""
+    update = _UpdateNormaliser(text, base_iri(base), "", lambda: 0, evaluated_once=True, load=lambda _: None)
+    update.normalise()
+    return update.created.graphs
+
+
 def prepare_loaded(
     text: str,
     documents: Mapping[str, LoadedDocument],
@@ -107,21 +100,34 @@ def prepare_loaded(
     now: str,
     draw: Callable[[], int],
     all_graphs: bool = False,
+    dataset: RequestDataset | None = None,
 ) -> TransactionBody:
     """Prepare an update whose ``LOAD`` operations are replaced by the data of their documents, by URL; a missing
     document adds nothing. In a ``LOAD`` without ``INTO GRAPH`` the graphs are those of the document. Raises as
     :func:`prepare_update`."""
     update = _UpdateNormaliser(
-        text, base_iri(base), now, draw, load=lambda asked: documents.get(asked.url), all_graphs=all_graphs
+        text,
+        base_iri(base),
+        now,
+        draw,
+        load=lambda asked: documents.get(asked.url),
+        all_graphs=all_graphs,
+        dataset=dataset,
     )
     return update.normalise()
 
 
 def prepare_update(
-    text: str, *, base: str | None, now: str, draw: Callable[[], int], all_graphs: bool = False
+    text: str,
+    *,
+    base: str | None,
+    now: str,
+    draw: Callable[[], int],
+    all_graphs: bool = False,
+    dataset: RequestDataset | None = None,
 ) -> TransactionBody:
-    """Prepare a SPARQL 1.1 update as a transaction. ``all_graphs``: a pattern without a graph matches all graphs
-    (``union_semantics.py``).
+    """Prepare a SPARQL 1.1 update as a transaction. ``all_graphs``: its graphs are those that RDF4J would choose, with
+    the ``dataset`` of the request (``rewrite/update_dataset.py``).
 
     ``base`` resolves relative IRIs (a client's ``baseURI``). ``now`` is the value of ``NOW()`` (the lexical form of an
     xsd:dateTime). ``draw`` returns 128 random bits for the names of blank nodes. When every operation is INSERT DATA
@@ -139,18 +145,31 @@ def prepare_update(
         except UnicodeEncodeError as error:
             raise malformed_query(text, error.start, "half a surrogate pair is no character") from None
     found = parse_plain_update(text)
-    if found is not None and not (all_graphs and found.payload.startswith(b"D")):
+    if found is not None and dataset is None and not (all_graphs and _deletes_without_graph(found.payload)):
         return found
-    return _UpdateNormaliser(text, root, now, draw, all_graphs=all_graphs).normalise()
+    return _UpdateNormaliser(text, root, now, draw, all_graphs=all_graphs, dataset=dataset).normalise()
+
+
+def _deletes_without_graph(payload: bytes) -> bool:
+    """Whether the quads of a plain update are deletions, of the default graph: all of them have one graph."""
+    return payload.startswith(b"D") and not split_graph(payload[2 : payload.index(b"\n")])[1]
 
 
 def prepare_evaluated(
-    text: str, *, base: str | None, now: str, draw: Callable[[], int], all_graphs: bool = False
+    text: str,
+    *,
+    base: str | None,
+    now: str,
+    draw: Callable[[], int],
+    all_graphs: bool = False,
+    dataset: RequestDataset | None = None,
 ) -> EvaluatedUpdate:
     """The same for an update that :func:`prepare_update` refused as ``NotDeterministic`` (``evaluated_once``): the
     update to evaluate once. Raises the same errors. ``NotDeterministic`` remains for an update that sends requests to
     other addresses, and for one whose meaning differs between stores even with one evaluation."""
-    update = _UpdateNormaliser(text, base_iri(base), now, draw, evaluated_once=True, all_graphs=all_graphs)
+    update = _UpdateNormaliser(
+        text, base_iri(base), now, draw, evaluated_once=True, all_graphs=all_graphs, dataset=dataset
+    )
     prepared = update.normalise()
     return EvaluatedUpdate(prepared.payload.decode(), update.read_predicates(), update.evaluated_operations())
 
@@ -177,9 +196,14 @@ class _UpdateNormaliser:
         evaluated_once: bool = False,
         load: Callable[[LoadRequest], LoadedDocument | None] | None = None,
         all_graphs: bool = False,
+        dataset: RequestDataset | None = None,
     ) -> None:
         self.text = text
         self.all_graphs = all_graphs
+        self.dataset = dataset
+        self.created = CreatedGraphs()
+        self.scoped: dict[int, str] = {}
+        """By index of an operation: its text with the graphs that RDF4J would give it."""
         self.output_graphs: dict[int, tuple[tuple[str, str], ...]] = {}
         """By index of an operation on the union: the graphs to which it writes."""
         self.texts: list[str] = []
@@ -217,7 +241,7 @@ class _UpdateNormaliser:
             if end[1] is None:
                 break
         if not self.evaluated_once and all(operation is None for operation in self.operations):
-            net = self._net_effect()
+            net = build_net_effect(self.data)
             if net is not None:
                 return net
         return self._join_operations()
@@ -263,7 +287,11 @@ class _UpdateNormaliser:
         self.expanded_bytes += len(nquads)
         check_expansion(self.expanded_bytes, self.limit)
         lines = split_lines(nquads)
-        if self.all_graphs and not adds:
+        if adds:
+            self.created.add_quads({split_graph(line)[1] for line in lines})
+        if self.dataset is not None:
+            lines = restrict_lines(lines, self.dataset, adds=adds)
+        if self.all_graphs and not adds and not (self.dataset is not None and self.dataset.remove):
             lines = self._delete_from_all_graphs(lines, head.start(1))
             if not lines:
                 return at
@@ -284,29 +312,6 @@ class _UpdateNormaliser:
             self.operations.append(SourceMappedText([(f"DELETE WHERE {{ {text} }}", at)]))
             self.operations.append(SourceMappedText([(f"DELETE WHERE {{ GRAPH ?graph {{ {text} }} }}", at)]))
         return named
-
-    def _net_effect(self) -> TransactionBody | None:
-        """The net effect, or None where quads would not keep the order of the operations."""
-        if len(self.data) == 1:
-            adds, lines = self.data[0]
-            return build_quads_body((), lines) if adds else build_quads_body(lines, ())
-        effect: dict[bytes, bool] = {}
-        typed: dict[tuple[bytes, bytes], set[bytes]] = {}
-        ordered = False
-        last_delete = max((number for number, (adds, _) in enumerate(self.data) if not adds), default=-1)
-        for number, (adds, lines) in enumerate(self.data):
-            for line in lines:
-                effect[line] = adds
-            if not adds and typed:
-                ordered = ordered or any(typed.get(key, {line}) != {line} for line, key in _typed_literal_lines(lines))
-            if adds and number < last_delete:
-                for line, key in _typed_literal_lines(lines):
-                    typed.setdefault(key, set()).add(line)
-        if ordered:
-            return None
-        return build_quads_body(
-            (line for line, adds in effect.items() if not adds), (line for line, adds in effect.items() if adds)
-        )
 
     # -- everything else
 
@@ -339,12 +344,18 @@ class _UpdateNormaliser:
         if word == "LOAD" and self.load is not None:
             self._replace_load(found, self.load)
             return end
-        modify = parse_modify(found) if self.all_graphs else None
-        if modify is not None and uses_all_graphs(modify):
-            return self._rewrite_for_all_graphs(found, modify, end)
+        modify = parse_modify(found) if self.all_graphs and self.dataset is None else None
+        pattern = single_pattern(modify) if modify is not None and uses_all_graphs(modify) else None
+        if pattern is not None:
+            for toks in (found, match_any_named_graph(pattern)):
+                walk = TokenRewriter(text, self.prologue, self.now_literal, once=self.evaluated_once)
+                self._rewrite_delete_where(walk, toks)
+                self.operations.append(walk.out)
+            return end
         draw = self.draw if not self.evaluated_once and has_single_solution(found) else None
         walk = TokenRewriter(text, self.prologue, self.now_literal, once=self.evaluated_once, draw=draw)
         second = found[1].text.upper() if len(found) > 1 else ""
+        self.created.add_operation(found, lambda token: self.prologue.expand(text, token))
         if word in _SILENT and second != "SILENT":
             # A missing graph must not block a worker; RDF4J ignores one, too.
             walk.out.append((f"{word} SILENT ", first.start))
@@ -354,25 +365,33 @@ class _UpdateNormaliser:
         else:
             walk.run(found, "top")
         if not self.evaluated_once and any(select_counts_graphs(found, at) for at in walk.unnamed_selects):
-            raise _empty_graph_error()
-        self.operations.append(walk.out)
+            raise empty_graph_error()
+        if self.all_graphs:
+            self._apply_dataset(found, walk.out, modify)
+        else:
+            self.operations.append(walk.out)
         return end
 
-    def _rewrite_for_all_graphs(self, found: list[Token], modify: ModifyOperation, end: int) -> int:
-        """Rewrite an operation that works on all graphs."""
-        pattern = single_pattern(modify)
-        if pattern is not None:
-            for toks in (found, match_any_named_graph(pattern)):
-                walk = TokenRewriter(self.text, self.prologue, self.now_literal, once=self.evaluated_once)
-                self._rewrite_delete_where(walk, toks)
-                self.operations.append(walk.out)
-            return end
-        if not self.evaluated_once:
-            raise NotDeterministic(
-                "an update of all graphs",
-                "stores know of none, so it is evaluated once; GRAPH, WITH or USING name the graphs that are meant",
-                once=True,
-            )
+    def _apply_dataset(self, found: list[Token], written: SourceMappedText, modify: ModifyOperation | None) -> None:
+        """Add an operation with the graphs that RDF4J would give it."""
+        text = written.text()
+        self._check_syntax(text, written)
+        if not self.evaluated_once and may_match_empty_graph(text):
+            raise empty_graph_error()
+        settle = make_order_total if self.evaluated_once else remove_order_by
+        try:
+            scoped = apply_dataset(settle(text), self.dataset)
+        except UnsupportedPattern as lacks:
+            if not self.evaluated_once or modify is None:
+                why = "stores cannot search several graphs for it; name one graph by GRAPH, WITH or USING"
+                raise NotDeterministic(f"{lacks} without a graph", why, once=modify is not None) from None
+            self._rewrite_for_all_graphs(modify)
+            return
+        self.scoped[len(self.operations)] = tell_blank_nodes(scoped, ranked=False)
+        self.operations.append(written)
+
+    def _rewrite_for_all_graphs(self, modify: ModifyOperation) -> None:
+        """Add an operation that is evaluated on the union of all graphs."""
         toks, shown = rewrite_for_union(self.text, modify, self.draw())
         walk = TokenRewriter(self.text, self.prologue, self.now_literal, once=True)
         walk.run(toks, "top")
@@ -380,7 +399,6 @@ class _UpdateNormaliser:
             (name, f"<{self.prologue.expand(self.text, graph)}>" if graph is not None else "") for name, graph in shown
         )
         self.operations.append(walk.out)
-        return end
 
     def evaluated_operations(self) -> tuple[EvaluatedOperation, ...]:
         """The operations of the prepared update, where some are on the union of all graphs."""
@@ -390,15 +408,8 @@ class _UpdateNormaliser:
 
     def _replace_load(self, found: list[Token], load: Callable[[LoadRequest], LoadedDocument | None]) -> None:
         """Replace ``LOAD [SILENT] <iri> [INTO GRAPH <iri>]`` by the data of its document."""
-        rest = found[1:]
-        silent = bool(rest) and rest[0].text.upper() == "SILENT"
-        rest = rest[1:] if silent else rest
-        into = [token.text.upper() for token in rest[1:3]] == ["INTO", "GRAPH"] and len(rest) == 4
-        if not (into or len(rest) == 1) or any(token.kind not in ("IRI", "PNAME") for token in (rest[0], rest[-1])):
-            raise malformed_query(self.text, found[0].start, "LOAD: expected LOAD [SILENT] <iri> [INTO GRAPH <iri>]")
-        url = self.prologue.expand(self.text, rest[0])
-        graph = self.prologue.expand(self.text, rest[3]) if into else None
-        document = load(LoadRequest(url, graph, silent))
+        asked = parse_load(self.text, found, self.prologue)
+        document, graph = load(asked), asked.graph
         lines: list[bytes] = []
         if document is not None:
             nquads, _ = self.skolem.skolemise(
@@ -434,17 +445,19 @@ class _UpdateNormaliser:
         data = iter(self.data)
         judged: list[tuple[str, SourceMappedText]] = []
         settle = make_order_total if self.evaluated_once else remove_order_by
-        for operation in self.operations:
+        for number, operation in enumerate(self.operations):
             if operation is None:
                 adds, lines = next(data)
                 texts.append(format_data_update(adds, lines))
+            elif number in self.scoped:
+                texts.append(self.scoped[number])
             else:
                 judged.append((operation.text(), operation))
                 texts.append(tell_blank_nodes(settle(judged[-1][0]), ranked=False))
         for text, piece in judged:
             self._check_syntax(text, piece)
             if not self.evaluated_once and may_match_empty_graph(text):
-                raise _empty_graph_error()
+                raise empty_graph_error()
         self.texts = texts
         payload = " ;\n".join(texts).encode()
         check_expansion(len(payload), self.limit)
@@ -479,21 +492,6 @@ class _UpdateNormaliser:
             return
 
 
-def _empty_graph_error() -> NotDeterministic:
-    why = "not every worker knows the same graphs without quads; put a triple pattern into its group"
-    return NotDeterministic("GRAPH over empty graphs", why, once=True)
-
-
 def _shorten_error(said: str) -> str:
     said = re.sub(r"\s+", " ", re.sub(r", \[[^\]]*\](?:\.\.=?\S+)?|\['[^\]]*\](?:, )?", "", said))
     return said if len(said) <= 300 else said[:300] + " …"
-
-
-def _typed_literal_lines(lines: list[bytes]) -> list[tuple[bytes, tuple[bytes, bytes]]]:
-    """Lines whose object a store may rewrite ("01" as "1"), each with the rest of its identity."""
-    found = []
-    for line in lines:
-        match = _TYPED_LITERAL_LINE.fullmatch(line)
-        if match is not None:
-            found.append((line, (match[1], match[2] or b"")))
-    return found

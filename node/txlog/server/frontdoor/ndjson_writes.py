@@ -27,7 +27,8 @@ from txlog.runtime.master_context import MasterContext
 from txlog.runtime.master_loop import AwaitedWrite
 from txlog.runtime.transaction_status import BELOW_APPLIED
 from txlog.server.frontdoor.portability_rule import PortabilityRule
-from txlog.server.frontdoor.write_handler import draw_blank_node_seed, now_text
+from txlog.server.frontdoor.request_parameters import draw_blank_node_seed
+from txlog.server.frontdoor.update_request import now_text
 from txlog.sparql import TransactionBody, prepare_lines, prepare_update
 
 BATCHES_IN_FLIGHT_MAX = 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Mapping
 
 import pyoxigraph
@@ -16,6 +17,11 @@ from txlog.workers.canonical_literals import canonical_literal
 PATH_PREFIXES = ("", "/rdf4j-server")
 _TERM_TEMPLATES = {"subj": "{} <x:p> <x:o> .", "pred": "<x:s> {} <x:o> .", "obj": "<x:s> <x:p> {} ."}
 _NOT_IN_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
+
+
+def draw_blank_node_seed() -> int:
+    """128 random bits: the prefix of the blank node labels of one body."""
+    return secrets.randbits(128)
 
 
 def repository_routes(rest: str, **handlers: Handler) -> list[Route]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TypeVar
 from urllib.parse import parse_qsl
 
@@ -23,52 +22,51 @@ from txlog.runtime.master_loop import PendingWrite
 from txlog.runtime.payload_transfer import LARGE_PAYLOAD_BYTES
 from txlog.runtime.transaction_status import BELOW_APPLIED, TransactionOutcome
 from txlog.server.frontdoor.evaluated_updates import DataCondition, OptimisticUpdateExecutor
+from txlog.server.frontdoor.graph_creation import refuse_existing_graphs
 from txlog.server.frontdoor.load_fetcher import LoadFetcher
 from txlog.server.frontdoor.namespace_changes import build_entries
 from txlog.server.frontdoor.portability_rule import PortabilityRule
-from txlog.server.frontdoor.request_parameters import check_repository, context_parameters, parse_graph_iri
+from txlog.server.frontdoor.read_router import ReadRouter
+from txlog.server.frontdoor.request_parameters import check_repository, context_parameters, draw_blank_node_seed
+from txlog.server.frontdoor.update_request import (
+    UpdateRequest,
+    means_all_graphs,
+    now_text,
+    parse_update_request,
+    strip_angle_brackets,
+)
 from txlog.server.frontdoor.write_responses import WriteResponseFormatter, accepted_txid
 from txlog.sparql import (
     EvaluatedUpdate,
     TransactionBody,
     find_loads,
-    prepare_evaluated,
-    prepare_loaded,
     prepare_rdf,
-    prepare_update,
 )
 from txlog.sparql.formats.rdf4j_transaction_xml import prepare_rdf_transaction
 from txlog.sparql.packed_upload import is_packed, prepare_packed_removal, prepare_upload
-from txlog.sparql.rewrite.bound_parameters import UpdateGraphs, apply_parameters, parse_binding
 
 _UPDATE = "application/sparql-update"
 _RDF_TRANSACTION = "application/x-rdftransaction"
 _FORM = "application/x-www-form-urlencoded"
-_GRAPH_PARAMETERS = ("using-graph-uri", "using-named-graph-uri", "remove-graph-uri", "insert-graph-uri")
-UPDATES_WITHOUT_GRAPH_HEADER = "TxLog-Updates-Without-Graph"
-Parameters = Sequence[tuple[str, str]]
+_CREATE = re.compile(r"\bCREATE\b", re.IGNORECASE)
 T = TypeVar("T")
-
-
-def draw_blank_node_seed() -> int:
-    """128 random bits: the prefix of the blank node labels of one body."""
-    return secrets.randbits(128)
-
-
-def now_text() -> str:
-    """The current time of this master as ``xsd:dateTime``; the value to which ``NOW()`` is pinned."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class WriteHandler:
     """``POST /repositories/{id}/statements``. ``effects`` runs the updates that are evaluated once. ``loads`` fetches
-    for ``LOAD``. If one of them is None, its updates are refused."""
+    for ``LOAD``. If one of them is None, its updates are refused. ``router`` finds a store in which to look whether a
+    graph exists that CREATE would make."""
 
     def __init__(
-        self, site: MasterContext, effects: OptimisticUpdateExecutor | None, loads: LoadFetcher | None = None
+        self,
+        site: MasterContext,
+        effects: OptimisticUpdateExecutor | None,
+        loads: LoadFetcher | None = None,
+        router: ReadRouter | None = None,
     ) -> None:
         self._optimistic_updates = effects
         self._load_fetcher = loads
+        self._router = router
         self._all_graphs = site.config.updates_without_graph == "all"
         self._portability = PortabilityRule(site)
         self._site = site
@@ -93,14 +91,13 @@ class WriteHandler:
         asked = write_options_of(request, self._level, self._seconds)
         media = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if media in (_UPDATE, _FORM):
-            text, base = await self._update_text(request)
+            update = await self._read_update_request(request)
             try:
-                all_graphs = self._means_all_graphs(request)
-                prepared = self._portability.check(await _prepare_update_off_loop(text, base, all_graphs))
+                prepared = await self._prepare(request, update)
             except NotDeterministic as refused:
                 if refused.construct == "LOAD" and self._load_fetcher is not None:
-                    return await self._post_load(self._load_fetcher, text, base, asked, all_graphs)
-                return await self._post_evaluated_once(request, text, base, asked, refused, all_graphs)
+                    return await self._post_load(self._load_fetcher, update, asked)
+                return await self._post_evaluated_once(request, update, asked, refused)
         elif media == _RDF_TRANSACTION:
             return await self._rdf_transaction(request, asked)
         else:
@@ -108,36 +105,33 @@ class WriteHandler:
         content = await self._hash_content(prepared, asked.key)
         return await self.write(Submission(prepared.kind, asked.key, prepared.payload, content), asked)
 
-    def _means_all_graphs(self, request: Request) -> bool:
-        """Whether an update without a graph means all graphs: the request decides, else the configuration."""
-        said = request.headers.get(UPDATES_WITHOUT_GRAPH_HEADER)
-        if said is None:
-            return self._all_graphs
-        if said.strip().lower() not in ("all", "default"):
-            raise BadInput(f"{UPDATES_WITHOUT_GRAPH_HEADER}: {said[:40]!r} is neither all nor default")
-        return said.strip().lower() == "all"
+    async def _prepare(self, request: Request, update: UpdateRequest) -> TransactionBody:
+        """The update as a transaction; with CREATE, after a look at whether the graph exists. Without allowed sources a
+        ``LOAD SILENT`` adds nothing."""
+        created = update.created_graphs() if _CREATE.search(update.text) else []
+        if created and self._router is not None:
+            await refuse_existing_graphs(self._router, request, created)
+        try:
+            return self._portability.check(await _run_off_loop(len(update.text), update.prepare))
+        except NotDeterministic as refused:
+            if refused.construct != "LOAD" or self._load_fetcher is not None:
+                raise
+            if not all(each.silent for each in find_loads(update.text, base=update.base)):
+                raise
+            return self._portability.check(update.prepare_loaded({}))
 
-    async def _post_load(
-        self, loads: LoadFetcher, text: str, base: str | None, asked: WriteOptions, all_graphs: bool
-    ) -> Response:
+    async def _post_load(self, loads: LoadFetcher, update: UpdateRequest, asked: WriteOptions) -> Response:
         """An update with ``LOAD``: the master fetches its sources now, once, and logs them as quads
         (:mod:`.load_fetcher`)."""
         if asked.key:
             raise KeyNotTaken(
                 "Idempotency-Key: a LOAD may fetch something else each time, so it has no key; send it without"
             )
-        wanted = find_loads(text, base=base)
+        wanted = find_loads(update.text, base=update.base)
         until = time.monotonic() + asked.timeout_s
         documents = await loads.fetch_all(wanted, asked.timeout_s)
-        size = len(text) + sum(len(document.body) for document in documents.values())
-        prepared = self._portability.check(
-            await _run_off_loop(
-                size,
-                lambda: prepare_loaded(
-                    text, documents, base=base, now=now_text(), draw=draw_blank_node_seed, all_graphs=all_graphs
-                ),
-            )
-        )
+        size = len(update.text) + sum(len(document.body) for document in documents.values())
+        prepared = self._portability.check(await _run_off_loop(size, lambda: update.prepare_loaded(documents)))
         left = max(0.0, until - time.monotonic())
         content = await self._hash_content(prepared, "")
         return await self.write(
@@ -145,13 +139,7 @@ class WriteHandler:
         )
 
     async def _post_evaluated_once(
-        self,
-        request: Request,
-        text: str,
-        base: str | None,
-        asked: WriteOptions,
-        refused: NotDeterministic,
-        all_graphs: bool,
+        self, request: Request, update: UpdateRequest, asked: WriteOptions, refused: NotDeterministic
     ) -> Response:
         """An update that is evaluated once, with its effect in the log (:mod:`.evaluated_updates`)."""
         if not refused.once:
@@ -164,18 +152,13 @@ class WriteHandler:
                 f"Idempotency-Key: {refused.construct} makes this update one that is evaluated once, and tried again "
                 "where others come between; such a one has no key. Send it without"
             )
-        update = await self._prepare_evaluated(text, base, all_graphs)
-        return await self._submit_evaluated(self._optimistic_updates, request, update, asked, None)
+        evaluated = await self._prepare_evaluated(update)
+        return await self._submit_evaluated(self._optimistic_updates, request, evaluated, asked, None)
 
-    async def _prepare_evaluated(self, text: str, base: str | None, all_graphs: bool) -> EvaluatedUpdate:
-        update = await _run_off_loop(
-            len(text),
-            lambda: prepare_evaluated(
-                text, base=base, now=now_text(), draw=draw_blank_node_seed, all_graphs=all_graphs
-            ),
-        )
-        self._portability.check_terms(KIND_UPDATE, update.text.encode())
-        return update
+    async def _prepare_evaluated(self, update: UpdateRequest) -> EvaluatedUpdate:
+        evaluated = await _run_off_loop(len(update.text), update.prepare_evaluated)
+        self._portability.check_terms(KIND_UPDATE, evaluated.text.encode())
+        return evaluated
 
     async def commit_serializable(
         self, request: Request, update: EvaluatedUpdate, condition: DataCondition, asked: WriteOptions
@@ -311,36 +294,34 @@ class WriteHandler:
         text = _decode_text(body, "MALFORMED QUERY")
         if not text.strip():
             raise BadInput("MALFORMED QUERY: the update is empty")
-        now, all_graphs = now_text(), self._all_graphs
-        return self._portability.check(
-            prepare_update(text, base=None, now=now, draw=draw_blank_node_seed, all_graphs=all_graphs)
-        )
+        if _CREATE.search(text):
+            raise BadInput("CREATE needs a look at a store")
+        return self._portability.check(UpdateRequest(text, None, self._all_graphs).prepare())
 
     async def read_update(self, request: Request) -> TransactionBody | EvaluatedUpdate:
         """The update of a request: its body, a form field, or the parameter ``update``. One that two stores could
         execute differently is one to evaluate once."""
-        text, base = await self._update_text(request)
-        all_graphs = self._means_all_graphs(request)
+        update = await self._read_update_request(request)
         try:
-            return self._portability.check(await _prepare_update_off_loop(text, base, all_graphs))
+            return await self._prepare(request, update)
         except NotDeterministic as refused:
             if not refused.once or self._optimistic_updates is None:
                 raise
-            return await self._prepare_evaluated(text, base, all_graphs)
+            return await self._prepare_evaluated(update)
 
-    async def _update_text(self, request: Request) -> tuple[str, str | None]:
-        """The update with the parameters of its request applied, and its base."""
+    async def _read_update_request(self, request: Request) -> UpdateRequest:
         media = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         body = await read_body(request, self.bytes_max, self._site.interactive_load)
+        all_graphs = means_all_graphs(request, self._all_graphs)
         query = list(request.query.items()) if "?" in request.raw_path else []
         if media == _FORM:
             query += parse_qsl(_decode_text(body, "MALFORMED QUERY"), keep_blank_values=True)
             if "update" not in dict(query):
                 raise BadInput("the form has no update=; a query is sent to the repository, not to its statements")
-            return _apply_request_parameters(dict(query)["update"], query)
+            return parse_update_request(dict(query)["update"], query, all_graphs)
         if not body and "update" in dict(query):
-            return _apply_request_parameters(dict(query)["update"], query)
-        return _apply_request_parameters(_decode_text(body, "MALFORMED QUERY"), query)
+            return parse_update_request(dict(query)["update"], query, all_graphs)
+        return parse_update_request(_decode_text(body, "MALFORMED QUERY"), query, all_graphs)
 
     def _yield_to_interactive(self) -> None:
         """Yields to interactive requests; it runs in another thread than the loop's."""
@@ -367,7 +348,7 @@ class WriteHandler:
         graphs."""
         kind = request.headers.get("Content-Type", "")
         body = await read_body(request, self.bytes_max, self._site.interactive_load)
-        base = _strip_angle_brackets(request.query.get("baseURI"))
+        base = strip_angle_brackets(request.query.get("baseURI"))
         size = PACKED_BYTES if is_packed(body) else len(body)
         return await _run_off_loop(
             size, lambda: prepare_packed_removal(body, kind, self.bytes_max, base=base, graphs=graphs)
@@ -389,41 +370,13 @@ class WriteHandler:
                 body,
                 kind,
                 self.bytes_max,
-                base=_strip_angle_brackets(base),
+                base=strip_angle_brackets(base),
                 contexts=contexts,
                 draw=draw_blank_node_seed,
                 same_nodes=same,
                 yield_control=self._yield_to_interactive,
             ),
         )
-
-
-async def _prepare_update_off_loop(text: str, base: str | None, all_graphs: bool) -> TransactionBody:
-    return await _run_off_loop(
-        len(text),
-        lambda: prepare_update(text, base=base, now=now_text(), draw=draw_blank_node_seed, all_graphs=all_graphs),
-    )
-
-
-def _apply_request_parameters(text: str, parameters: Parameters) -> tuple[str, str | None]:
-    """A SPARQL update with the parameters of its request applied, and its base."""
-    if not text.strip():
-        raise BadInput("MALFORMED QUERY: the update is empty")
-    if not parameters:
-        return text, None
-    language = dict(parameters).get("queryLn", "SPARQL")
-    if language.upper() != "SPARQL":
-        raise BadInput(f"UNSUPPORTED QUERY LANGUAGE: {language[:40]}; this server speaks SPARQL")
-    return _apply_update_parameters(text, parameters), _strip_angle_brackets(dict(parameters).get("baseURI"))
-
-
-def _apply_update_parameters(text: str, parameters: Parameters) -> str:
-    bindings = {name[1:]: parse_binding(name[1:], value) for name, value in parameters if name[:1] == "$"}
-    graphs = [
-        [value if value == "null" else parse_graph_iri(value, name) for name, value in parameters if name == wanted]
-        for wanted in _GRAPH_PARAMETERS
-    ]
-    return apply_parameters(text, bindings, UpdateGraphs(*graphs)) if bindings or any(graphs) else text
 
 
 OFF_LOOP_BYTES = 256 << 10
@@ -443,11 +396,6 @@ async def _run_off_loop(size: int, prepare: Callable[[], T]) -> T:
     if size < OFF_LOOP_BYTES:
         return prepare()
     return await asyncio.get_running_loop().run_in_executor(None, prepare)
-
-
-def _strip_angle_brackets(base: str | None) -> str | None:
-    """The IRI of a base: RDF4J's Java client writes ``<...>``, other clients the IRI itself."""
-    return base[1:-1] if base and base.startswith("<") and base.endswith(">") else base or None
 
 
 def _decode_text(body: bytes, what: str) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from txlog.model.errors import NotDeterministic
 from txlog.sparql.rewrite.token_rewriter import skip_trivia
 from txlog.sparql.tokens import Token, TokenCursor, tokens
 
@@ -35,6 +36,12 @@ def select_counts_graphs(toks: Sequence[Token], at: int) -> bool:
     """Whether the result of the SELECT at ``at`` of significant tokens, in a graph that Oxigraph may choose, depends on
     graphs without quads."""
     return _EmptyGraphAnalyser(toks, apart=True).counts_graphs(at)
+
+
+def empty_graph_error() -> NotDeterministic:
+    """The refusal of such an update."""
+    why = "not every worker knows the same graphs without quads; put a triple pattern into its group"
+    return NotDeterministic("GRAPH over empty graphs", why, once=True)
 
 
 class _EmptyGraphAnalyser(TokenCursor):

@@ -1,4 +1,4 @@
-"""What every engine carries out alike: data, management of graphs, and templates over plain patterns of triples.
+"""What every engine carries out alike: data, management of graphs, templates over plain patterns and their unions.
 
 Engines agree about little more (docs/limits.md): each has its own numbers, its own order, its own reading of what a
 standard leaves open. Where workers are of several engines, everything else is evaluated once.
@@ -16,7 +16,7 @@ from txlog.sparql.tokens import IRI, STRING, TOKEN, Token, tokens
 from txlog.sparql.transaction_body import TransactionBody
 
 _UNPORTABLE_KEYWORDS: Final = frozenset(
-    ("OPTIONAL", "UNION", "MINUS", "FILTER", "BIND", "VALUES", "SELECT", "EXISTS", "USING", "SERVICE")
+    ("OPTIONAL", "MINUS", "FILTER", "BIND", "VALUES", "SELECT", "EXISTS", "USING", "SERVICE")
 )
 _PATH_OPERATORS: Final = frozenset(("/", "|", "^", "*", "!", "?"))
 _PLAIN_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,17}")
@@ -93,12 +93,31 @@ def _not_of_jena(what: str, found: bytes, instead: str) -> BadInput:
 def find_unportable_construct(update: str) -> str:
     """The first thing in a normalised update that engines may carry out differently, for people; "" when there is
     none."""
-    toks = [token for token in tokens(update) if token.kind != "SPACE"]
+    toks = _without_renaming([token for token in tokens(update) if token.kind != "SPACE"])
     for at, token in enumerate(toks):
         found = _unportable_token(toks, at, token)
         if found:
             return found
     return "a predicate that is a variable elsewhere, too" if _has_joined_predicate(toks) else ""
+
+
+def _without_renaming(toks: list[Token]) -> list[Token]:
+    """The tokens without ``BIND(?variable AS ?other)`` and the like: every engine gives a term a second name alike."""
+    found: list[Token] = []
+    at = 0
+    while at < len(toks):
+        part = toks[at : at + 6]
+        words = [token.text.upper() for token in part]
+        if (
+            len(part) == 6
+            and (words[0], words[1], words[3], words[5]) == ("BIND", "(", "AS", ")")
+            and part[2].kind in ("VARIABLE", "IRI")
+        ):
+            at += 6
+        else:
+            found.append(toks[at])
+            at += 1
+    return found
 
 
 def _unportable_token(toks: list[Token], at: int, token: Token) -> str:
@@ -120,7 +139,8 @@ def _unportable_token(toks: list[Token], at: int, token: Token) -> str:
 
 
 def _has_joined_predicate(toks: list[Token]) -> bool:
-    """Jena refuses a pattern whose predicate is bound to a literal by another one."""
+    """Jena refuses a pattern whose predicate is bound to a literal by another one. A variable that is a predicate
+    everywhere is no literal."""
     place, depth, where, skip = 0, 0, False, False
     verbs, met = set[str](), Counter[str]()
     for token in toks:
@@ -131,7 +151,7 @@ def _has_joined_predicate(toks: list[Token]) -> bool:
             depth += 1 if text == "{" else -1
             place = 0
             if not depth and text == "}" and where:
-                if any(met[verb] > 1 for verb in verbs):
+                if any(met[verb] for verb in verbs):
                     return True
                 where = False
                 verbs.clear()
@@ -141,7 +161,7 @@ def _has_joined_predicate(toks: list[Token]) -> bool:
         elif kind == "WORD" and text.upper() == "GRAPH":
             skip = True
         elif kind in _TERMS or (kind == "WORD" and text in ("a", "true", "false")):
-            if kind == "VARIABLE":
+            if kind == "VARIABLE" and place % 3 != 1:
                 met[text] += 1
             if skip:
                 skip = False
