@@ -145,7 +145,11 @@ def test_a_crash_and_a_start_from_the_file_lose_nothing(tmp_path: Path) -> None:
             master.start()
         until(lambda: all(members_of(master) == ["uk-1", "us-1"] for master in masters))
         for at in range(3):
-            curl(f"{masters[at % 2].repository}/statements", "--data-urlencode", f"update=CREATE GRAPH <urn:{at}>")
+            curl(
+                f"{masters[at % 2].repository}/statements",
+                "--data-urlencode",
+                f"update=INSERT DATA {{ <urn:{at}> <urn:p> 1 }}",
+            )
         for master in masters:
             master.end(signal.SIGKILL)
         for master in masters:

@@ -69,7 +69,7 @@ async def every_kind(cluster: Cluster) -> None:
     await cluster.write(0, MODIFY)
     async with cluster.session.put(cluster.url(0, "/repositories/demo/namespaces/ex"), data="urn:x:") as answer:
         assert answer.status == 204
-    await cluster.write(0, "DELETE DATA { <urn:s:a> <urn:q> 'o' }")
+    await cluster.write(0, "DELETE DATA { <urn:s:a> <urn:q> 'o' }", TxLog_Updates_Without_Graph="default")
 
 
 async def test_every_place_of_the_log_is_one_to_begin_from(one: Cluster) -> None:

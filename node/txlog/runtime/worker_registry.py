@@ -45,8 +45,9 @@ class WorkerRegistry:
         self.divergence = DivergenceState(self.known, on_divergence)
         self.notices = WorkerNotices(self.known, clock)
         self.doorbell = WorkerDoorbell(self.known, loop.durability)
-        self._proved: dict[str, WorkerMarker] = {}
-        """By worker: the last position that this master's log proved."""
+        self._proved: dict[str, tuple[int, int]] = {}
+        """By worker: the last index up to which this master's log proved it to be on this log, and its fence."""
+        self._truncations_seen = 0
         self.executed_counts: dict[str, DurationCounter] = {}
         """Transactions that workers have executed, as their pipelines reported to this master."""
         self._refusal_waiters: dict[str, list[asyncio.Future[bool]]] = {}
@@ -132,6 +133,9 @@ class WorkerRegistry:
         durability = self._durability
         if not (self.workers or self.remote_workers or durability.applied.value or durability.applied_all.value):
             return  # called in every turn, long before the first report
+        if durability.truncation_count != self._truncations_seen:  # what is stable now was on the log before, too
+            self._truncations_seen, kept = durability.truncation_count, durability.stable.value
+            self._proved = {name: (min(index, kept), fence) for name, (index, fence) in self._proved.items()}
         self._judge_stores()
         local = [self._applied_index(name, worker) for name, worker in self.workers.items()]
         remote = [
@@ -158,13 +162,11 @@ class WorkerRegistry:
         if position is None or worker.refusal is not None or self.is_off_chain(worker):
             return 0
         if position.index <= stable or self._is_only_branch or self.is_on_chain(position):
-            self._proved[name] = position
+            self._proved[name] = position.index, position.fence
             return min(position.index, stable)
         # It may be the log of others from which a split parts this master. What was proved before that still counts.
-        proved = self._proved.get(name)
-        if proved is None or proved.fence != position.fence or proved.index > position.index:
-            return 0
-        return min(proved.index, stable) if self.is_on_chain(proved) else 0
+        index, fence = self._proved.get(name, (0, position.fence))
+        return min(index, stable) if fence == position.fence and index <= position.index else 0
 
     @property
     def _is_only_branch(self) -> bool:
