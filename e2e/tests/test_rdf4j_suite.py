@@ -147,6 +147,7 @@ def test_groups_and_words_select() -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.timeout(600)  # the suites are fetched the first time
 def test_a_part_of_the_suites_passes_on_a_master(tmp_path: Path) -> None:
     target = master_target(tmp_path / "master", "oxigraph")
     try:

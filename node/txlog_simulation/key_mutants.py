@@ -241,7 +241,7 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         "a-first-counter-by-one-clock-ages-keys",
         "16",
         False,
-        (SourceEdit(CLOCKS, " and not self._began_without_counter)", ")"),),
+        (SourceEdit(CLOCKS, " and not is_of_one_clock)", ")"),),
         test=_AGES + "test_a_first_counter_by_one_clock_alone_takes_no_key",
     ),
     Mutant(
@@ -265,8 +265,8 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 CORE,
-                "        if others:\n            refusal = self.local.clock",
-                "        if True:\n            refusal = self.local.clock",
+                "        if others:\n            is_alone",
+                "        if True:\n            is_alone",
             ),
         ),
         test=_AGES + "test_a_cluster_of_one_takes_keys_behind_any_stop",

@@ -90,13 +90,15 @@ class ClockComparison:
             self._round_stamp, self._round_ms = raised, now.mono
         return raised
 
-    def lag_error(self, counter: int, bound_ms: int) -> Unavailable | None:
+    def lag_error(self, counter: int, bound_ms: int, is_alone: bool) -> Unavailable | None:
         """Why the counter is no time to judge the age of a key by, on a master that has others; None when it is one.
         Since this start no post has merged counters, and the counter began with this clock alone, or this clock is more
         than ``bound_ms`` ahead of it. Neither does the clock of another master confirm it. The others may be at another
-        time already, and a key that was sent to both would have two ages."""
+        time already, and a key that was sent to both would have two ages. ``is_alone``: the view in force has no other
+        member, so nobody else takes work."""
         lag_ms = stamp_at(self._now.wall) - counter >> LOGICAL_BITS
-        if self._has_merged_counter or (lag_ms <= bound_ms and not self._began_without_counter):
+        is_of_one_clock = self._began_without_counter and not is_alone
+        if self._has_merged_counter or (lag_ms <= bound_ms and not is_of_one_clock):
             return None
         if any(abs(ms - (counter >> LOGICAL_BITS)) <= bound_ms for ms in self._fresh_readings().values()):
             return None

@@ -317,7 +317,8 @@ class Core:
         marks = self.local.peer_levels.are_all(LEVEL_FIRST_STAMPS, others, log.keys.has_first_stamps)
         refusal = None
         if others:
-            refusal = self.local.clock.lag_error(log.last_stamp, log.keys.retention_ms // KEY_LAG_SHARE)
+            is_alone = self.views.installed and not self.peers
+            refusal = self.local.clock.lag_error(log.last_stamp, log.keys.retention_ms // KEY_LAG_SHARE, is_alone)
         if refusal is None and not marks:
             refusal = self._keys_wait(others)
         if len(log.keys) >= self.settings.keys_max:
