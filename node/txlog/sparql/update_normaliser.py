@@ -387,6 +387,7 @@ class _UpdateNormaliser:
                 raise NotDeterministic(f"{lacks} without a graph", why, once=modify is not None) from None
             self._rewrite_for_all_graphs(modify)
             return
+        self._check_syntax(scoped, written)
         self.scoped[len(self.operations)] = tell_blank_nodes(scoped, ranked=False)
         self.operations.append(written)
 

@@ -85,6 +85,10 @@ class AcknowledgementChecker:
             for lost, seqs in self._wiped.items()
             if births.get(lost.node) == lost.birth and seqs.get(origin, 0) < seq and lost.node not in held
         }
+        # The mark may be of the view before, in which a disk counted that is lost now.
+        lacking -= {
+            lost.node for lost, seqs in self._wiped.items() if lost.node not in births and seqs.get(origin, 0) >= seq
+        }
         for weights in self.weights:
             total = sum(weights.values())
             having = total - sum(weights.get(node, 0) for node in lacking)

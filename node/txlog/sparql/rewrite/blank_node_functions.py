@@ -44,6 +44,7 @@ _LITERAL_FUNCTIONS: Final = frozenset(
     )
     for word in line.split()
 )
+_DIRECTIONS: Final = ("ASC", "DESC")
 _NEVER_STORED: Final = _LITERAL_FUNCTIONS | {"IRI", "URI", "UUID", "BNODE"}
 """No function of these gives the IRI of a blank node. (``BNODE`` makes a real one, which the stores know as such.)"""
 _OPERATORS: Final = frozenset(("=", "!=", "<", ">", "<=", ">=", "&&", "||", "+", "-", "*", "/", "!"))
@@ -96,9 +97,11 @@ class _FunctionRewriter:
                 last = _end(toks[at - 1])
                 while at < end and (after := skip_order_condition(toks, at)) > at:
                     stop_at = _end(toks[after - 1])
-                    pieces.append(self._rank(at, after))
-                    pieces.append(self.rewrite(at, after, last, stop_at))
+                    begin = at + (_word(toks[at]) in _DIRECTIONS)
+                    key = self.rewrite(begin, after, toks[begin].start, stop_at)
+                    pieces += (self._rank(at, after, key), self._text[last : toks[begin].start], key)
                     at, last = after, stop_at
+                    self._limit(pieces)
             else:
                 at += 1
         return "".join([*pieces, self._text[last:stop]])
@@ -143,16 +146,14 @@ class _FunctionRewriter:
             return f'({name}({inside})&&!STRSTARTS(STR({inside}),"{SKOLEM_PREFIX}"))'
         return f"COALESCE(IF({_stored(inside)},DATATYPE({inside}),{name}({inside})))"
 
-    def _rank(self, at: int, end: int) -> str:
-        """A key before the condition from ``at`` to ``end``, false for blank nodes; "" where it cannot be one."""
-        toks = self._toks
-        direction = _word(toks[at])
-        direction = direction if direction in ("ASC", "DESC") else ""
-        begin = at + 1 if direction else at
-        if not self._may_be_blank(begin, end):
+    def _rank(self, at: int, end: int, key: str) -> str:
+        """A condition before the one from ``at`` to ``end``, false for blank nodes; "" where it cannot be one. ``key``:
+        its expression, rewritten."""
+        direction = _word(self._toks[at])
+        direction = direction if direction in _DIRECTIONS else ""
+        if not self._may_be_blank(at + 1 if direction else at, end):
             return ""
         self.changed = True
-        key = self.rewrite(begin, end, toks[begin].start, _end(toks[end - 1]))
         return f' {direction or "ASC"}(isLiteral({key})||!STRSTARTS(STR({key}),"{SKOLEM_PREFIX}"))'
 
     def _may_be_blank(self, at: int, end: int) -> bool:
@@ -167,6 +168,8 @@ class _FunctionRewriter:
             if first.kind == "VARIABLE":
                 return first.text[1:] not in self._computed
             return first.kind == "IRI" and first.text.startswith(f"<{SKOLEM_PREFIX}")
+        if _word(first) in ("EXISTS", "NOT"):
+            return False
         if self._ends.get(at + 1) == end - 1:
             if first.kind == "WORD":
                 return first.text.upper() not in _NEVER_STORED
@@ -179,7 +182,8 @@ class _FunctionRewriter:
         return True
 
     def _literal_aliases(self) -> frozenset[str]:
-        """The variables that hold the value of a function that returns literals: ``(COUNT(?x) AS ?n)``."""
+        """The variables that hold the value of a function that returns literals: ``(COUNT(?x) AS ?n)``. None that a
+        group has, too: it may be another one there."""
         starts = {close: opened for opened, close in self._ends.items()}
         found = set[str]()
         for at, token in enumerate(self._toks[:-1]):
@@ -189,6 +193,11 @@ class _FunctionRewriter:
             opened = self._toks[function - 1].text if function > 0 else ""
             if opened == "(" and _word(self._toks[function]) in _LITERAL_FUNCTIONS:
                 found.add(self._toks[at + 1].text[1:])
+        depth = 0
+        for token in self._toks:
+            depth += (token.text == "{") - (token.text == "}")
+            if depth and token.kind == "VARIABLE":
+                found.discard(token.text[1:])
         return frozenset(found)
 
 

@@ -80,22 +80,30 @@ def active_dataset(own: DatasetClauses, request: RequestDataset | None) -> Updat
     in SPARQL."""
     if own.with_graph:
         default = own.using or (own.with_graph,)
-        named: tuple[str, ...] | None = own.named if own.using or own.named else None
+        named: tuple[str, ...] | None = _named(own.named) if own.using or own.named else None
         if request is not None:
-            named = request.named
+            named = _named(request.named)
         return UpdateDataset(_real(default), named, _real((own.with_graph,)), own.with_graph)
     sent = request or RequestDataset()
     default = own.using or sent.using
     named = own.named or (() if own.using else sent.named)
     reads_all = not default and not named
     return UpdateDataset(
-        None if reads_all else _real(default), None if reads_all else named, _real(sent.remove) or None, sent.insert
+        None if reads_all else _real(default),
+        None if reads_all else _named(named),
+        _real(sent.remove) or None,
+        sent.insert,
     )
 
 
 def _real(graphs: Sequence[str]) -> tuple[str, ...]:
     """The graphs; RDF4J's names of the default graph are the default graph."""
     return tuple("" if graph in NO_GRAPH_NAMES else graph for graph in graphs)
+
+
+def _named(graphs: Sequence[str]) -> tuple[str, ...]:
+    """Those that ``GRAPH`` can name: the default graph is none of them."""
+    return tuple(graph for graph in _real(graphs) if graph)
 
 
 def restrict_lines(lines: list[bytes], request: RequestDataset, *, adds: bool) -> list[bytes]:
@@ -182,6 +190,9 @@ class _Writer:
         triples = [triple for part in plain for triple in self._triples(part)]
         wanted = triples if dataset.remove is None else []
         clauses, where, covered, searched = self._where(wanted)
+        if searched and any(token.kind == "BLANK" or token.text in ("[", "(") for token in operation.insert or ()):
+            # The search repeats a solution for each graph, and each repetition would make blank nodes of its own.
+            raise UnsupportedPattern("blank nodes to insert beside a triple to remove from all graphs")
         templates = [*self._deletions(triples, covered, searched), *self._kept_blocks(blocks)]
         head = [f"DELETE {{ {_join_quads(templates)} }}"] if operation.delete is not None else []
         if operation.insert is not None:
@@ -195,7 +206,8 @@ class _Writer:
         variable of a search for it."""
         dataset, at = self._dataset, self._operation.where
         given = dataset.default
-        if not wanted and given is not None and "" not in given and dataset.named is not None:
+        is_plain = given is not None and "" not in given and dataset.named is not None and (given or dataset.named)
+        if is_plain and not wanted and given is not None and dataset.named is not None:
             clauses = "".join([f" USING {each}" for each in given] + [f" USING NAMED {each}" for each in dataset.named])
             inside = self._text[self._toks[at].start + 1 : self._toks[-1].start]
             return clauses, inside, {}, {}
