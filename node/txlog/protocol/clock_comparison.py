@@ -95,7 +95,7 @@ class ClockComparison:
         Since this start no post has merged counters, and the counter began with this clock alone, or this clock is more
         than ``bound_ms`` ahead of it. Neither does the clock of another master confirm it. The others may be at another
         time already, and a key that was sent to both would have two ages. ``is_alone``: the view in force has no other
-        member, so nobody else takes work."""
+        member, so no other master takes work."""
         lag_ms = stamp_at(self._now.wall) - counter >> LOGICAL_BITS
         is_of_one_clock = self._began_without_counter and not is_alone
         if self._has_merged_counter or (lag_ms <= bound_ms and not is_of_one_clock):
