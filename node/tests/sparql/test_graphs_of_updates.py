@@ -83,3 +83,17 @@ def test_a_variable_of_a_group_may_be_a_blank_node_beside_an_alias_of_that_name(
     assert "STRSTARTS" in tell_blank_nodes(text, ranked=True)
     outer = "SELECT (COUNT(?s) AS ?n) { ?s ?p ?o } GROUP BY ?p ORDER BY ?n"
     assert tell_blank_nodes(outer, ranked=True) == outer, "a count is no blank node"
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "{ SELECT (COUNT(*) AS ?n) { ?s <a:p> ?o } HAVING (COUNT(DISTINCT *) > 1) }",
+        "{ SELECT DISTINCT * { ?n <a:p> ?o } }",
+        "?s <a:p> ?o GRAPH <a:g> { { SELECT DISTINCT * { ?n <a:r> _:b } } }",
+    ],
+)
+def test_a_star_counts_no_variables_of_ours(pattern: str) -> None:
+    with pytest.raises(NotDeterministic) as refused:
+        prepared(f"INSERT {{ <a:n> <a:n> ?n }} WHERE {{ {pattern} }}")
+    assert refused.value.once

@@ -364,8 +364,7 @@ class PatternWriter(TokenCursor):
     def _select(self, at: int, scope: _Scope) -> tuple[str, int]:
         """A SELECT inside of a group, up to after the brace that closes the group."""
         out: list[str] = []
-        if scope.graphs is None or len(scope.graphs) > 1:
-            self._refuse_distinct_star(at)
+        self._refuse_distinct_star(at, is_one_graph=scope.graphs is not None and len(scope.graphs) == 1)
         pattern = False
         while self._mark_at(at) != "}":
             token = self._token_at(at)
@@ -383,12 +382,17 @@ class PatternWriter(TokenCursor):
             out.append(part)
         return " ".join(out), at + 1
 
-    def _refuse_distinct_star(self, at: int) -> None:
-        """``*`` would be more variables than those of the client."""
-        while self._mark_at(at) != "{" and self._token_at(at) is not END:
-            if self._word_at(at) == "DISTINCT" and self._mark_at(at + 1) == "*":
-                raise UnsupportedPattern("DISTINCT *")
+    def _refuse_distinct_star(self, at: int, *, is_one_graph: bool) -> None:
+        """``*`` would be more variables than those of the client: those of graphs, and those in place of labels. It may
+        stand before the pattern of the SELECT, and in a HAVING or ORDER BY behind it."""
+        depth, has_star, has_label = 0, False, False
+        while depth >= 0 and self._token_at(at) is not END:
+            depth += (self._mark_at(at) == "{") - (self._mark_at(at) == "}")
+            has_star |= not depth and self._word_at(at) == "DISTINCT" and self._mark_at(at + 1) == "*"
+            has_label |= self._token_at(at).kind == "BLANK"
             at += 1
+        if has_star and (has_label or not is_one_graph):
+            raise UnsupportedPattern("DISTINCT *")
 
     # -- triples
 
