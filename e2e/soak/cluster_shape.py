@@ -30,7 +30,7 @@ class ClusterShape:
 
     @property
     def is_lone(self) -> bool:
-        """Whether nobody can be parted from anybody: such a cluster has no splits, and looks take their place."""
+        """Whether the cluster has one master: it has no splits, and comparisons of log and workers take their place."""
         return len(self.masters) == 1
 
     @contextmanager

@@ -34,7 +34,7 @@ _FOR_EVER_S: Final = 1e7
 
 
 class WatermarkListener(MasterListener):
-    """Has the registry judge the workers' positions anew where the log moved, as the program around a loop does."""
+    """Has the registry judge the workers' positions again where the log moved, as the program around a loop does."""
 
     def __init__(self) -> None:
         self.registry: WorkerRegistry | None = None

@@ -231,7 +231,7 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         test=_TESTS + "test_a_cut_keeps_the_repeats_that_the_log_start_has_decided",
     ),
     Mutant(
-        "a-key-is-aged-by-a-counter-that-nobody-confirms",
+        "a-key-is-aged-by-an-unconfirmed-counter",
         "16",
         False,
         (SourceEdit(CLOCKS, "        if self._has_merged_counter or (", "        if True or ("),),

@@ -162,7 +162,7 @@ def run(folder: Path, steps: Sequence[RequestStep] = STEPS) -> list[tuple[Reques
         closing(ComparedServer(where)) as rdf4j,
         closing(ComparedServer(urlsplit(at.url).netloc, at)) as master,
     ):
-        at.update("DROP ALL")  # a store that has carried out nothing answers nobody
+        at.update("DROP ALL")  # a master answers no read before its store has executed a transaction
         return [(step, rdf4j.send(step), master.send(step)) for step in steps]
 
 

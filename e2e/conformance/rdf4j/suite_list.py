@@ -16,8 +16,8 @@ BOTH: Final = "both"
 
 
 class Proof(StrEnum):
-    """Who fails a listed test, too. ``SOMETIMES``: the server, in some runs, and so does a master. ``NONE``: nobody, so
-    the test is open."""
+    """What else fails a listed test. ``SOMETIMES``: the server, in some runs, and so does a master. ``NONE``: nothing
+    else, so the test is open."""
 
     SERVER = "server"
     SOMETIMES = "sometimes"

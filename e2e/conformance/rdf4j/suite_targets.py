@@ -119,7 +119,7 @@ def master_target(folder: Path, engine: str) -> Iterator[SuiteTarget]:
         at = stack.enter_context(start_master_harness(folder, {_WORKER: STORE_KINDS[engine]}, ()))
         follower = StoreFollower(at.url, _WORKER, at.stores[_WORKER])
         stack.callback(follower.close)
-        at.update("DROP ALL")  # a store that has carried out nothing answers nobody
+        at.update("DROP ALL")  # a master answers no read before its store has executed a transaction
         follower.wait_for(at.last.index)
         yield SuiteTarget("rdf4j", f"{at.url}{PATH}", REPOSITORY)
 

@@ -182,7 +182,7 @@ def test_without_a_view_no_key_is_taken_before_it_is_known_that_all_keep_first_s
     assert "a sent no hello" in str(refused)
 
     levels = core.local.peer_levels
-    levels.on_level("b", 0)  # an older version: nobody waits for the other one
+    levels.on_level("b", 0)  # an older version: a key waits for no other master
     cluster.submit("c", "y", key="L")
     levels.on_level("b", 1)
     levels.on_level("a", 1)

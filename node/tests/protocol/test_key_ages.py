@@ -117,7 +117,7 @@ def test_a_first_counter_by_one_clock_alone_takes_no_key() -> None:
     core.local.clock.raised_counter(fresh.now("a"), 0, 60_000, 400, dict)
     counter = core.local.clock.raised_counter(fresh.now("a"), 0, 60_000, 400, dict)
     assert core.local.clock.lag_error(counter, RETENTION_MS // 4, False) is not None
-    assert core.local.clock.lag_error(counter, RETENTION_MS // 4, True) is None, "nobody else takes work"
+    assert core.local.clock.lag_error(counter, RETENTION_MS // 4, True) is None, "no other master takes work"
     core.local.clock.on_peer_clock("b", core.local.clock.wall_ms - YEAR_MS)
     assert core.local.clock.lag_error(counter, RETENTION_MS // 4, False) is not None, "the clocks differ"
     core.local.clock.on_peer_clock("c", core.local.clock.wall_ms + 1000)

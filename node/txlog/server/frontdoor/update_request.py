@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypedDict
 
 from txlog.http.router import Request
 from txlog.model.errors import BadInput
@@ -31,6 +31,14 @@ def now_text() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+class _UpdateTerms(TypedDict):
+    base: str | None
+    now: str
+    draw: Callable[[], int]
+    all_graphs: bool
+    dataset: RequestDataset | None
+
+
 class UpdateRequest(NamedTuple):
     """``all_graphs``: the graphs are those that RDF4J would choose; otherwise those of SPARQL 1.1. ``dataset``: the
     graphs beside the update, with ``all_graphs`` only: otherwise they are in the text."""
@@ -42,37 +50,24 @@ class UpdateRequest(NamedTuple):
 
     def prepare(self) -> TransactionBody:
         """As :func:`~txlog.sparql.prepare_update`."""
-        return prepare_update(
-            self.text,
-            base=self.base,
-            now=now_text(),
-            draw=draw_blank_node_seed,
-            all_graphs=self.all_graphs,
-            dataset=self.dataset,
-        )
+        return prepare_update(self.text, **self._terms())
 
     def prepare_evaluated(self) -> EvaluatedUpdate:
         """As :func:`~txlog.sparql.prepare_evaluated`."""
-        return prepare_evaluated(
-            self.text,
-            base=self.base,
-            now=now_text(),
-            draw=draw_blank_node_seed,
-            all_graphs=self.all_graphs,
-            dataset=self.dataset,
-        )
+        return prepare_evaluated(self.text, **self._terms())
 
     def prepare_loaded(self, documents: dict[str, LoadedDocument]) -> TransactionBody:
         """As :func:`~txlog.sparql.prepare_loaded`."""
-        return prepare_loaded(
-            self.text,
-            documents,
-            base=self.base,
-            now=now_text(),
-            draw=draw_blank_node_seed,
-            all_graphs=self.all_graphs,
-            dataset=self.dataset,
-        )
+        return prepare_loaded(self.text, documents, **self._terms())
+
+    def _terms(self) -> _UpdateTerms:
+        return {
+            "base": self.base,
+            "now": now_text(),
+            "draw": draw_blank_node_seed,
+            "all_graphs": self.all_graphs,
+            "dataset": self.dataset,
+        }
 
     def created_graphs(self) -> list[str]:
         """The graphs (``<iri>``) of CREATE without SILENT that must not hold a quad before the update. In plain
