@@ -119,7 +119,7 @@ LINEAGE_MUTANTS: tuple[Mutant, ...] = (
         "abandoned-branches-are-never-forgotten",
         "32",
         False,
-        (SourceEdit(LOG_START, "return [] if all(is_below(span)", "return [] if False and all(is_below(span)"),),
+        (SourceEdit(LOG_START, "return not all(is_below(span)", "return True or not all(is_below(span)"),),
         test=_UNORDERED + "test_abandoned_branches_are_forgotten_with_the_last_of_their_transactions",
     ),
     Mutant(
@@ -127,6 +127,13 @@ LINEAGE_MUTANTS: tuple[Mutant, ...] = (
         "5",
         False,
         (SourceEdit(LOG_START, "1 <= history.index_of(origin, last) <= index", "True"),),
+        test=_UNORDERED + "test_abandoned_branches_are_forgotten_with_the_last_of_their_transactions",
+    ),
+    Mutant(
+        "abandoned-branches-are-forgotten-while-a-worker-names-them",
+        "5",
+        False,
+        (SourceEdit(LOG_START, "in_use = keeps_branches or ", "in_use = "),),
         test=_UNORDERED + "test_abandoned_branches_are_forgotten_with_the_last_of_their_transactions",
     ),
 )

@@ -57,7 +57,8 @@ class LogTrims:
         found: list[RetentionPosition] = []
         for machine in self._world.simulated_masters:
             worker = machine.worker
-            found.append(RetentionPosition(WORKER, worker.name, worker.index, worker.hash))
+            is_unordered = bool(worker.left_positions)
+            found.append(RetentionPosition(WORKER, worker.name, worker.index, worker.hash, is_unordered))
             found += [
                 RetentionPosition(BACKUP, worker.name, index, value) for index, value, _ in worker.backups if index
             ]

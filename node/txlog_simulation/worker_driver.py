@@ -30,7 +30,8 @@ def _execute(machine: SimulatedMaster, executor: Executor) -> None:
         return
     worker, history = machine.worker, agreement.log_index
     view = machine.durable_state.accepted
-    if not agreement.installed or view is None or view.number != agreement.view.number:
+    # The install counts once it is durable: before that, the released stable index is the one of the view before it.
+    if not machine.durable_state.installed or view is None or view.number != agreement.view.number:
         return
     none = view.strategy == "None"
     paths = _branch_positions(worker, agreement) if none else None

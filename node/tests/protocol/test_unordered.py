@@ -6,10 +6,12 @@ from core_cluster import Cluster
 
 from txlog.model.entry import Span
 from txlog.model.ids import Origin, Txid
+from txlog.model.records import AbandonedBranch
 from txlog.protocol.core import Core
 from txlog.protocol.log.executed_out_of_order import BranchPosition, ExecutedElsewhere, find_branch_position
 from txlog.protocol.log.log_start import PlannedLogStart
 from txlog.protocol.log.log_state import LogState
+from txlog.protocol.log.log_trim import WORKER, RetentionPosition, decide_trim
 
 APART = {("c", "a"), ("c", "b"), ("a", "c"), ("b", "c")}
 
@@ -31,6 +33,10 @@ def agreement(core: Core) -> LogState:
 def place(cluster: Cluster, node: str) -> tuple[int, bytes]:
     history = agreement(cluster.core(node)).log_index
     return history.length, history.hash
+
+
+def branches_behind(mine: LogState, index: int, keeps_branches: bool = False) -> list[AbandonedBranch]:
+    return PlannedLogStart(mine, index, 1).log_start(keeps_branches=keeps_branches).abandoned_branches
 
 
 def named(cluster: Cluster, node: str, traced: BranchPosition | None) -> list[str]:
@@ -144,7 +150,8 @@ def test_a_second_split_adds_to_what_is_known_of_the_first() -> None:
 
 
 def test_abandoned_branches_are_forgotten_with_the_last_of_their_transactions() -> None:
-    """Below a log start are all workers on the log, and beyond what they had executed elsewhere."""
+    """Below a log start are all workers on the log, and beyond what they had executed elsewhere. A worker that names a
+    position on a branch asks with it for every page, so the branch stays known as long as there is one."""
     cluster = split()
     cluster.submit("a", "there")
     cluster.submit("c", "here")
@@ -154,8 +161,14 @@ def test_abandoned_branches_are_forgotten_with_the_last_of_their_transactions() 
     mine = agreement(cluster.core("c"))
     assert cluster.log("c") == ["a1", "a2", "c1"]
     assert [span for branch in mine.abandoned_branches for span in branch.spans] == [Span("c", 3, 1, 1)]
-    assert PlannedLogStart(mine, 2, 1).log_start().abandoned_branches == mine.abandoned_branches
-    assert PlannedLogStart(mine, 3, 1).log_start().abandoned_branches == []
+    assert branches_behind(mine, 2) == branches_behind(mine, 2, True) == mine.abandoned_branches
+    assert branches_behind(mine, 3) == []
+    assert branches_behind(mine, 3, True) == mine.abandoned_branches
+    ordered, unordered = (
+        RetentionPosition(WORKER, "c/w", 3, mine.log_index.hash_at(3), names_branch) for names_branch in (False, True)
+    )
+    assert not decide_trim(mine, [ordered], [], {}, 3).keeps_branches
+    assert decide_trim(mine, [ordered, unordered], [], {}, 3).keeps_branches
 
 
 def test_a_view_that_may_go_back_keeps_nothing() -> None:

@@ -243,7 +243,7 @@ class Executor:
             return True
         self._trim = None
         if log is planned.log and allowed.start < planned.index <= allowed.trim_to:
-            self.core.trim(planned.log_start())
+            self.core.trim(planned.log_start(keeps_branches=allowed.keeps_branches))
             self._collect_effects()
         return False
 

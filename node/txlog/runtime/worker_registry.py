@@ -143,6 +143,7 @@ class WorkerRegistry:
             for centre, of in self.remote_workers.items()
             for name, worker in of.items()
         ]
+        remote += [0 for member in self._status.configured_members if not self._knows_workers_of(member.data_center)]
         applied, applied_all = max(local, default=0), min([*local, *remote], default=0)
         if applied != durability.applied.value:
             durability.applied.move_to(applied)
@@ -167,6 +168,11 @@ class WorkerRegistry:
         # It may be the log of others from which a split parts this master. What was proved before that still counts.
         index, fence = self._proved.get(name, (0, position.fence))
         return min(index, stable) if fence == position.fence and index <= position.index else 0
+
+    def _knows_workers_of(self, data_center: str) -> bool:
+        """Whether this process knows which workers a data centre has: no master there may have sent a notice since this
+        one started."""
+        return data_center == self.data_center or data_center in self.remote_workers
 
     @property
     def _is_only_branch(self) -> bool:

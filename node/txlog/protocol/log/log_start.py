@@ -34,9 +34,12 @@ class PlannedLogStart:
         self.parts = 0
         self._fields = {"stamp": stamp, "noops": _noops(log, index), **log.keys.log_start_fields(log.final_index)}
 
-    def log_start(self) -> LogStart:
-        """The log start, once all parts are written."""
-        return _log_start(self.log, self.index, key_parts=self.parts, **self._fields)
+    def log_start(self, *, keeps_branches: bool) -> LogStart:
+        """The log start, once all parts are written. ``keeps_branches``: with all abandoned branches, because a worker
+        names positions on them."""
+        in_use = keeps_branches or _are_branches_in_use(self.log, self.index)
+        branches = list(self.log.abandoned_branches) if in_use else []
+        return _log_start(self.log, self.index, branches, key_parts=self.parts, **self._fields)
 
 
 def key_table_bytes(log: LogState) -> int:
@@ -48,7 +51,7 @@ def _noops(log: LogState, index: int) -> list[tuple[int, str, int, int]]:
     return [(at, *txid.origin, txid.seq) for at, txid in sorted(log.noops.items()) if index < at <= log.final_index]
 
 
-def _log_start(log: LogState, index: int, **fields: object) -> LogStart:
+def _log_start(log: LogState, index: int, branches: list[AbandonedBranch], **fields: object) -> LogStart:
     history = log.log_index
     place = log.configurations.at_index(index)
     last = history.spans(index - 1, index)[0]
@@ -60,24 +63,22 @@ def _log_start(log: LogState, index: int, **fields: object) -> LogStart:
         history.seqs_at(index),
         [],
         sorted((txid, at) for txid, at in log.skips.items() if at <= index),
-        _branches_in_use(log, index),
+        branches,
         (place.since, place.configuration),
     )
     return msgspec.structs.replace(found, **fields)
 
 
-def _branches_in_use(log: LogState, index: int) -> list[AbandonedBranch]:
-    """The abandoned branches that a worker may still be on, or pass over, once the log is trimmed up to ``index``:
-    every worker is beyond it then, on the log. All of them, for one may begin on another; none, when all their
-    transactions are up to there."""
+def _are_branches_in_use(log: LogState, index: int) -> bool:
+    """Whether a transaction of an abandoned branch follows ``index``, up to which the log is trimmed: a worker may
+    still pass over it. All branches are kept then, because one may begin on another."""
     history = log.log_index
 
     def is_below(span: Span) -> bool:
         origin, last = Origin(span.node, span.birth), span.first_seq + span.count - 1
         return history.is_trimmed(origin, last) or 1 <= history.index_of(origin, last) <= index
 
-    branches = log.abandoned_branches
-    return [] if all(is_below(span) for branch in branches for span in branch.spans) else list(branches)
+    return not all(is_below(span) for branch in log.abandoned_branches for span in branch.spans)
 
 
 class SnapshotChunks:

@@ -23,12 +23,13 @@ UNKNOWN_INDEX: Final = -1
 
 class RetentionPosition(NamedTuple):
     """The position of a master, worker or backup. ``log_index`` is :data:`UNKNOWN_INDEX` when none is reported.
-    ``kind`` is one of the words above."""
+    ``kind`` is one of the words above. ``is_unordered``: a worker that names positions on abandoned branches."""
 
     kind: str
     name: str
     log_index: int
     hash: bytes
+    is_unordered: bool = False
 
 
 class TrimBlocker(NamedTuple):
@@ -43,11 +44,13 @@ class TrimBlocker(NamedTuple):
 
 class TrimDecision(NamedTuple):
     """``start``: the index at which the log starts now; ``trim_to``: the highest index it may be trimmed to;
-    ``blockers``: sorted by the index that they need, the lowest first."""
+    ``blockers``: sorted by the index that they need, the lowest first. ``keeps_branches``: a worker still names
+    positions on abandoned branches, so all of these stay known."""
 
     start: int
     trim_to: int
     blockers: list[TrimBlocker]
+    keeps_branches: bool = False
 
 
 def decide_trim(
@@ -68,7 +71,8 @@ def decide_trim(
         blockers.append(TrimBlocker(KEEP, "log.keep", max(keep_from, history.start), "younger than it may be"))
     blockers.sort(key=lambda one: (one.log_index, one.kind, one.name))
     cut = min([log.final_index, *(one.log_index for one in blockers)])
-    return TrimDecision(history.start, max(cut, history.start), blockers)
+    keeps_branches = any(one.is_unordered for one in positions)
+    return TrimDecision(history.start, max(cut, history.start), blockers, keeps_branches)
 
 
 def _master_blocker(log: LogState, node: str, known: Mapping[str, Checkpoint]) -> TrimBlocker:

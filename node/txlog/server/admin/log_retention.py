@@ -180,7 +180,7 @@ class LogRetention:
             for worker in workers.values():
                 place = worker.position
                 at, value = (place.index, bytes.fromhex(place.hash)) if place is not None else (UNKNOWN_INDEX, b"")
-                found.append(RetentionPosition(WORKER, f"{name}/{worker.name}", at, value))
+                found.append(RetentionPosition(WORKER, f"{name}/{worker.name}", at, value, worker.is_unordered))
         for reported in self._backups.values():
             for one in reported.backups:
                 kind = SPLIT_BACKUP if one.split else BACKUP
