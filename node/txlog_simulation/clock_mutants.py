@@ -27,6 +27,17 @@ _NUMBER_TYPE = SourceEdit(
 
 CLOCK_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "a-run-below-the-end-of-the-log-is-taken",
+        "13",
+        False,
+        (
+            SourceEdit(
+                "txlog/protocol/log/log_state.py", "max(queue.last_stamp, self._stamp_floor(queue))", "queue.last_stamp"
+            ),
+        ),
+        test=_CLOCKS + "test_a_false_run_cannot_enter_a_log_that_has_passed_its_stamp[0]",
+    ),
+    Mutant(
         "a-clock-is-believed",
         "6",
         False,

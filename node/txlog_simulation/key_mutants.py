@@ -28,6 +28,13 @@ _AGES = "node/tests/protocol/test_key_ages.py::"
 
 KEY_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "two-bytes-tell-one-body-from-another",
+        "16",
+        False,
+        (SourceEdit(EXECUTOR, "first.payload) != one.content for", "first.payload)[:2] != one.content[:2] for"),),
+        test="node/tests/protocol/test_masters_in_one_view.py::test_a_body_whose_hash_begins_alike_is_another_body",
+    ),
+    Mutant(
         "age-from-the-present-stamp",
         "16",
         False,

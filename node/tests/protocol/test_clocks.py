@@ -259,6 +259,24 @@ def test_a_counter_that_jumped_counts_when_a_later_post_confirms_it() -> None:
     assert lone.core.log_state.last_stamp >= jumped
 
 
+@pytest.mark.parametrize("later", [0, 1])
+def test_a_false_run_cannot_enter_a_log_that_has_passed_its_stamp(later: int) -> None:
+    """``later``: one stamp above the end of the log is the lowest that is taken."""
+    c = clocks()
+    c.submit("a", "INSERT X")
+    c.submit("c", "INSERT Y")
+    c.run(1000)
+    log = c.core("b").log_state
+    assert log is not None
+    assert c.log("b") == ["a1", "c1"]
+    origin = log.own.origin if log.own.origin.node == "a" else next(o for o in log.slots if o.node == "a")
+    false = TransactionRun("a", origin.birth, 2, [RunItem(log.log_key[0] + later, 1, "", b"false")])
+    c.receive("c", "b", wire.encode(wire.RunsReply([false], log.view.number)))
+    assert (log.by_origin[origin].held == 2) == bool(later)
+    assert ("StampsFall" in c.faults["b"]) != bool(later)
+    assert c.log("b") == ["a1", "c1"]
+
+
 @pytest.mark.parametrize("stamp", [-1, -(1 << 63), 1 << 63, (1 << 64) - 1, PEER_STAMP_MAX + 1, 51])
 def test_a_run_with_a_stamp_out_of_range_counts_for_nothing(stamp: int) -> None:
     lone = Lone()

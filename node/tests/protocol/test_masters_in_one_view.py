@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from core_cluster import Cluster, update
 
 from txlog.model.entry import KIND_SKIP
 from txlog.model.errors import Fatal, KeyTaken
 from txlog.protocol.events import SubmissionAccepted
+from txlog.protocol.log.key_table import TAG_BYTES
 from txlog.runtime.executor import Released
 from txlog.wire import messages as wire
 from txlog.wire.messages import FetchRuns, Post
@@ -358,3 +361,19 @@ def test_rule_16_a_key_with_another_body_is_refused_also_within_one_batch() -> N
     assert isinstance(again, SubmissionAccepted)
     assert again.is_repeat
     assert again.txid == first.txid
+
+
+def test_a_body_whose_hash_begins_alike_is_another_body() -> None:
+    """The table of keys has two bytes of a content hash; the journal has the transaction."""
+    cluster = Cluster().founded()
+    first = update("first", "k")
+    (taken,) = cluster.submit("a", "first", key="k")
+    cluster.run(500)
+    assert cluster.log("b") == ["a1"]
+    texts = (f"other {n}" for n in itertools.count())
+    other = next(text for text in texts if update(text, "k").content[:TAG_BYTES] == first.content[:TAG_BYTES])
+    for node in "ab":
+        assert isinstance(cluster.ask(node, update(other, "k")), KeyTaken)
+        again = cluster.ask(node, first)
+        assert isinstance(again, SubmissionAccepted)
+        assert (again.is_repeat, again.txid) == (True, taken.txid)

@@ -153,6 +153,8 @@ def test_what_is_durable_under_a_txid_is_what_its_client_was_answered_for() -> N
 WRONG_IN_A_LIFE = {
     331: "a key that a master took without a view began to age with the next one, and took effect twice",
     355: "first stamps came from a clock of another year, and one key took effect twice",
+    527417: "a false run entered the queue behind a log that had passed its stamp, and ended the process",
+    510701: "two bytes of its hash took one body under a key for another",
     511375: "a data centre whose workers nothing was known of did not count among all workers",
     400428: "a worker beyond the end of a log that a split had parted counted as one that had executed it",
 }

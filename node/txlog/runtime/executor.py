@@ -14,6 +14,7 @@ import msgspec
 
 from txlog.model.entry import RunItem, Span, TransactionRun
 from txlog.model.errors import PeerFault, Refused
+from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import KeyTableWritten, LogAppended, Record, TransactionsPersisted
 from txlog.protocol.core import Core
@@ -32,6 +33,7 @@ from txlog.protocol.events import (
 from txlog.protocol.log.log_start import KEY_PART_BYTES, PlannedLogStart, key_table_bytes
 from txlog.protocol.log.log_state import LogState
 from txlog.protocol.log.log_trim import RetentionPosition, TrimDecision
+from txlog.protocol.replication.submission import key_taken
 from txlog.wire import messages as wire
 from txlog.wire.messages import (
     AcceptView,
@@ -130,7 +132,20 @@ class Executor:
         size = sum(len(one.payload) + len(one.key) + ITEM_OVERHEAD_BYTES for one in batch)
         self._unwritten_bytes += size
         self._unsynced_bytes += size
-        return self.core.submit(batch, now, self.journal.has_room_for(self._unwritten_bytes))
+        answers = self.core.submit(batch, now, self.journal.has_room_for(self._unwritten_bytes))
+        for at, answer in enumerate(answers):
+            if isinstance(answer, SubmissionAccepted) and answer.is_repeat and self._has_other_body(batch[at], answer):
+                answers[at] = key_taken(batch[at].key, answer.txid)
+        return answers
+
+    def _has_other_body(self, one: Submission, answer: SubmissionAccepted) -> bool:
+        """Whether the transaction that is answered for a repeated key has another body. The core compares as much of
+        the content hash as the table of keys has; the journal has the transaction itself, unless it is trimmed."""
+        log, txid = self.core.log_state, answer.txid
+        if log is None or not log.log_index.index_of(txid.origin, txid.seq):
+            return False
+        held = self.journal.read(*txid.origin, txid.seq, 1, 1).items
+        return any(content_hash(first.kind, first.key, first.payload) != one.content for first in held)
 
     def receive(self, peer: str, data: bytes, now: ClockReading) -> None:
         """Process one message from a peer. Raises :class:`PeerFault` when it is refused."""

@@ -304,13 +304,21 @@ class LogState:
         items = run.items[known:]
         if not items:
             return False
-        check_items(run, known, None if fetched else queue.last_stamp)
+        check_items(run, known, None if fetched else max(queue.last_stamp, self._stamp_floor(queue)))
         self._enqueue(
             queue,
             TransactionRun(run.node, run.birth, run.first_seq + known, items),
             content_hashes(run, known, contents),
         )
         return True
+
+    def _stamp_floor(self, queue: OriginQueue) -> int:
+        """No transaction that this origin has still to send has a stamp up to here (rule 13): the log has passed it."""
+        slot = self.slots.get(queue.origin)
+        if slot is None:
+            return 0
+        stamp, rank = self.log_key
+        return stamp - 1 if self.ranks[slot] > rank else stamp
 
     def _enqueue(self, queue: OriginQueue, run: TransactionRun, contents: list[bytes]) -> None:
         stamps = [item.stamp for item in run.items]

@@ -22,6 +22,11 @@ class SubmissionTerms(NamedTuple):
     keys_refused: Unavailable | None
 
 
+def key_taken(key: str, txid: Txid) -> KeyTaken:
+    """The error for a key that came with another body before."""
+    return KeyTaken(f"Idempotency-Key {key[:80]!r} came with another body before, as {txid}")
+
+
 class SubmissionHandler:
     """Takes what the core lets in."""
 
@@ -92,5 +97,5 @@ def _find_repeat(
             return None
         txid, content = first.txid, first.content
     if not one.content.startswith(content):
-        return KeyTaken(f"Idempotency-Key {one.key[:80]!r} came with another body before, as {txid}")
+        return key_taken(one.key, txid)
     return SubmissionAccepted(txid, repeat=True)
