@@ -24,6 +24,8 @@ REPEAT_EVERY = 20
 """Every so many seeds, one is run twice and the traces are compared (rule 31)."""
 LIFE_DIGEST_EVERY = 40
 """One seed of so many is run as each life, too, for a digest."""
+CHUNKS_OF_A_PROCESS = 500
+"""Chunks of seeds after which a new process takes over: the memory of one that has run thousands of seeds grows."""
 SHRINKS_MAX = 2
 """Of many seeds that fail, the first ones are made small."""
 COVERAGE_FROM_SEEDS = 400
@@ -254,7 +256,7 @@ def _results(job: SimulationJob) -> Iterator[tuple[RunResult, list[str]]]:
         yield from map(_run_seed, seeds)
         return
     context = multiprocessing.get_context("fork")  # a patched import stays patched in the children
-    with context.Pool(job.jobs) as pool:
+    with context.Pool(job.jobs, maxtasksperchild=CHUNKS_OF_A_PROCESS) as pool:
         yield from pool.imap(_run_seed, seeds, chunksize=4)
         pool.close()
         pool.join()  # what they have cost is known when they have ended
