@@ -19,9 +19,10 @@ from txlog.runtime.master_loop import MasterLoop
 from txlog.runtime.master_status import MasterStatus
 from txlog.runtime.transaction_status import TransactionTracker
 from txlog.runtime.worker_registry import WorkerRegistry
-from txlog.runtime.worker_state import PipelineReport, WorkerMarker
+from txlog.runtime.worker_state import PipelineReport
 from txlog_simulation.checkers.workers import SimulatedWorker
 from txlog_simulation.process_states import UP
+from txlog_simulation.refused_stores import marker_of
 from txlog_simulation.violation import ACKNOWLEDGEMENT
 
 if TYPE_CHECKING:
@@ -109,13 +110,7 @@ class AppliedLevels:
         if view is None:
             return
         worker = machine.worker
-        marker = WorkerMarker(
-            view.epoch,
-            worker.index,
-            worker.hash.hex() or bytes(16).hex(),
-            unordered=[f"{index}:{value.hex()}" for index, value in worker.left_positions],
-            cluster=view.cluster_id.hex(),
-        )
+        marker = marker_of(worker, view.epoch)
         self.registry.report(worker.name, msgspec.json.encode(PipelineReport(marker, "Working")))
         self.advance()
         notice = self.registry.notices.encode()

@@ -13,6 +13,7 @@ _KEYS = "txlog/protocol/log/idempotency_keys.py"
 _MESSAGES = "txlog/wire/messages.py"
 _POST_SENDER = "txlog/protocol/replication/post_sender.py"
 _REGISTRY = "txlog/runtime/worker_registry.py"
+_STORES = "txlog/runtime/store_judgement.py"
 
 LIFE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -116,5 +117,18 @@ LIFE_MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         test="node/tests/simulation/test_lives.py::test_what_was_wrong_once_in_a_life_is_right[400428]",
+    ),
+    Mutant(
+        "a-second-cluster-takes-the-stores-of-the-first",
+        "30",
+        False,
+        (
+            SourceEdit(
+                _STORES,
+                "if position is None or not cluster or position.cluster == cluster:",
+                "if position is None or not cluster or position.cluster:",
+            ),
+        ),
+        profile="lone",
     ),
 )

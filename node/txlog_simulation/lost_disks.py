@@ -6,9 +6,10 @@ has seen (rule 2).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from txlog.model.view import View
+from txlog.protocol.events import DurabilityMarks
 from txlog_simulation.process_states import UP
 from txlog_simulation.run_plan import PlannedFault
 from txlog_simulation.violation import ACKNOWLEDGEMENT, LOG
@@ -20,6 +21,22 @@ if TYPE_CHECKING:
 LOSSES: Final = ("lose-all", "old-copy")
 COPY_BEFORE_MS: Final = 60
 """Between the copy and the next start of the process, whose number the copy does not have."""
+
+
+class DiskCopy(NamedTuple):
+    """A copy of a disk, the last start that it knows, and what the master had told others when it was made."""
+
+    image: dict[str, bytes]
+    start: int
+    told: DurabilityMarks | None
+
+    def is_outdated(self, machine: SimulatedMaster) -> bool:
+        """Whether the master that gets it back must take no work: its supervisor saw a later start, or something has
+        left the master since.
+
+        Otherwise a later process wrote the number of its start, ended before it did anything, and no supervisor saw
+        it. Then the copy lacks that number alone, which nobody else has heard of: to take work on it is right."""
+        return machine.last_member[1] > self.start or _told(machine) != self.told
 
 
 def lose_disks(world: Simulation, fault: PlannedFault) -> None:
@@ -34,20 +51,26 @@ def lose_disks(world: Simulation, fault: PlannedFault) -> None:
         world.damaged = True
         return
     machine = world.simulated_masters[fault.a]
-    image = machine.disk.image()
+    copy = DiskCopy(machine.disk.image(), machine.last_seen[1], _told(machine))
     world.crash_for(machine, world.now_ms + COPY_BEFORE_MS)
-    world.schedule(world.now_ms + 2 * COPY_BEFORE_MS + fault.lasts_ms, _put_copy_back, world, machine, image)
+    world.schedule(world.now_ms + 2 * COPY_BEFORE_MS + fault.lasts_ms, _put_copy_back, world, machine, copy)
 
 
-def _put_copy_back(world: Simulation, machine: SimulatedMaster, image: dict[str, bytes]) -> None:
+def _told(machine: SimulatedMaster) -> DurabilityMarks | None:
+    """What has left this master so far, over all its starts."""
+    return machine.world.acknowledgements.released_marks.get(machine.origin) if machine.origin is not None else None
+
+
+def _put_copy_back(world: Simulation, machine: SimulatedMaster, copy: DiskCopy) -> None:
     if world.healing or machine.state != UP or machine.origin is None:
         return
     world.coverage["older copy put back"] += 1
     world.crash_for(machine, world.now_ms + 50)
     world.mark_damaged(machine)
     world.old_disk = True
-    machine.has_old_copy = True
-    machine.disk.restore(image)
+    machine.has_old_copy = copy.is_outdated(machine)
+    world.coverage["older copy that nobody can tell from the disk"] += not machine.has_old_copy
+    machine.disk.restore(copy.image)
 
 
 def check_old_copy(machine: SimulatedMaster) -> None:

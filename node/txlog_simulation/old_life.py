@@ -86,6 +86,8 @@ def _place_workers(world: Simulation, made: OldJournals) -> None:
         worker.effects = dict.fromkeys(counting, 1)
         worker.seen = {one.txid for one in branch.entries[: branch.settled]}
         worker.births.add(machine.last_seen[0])
+        assert machine.durable_state.accepted is not None
+        worker.cluster = machine.durable_state.accepted.cluster_id
         worker.back_up()
 
 

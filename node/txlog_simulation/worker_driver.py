@@ -10,6 +10,7 @@ from txlog.protocol.log.log_state import LogState
 from txlog.runtime.executor import Executor
 from txlog_simulation.checkers.workers import SimulatedWorker
 from txlog_simulation.process_states import UP
+from txlog_simulation.refused_stores import is_refused
 from txlog_simulation.violation import WORKER
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ def drive_worker(machine: SimulatedMaster, executor: Executor) -> None:
     """The worker executes what it has been offered, and its position is reported; it survives its master."""
     before = machine.worker.index, machine.worker.hash
     _execute(machine, executor)
-    if machine.levels is not None and (machine.worker.index, machine.worker.hash) != before:
+    moved = (machine.worker.index, machine.worker.hash) != before
+    if machine.levels is not None and (moved or machine.worker.refused_by):
         machine.levels.on_worker_moved()
 
 
@@ -32,6 +34,8 @@ def _execute(machine: SimulatedMaster, executor: Executor) -> None:
     view = machine.durable_state.accepted
     # The install counts once it is durable: before that, the released stable index is the one of the view before it.
     if not machine.durable_state.installed or view is None or view.number != agreement.view.number:
+        return
+    if is_refused(machine, view):
         return
     none = view.strategy == "None"
     paths = _branch_positions(worker, agreement) if none else None
@@ -65,6 +69,7 @@ def _execute(machine: SimulatedMaster, executor: Executor) -> None:
             seq, left = span.first_seq, span.count
             while left:
                 run = executor.journal.read(span.node, span.birth, seq, left, 1 << 20)
+                worker.follow(view.cluster_id)
                 for item in run.items:
                     index = worker.index + 1
                     passes = over is not None and (
@@ -95,7 +100,7 @@ def _restore_worker(machine: SimulatedMaster, agreement: LogState, *, without_or
     one_strategy = not machine.world.plan.preferred_strategies
     if without_order and one_strategy and worker.births <= {machine.last_seen[0]} and not machine.damaged:
         machine.world.violations.add(WORKER, "33", f"{machine.name} does not know the order that its worker executed")
-    worker.restore_backup(agreement.log_index)
+    worker.restore_backup(agreement.log_index, agreement.view.cluster_id)
     machine.world.trims.on_worker_restored(machine, agreement)
     machine.world.coverage["worker sent back"] += 1
     machine.world.trace_event(machine.name, "worker back", f"{index} to {worker.index}")

@@ -17,6 +17,7 @@ from txlog.model.records import (
 )
 from txlog.model.view import Member, View, bootstrap_view
 from txlog.protocol.events import DurabilityMarks, Submission
+from txlog.protocol.log.log_index import LogIndex
 from txlog.wire.messages import ReplicaState
 from txlog_simulation.checkers.acknowledgements import AcknowledgementChecker, PromiseChecker
 from txlog_simulation.checkers.log import LogChecker, ObservedBranch
@@ -28,6 +29,7 @@ from txlog_simulation.violation import ViolationLog
 A, B = Origin("a", 1), Origin("b", 2)
 MEMBERS = [Member("a", 1, 1, "uk"), Member("b", 2, 1, "us")]
 VIEW = bootstrap_view(1, "a", MEMBERS, "Smart")
+OTHER_CLUSTER = bytes(reversed(VIEW.cluster_id))
 
 
 class History:
@@ -236,6 +238,28 @@ def test_worker_beyond_what_is_stable() -> None:
         history.branch, B, 1, RunItem(20, KIND_UPDATE, "", f"{B}1".encode()), None, history.branch.hash_at(2)
     )
     assert history.said == {"worker 15"}
+
+
+def test_a_store_of_one_cluster_is_neither_written_nor_emptied_for_another() -> None:
+    history = History()
+    log = LogIndex(OTHER_CLUSTER, [])
+    worker = SimulatedWorker("a", history.findings)
+    worker.follow(VIEW.cluster_id)
+    worker.index, worker.hash = 1, bytes(16)
+    worker.follow(VIEW.cluster_id)
+    assert history.said == set()
+    worker.follow(OTHER_CLUSTER)
+    assert history.said == {"worker 30"}
+    history.findings.violations.clear()
+    worker.cluster = VIEW.cluster_id
+    worker.restore_backup(log, OTHER_CLUSTER)
+    assert history.said == {"worker 30"}
+    history.findings.violations.clear()
+    worker.cluster, worker.index = VIEW.cluster_id, 1
+    worker.discard()
+    worker.restore_backup(log, OTHER_CLUSTER)
+    worker.follow(OTHER_CLUSTER)
+    assert history.said == set(), "a person let the content go"
 
 
 def test_key_that_takes_effect_twice() -> None:

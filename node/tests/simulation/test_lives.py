@@ -9,13 +9,14 @@ import pytest
 from txlog.model.entry import KIND_UPDATE
 from txlog.model.errors import KeyTaken
 from txlog.model.ids import Origin, Txid
-from txlog.protocol.events import SubmissionAccepted
+from txlog.protocol.events import DurabilityMarks, SubmissionAccepted
 from txlog_simulation.checkers.clients import ClientChecker
 from txlog_simulation.checkers.log import ObservedEntry
 from txlog_simulation.checkers.transactions import TransactionChecker
 from txlog_simulation.lives import KEY_RETENTION_MS, LIVES, SLEEP_MS, draw_run
+from txlog_simulation.lost_disks import DiskCopy
 from txlog_simulation.run_plan import draw_plan
-from txlog_simulation.simulation import run
+from txlog_simulation.simulation import Simulation, run
 from txlog_simulation.submissions import build_submission
 from txlog_simulation.violation import ViolationLog
 
@@ -24,7 +25,7 @@ MET = {
     "clocks-and-keys": ("clock jump", "client's retry"),
     "flow": ("all at work while clients write",),
     "liar": ("message of a liar", "ended by name"),
-    "lone": ("lose-all", "older copy put back", "ended by name", "told synced"),
+    "lone": ("lose-all", "older copy put back", "ended by name", "told synced", "store of another cluster refused"),
     "old": ("begun old and trimmed", "idempotency key repeated", "segments removed", "told applied-all"),
     "retries": (
         "client's retry",
@@ -150,12 +151,26 @@ def test_what_is_durable_under_a_txid_is_what_its_client_was_answered_for() -> N
     assert "another body" in clients.said
 
 
+def test_an_older_copy_is_told_from_the_disk_by_what_a_supervisor_saw_or_a_client_was_told() -> None:
+    master = Simulation(draw_run(525108), False, None).simulated_masters[0]
+    master.origin, master.last_member = A, (A.birth, 1)
+    made_in_start_2 = DiskCopy({}, 2, None)
+    assert not made_in_start_2.is_outdated(master), "start 3 did nothing, and no supervisor saw it"
+    master.last_member = (A.birth, 3)
+    assert made_in_start_2.is_outdated(master), "a supervisor saw start 3"
+    master.last_member = (A.birth, 1)
+    master.world.acknowledgements.released_marks[A] = DurabilityMarks(1, 1, 1, 1, 1)
+    assert made_in_start_2.is_outdated(master), "start 3 told a client"
+
+
 WRONG_IN_A_LIFE = {
     331: "a key that a master took without a view began to age with the next one, and took effect twice",
     355: "first stamps came from a clock of another year, and one key took effect twice",
     527417: "a false run entered the queue behind a log that had passed its stamp, and ended the process",
     510701: "two bytes of its hash took one body under a key for another",
     511375: "a data centre whose workers nothing was known of did not count among all workers",
+    519194: "a second cluster, which nobody could know for one, emptied the store of a worker of the first",
+    525108: "a master took work on a copy of its disk that lacked the number of one start, which nobody had seen",
     400428: "a worker beyond the end of a log that a split had parted counted as one that had executed it",
 }
 """Seeds of lives that once violated a rule."""

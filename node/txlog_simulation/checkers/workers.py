@@ -23,6 +23,8 @@ class SimulatedWorker:
         """Where it stood on orders that were abandoned, and did not go back (``None``)."""
         self.seen: set[Txid] = set()
         self.keys: dict[str, Txid] = {}
+        self.cluster = self.refused_by = b""
+        """Whose log it has executed, as its marker says (empty in an empty store), and which cluster refused it."""
         self.births: set[int] = set()
         """Of its master's disks whose log it has executed."""
         self.backups: list[tuple[int, bytes, dict[Txid, int]]] = [(0, b"", {})]
@@ -41,12 +43,27 @@ class SimulatedWorker:
         ]
         return max(found, default=None)
 
-    def restore_backup(self, history: LogIndex) -> None:
-        """To the newest backup that stands on its master's log."""
+    def follow(self, cluster: bytes) -> None:
+        """The log of this cluster is executed from here on; no store ever mixes two."""
+        if self.cluster not in (b"", cluster):
+            self._report("30", f"holds {self.cluster.hex()[:8]} up to {self.index}, executes {cluster.hex()[:8]}")
+        self.cluster = cluster
+
+    def discard(self) -> None:
+        """A person lets this content go, and with it what it was refused for."""
+        self.index, self.hash, self.cluster, self.refused_by = 0, b"", b"", b""
+        self.effects, self.left_positions, self.seen, self.keys = {}, [], set(), {}
+
+    def restore_backup(self, history: LogIndex, cluster: bytes) -> None:
+        """To the newest backup that stands on the log of its master, which is of ``cluster``. A store of another
+        cluster is never emptied by itself."""
+        if self.cluster not in (b"", cluster):
+            self._report("30", f"holds {self.cluster.hex()[:8]} up to {self.index}, is emptied for {cluster.hex()[:8]}")
         on_chain = [b for b in self.backups if self._is_position_on(b[0], b[1], history)]
         self.index, self.hash, effects = max(on_chain, key=lambda b: b[0])
         self.effects = dict(effects)
         self.left_positions, self.seen, self.keys = [], set(effects), {}
+        self.cluster = cluster if self.index else b""
 
     def skip_ahead(self, at: int, value: bytes) -> None:
         """Set on the log as it is; what it has executed besides, its masters know from where it stood."""
