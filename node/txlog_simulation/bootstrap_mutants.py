@@ -65,6 +65,14 @@ BOOTSTRAP_MUTANTS: tuple[Mutant, ...] = (
         _ONCE + "test_rule_2_an_order_that_forgets_is_carried_out_by_the_next_start",
     ),
     _mutant(
+        "a-founding-begun-again-has-the-number-of-the-first",
+        "21",
+        _BOOTSTRAP,
+        "max((v.ballot + 1 for v in accepted), default=1)",
+        "max((v.ballot for v in accepted), default=1)",
+        _ONCE + "test_rule_2_a_founding_that_its_first_master_alone_installed_is_begun_again_by_order",
+    ),
+    _mutant(
         "the-waiting-incarnation-is-remembered",
         "2",
         "txlog/supervision/last_seen.py",

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from txlog.model.errors import Conflict
 from txlog.model.view import View
 from txlog.protocol.events import DurabilityMarks
+from txlog_simulation.master_output import sync_and_release
 from txlog_simulation.process_states import UP
 from txlog_simulation.run_plan import PlannedFault
 from txlog_simulation.violation import ACKNOWLEDGEMENT, LOG
@@ -79,6 +81,34 @@ def check_old_copy(machine: SimulatedMaster) -> None:
         machine.world.violations.add(
             ACKNOWLEDGEMENT, "2", f"{machine.name} takes work on an older copy of its disk, and was told of the newer"
         )
+
+
+def order_to_forget(world: Simulation) -> bool:
+    """What operators do where a master waits for it, all others answer, and none has the log: they begin the cluster
+    again (``txlog bootstrap --forget``). Returns whether the order was taken.
+
+    It happens to a founding: its first master had installed view 1, and lost its disk before another one heard of it.
+    A supervisor saw that master in a view, and what others have only accepted tells nobody what it went on to do."""
+    machines = world.simulated_masters
+    executors = [m.executor for m in machines if m.executor is not None and m.state == UP]
+    if len(executors) < len(machines) or any(m.durable_state.installed for m in machines):
+        return False
+    if not any(executor.core.membership.bootstrap.awaits_order for executor in executors):
+        return False
+    names = tuple(member.node for member in executors[0].core.settings.members)
+    first = machines[world.slots[names[0]]]
+    assert first.executor is not None
+    with first.guard:
+        try:
+            first.executor.bootstrap(list(names), forget=True)
+        except Conflict:
+            return False
+        world.overrides.bootstrap_members.add(names)
+        world.coverage["begun again by order"] += 1
+        world.trace_event(first.name, "bootstrap", "forgets")
+        first.schedule_turn_by(first.executor.poll(first.now()))
+        sync_and_release(first)
+    return True
 
 
 class FoundingChecker:

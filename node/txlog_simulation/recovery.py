@@ -6,6 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from txlog_simulation import liveness
+from txlog_simulation.lost_disks import order_to_forget
 from txlog_simulation.membership_faults import check_configurations, expected_members
 from txlog_simulation.process_states import PAUSED, UP
 from txlog_simulation.run_plan import NAMES, PlannedWork
@@ -43,6 +44,8 @@ def check_liveness(world: Simulation) -> int:
         if world.has_ended:
             world.run_until(world.now_ms + 300)
             return 0
+        if order_to_forget(world):
+            began_ms = world.now_ms
         if liveness.has_converged(world):
             check_configurations(world, expected_members(world) or [])
             return world.now_ms - began_ms

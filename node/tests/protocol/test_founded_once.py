@@ -168,3 +168,36 @@ def test_a_master_that_accepted_the_founding_view_knows_the_log_though_others_we
     run_until_in_view(cluster, *"abc", within_ms=20_000)
     cluster.run(500)
     assert [cluster.log(node) for node in "abc"] == [["b1"]] * 3
+
+
+def test_rule_2_a_founding_that_its_first_master_alone_installed_is_begun_again_by_order() -> None:
+    """The others accepted view 1. Nobody can tell them what its first master went on to do before its disk was lost."""
+    cluster = Cluster("abc", idle_interval_ms=100)
+    end_ms = cluster.now_ms + LONG_MS
+    while not cluster.core("a").views.installed:
+        assert cluster.now_ms < end_ms
+        if all(cluster.core(node).views.accepted is not None for node in "bc"):
+            cluster.cut = {("a", "b"), ("a", "c")}
+        cluster.run(1)
+    first = cluster.core("a").views.accepted
+    assert first is not None
+    cluster.submit("a", "known to a alone")
+    cluster.run(300)
+    seen = (cluster.journals["a"].birth, cluster.journals["a"].start)
+    cluster.crash("a")
+    forget(cluster, "a", birth=700)
+    cluster.settings.update(last_seen_birth=seen[0], last_seen_start=seen[1])
+    cluster.cut.clear()
+    cluster.start("a")
+    cluster.run(LONG_MS)
+    assert cluster.core("a").state is MasterState.AWAITING_BOOTSTRAP
+    assert not any(cluster.core(node).views.installed for node in "bc")
+    cluster.executors["a"].bootstrap(["a", "b", "c"], True)
+    run_until_in_view(cluster, "a", "b", "c")
+    view = cluster.core("b").views.accepted
+    assert view is not None
+    assert view.cluster_id != first.cluster_id
+    assert (view.ancestors or [view.number])[0] > first.number, "no number names two views"
+    cluster.submit("b", "new")
+    cluster.run(500)
+    assert [cluster.log(node) for node in "abc"] == [["b1"]] * 3
