@@ -192,7 +192,13 @@ def test_an_answer_on_the_way_is_not_requested_again() -> None:
         b.receive("c", answer(origin))
     assert copies[0] > 2, "nothing is known of the link yet"
     assert copies[-1] == 1
-    for origin in OLD_ORIGINS[4:8]:  # and of a fast one, a lost request is repeated soon again
+
+
+def test_a_lost_request_is_repeated_soon_where_answers_come_soon() -> None:
+    """Also after a time without any answer."""
+    b = aged_member()
+    times_of_requests(b, 10_000)
+    for origin in OLD_ORIGINS[:4]:
         times_of_requests(b, 20)
         b.receive("c", answer(origin))
     assert times_of_requests(b, 2 * REPEAT_MS)[:2] == [10, 10 + REPEAT_MS]
@@ -224,6 +230,17 @@ def test_rule_17_a_request_that_is_in_part_below_the_log_start_is_answered_with_
     kept = served(cluster, FetchRuns(Span("x", 9, 1, 5), [Span("b", births["b"], 99, 1), last]))
     assert isinstance(kept, RunsReply)
     assert [(run.node, run.first_seq, len(run.items)) for run in kept.runs] == [("c", 11, 1)]
+
+
+def test_an_answer_is_no_longer_than_the_holder_allows() -> None:
+    cluster = Cluster("abc", frame_items_max=3).founded()
+    for node in "abc":
+        cluster.submit(node, "x", "y")
+    cluster.run(500)
+    spans = [Span(node, cluster.core(node).views.origin.birth, 1, 2) for node in "abc"]
+    found = served(cluster, FetchRuns(spans[0], spans[1:]))
+    assert isinstance(found, RunsReply)
+    assert [(run.node, len(run.items)) for run in found.runs] == [("a", 2), ("b", 1)]
 
 
 def test_a_request_with_more_spans_than_a_log_has_origins_is_malformed() -> None:

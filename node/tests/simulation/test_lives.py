@@ -157,6 +157,10 @@ WRONG_IN_A_LIFE = {
     510701: "two bytes of its hash took one body under a key for another",
     511375: "a data centre whose workers nothing was known of did not count among all workers",
     400428: "a worker beyond the end of a log that a split had parted counted as one that had executed it",
+    501834: "a master fetched what it lacked of each incarnation in a round trip of its own",
+    514332: "a join took a round trip for each disk that the cluster had ever had",
+    662994997412: "a join over a slow link took as long as the cluster was old",
+    662995002205: "a join over a slow link took as long as the cluster was old",
 }
 """Seeds of lives that once violated a rule."""
 
