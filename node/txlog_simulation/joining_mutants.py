@@ -12,6 +12,7 @@ HANDSHAKE = "txlog/protocol/membership/handshake.py"
 POLICY = "txlog/protocol/views/view_policy.py"
 SPLIT_BACKUP = "txlog/protocol/views/split_backup.py"
 STATE = "txlog/protocol/views/view_state.py"
+_BACKFILL = "node/tests/protocol/test_backfill.py::"
 _JOINING = "node/tests/protocol/test_joining_under_load.py::"
 _SILENCE = "node/tests/protocol/test_silence_adds_up.py::"
 _STAMPS = "node/tests/protocol/test_stamps_of_views.py::"
@@ -85,5 +86,74 @@ JOINING_MUTANTS: tuple[Mutant, ...] = (
         False,
         (SourceEdit(BACKFILL, "same = views.last_views.get(peer) == views.number", "same = True"),),
         test=_STAMPS + "test_an_older_program_that_sends_no_view_counts_where_its_hello_named_this_one",
+    ),
+    Mutant(
+        "a-request-names-one-origin",
+        "32",
+        False,
+        (SourceEdit(BACKFILL, "FetchRuns(spans[0], spans[1:])", "FetchRuns(spans[0])"),),
+        test=_BACKFILL + "test_a_join_takes_as_long_in_an_old_cluster_as_in_a_young_one",
+    ),
+    Mutant(
+        "an-answer-brings-one-span",
+        "32",
+        False,
+        (SourceEdit("txlog/protocol/message_dispatcher.py", "[asked.span, *asked.more]", "[asked.span]"),),
+        test=_BACKFILL + "test_a_join_takes_as_long_in_an_old_cluster_as_in_a_young_one",
+    ),
+    Mutant(
+        "an-answer-of-several-spans-is-longer-than-a-frame",
+        "32",
+        False,
+        (SourceEdit("txlog/runtime/executor.py", "            left -= len(items)\n", ""),),
+        test=_BACKFILL + "test_an_answer_is_no_longer_than_the_holder_allows",
+    ),
+    Mutant(
+        "a-silent-holder-is-asked-for-ever",
+        "18",
+        False,
+        (SourceEdit(BACKFILL, "            self._source_offset += 1\n", ""),),
+        test=_BACKFILL + "test_a_holder_that_does_not_answer_is_followed_by_the_next",
+    ),
+    Mutant(
+        "requests-without-an-answer-never-become-rarer",
+        "18",
+        False,
+        (SourceEdit(BACKFILL, "min(2 * wait_ms,", "min(wait_ms,"),),
+        test=_BACKFILL + "test_a_request_without_an_answer_is_repeated_soon_and_then_less_often",
+    ),
+    Mutant(
+        "an-answer-on-the-way-is-requested-again",
+        "18",
+        False,
+        (SourceEdit(BACKFILL, "        if not self._is_repeat:\n", "        if True:\n"),),
+        test=_BACKFILL + "test_an_answer_on_the_way_is_not_requested_again",
+    ),
+    Mutant(
+        "nothing-is-learned-of-how-soon-answers-come",
+        "18",
+        False,
+        (SourceEdit(BACKFILL, "        if not self._is_repeat:\n", "        if False:\n"),),
+        test=_BACKFILL + "test_a_lost_request_is_repeated_soon_where_answers_come_soon",
+    ),
+    Mutant(
+        "a-request-in-part-below-the-log-start-gets-the-rest",
+        "17",
+        False,
+        (
+            SourceEdit(
+                "txlog/protocol/replication/fetch_responder.py",
+                "                self._answer(sends, _log_start_of(log))\n                return\n            count",
+                "                continue\n            count",
+            ),
+        ),
+        test=_BACKFILL + "test_rule_17_a_request_that_is_in_part_below_the_log_start_is_answered_with_it",
+    ),
+    Mutant(
+        "a-request-with-any-number-of-spans-is-served",
+        "32",
+        False,
+        (SourceEdit("txlog/wire/messages.py", "Annotated[list[Span], Meta(max_length=SLOTS_MAX)]", "list[Span]"),),
+        test=_BACKFILL + "test_a_request_with_more_spans_than_a_log_has_origins_is_malformed",
     ),
 )

@@ -62,14 +62,15 @@ def test_rule_34_an_accepted_view_is_not_installed_over_a_higher_promise() -> No
 
 
 def test_an_accept_waits_for_the_payloads_that_it_names() -> None:
-    """Only what is held is accepted; the rest is asked for, of the coordinator first, and the count is told."""
+    """Only what is held is accepted; the rest is asked for, of the coordinator first, and the count is told. One
+    request names all that is missing."""
     b = Lone([*FIRST, held(A, 1, 10)])
     b.ask("a", propose([A, B], [DOWN]))
     b.said.clear()
     b.receive("a", accept((A, 1, 10), (A, 2, 20), (C, 1, 30)))
     b.pass_ms(1)
     assert ("a", wire.FetchProgress(NEXT, "b", 2)) in b.said
-    assert ("a", wire.FetchRuns(Span("a", 1, 2, 1))) in b.said
+    assert ("a", wire.FetchRuns(Span("a", 1, 2, 1), [Span("c", 3, 1, 1)])) in b.said
     assert b.core.views.number == VIEW.number
     b.receive("a", wire.RunsReply([held(A, 2, 20).run]))
     b.said.clear()

@@ -172,6 +172,10 @@ WRONG_IN_A_LIFE = {
     519194: "a second cluster, which nobody could know for one, emptied the store of a worker of the first",
     525108: "a master took work on a copy of its disk that lacked the number of one start, which nobody had seen",
     400428: "a worker beyond the end of a log that a split had parted counted as one that had executed it",
+    501834: "a master fetched what it lacked of each incarnation in a round trip of its own",
+    514332: "a join took a round trip for each disk that the cluster had ever had",
+    662994997412: "a join over a slow link took as long as the cluster was old",
+    662995002205: "a join over a slow link took as long as the cluster was old",
 }
 """Seeds of lives that once violated a rule."""
 

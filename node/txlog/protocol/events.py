@@ -116,12 +116,13 @@ class DurabilityMarks(NamedTuple):
 
 
 class JournalRead(NamedTuple):
-    """An answer to ``FetchRuns``: the driver reads ``span`` from the journal at once, puts its transactions into
-    ``reply``, and sends that to the peers that ``sends`` name. A later read could find other stamps."""
+    """An answer to ``FetchRuns``: the driver reads the ``spans`` from the journal at once, in this order, as many
+    transactions as one frame may carry. It puts them into ``reply``, and sends that to the peers that ``sends`` name. A
+    later read could find other stamps."""
 
     sends: list[OutgoingMessage]
     reply: RunsReply
-    span: Span
+    spans: list[Span]
 
 
 class Effects(NamedTuple):

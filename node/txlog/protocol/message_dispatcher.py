@@ -89,7 +89,7 @@ class MessageDispatcher:
 
     def _serve_runs(self, peer: str, asked: FetchRuns) -> None:
         sends = self._router.route(peer, RunsReply([]))
-        self._responder.on_fetch_runs(asked.span, self._lifecycle.log, self._views.stamps_view, sends)
+        self._responder.on_fetch_runs([asked.span, *asked.more], self._lifecycle.log, self._views.stamps_view, sends)
 
     def _on_post(self, peer: str, post: Post, now: ClockReading, contents: dict[Txid, bytes]) -> None:
         if not self._check_view(peer, post, now):

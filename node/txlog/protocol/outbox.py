@@ -35,6 +35,6 @@ class Outbox:
         """Send the message, around a lost link where needed (rule 22)."""
         self.routed.append((node, message))
 
-    def read(self, sends: list[OutgoingMessage], reply: RunsReply, span: Span) -> None:
-        """Read ``span`` now, and send ``reply`` with its transactions as ``sends`` say."""
-        self.reads.append(JournalRead(sends, reply, span))
+    def read(self, sends: list[OutgoingMessage], reply: RunsReply, spans: list[Span]) -> None:
+        """Read ``spans`` now, and send ``reply`` with its transactions as ``sends`` say."""
+        self.reads.append(JournalRead(sends, reply, spans))

@@ -334,7 +334,7 @@ class Executor:
         self._ready, self._syncing, self._waiting = map(clamped, (self._ready, self._syncing, self._waiting))
 
     def _read_reply(self, read: JournalRead) -> Effects:
-        reply = msgspec.structs.replace(read.reply, runs=self._read_runs(read.span))
+        reply = msgspec.structs.replace(read.reply, runs=self._read_runs(read.spans))
         return Effects([], [OutgoingMessage(one.peer, reply, None, one.target) for one in read.sends])
 
     def _defer_until_durable(self, effects: Effects) -> None:
@@ -414,16 +414,22 @@ class Executor:
     def _read_own_runs(self, first_seq: int, last_seq: int) -> list[TransactionRun]:
         own = self.core.log_state
         assert own is not None
-        return self._read_runs(Span(own.own.origin.node, own.own.origin.birth, first_seq, last_seq - first_seq + 1))
+        return self._read_runs([Span(own.own.origin.node, own.own.origin.birth, first_seq, last_seq - first_seq + 1)])
 
-    def _read_runs(self, span: Span) -> list[TransactionRun]:
-        """The transactions of a span, as many as one frame may carry, at least one."""
-        limits = self.core.settings
-        items: list[RunItem] = []
-        room = limits.frame_bytes_max
-        while len(items) < span.count and room > 0:
-            count = min(span.count - len(items), limits.frame_items_max)
-            run = self.journal.read(span.node, span.birth, span.first_seq + len(items), count, room)
-            items += run.items
-            room -= sum(len(item.payload) for item in run.items)
-        return [TransactionRun(span.node, span.birth, span.first_seq, items)]
+    def _read_runs(self, spans: list[Span]) -> list[TransactionRun]:
+        """The transactions of these spans, as many as one frame may carry, at least one."""
+        runs: list[TransactionRun] = []
+        room, left = self.core.settings.frame_bytes_max, self.core.settings.frame_items_max
+        for span in spans:
+            items: list[RunItem] = []
+            count = min(span.count, left)
+            while len(items) < count and room > 0:
+                first_seq = span.first_seq + len(items)
+                run = self.journal.read(span.node, span.birth, first_seq, count - len(items), room)
+                items += run.items
+                room -= sum(len(item.payload) for item in run.items)
+            if not items:
+                break
+            runs.append(TransactionRun(span.node, span.birth, span.first_seq, items))
+            left -= len(items)
+        return runs

@@ -37,7 +37,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from txlog.model.bounds import Birth, Count, Hash, Key, NodeId, Seq, Slot, Stamp
+from txlog.model.bounds import SLOTS_MAX, Birth, Count, Hash, Key, NodeId, Seq, Slot, Stamp
 from txlog.model.configuration import Configuration
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.entry import Span, TransactionRun
@@ -358,9 +358,10 @@ class Post(msgspec.Struct, array_like=True, frozen=True, tag="post"):
 
 
 class FetchRuns(msgspec.Struct, array_like=True, frozen=True, tag="fetch-runs"):
-    """Asks for the transactions of ``span``."""
+    """Asks for ``span``, then ``more``: as many transactions as fit one frame. An older master reads only ``span``."""
 
     span: Span
+    more: Annotated[list[Span], Meta(max_length=SLOTS_MAX)] = []
 
 
 class RunsReply(msgspec.Struct, array_like=True, frozen=True, tag="runs"):

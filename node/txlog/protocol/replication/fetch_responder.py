@@ -27,17 +27,27 @@ class FetchResponder:
         self._outbox = outbox
         self._snapshot_chunks = SnapshotChunks()
 
-    def on_fetch_runs(self, span: Span, log: LogState | None, view: Number, sends: list[OutgoingMessage]) -> None:
-        """The requester lacks ``span``. ``view``: the view whose stamps the persisted transactions have. ``sends``: to
-        which peers the answer goes, and for which master; their message is replaced by the answer."""
-        queue = log.by_origin.get(Origin(span.node, span.birth)) if log is not None else None
-        if log is None or queue is None or span.count < 1 or not 1 <= span.first_seq <= queue.held:
-            self._answer(sends, RunsReply([]))  # certain: it was never persisted here
-        elif log.log_index.is_trimmed(queue.origin, span.first_seq):
-            self._answer(sends, _log_start_of(log))
-        else:
+    def on_fetch_runs(
+        self, spans: list[Span], log: LogState | None, view: Number, sends: list[OutgoingMessage]
+    ) -> None:
+        """The requester lacks ``spans``. One answer brings what is persisted here of all of them. ``view``: the view
+        whose stamps the persisted transactions have. ``sends``: to which peers the answer goes, and for which master;
+        their message is replaced by the answer."""
+        held: list[Span] = []
+        for span in spans if log is not None else ():
+            assert log is not None
+            queue = log.by_origin.get(Origin(span.node, span.birth))
+            if queue is None or not 1 <= span.first_seq <= queue.held:
+                continue  # certain: it was never persisted here
+            if log.log_index.is_trimmed(queue.origin, span.first_seq):
+                self._answer(sends, _log_start_of(log))
+                return
             count = min(span.count, queue.held - span.first_seq + 1)
-            self._outbox.read(sends, RunsReply([], view), Span(span.node, span.birth, span.first_seq, count))
+            held.append(Span(span.node, span.birth, span.first_seq, count))
+        if held:
+            self._outbox.read(sends, RunsReply([], view), held)
+        else:
+            self._answer(sends, RunsReply([]))
 
     def on_fetch_order(self, peer: str, asked: FetchOrder, log: LogState | None) -> None:
         """The requester lacks the order of the log after an index; :class:`PeerFault` when this log ends before it."""

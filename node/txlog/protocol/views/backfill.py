@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from txlog.model.bounds import SLOTS_MAX
 from txlog.model.entry import Span
 from txlog.model.ids import Origin
 from txlog.model.view import NO_VIEW
@@ -14,16 +15,27 @@ from txlog.wire.messages import FetchRuns, RunsReply
 
 EARLY_HELLO_COUNT: Final = 100
 """Transactions fetched since the last hello, after which the next one asks early for what the holders have now."""
+ANSWER_ROUNDS_MAX: Final = 4
+"""The longest wait for an answer before its request is repeated, in round time-outs."""
 
 
 class Backfill:
     """Requests from one holder at a time, and from the next one when no answer comes. Safety never depends on it (rule
-    18)."""
+    18).
+
+    One request names what is missing of every origin. A log has an origin for each disk that its masters ever had: one
+    round trip for each would make a join slower with the age of the cluster (rule 32).
+
+    A request is repeated after twice the time that the last answer took, and each time later. An answer may be a whole
+    frame. On a slow link, copies of it would arrive before the next one."""
 
     def __init__(self, views: ViewState) -> None:
         self.views = views
-        self._last_request: tuple[str, int, int] = ("", 0, 0)
+        self._requested: set[tuple[str, int, int]] = set()
+        """The first missing transaction of each span that was requested last."""
+        self._is_repeat = False
         self._last_request_ms = -FOREVER_MS
+        self._wait_ms = 0
         self._source_offset = 0
 
     @property
@@ -41,26 +53,36 @@ class Backfill:
         log = self.views.log_state
         if log is None or self.views.fetched_since_hello < EARLY_HELLO_COUNT or self.views.pending_accept is not None:
             return False
-        return self.is_backfilling and self._first_missing(log)[1] is None
+        return self.is_backfilling and not self._missing(log)
 
     def request_missing(self) -> None:
-        """Request the first missing span, at intervals, or at once when the last request was answered."""
-        agreement = self.views.log_state
-        if agreement is None or not self.is_backfilling:
+        """Request the missing spans, at intervals, or at once when the last request was answered."""
+        log = self.views.log_state
+        if log is None or not self.is_backfilling:
             return
-        sources, span = self._first_missing(agreement)
-        if span is None or not sources:
+        missing = self._missing(log)
+        if not missing:
             return
-        now_ms = self.views.failure_detector.now_ms
-        asked = (span.node, span.birth, span.first_seq)
-        if asked == self._last_request and now_ms < self._last_request_ms + self.views.local.settings.repeat_ms:
-            return
-        if asked == self._last_request:
+        now_ms, settings = self.views.failure_detector.now_ms, self.views.local.settings
+        if self._requested and self._requested <= {_first_of(span) for _, spans in missing for span in spans}:
+            wait_ms = max(self._wait_ms, settings.repeat_ms)
+            if now_ms < self._last_request_ms + wait_ms:
+                return
             self._source_offset += 1
-        self._last_request, self._last_request_ms = asked, now_ms
-        count = min(span.count, self.views.local.settings.frame_items_max)
-        source = sources[self._source_offset % len(sources)]
-        self.views.outbox.send_routed(source, FetchRuns(Span(span.node, span.birth, span.first_seq, count)))
+            self._wait_ms = min(2 * wait_ms, ANSWER_ROUNDS_MAX * settings.round_timeout_ms)
+            self._is_repeat = True
+        else:
+            self._is_repeat = False
+        source, spans = missing[self._source_offset % len(missing)]
+        spans = _within(settings.frame_items_max, spans)
+        self._requested, self._last_request_ms = {_first_of(span) for span in spans}, now_ms
+        self.views.outbox.send_routed(source, FetchRuns(spans[0], spans[1:]))
+
+    def _on_answer(self, now_ms: int) -> None:
+        """Learn how long an answer takes. Which of several requests was answered is not known."""
+        if not self._is_repeat:
+            settings = self.views.local.settings
+            self._wait_ms = min(2 * (now_ms - self._last_request_ms), ANSWER_ROUNDS_MAX * settings.round_timeout_ms)
 
     def is_in_current_view(self, agreement: LogState, origin: Origin) -> bool:
         """Whether transactions of the origin come with the stamps of the active view. Elsewhere they may have other
@@ -82,6 +104,8 @@ class Backfill:
         same = message.view == views.number
         if message.view == NO_VIEW:  # an older program does not send it: its last hello names its view
             same = views.last_views.get(peer) == views.number
+        if any((run.node, run.birth, run.first_seq) in self._requested for run in message.runs):
+            self._on_answer(mono_ms)
         for run in message.runs:
             if self.is_backfilling and run.origin not in log.by_origin:
                 log.add_origin(run.origin)
@@ -94,20 +118,37 @@ class Backfill:
                 schedule.on_foreign_transactions(mono_ms)
                 views.fetched_since_hello += len(run.items)
 
-    def _first_missing(self, agreement: LogState) -> tuple[list[str], Span | None]:
+    def _missing(self, log: LogState) -> list[tuple[str, list[Span]]]:
+        """By master, the spans that it holds and this master lacks. Only masters with any. The first is the best."""
         accept = self.views.pending_accept
-        if accept is not None:
-            lacks = self.views.needed.missing(accept, agreement)
-            others = [
-                m.node for m in accept.view.members if m.node not in (self.views.local.node, self.views.accept_sender)
-            ]
-            sources = [self.views.accept_sender] if self.views.accept_sender != self.views.local.node else []
-            sources += [node for node in others if node != self.views.local.node]
-            return sources, lacks[0] if lacks else None
-        for node, holds in sorted(self.views.branch_holders.items()):
-            for origin, seq in holds.items():
-                queue = agreement.by_origin.get(origin)
-                held = queue.held if queue is not None else 0
-                if seq > held and origin != self.views.origin and not self.is_in_current_view(agreement, origin):
-                    return [node], Span(origin.node, origin.birth, held + 1, seq - held)
-        return [], None
+        if accept is None:
+            held_by = [(node, self._missing_of(log, held)) for node, held in sorted(self.views.branch_holders.items())]
+            return [(node, spans) for node, spans in held_by if spans]
+        spans = self.views.needed.missing(accept, log)
+        others = [m.node for m in accept.view.members if m.node != self.views.accept_sender]
+        sources = [self.views.accept_sender, *others] if spans else []
+        return [(node, spans) for node in sources if node != self.views.local.node]
+
+    def _missing_of(self, log: LogState, held: dict[Origin, int]) -> list[Span]:
+        spans: list[Span] = []
+        for origin, seq in held.items():
+            queue = log.by_origin.get(origin)
+            mine = queue.held if queue is not None else 0
+            if seq > mine and origin != self.views.origin and not self.is_in_current_view(log, origin):
+                spans.append(Span(origin.node, origin.birth, mine + 1, seq - mine))
+        return spans
+
+
+def _first_of(span: Span) -> tuple[str, int, int]:
+    return span.node, span.birth, span.first_seq
+
+
+def _within(count_max: int, spans: list[Span]) -> list[Span]:
+    """The first ``count_max`` transactions of these spans, as spans that one request may name."""
+    chosen: list[Span] = []
+    for span in spans[: SLOTS_MAX + 1]:
+        chosen.append(Span(span.node, span.birth, span.first_seq, min(span.count, count_max)))
+        count_max -= chosen[-1].count
+        if count_max <= 0:
+            break
+    return chosen
