@@ -17,6 +17,7 @@ _ADOPTION = "txlog/backup/store_adoption.py"
 _ONCE = "node/tests/protocol/test_founded_once.py::"
 _STORES = "node/tests/backup/test_other_stores.py::"
 _REFUSED = "node/tests/server/test_refused_stores.py::"
+_KEPT = "node/tests/server/test_decisions_kept.py::"
 
 
 def _mutant(name: str, rule: str, path: str, old: str, new: str, test: str) -> Mutant:
@@ -156,9 +157,41 @@ BOOTSTRAP_MUTANTS: tuple[Mutant, ...] = (
         "a-decision-holds-for-other-content",
         "30",
         _DECISIONS,
-        "return kind if _is_same_content(seen, worker.position) else None",
-        "return kind",
+        "return None if at is None or _is_content_of(decided, at) else",
+        "return None if True else",
         _REFUSED + "test_a_persons_decision_is_a_duty_while_the_store_is_there",
+    ),
+    _mutant(
+        "a-decision-is-answered-before-it-is-durable",
+        "30",
+        _DECISIONS,
+        "                await asyncio.to_thread(write_decisions, self._folder, decided)\n",
+        "                self._is_saved = False\n",
+        _KEPT + "test_a_decision_is_durable_before_it_is_answered",
+    ),
+    _mutant(
+        "a-decision-is-forgotten-while-the-store-is-loaded",
+        "30",
+        _DECISIONS,
+        "return None if at is None or _is_content_of(decided, at) else",
+        "return None if at is not None and _is_content_of(decided, at) else",
+        _KEPT + "test_a_decision_is_forgotten_once_the_store_has_moved",
+    ),
+    _mutant(
+        "a-decision-is-inherited-by-a-worker-of-the-same-name",
+        "30",
+        _DECISIONS,
+        'return "the worker was removed" if name in self._registered else None',
+        "return None",
+        _KEPT + "test_a_decision_is_forgotten_with_its_worker",
+    ),
+    _mutant(
+        "a-decision-holds-for-any-cluster",
+        "30",
+        _DECISIONS,
+        "if cluster and cluster != decided.cluster:",
+        "if False:",
+        _KEPT + "test_a_decision_for_another_cluster_is_none",
     ),
     _mutant(
         "adopted-beside-other-content",

@@ -22,6 +22,26 @@ POISON_MUTANTS: tuple[Mutant, ...] = (
         test=_JUDGED + "test_three_ends_are_a_verdict_and_two_of_them_alone",
     ),
     Mutant(
+        "the-closed-connections-of-a-manifest-do-not-count",
+        "30",
+        False,
+        (SourceEdit(APPLIER, "fault, now, self.ended_min)", "fault, now)"),),
+        test=_JUDGED + "test_a_manifest_says_how_many_ends_are_a_verdict[6]",
+    ),
+    Mutant(
+        "the-keys-of-a-manifest-do-not-count",
+        "32",
+        False,
+        (
+            SourceEdit(
+                "txlog/config/process_config_builder.py",
+                "limits=Limits(keys_max=spec.limits.keys_max)",
+                "limits=Limits()",
+            ),
+        ),
+        test="node/tests/config/test_limits.py::test_the_keys_that_a_manifest_allows_are_those_of_the_core",
+    ),
+    Mutant(
         "a-verdict-without-a-request-alone",
         "30",
         False,

@@ -81,6 +81,19 @@ def test_the_pipeline_speaks_with_every_master_and_worker_of_its_data_centre() -
     assert [worker.name for worker in told.workers] == ["uk-worker-1", "uk-worker-2"]
 
 
+def test_bounds_of_a_manifest_reach_the_process_that_judges_by_them() -> None:
+    told = cluster(limits={"keysMax": 5000, "executionTimeout": "7s", "closedConnections": 9})
+    objects = desired_objects(told, AROUND)
+    master = NodeConfig.model_validate_json(one("ConfigMap", "catalogue-masters", objects)["data"]["uk-2.json"])
+    data = one("ConfigMap", "catalogue-pipeline", objects)["data"]
+    pipeline = PipelineConfig.model_validate_json(data["pipeline.json"])
+    assert (master.limits.keys_max, pipeline.execution_s, pipeline.closed_connections) == (5000, 7.0, 9)
+    only_keys = desired_objects(cluster(limits={"keysMax": 5000}), AROUND)
+    assert one("Job", "catalogue-pipeline", only_keys) == one(
+        "Job", "catalogue-pipeline", desired_objects(cluster(), AROUND)
+    ), "the pipeline has no part in it"
+
+
 LIVE: dict[str, Any] = {
     "splitRecovery": "None",
     "maxPeerLag": "10s",
@@ -122,6 +135,7 @@ def test_one_more_master_restarts_nobody() -> None:
         {"security": {"users": {"secretRef": {"name": "people"}}}},
         {"security": {"peerTlsSecretRef": {"name": "among-masters"}}},
         {"masters": {"resources": {"limits": {"memory": "1Gi"}}}},
+        {"limits": {"keysMax": 5000}},
         {"peers": [{"name": "uk", "masters": 2, "address": "other-{index}.example.net"}]},
     ],
 )

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+from log_in_memory import MemoryLog
+from oxigraph_process import ADAPTER, OxigraphProcess
+
+from txlog.apply import apply_up_to
 from txlog.apply.suspect import ANNOUNCE_S, RETRY_S, TRIAL_S, Fault, Suspect, add_failure
+from txlog.workers.adapter import RequestOutcome, Unreachable, WorkerRequest, WorkerResponse
 
 NOW = 1000.0
 
@@ -58,3 +66,33 @@ def test_what_is_reported_at_which_time() -> None:
     assert judged.reported_fault(NOW + RETRY_S - ANNOUNCE_S) == "suspected", "no skip is decided while it runs again"
     again = add_failure(judged, 4, 5, "t5", ENDED, NOW + RETRY_S)
     assert again.reported_fault(NOW + RETRY_S) == "ended"
+
+
+class Closing:
+    """Closes the connection at the poison."""
+
+    def __init__(self, worker: OxigraphProcess) -> None:
+        self._inner = worker.transport
+        self.closed = 0
+
+    def send(self, request: WorkerRequest) -> WorkerResponse:
+        if b"urn:poison" not in request.body:
+            return self._inner.send(request)
+        self.closed += 1
+        raise Unreachable(self._inner.url, "no answer", RequestOutcome.UNKNOWN)
+
+    def settled(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("ended_min", [2, 3, 6])
+def test_a_manifest_says_how_many_ends_are_a_verdict(worker: OxigraphProcess, ended_min: int) -> None:
+    log, closing = MemoryLog(), Closing(worker)
+    log.add("<urn:poison> <urn:p> <urn:o> .")
+    told: dict[str, Any] = {"ended_min": ended_min, "takeover_s": 0.0}  # the lock of a lost request ends with it
+    done = apply_up_to(ADAPTER, closing, log, 1, **told)
+    while closing.closed < 2 * ended_min and (done.suspect is None or done.suspect.verdict is None):
+        done = apply_up_to(ADAPTER, closing, log, 1, held=done.foreign_lock, suspect=done.suspect, **told)
+    found = done.suspect
+    assert found is not None
+    assert (found.verdict, closing.closed) == (ENDED, ended_min)

@@ -102,11 +102,6 @@ async def test_a_persons_decision_is_a_duty_while_the_store_is_there(
     assert (await duties(cluster))[0]["error"] == "no room"
     await report(cluster, {**STORE, "index": 21, "hash": "ac" * 16}, "Ahead")
     assert await duties(cluster) == [], "it was decided about other content"
-    await report(cluster, STORE, "Ahead")
-    await cluster.stop()
-    await cluster.start()
-    await report(cluster, STORE, "Ahead")
-    assert await duties(cluster) == [], "a decision ends with the process"
 
 
 async def test_decisions_that_are_refused(clusters: Callable[..., Cluster]) -> None:

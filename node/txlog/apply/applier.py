@@ -26,7 +26,7 @@ from txlog.apply.session_errors import (
     TransactionHarmful,
     TransactionRefused,
 )
-from txlog.apply.suspect import Fault, Suspect, add_failure
+from txlog.apply.suspect import ENDED_MIN, Fault, Suspect, add_failure
 from txlog.model.entry import CONTROL_KINDS, LogEntry, Position
 from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore
 from txlog.model.hashes import NO_HASH
@@ -89,6 +89,7 @@ def apply_up_to(
     audit: float = AUDIT_PROBABILITY,
     suspect: Suspect | None = None,
     execution_s: float = EXECUTION_S,
+    ended_min: int = ENDED_MIN,
 ) -> ApplyOutcome:
     """Bring one worker to index ``upto`` of ``log`` (at most to ``hold``), or as far as ``budget_s`` seconds allow. At
     least one request is tried. Never raises for a fault of the worker: the outcome holds it.
@@ -99,8 +100,9 @@ def apply_up_to(
     the log has proved the position; a store of another cluster is refused. ``cached``: the
     worker's last known marker, which saves a request; a wrong one costs one request and nothing else. ``held``: the
     last outcome's ``foreign_lock``, of the same process and transport. ``suspect``: the last outcome's, of any process
-    on this machine. ``execution_s``: how long one transaction may take. Errors of the log itself (no master reached)
-    are raised; the worker stays consistent."""
+    on this machine. ``execution_s``: how long one transaction may take. ``ended_min``: as
+    :data:`~txlog.apply.suspect.ENDED_MIN`. Errors of the log itself (no master reached) are raised; the worker stays
+    consistent."""
     if cached is not None and random.random() < audit:
         cached = None
     run = _ApplySession(
@@ -118,7 +120,7 @@ def apply_up_to(
         takeover_s,
         held,
     )
-    run.suspect, run.execution_s = suspect, execution_s
+    run.suspect, run.execution_s, run.ended_min = suspect, execution_s, ended_min
     return run.run(cached)
 
 
@@ -160,7 +162,7 @@ class _ApplySession:
         self.applied = 0
         self.requests = 0
         self.suspect: Suspect | None = None
-        self.execution_s = EXECUTION_S
+        self.execution_s, self.ended_min = EXECUTION_S, ENDED_MIN
 
     # -- the session
 
@@ -478,7 +480,8 @@ class _ApplySession:
             txid = str(harmful[0].txid) if len(harmful) == 1 else ""
             after = (self.marker or EMPTY_MARKER).position.index
             fault = Fault.STALLED if stalled else Fault.ENDED
-            self.suspect = add_failure(self.suspect, after, batch[-1].index, txid, fault, self.clock.now())
+            now, last = self.clock.now(), batch[-1].index
+            self.suspect = add_failure(self.suspect, after, last, txid, fault, now, self.ended_min)
 
     def _was_applied(self, new: MarkerPosition) -> bool:
         """Whether a request without an answer was applied. False, too, when the worker is unreachable."""

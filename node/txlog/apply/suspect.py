@@ -10,7 +10,8 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 ENDED_MIN: Final = 3
-"""Requests, one after the other, at which the worker closed the connection without an answer ..."""
+"""Requests, one after the other, at which the worker closed the connection without an answer, unless a manifest says
+another number (``closedConnections``) ..."""
 ENDED_ALONE_MIN: Final = 2
 """... and how many of them held the transaction alone."""
 STALLED_MIN: Final = 2
@@ -42,7 +43,8 @@ class Suspect(NamedTuple):
     """The entries of the requests that failed while the worker stayed at index ``after``. ``txid``: of the transaction
     that the last request held alone; "" for several. The numbers count requests; ``alone`` those with ``txid`` alone.
     Times are seconds of the machine's monotonic clock. ``running_since``: of the last request, while it may still be
-    executed; 0 otherwise. ``judged_at``: of the last failure, whether or not there was enough evidence."""
+    executed; 0 otherwise. ``judged_at``: of the last failure, whether or not there was enough evidence.
+    ``ended_min``: as :data:`ENDED_MIN`."""
 
     after: int
     last: int
@@ -53,11 +55,12 @@ class Suspect(NamedTuple):
     stalled_alone: int = 0
     running_since: float = 0.0
     judged_at: float = 0.0
+    ended_min: int = ENDED_MIN
 
     @property
     def verdict(self) -> Fault | None:
         """The fault of the transaction ``txid``, once there is enough evidence."""
-        if self.ended >= ENDED_MIN and self.ended_alone >= ENDED_ALONE_MIN:
+        if self.ended >= self.ended_min and self.ended_alone >= ENDED_ALONE_MIN:
             return Fault.ENDED
         if self.stalled >= STALLED_MIN and self.stalled_alone:
             return Fault.STALLED
@@ -77,9 +80,11 @@ class Suspect(NamedTuple):
         return SUSPECTED if self.verdict is not None or age_s < TRIAL_S else None
 
 
-def add_failure(known: Suspect | None, after: int, last: int, txid: str, fault: Fault, now: float) -> Suspect:
+def add_failure(
+    known: Suspect | None, after: int, last: int, txid: str, fault: Fault, now: float, ended_min: int = ENDED_MIN
+) -> Suspect:
     """What is known after one more request failed: with the entries from ``after`` + 1 to ``last``, ``txid`` when it
-    was one transaction, at ``now``."""
+    was one transaction, at ``now``. ``ended_min``: how many closed connections count as evidence."""
     found = known if known is not None and known.after <= after < known.last else Suspect(after, last)
     if txid != found.txid:
         found = found._replace(ended_alone=0, stalled_alone=0)
@@ -94,4 +99,5 @@ def add_failure(known: Suspect | None, after: int, last: int, txid: str, fault: 
         stalled_alone=found.stalled_alone + (1 - ended) * alone,
         running_since=0.0 if ended else now,
         judged_at=now,
+        ended_min=ended_min,
     )

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from txlog.config.access_specs import CorsSpec, LoadSpec, SecuritySpec
 from txlog.config.backup_policy import BackupPolicy
+from txlog.config.limit_specs import LimitsSpec
 from txlog.config.manifest_model import NO_DEFAULTS, ManifestModel, cel_rules, expected_error, immutable, list_map
 from txlog.config.preferences import Preferences
 from txlog.config.resource_specs import ResourceRequirements, SecretRef, StorageSpec
@@ -343,6 +344,7 @@ class ClusterSpec(Preferences):
         description="What an update without GRAPH, WITH and USING reads and deletes from: all graphs as in RDF4J, or "
         "the default graph as in SPARQL 1.1.",
     )
+    limits: LimitsSpec = LimitsSpec()
     load: LoadSpec | None = None
     cors: CorsSpec = CorsSpec()
     masters: MastersSpec = MastersSpec()

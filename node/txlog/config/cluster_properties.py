@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from txlog.config.limit_specs import CLOSED_CONNECTIONS, EXECUTION_TIMEOUT, KEYS_MAX, LimitsSpec
 from txlog.config.preferences import (
     CHOICES,
     KEYS,
@@ -39,7 +40,7 @@ from txlog.config.property_parsers import (
     parse_sources,
     parse_text,
 )
-from txlog.config.units import Engine
+from txlog.config.units import Engine, format_duration
 from txlog.model.errors import BadInput
 
 BYTES_MAX: Final = 1 << 20
@@ -79,6 +80,7 @@ class ClusterProperties:
     remote_masters: list[list[str]]
     runs_pipeline: bool
     ignored_names: list[str]
+    limits: LimitsSpec
 
     def pipeline_config(self, scratch: Path) -> PipelineConfig | None:
         """The Spark application of its data centre; None where the file names no stores, or assigns the application to
@@ -87,7 +89,11 @@ class ClusterProperties:
             return None
         workers = list(self.node.workers)
         return PipelineConfig(
-            data_center=self.node.data_center, masters=self.local_masters, workers=workers, scratch_folder=scratch
+            data_center=self.node.data_center,
+            masters=self.local_masters,
+            workers=workers,
+            scratch_folder=scratch,
+            **self.limits.pipeline_fields(),
         )
 
 
@@ -169,6 +175,9 @@ _PROPERTIES: Final[Mapping[str, _Property]] = {
     "cors-origins": _Property(parse_origins, "cors_origins"),
     "load-sources": _Property(parse_sources),
     "load-networks": _Property(parse_networks),
+    "keys-max": _Property(integer_parser(*KEYS_MAX)),
+    "execution-timeout": _Property(lambda text: format_duration(duration_parser(*EXECUTION_TIMEOUT)(text))),
+    "closed-connections": _Property(integer_parser(*CLOSED_CONNECTIONS)),
 }
 _NUMBERED_NAMES: Final[Mapping[str, Mapping[str, Callable[[str], Any]]]] = {
     "peer": {
@@ -179,6 +188,9 @@ _NUMBERED_NAMES: Final[Mapping[str, Mapping[str, Callable[[str], Any]]]] = {
         "peer-port": _PORT,
     },
     "worker": {"id": parse_node_id, "url": parse_text, "engine": choice_parser(*get_args(Engine))},
+}
+_LIMITS: Final = {"keys-max": "keysMax", "execution-timeout": "executionTimeout"} | {
+    "closed-connections": "closedConnections"
 }
 NAMES: Final = tuple(_PROPERTIES)
 """All names without a number."""
@@ -356,6 +368,8 @@ class _PropertiesParser:
         elif "load-networks" in values:
             self.add_error(self.line_of_name["load-networks"], "load-networks", "is of no use without load-sources")
             return None
+        limits = LimitsSpec.model_validate({_LIMITS[name]: values[name] for name in _LIMITS if name in values})
+        fields["limits"] = {"keys_max": limits.keys_max}
         config = self._build_node_config(fields)
         if config is None:
             return None
@@ -369,6 +383,7 @@ class _PropertiesParser:
             remote_masters=[[urls[peer.node] for peer in peers if peer.data_center == other] for other in others],
             runs_pipeline=bool(workers) and values.get("run-pipeline", first),
             ignored_names=self.ignored_names,
+            limits=limits,
         )
 
     def _build_node_config(self, fields: dict[str, Any]) -> NodeConfig | None:

@@ -122,7 +122,7 @@ _MANIFEST_ONLY = re.compile(
     r"node-?id|master-?url|(peer|worker)(\.|s$).*|split-?mode|key-?retention|vote-?weight|repository|data-?center"
     r"|listen-?address|journal-?folder|storage-?size|log-?keep|log-?max-?size|write-?timeout|durability|(peer-?)?tls-?folder"
     r"|peer-?port|(peer-?token|own-?token|users)-?file|non-?deterministic-?updates|mixed-?engines|run-?pipeline|load-?(sources|networks)"
-    r"|updates-?without-?graph|cors-?origins"
+    r"|updates-?without-?graph|cors-?origins|keys-?max|execution-?timeout|closed-?connections"
     r"|mode|read-?only|auto-?replication|net-?speed-?bits-?per-?sec|full-?replication-?time-?factor"
     r"|min-?time-?to-?consider-?full-?replication-?s|protect-?single-?worker|master-?replication-?port",
     re.I,

@@ -237,6 +237,9 @@ class PipelineConfig(StrictModel):
         description="how long a worker may take to execute one transaction, and a second for each 512 KiB of it; "
         "one that takes longer twice is skipped when no worker executes it (decisions/0051)",
     )
+    closed_connections: int = Field(
+        default=3, ge=2, description="requests without an answer at which a transaction counts as one that ends stores"
+    )
     batch_from: int = Field(
         default=500_000, ge=1, description="operations that a worker lacks when a batch brings them (decisions/0010)"
     )

@@ -14,6 +14,7 @@ from txlog.config.preferences import config_fields
 from txlog.config.process_config import (
     BackupJobConfig,
     FolderConfig,
+    Limits,
     LoadConfig,
     NodeConfig,
     PeerConfig,
@@ -83,6 +84,7 @@ def build_node_config(
         non_deterministic_updates=spec.non_deterministic_updates,
         mixed_engines=spec.mixed_engines,
         updates_without_graph=spec.updates_without_graph,
+        limits=Limits(keys_max=spec.limits.keys_max),
         load=_build_load_config(spec.load),
         cors_origins=spec.cors.allowed_origins,
         **config_fields(spec),

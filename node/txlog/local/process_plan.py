@@ -202,6 +202,7 @@ def make_plan(
             masters=[master.url for master in topology.masters_of(manifest.data_center)],
             workers=_worker_configs(topology, manifest.data_center),
             scratch_folder=state.pipeline(manifest.data_center) / "scratch",
+            **manifest.cluster.spec.limits.pipeline_fields(),
         )
         for manifest in manifests
     }

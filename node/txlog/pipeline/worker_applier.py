@@ -86,7 +86,7 @@ class WorkerApplier:
         )
         self._log = PagedMasterLog(FailoverClient(config.masters, MASTER_TIMEOUT_S))
         self._foreign_lock: ForeignLock | None = None
-        self._execution_s = config.execution_s
+        self._execution_s, self._closed_connections = config.execution_s, config.closed_connections
         self._awaits = 0.0
         """``running_since`` of the request whose end this process' connection will show."""
 
@@ -118,6 +118,7 @@ class WorkerApplier:
                 held=self._foreign_lock,
                 suspect=suspect,
                 execution_s=self._execution_s,
+                ended_min=self._closed_connections,
             )
         except TxLogError as no_log:
             # the error is not the worker's, and its state is unchanged; its position is unknown for now

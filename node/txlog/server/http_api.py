@@ -70,7 +70,7 @@ class HttpApi:
         self._abandoned_branches = AbandonedBranchesHandler(site, self._log_retention.backup_covering)
         self.change_feed = ChangeFeedHandler(site, pages, self._abandoned_branches.common_index)
         # operators
-        decisions = StoreDecisions(site)
+        self._store_decisions = decisions = StoreDecisions(site)
         duties = DutyHandler(site, repairs, decisions)
         self._skip_handler = SkipHandler(site, links.send, repairs)
         self._views = ViewHandler(site, links.send)
@@ -113,6 +113,7 @@ class HttpApi:
         """The tasks that must run as long as the master does, by name."""
         rooms = (
             self._worker_reports,
+            self._store_decisions,
             self._skip_handler,
             self._views,
             self._split_history,

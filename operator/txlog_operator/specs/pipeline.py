@@ -35,9 +35,9 @@ CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config"
 
 def pipeline_config(cluster: TxLogCluster, around: BuildContext) -> PipelineConfig:
     """The configuration of the Spark application."""
-    more: dict[str, Any] = {}
+    more: dict[str, Any] = cluster.spec.limits.pipeline_fields()
     if executors.executor_count(cluster):
-        more = {
+        more |= {
             "executors": executors.executor_config(cluster, around),
             "batch_tasks": executors.batch_tasks(cluster),
         }

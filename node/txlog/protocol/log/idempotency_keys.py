@@ -168,7 +168,7 @@ class IdempotencyKeys:
     def full_error(self, away: list[str]) -> Unavailable:
         """Why no new key is taken: there is no room. ``away``: the configured masters outside the view."""
         why = f"; none is forgotten while {', '.join(away)} may bring back transactions of any age" if away else ""
-        text = f"{len(self)} idempotency keys are kept, as many as limits.keys_max allows{why}"
+        text = f"{len(self)} idempotency keys are kept, as many as keysMax allows{why}"
         return Unavailable("KeysFull", text, KEYS_FULL_RETRY_S)
 
     def wait(self, key: str, use: FirstUse) -> None:

@@ -2,9 +2,9 @@
 of a worker, a skip-ahead (under ``None``; ``unorder`` on the wire), a repair of a worker that differs from others, and
 what a person decided about a refused store (``adopt``, ``discard``).
 
-Only repairs are recorded, and decisions while this process runs. All other duties follow from durable state: the view,
-its silent members, and the position in each worker's marker. Every master of the data centre therefore derives the same
-list after any crash. To perform a duty twice is unnecessary, but it is not wrong.
+Repairs, and decisions about stores, are recorded next to the journal of the master that took them. All other duties
+follow from durable state: the view, its silent members, and the position in each worker's marker. Every master of the
+data centre therefore derives the same list after any crash. To perform a duty twice is unnecessary, but not wrong.
 """
 
 from __future__ import annotations
