@@ -85,10 +85,3 @@ def _check_age(world: Simulation, machine: SimulatedMaster, answer: SubmissionAc
     if not 0 < index <= mirror.stable or not world.clocks.is_near(log.last_stamp, world.now_ms):
         return
     world.clients.check_age_of_repeat(machine.name, txid, world.now_ms)
-
-
-def start_clients(world: Simulation) -> None:
-    """Those of the plan, each at its time."""
-    for number, plan in enumerate(world.plan.clients):
-        client = SimulatedClient(world, plan, number, world.build_client_submission(number))
-        world.schedule(plan.at_ms, client.send)
