@@ -22,7 +22,9 @@ class TrackedRequest(Protocol):
 
     write: PendingWrite
     is_noted: bool
-    is_told: bool
+
+    @property
+    def is_told(self) -> bool: ...
 
 
 class OpenRequests:
@@ -60,7 +62,7 @@ class OpenRequests:
         """Whoever was told in the callback that has run: is it so?"""
         left: list[TrackedRequest] = []
         for request in self._requests:
-            if not request.write.waiter.done():
+            if not request.write.waiter.done() or not request.is_noted:
                 left.append(request)
             elif request.is_told:
                 self.check_levels(request.write)
@@ -85,7 +87,7 @@ class OpenRequests:
         }
         for request in self._requests:
             write = request.write
-            if not write.answers:
+            if not request.is_noted:
                 text = f"{machine.name} is idle, and a request for {write.level} has no answer"
                 machine.world.violations.add(LIVENESS, "32", text)
                 return
@@ -95,18 +97,21 @@ class OpenRequests:
                 machine.world.violations.add(ACKNOWLEDGEMENT, "15", text)
                 return
 
-    def waiting(self) -> list[Txid]:
-        """The last transaction of each request that has an answer, and whose client was not told."""
-        found: list[Txid] = []
-        for request in self._requests:
-            news = [a for a in request.write.answers if isinstance(a, SubmissionAccepted) and not a.is_repeat]
-            if news and not request.write.waiter.done():
-                found.append(news[-1].txid)
-        return found
+    def waiting_for(self, stable: set[Txid]) -> list[TrackedRequest]:
+        """Those whose clients wait, though their transactions are among these."""
+        return [
+            request
+            for request in self._requests
+            if not request.write.waiter.done() and (news := _new(request.write)) and stable.issuperset(news)
+        ]
+
+
+def _new(write: PendingWrite) -> list[Txid]:
+    return [a.txid for a in write.answers if isinstance(a, SubmissionAccepted) and not a.is_repeat]
 
 
 def _last_new(write: PendingWrite) -> int:
-    return max((a.txid.seq for a in write.answers if isinstance(a, SubmissionAccepted) and not a.is_repeat), default=0)
+    return max((txid.seq for txid in _new(write)), default=0)
 
 
 class LoopRequest:
@@ -123,7 +128,8 @@ class LoopRequest:
         self._process = process
         self._told = told
         self._is_done = False
-        self.is_noted = self.is_told = False
+        self.is_noted = False
+        self.is_told = False
         self.write = PendingWrite(batch, Durability(level), self)
 
     def enqueue(self) -> None:
@@ -140,7 +146,7 @@ class LoopRequest:
         try:
             loop.enqueue(self.write)
         except Unavailable as refused:
-            self._is_done = True
+            self._is_done = self.is_noted = True
             world.refused[refused.reason] += 1
             world.coverage["too many requests"] += 1
             raise

@@ -255,13 +255,6 @@ class LoopedProcess(MasterListener):
             machine.world.violations.add(LIVENESS, "32", f"{machine.name} is idle, and records wait for the disk")
         self.open.check_idle()
 
-    def check_final(self) -> None:
-        """All transactions are in all logs, everywhere stable: nobody waits any more."""
-        waiting = self.open.waiting()
-        if waiting:
-            text = f"{self.machine.name} has not told a client of {waiting[0]}, which is synced"
-            self.machine.world.violations.add(LIVENESS, "15", text)
-
     def finish_sync(self) -> None:
         """The syncs under way are done; the process is about to be stopped in order."""
         had = not self.sync_thread.is_idle

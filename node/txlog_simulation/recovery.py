@@ -58,12 +58,16 @@ def check_liveness(world: Simulation) -> int:
 
 
 def _check_loops(world: Simulation) -> None:
-    """All is in all logs: when the masters have heard that of each other, no client waits any more."""
-    plan = world.plan
+    """What is in all logs now, is that when the masters have heard of it from each other: its clients are told."""
+    plan, stable = world.plan, {entry.txid for entry in world.log.longest}
+    waiting = [
+        (m, m.process, one) for m in world.simulated_masters if m.process for one in m.process.open.waiting_for(stable)
+    ]
     world.run_until(world.now_ms + 3 * (plan.idle_interval_ms + 2 * plan.far_ms + plan.disk_ms) + 50)
-    for machine in world.simulated_masters:
-        if machine.process is not None and not machine.damaged:
-            machine.process.check_final()
+    for machine, process, request in waiting:
+        if machine.process is process and not request.write.waiter.done():
+            text = f"{machine.name} has not told a client of {request.write.answers[-1]}, which is in all logs"
+            world.violations.add(LIVENESS, "15", text)
 
 
 def _check_without_deaf_master(world: Simulation) -> None:

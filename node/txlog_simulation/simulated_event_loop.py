@@ -10,9 +10,11 @@ import math
 from asyncio.events import _get_running_loop, _set_running_loop
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager
+from contextvars import Context
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
 
 from txlog.runtime.executor import SyncTask
 from txlog.runtime.sync_thread import SyncRunner
@@ -21,6 +23,8 @@ from txlog_simulation.process_states import PAUSED, UP
 if TYPE_CHECKING:
     from txlog_simulation.simulated_master import SimulatedMaster
 
+_Arguments = TypeVarTuple("_Arguments")
+_Result = TypeVar("_Result")
 _THREAD_MS: Final = (0, 0, 1, 8, 40)
 """How long work in a thread takes."""
 
@@ -70,35 +74,46 @@ class SimulatedEventLoop(asyncio.BaseEventLoop):
 
     # What asyncio and the product call
 
-    def call_soon(self, callback: Callable[..., Any], *args: Any, context: Any = None) -> asyncio.Handle:
+    def call_soon(
+        self, callback: Callable[[*_Arguments], object], *args: *_Arguments, context: Context | None = None
+    ) -> asyncio.Handle:
+        """See :class:`asyncio.AbstractEventLoop`. What a process leaves behind may call it when that has ended."""
+        handle = asyncio.Handle(callback, args, self, context)
+        if not self.is_closed():
+            self._calls.append(handle)
+            self._wake()
+        return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*_Arguments], object], *args: *_Arguments, context: Context | None = None
+    ) -> asyncio.Handle:
         """See :class:`asyncio.AbstractEventLoop`."""
         if self.is_closed():
             raise RuntimeError("the process has ended")
-        handle = asyncio.Handle(callback, args, self, context)
-        self._calls.append(handle)
-        self._wake()
-        return handle
-
-    def call_soon_threadsafe(self, callback: Callable[..., Any], *args: Any, context: Any = None) -> asyncio.Handle:
-        """See :class:`asyncio.AbstractEventLoop`."""
         return self.call_soon(callback, *args, context=context)
 
     def call_later(
-        self, delay: float, callback: Callable[..., Any], *args: Any, context: Any = None
+        self,
+        delay: float,
+        callback: Callable[[*_Arguments], object],
+        *args: *_Arguments,
+        context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """See :class:`asyncio.AbstractEventLoop`. A timer takes a millisecond at least."""
-        handle = asyncio.TimerHandle(self.time() + delay, callback, list(args), self, context)
+        handle = asyncio.TimerHandle(self.time() + delay, callback, args, self, context)
         delay_ms = max(1, math.ceil(min(delay, 1e9) * 1000 / self._machine.clock_rate))
         self.after(delay_ms, self._ring, handle)
         return handle
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*_Arguments], _Result], *args: *_Arguments
+    ) -> asyncio.Future[_Result]:
         """See :class:`asyncio.AbstractEventLoop`: it happens at a drawn time."""
-        future: asyncio.Future[Any] = self.create_future()
+        future: asyncio.Future[_Result] = self.create_future()
         self.after(self._rng.choice(_THREAD_MS), self._run_in_thread, future, func, args)
         return future
 
-    def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:  # type: ignore[override]
+    def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
         """See :class:`asyncio.AbstractEventLoop`."""
         self._coroutines.append(coro)
         return asyncio.Task(coro, loop=self, **options)
