@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from txlog_simulation.mutant import Mutant
 from txlog_simulation.source_patches import SourceEdit
+from txlog_simulation.violation import PROCESS
 
 _JOURNAL = "txlog/journal/journal.py"
 _LOOP = "txlog/runtime/master_loop.py"
+_THREAD = "txlog/runtime/sync_thread.py"
 _TRACKER = "txlog/runtime/durability_tracker.py"
 
 _NO_DONE_ASSERTION = SourceEdit(
@@ -145,16 +147,31 @@ LOOP_MUTANTS: tuple[Mutant, ...] = (
         profile="loop",
     ),
     Mutant(
-        "a-truncated-log-leaves-what-was-synced",
+        "a-thread-keeps-a-failed-sync-for-itself",
+        "29",
+        True,
+        (_NO_DONE_ASSERTION, SourceEdit(_THREAD, "            error = wrong\n", "            error = None\n")),
+        profile="loop",
+    ),
+    Mutant(
+        "a-turn-does-not-look-whether-the-view-has-changed",
         "16",
         False,
         (
             SourceEdit(
-                _TRACKER,
-                "        if own < self.synced.value:\n            self.synced.move_to(own)\n",
-                "",
+                _LOOP,
+                "        self.durability.detect_view_change()\n        sync = executor.begin_sync()\n",
+                "        sync = executor.begin_sync()\n",
             ),
         ),
         profile="loop",
+    ),
+    Mutant(
+        "any-number-of-requests-may-wait",
+        "34",
+        False,
+        (SourceEdit(_LOOP, "if self.in_flight >= self._in_flight_max:", "if self.in_flight < 0:"),),
+        profile="loop",
+        counts=(PROCESS,),
     ),
 )

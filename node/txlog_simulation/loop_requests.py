@@ -6,10 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from txlog.model.durability import Durability
+from txlog.model.entry import KIND_CONFIG
 from txlog.model.errors import Refused, Unavailable
 from txlog.protocol.events import Submission, SubmissionAccepted
 from txlog.runtime.master_loop import PendingWrite
 from txlog.runtime.transaction_status import BELOW_APPLIED
+from txlog_simulation.lost_disks import check_old_copy
+from txlog_simulation.membership_faults import check_submission
+from txlog_simulation.simulated_clients import check_age
 from txlog_simulation.violation import ACKNOWLEDGEMENT, LIVENESS, PROCESS
 
 if TYPE_CHECKING:
@@ -52,7 +56,14 @@ class OpenRequests:
             request.is_noted = True
             if machine.origin is not None and not machine.damaged:
                 world.clients.on_answers(machine.origin, write.batch, write.answers, world.now_ms)
+            taken = any(isinstance(answer, SubmissionAccepted) for answer in write.answers)
+            if taken:
+                check_old_copy(machine)
+            check_submission(world, machine, taken and write.batch[0].kind != KIND_CONFIG)
             for answer in write.answers:
+                if isinstance(answer, SubmissionAccepted) and answer.is_repeat:
+                    world.coverage["client's retry"] += 1
+                    check_age(world, machine, answer)
                 if isinstance(answer, Refused):
                     reason = getattr(answer, "reason", type(answer).__name__)
                     world.coverage["refused for a full disk"] += reason == "DiskFull"

@@ -253,6 +253,8 @@ class LoopedProcess(MasterListener):
         machine = self.machine
         if not self.executor.idle:
             machine.world.violations.add(LIVENESS, "32", f"{machine.name} is idle, and records wait for the disk")
+        if len(machine.world.members) > 1 and not self.events.has_timer(self.loop._on_timer):
+            machine.world.violations.add(LIVENESS, "32", f"{machine.name} is idle, and nothing wakes it")
         self.open.check_idle()
 
     def finish_sync(self) -> None:

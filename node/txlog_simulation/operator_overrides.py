@@ -135,7 +135,14 @@ def _force_view(world: Simulation, at: int, there: list[Member]) -> bool:
         world.overrides.excluded.update((member.node, member.birth) for member in there)
         world.trace_event(machine.name, "order taken", " ".join(member.node for member in there))
         go_on(machine)
+        _wait_durable(machine)
     return True
+
+
+def _wait_durable(machine: SimulatedMaster) -> None:
+    """The operator is answered when the order is on the disk."""
+    if machine.process is not None:
+        machine.process.events.create_task(machine.process.wait_durable())
 
 
 def _work(world: Simulation, slots: list[int], at_ms: int) -> None:
@@ -247,6 +254,7 @@ def _bootstrap_once(world: Simulation, machine: SimulatedMaster, names: tuple[st
         world.coverage["two clusters ordered"] += world.overrides.may_be_two_clusters
         world.trace_event(machine.name, "found", " ".join(names))
         go_on(machine)
+        _wait_durable(machine)
     return True
 
 

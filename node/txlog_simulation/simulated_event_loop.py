@@ -50,6 +50,7 @@ class SimulatedEventLoop(asyncio.BaseEventLoop):
         self._calls: deque[asyncio.Handle] = deque()
         self._held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._coroutines: list[Coroutine[Any, Any, Any]] = []
+        self._timers: dict[asyncio.TimerHandle, object] = {}
         self._is_due = False
         self._spent_us = 0
         self.busy_until_ms = 0
@@ -102,6 +103,7 @@ class SimulatedEventLoop(asyncio.BaseEventLoop):
         """See :class:`asyncio.AbstractEventLoop`. A timer takes a millisecond at least."""
         handle = asyncio.TimerHandle(self.time() + delay, callback, args, self, context)
         delay_ms = max(1, math.ceil(min(delay, 1e9) * 1000 / self._machine.clock_rate))
+        self._timers[handle] = callback
         self.after(delay_ms, self._ring, handle)
         return handle
 
@@ -123,6 +125,7 @@ class SimulatedEventLoop(asyncio.BaseEventLoop):
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Its event stays on the calendar, and does nothing."""
+        self._timers.pop(handle, None)
 
     # How it goes on
 
@@ -149,6 +152,10 @@ class SimulatedEventLoop(asyncio.BaseEventLoop):
         else:
             what(*args)
 
+    def has_timer(self, callback: object) -> bool:
+        """Whether a timer is set that calls this."""
+        return callback in self._timers.values()
+
     def resume(self) -> None:
         """The process runs again."""
         held, self._held = self._held, []
@@ -161,13 +168,14 @@ class SimulatedEventLoop(asyncio.BaseEventLoop):
         """The process is gone, and what waited in it."""
         self._calls.clear()
         self._held.clear()
+        self._timers.clear()
         self.close()
         coroutines, self._coroutines = self._coroutines, []
         for coroutine in coroutines:
             coroutine.close()
 
     def _ring(self, handle: asyncio.TimerHandle) -> None:
-        if not handle.cancelled():
+        if self._timers.pop(handle, None) is not None:
             self._calls.append(handle)
             self._wake()
 
