@@ -154,21 +154,8 @@ LOOP_MUTANTS: tuple[Mutant, ...] = (
         profile="loop",
     ),
     Mutant(
-        "a-turn-does-not-look-whether-the-view-has-changed",
-        "16",
-        False,
-        (
-            SourceEdit(
-                _LOOP,
-                "        self.durability.detect_view_change()\n        sync = executor.begin_sync()\n",
-                "        sync = executor.begin_sync()\n",
-            ),
-        ),
-        profile="loop",
-    ),
-    Mutant(
         "any-number-of-requests-may-wait",
-        "34",
+        "32",
         False,
         (SourceEdit(_LOOP, "if self.in_flight >= self._in_flight_max:", "if self.in_flight < 0:"),),
         profile="loop",

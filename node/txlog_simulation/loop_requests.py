@@ -163,7 +163,7 @@ class LoopRequest:
             raise
         if is_full:
             text = f"{process.machine.name} takes a request beside {loop.in_flight} others"
-            world.violations.add(PROCESS, "34", text)
+            world.violations.add(PROCESS, "32", text)
         if not self._is_done:
             loop.in_flight += 1
 
