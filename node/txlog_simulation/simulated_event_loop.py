@@ -50,7 +50,7 @@ class SimulatedEventLoop(asyncio.BaseEventLoop):
         self._calls: deque[asyncio.Handle] = deque()
         self._held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._coroutines: list[Coroutine[Any, Any, Any]] = []
-        self._timers: dict[asyncio.TimerHandle, object] = {}
+        self._timers: dict[int, object] = {}
         self._is_due = False
         self._spent_us = 0
         self.busy_until_ms = 0
@@ -103,7 +103,7 @@ class SimulatedEventLoop(asyncio.BaseEventLoop):
         """See :class:`asyncio.AbstractEventLoop`. A timer takes a millisecond at least."""
         handle = asyncio.TimerHandle(self.time() + delay, callback, args, self, context)
         delay_ms = max(1, math.ceil(min(delay, 1e9) * 1000 / self._machine.clock_rate))
-        self._timers[handle] = callback
+        self._timers[id(handle)] = callback  # handles of one moment may be equal
         self.after(delay_ms, self._ring, handle)
         return handle
 
@@ -125,7 +125,7 @@ class SimulatedEventLoop(asyncio.BaseEventLoop):
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Its event stays on the calendar, and does nothing."""
-        self._timers.pop(handle, None)
+        self._timers.pop(id(handle), None)
 
     # How it goes on
 
@@ -175,7 +175,7 @@ class SimulatedEventLoop(asyncio.BaseEventLoop):
             coroutine.close()
 
     def _ring(self, handle: asyncio.TimerHandle) -> None:
-        if self._timers.pop(handle, None) is not None:
+        if self._timers.pop(id(handle), None) is not None:
             self._calls.append(handle)
             self._wake()
 
