@@ -94,6 +94,10 @@ class AppliedLevels:
         self._waits.append(_Wait(self._transactions.wait_for_level(txid, level, _FOR_EVER_S), told))
         self.advance()
 
+    async def wait_in_task(self, txid: Txid, level: Durability, seconds: float) -> bool:
+        """As the handler of a request waits, on the loop of its process."""
+        return await self._transactions.wait_for_level(txid, level, seconds)
+
     def level_of(self, txid: Txid) -> Durability | None:
         """What ``GET /txlog/transactions/...`` answers."""
         return self._transactions.outcome(txid).level

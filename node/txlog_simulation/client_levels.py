@@ -11,6 +11,7 @@ from txlog.model.ids import Txid
 from txlog.protocol.events import DurabilityMarks
 from txlog.runtime.durability_tracker import DurabilityTracker, DurabilityWaiter
 from txlog.runtime.executor import Executor
+from txlog.runtime.master_loop import MasterLoop
 from txlog.runtime.master_status import MasterStatus
 from txlog_simulation.applied_levels import ABOVE_SYNCED, AppliedLevels, WatermarkListener
 from txlog_simulation.violation import ACKNOWLEDGEMENT
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 class ClientLevels:
     """Of one process. It ends with it, and clients that wait are told nothing."""
 
-    def __init__(self, machine: SimulatedMaster, executor: Executor) -> None:
+    def __init__(self, machine: SimulatedMaster, executor: Executor, loop: MasterLoop | None = None) -> None:
         self._machine = machine
         status, listener = MasterStatus(executor), WatermarkListener()
-        self._tracker = DurabilityTracker(executor, status, listener)
+        self._tracker = loop.durability if loop is not None else DurabilityTracker(executor, status, listener)
         self.applied = AppliedLevels(machine, self._tracker, status)
         listener.registry = self.applied.registry
         self._waiting: list[DurabilityWaiter] = []
@@ -47,13 +48,17 @@ class ClientLevels:
         self._tracker.detect_view_change()
         level = self.applied.level_of(txid)
         if level is not None:
-            self._check(txid, level)
+            self.check(txid, level)
         return level
 
     def on_released(self, marks: DurabilityMarks | None) -> None:
         """The executor has let something out."""
         self._tracker.detect_view_change()
         self._tracker.apply_released(marks)
+        self.advance()
+
+    def advance(self) -> None:
+        """Levels may have moved."""
         self.applied.advance()
         self._check_told()
 
@@ -71,9 +76,10 @@ class ClientLevels:
             if not one.future.done():
                 self._waiting.append(one)
             elif one.future.result():
-                self._check(one.txid, one.level)
+                self.check(one.txid, one.level)
 
-    def _check(self, txid: Txid, level: Durability) -> None:
+    def check(self, txid: Txid, level: Durability) -> None:
+        """A client is told this now: is it so?"""
         machine, world = self._machine, self._machine.world
         mirror, view = machine.durable_state, machine.durable_state.accepted
         if machine.damaged or view is None or machine.origin is None or txid.origin in world.transactions.lost:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 STEPS = ("append", "begin_sync", "pwrite", "fdatasync", "run", "end_sync", "release")
 """At which a process may end; see ``machine.py``."""
+LOOP_STEPS = ("append", "begin_sync", "pwrite", "fdatasync", "run", "end_sync", "send", "tell", "release", "receive")
+"""The same in the turn of a loop, and between two turns."""
 
 
 def inject_fault(world: Simulation, fault: PlannedFault) -> None:
@@ -166,6 +168,9 @@ def _inject_local_fault(world: Simulation, fault: PlannedFault, machine: Simulat
         case "disk-error":
             world.coverage["disk-error"] -= 1  # counted when it happens
             machine.disk.fail_syncs()
+        case "crash-in-turn":
+            machine.steps_to_crash = 1 + fault.size % 3
+            machine.crash_step = LOOP_STEPS[fault.size // 3 % len(LOOP_STEPS)]
         case "stop":
             if machine.executor is not None and machine.state == UP:
                 world.schedule(world.now_ms, machine.stop_gracefully, machine.incarnation, end_ms)

@@ -12,7 +12,15 @@ from random import Random
 from typing import Final, TypedDict
 
 from txlog_simulation.old_journals import DAY_MS, OldCluster
-from txlog_simulation.run_plan import BEGIN_MS, PlannedClient, PlannedFault, PlannedWork, RunPlan, draw_plan
+from txlog_simulation.run_plan import (
+    BEGIN_MS,
+    PlannedClient,
+    PlannedFault,
+    PlannedLoop,
+    PlannedWork,
+    RunPlan,
+    draw_plan,
+)
 from txlog_simulation.shrink import with_masters
 
 KEY_RETENTION_MS: Final = 200_000
@@ -174,6 +182,56 @@ def _old(seed: int) -> RunPlan:
     )
 
 
+def _loop(seed: int) -> RunPlan:
+    """The masters run the shipped loop, on fast, middling and slow disks, with limits that are reached; processes end
+    between the steps of a turn."""
+    rng = Random(f"loop {seed}")
+    base = rng.choice(_LOOPED)
+    plan = LIVES[base][1](seed) if base in LIVES else draw_plan(seed, base)
+    sync_us = rng.choice(((50, 900), (50, 900), (800, 4_000), (4_000, 15_000)))
+    loop = PlannedLoop(
+        sync_us, rng.choice((0.0, 0.03, 0.2)), rng.choice((2, 5, 10_000)), rng.choice((2, 4, 4_096, 4_096))
+    )
+    end_ms = min(plan.safety_ms, _SAFETY_MS_MAX)
+    clients = [*plan.clients, *_clients(rng, plan.masters, end_ms, rng.randint(4, 12))]
+    for _ in range(rng.randint(1, 4)):  # several at once, which share a turn and its sync
+        at_ms, slot = rng.randrange(BEGIN_MS, end_ms - 100), rng.randrange(plan.masters)
+        clients += [
+            PlannedClient(
+                at_ms, slot, rng.choice(("accepted", "quorum", "synced", "applied")), rng.choice((20, 200)), 2, 0
+            )
+            for _ in range(rng.randint(2, 8))
+        ]
+    faults = list(plan.faults)
+    for _ in range(rng.choice((0, 1, 3, 6)) if base != "lone" else 0):  # what follows the loss of a disk is of it alone
+        kind, slot = rng.choice(_LOOP_FAULTS), rng.randrange(plan.masters)
+        faults.append(
+            PlannedFault(
+                rng.randrange(BEGIN_MS, end_ms - 50), kind, slot, slot, rng.choice((30, 150)), rng.randrange(99)
+            )
+        )
+    disk_ms = 1 + sync_us[1] // 1000
+    return replace(
+        plan,
+        profile="loop",
+        loop=loop,
+        clients=tuple(sorted(clients)),
+        faults=tuple(sorted(faults)),
+        disk_ms=disk_ms,
+        round_timeout_ms=plan.round_timeout_ms + 4 * disk_ms,
+    )
+
+
+_SAFETY_MS_MAX: Final = 2_400
+"""Of a plan without a sleep."""
+_LOOP_FAULTS: Final = (*("crash-in-turn",) * 5, "disk-error", "full", "pause")
+_LOOPED: Final = (
+    *("calm", "links", "crashes", "isolated", "stops", "majority", "members", "orders", "foundings", "flips"),
+    *("disks", "views", "splits", "everything") * 2,
+    *("retries", "lone", "flow", "clocks-and-keys"),
+)
+"""Profiles and lives whose masters run the loop in some of the seeds of this life."""
+
 OLD_CLUSTERS: Final = (
     (OldCluster(60, 20, False, 12, 300, 0, 2), 24 << 10),
     (OldCluster(1_000, 40, False, 60, 400, 70, 0), 24 << 10),
@@ -224,5 +282,6 @@ LIVES: Final[dict[str, tuple[float, Life]]] = {
     "lone": (0.03, _lone),
     "retries": (0.04, _retries),
     "old": (0.02, _old),
+    "loop": (0.04, _loop),
 }
 """By name: the share of all seeds, and what draws the plan of one. New ones at the end: the others keep theirs."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from txlog.model.errors import OffTheLog
 from txlog.protocol.log.log_trim import RetentionPosition
-from txlog_simulation.master_output import sync_and_release
+from txlog_simulation.master_output import go_on
 from txlog_simulation.process_states import UP
 from txlog_simulation.worker_driver import drive_worker
 
@@ -20,15 +20,14 @@ def trim_log(machine: SimulatedMaster, places: list[RetentionPosition]) -> None:
     if machine.state != UP or executor is None or machine.forged or executor.core.log_state is None:
         return
     with machine.guard:
-        verdict = executor.trim(places, 1 << 60)
+        verdict = machine.control.trim(places, 1 << 60)
         if machine.world.trace.wanted:
             machine.world.trace_event(
                 machine.name,
                 "trim",
                 f"{verdict.start} to {verdict.trim_to}: {[tuple(holder) for holder in verdict.blockers[:1]]}",
             )
-        machine.schedule_turn_by(executor.poll(machine.now()))
-        sync_and_release(machine)
+        go_on(machine)
 
 
 def back_up_for_split(machine: SimulatedMaster, life: int) -> None:
@@ -55,10 +54,9 @@ def back_up_for_split(machine: SimulatedMaster, life: int) -> None:
     machine.world.coverage[what] += 1
     with machine.guard:
         try:
-            machine.executor.backup_done(index, value or agreement.log_index.empty_log_hash)
+            machine.control.backup_done(index, value or agreement.log_index.empty_log_hash, -1)
         except OffTheLog:
             if agreement.installed and not machine.damaged:
                 raise
             machine.world.coverage["split backup refused"] += 1  # an accept has cut it off, or an old disk knows less
-        machine.schedule_turn_by(machine.executor.poll(machine.now()))
-        sync_and_release(machine)
+        go_on(machine)

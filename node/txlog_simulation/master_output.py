@@ -38,6 +38,14 @@ def sync_and_release(machine: SimulatedMaster) -> None:
         machine.disk.on_idle()
 
 
+def go_on(machine: SimulatedMaster) -> None:
+    """An order was given to the executor: what follows from it. A loop knows by itself."""
+    if machine.process is None:
+        assert machine.executor is not None
+        machine.schedule_turn_by(machine.executor.poll(machine.now()))
+        sync_and_release(machine)
+
+
 def run_sync(machine: SimulatedMaster, executor: Executor, sync: SyncTask) -> None:
     """Run one sync, with a step after each part of it."""
     machine.on_step("begin_sync")
@@ -56,6 +64,8 @@ def finish_sync(machine: SimulatedMaster) -> None:
     """The sync under way is done."""
     executor, sync = machine.executor, machine.syncing
     assert executor is not None
+    if machine.process is not None:
+        machine.process.finish_sync()
     if sync is not None:
         machine.syncing = None
         run_sync(machine, executor, sync)
@@ -80,18 +90,24 @@ def release(machine: SimulatedMaster, executor: Executor) -> None:
     if machine.levels is not None:
         machine.levels.on_released(released.marks)
     for peer, data in released.messages:
-        if world.plan.liar >= 0 and peer not in world.slots:
-            continue  # a node that a liar named: there is no link to it
-        target = world.slots[peer]
-        message = wire.decode(peer, data)
-        if isinstance(message, Post) and machine.durable_state.members and machine.origin and not machine.damaged:
-            world.promises.on_post(machine.origin, message.claim, machine.durable_state)
-        if world.trace.wanted:
-            world.trace_event(machine.name, "send", f"{peer} kind={message.__struct_config__.tag} {len(data)} bytes")
-        world.network.send(world.now_ms, machine.slot, target, sent_by_liar(machine, data))
-        machine.on_step("send")
+        send_one(machine, world.now_ms, peer, data)
     if released.messages or released.marks:
         machine.on_step("release")
+
+
+def send_one(machine: SimulatedMaster, at_ms: int, peer: str, data: bytes) -> None:
+    """One message leaves at this time, and is checked."""
+    world = machine.world
+    if world.plan.liar >= 0 and peer not in world.slots:
+        return  # a node that a liar named: there is no link to it
+    target = world.slots[peer]
+    message = wire.decode(peer, data)
+    if isinstance(message, Post) and machine.durable_state.members and machine.origin and not machine.damaged:
+        world.promises.on_post(machine.origin, message.claim, machine.durable_state)
+    if world.trace.wanted:
+        world.trace_event(machine.name, "send", f"{peer} kind={message.__struct_config__.tag} {len(data)} bytes")
+    world.network.send(at_ms, machine.slot, target, sent_by_liar(machine, data))
+    machine.on_step("send")
 
 
 def sent_by_liar(machine: SimulatedMaster, data: bytes) -> bytes:

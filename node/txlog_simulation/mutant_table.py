@@ -21,6 +21,7 @@ from txlog_simulation.key_mutants import KEY_MUTANTS
 from txlog_simulation.level_mutants import LEVEL_MUTANTS
 from txlog_simulation.life_mutants import LIFE_MUTANTS
 from txlog_simulation.lineage_mutants import LINEAGE_MUTANTS
+from txlog_simulation.loop_mutants import LOOP_MUTANTS
 from txlog_simulation.membership_mutants import MEMBER_MUTANTS
 from txlog_simulation.mutant import Mutant
 from txlog_simulation.override_mutants import ORDER_MUTANTS
@@ -436,6 +437,7 @@ MUTANTS = (
     *LEVEL_MUTANTS,
     *LINEAGE_MUTANTS,
     *LIFE_MUTANTS,
+    *LOOP_MUTANTS,
     *JOURNAL_MUTANTS,
     *BOUNDS_MUTANTS,
     *BOOTSTRAP_MUTANTS,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from txlog.model.errors import Conflict
-from txlog_simulation.master_output import sync_and_release
+from txlog_simulation.master_output import go_on
 from txlog_simulation.run_plan import PlannedFault, PlannedWork
 from txlog_simulation.view_change_faults import CHANGE_RECORDS, CHANGE_STEPS, crash_at_step
 from txlog_simulation.violation import LOG
@@ -126,7 +126,7 @@ def _force_view(world: Simulation, at: int, there: list[Member]) -> bool:
     assert machine.executor is not None
     with machine.guard:
         try:
-            machine.executor.force_view([member.node for member in there])
+            machine.control.force_view([member.node for member in there])
         except Conflict as refused:
             world.coverage["order refused"] += 1
             world.trace_event(machine.name, "order refused", str(refused)[:100])
@@ -134,9 +134,15 @@ def _force_view(world: Simulation, at: int, there: list[Member]) -> bool:
         world.coverage["order taken"] += 1
         world.overrides.excluded.update((member.node, member.birth) for member in there)
         world.trace_event(machine.name, "order taken", " ".join(member.node for member in there))
-        machine.schedule_turn_by(machine.executor.poll(machine.now()))
-        sync_and_release(machine)
+        go_on(machine)
+        _wait_durable(machine)
     return True
+
+
+def _wait_durable(machine: SimulatedMaster) -> None:
+    """The operator is answered when the order is on the disk."""
+    if machine.process is not None:
+        machine.process.events.create_task(machine.process.wait_durable())
 
 
 def _work(world: Simulation, slots: list[int], at_ms: int) -> None:
@@ -237,7 +243,7 @@ def _bootstrap_once(world: Simulation, machine: SimulatedMaster, names: tuple[st
     assert executor is not None
     with machine.guard:
         try:
-            executor.bootstrap(list(names))
+            machine.control.bootstrap(list(names))
         except Conflict as refused:
             world.coverage["order to found refused"] += 1
             world.trace_event(machine.name, "found refused", str(refused)[:100])
@@ -247,8 +253,8 @@ def _bootstrap_once(world: Simulation, machine: SimulatedMaster, names: tuple[st
         world.overrides.bootstrap_members.add(names)
         world.coverage["two clusters ordered"] += world.overrides.may_be_two_clusters
         world.trace_event(machine.name, "found", " ".join(names))
-        machine.schedule_turn_by(executor.poll(machine.now()))
-        sync_and_release(machine)
+        go_on(machine)
+        _wait_durable(machine)
     return True
 
 
@@ -265,9 +271,8 @@ def change_split_recovery(world: Simulation, at: int, strategy: str, tries: int 
     if core is not None and core.state == "Joined" and not unordered and machine.executor is not None:
         with machine.guard:
             machine.strategy = strategy
-            machine.executor.adopt(replace(core.settings, strategy=strategy))
-            machine.schedule_turn_by(machine.executor.poll(machine.now()))
-            sync_and_release(machine)
+            machine.control.adopt(replace(core.settings, strategy=strategy))
+            go_on(machine)
         world.coverage["asked to prefer"] += 1
         world.trace_event(machine.name, "prefers", strategy)
     elif tries:

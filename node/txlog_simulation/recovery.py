@@ -48,13 +48,29 @@ def check_liveness(world: Simulation) -> int:
             began_ms = world.now_ms
         if liveness.has_converged(world):
             check_configurations(world, expected_members(world) or [])
-            return world.now_ms - began_ms
+            healed_ms = world.now_ms - began_ms
+            if world.plan.loop is not None:
+                _check_loops(world)
+            return healed_ms
     if not world.violations.violations and liveness.stays_damaged(world):
         world.damaged = True
         world.coverage["damage that nobody can mend"] += 1
     elif not world.violations.violations:
         world.violations.add(LIVENESS, "32", f"not good after {bound_ms} ms: {liveness.describe_unconverged(world)}")
     return world.now_ms - began_ms
+
+
+def _check_loops(world: Simulation) -> None:
+    """What is in all logs now, is that when the masters have heard of it from each other: its clients are told."""
+    plan, stable = world.plan, {entry.txid for entry in world.log.longest}
+    waiting = [
+        (m, m.process, one) for m in world.simulated_masters if m.process for one in m.process.open.waiting_for(stable)
+    ]
+    world.run_until(world.now_ms + 3 * (plan.idle_interval_ms + 2 * plan.far_ms + plan.disk_ms) + 50)
+    for machine, process, request in waiting:
+        if machine.process is process and not request.write.waiter.done():
+            text = f"{machine.name} has not told a client of {request.write.answers[-1]}, which is in all logs"
+            world.violations.add(LIVENESS, "15", text)
 
 
 def _check_without_deaf_master(world: Simulation) -> None:

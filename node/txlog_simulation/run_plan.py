@@ -73,6 +73,16 @@ class PlannedClient(NamedTuple):
     again_ms: int
 
 
+class PlannedLoop(NamedTuple):
+    """Masters run the shipped loop. ``sync_us``: how long a sync takes at least and at most. ``stalls``: the share of
+    syncs that take much longer. ``batch_max``, ``in_flight_max``: the loop's limits of transactions and requests."""
+
+    sync_us: tuple[int, int]
+    stalls: float
+    batch_max: int
+    in_flight_max: int
+
+
 @dataclass(frozen=True)
 class RunPlan:
     """``links``: pairs (a, b) cut one way for good from ``links_ms`` on, once founded, healed or not; the rest stays
@@ -132,6 +142,8 @@ class RunPlan:
     Empty: none."""
     old: OldCluster | None = None
     """The journals that the masters find when the run begins; None: empty disks."""
+    loop: PlannedLoop | None = None
+    """None: the simulator drives the executors itself."""
 
     def network_ms(self, a: int, b: int) -> int:
         """How long a message takes from one master to another, when nothing is wrong."""

@@ -154,6 +154,16 @@ LIVES_COVERAGE = (
     "told applied-all",
     "told quorum",
     "told synced",
+    "client disconnects",
+    "crash after tell",
+    "slow fsync",
+    "sync in the thread",
+    "sync on the loop",
+    "told by a task",
+    "told in the turn",
+    "too many requests",
+    "view changes under waiting clients",
+    "waited until durable",
 )
 """What only the lives of ``lives.py`` meet."""
 RARE_FROM_SEEDS = 5000

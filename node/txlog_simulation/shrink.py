@@ -89,6 +89,8 @@ def _simpler_plans(plan: RunPlan) -> Iterator[PlanStep]:
     yield lambda p: replace(p, weights=(1,) * p.masters)
     yield lambda p: replace(p, supervised=False)
     yield lambda p: replace(p, flow=())
+    yield lambda p: replace(p, loop=p.loop._replace(stalls=0.0) if p.loop else None)
+    yield lambda p: replace(p, loop=p.loop._replace(sync_us=(50, 900)) if p.loop else None)
     yield lambda p: replace(p, strategy_changes=())
     yield lambda p: replace(p, clock_jumps=())
     for at in range(len(plan.clients)):

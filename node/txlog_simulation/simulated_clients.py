@@ -43,7 +43,7 @@ class SimulatedClient:
             return
         if answer.is_repeat:
             world.coverage["client's retry"] += 1
-            _check_age(world, machine, answer)
+            check_age(world, machine, answer)
         waiter = levels.wait(answer.txid, Durability(plan.level))
         world.schedule(world.now_ms + plan.patience_ms, self._look, machine, machine.incarnation, waiter)
 
@@ -74,7 +74,7 @@ class SimulatedClient:
             world.schedule(world.now_ms + self._plan.again_ms, self.send)
 
 
-def _check_age(world: Simulation, machine: SimulatedMaster, answer: SubmissionAccepted) -> None:
+def check_age(world: Simulation, machine: SimulatedMaster, answer: SubmissionAccepted) -> None:
     """A repeat of what stands in the log is of a key that has not expired. A master whose counter has not come up to
     the time yet (a stopped view, a lone clock that was put forward) cannot know better."""
     executor, mirror, txid = machine.executor, machine.durable_state, answer.txid
@@ -85,10 +85,3 @@ def _check_age(world: Simulation, machine: SimulatedMaster, answer: SubmissionAc
     if not 0 < index <= mirror.stable or not world.clocks.is_near(log.last_stamp, world.now_ms):
         return
     world.clients.check_age_of_repeat(machine.name, txid, world.now_ms)
-
-
-def start_clients(world: Simulation) -> None:
-    """Those of the plan, each at its time."""
-    for number, plan in enumerate(world.plan.clients):
-        client = SimulatedClient(world, plan, number, world.build_client_submission(number))
-        world.schedule(plan.at_ms, client.send)

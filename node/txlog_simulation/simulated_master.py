@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from txlog.journal import Journal
 from txlog.journal.memory_vfs import SimulatedCrash
 from txlog.model.entry import KIND_CONFIG
-from txlog.model.errors import PeerFault, Refused
+from txlog.model.errors import Refused
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import LogAppended, LogTrimmed, Record, RecoveredState, TransactionsPersisted, ViewAccepted
 from txlog.protocol.core import Core
@@ -23,28 +23,28 @@ from txlog.protocol.events import (
 )
 from txlog.runtime.executor import Executor, SyncTask
 from txlog.runtime.journal_repair import JournalRepair
+from txlog.runtime.master_loop import MasterLoop
 from txlog.wire.messages import Message
 from txlog_simulation.checkers.workers import SimulatedWorker
 from txlog_simulation.client_levels import ClientLevels
 from txlog_simulation.durable_state import DurableState
 from txlog_simulation.journal_probe import CrashGuard, ProbedJournal, lose_power
 from txlog_simulation.journal_repair import begin_repair, check_readable, check_recovered, open_journal, run_repair_turn
+from txlog_simulation.looped_process import LoopedProcess
 from txlog_simulation.lost_disks import check_old_copy
-from txlog_simulation.master_duties import back_up_for_split
-from txlog_simulation.master_output import finish_sync, on_synced, sync_and_release
+from txlog_simulation.master_inputs import look_after, receive_one
+from txlog_simulation.master_output import finish_sync, go_on, on_synced, sync_and_release
 from txlog_simulation.membership_faults import check_removed, check_submission, record_changes, record_removed
 from txlog_simulation.process_states import DOWN, ENDED, PAUSED, REMOVED, UP
 from txlog_simulation.simulated_disk import SimulatedDisk, forged_records
+from txlog_simulation.simulated_event_loop import SimulatedEventLoop
 from txlog_simulation.view_change_faults import check_view_change, count_crash
-from txlog_simulation.violation import PROCESS
 
 if TYPE_CHECKING:
     from txlog_simulation.simulation import Simulation
 
 EPOCH_MS = 1_700_000_000_000
 MONO_BASE_MS = 1000
-FAULT_REASONS_OF_DAMAGE = ("Regressed", "StampsFall", "Malformed", "UnknownFormat", "OtherCluster", "Misplaced")
-"""Reasons to refuse a peer that no network and no crash may bring about."""
 
 
 class SimulatedMaster:
@@ -65,6 +65,8 @@ class SimulatedMaster:
         self.incarnation = 0
         self.executor: Executor | None = None
         self.levels: ClientLevels | None = None
+        self.process: LoopedProcess | None = None
+        self.process_events: SimulatedEventLoop
         self.repair: JournalRepair | None = None
         self.repair_request: Message | None = None
         self.known_elsewhere: list[tuple[SimulatedMaster, dict[Origin, int]]] = []
@@ -110,6 +112,14 @@ class SimulatedMaster:
         passed = elapsed * 1000 if self.world.plan.true_time else elapsed
         wall = EPOCH_MS + passed + self.clock_offset_ms + self.clock_jump_ms * 1000
         return ClockReading(wall, MONO_BASE_MS + elapsed)
+
+    @property
+    def control(self) -> MasterLoop | Executor:
+        """What takes orders of operators: the loop, where the process has one."""
+        if self.process is not None:
+            return self.process.loop
+        assert self.executor is not None
+        return self.executor
 
     def jump_clock(self, size_ms: int) -> None:
         """The wall clock jumps."""
@@ -159,9 +169,16 @@ class SimulatedMaster:
             self.origin = Origin(self.name, recovered.birth)
             world.durable_states[self.origin] = self.durable_state
         world.trace_event(self.name, "start", f"birth={recovered.birth:016x} start={recovered.start}")
-        self.executor = Executor(Core(settings, recovered, self.now()), ProbedJournal(self, journal))
-        self.levels = ClientLevels(self, self.executor) if world.plan.clients else None
         world.clients.starts += 1
+        core = Core(settings, recovered, self.now())
+        if world.plan.loop is not None:
+            self.process_events = SimulatedEventLoop(self)
+            self.process = LoopedProcess(self, core, journal)
+            self.executor = self.process.executor
+            self.levels = ClientLevels(self, self.executor, self.process.loop)
+            return
+        self.executor = Executor(core, ProbedJournal(self, journal))
+        self.levels = ClientLevels(self, self.executor) if world.plan.clients else None
         self.schedule_turn(world.now_ms)
 
     def settings(self) -> ProtocolSettings:
@@ -257,7 +274,9 @@ class SimulatedMaster:
         self.incarnation += 1
         if self.executor is not None:
             record_removed(self.world, self.executor.core)
-        self.executor = self.levels = self.repair = self.syncing = None
+        if self.process is not None:
+            self.process.events.end()
+        self.executor = self.levels = self.repair = self.syncing = self.process = None
         self.steps_to_crash = 0
         self.crash_step = self.crash_record = ""
         self.inbox.clear()
@@ -281,6 +300,9 @@ class SimulatedMaster:
         """SIGCONT."""
         if self.state == PAUSED and life == self.incarnation:
             self.state = UP
+            if self.process is not None:
+                self.process.events.resume()
+                return
             if self.syncing is not None:
                 on_synced(self, self.incarnation)
             self.next_turn_ms = -1
@@ -309,13 +331,17 @@ class SimulatedMaster:
         world = self.world
         self.leaving = True
         if self.state == UP:
+            has_left = False
             with self.guard:
-                executor.leave(self.now(), by_ms - world.now_ms)
-                self.schedule_turn_by(executor.poll(self.now()))
-                sync_and_release(self)
+                if self.process is not None:
+                    has_left = self.process.leave(by_ms - world.now_ms)
+                else:
+                    executor.leave(self.now(), by_ms - world.now_ms)
+                    go_on(self)
+                    has_left = executor.core.is_leave_done and executor.idle
             if life != self.incarnation:
                 return
-            if executor.core.is_leave_done and executor.idle:
+            if has_left:
                 world.coverage["left"] += 1
                 self.crash("left")
                 world.schedule(world.now_ms + self.rng.choice((5, 50, 300)), self.start, self.incarnation)
@@ -334,18 +360,19 @@ class SimulatedMaster:
         self.world.trace_event(self.name, "told down", f"{other.name} start={start}")
         with self.guard:
             try:
-                self.executor.prove_down(other.name, birth, start)
+                self.control.prove_down(other.name, birth, start)
             except Refused as refused:
                 self.world.refused[f"proof {type(refused).__name__}"] += 1
                 self.world.coverage["stale proof"] += 1
-            self.schedule_turn_by(self.executor.poll(self.now()))
-            sync_and_release(self)
+            go_on(self)
 
     # Input
 
     def receive(self, source: int, data: bytes) -> None:
         """A message has arrived; a paused process finds it later, a dead one never."""
-        if self.state in (UP, PAUSED):
+        if self.process is not None:
+            self.process.receive(source, data)
+        elif self.state in (UP, PAUSED):
             self.inbox.append((source, data))
             if self.next_turn_ms != self.world.now_ms:
                 self.schedule_turn(self.world.now_ms)
@@ -363,62 +390,15 @@ class SimulatedMaster:
                 return
             now = self.now()
             for source, data in inbox:
-                self._receive_one(executor, source, data, now)
+                receive_one(self, lambda peer, message: executor.receive(peer, message, now), source, data)
             self.schedule_turn_by(executor.poll(now))
             sync_and_release(self)
-        core = self.executor.core if self.executor is not None and self.executor.idle else None
-        if core is not None and core.removed and core.is_leave_done and self.state == UP:
-            self.on_removed()
-        core = self.executor.core if self.executor is not None else None
-        if (
-            core is not None
-            and (core.needs_split_backup or core.accepts_earlier_backup)
-            and self.backup_life != self.incarnation
-        ):
-            self.backup_life = self.incarnation
-            world = self.world
-            if self.rng.random() < 0.8 and (world.target or world.healing):
-                world.schedule(
-                    world.now_ms + self.rng.choice((1, 10, 50, 150)), back_up_for_split, self, self.incarnation
-                )
-            else:
-                world.coverage["split backup failed"] += 1
-            world.schedule(world.now_ms + 300, self._allow_backup_again, self.incarnation)
-
-    def _allow_backup_again(self, life: int) -> None:
-        """The supervisor looks whether a backup is wanted still."""
-        if life == self.incarnation:
-            self.backup_life = -1
-
-    def _receive_one(self, executor: Executor, source: int, data: bytes, now: ClockReading) -> None:
-        world = self.world
-        peer = world.simulated_masters[source]
-        try:
-            executor.receive(peer.name, data, now)
-        except PeerFault as fault:
-            world.trace_event(self.name, "refused", f"{peer.name} {fault.reason}")
-            world.refused[fault.reason] += 1
-            if fault.reason == "Misplaced" and self.flipped:
-                return  # an answer to what it asked before it was mended
-            wiped = world.coverage["wipe"] or world.coverage["order about lost disks"]
-            if fault.reason == "OtherCluster" and (wiped or world.overrides.may_be_two_clusters):
-                return  # a cluster that was being founded with its earlier birth, in a message that was on its way
-            if (
-                fault.reason == "OtherCluster"
-                and world.overrides.bootstrap_members
-                and executor.core.views.bootstrap_unconfirmed
-            ):
-                return  # it has not heard yet that the cluster was founded without it
-            if fault.reason in FAULT_REASONS_OF_DAMAGE and not world.damaged:
-                world.violations.add(PROCESS, "9", f"{self.name} refuses {fault}")
-        if world.trace.wanted:
-            world.trace_event(
-                self.name, "receive", f"{peer.name} {len(data)} bytes log={self.durable_state.log_length}"
-            )
-        self.on_step("receive")
+        look_after(self)
 
     def submit(self, batch: list[Submission]) -> bool:
         """A client's transactions; False when this master takes none."""
+        if self.process is not None:
+            return self.process.submit(batch)
         answers = self.take(batch)
         return bool(answers) and not any(isinstance(answer, Refused) for answer in answers)
 
@@ -444,8 +424,7 @@ class SimulatedMaster:
                 check_old_copy(self)
             check_submission(world, self, taken and batch[0].kind != KIND_CONFIG)
             self.on_step("submit")
-            self.schedule_turn_by(self.executor.poll(self.now()))
-            sync_and_release(self)
+            go_on(self)
             return answers
         return []
 

@@ -32,6 +32,7 @@ from txlog_simulation.checkers.master_states import MasterStateChecker
 from txlog_simulation.checkers.overrides import OverrideChecker
 from txlog_simulation.checkers.transactions import TransactionChecker
 from txlog_simulation.checkers.views import ViewChecker
+from txlog_simulation.client_starts import start_clients
 from txlog_simulation.durable_state import DurableState
 from txlog_simulation.faults import inject_fault
 from txlog_simulation.log_trims import LogTrims
@@ -42,7 +43,6 @@ from txlog_simulation.operator_overrides import change_split_recovery
 from txlog_simulation.process_states import ENDED
 from txlog_simulation.recovery import WORK_MS, check_liveness
 from txlog_simulation.run_plan import NAMES, PlannedWork, RunPlan
-from txlog_simulation.simulated_clients import start_clients
 from txlog_simulation.simulated_master import EPOCH_MS, SimulatedMaster
 from txlog_simulation.simulated_network import SimulatedNetwork
 from txlog_simulation.submissions import build_submission, configured_members

@@ -25,6 +25,17 @@ MET = {
     "clocks-and-keys": ("clock jump", "client's retry"),
     "flow": ("all at work while clients write",),
     "liar": ("message of a liar", "ended by name"),
+    "loop": (
+        "client disconnects",
+        "slow fsync",
+        "sync in the thread",
+        "sync on the loop",
+        "told by a task",
+        "told in the turn",
+        "too many requests",
+        "view changes under waiting clients",
+        "waited until durable",
+    ),
     "lone": ("lose-all", "older copy put back", "ended by name", "told synced", "store of another cluster refused"),
     "old": ("begun old and trimmed", "idempotency key repeated", "segments removed", "told applied-all"),
     "retries": (

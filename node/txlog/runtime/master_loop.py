@@ -31,7 +31,7 @@ from txlog.runtime.interactive_load import InteractiveLoad
 from txlog.runtime.journal_maintenance import JournalMaintenance
 from txlog.runtime.master_listener import MasterListener
 from txlog.runtime.master_status import MasterStatus
-from txlog.runtime.sync_thread import SyncThread
+from txlog.runtime.sync_thread import SyncRunner, SyncThread
 from txlog.runtime.watermark import Waiter
 
 NEVER_MS: Final = 1 << 60
@@ -100,7 +100,8 @@ class LoopCounters:
 
 class MasterLoop:
     """``send(peer, message)`` must not block. ``durability`` has the watermarks, which each turn moves. ``status``
-    reads the core and the journal."""
+    reads the core and the journal. ``run_syncs(loop, done, timer)`` makes what runs long syncs; ``timer`` (seconds)
+    measures syncs. The simulator replaces both, and the event loop."""
 
     def __init__(
         self,
@@ -112,6 +113,8 @@ class MasterLoop:
         company: InteractiveLoad | None = None,
         batch_transactions: int = 10_000,
         requests_in_flight: int = 4096,
+        run_syncs: Callable[..., SyncRunner] = SyncThread,
+        timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.executor = executor
         self.status = MasterStatus(executor)
@@ -128,7 +131,8 @@ class MasterLoop:
         self._batch_max = batch_transactions
         self._in_flight_max = requests_in_flight
         self._writes: list[PendingWrite] = []
-        self._sync_thread = SyncThread(self._asyncio_loop, self._sync_done)
+        self._timer_s = timer
+        self._sync_thread = run_syncs(self._asyncio_loop, self._sync_done, timer)
         self._is_syncing = False
         self._average_sync_s = 0.0
         self._is_scheduled = False
@@ -299,9 +303,9 @@ class MasterLoop:
         sync = executor.begin_sync()
         if sync is not None:
             if self._average_sync_s < INLINE_SYNC_S and not executor.large_sync:
-                began = time.perf_counter()
+                began = self._timer_s()
                 sync.run()
-                self._after_sync(time.perf_counter() - began)
+                self._after_sync(self._timer_s() - began)
             else:
                 self._is_syncing = True
                 self._arrived_during_sync = bool(self._writes)
