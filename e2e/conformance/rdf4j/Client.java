@@ -20,7 +20,10 @@ import org.eclipse.rdf4j.query.TupleQuery;
 import org.eclipse.rdf4j.query.resultio.TupleQueryResultFormat;
 import org.eclipse.rdf4j.repository.RepositoryException;
 import org.eclipse.rdf4j.repository.RepositoryConnection;
+import org.eclipse.rdf4j.repository.config.RepositoryConfig;
 import org.eclipse.rdf4j.repository.http.HTTPRepository;
+import org.eclipse.rdf4j.repository.http.config.HTTPRepositoryConfig;
+import org.eclipse.rdf4j.repository.manager.RemoteRepositoryManager;
 import org.eclipse.rdf4j.rio.RDFFormat;
 
 /**
@@ -57,6 +60,7 @@ public class Client {
         } finally {
             repository.shutDown();
         }
+        manager(given[0], given[1]);
         System.out.println("checks " + checks);
     }
 
@@ -166,6 +170,41 @@ public class Client {
             connection.clear(GRAPH);
             same("no node is left", 0L, connection.size(GRAPH));
         }
+    }
+
+    private static void manager(String server, String name) {
+        RemoteRepositoryManager manager = RemoteRepositoryManager.getInstance(server);
+        manager.init();
+        try {
+            same("repositories", Set.of(name), manager.getRepositoryIDs());
+            same("a configuration is there", true, manager.hasRepositoryConfig(name));
+            same("no other is there", false, manager.hasRepositoryConfig("another"));
+            same("it takes writes", true, manager.getRepositoryInfo(name).isWritable());
+            RepositoryConfig config = manager.getRepositoryConfig(name);
+            same("its id", name, config.getID());
+            HTTPRepositoryConfig place = (HTTPRepositoryConfig) config.getRepositoryImplConfig();
+            same("its place", server + "/repositories/" + name, place.getURL());
+            try (RepositoryConnection connection = manager.getRepository(name).getConnection()) {
+                connection.add(S, P, Q, GRAPH);
+                same("through the manager", 1L, connection.size(GRAPH));
+                connection.clear(GRAPH);
+            }
+            refused("create another", () -> manager.addRepositoryConfig(new RepositoryConfig("another", place)));
+            refused("configure it", () -> manager.addRepositoryConfig(new RepositoryConfig(name, place)));
+            refused("remove it", () -> manager.removeRepository(name));
+        } finally {
+            manager.shutDown();
+        }
+    }
+
+    private static void refused(String what, Runnable action) {
+        try {
+            action.run();
+        } catch (RepositoryException expected) {
+            same(what + ": why", true, String.valueOf(expected.getMessage()).contains("one repository"));
+            return;
+        }
+        same(what, "an exception", "none");
     }
 
     private static Literal number(int value) {

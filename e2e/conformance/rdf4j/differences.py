@@ -1,8 +1,9 @@
 """``make rdf4j-differences``: the same requests to a master and to a real RDF4J server.
 
-Compared are status, media type, ``ETag`` and ``Last-Modified``, and body: results and graphs by what they say (blank nodes up to their names), text as
-it is, errors by what kind they say they are (``MALFORMED QUERY``). What docs/rdf4j-differences.md does not list is a
-miss; so is what it lists and is not so. The last line of stdout is JSON: ``{"steps", "equal", "different", ...}``.
+Compared are status, media type, which of ``ETag`` and ``Last-Modified`` there are, and body: results and graphs by what
+they say (blank nodes up to their names), text as it is, errors by what kind they say they are (``MALFORMED QUERY``).
+What docs/rdf4j-differences.md does not list is a miss; so is what it lists and is not so. The last line of stdout is
+JSON: ``{"steps", "equal", "different", ...}``.
 """
 
 from __future__ import annotations
