@@ -75,6 +75,7 @@ from txlog.server.frontdoor.xml_text import keep_carriage_returns, keep_carriage
 from txlog.sparql import hide_system_graphs, query_form, refuse_services
 from txlog.sparql.rewrite.blank_node_functions import tell_blank_nodes
 from txlog.sparql.rewrite.bound_parameters import apply_limits, bind_query, parse_binding
+from txlog.sparql.rewrite.default_graph_clause import parse_default_graphs, take_default_graph_clause
 from txlog.sparql.skolem_iris import iri_to_label
 from txlog.sparql.tokens import tokens
 from txlog.workers import Adapter
@@ -194,14 +195,14 @@ class ReadHandler:
             text = apply_limits(text, limit, offset, distinct=distinct)
         text = bind_query(text, bindings) if bindings else text
         refuse_services(text)
-        base = values.get("baseURI")
-        hidden = tell_blank_nodes(hide_system_graphs(text, base=base.strip("<>") if base else None))
-        default = [value for name, value in parameters if name == "default-graph-uri"]
+        base = base.strip("<>") if (base := values.get("baseURI")) else None
+        text, only_default = take_default_graph_clause(text, base)
+        hidden = tell_blank_nodes(hide_system_graphs(text, base=base))
+        given = [value for name, value in parameters if name == "default-graph-uri"]
         named = [value for name, value in parameters if name == "named-graph-uri"]
-        if "null" in default and len(default) > 1:
-            raise BadInput("default-graph-uri=null together with other graphs cannot be asked; name graphs only")
-        union = not default and not _has_from(hidden)
-        graphs = [parse_graph_iri(graph, "default-graph-uri") for graph in default if graph != "null"]
+        default = parse_default_graphs(given)
+        union = not given and not only_default and not _has_from(hidden)
+        graphs = [parse_graph_iri(graph, "default-graph-uri") for graph in default or ()]
         named = [parse_graph_iri(graph, "named-graph-uri") for graph in named]
         accept = values.get("Accept") or accept_header(request)
         seconds = seconds_parameter(values.get("timeout"), "timeout", 0.0, QUERY_S_MAX) or None
