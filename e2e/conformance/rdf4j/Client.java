@@ -12,6 +12,7 @@ import org.eclipse.rdf4j.model.Model;
 import org.eclipse.rdf4j.model.Resource;
 import org.eclipse.rdf4j.model.ValueFactory;
 import org.eclipse.rdf4j.model.impl.SimpleValueFactory;
+import org.eclipse.rdf4j.model.vocabulary.XSD;
 import org.eclipse.rdf4j.query.BindingSet;
 import org.eclipse.rdf4j.query.MalformedQueryException;
 import org.eclipse.rdf4j.query.QueryEvaluationException;
@@ -60,6 +61,7 @@ public class Client {
         } finally {
             repository.shutDown();
         }
+        reported(given);
         manager(given[0], given[1]);
         System.out.println("checks " + checks);
     }
@@ -169,6 +171,38 @@ public class Client {
             same("after a removal", 0, nodesWithBoth(connection));
             connection.clear(GRAPH);
             same("no node is left", 0L, connection.size(GRAPH));
+        }
+    }
+
+    /** What users of other stores reported, with the values that an RDF4J server gives. */
+    private static void reported(String[] given) {
+        HTTPRepository repository = repository(given, RDFFormat.BINARY, TupleQueryResultFormat.BINARY);
+        try (RepositoryConnection connection = repository.getConnection()) {
+            connection.add(S, P, Q);
+            connection.add(S, P, Q, GRAPH);
+            connection.remove(S, P, Q, (Resource) null);
+            same("the null context", false, connection.hasStatement(S, P, Q, false, (Resource) null));
+            same("beside the null context", true, connection.hasStatement(S, P, Q, false, GRAPH));
+            Literal[] forms = {MAKE.createLiteral(42), MAKE.createLiteral(1.0), MAKE.createLiteral(42L),
+                    MAKE.createLiteral("042", XSD.INTEGER), MAKE.createLiteral("1.10", XSD.DECIMAL),
+                    MAKE.createLiteral("1", XSD.BOOLEAN)};
+            for (Literal form : forms) {
+                connection.add(S, Q, form, GRAPH);
+                same(form + ": is there", true, connection.hasStatement(S, Q, form, false, GRAPH));
+                same(form + ": found", 1L, connection.getStatements(null, Q, form, false, GRAPH).stream().count());
+                connection.begin();
+                same(form + ": in a transaction", true, connection.hasStatement(S, Q, form, false, GRAPH));
+                connection.remove(S, Q, form, GRAPH);
+                same(form + ": removed in it", false, connection.hasStatement(S, Q, form, false, GRAPH));
+                connection.commit();
+            }
+            connection.add(S, P, MAKE.createLiteral("cr\r\nlf"), OTHER);
+            same("a carriage return", Set.of("cr\r\nlf"), QueryResults
+                    .asModel(connection.getStatements(S, P, null, false, OTHER)).objects().stream()
+                    .map(value -> value.stringValue()).collect(Collectors.toSet()));
+            connection.clear(GRAPH, OTHER);
+        } finally {
+            repository.shutDown();
         }
     }
 
