@@ -18,6 +18,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -254,13 +255,14 @@ CLIENTS: dict[str, ClientCheck] = {
 }
 
 
-def rdf4j_java(url: str, repository: str) -> None:
-    """RDF4J's own HTTPRepository: binary and text forms, and a transaction at each isolation level that it knows."""
+def rdf4j_java(url: str, repository: str, *, newer: bool = False) -> None:
+    """RDF4J's own HTTPRepository: binary and text forms, and a transaction at each isolation level that it knows; and
+    its manager of repositories. ``newer``: RDF4J 5.2 instead of 4.1."""
     from e2e.conformance.rdf4j.java_client import run_java_client
     from txlog.local.local_errors import CannotRun
 
     try:
-        expect("checks", run_java_client(f"{url}/rdf4j-server", repository) > 100, True)
+        expect("checks", run_java_client(f"{url}/rdf4j-server", repository, newer=newer) > 100, True)
     except CannotRun as why:
         raise ClientUnavailable(str(why)) from None
 
@@ -278,7 +280,8 @@ def graphdb_js(url: str, repository: str) -> None:
 
 ALL_CLIENTS: dict[str, ClientCheck] = {
     **CLIENTS,
-    "RDF4J HTTPRepository (Java)": rdf4j_java,
+    "RDF4J 4.1 HTTPRepository (Java)": rdf4j_java,
+    "RDF4J 5.2 HTTPRepository (Java)": partial(rdf4j_java, newer=True),
     "graphdb.js": graphdb_js,
 }
 """``make test-clients`` has those, too, that are fetched and take long."""

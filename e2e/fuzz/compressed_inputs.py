@@ -1,18 +1,25 @@
-"""Compressed streams and archives, whole ones and ones that are wrong in one place."""
+"""Compressed streams, archives and bodies: whole ones, ones that are wrong in one place, and ones that expand to
+much."""
 
 from __future__ import annotations
 
+import asyncio
 import bz2
 import gzip
 import io
 import random
 import zipfile
 import zlib
-from typing import Final
+from collections.abc import Callable
+from functools import cache
+from typing import Final, cast
 
 import zstandard
+from aiohttp import web
+from multidict import CIMultiDict
 
-from txlog.model.errors import BadInput
+from txlog.http.body_compression import DecodedBody, request_coding
+from txlog.model.errors import BadInput, TooLarge
 from txlog.sparql.packed_upload import is_packed, prepare_packed_removal, prepare_upload
 from txlog.wire.compressed_stream import BZIP2, DEFLATE, GZIP, ZSTD, Decompressor
 
@@ -48,8 +55,56 @@ UPLOAD_SEEDS: Final = (
 """Whole uploads."""
 
 
+BOMB_BYTES: Final = 32 << 20
+_PACKERS: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "gzip": lambda data: gzip.compress(data, mtime=0),
+    "deflate": zlib.compress,
+    "zstd": lambda data: zstandard.ZstdCompressor().compress(data),
+}
+
+
+@cache
+def _bombs() -> tuple[bytes, ...]:
+    """Small inputs that expand to much: in one stream, in each file of an archive, in a stream of streams, and in very
+    many members."""
+    zeros, line = bytes(BOMB_BYTES), gzip.compress(_LINE, mtime=0)
+    streams = [gzip.compress(zeros, mtime=0), zlib.compress(zeros), bz2.compress(zeros)]
+    streams.append(zstandard.ZstdCompressor().compress(zeros))
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for at in range(3):
+            archive.writestr(zipfile.ZipInfo(f"{at}.nt"), zeros[: BOMB_BYTES // 4], zipfile.ZIP_DEFLATED)
+        archive.writestr(zipfile.ZipInfo("a.nt.bz2"), streams[2], zipfile.ZIP_STORED)
+    packed = [out.getvalue(), gzip.compress(streams[0], mtime=0), zstandard.ZstdCompressor().compress(streams[2])]
+    return (*streams, *packed, line * 1500, gzip.compress(b"", mtime=0) * 3000, bz2.compress(b"") * 3000)
+
+
+CODINGS: Final = (
+    *("gzip", "deflate", "zstd", "x-gzip", "GZIP", "br", "bzip2", "identity", ""),
+    *("gzip, gzip", "gzip, zstd", "*", "gzip;q=1"),
+)
+"""Values of ``Content-Encoding``: those that there are, and those that are refused."""
+
+
+def coded_body(chance: random.Random) -> bytes:
+    """A coding, a line feed, and a body in that coding, in another one, in two, or in none."""
+    body = chance.choice((compressed_stream, packed_upload, lambda _: chance.choice(TEXTS)))(chance)
+    coding, pack = chance.choice([*_PACKERS.items()])
+    if chance.random() < 0.7:
+        body = pack(body)
+    if chance.random() < 0.2:
+        coding = chance.choice(CODINGS)
+    return coding.encode() + b"\n" + body
+
+
+def _bomb(chance: random.Random) -> bytes:
+    return chance.choice(_bombs())
+
+
 def compressed_stream(chance: random.Random) -> bytes:
-    """One or more members of one format, maybe cut, or followed by something."""
+    """One or more members of one format, maybe cut, or followed by something; now and then one that expands to much."""
+    if chance.random() < 0.02:
+        return _bomb(chance)
     packed = b"".join(_packed(chance, chance.choice(TEXTS)) for _ in range(chance.choice((1, 1, 1, 2, 5))))
     match chance.randrange(4):
         case 0:
@@ -129,3 +184,41 @@ def read_packed(data: bytes) -> None:
         raise BadInput("not packed")
     prepare_upload(data, "text/turtle", STREAM_BYTES_MAX, base=None, contexts=[], draw=lambda: 7)
     prepare_packed_removal(data, "text/turtle", STREAM_BYTES_MAX, base=None, graphs=None)
+
+
+class _Request:
+    """What :class:`DecodedBody` and :func:`request_coding` ask of a request. The body comes in two parts."""
+
+    def __init__(self, coding: str, body: bytes) -> None:
+        self.headers = CIMultiDict({"Content-Encoding": coding})
+        self.content = self
+        self._parts = [part for part in (body[: len(body) // 3], body[len(body) // 3 :]) if part]
+
+    async def readany(self) -> bytes:
+        return self._parts.pop(0) if self._parts else b""
+
+    def at_eof(self) -> bool:
+        return not self._parts
+
+
+def read_coded(data: bytes) -> None:
+    """As the front door reads the body of a request, and then its upload."""
+    coding, _, body = data.partition(b"\n")
+    decoded = asyncio.run(_decode(coding.decode("utf-8", "replace"), body))
+    prepare_upload(decoded, "text/turtle", STREAM_BYTES_MAX, base=None, contexts=[], draw=lambda: 7)
+
+
+async def _decode(coding: str, body: bytes) -> bytes:
+    request = cast(web.BaseRequest, _Request(coding, body))
+    known = request_coding(request)
+    if not known:
+        return body
+    decoded = DecodedBody(request, known)
+    found = b""
+    while piece := await decoded.readany():
+        found += piece
+        if len(found) > STREAM_BYTES_MAX:
+            raise TooLarge("the body is too long")
+    if not decoded.at_eof():
+        raise AssertionError(f"{known}: a body ended before its end")
+    return found

@@ -16,8 +16,10 @@ from e2e.conformance.determinism.random_updates import RandomUpdates
 from e2e.fuzz.compressed_inputs import (
     STREAM_SEEDS,
     UPLOAD_SEEDS,
+    coded_body,
     compressed_stream,
     packed_upload,
+    read_coded,
     read_packed,
     read_stream,
 )
@@ -464,6 +466,7 @@ def all_targets() -> list[FuzzTarget]:
             2,
             0.5,
         ),
+        FuzzTarget("coded body", [b"gzip\n" + STREAM_SEEDS[2]], [b"\0", b"zstd\n"], read_coded, coded_body, 2, 0.7),
         FuzzTarget(
             "packed",
             UPLOAD_SEEDS,

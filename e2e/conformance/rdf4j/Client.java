@@ -12,6 +12,7 @@ import org.eclipse.rdf4j.model.Model;
 import org.eclipse.rdf4j.model.Resource;
 import org.eclipse.rdf4j.model.ValueFactory;
 import org.eclipse.rdf4j.model.impl.SimpleValueFactory;
+import org.eclipse.rdf4j.model.vocabulary.XSD;
 import org.eclipse.rdf4j.query.BindingSet;
 import org.eclipse.rdf4j.query.MalformedQueryException;
 import org.eclipse.rdf4j.query.QueryEvaluationException;
@@ -20,7 +21,10 @@ import org.eclipse.rdf4j.query.TupleQuery;
 import org.eclipse.rdf4j.query.resultio.TupleQueryResultFormat;
 import org.eclipse.rdf4j.repository.RepositoryException;
 import org.eclipse.rdf4j.repository.RepositoryConnection;
+import org.eclipse.rdf4j.repository.config.RepositoryConfig;
 import org.eclipse.rdf4j.repository.http.HTTPRepository;
+import org.eclipse.rdf4j.repository.http.config.HTTPRepositoryConfig;
+import org.eclipse.rdf4j.repository.manager.RemoteRepositoryManager;
 import org.eclipse.rdf4j.rio.RDFFormat;
 
 /**
@@ -57,6 +61,8 @@ public class Client {
         } finally {
             repository.shutDown();
         }
+        reported(given);
+        manager(given[0], given[1]);
         System.out.println("checks " + checks);
     }
 
@@ -166,6 +172,73 @@ public class Client {
             connection.clear(GRAPH);
             same("no node is left", 0L, connection.size(GRAPH));
         }
+    }
+
+    /** What users of other stores reported, with the values that an RDF4J server gives. */
+    private static void reported(String[] given) {
+        HTTPRepository repository = repository(given, RDFFormat.BINARY, TupleQueryResultFormat.BINARY);
+        try (RepositoryConnection connection = repository.getConnection()) {
+            connection.add(S, P, Q);
+            connection.add(S, P, Q, GRAPH);
+            connection.remove(S, P, Q, (Resource) null);
+            same("the null context", false, connection.hasStatement(S, P, Q, false, (Resource) null));
+            same("beside the null context", true, connection.hasStatement(S, P, Q, false, GRAPH));
+            Literal[] forms = {MAKE.createLiteral(42), MAKE.createLiteral(1.0), MAKE.createLiteral(42L),
+                    MAKE.createLiteral("042", XSD.INTEGER), MAKE.createLiteral("1.10", XSD.DECIMAL),
+                    MAKE.createLiteral("1", XSD.BOOLEAN)};
+            for (Literal form : forms) {
+                connection.add(S, Q, form, GRAPH);
+                same(form + ": is there", true, connection.hasStatement(S, Q, form, false, GRAPH));
+                same(form + ": found", 1L, connection.getStatements(null, Q, form, false, GRAPH).stream().count());
+                connection.begin();
+                same(form + ": in a transaction", true, connection.hasStatement(S, Q, form, false, GRAPH));
+                connection.remove(S, Q, form, GRAPH);
+                same(form + ": removed in it", false, connection.hasStatement(S, Q, form, false, GRAPH));
+                connection.commit();
+            }
+            connection.add(S, P, MAKE.createLiteral("cr\r\nlf"), OTHER);
+            same("a carriage return", Set.of("cr\r\nlf"), QueryResults
+                    .asModel(connection.getStatements(S, P, null, false, OTHER)).objects().stream()
+                    .map(value -> value.stringValue()).collect(Collectors.toSet()));
+            connection.clear(GRAPH, OTHER);
+        } finally {
+            repository.shutDown();
+        }
+    }
+
+    private static void manager(String server, String name) {
+        RemoteRepositoryManager manager = RemoteRepositoryManager.getInstance(server);
+        manager.init();
+        try {
+            same("repositories", Set.of(name), manager.getRepositoryIDs());
+            same("a configuration is there", true, manager.hasRepositoryConfig(name));
+            same("no other is there", false, manager.hasRepositoryConfig("another"));
+            same("it takes writes", true, manager.getRepositoryInfo(name).isWritable());
+            RepositoryConfig config = manager.getRepositoryConfig(name);
+            same("its id", name, config.getID());
+            HTTPRepositoryConfig place = (HTTPRepositoryConfig) config.getRepositoryImplConfig();
+            same("its place", server + "/repositories/" + name, place.getURL());
+            try (RepositoryConnection connection = manager.getRepository(name).getConnection()) {
+                connection.add(S, P, Q, GRAPH);
+                same("through the manager", 1L, connection.size(GRAPH));
+                connection.clear(GRAPH);
+            }
+            refused("create another", () -> manager.addRepositoryConfig(new RepositoryConfig("another", place)));
+            refused("configure it", () -> manager.addRepositoryConfig(new RepositoryConfig(name, place)));
+            refused("remove it", () -> manager.removeRepository(name));
+        } finally {
+            manager.shutDown();
+        }
+    }
+
+    private static void refused(String what, Runnable action) {
+        try {
+            action.run();
+        } catch (RepositoryException expected) {
+            same(what + ": why", true, String.valueOf(expected.getMessage()).contains("one repository"));
+            return;
+        }
+        same(what, "an exception", "none");
     }
 
     private static Literal number(int value) {

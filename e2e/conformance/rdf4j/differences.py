@@ -1,8 +1,9 @@
 """``make rdf4j-differences``: the same requests to a master and to a real RDF4J server.
 
-Compared are status, media type and body: results and graphs by what they say (blank nodes up to their names), text as
-it is, errors by what kind they say they are (``MALFORMED QUERY``). What docs/rdf4j-differences.md does not list is a
-miss; so is what it lists and is not so. The last line of stdout is JSON: ``{"steps", "equal", "different", ...}``.
+Compared are status, media type, which of ``ETag`` and ``Last-Modified`` there are, and body: results and graphs by what
+they say (blank nodes up to their names), text as it is, errors by what kind they say they are (``MALFORMED QUERY``).
+What docs/rdf4j-differences.md does not list is a miss; so is what it lists and is not so. The last line of stdout is
+JSON: ``{"steps", "equal", "different", ...}``.
 """
 
 from __future__ import annotations
@@ -58,15 +59,18 @@ _OWN: Final[dict[str, Callable[[bytes], Iterable[ox.Quad]]]] = {
     "application/rdf+json": read_rdf_json,
     BINARY: read_binary,
 }
+VALIDATORS: Final = ("ETag", "Last-Modified")
 _KIND: Final = re.compile(r"[A-Z]{3,}(?: [A-Z]{2,})+(?=:)")
 
 
 class ServerAnswer(NamedTuple):
-    """An answer. ``kind``: of an error, in the words of the protocol, "" when it says none."""
+    """An answer. ``kind``: of an error, in the words of the protocol, "" when it says none. ``validators``: which
+    headers it has for a conditional request."""
 
     status: int
     media: str
     body: bytes
+    validators: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -118,9 +122,9 @@ class ComparedServer:
             self._transaction = urlsplit(place).path
         if self._at is not None and self._at.note_position(answer.headers["TxLog-Position"]):
             self._at.apply_all(*self._at.synchronous_stores)
-        return ServerAnswer(
-            answer.status, (answer.headers["Content-Type"] or "").partition(";")[0].strip().lower(), data
-        )
+        media = (answer.headers["Content-Type"] or "").partition(";")[0].strip().lower()
+        validators = tuple(name for name in VALIDATORS if name in answer.headers)
+        return ServerAnswer(answer.status, media, data, validators)
 
 
 def difference(rdf4j: ServerAnswer, master: ServerAnswer) -> str:
@@ -130,6 +134,8 @@ def difference(rdf4j: ServerAnswer, master: ServerAnswer) -> str:
         told.append(f"status {rdf4j.status} / {master.status}")
     if rdf4j.media != master.media and (rdf4j.body or master.body):
         told.append(f"type {rdf4j.media or 'none'} / {master.media or 'none'}")
+    if rdf4j.validators != master.validators:
+        told.append(f"headers {' '.join(rdf4j.validators) or 'none'} / {' '.join(master.validators) or 'none'}")
     if rdf4j.status >= 400 and master.status >= 400:
         if rdf4j.kind != master.kind:
             told.append(f"error {rdf4j.kind or 'of no kind'} / {master.kind or 'of no kind'}")

@@ -61,6 +61,7 @@ ex:a ex:p 1 , 2 ; ex:q "text" , "Wort"@de . ex:b ex:p ex:a ."""
 GRAPHS: Final = (
     """<urn:g> { <urn:ex:c> <urn:ex:p> 3 . <urn:ex:c> <urn:ex:r> "x\\ty\\"z" } <urn:h> { <urn:ex:d> <urn:ex:p> 4 }"""
 )
+NIL: Final = "http://rdf4j.org/schema/rdf4j#nil"
 SELECT: Final = "SELECT ?s ?o { ?s <urn:ex:p> ?o }"
 CONSTRUCT: Final = "CONSTRUCT { ?s <urn:made> ?o } WHERE { ?s <urn:ex:p> ?o }"
 
@@ -262,6 +263,9 @@ STEPS: Final = (
     ),
     _ask("a variable bound to nonsense", SELECT, **{"$s": "nonsense"}),
     _ask("the default graph only", SELECT, **{"default-graph-uri": "null"}),
+    _ask("the default graph by RDF4J's name", SELECT, **{"default-graph-uri": NIL}),
+    _ask("FROM the default graph", f"SELECT ?s ?o FROM <{NIL}> {{ ?s <urn:ex:p> ?o }}"),
+    _ask("FROM sesame:nil", "SELECT ?s ?o FROM sesame:nil { ?s <urn:ex:p> ?o }"),
     _ask("one graph as default", SELECT, **{"default-graph-uri": "urn:g"}),
     _ask("named graphs", "SELECT ?g ?s { GRAPH ?g { ?s <urn:ex:p> ?o } }", **{"named-graph-uri": "urn:h"}),
     _ask("FROM", "SELECT ?s FROM <urn:h> { ?s ?p ?o }"),
@@ -317,6 +321,15 @@ STEPS: Final = (
         "INSERT { ?s <urn:ex:w> ?o } WHERE { ?s <urn:ex:p> ?o }",
     ),
     _get("after it", f"@/statements?context={quote('<urn:i>')}", N_QUADS),
+    _send(
+        "an insertion into the graph of RDF4J's name",
+        "POST",
+        f"@/statements?insert-graph-uri={quote(NIL, safe='')}",
+        UPDATE,
+        "INSERT { ?s <urn:ex:x> 1 } WHERE { ?s <urn:ex:w> ?o }",
+    ),
+    _get("what it is there", f"@/statements?pred={quote('<urn:ex:x>')}", N_QUADS),
+    _send("a removal from it", "POST", "@/statements", UPDATE, "DELETE WHERE { ?s <urn:ex:x> ?o }"),
     _send("DROP of a missing graph", "POST", "@/statements", UPDATE, "DROP GRAPH <urn:missing>"),
     _send("CLEAR of a graph", "POST", "@/statements", UPDATE, "CLEAR GRAPH <urn:i>"),
     # Namespaces

@@ -195,11 +195,18 @@ async def test_what_may_hold_secrets_and_what_other_sites_ask_is_not_compressed(
     for path in ("/txlog/openapi.json", "/txlog/status", "/metrics"):
         answer, body = await raw(served, path, Accept_Encoding="gzip")
         assert "Content-Encoding" not in answer.headers
-    answer, body = await raw(
-        served, "/repositories/demo/statements", Accept_Encoding="gzip", Sec_Fetch_Site="cross-site"
-    )
-    assert "Content-Encoding" not in answer.headers
-    assert body
+    browser = "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7)"
+    for headers, is_compressed in (
+        ({"Sec_Fetch_Site": "cross-site"}, False),
+        ({"Sec_Fetch_Site": "same-site", "User_Agent": browser}, False),
+        ({"User_Agent": browser}, False),
+        ({"Sec_Fetch_Site": "same-origin", "User_Agent": browser}, True),
+        ({"User_Agent": "curl/8.5.0"}, True),
+        ({"User_Agent": ""}, True),
+    ):
+        answer, body = await raw(served, "/repositories/demo/statements", Accept_Encoding="gzip", **headers)
+        assert ("Content-Encoding" in answer.headers) == is_compressed, headers
+        assert body
 
 
 async def test_a_compressed_body_may_wait_for_the_word_to_go_on(served: Served) -> None:

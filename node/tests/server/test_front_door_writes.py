@@ -79,11 +79,11 @@ async def test_a_master_alone_accepts_and_says_what_is_missing(three: Cluster) -
     ("headers", "body", "status", "says"),
     [
         ({**UPDATE}, "INSERT DATA { <urn:s> <urn:p> }", 400, "MALFORMED QUERY"),
-        ({**UPDATE}, "", 400, "MALFORMED QUERY"),
+        ({**UPDATE}, "", 400, "must be non-empty"),
         ({**UPDATE}, b"\xff\xfe", 400, "not UTF-8"),
         ({"Content-Type": "text/turtle"}, "<urn:s> <urn:p>", 400, "MALFORMED DATA"),
         ({"Content-Type": "application/n-quads"}, "nonsense", 400, "MALFORMED DATA"),
-        ({"Content-Type": "application/json"}, "{}", 415, "UNSUPPORTED FILE FORMAT"),
+        ({"Content-Type": "application/json"}, "{}", 415, "Unsupported MIME type"),
         ({"Content-Type": "application/x-www-form-urlencoded"}, "query=ASK{}", 400, "update="),
         ({**UPDATE, "TxLog-Durability": "eternal"}, insert(1), 400, "TxLog-Durability"),
         ({**UPDATE, "Prefer": "wait=soon"}, insert(1), 400, "Prefer: wait"),

@@ -103,9 +103,9 @@ async def test_every_way_to_ask(served: Served) -> None:
 @pytest.mark.parametrize(
     ("params", "headers", "status", "says"),
     [
-        ({}, {}, 400, "no query"),
+        ({}, {}, 400, "Missing parameter: query"),
         ({"query": "SELECT nonsense"}, {}, 400, "MALFORMED QUERY"),
-        ({"query": "ASK {}", "queryLn": "serql"}, {}, 400, "UNSUPPORTED QUERY LANGUAGE"),
+        ({"query": "ASK {}", "queryLn": "serql"}, {}, 400, "Unknown query language: serql"),
         ({"query": "ASK {}", "limit": "x"}, {}, 400, "limit"),
         ({"query": "ASK {}", "$x": "urn:x"}, {}, 400, "$x"),
         ({"query": "ASK {}", "timeout": "soon"}, {}, 400, "timeout"),

@@ -109,7 +109,7 @@ async def test_a_graph_may_be_named_by_its_own_url(served: Served) -> None:
         ("PUT", f"{SERVICE}?graph=urn:txlog:system:1", {"Content_Type": TURTLE}, "", 400, "belong to TxLog"),
         ("GET", "/rdf-graphs/mine?graph=urn:g", {}, "", 400, "No parameters"),
         ("PUT", f"{SERVICE}?default", {"Content_Type": TURTLE}, "<urn:a> <urn:b>", 400, "MALFORMED DATA"),
-        ("PUT", f"{SERVICE}?default", {"Content_Type": "image/png"}, "x", 415, "UNSUPPORTED FILE FORMAT"),
+        ("PUT", f"{SERVICE}?default", {"Content_Type": "image/png"}, "x", 415, "Unsupported MIME type"),
         ("GET", f"{SERVICE}?default", {"Accept": "image/png"}, "", 406, "there are"),
         ("PUT", "/statements", {"Content_Type": "application/trix"}, "<TriX", 400, "MALFORMED DATA: line 1"),
         ("PUT", "/statements", {"Content_Type": "application/rdf+json"}, "[]", 400, "MALFORMED DATA"),

@@ -6,16 +6,18 @@ import bz2
 import gzip
 import random
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import zstandard
 
 from txlog.model.errors import BadInput
+from txlog.wire import compressed_stream
 from txlog.wire.compressed_stream import (
     BZIP2,
     DEFLATE,
     GZIP,
+    INPUT_BYTES,
     PIECE_BYTES,
     ZSTD,
     ZSTD_INPUT_BYTES,
@@ -126,3 +128,27 @@ def test_first_bytes_show_what_a_body_is() -> None:
     assert sniff_compression(bz2.compress(b"")) == sniff_compression(bz2.compress(TEXT)) == BZIP2
     for text in (b"", b"B", b"BZh", b"BZh9", b"BZh9 is a name", b"\x1f\x8b", TEXT, b"BRDF\0\0\0\1"):
         assert sniff_compression(text) == ""
+
+
+@pytest.mark.parametrize("name", PACKERS)
+def test_no_decoder_gets_a_whole_body_which_it_would_copy_after_each_piece(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = compressed_stream._MEMBERS[name]
+    sizes: list[int] = []
+
+    class Recorder:
+        def __init__(self) -> None:
+            self._member = made()
+            self.is_complete, self.rest = False, b""
+
+        def decompress(self, data: bytes) -> Iterator[bytes]:
+            sizes.append(len(data))
+            yield from self._member.decompress(data)
+            self.is_complete, self.rest = self._member.is_complete, self._member.rest
+
+    monkeypatch.setitem(compressed_stream._MEMBERS, name, Recorder)
+    text = random.Random(7).randbytes(1 << 20)
+    packed = PACKERS[name](text) * (3 if name in MANY else 1)
+    assert unpack(name, packed) == text * (3 if name in MANY else 1)
+    assert max(sizes) <= INPUT_BYTES < len(packed) // 8

@@ -107,8 +107,7 @@ class DecodedBody:
 def choose_coding(request: web.BaseRequest) -> str:
     """The coding in which this client gets an answer, "" for none."""
     accepted = request.headers.get("Accept-Encoding")
-    site = request.headers.get("Sec-Fetch-Site", "none").lower()
-    if accepted is None or (site not in TRUSTED_FETCH_SITES and not is_admitted_origin(request)):
+    if accepted is None or not (_is_own_page_or_program(request) or is_admitted_origin(request)):
         return ""
     weights = _parse_weights(accepted)
     best, best_weight = "", 0.0
@@ -117,6 +116,16 @@ def choose_coding(request: web.BaseRequest) -> str:
         if weight > best_weight:
             best, best_weight = coding, weight
     return best if best_weight >= weights.get("identity", 0.0) else ""
+
+
+def _is_own_page_or_program(request: web.BaseRequest) -> bool:
+    """Whether no page of another site can have sent the request. A browser without ``Sec-Fetch-Site`` does not tell:
+    one from before 2023, or one that is asked over HTTP. Every browser calls itself Mozilla, and no page changes that
+    without asking first; programs that are no browsers call themselves otherwise."""
+    site = request.headers.get("Sec-Fetch-Site")
+    if site is None:
+        return not request.headers.get("User-Agent", "").startswith("Mozilla/")
+    return site.lower() in TRUSTED_FETCH_SITES
 
 
 def _parse_weights(accepted: str) -> dict[str, float]:

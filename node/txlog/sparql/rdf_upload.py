@@ -385,8 +385,7 @@ def _decode(body: bytes, media_type: str) -> tuple[pyoxigraph.RdfFormat, bytes]:
     form = _FORMATS.get(name.strip().lower())
     if form is None:
         raise Unsupported(
-            f"UNSUPPORTED FILE FORMAT: {media_type[:200] or 'no Content-Type'}; "
-            f"send one of {', '.join((*_FORMATS, *_OWN_PARSERS))}"
+            f"Unsupported MIME type: {media_type[:200] or 'no Content-Type'}; send one of {', '.join((*_FORMATS, *_OWN_PARSERS))}"
         )
     if body.startswith(b"\xef\xbb\xbf"):
         body = body[3:]

@@ -17,6 +17,9 @@ from txlog.model.errors import BadInput
 
 PIECE_BYTES: Final = 256 << 10
 """Bytes that are decompressed at once, about a millisecond's work."""
+INPUT_BYTES: Final = 32 << 10
+"""Input given to a member at once. Its decoder copies what it leaves, after each piece and each member: with a whole
+body at once, the time would grow with the square of its length."""
 ZSTD_INPUT_BYTES: Final = 512
 """Input given to Zstandard at once. Four bytes may become a block of 128 KiB, so this may become 16 MiB."""
 ZSTD_WINDOW_BYTES_MAX: Final = 8 << 20
@@ -132,6 +135,10 @@ class Decompressor:
 
     def decompress(self, data: bytes) -> Iterator[bytes]:
         """The next pieces, each of limited size; consume them all. :class:`BadInput` for what is no such stream."""
+        for at in range(0, len(data), INPUT_BYTES):
+            yield from self._decompress_part(data[at : at + INPUT_BYTES])
+
+    def _decompress_part(self, data: bytes) -> Iterator[bytes]:
         while data:
             if self._member is None:
                 self._begin_member(data)

@@ -338,6 +338,8 @@ class TransactionHandler:
         if not self._has_own_view(one):
             return await self._reads.query(request, {"id": self._repository})
         asked = await self._reads.parse_query(request)
+        if asked.level:
+            raise BadInput("explain: a query of a transaction that has written is evaluated here, not by a worker")
         wanted = query_predicates(asked.text)
         answer = await (await self._view_for(request, one, wanted)).query(asked)
         if one.read_set is not None:

@@ -31,6 +31,7 @@ from txlog.model.errors import (
 from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.answer_stream import send_stream
 from txlog.server.frontdoor.blank_nodes import restore_blank_nodes, restore_blank_nodes_in_stream
+from txlog.server.frontdoor.query_plans import explain_query, parse_level
 from txlog.server.frontdoor.read_router import (
     ALL_STATEMENTS,
     RETRY_S,
@@ -74,6 +75,7 @@ from txlog.server.frontdoor.xml_text import keep_carriage_returns, keep_carriage
 from txlog.sparql import hide_system_graphs, query_form, refuse_services
 from txlog.sparql.rewrite.blank_node_functions import tell_blank_nodes
 from txlog.sparql.rewrite.bound_parameters import apply_limits, bind_query, parse_binding
+from txlog.sparql.rewrite.default_graph_clause import parse_default_graphs, take_default_graph_clause
 from txlog.sparql.skolem_iris import iri_to_label
 from txlog.sparql.tokens import tokens
 from txlog.workers import Adapter
@@ -92,7 +94,7 @@ _FROM = re.compile(r"\bfrom\b", re.IGNORECASE)
 class ParsedQuery(NamedTuple):
     """A query that hides system graphs. ``form``: SELECT, ASK, CONSTRUCT, DESCRIBE. ``union``: it reads all graphs,
     because it names none. ``default``, ``named``: graphs from parameters, as bare IRIs. ``seconds``: None for no
-    limit."""
+    limit. ``level``: of the plan that is asked for instead of an answer, "" for an answer."""
 
     text: str
     form: str
@@ -101,6 +103,7 @@ class ParsedQuery(NamedTuple):
     named: list[str]
     accept: str
     seconds: float | None
+    level: str = ""
 
     @property
     def converted_format(self) -> str:
@@ -162,6 +165,9 @@ class ReadHandler:
         """Answers a SPARQL query from a worker."""
         self._check_repository(names)
         asked = await self.parse_query(request)
+        if asked.level:
+            plan = WorkerQuery(asked.text, asked.accept, asked.union, asked.default, asked.named)
+            return await explain_query(self.router, request, plan, asked.level, asked.seconds)
         made = asked.converted_format
         wanted = asked.accept if not made else RESULTS_JSON if made in (BOOLEAN, BINARY_TABLE) else N_TRIPLES
         build = WorkerQuery(asked.text, wanted, asked.union, asked.default, asked.named)
@@ -176,16 +182,12 @@ class ReadHandler:
         """The query that URL, form and body request together; :class:`BadInput` names an error in them."""
         parameters, text = await self._read_parameters(request)
         if text is None:
-            raise BadInput("MALFORMED QUERY: no query; send it as query=, or as a body of application/sparql-query")
+            raise BadInput("Missing parameter: query; send it as query=, or as a body of application/sparql-query")
         values = dict(parameters)
         language = values.get("queryLn", "SPARQL")
         if language.upper() != "SPARQL":
-            raise BadInput(f"UNSUPPORTED QUERY LANGUAGE: {language[:40]}; this server speaks SPARQL")
-        if "explain" in values:
-            raise BadInput(
-                "explain: a worker evaluates the query, and its engine's plan is not available here; "
-                "send the query without explain, or ask the engine itself"
-            )
+            raise BadInput(f"Unknown query language: {language[:40]}; this server speaks SPARQL")
+        level = parse_level(values)
         bindings = {name[1:]: parse_binding(name[1:], value) for name, value in values.items() if name[:1] == "$"}
         limit, offset = int_parameter(values, "limit", 0), int_parameter(values, "offset", 0)
         distinct = values.get("distinct", "").lower() == "true"
@@ -193,18 +195,18 @@ class ReadHandler:
             text = apply_limits(text, limit, offset, distinct=distinct)
         text = bind_query(text, bindings) if bindings else text
         refuse_services(text)
-        base = values.get("baseURI")
-        hidden = tell_blank_nodes(hide_system_graphs(text, base=base.strip("<>") if base else None))
-        default = [value for name, value in parameters if name == "default-graph-uri"]
+        base = base.strip("<>") if (base := values.get("baseURI")) else None
+        text, only_default = take_default_graph_clause(text, base)
+        hidden = tell_blank_nodes(hide_system_graphs(text, base=base))
+        given = [value for name, value in parameters if name == "default-graph-uri"]
         named = [value for name, value in parameters if name == "named-graph-uri"]
-        if "null" in default and len(default) > 1:
-            raise BadInput("default-graph-uri=null together with other graphs cannot be asked; name graphs only")
-        union = not default and not _has_from(hidden)
-        graphs = [parse_graph_iri(graph, "default-graph-uri") for graph in default if graph != "null"]
+        default = parse_default_graphs(given)
+        union = not given and not only_default and not _has_from(hidden)
+        graphs = [parse_graph_iri(graph, "default-graph-uri") for graph in default or ()]
         named = [parse_graph_iri(graph, "named-graph-uri") for graph in named]
         accept = values.get("Accept") or accept_header(request)
         seconds = seconds_parameter(values.get("timeout"), "timeout", 0.0, QUERY_S_MAX) or None
-        return ParsedQuery(hidden, query_form(text), union, graphs, named, accept, seconds)
+        return ParsedQuery(hidden, query_form(text), union, graphs, named, accept, seconds, level)
 
     async def _read_parameters(self, request: Request) -> tuple[list[tuple[str, str]], str | None]:
         """All parameters, of the URL and the form, and the query itself."""

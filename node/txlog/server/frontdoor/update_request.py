@@ -88,13 +88,13 @@ def means_all_graphs(request: Request, configured: bool) -> bool:
 def parse_update_request(text: str, parameters: Parameters, all_graphs: bool) -> UpdateRequest:
     """A SPARQL update with the parameters of its request."""
     if not text.strip():
-        raise BadInput("MALFORMED QUERY: the update is empty")
+        raise BadInput("Updates must be non-empty")
     if not parameters:
         return UpdateRequest(text, None, all_graphs)
     given = dict(parameters)
     language = given.get("queryLn", "SPARQL")
     if language.upper() != "SPARQL":
-        raise BadInput(f"UNSUPPORTED QUERY LANGUAGE: {language[:40]}; this server speaks SPARQL")
+        raise BadInput(f"Unknown query language: {language[:40]}; this server speaks SPARQL")
     base = strip_angle_brackets(given.get("baseURI"))
     bindings = {name[1:]: parse_binding(name[1:], value) for name, value in parameters if name[:1] == "$"}
     graphs = [

@@ -293,7 +293,7 @@ class WriteHandler:
             return found
         text = _decode_text(body, "MALFORMED QUERY")
         if not text.strip():
-            raise BadInput("MALFORMED QUERY: the update is empty")
+            raise BadInput("Updates must be non-empty")
         if _CREATE.search(text):
             raise BadInput("CREATE needs a look at a store")
         return self._portability.check(UpdateRequest(text, None, self._all_graphs).prepare())

@@ -28,7 +28,8 @@ MAX_DEPTH: Final = 64
 """Nested brackets of any kind. Oxigraph's parser is recursive: about 700 end the process that parses."""
 MAX_CHAIN: Final = 500
 """Groups, binds and binary operators in one operation, for the same reason: about 1000 end it."""
-
+NO_VALUE: Final = 'COALESCE(ABS(""))'
+"""An error in every engine that ends only its expression. ``1/0`` ends the whole request in Virtuoso."""
 _XSD: Final = DEFAULT_PREFIXES["xsd"]
 _TERMS: Final = frozenset(("VARIABLE", "IRI", "PNAME", "BLANK", "STRING", "NUMBER"))
 _VERBS: Final = frozenset(("VARIABLE", "IRI", "PNAME"))
@@ -484,7 +485,7 @@ class TokenRewriter:
         text = "".join([part for part, _ in argument])
         guard = f'IF(REGEX(STR({text}),"^[A-Za-z][A-Za-z0-9+.-]*:")&&!STRSTARTS(STR({text}),"{SYSTEM_GRAPHS}"),'
         self.out.insert(opened, (guard, argument[0][1] if argument else token.start))
-        self.out.append((",1/0)", token.start))
+        self.out.append((f",{NO_VALUE})", token.start))
 
 
 def may_match_without_triple(toks: Sequence[Token], at: int) -> bool:
