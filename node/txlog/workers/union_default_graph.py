@@ -20,6 +20,7 @@ _XSD: Final = "http://www.w3.org/2001/XMLSchema#"
 _OPENS: Final = ("{", "(", "[")
 _CLOSES: Final = ("}", ")", "]")
 _SIMPLE: Final = re.compile(r"""[^"'\\\r\n]*""")
+_MAY_BE_IF: Final = re.compile(r"\bif\b", re.IGNORECASE)
 _MAY_DIFFER: Final = re.compile(r"\^\^|@[A-Za-z0-9-]*[A-Z]|[0-9][.eE]|\.[0-9]|(?<![\w.])0[0-9]")
 
 Edit = tuple[int, int, str]
@@ -39,9 +40,7 @@ RDF4J: Final = DefaultGraphScope(NIL)
 
 
 def scoped_update(text: str, scope: DefaultGraphScope = RDF4J) -> str:
-    """Rewrite an update of the log (full IRIs): its patterns without GRAPH, WITH or USING match the default graph, and
-    its literals have their canonical form."""
-    text = canonical_constants(text)
+    """Rewrite an update of the log (full IRIs): its patterns without GRAPH, WITH or USING match the default graph."""
     edits = list[Edit]()
     for toks in _split_operations(text):
         edits += _scope_operation(text, toks, scope)
@@ -72,6 +71,21 @@ def exclude_default_graph(text: str, scope: DefaultGraphScope) -> str:
 def has_dataset_clause(text: str) -> bool:
     """Whether a query names its graphs by FROM."""
     return any(token.kind == "WORD" and token.text.upper() == "FROM" for token in tokens(text))
+
+
+def give_if_its_errors(text: str) -> str:
+    """The same text with each ``IF(…)`` inside a ``COALESCE``. For RDF4J: at a condition that is an error its ``IF``
+    gives no value instead of an error, and a comparison with that, or a function of it, ends the whole request. To
+    ``COALESCE`` no value is an error, as it is in SPARQL."""
+    if not _MAY_BE_IF.search(text):
+        return text
+    toks = _skip_trivia(text)
+    edits = list[Edit]()
+    for at, token in enumerate(toks[:-1]):
+        if token.kind == "WORD" and token.text.upper() == "IF" and toks[at + 1].text == "(":
+            end = _end(toks[at + _bracketed_length(toks[at + 1 :])])
+            edits += ((token.start, token.start, "COALESCE("), (end, end, ")"))
+    return _apply_edits(text, edits)
 
 
 def canonical_constants(text: str) -> str:

@@ -20,10 +20,13 @@ BLOCK_BYTES = 1 << 20
 """Approximate size of one piece of N-Quads to load."""
 
 
-def split_into_buckets(first: int, payloads: Sequence[bytes], buckets: int) -> list[tuple[int, BucketPiece]]:
-    """The net effect of consecutive payloads of kind QUADS, by bucket. ``first``: the index of the first one."""
+def split_into_buckets(
+    first: int, payloads: Sequence[bytes], buckets: int, *, as_written: bool = False
+) -> list[tuple[int, BucketPiece]]:
+    """The net effect of consecutive payloads of kind QUADS, by bucket. ``first``: the index of the first one.
+    ``as_written``: the store holds literals as they were sent."""
     # Spellings of a literal that a store treats as one quad must be one quad here.
-    joined = canonical_lines(b"".join(payloads))
+    joined = b"".join(payloads) if as_written else canonical_lines(b"".join(payloads))
     if not joined:
         return []
     lines = joined.split(b"\n")
