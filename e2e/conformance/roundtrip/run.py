@@ -6,7 +6,7 @@ SPARQL update, into real stores, and come back in every format and result format
 kept      what was sent
 named     the canonical form of what was sent, and ``TxLog-Literals`` of the answer names that form. With an engine that
           writes values in its own form, that form, and the header names the engine. On workers that hold literals as
-          they were sent (``rdf4j-as-written``) no value is named
+          they were sent (``rdf4j-as-written``) only language tags in lower case are named
 refused   the request is answered by 400 with a reason, and nothing is stored
 
 Everything else is ``changed`` and a miss. The last line of stdout is JSON: ``{"values", "formats", "engines", "kept",
@@ -198,8 +198,11 @@ def _label(term: str) -> str:
 
 
 def _is_named(sent: str, back: str, form: str) -> bool:
-    if form in ("", AS_WRITTEN) or not sent.startswith('"') or not back.startswith('"'):
+    if not form or not sent.startswith('"') or not back.startswith('"'):
         return False
+    if form == AS_WRITTEN:  # RDF4J keeps the first spelling of a tag that it meets, so these are in lower case
+        text, at, tag = sent.rpartition('"@')
+        return bool(at) and back == f"{text}{at}{tag.lower()}"
     expected = _canonical(sent)
     return back == expected or (form != "oxigraph" and _own_form(form, _canonical(back), expected))
 

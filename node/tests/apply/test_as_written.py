@@ -80,6 +80,19 @@ def test_each_form_is_a_quad_of_its_own(worker: AsWrittenProcess, merged: int) -
     assert _line(f'"+1"^^<{XSD}integer>').replace("<urn:g>", "<urn:h>") in found
 
 
+def test_a_tag_has_one_spelling_whatever_the_store_has_met(worker: AsWrittenProcess) -> None:
+    """RDF4J gives the spelling back that it met first, long after that quad is gone."""
+    assert worker.update('INSERT DATA { <urn:old> <urn:p> "x"@en-US , "y"@en-US , "z"@en-US }').status == 204
+    assert worker.update("DELETE WHERE { <urn:old> ?p ?o }").status == 204
+    log = MemoryLog()
+    log.add(_line('"x"@EN-us'))
+    log.update('INSERT DATA { GRAPH <urn:g> { <urn:s> <urn:p> "y"@eN-Us , "@EN"@fr } }')
+    log.update("INSERT { GRAPH <urn:g> { <urn:s> <urn:p> ?z } } WHERE { BIND(STRLANG('z', 'EN-US') AS ?z) }")
+    log.delete(_line('"x"@En-us'))
+    _apply(worker, log, 1)
+    assert _content(worker) == sorted(map(_line, ['"y"@en-us', '"z"@en-us', '"@EN"@fr']))
+
+
 def test_a_bulk_load_gives_the_same_digest(worker: AsWrittenProcess) -> None:
     payloads = ["".join(f"A {_line(each)}\n" for each in FORMS).encode(), f"D {_line(FORMS[1])}\n".encode()]
     pieces = split_into_buckets(1, payloads, 1, as_written=True)

@@ -111,13 +111,18 @@ def test_constants_get_the_form_of_all_engines(said: str, expected: str) -> None
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        ("FILTER(IF(?a, 1, 2) != 3)", "FILTER(COALESCE(IF(?a, 1, 2)) != 3)"),
+        ("FILTER(IF(?a, 1, 2) != 3)", "FILTER(COALESCE(IF((!(!(?a ))) = (RAND() >= 0), 1, 2)) != 3)"),
         ("BIND(if (IF(?a, ')', 2), IF(1, 2, 3), 4) AS ?x)", None),
+        ("FILTER(IF(?a<1, 2, ?b))", "FILTER(COALESCE(IF((!(!(?a<1 ))) = (RAND() >= 0), 2, ?b)))"),
+        ("FILTER(IF(?a, 1", "FILTER(IF(?a, 1"),
         ("FILTER(?if = <urn:IF(1)> && ?a = 'IF(1)')", "FILTER(?if = <urn:IF(1)> && ?a = 'IF(1)')"),
     ],
 )
 def test_an_if_gets_its_errors(said: str, expected: str | None) -> None:
-    expected = expected or "BIND(COALESCE(if (COALESCE(IF(?a, ')', 2)), COALESCE(IF(1, 2, 3)), 4)) AS ?x)"
+    expected = expected or (
+        "BIND(COALESCE(if ((!(!(COALESCE(IF((!(!(?a ))) = (RAND() >= 0), ')', 2)) ))) = (RAND() >= 0), "
+        "COALESCE(IF((!(!(1 ))) = (RAND() >= 0), 2, 3)), 4)) AS ?x)"
+    )
     assert give_if_its_errors(f"DELETE {{ }} WHERE {{ {said} }}") == f"DELETE {{ }} WHERE {{ {expected} }}"
 
 

@@ -112,8 +112,8 @@ def _validate_resource_quantity(value: Any) -> str:
 Engine = Literal["oxigraph", "fuseki", "rdf4j", "virtuoso", "rdf4j-as-written"]
 """Engines of stores that can be workers (:mod:`txlog.workers`)."""
 AS_WRITTEN: Final = "rdf4j-as-written"
-"""An RDF4J server that holds literals as they were sent. All workers of a cluster have this engine, or none. It is also
-the value of ``TxLog-Literals`` there."""
+"""An RDF4J server that holds literals as they were sent, with language tags in lower case. All workers of a cluster
+have this engine, or none. It is also the value of ``TxLog-Literals`` there."""
 STANDALONE_ENGINES: Final = ("virtuoso", AS_WRITTEN)
 """Engines that no other engine may stand beside, and that execute no effect of an update that a master evaluated."""
 

@@ -57,6 +57,20 @@ def canonical_lines(lines: bytes) -> bytes:
     return _LITERAL.sub(_rewrite_match, lines) if _may_need_rewriting(lines) else lines
 
 
+def lines_with_lower_tags(lines: bytes) -> bytes:
+    """The same lines with each literal as it is, except that its language tag is in lower case. RDF4J takes ``en-US``
+    and ``en-us`` for one tag, and keeps the spelling that it met first, in a quad of another time or subject. So two
+    workers of one content would differ in it."""
+    if _CAPITALS.search(lines) is None:
+        return lines
+    return _LITERAL.sub(_lower_tag, lines)
+
+
+def _lower_tag(found: re.Match[bytes]) -> bytes:
+    text, quote, tail = found[0].rpartition(b'"')
+    return text + quote + tail.lower() if tail.startswith(b"@") else found[0]
+
+
 def _may_need_rewriting(lines: bytes) -> bool:
     """A fast check that implies :data:`_MAY_NEED_REWRITING`, in a tenth of its time: most lines need no rewriting."""
     return _TYPED in lines or _CAPITALS.search(lines) is not None or len(lines.translate(None, _ESCAPED)) < len(lines)
@@ -84,8 +98,8 @@ def literal_form(engine: str, *, cleaned: bool) -> str:
 
 
 def clean_quads(chunks: Iterable[bytes], system: bytes, *, as_written: bool = False) -> Iterator[bytes]:
-    """N-Quads as whole lines with canonical literals (or ``as_written``), without the lines that begin with ``system``.
-    A chunk may end inside a line."""
+    """N-Quads as whole lines with canonical literals, without the lines that begin with ``system``. A chunk may end
+    inside a line. ``as_written``: literals stay as they are, with :func:`lines_with_lower_tags`."""
     rest = b""
     for chunk in chunks:
         head, newline, tail = chunk.rpartition(b"\n")
@@ -102,4 +116,4 @@ def clean_quads(chunks: Iterable[bytes], system: bytes, *, as_written: bool = Fa
 def _clean_lines(lines: bytes, system: bytes, as_written: bool) -> bytes:
     if system in lines:
         lines = b"".join([line for line in lines.splitlines(keepends=True) if not line.startswith(system)])
-    return lines if as_written else canonical_lines(lines)
+    return lines_with_lower_tags(lines) if as_written else canonical_lines(lines)

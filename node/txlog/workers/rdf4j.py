@@ -9,7 +9,8 @@
   graph, so updates are rewritten (:mod:`txlog.workers.union_default_graph`). For DELETE DATA the parameter
   ``remove-graph-uri=null`` does it.
 - **Literals** are written in the canonical form of all engines and converted to it again when they are read: RDF4J
-  keeps them as they are written. The engine :data:`AS_WRITTEN` leaves them as the log has them, in both directions.
+  keeps them as they are written. The engine :data:`AS_WRITTEN` leaves them as the log has them, in both directions,
+  except for language tags, which are in lower case (:func:`~txlog.workers.canonical_literals.lines_with_lower_tags`).
 - **IF** gets its errors (:func:`~txlog.workers.union_default_graph.give_if_its_errors`).
 - The reasons: docs/decisions/0016-how-an-rdf4j-is-guarded.md.
 """
@@ -34,7 +35,7 @@ from txlog.workers.adapter import (
     WorkerRequest,
     WorkerResponse,
 )
-from txlog.workers.canonical_literals import canonical_lines, clean_quads
+from txlog.workers.canonical_literals import canonical_lines, clean_quads, lines_with_lower_tags
 from txlog.workers.marker_names import marker_name, marker_or_load_name
 from txlog.workers.sparql_http import ALWAYS_TRUE_QUERY, dataset_parameters
 from txlog.workers.triple_marker import (
@@ -53,6 +54,7 @@ from txlog.workers.union_default_graph import (
     canonical_constants,
     give_if_its_errors,
     has_dataset_clause,
+    lower_tags,
     scoped_query,
     scoped_update,
 )
@@ -104,19 +106,21 @@ class Rdf4jAdapter(TripleMarkerAdapter):
         return 1 << 62
 
     def normalise_quads(self, lines: bytes) -> bytes:
-        return lines if self._as_written else canonical_lines(lines)
+        return lines_with_lower_tags(lines) if self._as_written else canonical_lines(lines)
 
     def clean_snapshot(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         return clean_quads(chunks, SYSTEM_LINE, as_written=self._as_written)
 
     def _scoped_update(self, text: str) -> str:
-        if not self._as_written:
-            text = canonical_constants(text)
-        elif EFFECT_CONDITION in text:
+        if self._as_written and EFFECT_CONDITION in text:
             # A master computed it on literals in their canonical form, so it would miss quads here, or find a change
             # where there is none. RDF4J refuses this text, and with it the transaction, by this name.
             return _REFUSED_EFFECT
-        return scoped_update(give_if_its_errors(text))
+        return scoped_update(self._dialect(text))
+
+    def _dialect(self, text: str) -> str:
+        """The constants of a query or an update as this engine holds them, and IF as SPARQL defines it."""
+        return give_if_its_errors(lower_tags(text) if self._as_written else canonical_constants(text))
 
     def confirm_lock(self, token: int) -> list[str]:
         mine = _lock(token)
@@ -212,7 +216,7 @@ class Rdf4jAdapter(TripleMarkerAdapter):
         asked = dataset_parameters(default_graphs, named_graphs)
         # Among equal weights RDF4J would choose its binary format; a master writes that format itself, from another.
         accept = ",".join(each for each in accept.split(",") if "x-binary" not in each) or "*/*"
-        text = give_if_its_errors(text if self._as_written else canonical_constants(text))
+        text = self._dialect(text)
         if not asked and not union and not has_dataset_clause(text):
             text = scoped_query(text)
         return self._query_request(text, accept, asked)

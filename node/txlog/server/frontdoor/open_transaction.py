@@ -11,7 +11,7 @@ from txlog.model.quads import decode_quads
 from txlog.server.frontdoor.read_set import ReadSet
 from txlog.server.frontdoor.transaction_view import TransactionView
 from txlog.sparql import TransactionBody
-from txlog.workers.canonical_literals import canonical_lines
+from txlog.workers.canonical_literals import canonical_lines, lines_with_lower_tags
 
 _SNAPSHOT_LEVELS: Final = ("SNAPSHOT", "SERIALIZABLE")
 """These levels read one copy from their first read on. RDF4J's SNAPSHOT_READ needs a snapshot for each read only, which
@@ -45,5 +45,5 @@ class OpenTransaction:
             if part.kind != KIND_QUADS:
                 self.net_lines = None  # from now on only a copy has the result
             if self.net_lines is not None:
-                payload = part.payload if self._as_written else canonical_lines(part.payload)
+                payload = (lines_with_lower_tags if self._as_written else canonical_lines)(part.payload)
                 self.net_lines.update((line, adds) for adds, line in decode_quads(payload))
