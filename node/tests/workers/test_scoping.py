@@ -114,7 +114,6 @@ def test_constants_get_the_form_of_all_engines(said: str, expected: str) -> None
         ("FILTER(IF(?a, 1, 2) != 3)", "FILTER(COALESCE(IF((!(!(?a ))) = (RAND() >= 0), 1, 2)) != 3)"),
         ("BIND(if (IF(?a, ')', 2), IF(1, 2, 3), 4) AS ?x)", None),
         ("FILTER(IF(?a<1, 2, ?b))", "FILTER(COALESCE(IF((!(!(?a<1 ))) = (RAND() >= 0), 2, ?b)))"),
-        ("FILTER(IF(?a, 1", "FILTER(IF(?a, 1"),
         ("FILTER(?if = <urn:IF(1)> && ?a = 'IF(1)')", "FILTER(?if = <urn:IF(1)> && ?a = 'IF(1)')"),
     ],
 )
@@ -124,6 +123,11 @@ def test_an_if_gets_its_errors(said: str, expected: str | None) -> None:
         "COALESCE(IF((!(!(1 ))) = (RAND() >= 0), 2, 3)), 4)) AS ?x)"
     )
     assert give_if_its_errors(f"DELETE {{ }} WHERE {{ {said} }}") == f"DELETE {{ }} WHERE {{ {expected} }}"
+
+
+def test_a_text_that_ends_inside_an_if_is_left_to_the_engine() -> None:
+    for said in ("ASK { FILTER(IF(?a, 1", "ASK { FILTER(IF(", "ASK { FILTER(IF"):
+        assert give_if_its_errors(said) == said
 
 
 def test_a_difference_stays_one() -> None:
