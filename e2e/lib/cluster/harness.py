@@ -27,6 +27,7 @@ from txlog.apply.applier import apply_up_to
 from txlog.apply.log_source import MasterLog
 from txlog.apply.outcome import WorkerState
 from txlog.client import JsonMarker, MasterClient, WorkerReport
+from txlog.config.units import AS_WRITTEN
 from txlog.local.engines.fuseki_server import DATASET, fuseki_command, obtain_fuseki
 from txlog.local.engines.java_runtime import obtain_java_home
 from txlog.local.engines.rdf4j_server import REPOSITORY_PATH, obtain_rdf4j, prepare_rdf4j, rdf4j_command
@@ -63,10 +64,17 @@ class StoreKind(Enum):
     MEMORY = "an Oxigraph in memory, where quads lie in another order"
     FUSEKI = "an Apache Jena Fuseki with TDB2"
     RDF4J = "an RDF4J server with LMDB"
+    AS_WRITTEN = "an RDF4J server with LMDB that holds literals as they were sent"
     VIRTUOSO = "an OpenLink Virtuoso"
 
 
-_ENGINES: Final = {StoreKind.FUSEKI: "fuseki", StoreKind.RDF4J: "rdf4j", StoreKind.VIRTUOSO: "virtuoso"}
+_RDF4J: Final = (StoreKind.RDF4J, StoreKind.AS_WRITTEN)
+_ENGINES: Final = {
+    StoreKind.FUSEKI: "fuseki",
+    StoreKind.RDF4J: "rdf4j",
+    StoreKind.AS_WRITTEN: AS_WRITTEN,
+    StoreKind.VIRTUOSO: "virtuoso",
+}
 VIRTUOSO_BUFFERS: Final = 4_000
 
 
@@ -78,7 +86,7 @@ class StoreProcess:
         self.url = f"http://127.0.0.1:{self.port}"
         self.adapter = ADAPTERS[_ENGINES.get(kind, "oxigraph")]
         self._kind, self._folder = kind, folder
-        self.url += {StoreKind.FUSEKI: f"/{DATASET}", StoreKind.RDF4J: REPOSITORY_PATH}.get(kind, "")
+        self.url += {StoreKind.FUSEKI: f"/{DATASET}", **dict.fromkeys(_RDF4J, REPOSITORY_PATH)}.get(kind, "")
         self._command = self._prepare_folder()
         self._log = log
         self.marker: MarkerPosition | None = None
@@ -98,7 +106,7 @@ class StoreProcess:
             java = obtain_java_home(folder.parent / "java")
         if kind is StoreKind.FUSEKI:
             return [*fuseki_command(obtain_fuseki(), java, files, self.port)]
-        if kind is StoreKind.RDF4J:
+        if kind in _RDF4J:
             prepare_rdf4j(files)
             return [*rdf4j_command(obtain_rdf4j(folder.parent / "rdf4j"), java, files, self.port)]
         place = ["-l", str(folder)] if kind is StoreKind.DISK else []

@@ -121,3 +121,38 @@ def test_updates_say_to_it_what_they_say_to_an_oxigraph(worker: StoreProcess, tm
     log.update("CLEAR SILENT ALL")
     apply_up_to(worker.adapter, worker.transport, log, log.end)
     assert len(worker.quads()) == 1, "nothing but the marker is left"
+
+
+def test_a_condition_that_is_an_error_is_one_in_each_function(worker: StoreProcess, tmp_path: Path) -> None:
+    """RDF4J's own IF gives no value there, and most functions and operators of that end the whole update."""
+    log = MemoryLog()
+    log.add("<urn:s> <urn:p> <urn:o> .")
+    wrong = "IF(?o, 'a', IF('2020-01-02T03:04:05Z'^^<http://www.w3.org/2001/XMLSchema#dateTime>, 'b', 'c'))"
+    for number, text in enumerate(
+        (
+            f"BIND(({wrong} != 1e0) AS ?x)",
+            f"BIND(REGEX({wrong}, 'a') AS ?x)",
+            f"BIND(({wrong} + 1) AS ?x)",
+            f"BIND(STRLEN({wrong}) AS ?x)",
+            f"BIND((! {wrong}) AS ?x)",
+            f"BIND(({wrong} IN ('a', 'b')) AS ?x)",
+            f"BIND({wrong} AS ?x)",
+            "BIND((1 IN (IF(<urn:n1>, ?o, ?s))) AS ?x)",
+            "BIND((IF('P1D'^^<http://www.w3.org/2001/XMLSchema#duration>, ?o, ?s) IN (1, ?s)) AS ?x)",
+            "BIND(IF(IF(true, <urn:a>, 1), ?o, ?s) AS ?x)",
+            "BIND(IF(<urn:n1>, ?o, ?s) AS ?x)",
+            "BIND((IF('', 1, ?none) IN (IF(0, ?o, ?s), IF('a', 2, 1/0))) AS ?x)",
+            f"BIND(COALESCE({wrong}, 'd') AS ?x)",
+            f"BIND('e' AS ?x) FILTER({wrong} = 'a' || true)",
+            f"BIND('e' AS ?x) FILTER({wrong})",
+        )
+    ):
+        log.update(f"INSERT {{ ?s <urn:{number}> ?x }} WHERE {{ ?s <urn:p> ?o {text} }}")
+    other = OxigraphProcess(tmp_path / "oxigraph")
+    try:
+        for adapter, transport in ((worker.adapter, worker.transport), (OXIGRAPH, other.transport)):
+            done = apply_up_to(adapter, transport, log, log.end, budget_s=60, merge_max_transactions=1)
+            assert (done.state, done.error) == (WorkerState.WORKING, None)
+        assert worker.digest() == other.digest()
+    finally:
+        other.kill()

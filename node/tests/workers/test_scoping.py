@@ -9,6 +9,7 @@ from txlog.workers.union_default_graph import (
     DefaultGraphScope,
     canonical_constants,
     exclude_default_graph,
+    give_if_its_errors,
     has_dataset_clause,
     scoped_query,
     scoped_update,
@@ -105,6 +106,28 @@ def test_from_is_a_word_and_nothing_inside_a_string() -> None:
 def test_constants_get_the_form_of_all_engines(said: str, expected: str) -> None:
     text = "INSERT DATA { <urn:s> <urn:p> %s }"
     assert canonical_constants(text % said) == text % expected
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("FILTER(IF(?a, 1, 2) != 3)", "FILTER(COALESCE(IF((!(!(?a ))) = (RAND() >= 0), 1, 2)) != 3)"),
+        ("BIND(if (IF(?a, ')', 2), IF(1, 2, 3), 4) AS ?x)", None),
+        ("FILTER(IF(?a<1, 2, ?b))", "FILTER(COALESCE(IF((!(!(?a<1 ))) = (RAND() >= 0), 2, ?b)))"),
+        ("FILTER(?if = <urn:IF(1)> && ?a = 'IF(1)')", "FILTER(?if = <urn:IF(1)> && ?a = 'IF(1)')"),
+    ],
+)
+def test_an_if_gets_its_errors(said: str, expected: str | None) -> None:
+    expected = expected or (
+        "BIND(COALESCE(if ((!(!(COALESCE(IF((!(!(?a ))) = (RAND() >= 0), ')', 2)) ))) = (RAND() >= 0), "
+        "COALESCE(IF((!(!(1 ))) = (RAND() >= 0), 2, 3)), 4)) AS ?x)"
+    )
+    assert give_if_its_errors(f"DELETE {{ }} WHERE {{ {said} }}") == f"DELETE {{ }} WHERE {{ {expected} }}"
+
+
+def test_a_text_that_ends_inside_an_if_is_left_to_the_engine() -> None:
+    for said in ("ASK { FILTER(IF(?a, 1", "ASK { FILTER(IF(", "ASK { FILTER(IF"):
+        assert give_if_its_errors(said) == said
 
 
 def test_a_difference_stays_one() -> None:

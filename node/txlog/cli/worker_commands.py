@@ -45,6 +45,7 @@ from txlog.cli.worker_access import (
     wait_for_store,
 )
 from txlog.client import Divergence, MasterClient
+from txlog.config.units import server_of_engine
 from txlog.local.state_folder import StateFolder
 from txlog.local.supervisor_client import SupervisorClient
 from txlog.model.errors import BadInput, NotFound, Refused, TxLogError, Unavailable
@@ -161,7 +162,7 @@ def _detect_engine(transport: HttpTransport, expected: str | None) -> str:
     """The engine of a store that no master knows. :class:`OtherEngine` if it reports another one than ``expected``;
     :class:`BadInput` if it reports none and ``expected`` is None."""
     found = detect(transport)
-    if expected is not None and found not in (None, expected):
+    if expected is not None and found not in (None, server_of_engine(expected)):
         raise OtherEngine(f"{transport.url} is {found}, not {expected}")
     engine = expected or found
     if engine is None:

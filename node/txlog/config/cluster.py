@@ -19,6 +19,7 @@ from txlog.config.manifest_model import NO_DEFAULTS, ManifestModel, cel_rules, e
 from txlog.config.preferences import Preferences
 from txlog.config.resource_specs import ResourceRequirements, SecretRef, StorageSpec
 from txlog.config.units import (
+    STANDALONE_ENGINES,
     CpuQuantity,
     Duration,
     Engine,
@@ -255,16 +256,17 @@ class PipelineSpec(ManifestModel):
 
 
 VIRTUOSO_NOT_MIXED = (
-    "false where a worker is a virtuoso, which holds 1 and 1.0 of one subject and predicate as one value; no other "
-    "engine does"
+    "false where a worker is a virtuoso, which holds 1 and 1.0 as one value, or an rdf4j-as-written, which holds 01 "
+    "and 1 as two"
 )
 VIRTUOSO_REFUSES_EFFECTS = (
-    "refuse where a worker is a virtuoso, which cannot check whether the data that such an update read is unchanged"
+    "refuse where a worker is a virtuoso or an rdf4j-as-written, which cannot check whether the data that such an "
+    "update read is unchanged"
 )
 MIXED_ENGINES_REQUIRED = "true where the workers have several engines, which execute some updates differently"
 _NO_VIRTUOSO = (
-    "(has(self.workers.external) ? self.workers.external.all(w, w.engine != 'virtuoso')"
-    " : !has(self.workers.engine) || self.workers.engine != 'virtuoso')"
+    "(has(self.workers.external) ? self.workers.external.all(w, !(w.engine in ['virtuoso', 'rdf4j-as-written']))"
+    " : !has(self.workers.engine) || !(self.workers.engine in ['virtuoso', 'rdf4j-as-written']))"
 )
 
 
@@ -393,9 +395,10 @@ class ClusterSpec(Preferences):
     @model_validator(mode="after")
     def _check_engines(self) -> Self:
         engines = {each.engine for each in self.workers.external or ()} or {self.workers.engine}
-        if "virtuoso" in engines and self.mixed_engines:
+        standalone = not engines.isdisjoint(STANDALONE_ENGINES)
+        if standalone and self.mixed_engines:
             raise expected_error(VIRTUOSO_NOT_MIXED, "mixedEngines")
-        if "virtuoso" in engines and self.non_deterministic_updates != "refuse":
+        if standalone and self.non_deterministic_updates != "refuse":
             raise expected_error(VIRTUOSO_REFUSES_EFFECTS, "nonDeterministicUpdates")
         if len(engines) > 1 and not self.mixed_engines:
             raise expected_error(MIXED_ENGINES_REQUIRED, "mixedEngines")

@@ -40,7 +40,7 @@ from txlog.config.property_parsers import (
     parse_sources,
     parse_text,
 )
-from txlog.config.units import Engine, format_duration
+from txlog.config.units import STANDALONE_ENGINES, Engine, format_duration
 from txlog.model.errors import BadInput
 
 BYTES_MAX: Final = 1 << 20
@@ -454,15 +454,15 @@ class _PropertiesParser:
             if any(url == other.url or called == other.name for other in found):
                 self.add_error(line, name, f"{called} or {url} is there twice; every store has its own")
                 continue
-            if engine == "virtuoso" and self.values.get("mixed-engines"):
+            if engine in STANDALONE_ENGINES and self.values.get("mixed-engines"):
                 self.add_error(
                     self.line_of_name["mixed-engines"],
                     "mixed-engines",
-                    "a virtuoso is not mixed; expected no such line",
+                    f"a {engine} is not mixed; expected no such line",
                 )
                 continue
-            if engine == "virtuoso" and self.values.get("non-deterministic-updates") != "refuse":
-                self.add_error(line, name, "a virtuoso takes no effects; expected non-deterministic-updates=refuse")
+            if engine in STANDALONE_ENGINES and self.values.get("non-deterministic-updates") != "refuse":
+                self.add_error(line, name, f"a {engine} takes no effects; expected non-deterministic-updates=refuse")
                 continue
             found.append(WorkerConfig(name=called, url=url, engine=engine))
         return found

@@ -12,7 +12,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from txlog.config.units import Engine
+from txlog.config.units import AS_WRITTEN, Engine
 from txlog.model.durability import Durability
 from txlog.model.ids import NODE_ID
 
@@ -151,6 +151,22 @@ class NodeConfig(StrictModel):
         description="written at each start: this node, its birth and its start. On Kubernetes it is the container's "
         "termination message, so that its end proves later which process is gone",
     )
+
+    @property
+    def keeps_literals(self) -> bool:
+        """Whether the workers hold literals as they were sent, so that nothing is brought into the canonical form."""
+        return any(worker.engine == AS_WRITTEN for worker in self.workers)
+
+    @model_validator(mode="after")
+    def _check_literals(self) -> Self:
+        same = all(worker.engine == AS_WRITTEN for worker in self.workers)
+        if self.keeps_literals and not (same and self.non_deterministic_updates == "refuse" and not self.mixed_engines):
+            raise PydanticCustomError(
+                "expected",
+                f"workers: expected {AS_WRITTEN} for all or none, without mixed_engines and with "
+                "non_deterministic_updates refuse",
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_tls(self) -> Self:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, PlainSerializer, StringConstraints, WithJsonSchema
 
@@ -109,8 +109,19 @@ def _validate_resource_quantity(value: Any) -> str:
     return text
 
 
-Engine = Literal["oxigraph", "fuseki", "rdf4j", "virtuoso"]
+Engine = Literal["oxigraph", "fuseki", "rdf4j", "virtuoso", "rdf4j-as-written"]
 """Engines of stores that can be workers (:mod:`txlog.workers`)."""
+AS_WRITTEN: Final = "rdf4j-as-written"
+"""An RDF4J server that holds literals as they were sent, with language tags in lower case. All workers of a cluster
+have this engine, or none. It is also the value of ``TxLog-Literals`` there."""
+STANDALONE_ENGINES: Final = ("virtuoso", AS_WRITTEN)
+"""Engines that no other engine may stand beside, and that execute no effect of an update that a master evaluated."""
+
+
+def server_of_engine(engine: str) -> str:
+    """The engine whose server program a worker of this engine runs."""
+    return engine.removesuffix("-as-written")
+
 
 Duration = Annotated[
     int,

@@ -32,6 +32,7 @@ from txlog.config.process_config_builder import (
     build_target_config,
     worker_names,
 )
+from txlog.config.units import server_of_engine
 from txlog.local.engines.fuseki_server import DATASET, fuseki_command
 from txlog.local.engines.rdf4j_server import REPOSITORY_PATH, Rdf4jFiles, rdf4j_command
 from txlog.local.engines.virtuoso_server import READY_PATH as VIRTUOSO_READY_PATH
@@ -302,7 +303,7 @@ def _worker_program(
     if worker.engine == "fuseki":
         assert fuseki is not None, "obtained where a manifest uses it"
         command = fuseki_command(fuseki, java_home, folder, urlsplit(worker.url).port or 0)
-    elif worker.engine == "rdf4j":
+    elif server_of_engine(worker.engine) == "rdf4j":
         assert rdf4j is not None, "obtained where a manifest uses it"
         command = rdf4j_command(rdf4j, java_home, folder, urlsplit(worker.url).port or 0)
     elif worker.engine == "virtuoso":
@@ -314,7 +315,7 @@ def _worker_program(
         data_center=worker.data_center,
         command=command,
         url=worker.url,
-        ready_path=_READY_PATHS.get(worker.engine, "/"),
+        ready_path=_READY_PATHS.get(server_of_engine(worker.engine), "/"),
     )
 
 
@@ -365,7 +366,7 @@ def _worker_locations(
         WorkerLocation(
             name=name,
             data_center=dc,
-            url=_loopback_url(ports[name]) + _ENDPOINT_PATHS.get(workers.engine, ""),
+            url=_loopback_url(ports[name]) + _ENDPOINT_PATHS.get(server_of_engine(workers.engine), ""),
             engine=workers.engine,
             managed=True,
             serves=name not in filling,

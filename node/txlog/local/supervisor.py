@@ -29,6 +29,7 @@ from urllib.parse import urlsplit
 from txlog.config.live_settings import BadSettings, read_effective_settings
 from txlog.config.process_config import FolderConfig, LastSeenIncarnation
 from txlog.config.process_config_builder import MASTER_STOP_MARGIN_S
+from txlog.config.units import server_of_engine
 from txlog.local import process_identity
 from txlog.local.child_process import ChildProcess
 from txlog.local.down_proof import report_down
@@ -170,7 +171,7 @@ class Supervisor:
         for worker in self.plan.topology.workers:
             if worker.managed:
                 self.state.worker(worker.name).mkdir(parents=True, exist_ok=True)
-                if worker.engine == "rdf4j":
+                if server_of_engine(worker.engine) == "rdf4j":
                     prepare_rdf4j(self.state.worker(worker.name))
                 elif worker.engine == "virtuoso":
                     prepare_virtuoso(self.state.worker(worker.name), urlsplit(worker.url).port or 0)

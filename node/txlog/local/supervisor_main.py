@@ -16,6 +16,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from txlog.config.manifest_reader import load_manifests
+from txlog.config.units import server_of_engine
 from txlog.local import process_identity
 from txlog.local.engines.fuseki_server import obtain_fuseki
 from txlog.local.engines.java_runtime import obtain_java_home
@@ -55,7 +56,8 @@ def plan_for(paths: Sequence[Path], state: StateFolder, running: Collection[str]
     prepare_security(manifests, state)
     ports = choose_ports(state, port_names(manifests, changes), running=running)
     java_home = obtain_java_home(state.root / "java")
-    engines = {m.cluster.spec.workers.engine for m in manifests if not m.cluster.spec.workers.external}
+    stores = [m.cluster.spec.workers for m in manifests]
+    engines = {server_of_engine(each.engine) for each in stores if not each.external}
     return make_plan(
         manifests,
         state,

@@ -53,7 +53,7 @@ from txlog.server.http_api import HttpApi
 from txlog.server.peers.peer_links import PeerLinks, listen_to_peers
 from txlog.server.removed_master_export import export_unlogged
 from txlog.telemetry.event_log import EventLog
-from txlog.workers.canonical_literals import CANONICAL_FORM
+from txlog.workers.canonical_literals import stored_form
 
 REJECT_NEW_WORK_S = 0.5
 """Minimum time for which a stop answers 503, so that clients with a kept connection receive it before the close."""
@@ -182,7 +182,12 @@ class MasterApp(MasterListener):
             self._listeners.append(await listen_to_peers(config, self.links, self.tls.peers, self.log))
         for name, coroutine in {**self.links.tasks(self.loop), **self.http_api.tasks()}.items():
             self._run(name, coroutine)
-        self.log.info("Started", port=self.config.port, start=self.loop.status.start, literals=CANONICAL_FORM)
+        self.log.info(
+            "Started",
+            port=self.config.port,
+            start=self.loop.status.start,
+            literals=stored_form(self.config.keeps_literals),
+        )
 
     # Events of the loop: none comes before its first turn, so not before this object is complete
 

@@ -21,6 +21,7 @@ from txlog.sparql.terms import DEFAULT_PREFIXES, SYSTEM_GRAPHS
 from txlog.sparql.transaction_body import TransactionBody
 from txlog.sparql.transaction_builder import concatenate, delete_matching, drop_graphs, prepare_removal
 from txlog.sparql.update_effect import (
+    EFFECT_CONDITION,
     DataFingerprint,
     EvaluatedOperation,
     EvaluatedUpdate,
@@ -38,6 +39,7 @@ from txlog.sparql.update_normaliser import (
 
 __all__ = [
     "DEFAULT_PREFIXES",
+    "EFFECT_CONDITION",
     "SYSTEM_GRAPHS",
     "DataFingerprint",
     "EvaluatedOperation",

@@ -55,6 +55,11 @@ class EvaluatedUpdate(msgspec.Struct, frozen=True):
     operations: tuple[EvaluatedOperation, ...] = ()
 
 
+_SUMS: Final = "SELECT (COUNT(*) AS ?n) (SUM(?x) AS ?a) (SUM(?y) AS ?b)"
+EFFECT_CONDITION: Final = f"WHERE {{ {{ {_SUMS} WHERE {{ "
+"""The text of every effect holds this; of other updates only one that copies it does."""
+
+
 class DataFingerprint(msgspec.Struct, frozen=True):
     """The values that a condition compares: the number of quads, and two sums of 40 bits of each quad's hash."""
 
@@ -79,7 +84,7 @@ def fingerprint_query(looks_at: Sequence[str] | None) -> str:
     # SPARQL reads no hexadecimal: the decimal digits among a hash's 64 are as random as the hash.
     digits = f'REPLACE(SHA256({text}),"[a-f]","")'
     return (
-        "SELECT (COUNT(*) AS ?n) (SUM(?x) AS ?a) (SUM(?y) AS ?b) WHERE { "
+        f"{_SUMS} WHERE {{ "
         f"{quads} BIND({digits} AS ?d) "
         # Not a cast: RDF4J's cast has 32 bits only.
         f'BIND(STRDT(CONCAT("1",SUBSTR(?d,1,12)),{_INTEGER}) AS ?x) '

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
+from txlog.config.units import AS_WRITTEN
 from txlog.model.entry import Position
 from txlog.model.errors import WorkerFault
 from txlog.model.hashes import NO_HASH
@@ -177,21 +178,19 @@ class StreamTransport(Transport, Protocol):
 class Capabilities:
     """One row of the table of engines.
 
-    ``atomic_request``: the engine executes a request with several operations wholly or not at all.
+    ``atomic_request``: the engine executes all operations of a request or none.
     ``guard``: a request can be made to fail when the marker is not the expected one.
-    ``serial_updates``: two update requests never overlap, so that the guard alone is enough for two appliers.
-    Otherwise :mod:`txlog.apply` takes a lock inside the worker.
+    ``serial_updates``: two update requests never overlap. Otherwise :mod:`txlog.apply` takes a lock inside the worker.
     ``snapshot``: the whole data set can be read as of one moment while updates go on.
     ``bulk_load``: N-Quads can be loaded faster than by updates (not atomically).
-    ``digest``: its N-Quads, after :meth:`~Adapter.clean_snapshot`, are canonical, so that digests of two workers
-    compare.
-    ``terms``: it stores quads whose terms differ as two quads, whatever their values are. Digests and counts then
-    compare with those of another engine that does so, too (:func:`fingerprint_family`).
+    ``digest``: two workers of one content have the same N-Quads after :meth:`~Adapter.clean_snapshot`.
+    ``terms``: quads whose canonical terms differ are two quads to it, and no others. Digests and counts then compare
+    with those of another such engine (:func:`fingerprint_family`).
     ``keeps_empty_graphs``: a named graph without quads can exist.
     ``hidden_marker``: its snapshots and query results hold no marker. Otherwise its snapshots go through
     :meth:`~Adapter.clean_snapshot`, and queries through ``sparql.hide_marker``.
     ``union_of``: the graphs that together are the union. Not empty where a query of the union does not see all graphs
-    by GRAPH. The query then names these graphs, and each of the others (``sparql.with_dataset``).
+    by GRAPH; the query then names each graph (``sparql.with_dataset``).
     ``parts``: :meth:`~Adapter.dump` can be restricted to predicates.
     """
 
@@ -208,6 +207,18 @@ class Capabilities:
     parts: bool = True
 
 
+_RDF4J: Final = Capabilities(
+    atomic_request=True,
+    guard=True,
+    serial_updates=False,
+    snapshot=True,
+    bulk_load=True,
+    digest=True,
+    terms=True,
+    keeps_empty_graphs=False,
+    hidden_marker=False,
+    union_of=(),
+)
 CAPABILITIES: Mapping[str, Capabilities] = {
     "oxigraph": Capabilities(
         atomic_request=True,
@@ -233,18 +244,8 @@ CAPABILITIES: Mapping[str, Capabilities] = {
         hidden_marker=False,
         union_of=("urn:x-arq:DefaultGraph", "urn:x-arq:UnionGraph"),
     ),
-    "rdf4j": Capabilities(
-        atomic_request=True,
-        guard=True,
-        serial_updates=False,
-        snapshot=True,
-        bulk_load=True,
-        digest=True,
-        terms=True,
-        keeps_empty_graphs=False,
-        hidden_marker=False,
-        union_of=(),
-    ),
+    "rdf4j": _RDF4J,
+    AS_WRITTEN: replace(_RDF4J, terms=False),
     "virtuoso": Capabilities(
         atomic_request=True,
         guard=True,
@@ -262,8 +263,7 @@ CAPABILITIES: Mapping[str, Capabilities] = {
 
 
 def fingerprint_family(engine: str) -> str:
-    """The same word for engines whose digests are equal after the same log. ``engine`` may be unknown (comparable only
-    to itself) or empty (Oxigraph)."""
+    """The same word for engines whose digests are equal after the same log. ``engine``: also an unknown one, or ""."""
     known = CAPABILITIES.get(engine or "oxigraph")
     return "canonical" if known is not None and known.digest and known.terms else engine
 

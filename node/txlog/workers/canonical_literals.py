@@ -14,9 +14,11 @@ from typing import Final
 
 import pyoxigraph as ox
 
+from txlog.config.units import AS_WRITTEN
+
 CANONICAL_FORM: Final = "oxigraph"
 """The engine whose form it is: the value of the header ``TxLog-Literals`` where literals are in it."""
-ENGINES_WITH_OWN_FORM: Final = frozenset(("fuseki", "virtuoso"))
+ENGINES_WITH_OWN_FORM: Final = frozenset(("fuseki", "virtuoso", AS_WRITTEN))
 """Engines whose query results write values in a form of their own; the others return what they were given."""
 _HELD: Final = 1 << 16
 """The number of literals whose form is cached, some 100 bytes each."""
@@ -55,6 +57,20 @@ def canonical_lines(lines: bytes) -> bytes:
     return _LITERAL.sub(_rewrite_match, lines) if _may_need_rewriting(lines) else lines
 
 
+def lines_with_lower_tags(lines: bytes) -> bytes:
+    """The same lines with each literal as it is, except that its language tag is in lower case. RDF4J takes ``en-US``
+    and ``en-us`` for one tag, and keeps the spelling that it met first, in a quad of another time or subject. So two
+    workers of one content would differ in it."""
+    if _CAPITALS.search(lines) is None:
+        return lines
+    return _LITERAL.sub(_lower_tag, lines)
+
+
+def _lower_tag(found: re.Match[bytes]) -> bytes:
+    text, quote, tail = found[0].rpartition(b'"')
+    return text + quote + tail.lower() if tail.startswith(b"@") else found[0]
+
+
 def _may_need_rewriting(lines: bytes) -> bool:
     """A fast check that implies :data:`_MAY_NEED_REWRITING`, in a tenth of its time: most lines need no rewriting."""
     return _TYPED in lines or _CAPITALS.search(lines) is not None or len(lines.translate(None, _ESCAPED)) < len(lines)
@@ -69,15 +85,21 @@ def _rewrite_match(found: re.Match[bytes]) -> bytes:
     )
 
 
+def stored_form(as_written: bool) -> str:
+    """The engine in whose form the stores of a cluster hold literals."""
+    return AS_WRITTEN if as_written else CANONICAL_FORM
+
+
 def literal_form(engine: str, *, cleaned: bool) -> str:
     """The engine in whose form an answer of this engine has its literals. ``cleaned``: it is a snapshot, not a query
     result (:meth:`~txlog.workers.adapter.Adapter.clean_snapshot`)."""
-    return engine if engine in ENGINES_WITH_OWN_FORM and not cleaned else CANONICAL_FORM
+    own = engine in ENGINES_WITH_OWN_FORM and (not cleaned or engine == AS_WRITTEN)
+    return engine if own else CANONICAL_FORM
 
 
-def clean_quads(chunks: Iterable[bytes], system: bytes) -> Iterator[bytes]:
+def clean_quads(chunks: Iterable[bytes], system: bytes, *, as_written: bool = False) -> Iterator[bytes]:
     """N-Quads as whole lines with canonical literals, without the lines that begin with ``system``. A chunk may end
-    inside a line."""
+    inside a line. ``as_written``: literals stay as they are, with :func:`lines_with_lower_tags`."""
     rest = b""
     for chunk in chunks:
         head, newline, tail = chunk.rpartition(b"\n")
@@ -85,13 +107,13 @@ def clean_quads(chunks: Iterable[bytes], system: bytes) -> Iterator[bytes]:
             rest += chunk
             continue
         whole, rest = rest + head + b"\n", tail
-        if found := _clean_lines(whole, system):
+        if found := _clean_lines(whole, system, as_written):
             yield found
-    if rest and (found := _clean_lines(rest, system)):
+    if rest and (found := _clean_lines(rest, system, as_written)):
         yield found
 
 
-def _clean_lines(lines: bytes, system: bytes) -> bytes:
+def _clean_lines(lines: bytes, system: bytes, as_written: bool) -> bytes:
     if system in lines:
         lines = b"".join([line for line in lines.splitlines(keepends=True) if not line.startswith(system)])
-    return canonical_lines(lines)
+    return lines_with_lower_tags(lines) if as_written else canonical_lines(lines)

@@ -9,17 +9,21 @@
   graph, so updates are rewritten (:mod:`txlog.workers.union_default_graph`). For DELETE DATA the parameter
   ``remove-graph-uri=null`` does it.
 - **Literals** are written in the canonical form of all engines and converted to it again when they are read: RDF4J
-  keeps them as they are written.
+  keeps them as they are written. The engine :data:`AS_WRITTEN` leaves them as the log has them, in both directions,
+  except for language tags, which are in lower case (:func:`~txlog.workers.canonical_literals.lines_with_lower_tags`).
+- **IF** gets its errors (:func:`~txlog.workers.union_default_graph.give_if_its_errors`).
 - The reasons: docs/decisions/0016-how-an-rdf4j-is-guarded.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
+from txlog.config.units import AS_WRITTEN
 from txlog.model.entry import KIND_UPDATE
+from txlog.sparql import EFFECT_CONDITION
 from txlog.workers.adapter import (
     SYSTEM,
     ApplyResult,
@@ -31,20 +35,29 @@ from txlog.workers.adapter import (
     WorkerRequest,
     WorkerResponse,
 )
-from txlog.workers.canonical_literals import canonical_lines
+from txlog.workers.canonical_literals import canonical_lines, clean_quads, lines_with_lower_tags
 from txlog.workers.marker_names import marker_name, marker_or_load_name
 from txlog.workers.sparql_http import ALWAYS_TRUE_QUERY, dataset_parameters
 from txlog.workers.triple_marker import (
     GUARD_GRAPH,
     MARKER_TRIPLE,
     NON_EMPTY_PATTERN,
+    SYSTEM_LINE,
     SYSTEM_TERM,
     TripleMarkerAdapter,
     delete_marker,
     filter_not_exists,
     insert_marker,
 )
-from txlog.workers.union_default_graph import NIL, canonical_constants, has_dataset_clause, scoped_query, scoped_update
+from txlog.workers.union_default_graph import (
+    NIL,
+    canonical_constants,
+    give_if_its_errors,
+    has_dataset_clause,
+    lower_tags,
+    scoped_query,
+    scoped_update,
+)
 from txlog.workers.update_batches import update_texts
 
 _LOCK: Final = f"{SYSTEM}:lock:"
@@ -53,6 +66,8 @@ _A_LOCK: Final = f'GRAPH ?g {{ {MARKER_TRIPLE} }} FILTER(STRSTARTS(STR(?g),"{_LO
 _DELETE_ALL_LOCKS: Final = f"DELETE {{ GRAPH ?g {{ {MARKER_TRIPLE} }} }} WHERE {{ {_A_LOCK} }}"
 _EXISTS: Final = b"Named graph %s already exists"
 _MOVED: Final = _EXISTS % GUARD_GRAPH[1:-1].encode()
+_REFUSED_EFFECT: Final = "EffectOfCanonicalLiterals"
+"""No SPARQL; the engine's error message repeats it."""
 _TAKEN: Final = _EXISTS % _CONTENDED[1:-1].encode()
 
 
@@ -69,9 +84,9 @@ def _fail_if_contended(condition: str) -> list[str]:
 
 
 class Rdf4jAdapter(TripleMarkerAdapter):
-    """The adapter for RDF4J's server: see the module. It has no state."""
+    """The adapter for RDF4J's server: see the module. It has no state. ``engine``: ``rdf4j``, or :data:`AS_WRITTEN`,
+    with which literals stay as they were sent."""
 
-    engine = "rdf4j"
     query_path = ""
     update_path = "/statements?remove-graph-uri=null"
     data_path = "/statements"
@@ -82,12 +97,30 @@ class Rdf4jAdapter(TripleMarkerAdapter):
     named_quads = f"{{ GRAPH ?g {{ ?s ?p ?o }} FILTER(?p!={SYSTEM_TERM}) }}"
     fail = f"CREATE GRAPH {GUARD_GRAPH}"
 
+    def __init__(self, engine: str = "rdf4j") -> None:
+        self.engine = engine
+        self._as_written = engine == AS_WRITTEN
+
     @property
     def token_limit(self) -> int:
         return 1 << 62
 
     def normalise_quads(self, lines: bytes) -> bytes:
-        return canonical_lines(lines)
+        return lines_with_lower_tags(lines) if self._as_written else canonical_lines(lines)
+
+    def clean_snapshot(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        return clean_quads(chunks, SYSTEM_LINE, as_written=self._as_written)
+
+    def _scoped_update(self, text: str) -> str:
+        if self._as_written and EFFECT_CONDITION in text:
+            # A master computed it on literals in their canonical form, so it would miss quads here, or find a change
+            # where there is none. RDF4J refuses this text, and with it the transaction, by this name.
+            return _REFUSED_EFFECT
+        return scoped_update(self._dialect(text))
+
+    def _dialect(self, text: str) -> str:
+        """The constants of a query or an update as this engine holds them, and IF as SPARQL defines it."""
+        return give_if_its_errors(lower_tags(text) if self._as_written else canonical_constants(text))
 
     def confirm_lock(self, token: int) -> list[str]:
         mine = _lock(token)
@@ -124,12 +157,12 @@ class Rdf4jAdapter(TripleMarkerAdapter):
             self.fail_if(NON_EMPTY_PATTERN) if expected is None else self.delete_or_fail(marker_or_load_name(expected))
         )
         given = [
-            StoreOperation(each.kind, scoped_update(each.payload.decode()).encode())
+            StoreOperation(each.kind, self._scoped_update(each.payload.decode()).encode())
             if each.kind == KIND_UPDATE
             else each
             for each in operations
         ]
-        texts += update_texts(given, canonical_lines)
+        texts += update_texts(given, self.normalise_quads)
         texts.append(insert_marker(marker_or_load_name(new)))
         if lock is not LockAction.NONE and not release and not stays:
             texts.append(insert_marker(_lock(token)))
@@ -183,7 +216,7 @@ class Rdf4jAdapter(TripleMarkerAdapter):
         asked = dataset_parameters(default_graphs, named_graphs)
         # Among equal weights RDF4J would choose its binary format; a master writes that format itself, from another.
         accept = ",".join(each for each in accept.split(",") if "x-binary" not in each) or "*/*"
-        text = canonical_constants(text)
+        text = self._dialect(text)
         if not asked and not union and not has_dataset_clause(text):
             text = scoped_query(text)
         return self._query_request(text, accept, asked)

@@ -22,7 +22,7 @@ MARKER_TRIPLE: Final = f"{SYSTEM_TERM} {SYSTEM_TERM} {SYSTEM_TERM}"
 GUARD_GRAPH: Final = f"<{SYSTEM}:trip>"
 NON_EMPTY_PATTERN: Final = "{ SELECT * { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } } LIMIT 1 }"
 """A condition that holds unless the store is empty."""
-_SYSTEM_LINE: Final = f"{SYSTEM_TERM} ".encode()
+SYSTEM_LINE: Final = f"{SYSTEM_TERM} ".encode()
 
 
 def filter_not_exists(name: str) -> str:
@@ -97,7 +97,7 @@ class TripleMarkerAdapter(SparqlAdapter):
         return self._select(text, self.dump_media_type)
 
     def clean_snapshot(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        return clean_quads(chunks, _SYSTEM_LINE)
+        return clean_quads(chunks, SYSTEM_LINE)
 
     # -- loading
 

@@ -20,6 +20,8 @@ _XSD: Final = "http://www.w3.org/2001/XMLSchema#"
 _OPENS: Final = ("{", "(", "[")
 _CLOSES: Final = ("}", ")", "]")
 _SIMPLE: Final = re.compile(r"""[^"'\\\r\n]*""")
+_MAY_HAVE_CAPITALS: Final = re.compile(r"@[A-Za-z0-9-]*[A-Z]")
+_MAY_BE_IF: Final = re.compile(r"\bif\b", re.IGNORECASE)
 _MAY_DIFFER: Final = re.compile(r"\^\^|@[A-Za-z0-9-]*[A-Z]|[0-9][.eE]|\.[0-9]|(?<![\w.])0[0-9]")
 
 Edit = tuple[int, int, str]
@@ -39,9 +41,7 @@ RDF4J: Final = DefaultGraphScope(NIL)
 
 
 def scoped_update(text: str, scope: DefaultGraphScope = RDF4J) -> str:
-    """Rewrite an update of the log (full IRIs): its patterns without GRAPH, WITH or USING match the default graph, and
-    its literals have their canonical form."""
-    text = canonical_constants(text)
+    """Rewrite an update of the log (full IRIs): its patterns without GRAPH, WITH or USING match the default graph."""
     edits = list[Edit]()
     for toks in _split_operations(text):
         edits += _scope_operation(text, toks, scope)
@@ -74,6 +74,39 @@ def has_dataset_clause(text: str) -> bool:
     return any(token.kind == "WORD" and token.text.upper() == "FROM" for token in tokens(text))
 
 
+def give_if_its_errors(text: str) -> str:
+    """The same text with each ``IF(c, a, b)`` as ``COALESCE(IF((!(!(c))) = (RAND() >= 0), a, b))``. For RDF4J:
+
+    - At a condition that is an error its ``IF`` gives no value instead of an error, and a comparison with that ends the
+      whole request. To ``COALESCE`` no value is an error, as it is in SPARQL.
+    - Where a condition is a constant, its optimiser fails at an ``IF`` inside ``IN`` or ``COALESCE``. ``RAND() >= 0``
+      is always true, and no constant to the optimiser. The double negation is the condition's truth value.
+
+    A text whose brackets do not match stays as it is."""
+    if not _MAY_BE_IF.search(text):
+        return text
+    toks = _skip_trivia(text)
+    depths = _depths(toks)
+    opening, closing = list[Edit](), list[Edit]()
+    for at, token in enumerate(toks[:-1]):
+        if token.kind != "WORD" or token.text.upper() != "IF" or toks[at + 1].text != "(":
+            continue
+        outside = depths[at + 1]
+        close = next((each for each in range(at + 2, len(toks)) if depths[each] == outside), None)
+        if close is None:
+            return text
+        opening.append((token.start, token.start, "COALESCE("))
+        closing.append((_end(toks[close]), _end(toks[close]), ")"))
+        first = range(at + 2, close)
+        comma = next((toks[n].start for n in first if toks[n].text == "," and depths[n] == outside + 1), None)
+        if comma is not None:
+            opening.append((_end(toks[at + 1]), _end(toks[at + 1]), "(!(!("))
+            # With spaces: without them `?a<1)))=(RAND()>` would hold an IRI.
+            closing.append((comma, comma, " ))) = (RAND() >= 0)"))
+    edits = [*opening, *reversed(closing)]  # at one offset an inner call ends before the condition that it is in
+    return _apply_edits(text, edits)
+
+
 def canonical_constants(text: str) -> str:
     """The same text with its literals in the form that all engines share (:mod:`txlog.workers.canonical_literals`). Not
     changed: a number with a sign after a variable, which may be a difference; strings with escapes or quotes."""
@@ -91,6 +124,14 @@ def canonical_constants(text: str) -> str:
             if toks[at + 1].text == "^^" and kind.text.startswith(f"<{_XSD}") and _SIMPLE.fullmatch(value):
                 edits.append((token.start, _end(kind), _canonical(value, kind.text)))
     return _apply_edits(text, edits)
+
+
+def lower_tags(text: str) -> str:
+    """The same text with its language tags in lower case."""
+    if not _MAY_HAVE_CAPITALS.search(text):
+        return text
+    found = (token for token in tokens(text) if token.kind == "LANGUAGE")
+    return _apply_edits(text, [(token.start, _end(token), token.text.lower()) for token in found])
 
 
 def _canonicalise_number(toks: Sequence[Token], at: int) -> Iterator[Edit]:

@@ -444,7 +444,7 @@ def _update_steps(payload: bytes) -> Iterator[ProcedureStep]:
                 _chunk_steps("add", _drop_equal_values(lines)) if first == "INSERT" else _chunk_steps("take", lines)
             )
         elif first in ("INSERT", "DELETE", "WITH"):
-            yield ProcedureStep("update", "-", scoped_update(text, _SCOPE).encode())
+            yield ProcedureStep("update", "-", scoped_update(canonical_constants(text), _SCOPE).encode())
         else:
             yield _refusal_step(f"{first} is no update of a log")
 

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from txlog.apply import WorkerState
 from txlog.client import FailoverClient
+from txlog.config.units import AS_WRITTEN
 from txlog.model.entry import CONTROL_KINDS, KIND_UPDATE, Position
 from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore, TxLogError
 from txlog.pipeline.batch.net_effect import split_into_buckets
@@ -71,7 +72,7 @@ def _read_range(job: LoadJob, wanted: LogRange, source: FailoverClient, cuts: li
                     cuts.append(entry.index)
                 elif not cuts:
                     payloads.append(entry.payload)
-            yield from split_into_buckets(entries[0].index, payloads, job.buckets)
+            yield from split_into_buckets(entries[0].index, payloads, job.buckets, as_written=job.engine == AS_WRITTEN)
     if at.hash != wanted.end.hash:
         raise LogDiverged(f"at index {at.index} this log's hash is {at.hash.hex()}, not {wanted.end.hash.hex()}")
 

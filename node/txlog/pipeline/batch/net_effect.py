@@ -13,17 +13,21 @@ from zlib import crc32
 
 from txlog.model.quads import split_graph
 from txlog.pipeline.batch.task_messages import BucketPiece
-from txlog.workers.canonical_literals import canonical_lines
+from txlog.workers.canonical_literals import canonical_lines, lines_with_lower_tags
 
 ADD_BYTE = 65
 BLOCK_BYTES = 1 << 20
 """Approximate size of one piece of N-Quads to load."""
 
 
-def split_into_buckets(first: int, payloads: Sequence[bytes], buckets: int) -> list[tuple[int, BucketPiece]]:
-    """The net effect of consecutive payloads of kind QUADS, by bucket. ``first``: the index of the first one."""
+def split_into_buckets(
+    first: int, payloads: Sequence[bytes], buckets: int, *, as_written: bool = False
+) -> list[tuple[int, BucketPiece]]:
+    """The net effect of consecutive payloads of kind QUADS, by bucket. ``first``: the index of the first one.
+    ``as_written``: the store holds literals as they were sent."""
     # Spellings of a literal that a store treats as one quad must be one quad here.
-    joined = canonical_lines(b"".join(payloads))
+    joined = b"".join(payloads)
+    joined = lines_with_lower_tags(joined) if as_written else canonical_lines(joined)
     if not joined:
         return []
     lines = joined.split(b"\n")

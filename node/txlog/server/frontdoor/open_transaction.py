@@ -11,7 +11,7 @@ from txlog.model.quads import decode_quads
 from txlog.server.frontdoor.read_set import ReadSet
 from txlog.server.frontdoor.transaction_view import TransactionView
 from txlog.sparql import TransactionBody
-from txlog.workers.canonical_literals import canonical_lines
+from txlog.workers.canonical_literals import canonical_lines, lines_with_lower_tags
 
 _SNAPSHOT_LEVELS: Final = ("SNAPSHOT", "SERIALIZABLE")
 """These levels read one copy from their first read on. RDF4J's SNAPSHOT_READ needs a snapshot for each read only, which
@@ -22,9 +22,9 @@ class OpenTransaction:
     """``changes``: its writes, of ``size_bytes`` bytes. ``committing``: the commit was submitted and its outcome is not
     known yet, so only a commit under the same key is allowed. ``read_set``: what it has read, for SERIALIZABLE only.
     ``net_lines``: the first ``netted_count`` changes as quads that are added or removed; None if quads cannot express
-    them."""
+    them. ``as_written``: stores hold literals as they were sent."""
 
-    def __init__(self, name: str, level: str) -> None:
+    def __init__(self, name: str, level: str, *, as_written: bool = False) -> None:
         self.name = name
         self.reads_snapshot = level in _SNAPSHOT_LEVELS
         self.read_set: ReadSet | None = ReadSet() if level == "SERIALIZABLE" else None
@@ -36,6 +36,7 @@ class OpenTransaction:
         self.net_lines: dict[bytes, bool] | None = {}
         self.netted_count = 0
         self.committing = False
+        self._as_written = as_written
 
     def update_net_lines(self) -> None:
         """Updates ``net_lines`` with the latest writes."""
@@ -44,4 +45,5 @@ class OpenTransaction:
             if part.kind != KIND_QUADS:
                 self.net_lines = None  # from now on only a copy has the result
             if self.net_lines is not None:
-                self.net_lines.update((line, adds) for adds, line in decode_quads(canonical_lines(part.payload)))
+                payload = (lines_with_lower_tags if self._as_written else canonical_lines)(part.payload)
+                self.net_lines.update((line, adds) for adds, line in decode_quads(payload))

@@ -29,8 +29,8 @@ from txlog.server.frontdoor.read_set import ReadCondition, ReadSet
 from txlog.server.frontdoor.request_parameters import (
     check_repository,
     context_parameters,
+    pattern_terms,
     repository_routes,
-    term_parameter,
 )
 from txlog.server.frontdoor.result_formats import RDF_FORMATS
 from txlog.server.frontdoor.statement_lines import LineChanges
@@ -46,6 +46,7 @@ from txlog.server.frontdoor.write_handler import WriteHandler
 from txlog.sparql import EvaluatedUpdate, TransactionBody, concatenate, query_predicates, required_predicates
 from txlog.sparql.analysis.predicates import UnknownPredicates, predicates_of_update
 from txlog.sparql.update_effect import PREDICATES_MAX
+from txlog.workers.canonical_literals import CANONICAL_FORM
 
 TRANSACTION_IDLE_S: Final = 60.0
 """Seconds without a request after which a transaction is rolled back."""
@@ -132,7 +133,7 @@ class TransactionHandler:
             raise Unavailable("Closing", "this master is stopping; begin at another one")
         if len(self.open) >= self.open_max:
             raise Unavailable("TransactionsOpen", f"{len(self.open)} transactions are open here; commit some first")
-        one = OpenTransaction(str(uuid.uuid4()), level)
+        one = OpenTransaction(str(uuid.uuid4()), level, as_written=self._site.config.keeps_literals)
         self.open[one.name] = one
         self._expire_idle()
         location = f"{request.url.with_query(None)}/{one.name}"
@@ -250,6 +251,8 @@ class TransactionHandler:
         """What the update changes in the data as this transaction sees it now. ``kept``: the same update for the log,
         which is taken where that cannot be found out: then it is evaluated at its place in the log. None: it cannot be
         logged."""
+        if kept is not None and self._site.config.keeps_literals:
+            return kept  # the view has canonical literals: what it changes there would miss others in the stores
         had_view = one.view is not None
         wanted = None if update.read_predicates is None else frozenset(update.read_predicates)
         try:
@@ -342,6 +345,7 @@ class TransactionHandler:
             raise BadInput("explain: a query of a transaction that has written is evaluated here, not by a worker")
         wanted = query_predicates(asked.text)
         answer = await (await self._view_for(request, one, wanted)).query(asked)
+        answer.headers["TxLog-Literals"] = CANONICAL_FORM
         if one.read_set is not None:
             one.read_set.add_read(wanted, query_request(asked))
         return answer
@@ -363,13 +367,15 @@ class TransactionHandler:
         if plain is not None:
             return await self._reads.statements_with_changes(request, plain)
         form = negotiate_format(request, tuple(RDF_FORMATS))
-        terms = (term_parameter(request, "subj"), term_parameter(request, "pred"), term_parameter(request, "obj"))
+        terms = pattern_terms(request, as_written=False)  # the view holds canonical literals in every cluster
         graphs = context_parameters(request)
         wanted = None if terms[1] is None else frozenset((terms[1],))
         body = await (await self._view_for(request, one, wanted)).statements(terms, graphs, form)
         if one.read_set is not None:
             one.read_set.add_read(wanted, match_request(terms, graphs, form))
-        return bytes_response(body, form.media_type)
+        answer = bytes_response(body, form.media_type)
+        answer.headers["TxLog-Literals"] = CANONICAL_FORM
+        return answer
 
     async def _size(self, request: Request, one: OpenTransaction) -> Response:
         if not self._has_own_view(one):

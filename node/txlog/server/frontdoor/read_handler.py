@@ -45,7 +45,7 @@ from txlog.server.frontdoor.request_parameters import (
     check_repository,
     context_parameters,
     parse_graph_iri,
-    term_parameter,
+    pattern_terms,
 )
 from txlog.server.frontdoor.result_formats import (
     BINARY_TABLE,
@@ -118,6 +118,7 @@ class ReadHandler:
         self._site = site
         self._repository = site.config.repository
         self._bytes_max = site.config.limits.body_bytes
+        self._as_written = site.config.keeps_literals
         self.router = ReadRouter(site)
 
     def routes(self) -> list[Route]:
@@ -358,7 +359,7 @@ class ReadHandler:
         """The statements that match subj, pred, obj and context, as they would be with these changes. In a format
         without graphs, a statement of several graphs appears once for each, as in RDF4J."""
         form = negotiate_format(request, tuple(RDF_FORMATS))
-        terms, graphs = _pattern_parameters(request)
+        terms, graphs = _pattern_parameters(request, self._as_written)
         headers = {"Content-Disposition": f"attachment; filename=statements.{form.extension}"}
         # The master writes the final format, whatever the worker's is.
         headers["Content-Type"] = form.media_type
@@ -391,7 +392,7 @@ class ReadHandler:
         """All statements, or those that match subj, pred, obj and context."""
         self._check_repository(names)
         form = negotiate_format(request, tuple(RDF_FORMATS))
-        subject, predicate, value = (term_parameter(request, name) for name in ("subj", "pred", "obj"))
+        subject, predicate, value = pattern_terms(request, as_written=self._as_written)
         graphs = context_parameters(request)
         headers = {"Content-Disposition": f"attachment; filename=statements.{form.extension}"}
         if not form.has_graphs or (graphs is not None and len(graphs) == 1):
@@ -487,6 +488,6 @@ def _construct_query(subject: str | None, predicate: str | None, value: str | No
     return f"CONSTRUCT {{ {triple} }} WHERE {{ {where} }}"
 
 
-def _pattern_parameters(request: Request) -> tuple[list[bytes | None], list[str] | None]:
-    terms = [term_parameter(request, name) for name in ("subj", "pred", "obj")]
+def _pattern_parameters(request: Request, as_written: bool) -> tuple[list[bytes | None], list[str] | None]:
+    terms = pattern_terms(request, as_written=as_written)
     return [None if term is None else term.encode() for term in terms], context_parameters(request)

@@ -39,9 +39,10 @@ def check_repository(names: Mapping[str, str], repository: str) -> None:
         raise NotFound(f"unknown repository {names['id'][:80]}; this cluster's is {repository}")
 
 
-def term_parameter(request: Request, name: str) -> str | None:
+def term_parameter(request: Request, name: str, *, as_written: bool) -> str | None:
     """A term in N-Triples (``subj``, ``pred``, ``obj``) as canonical text, None without the parameter. A literal is in
-    the form in which stores hold it, so that a client finds it by the form that it wrote."""
+    the form in which stores hold it, so that a client finds it by the form that it wrote. ``as_written``: that is the
+    form which it has (:attr:`~txlog.config.process_config.NodeConfig.keeps_literals`)."""
     text = request.query.get(name)
     if not text:
         return None
@@ -52,7 +53,15 @@ def term_parameter(request: Request, name: str) -> str | None:
     term = str({"subj": found.subject, "pred": found.predicate, "obj": found.object}[name])
     if term.startswith("<"):
         refuse_system(term[1:-1])
-    return canonical_literal(term.encode()).decode() if term.startswith('"') else skolemise_term(term)
+    if not term.startswith('"'):
+        return skolemise_term(term)
+    return term if as_written else canonical_literal(term.encode()).decode()
+
+
+def pattern_terms(request: Request, *, as_written: bool) -> tuple[str | None, str | None, str | None]:
+    """The terms ``subj``, ``pred`` and ``obj``, each as :func:`term_parameter` gives it."""
+    subject, predicate, value = (term_parameter(request, name, as_written=as_written) for name in _TERM_TEMPLATES)
+    return subject, predicate, value
 
 
 def parse_graph_iri(text: str, name: str) -> str:

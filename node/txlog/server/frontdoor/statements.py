@@ -16,8 +16,8 @@ from txlog.server.frontdoor.request_parameters import (
     check_repository,
     context_parameters,
     parse_graph_iri,
+    pattern_terms,
     repository_routes,
-    term_parameter,
 )
 from txlog.server.frontdoor.write_handler import WriteHandler
 from txlog.sparql import TransactionBody, concatenate, delete_matching, drop_graphs
@@ -30,6 +30,7 @@ class StatementHandler:
         self._repository = site.config.repository
         self._level = site.config.durability
         self._seconds = site.config.write_timeout_s
+        self._as_written = site.config.keeps_literals
         self._writes = writes
         self._reads = reads
 
@@ -59,7 +60,7 @@ class StatementHandler:
     async def remove(self, request: Request, names: Mapping[str, str]) -> Response:
         """Deletes what matches subj, pred, obj and context; without any of them, everything."""
         check_repository(names, self._repository)
-        subject, predicate, value = (term_parameter(request, name) for name in ("subj", "pred", "obj"))
+        subject, predicate, value = pattern_terms(request, as_written=self._as_written)
         return await self._submit(request, delete_matching(subject, predicate, value, context_parameters(request)))
 
     # Graphs

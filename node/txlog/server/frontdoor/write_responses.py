@@ -11,10 +11,6 @@ from txlog.model.ids import Origin, Txid
 from txlog.protocol.events import SubmissionAccepted
 from txlog.runtime.durability_tracker import DurabilityTracker
 from txlog.runtime.master_loop import PendingWrite
-from txlog.workers.canonical_literals import CANONICAL_FORM
-
-LITERALS_LINE = f"TxLog-Literals: {CANONICAL_FORM}\r\n"
-"""Names the engine in whose form the stores of every cluster hold literals."""
 
 
 def accepted_txid(write: PendingWrite, reached: bool) -> Txid | None:
@@ -27,10 +23,12 @@ def accepted_txid(write: PendingWrite, reached: bool) -> Txid | None:
 
 
 class WriteResponseFormatter:
-    """``durability`` knows the position that a transaction has reached."""
+    """``durability`` knows the position that a transaction has reached. ``literals``: the engine in whose form the
+    stores hold literals."""
 
-    def __init__(self, durability: DurabilityTracker) -> None:
+    def __init__(self, durability: DurabilityTracker, literals: str) -> None:
         self._durability = durability
+        self._literals_header = f"TxLog-Literals: {literals}\r\n"
         self._origin: Origin | None = None
         self._name = ""
         self._level: Durability | None = None
@@ -45,9 +43,8 @@ class WriteResponseFormatter:
             self._origin, self._name = origin, str(origin)
         if level is not self._level:
             self._level, self._level_header = level, "" if level is None else f"TxLog-Durability: {level.value}\r\n"
-        return (
-            f"TxLog-Transaction: {self._name}.{seq}\r\n{self._position_header(txid)}{self._level_header}{LITERALS_LINE}"
-        )
+        position = self._position_header(txid)
+        return f"TxLog-Transaction: {self._name}.{seq}\r\n{position}{self._level_header}{self._literals_header}"
 
     def _position_header(self, txid: Txid) -> str:
         durability = self._durability

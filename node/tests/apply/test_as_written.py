@@ -1,0 +1,133 @@
+"""A real RDF4J server that holds literals as they were sent (the engine ``rdf4j-as-written``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from log_in_memory import MemoryLog
+from rdf4j_process import Rdf4jProcess
+from server_process import swift_folder
+
+from txlog.apply import WorkerState, apply_up_to
+from txlog.config.units import AS_WRITTEN
+from txlog.pipeline.batch.net_effect import merge_pieces, split_into_buckets
+from txlog.sparql import DataFingerprint, build_effect
+from txlog.workers import ADAPTERS
+from txlog.workers.adapter import fingerprint_family
+
+XSD = "http://www.w3.org/2001/XMLSchema#"
+FORMS = [
+    f'"{value}"^^<{XSD}{kind}>'
+    for kind, values in {
+        "integer": "1 01 +1 abc",
+        "int": "1 abc",
+        "decimal": "1 1.0 1.10",
+        "double": "1.0 1.0E0",
+        "dateTime": "2020-01-02T03:04:05Z 2020-01-02T03:04:05+00:00 2020-01-02T24:00:00Z",
+        "duration": "PT24H P1D",
+        "boolean": "1 true",
+    }.items()
+    for value in values.split()
+]
+
+pytestmark = pytest.mark.spark
+
+
+class AsWrittenProcess(Rdf4jProcess):
+    adapter = ADAPTERS[AS_WRITTEN]
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[AsWrittenProcess]:
+    with swift_folder() as folder:
+        process = AsWrittenProcess(folder / "worker")
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def worker(running: AsWrittenProcess) -> AsWrittenProcess:
+    running.clear()
+    return running
+
+
+def _line(literal: str) -> str:
+    return f"<urn:s> <urn:p> {literal} <urn:g> ."
+
+
+def _apply(worker: AsWrittenProcess, log: MemoryLog, merged: int) -> None:
+    done = apply_up_to(worker.adapter, worker.transport, log, log.end, budget_s=60, merge_max_transactions=merged)
+    assert (done.state, done.error) == (WorkerState.WORKING, None)
+
+
+def _content(worker: AsWrittenProcess) -> list[str]:
+    body = worker.send(worker.adapter.snapshot()).body
+    return sorted(b"".join(worker.adapter.clean_snapshot([body])).decode().splitlines())
+
+
+@pytest.mark.parametrize("merged", [1, 200])
+def test_each_form_is_a_quad_of_its_own(worker: AsWrittenProcess, merged: int) -> None:
+    log = MemoryLog()
+    log.add(*map(_line, FORMS))
+    log.delete(_line(f'"01"^^<{XSD}integer>'))
+    log.update(f'DELETE DATA {{ GRAPH <urn:g> {{ <urn:s> <urn:p> "1.10"^^<{XSD}decimal> }} }}')
+    log.update("INSERT { GRAPH <urn:h> { ?s ?p ?o } } WHERE { GRAPH <urn:g> { ?s ?p ?o FILTER(?o = +1) } }")
+    _apply(worker, log, merged)
+    kept = [each for each in FORMS if each not in (f'"01"^^<{XSD}integer>', f'"1.10"^^<{XSD}decimal>')]
+    found = _content(worker)
+    assert [line for line in found if line.endswith("<urn:g> .")] == sorted(map(_line, kept))
+    assert _line(f'"+1"^^<{XSD}integer>').replace("<urn:g>", "<urn:h>") in found
+
+
+def test_a_tag_has_one_spelling_whatever_the_store_has_met(worker: AsWrittenProcess) -> None:
+    """RDF4J gives the spelling back that it met first, long after that quad is gone."""
+    assert worker.update('INSERT DATA { <urn:old> <urn:p> "x"@en-US , "y"@en-US , "z"@en-US }').status == 204
+    assert worker.update("DELETE WHERE { <urn:old> ?p ?o }").status == 204
+    log = MemoryLog()
+    log.add(_line('"x"@EN-us'))
+    log.update('INSERT DATA { GRAPH <urn:g> { <urn:s> <urn:p> "y"@eN-Us , "@EN"@fr } }')
+    log.update("INSERT { GRAPH <urn:g> { <urn:s> <urn:p> ?z } } WHERE { BIND(STRLANG('z', 'EN-US') AS ?z) }")
+    log.delete(_line('"x"@En-us'))
+    _apply(worker, log, 1)
+    assert _content(worker) == sorted(map(_line, ['"y"@en-us', '"z"@en-us', '"@EN"@fr']))
+
+
+def test_a_bulk_load_gives_the_same_digest(worker: AsWrittenProcess) -> None:
+    payloads = ["".join(f"A {_line(each)}\n" for each in FORMS).encode(), f"D {_line(FORMS[1])}\n".encode()]
+    pieces = split_into_buckets(1, payloads, 1, as_written=True)
+    made = merge_pieces([piece for _, piece in pieces])
+    assert worker.send(worker.adapter.load(b"".join(made.adds))).ok
+    loaded = worker.digest()
+    worker.clear()
+    log = MemoryLog()
+    log.add(*map(_line, FORMS))
+    log.delete(_line(FORMS[1]))
+    _apply(worker, log, 1)
+    assert worker.digest().graphs == loaded.graphs
+    assert worker.digest().quads == len(FORMS) - 1
+
+
+def test_a_query_finds_a_form_by_itself(worker: AsWrittenProcess) -> None:
+    log = MemoryLog()
+    log.add(*map(_line, FORMS))
+    _apply(worker, log, 1)
+    for form in FORMS:
+        told = worker.send(worker.adapter.query(f"SELECT (COUNT(*) AS ?n) {{ ?s ?p {form} }}", "text/csv"))
+        assert told.body.decode().split() == ["n", "1"], form
+
+
+def test_an_effect_that_another_master_computed_is_refused_by_name(worker: AsWrittenProcess) -> None:
+    log = MemoryLog()
+    log.add(_line(FORMS[1]))
+    body = build_effect([], [_line(FORMS[0]).encode()], ["<urn:p>"], DataFingerprint(1, 2, 3))
+    log.append(body.kind, body.payload)
+    done = apply_up_to(worker.adapter, worker.transport, log, log.end, budget_s=60)
+    assert done.state is WorkerState.BLOCKED
+    assert "EffectOfCanonicalLiterals" in str(done.error)
+    assert _content(worker) == [_line(FORMS[1])]
+
+
+def test_its_digests_compare_with_its_own_kind_only() -> None:
+    families = {name: fingerprint_family(name) for name in ADAPTERS}
+    assert [name for name, family in families.items() if family == families[AS_WRITTEN]] == [AS_WRITTEN]
