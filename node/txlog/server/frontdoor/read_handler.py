@@ -31,6 +31,7 @@ from txlog.model.errors import (
 from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.answer_stream import send_stream
 from txlog.server.frontdoor.blank_nodes import restore_blank_nodes, restore_blank_nodes_in_stream
+from txlog.server.frontdoor.describe import append_answers, find_statement_queries
 from txlog.server.frontdoor.read_router import (
     ALL_STATEMENTS,
     RETRY_S,
@@ -64,6 +65,7 @@ from txlog.server.frontdoor.result_formats import (
 from txlog.server.frontdoor.statement_lines import (
     LineChanges,
     added_lines,
+    construct_query,
     filter_lines,
     line_filter,
     unchanged_line_filter,
@@ -167,10 +169,17 @@ class ReadHandler:
         build = WorkerQuery(asked.text, wanted, asked.union, asked.default, asked.named)
         if made == BOOLEAN:
             return await self._boolean_response(request, build)
+        following: list[WorkerQuery] = []
+        if asked.form == "DESCRIBE" and made:
+            texts = await find_statement_queries(self.router, request, build, asked.seconds)
+            build, *following = [build._replace(text=text) for text in texts]
         if not made or made == N_TRIPLES:
-            return await self._stream_response(request, build, asked.seconds)
+            return await self._stream_response(request, build, asked.seconds, following=following)
         change = _stream_conversion(convert_to_binary_table if made == BINARY_TABLE else converter(RDF_FORMATS[made]))
-        return await self._stream_response(request, build, asked.seconds, headers={"Content-Type": made}, change=change)
+        headers = {"Content-Type": made}
+        return await self._stream_response(
+            request, build, asked.seconds, headers=headers, following=following, change=change
+        )
 
     async def parse_query(self, request: Request) -> ParsedQuery:
         """The query that URL, form and body request together; :class:`BadInput` names an error in them."""
@@ -248,11 +257,12 @@ class ReadHandler:
         headers: Mapping[str, str] | None = None,
         keep: Callable[[bytes], bool] | None = None,
         more: Sequence[bytes] = (),
+        following: Sequence[WorkerQuery] = (),
         change: Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]] | None = None,
     ) -> Response:
         """The answer of the first worker that gives one, in pieces. If it breaks off, so does this one: the client sees
-        an incomplete body. ``keep`` selects its lines; ``more``: lines after those; ``change``: a conversion to another
-        format."""
+        an incomplete body. ``keep`` selects its lines; ``more``: lines after those; ``following``: queries whose
+        answers come after it; ``change``: a conversion to another format."""
         began = time.monotonic()
         for store in await self.router.choose(request, seconds):
             try:
@@ -269,10 +279,12 @@ class ReadHandler:
                     length = int(worker_headers.get("content-length", -1))
                     unclean = build == ALL_STATEMENTS and not store.adapter.capabilities.hidden_marker
                     kept["TxLog-Literals"] = literal_form(store.adapter.engine, cleaned=unclean)
-                    if change is None and keep is None and not unclean and 0 <= length <= SMALL_BYTES:
+                    if change is None and keep is None and not following and not unclean and 0 <= length <= SMALL_BYTES:
                         body = keep_carriage_returns(media, restore_blank_nodes(media, await answer.read()))
                         return web.Response(body=body, headers=kept)
                     pieces: AsyncIterator[bytes] = answer.content.iter_any()
+                    if following:
+                        pieces = append_answers(self.router, store, pieces, following, seconds)
                     if unclean:
                         pieces = convert_stream(pieces, _marker_remover(store.adapter))
                     if keep is not None:
@@ -395,7 +407,7 @@ class ReadHandler:
         if not form.has_graphs or (graphs is not None and len(graphs) == 1):
             graph = graphs[0] if graphs is not None and form.has_graphs else ""
             return await self._stream_construct(
-                request, _construct_query(subject, predicate, value, graphs), form, graph, headers
+                request, construct_query(subject, predicate, value, graphs), form, graph, headers
             )
         keep = None
         if any((subject, predicate, value)) or graphs is not None:
@@ -408,7 +420,7 @@ class ReadHandler:
         """One graph (``<iri>``, "" for the default graph); empty if there is no graph of that name, as in RDF4J."""
         form = negotiate_format(request, PREFERRED_FORMATS)
         headers = {"Content-Disposition": f"attachment; filename=graph.{form.extension}"}
-        return await self._stream_construct(request, _construct_query(None, None, None, [graph]), form, graph, headers)
+        return await self._stream_construct(request, construct_query(None, None, None, [graph]), form, graph, headers)
 
     async def _stream_construct(
         self, request: Request, text: str, form: ResultFormat, graph: str, headers: Mapping[str, str]
@@ -473,16 +485,6 @@ def _worker_error(status: int, text: str) -> BadInput | NotAcceptable | WorkerFa
     if status == 406:
         return NotAcceptable(text or "the worker has no such form")
     return WorkerFault(f"the worker answered {status}: {text}")
-
-
-def _construct_query(subject: str | None, predicate: str | None, value: str | None, graphs: list[str] | None) -> str:
-    s, p, o = subject or "?s", predicate or "?p", value or "?o"
-    triple = f"{s} {p} {o}"
-    if graphs is None:
-        where = f"{{ {triple} }} UNION {{ GRAPH ?g {{ {triple} }} }}"
-    else:
-        where = " UNION ".join(f"{{ GRAPH {g} {{ {triple} }} }}" if g else f"{{ {triple} }}" for g in graphs)
-    return f"CONSTRUCT {{ {triple} }} WHERE {{ {where} }}"
 
 
 def _pattern_parameters(request: Request) -> tuple[list[bytes | None], list[str] | None]:
