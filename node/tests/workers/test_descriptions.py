@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+import pyoxigraph as ox
 import pytest
 from engines import ALL, stores_of
 from server_process import StoreProcess
@@ -12,10 +15,11 @@ from txlog.sparql.rewrite.describe_query import Row, describe_steps, parse_descr
 
 running, worker = stores_of(ALL)
 NODE = "urn:txlog:bnode:kept:"
-DATA = f"""PREFIX n: <{NODE}> INSERT DATA {{
-<urn:a> <urn:p> n:b1 . n:b1 <urn:q> n:b2 . n:b2 <urn:q> n:b1 , <urn:c> , "x"@en . <urn:c> <urn:p> <urn:d> .
+TEXT = """<urn:a> <urn:p> n:b1 . n:b1 <urn:q> n:b2 . n:b2 <urn:q> n:b1 , <urn:c> , "x"@en . <urn:c> <urn:p> <urn:d> .
 n:i1 <urn:in> <urn:a> . n:i2 <urn:in> n:i1 . <urn:e> <urn:in> n:i2 . <urn:f> <urn:p> <urn:e> . n:i1 <urn:out> 1 .
-<urn:g> <urn:in> <urn:a> . <urn:h> <urn:q> n:b2 . <urn:z> <urn:p> "x"@en }}"""
+<urn:g> <urn:in> <urn:a> . <urn:h> <urn:q> n:b2 . <urn:z> <urn:p> "x"@en"""
+DATA = "INSERT DATA {{ {} }}".format(re.sub(r"\bn:(\w+)", rf"<{NODE}\1>", TEXT))
+LINES = "application/n-triples"
 BRACKETS = {ord("<"): "", ord(">"): ""}
 OF_A = ["a p b1", "b1 q b2", "b2 q b1", "b2 q c", 'b2 q "x"@en', "i1 in a", "i2 in i1", "e in i2", "g in a"]
 
@@ -30,10 +34,10 @@ def described(worker: StoreProcess, text: str) -> list[str]:
             asked = steps.send(_rows(worker, asked))
     except StopIteration as done:
         texts = statement_queries(query, done.value)
-    lines = b"".join(_answer(worker, each, "application/n-triples") for each in texts).decode().splitlines()
-    return sorted(
-        {line.replace(NODE, "").replace("urn:", "").rstrip(" .").translate({60: "", 62: ""}) for line in lines}
-    )
+    triples = [
+        str(each.triple) for text in texts for each in ox.parse(_answer(worker, text, LINES), ox.RdfFormat.N_TRIPLES)
+    ]
+    return sorted({line.replace(NODE, "").replace("urn:", "").translate(BRACKETS) for line in triples})
 
 
 def _rows(worker: StoreProcess, text: str) -> list[Row]:

@@ -1,4 +1,4 @@
-"""``VALUES`` in updates of an RDF4J, which forgets what only a ``VALUES`` binds: it inserts nothing with such a variable.
+"""``VALUES`` in updates of an RDF4J, which forgets what only a ``VALUES`` binds: it inserts nothing with that.
 The fault: `INSERT .. WHERE with multiple VALUES clauses <https://github.com/eclipse-rdf4j/rdf4j/issues/4815>`_.
 
 Its evaluation has a place for each variable that an expression or a pattern names, and drops other values. So a filter
