@@ -76,6 +76,7 @@ from txlog.server.frontdoor.xml_text import keep_carriage_returns, keep_carriage
 from txlog.sparql import hide_system_graphs, query_form, refuse_services
 from txlog.sparql.rewrite.blank_node_functions import tell_blank_nodes
 from txlog.sparql.rewrite.bound_parameters import apply_limits, bind_query, parse_binding
+from txlog.sparql.rewrite.query_dataset import NULL, write_out_dataset
 from txlog.sparql.skolem_iris import iri_to_label
 from txlog.sparql.tokens import tokens
 from txlog.workers import Adapter
@@ -206,11 +207,14 @@ class ReadHandler:
         hidden = tell_blank_nodes(hide_system_graphs(text, base=base.strip("<>") if base else None))
         default = [value for name, value in parameters if name == "default-graph-uri"]
         named = [value for name, value in parameters if name == "named-graph-uri"]
-        if "null" in default and len(default) > 1:
-            raise BadInput("default-graph-uri=null together with other graphs cannot be asked; name graphs only")
-        union = not default and not _has_from(hidden)
-        graphs = [parse_graph_iri(graph, "default-graph-uri") for graph in default if graph != "null"]
+        graphs = [graph if graph == NULL else parse_graph_iri(graph, "default-graph-uri") for graph in default]
         named = [parse_graph_iri(graph, "named-graph-uri") for graph in named]
+        written = write_out_dataset(hidden, graphs, named)
+        if written != hidden:
+            hidden, union, graphs, named = written, False, [], []
+        else:
+            union = not graphs and not _has_from(hidden)
+            graphs = [graph for graph in graphs if graph != NULL]
         accept = values.get("Accept") or accept_header(request)
         seconds = seconds_parameter(values.get("timeout"), "timeout", 0.0, QUERY_S_MAX) or None
         return ParsedQuery(hidden, query_form(text), union, graphs, named, accept, seconds)

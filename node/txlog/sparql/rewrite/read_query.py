@@ -16,7 +16,7 @@ from txlog.sparql.terms import DEFAULT_PREFIXES, base_iri
 from txlog.sparql.tokens import TOKEN, Token, malformed_query, tokens
 from txlog.sparql.update_effect import PREDICATES_MAX
 
-_MAY_NAME_SYSTEM_GRAPH: Final = re.compile(r"(?i:graph)|urn:|\\|\b(?:rdfs?|owl|xsd|fn|sesame):")
+_MAY_NAME_SYSTEM_GRAPH: Final = re.compile(r"(?i:graph)|urn:|\\|\b(?:rdfs?|owl|xsd|fn|sesame|rdf4j):")
 _SERVICE: Final = re.compile("service", re.IGNORECASE)
 _UNNAMED_GRAPH_MESSAGE: Final = (
     "a SELECT inside of GRAPH ?g that may match without a quad can count graphs of ours: "
@@ -45,7 +45,7 @@ def hide_system_graphs(query: str, *, base: str | None = None) -> str:
     toks = skip_trivia(tokens(query))
     check_plan(query, toks)
     names = Prologue(base_iri(base), limit_for(len(query)))
-    start = _parse_prologue(query, toks, names)
+    start = parse_prologue(query, toks, names)
     walk = TokenRewriter(query, names, None)
     rest = toks[start:]
     walk.run(rest, "top")
@@ -97,7 +97,7 @@ def query_predicates(query: str) -> frozenset[str] | None:
     toks = skip_trivia(tokens(query))
     names = Prologue(None, limit_for(len(query)))
     try:
-        start = _parse_prologue(query, toks, names)
+        start = parse_prologue(query, toks, names)
         full = [
             Token("IRI", f"<{names.expand(query, each, lenient=True)}>", each.start)
             if each.kind in ("IRI", "PNAME")
@@ -112,7 +112,8 @@ def query_predicates(query: str) -> frozenset[str] | None:
     return found if len(found) <= PREDICATES_MAX else None
 
 
-def _parse_prologue(query: str, toks: list[Token], names: Prologue) -> int:
+def parse_prologue(query: str, toks: list[Token], names: Prologue) -> int:
+    """Adds the declarations to ``names``, and returns the index of the token after them."""
     at = 0
     while at < len(toks) and toks[at].kind == "WORD":
         word = toks[at].text.upper()
