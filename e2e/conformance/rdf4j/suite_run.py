@@ -40,6 +40,8 @@ TESTS_MIN: Final = 1300
 """Of a whole run, on each engine."""
 PROGRESS_S: Final = 5.0
 REASON_MAX: Final = 300
+TIMED_OUT: Final = "timed out after"
+"""Of a test that JUnit ends: it is run once more alone, because a busy machine is no fault of a master."""
 SERVER_REPEATS: Final = 10
 """How often the server is asked again for a test that it fails in some runs only."""
 
@@ -95,7 +97,7 @@ def run_target(
     """The outcomes at one target, which is there only meanwhile."""
     console.print(f"{where}: starting")
     with target as at:
-        return run_suites(
+        outcomes = run_suites(
             at,
             selection.groups,
             folder / "suites",
@@ -103,6 +105,12 @@ def run_target(
             words=selection.words,
             progress=SuiteProgress(where, expected),
         )
+        late = {outcome.name for outcome in outcomes if outcome.word == "failed" and TIMED_OUT in outcome.why}
+        if late:
+            console.print(f"{where}: once more, alone: {', '.join(sorted(late))}", highlight=False, markup=False)
+            again = by_name(run_suites(at, selection.groups, folder / "suites", asked=late))
+            outcomes = [again.get(outcome.name, outcome) for outcome in outcomes]
+        return outcomes
 
 
 def by_name(outcomes: Iterable[SuiteOutcome]) -> dict[str, SuiteOutcome]:

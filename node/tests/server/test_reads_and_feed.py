@@ -325,9 +325,11 @@ async def test_parameters_change_what_is_asked(served: Served) -> None:
         {"queryLn": "SeRQL"},
     ):
         assert "Traceback" not in (await rows(400, **wrong))[0]
-    await served.cluster.get(
-        0, REPO, 400, params=[("query", "ASK {}"), ("default-graph-uri", "null"), ("default-graph-uri", "urn:g")]
-    )
+    several = [("default-graph-uri", "null"), ("default-graph-uri", "urn:g")]
+    text = "SELECT (COUNT(*) AS ?n) { ?s ?p ?o }"
+    accept = {"Accept": "text/csv"}
+    assert await served.cluster.get(0, REPO, params=[("query", text), *several], headers=accept) == "n\r\n3\r\n"
+    await served.cluster.get(0, REPO, 400, params=[("query", "ASK { ?s <urn:p>+ ?o }"), *several])
     update = {"update": "INSERT { ?s <urn:q> ?o } WHERE { ?s <urn:p> ?o }", "$s": "<urn:s:3>"}
     graphs = {"using-graph-uri": "urn:g", "insert-graph-uri": "urn:h"}
     await served.cluster.post(0, STATEMENTS, {**update, **graphs})

@@ -1,15 +1,17 @@
-"""Read operations on a copy: queries, and matching of statements."""
+"""Read operations on a copy: queries, and matching of statements. A DESCRIBE goes on through blank nodes."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 import pyoxigraph as ox
 
 from txlog.evaluation.pipe_protocol import N_TRIPLES, QueryRequest
 from txlog.model.errors import BadInput, Conflict
+from txlog.sparql.rewrite.describe_query import DescribeQuery, Row, describe_steps, parse_describe, statement_queries
 from txlog.sparql.rewrite.total_order import make_order_total
 
 PIECE_BYTES: Final = 1 << 20
@@ -42,7 +44,7 @@ def execute_query(store: ox.Store, asked: QueryRequest) -> bytes:
     type."""
     found = start_query(store, asked)
     out = BoundedResult(asked.bytes_max)
-    if isinstance(found, ox.QueryTriples):
+    if not isinstance(found, ox.QuerySolutions | ox.QueryBoolean):
         if asked.media_type != N_TRIPLES:
             raise BadInput(f"MALFORMED QUERY: its answer is a graph, which is not {asked.media_type}")
         ox.serialize(found, out, ox.RdfFormat.N_TRIPLES)
@@ -53,18 +55,58 @@ def execute_query(store: ox.Store, asked: QueryRequest) -> bytes:
     return out.getvalue()
 
 
-def start_query(store: ox.Store, asked: QueryRequest) -> ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples:
-    """The solutions, not written yet. Raises :class:`BadInput` for a text that is no query."""
+def start_query(store: ox.Store, asked: QueryRequest) -> ox.QuerySolutions | ox.QueryBoolean | Iterable[ox.Triple]:
+    """The solutions, or the statements, not written yet. Raises :class:`BadInput` for a text that is no query, and
+    :class:`TooLarge` for a DESCRIBE of too many nodes."""
+    described = parse_describe(asked.text)
+    if described is not None:
+        try:
+            return _describe(store, asked, described)
+        except BadInput:
+            pass  # the client's own text says where the fault is
+    return _query(store, asked, asked.text)
+
+
+def _query(store: ox.Store, asked: QueryRequest, text: str) -> ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples:
     graphs: list[ox.NamedNode | ox.BlankNode | ox.DefaultGraph] = [ox.NamedNode(g) for g in asked.default]
     try:
         return store.query(
-            make_order_total(asked.text),
+            make_order_total(text),
             use_default_graph_as_union=asked.union,
             default_graph=graphs or None,
             named_graphs=[ox.NamedNode(g) for g in asked.named] or None,
         )
     except (SyntaxError, ValueError) as wrong:
         raise BadInput(f"MALFORMED QUERY: {wrong}") from None
+
+
+def _describe(store: ox.Store, asked: QueryRequest, described: DescribeQuery) -> Iterable[ox.Triple]:
+    steps = describe_steps(described)
+    try:
+        text = next(steps)
+        while True:
+            text = steps.send(_rows(_query(store, asked, text)))
+    except StopIteration as done:
+        texts = statement_queries(described, done.value)
+    return chain.from_iterable(_triples(_query(store, asked, text)) for text in texts)
+
+
+def _triples(found: ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples) -> Iterable[ox.Triple]:
+    return found if isinstance(found, ox.QueryTriples) else ()
+
+
+def _rows(found: ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples) -> list[Row]:
+    if isinstance(found, ox.QuerySolutions):
+        names = [variable.value for variable in found.variables]
+        return [
+            {
+                name: str(term)
+                for name, term in zip(names, row, strict=True)
+                if isinstance(term, ox.NamedNode | ox.Literal)
+            }
+            for row in found
+        ]
+    return [{}] if isinstance(found, ox.QueryBoolean) and found else []
 
 
 def match_quads(store: ox.Store, terms: Sequence[str | None], graphs: Sequence[str] | None) -> Iterator[ox.Quad]:

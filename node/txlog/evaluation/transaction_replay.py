@@ -52,11 +52,11 @@ def _read(store: ox.Store, read: QueryRequest | MatchRequest | CountRequest) -> 
         found = start_query(store, read)
         if isinstance(found, ox.QueryBoolean):
             yield str(bool(found))
-        elif isinstance(found, ox.QueryTriples):
-            yield from map(str, found)
-        else:
+        elif isinstance(found, ox.QuerySolutions):
             for row in found:
                 yield " ".join("-" if term is None else str(term) for term in row)
+        else:
+            yield from map(str, found)
 
 
 def _unlabelled(line: str) -> str:

@@ -384,9 +384,8 @@ def _decode(body: bytes, media_type: str) -> tuple[pyoxigraph.RdfFormat, bytes]:
     name, _, parameters = media_type.partition(";")
     form = _FORMATS.get(name.strip().lower())
     if form is None:
-        raise Unsupported(
-            f"Unsupported MIME type: {media_type[:200] or 'no Content-Type'}; send one of {', '.join((*_FORMATS, *_OWN_PARSERS))}"
-        )
+        known = ", ".join((*_FORMATS, *_OWN_PARSERS))
+        raise Unsupported(f"Unsupported MIME type: {media_type[:200] or 'no Content-Type'}; send one of {known}")
     if body.startswith(b"\xef\xbb\xbf"):
         body = body[3:]
     found = re.search(r'charset\s*=\s*"?([^\s";]+)', parameters, re.IGNORECASE) if parameters else None

@@ -37,6 +37,7 @@ from txlog.workers.adapter import (
 )
 from txlog.workers.canonical_literals import canonical_lines, clean_quads, lines_with_lower_tags
 from txlog.workers.marker_names import marker_name, marker_or_load_name
+from txlog.workers.rdf4j_values import name_values
 from txlog.workers.sparql_http import ALWAYS_TRUE_QUERY, dataset_parameters
 from txlog.workers.triple_marker import (
     GUARD_GRAPH,
@@ -157,7 +158,7 @@ class Rdf4jAdapter(TripleMarkerAdapter):
             self.fail_if(NON_EMPTY_PATTERN) if expected is None else self.delete_or_fail(marker_or_load_name(expected))
         )
         given = [
-            StoreOperation(each.kind, self._scoped_update(each.payload.decode()).encode())
+            StoreOperation(each.kind, name_values(self._scoped_update(each.payload.decode())).encode())
             if each.kind == KIND_UPDATE
             else each
             for each in operations

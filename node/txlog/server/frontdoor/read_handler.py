@@ -31,6 +31,7 @@ from txlog.model.errors import (
 from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.answer_stream import send_stream
 from txlog.server.frontdoor.blank_nodes import restore_blank_nodes, restore_blank_nodes_in_stream
+from txlog.server.frontdoor.describe import append_answers, find_statement_queries
 from txlog.server.frontdoor.query_plans import explain_query, parse_level
 from txlog.server.frontdoor.read_router import (
     ALL_STATEMENTS,
@@ -65,6 +66,7 @@ from txlog.server.frontdoor.result_formats import (
 from txlog.server.frontdoor.statement_lines import (
     LineChanges,
     added_lines,
+    construct_query,
     filter_lines,
     line_filter,
     unchanged_line_filter,
@@ -75,7 +77,7 @@ from txlog.server.frontdoor.xml_text import keep_carriage_returns, keep_carriage
 from txlog.sparql import hide_system_graphs, query_form, refuse_services
 from txlog.sparql.rewrite.blank_node_functions import tell_blank_nodes
 from txlog.sparql.rewrite.bound_parameters import apply_limits, bind_query, parse_binding
-from txlog.sparql.rewrite.default_graph_clause import parse_default_graphs, take_default_graph_clause
+from txlog.sparql.rewrite.query_dataset import DEFAULT_GRAPH_NAMES, NULL, write_out_dataset
 from txlog.sparql.skolem_iris import iri_to_label
 from txlog.sparql.tokens import tokens
 from txlog.workers import Adapter
@@ -174,10 +176,17 @@ class ReadHandler:
         build = WorkerQuery(asked.text, wanted, asked.union, asked.default, asked.named)
         if made == BOOLEAN:
             return await self._boolean_response(request, build)
+        following: list[WorkerQuery] = []
+        if asked.form == "DESCRIBE" and made:
+            texts = await find_statement_queries(self.router, request, build, asked.seconds)
+            build, *following = [build._replace(text=text) for text in texts]
         if not made or made == N_TRIPLES:
-            return await self._stream_response(request, build, asked.seconds)
+            return await self._stream_response(request, build, asked.seconds, following=following)
         change = _stream_conversion(convert_to_binary_table if made == BINARY_TABLE else converter(RDF_FORMATS[made]))
-        return await self._stream_response(request, build, asked.seconds, headers={"Content-Type": made}, change=change)
+        headers = {"Content-Type": made}
+        return await self._stream_response(
+            request, build, asked.seconds, headers=headers, following=following, change=change
+        )
 
     async def parse_query(self, request: Request) -> ParsedQuery:
         """The query that URL, form and body request together; :class:`BadInput` names an error in them."""
@@ -197,14 +206,18 @@ class ReadHandler:
         text = bind_query(text, bindings) if bindings else text
         refuse_services(text)
         base = base.strip("<>") if (base := values.get("baseURI")) else None
-        text, only_default = take_default_graph_clause(text, base)
         hidden = tell_blank_nodes(hide_system_graphs(text, base=base))
         given = [value for name, value in parameters if name == "default-graph-uri"]
         named = [value for name, value in parameters if name == "named-graph-uri"]
-        default = parse_default_graphs(given)
-        union = not given and not only_default and not _has_from(hidden)
-        graphs = [parse_graph_iri(graph, "default-graph-uri") for graph in default or ()]
+        given = [NULL if graph in DEFAULT_GRAPH_NAMES else graph for graph in given]
+        graphs = [graph if graph == NULL else parse_graph_iri(graph, "default-graph-uri") for graph in given]
         named = [parse_graph_iri(graph, "named-graph-uri") for graph in named]
+        written = write_out_dataset(hidden, graphs, named)
+        if written != hidden:
+            hidden, union, graphs, named = written, False, [], []
+        else:
+            union = not graphs and not _has_from(hidden)
+            graphs = [graph for graph in graphs if graph != NULL]
         accept = values.get("Accept") or accept_header(request)
         seconds = seconds_parameter(values.get("timeout"), "timeout", 0.0, QUERY_S_MAX) or None
         return ParsedQuery(hidden, query_form(text), union, graphs, named, accept, seconds, level)
@@ -251,11 +264,12 @@ class ReadHandler:
         headers: Mapping[str, str] | None = None,
         keep: Callable[[bytes], bool] | None = None,
         more: Sequence[bytes] = (),
+        following: Sequence[WorkerQuery] = (),
         change: Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]] | None = None,
     ) -> Response:
         """The answer of the first worker that gives one, in pieces. If it breaks off, so does this one: the client sees
-        an incomplete body. ``keep`` selects its lines; ``more``: lines after those; ``change``: a conversion to another
-        format."""
+        an incomplete body. ``keep`` selects its lines; ``more``: lines after those; ``following``: queries whose
+        answers come after it; ``change``: a conversion to another format."""
         began = time.monotonic()
         for store in await self.router.choose(request, seconds):
             try:
@@ -272,10 +286,12 @@ class ReadHandler:
                     length = int(worker_headers.get("content-length", -1))
                     unclean = build == ALL_STATEMENTS and not store.adapter.capabilities.hidden_marker
                     kept["TxLog-Literals"] = literal_form(store.adapter.engine, cleaned=unclean)
-                    if change is None and keep is None and not unclean and 0 <= length <= SMALL_BYTES:
+                    if change is None and keep is None and not following and not unclean and 0 <= length <= SMALL_BYTES:
                         body = keep_carriage_returns(media, restore_blank_nodes(media, await answer.read()))
                         return web.Response(body=body, headers=kept)
                     pieces: AsyncIterator[bytes] = answer.content.iter_any()
+                    if following:
+                        pieces = append_answers(self.router, store, pieces, following, seconds)
                     if unclean:
                         pieces = convert_stream(pieces, _marker_remover(store.adapter))
                     if keep is not None:
@@ -398,7 +414,7 @@ class ReadHandler:
         if not form.has_graphs or (graphs is not None and len(graphs) == 1):
             graph = graphs[0] if graphs is not None and form.has_graphs else ""
             return await self._stream_construct(
-                request, _construct_query(subject, predicate, value, graphs), form, graph, headers
+                request, construct_query(subject, predicate, value, graphs), form, graph, headers
             )
         keep = None
         if any((subject, predicate, value)) or graphs is not None:
@@ -411,7 +427,7 @@ class ReadHandler:
         """One graph (``<iri>``, "" for the default graph); empty if there is no graph of that name, as in RDF4J."""
         form = negotiate_format(request, PREFERRED_FORMATS)
         headers = {"Content-Disposition": f"attachment; filename=graph.{form.extension}"}
-        return await self._stream_construct(request, _construct_query(None, None, None, [graph]), form, graph, headers)
+        return await self._stream_construct(request, construct_query(None, None, None, [graph]), form, graph, headers)
 
     async def _stream_construct(
         self, request: Request, text: str, form: ResultFormat, graph: str, headers: Mapping[str, str]
@@ -476,16 +492,6 @@ def _worker_error(status: int, text: str) -> BadInput | NotAcceptable | WorkerFa
     if status == 406:
         return NotAcceptable(text or "the worker has no such form")
     return WorkerFault(f"the worker answered {status}: {text}")
-
-
-def _construct_query(subject: str | None, predicate: str | None, value: str | None, graphs: list[str] | None) -> str:
-    s, p, o = subject or "?s", predicate or "?p", value or "?o"
-    triple = f"{s} {p} {o}"
-    if graphs is None:
-        where = f"{{ {triple} }} UNION {{ GRAPH ?g {{ {triple} }} }}"
-    else:
-        where = " UNION ".join(f"{{ GRAPH {g} {{ {triple} }} }}" if g else f"{{ {triple} }}" for g in graphs)
-    return f"CONSTRUCT {{ {triple} }} WHERE {{ {where} }}"
 
 
 def _pattern_parameters(request: Request, as_written: bool) -> tuple[list[bytes | None], list[str] | None]:

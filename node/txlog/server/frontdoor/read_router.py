@@ -208,15 +208,22 @@ class ReadRouter:
         return await self.fetch_from(await self.choose(request), build)
 
     async def fetch_from(
-        self, stores: Sequence[WorkerCandidate], build: WorkerRequestSpec, *, counted: bool = True
+        self,
+        stores: Sequence[WorkerCandidate],
+        build: WorkerRequestSpec,
+        seconds: float | None = None,
+        *,
+        counted: bool = True,
+        bytes_max: int | None = None,
     ) -> WorkerResponse:
-        """A whole, small answer from the first of these workers that gives one."""
+        """A whole, small answer from the first of these workers that gives one in ``seconds``. :class:`TooLarge` for
+        one of more than ``bytes_max`` bytes."""
         for store in stores:
             try:
-                async with self.open_response(
-                    store, await self.build_request(store, build), counted=counted
-                ) as response:
-                    return WorkerResponse(response.status, lowercase_headers(response.headers), await response.read())
+                request = await self.build_request(store, build)
+                async with self.open_response(store, request, seconds, counted=counted) as response:
+                    body = await (response.read() if bytes_max is None else _read_bounded(response, bytes_max))
+                    return WorkerResponse(response.status, lowercase_headers(response.headers), body)
             except (TimeoutError, Unreachable, ClientError, OSError):
                 continue
         raise Unavailable("NoWorker", "no worker of this data centre can be reached; ask again", RETRY_S)
@@ -259,6 +266,16 @@ async def _await_watermark(site: MasterContext, request: Request, mark: Watermar
         raise Conflict(f"TxLog-Min-Position: at index {index} this log has another hash: the position was moved")
     if not reached:
         raise Unavailable("NoWorker", f"no worker here has reached index {index} yet; ask again", RETRY_S)
+
+
+async def _read_bounded(response: ClientResponse, bytes_max: int) -> bytes:
+    pieces, size = list[bytes](), 0
+    async for piece in response.content.iter_any():
+        size += len(piece)
+        if size > bytes_max:
+            raise TooLarge(f"the worker's answer is more than {bytes_max >> 20} MiB; ask for less")
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 def lowercase_headers(headers: Mapping[str, str]) -> dict[str, str]:

@@ -62,3 +62,14 @@ async def filter_lines(
             yield rest + b"\n"
     if more:
         yield b"\n".join(more) + b"\n"
+
+
+def construct_query(subject: str | None, predicate: str | None, value: str | None, graphs: list[str] | None) -> str:
+    """The query for the statements with these terms (None: any) in these graphs ("": the default graph; None: all)."""
+    s, p, o = subject or "?s", predicate or "?p", value or "?o"
+    triple = f"{s} {p} {o}"
+    if graphs is None:
+        where = f"{{ {triple} }} UNION {{ GRAPH ?g {{ {triple} }} }}"
+    else:
+        where = " UNION ".join(f"{{ GRAPH {g} {{ {triple} }} }}" if g else f"{{ {triple} }}" for g in graphs)
+    return f"CONSTRUCT {{ {triple} }} WHERE {{ {where} }}"

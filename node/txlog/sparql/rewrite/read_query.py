@@ -16,7 +16,7 @@ from txlog.sparql.terms import DEFAULT_PREFIXES, base_iri
 from txlog.sparql.tokens import TOKEN, Token, malformed_query, tokens
 from txlog.sparql.update_effect import PREDICATES_MAX
 
-_MAY_NAME_SYSTEM_GRAPH: Final = re.compile(r"(?i:graph)|urn:|\\|\b(?:rdfs?|owl|xsd|fn|sesame):")
+_MAY_NAME_SYSTEM_GRAPH: Final = re.compile(r"(?i:graph)|urn:|\\|\b(?:rdfs?|owl|xsd|fn|sesame|rdf4j):")
 _SERVICE: Final = re.compile("service", re.IGNORECASE)
 _UNNAMED_GRAPH_MESSAGE: Final = (
     "a SELECT inside of GRAPH ?g that may match without a quad can count graphs of ours: "
@@ -113,7 +113,7 @@ def query_predicates(query: str) -> frozenset[str] | None:
 
 
 def parse_prologue(query: str, toks: list[Token], names: Prologue) -> int:
-    """The index of the first token behind the prologue, whose declarations go to ``names``."""
+    """Adds the declarations to ``names``, and returns the index of the token after them."""
     at = 0
     while at < len(toks) and toks[at].kind == "WORD":
         word = toks[at].text.upper()
