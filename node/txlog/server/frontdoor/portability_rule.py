@@ -39,7 +39,7 @@ class PortabilityRule:
             refuse_terms_jena_changes(payload)
 
     def _check_triple_terms(self, what: str) -> None:
-        if lacking := self._lacking_engine():
+        if lacking := self.lacking_engine():
             raise BadInput(
                 f"MALFORMED DATA: {what} (RDF 1.2): {lacking} of this cluster does not know it; "
                 "name the triple by an IRI"
@@ -49,10 +49,10 @@ class PortabilityRule:
             raise Unavailable("OlderMaster", text)
 
     def _stores_rdf_1_2(self) -> bool:
-        return not self._lacking_engine()
+        return not self.lacking_engine()
 
-    def _lacking_engine(self) -> str:
-        """An engine of this cluster that does not store the terms of RDF 1.2; "" when all do."""
+    def lacking_engine(self) -> str:
+        """An engine of this cluster that does not store the terms of RDF 1.2, for people; "" when all do."""
         engines = [worker.engine for _, worker in self._workers.all()]
         lacking = next((engine for engine in engines if engine not in _STORES_RDF_1_2), "")
         if not lacking and self._mixed and (self._site.other_nodes or not engines):

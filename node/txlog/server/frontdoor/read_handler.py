@@ -31,6 +31,7 @@ from txlog.model.errors import (
 from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.answer_stream import send_stream
 from txlog.server.frontdoor.blank_nodes import restore_blank_nodes, restore_blank_nodes_in_stream
+from txlog.server.frontdoor.portability_rule import PortabilityRule
 from txlog.server.frontdoor.read_router import (
     ALL_STATEMENTS,
     RETRY_S,
@@ -60,6 +61,7 @@ from txlog.server.frontdoor.result_formats import (
     ResultFormat,
     convert_to_binary_table,
     converter,
+    standard_accept,
 )
 from txlog.server.frontdoor.statement_lines import (
     LineChanges,
@@ -74,6 +76,7 @@ from txlog.server.frontdoor.xml_text import keep_carriage_returns, keep_carriage
 from txlog.sparql import hide_system_graphs, query_form, refuse_services
 from txlog.sparql.rewrite.blank_node_functions import tell_blank_nodes
 from txlog.sparql.rewrite.bound_parameters import apply_limits, bind_query, parse_binding
+from txlog.sparql.rewrite.star_query import quoted_to_terms, speaks_star
 from txlog.sparql.skolem_iris import iri_to_label
 from txlog.sparql.tokens import tokens
 from txlog.workers import Adapter
@@ -115,6 +118,7 @@ class ReadHandler:
         self._site = site
         self._repository = site.config.repository
         self._bytes_max = site.config.limits.body_bytes
+        self._portability = PortabilityRule(site)
         self.router = ReadRouter(site)
 
     def routes(self) -> list[Route]:
@@ -193,6 +197,9 @@ class ReadHandler:
             text = apply_limits(text, limit, offset, distinct=distinct)
         text = bind_query(text, bindings) if bindings else text
         refuse_services(text)
+        accept = values.get("Accept") or accept_header(request)
+        if "<<" in text and speaks_star(accept) and not self._portability.lacking_engine():
+            text = quoted_to_terms(text)
         base = values.get("baseURI")
         hidden = tell_blank_nodes(hide_system_graphs(text, base=base.strip("<>") if base else None))
         default = [value for name, value in parameters if name == "default-graph-uri"]
@@ -202,9 +209,8 @@ class ReadHandler:
         union = not default and not _has_from(hidden)
         graphs = [parse_graph_iri(graph, "default-graph-uri") for graph in default if graph != "null"]
         named = [parse_graph_iri(graph, "named-graph-uri") for graph in named]
-        accept = values.get("Accept") or accept_header(request)
         seconds = seconds_parameter(values.get("timeout"), "timeout", 0.0, QUERY_S_MAX) or None
-        return ParsedQuery(hidden, query_form(text), union, graphs, named, accept, seconds)
+        return ParsedQuery(hidden, query_form(text), union, graphs, named, standard_accept(accept), seconds)
 
     async def _read_parameters(self, request: Request) -> tuple[list[tuple[str, str]], str | None]:
         """All parameters, of the URL and the form, and the query itself."""

@@ -103,6 +103,14 @@ TABULAR_ALIASES: Final = {
 }
 
 
+def standard_accept(accept: str) -> str:
+    """An Accept header with the standard formats of results in place of RDF4J's for RDF-star: these hold triple terms,
+    and RDF4J's readers read them there."""
+    return accept.replace("x-sparqlstar-results+json", "sparql-results+json").replace(
+        "x-sparqlstar-results+xml", "sparql-results+xml"
+    )
+
+
 def converter(form: ResultFormat, graph: str = "") -> StreamConverter:
     """A converter from N-Triples or N-Quads to this format. ``graph`` (``<iri>``): the graph of the statements of
     N-Triples."""
