@@ -22,7 +22,7 @@ from txlog.sparql.nesting_limit import check_json_nesting, check_triple_term_nes
 from txlog.sparql.skolem_iris import SKOLEM_PREFIX_BYTES, skolemise_kept_lines
 from txlog.sparql.terms import SYSTEM_GRAPHS, base_iri, refuse_system
 from txlog.sparql.transaction_body import TransactionBody
-from txlog.sparql.triple_terms import decode_triple_iris, quoted_to_triple_terms, refused_subject
+from txlog.sparql.triple_terms import decode_triple_iris, quoted_to_triple_terms, refused_subject, shorten_strings
 
 RandomBits = Callable[[], int]
 
@@ -177,6 +177,9 @@ def parse(source: bytes | str, form: pyoxigraph.RdfFormat, base: str | None) -> 
     try:
         return _parse(source, form, base)
     except SyntaxError as error:
+        if "quoted triple object" in error.msg:
+            # pyoxigraph's parser knows no string in three quotes inside of a triple term.
+            return _parse(shorten_strings(source), form, base)
         if form not in _PREFIXED_FORMATS or not lacks_known_prefix(error):
             raise
         try:

@@ -12,12 +12,14 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Final
 
 import pyoxigraph as ox
 
 from txlog.model.entry import KIND_UPDATE
 from txlog.model.errors import BadInput
+from txlog.sparql.terms import string_text, string_token
 from txlog.sparql.tokens import TOKEN
 
 OPENS: Final = b"<<("
@@ -68,6 +70,20 @@ def quoted_to_triple_terms(body: bytes) -> bytes:
             mark = {"<<": "<<( ", ">>": " )>>"}.get(mark, mark)
         pieces.append(mark)
     return "".join(pieces).encode()
+
+
+def shorten_strings(text: bytes | str) -> str:
+    """A text of Turtle or TriG with strings in three quotes as strings in one."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "surrogateescape")
+    pieces: list[str] = []
+    for found in TOKEN.finditer(text):
+        token = found[0]
+        if found.lastgroup == "STRING" and token[:3] in ("'''", '"""'):
+            with suppress(ValueError):
+                token = string_token(string_text(token))
+        pieces.append(token)
+    return "".join(pieces)
 
 
 SUBJECT_REFUSED: Final = (
