@@ -43,6 +43,7 @@ from txlog.server.frontdoor.result_formats import RDF_ALIASES, RDF_FORMATS, TABU
 from txlog.server.frontdoor.tabular_results import negotiate_media_type
 from txlog.server.peers.frame_connection import FrameConnection
 from txlog.sparql import (
+    hide_marker,
     hide_system_graphs,
     prepare_evaluated,
     prepare_lines,
@@ -60,6 +61,8 @@ from txlog.sparql.rewrite.bound_parameters import (
     bind_query,
     parse_binding,
 )
+from txlog.sparql.rewrite.star_query import quoted_to_terms
+from txlog.sparql.triple_terms import parse_star_term
 from txlog.wire import log_page, messages
 from txlog.workers.marker_names import parse_marker
 
@@ -67,9 +70,11 @@ NOW: Final = "2026-01-02T03:04:05.678Z"
 _PATHS: Final = frozenset((b"/repositories/r/statements",))
 _RDF: Final = {
     "text/turtle": b"@prefix a: <urn:> . a:s a:p a:o , 'x'@en , '''y'''^^a:t ; a [ a:q ( 1 2.0 3e0 true ) ] . "
-    b"_:b a:p _:b .",
+    b"_:b a:p _:b , <<( _:b a:p <<( a:s a:p 'z'@en--ltr )>> )>> . << a:s a:p 1 ~ _:b >> a:q a:o {| a:r 1 |} .",
+    "text/x-turtlestar": b"<urn:s> <urn:p> << <urn:s> <urn:p> << _:b <urn:p> '>>' >> >> . # <<\n",
     "application/trig": b"PREFIX a: <urn:> a:g { a:s a:p 'x' } GRAPH a:h { _:b a:p <#r> } { a:s a:p 1 }",
-    "application/n-quads": b'<urn:s> <urn:p> "x\\u00e9\\n"@en <urn:g> .\n_:a <urn:p> <urn:o> .\n',
+    "application/n-quads": b'<urn:s> <urn:p> "x\\u00e9\\n"@en <urn:g> .\n_:a <urn:p> <urn:o> .\n'
+    b'<urn:s> <urn:p> <<( _:a <urn:p> <<( <urn:s> <urn:p> "x" )>> )>> <urn:g> .\n',
     "application/rdf+xml": b'<!DOCTYPE r [<!ENTITY e "urn:">]><r:RDF '
     b"xmlns:r='http://www.w3.org/1999/02/22-rdf-syntax-ns#'"
     b" xmlns:a='urn:' xml:base='b/'><r:Description r:about='&e;s'><a:p xml:lang=''>x</a:p><a:p "
@@ -86,6 +91,11 @@ _RDF: Final = {
     "application/x-binary-rdf": b"BRDF\0\0\0\x01\x03\0\0\0\x05\x01\0\0\0\x05\0u\0r\0n\0:\0s\x01\x06\0\0\0\x05"
     b"\x06\0\0\0\x05\x03\0\0\0\x01\0x\x00\x02\0\0\0\x01\0c\x01\x06\0\0\0\x05\x06\0\0\0\x05\x04\0\0\0\x01\0y\0\0\0\x02\0e\0n\x00\x7f",
 }
+_BINARY_TRIPLE: Final = (
+    b"BRDF\0\0\0\x02\x05UTF-8\x03\x05\x01\x05urn:s\x01"
+    + b"\x06\x05\x06\x05\x07" * 2
+    + b"\x06\x05\x06\x05\x03\x01x\x00\x7f"
+)
 _BINARY_2: Final = b"BRDF\0\0\0\x02\x05UTF-8\x03\x05\x01\x05urn:s\x01\x06\x05\x06\x05\x03\x01x\x00\x7f"
 _TRANSACTION: Final = (
     b"<?xml version='1.0'?><transaction><add><uri>urn:s</uri><uri>urn:p</uri><literal "
@@ -105,6 +115,7 @@ _QUERIES: Final = (
     b"DESC(?s) LIMIT 5 OFFSET 2 VALUES ?s { UNDEF ex:a }",
     b"BASE <http://x/> ASK { GRAPH ?g {} GRAPH <g> { ?s ?p 'x'@en } }",
     b'CONSTRUCT WHERE { ?s <urn:p> ?o , 1.0 , """a\\"b""" }',
+    b"SELECT * { ?s <urn:p> <<( ?a <urn:q> <<( _:b ?c 1 )>> )>> . <<?x ?y ?z>> ?v <<?x a 1>> {| <urn:r> ?w |} }",
     b"DESCRIBE <urn:a> ?x { ?x a <urn:T> . MINUS { SERVICE <urn:s> { ?x ?y ?z } } }",
     b"CONSTRUCT { ?s ?p [ <urn:q> ( 1 2 ) ] } { { SELECT ?s { ?s ?p ?o } LIMIT 3 } UNION { BIND(IRI(?s) AS ?p) } }",
 )
@@ -136,7 +147,8 @@ _WORDS: Final = tuple(
     b"BASE a true "
     b"?x ?y $z <urn:a> <rel> <> ex:a : a: _:b [] 'x' \"y\" '''z''' @en ^^ 1 -1 1.5 1e5 . ; , { } ( ) [ ] * + / "
     b"| ^ ! = < > "
-    b"&& || != <= >= << >> {| |} ~ # \\u0041 urn:txlog:system \xef\xbb\xbf <urn:txlog:system:1> \xc3\xa9 "
+    b"&& || != <= >= << >> <<( )>> {| |} ~ TRIPLE( isTRIPLE( # "
+    b"\\u0041 urn:txlog:system \xef\xbb\xbf <urn:txlog:system:1> \xc3\xa9 "
     b"\xf0\x9f\x98\x80".split()
 )
 _MARKUP: Final = tuple(
@@ -262,6 +274,8 @@ def read_query(data: bytes) -> None:
         lambda: apply_limits(text, 5, 3, distinct=True),
         lambda: parse_binding("x", text),
         lambda: parse_graph_iri(text, "graph"),
+        lambda: hide_marker(hide_system_graphs(quoted_to_terms(text))),
+        lambda: parse_star_term(data),
     )
 
 
@@ -410,7 +424,7 @@ def read_journal(data: bytes) -> None:
 
 
 def _an_update(chance: random.Random) -> bytes:
-    return RandomUpdates(chance, 0.3).update().encode()
+    return RandomUpdates(chance, 0.3, triple_terms=chance.choice((0.0, 0.1))).update().encode()
 
 
 def _a_message(chance: random.Random) -> bytes:
@@ -438,7 +452,7 @@ def all_targets() -> list[FuzzTarget]:
     media = [
         FuzzTarget(
             name,
-            [seed, _BINARY_2] if "binary" in name else [seed, *_DEEP.get(name, ())],
+            [seed, _BINARY_2, _BINARY_TRIPLE] if "binary" in name else [seed, *_DEEP.get(name, ())],
             (*_WORDS, *_MARKUP),
             _reader_of(name),
             share=2,
@@ -453,7 +467,9 @@ def all_targets() -> list[FuzzTarget]:
         FuzzTarget("lines", [_RDF["application/n-quads"]], _WORDS, read_lines),
         FuzzTarget("x-rdftransaction", [_TRANSACTION], (*_MARKUP, *_WORDS), read_transaction, rdf_transaction, 3, 0.7),
         FuzzTarget("head", _HEADERS, _HEADER_WORDS, read_head, head, 3, 0.7),
-        FuzzTarget("binary", [_BINARY_2], _MARKUP, _reader_of("application/x-binary-rdf"), binary_rdf, 3, 0.8),
+        FuzzTarget(
+            "binary", [_BINARY_2, _BINARY_TRIPLE], _MARKUP, _reader_of("application/x-binary-rdf"), binary_rdf, 3, 0.8
+        ),
         FuzzTarget(
             "frames", [b"\0\0\0\1x\0\0\0\0"], [b"\0\0\0\0", b"\0\0\0\5", b"\xff" * 4], read_frames, frames, 2, 0.7
         ),

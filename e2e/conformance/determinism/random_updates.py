@@ -28,11 +28,12 @@ MOVED: Final = ("COPY", "MOVE", "ADD")
 
 
 class RandomUpdates:
-    """``chance``: where everything random comes from. ``allows_random``: how often, of 1, an update uses what differs
-    each time."""
+    """``chance``: where everything random comes from. ``drawn``: how often, of 1, an update uses what differs each
+    time. ``triple_terms``: how often a term is one of RDF 1.2, for stores that have them."""
 
-    def __init__(self, chance: random.Random, drawn: float = 0.2) -> None:
+    def __init__(self, chance: random.Random, drawn: float = 0.2, triple_terms: float = 0.0) -> None:
         self._chance = chance
+        self._triple_terms = triple_terms
         self._drawn_share = drawn
         self._drawn = False
         self._depth = 0
@@ -150,6 +151,8 @@ class RandomUpdates:
             value = self._pick(VARIABLES) if self._yes(0.65) else self._term()
             if self._made and self._yes(0.5):
                 value = self._pick(self._made)
+            elif self._triple_terms and self._yes(self._triple_terms):
+                value = self._triple_pattern()
             verb = self._pick(VARIABLES) if self._yes(0.12) else self._pick(PREDICATES)
             if inserts and self._drawn and self._yes(0.35):
                 self._use("blank nodes in a template")
@@ -268,6 +271,8 @@ class RandomUpdates:
             if self._yes(0.06):
                 verb = self._variable()
             other = self._variable() if self._yes(0.75) else self._term()
+            if self._triple_terms and self._yes(self._triple_terms):
+                other = self._triple_pattern()
             if other in VARIABLES and self._yes(0.3):
                 triples.append(f"{other} {verb} {last}")
             elif self._yes(0.1):
@@ -295,5 +300,15 @@ class RandomUpdates:
         self._made.append(f"?f{len(self._made)}")
         return self._made[-1]
 
+    def _triple_pattern(self) -> str:
+        """A triple term that may hold variables."""
+        self._use("triple terms in a pattern")
+        subject = self._pick((*VARIABLES, *NODES))
+        value = self._variable() if self._yes(0.6) else self._term()
+        return f"<<( {subject} {self._pick(PREDICATES)} {value} )>>"
+
     def _term(self) -> str:
+        if self._triple_terms and self._yes(self._triple_terms):
+            self._use("triple terms")
+            return f"<<( {self._pick(NODES)} {self._pick(PREDICATES)} {self._term()} )>>"
         return self._pick(NODES) if self._yes(0.4) else literal(self._chance)

@@ -43,6 +43,8 @@ from txlog.workers.adapter import MarkerPosition, StoreOperation
 STORES: Final = {"first": StoreKind.DISK, "second": StoreKind.MEMORY, "merged": StoreKind.DISK}
 SYNCHRONOUS_STORES: Final = ("first", "second")
 JENA: Final = {"fuseki": StoreKind.FUSEKI}
+TRIPLE_TERMS: Final = 0.05
+"""The share of terms that are triple terms, where every store has them."""
 RDF4J: Final = {"rdf4j": StoreKind.RDF4J}
 ENGINES: Final = {
     "mixed": STORES,
@@ -158,9 +160,9 @@ def run_suite(run: DeterminismRun, at: MasterHarness, tests: W3cSuite) -> None:
     run.merge()
 
 
-def run_random(run: DeterminismRun, at: MasterHarness, seed: int, count: int) -> None:
-    """Random updates until ``count`` are accepted, but not for ever."""
-    updates = RandomUpdates(random.Random(f"updates {seed}"))
+def run_random(run: DeterminismRun, at: MasterHarness, seed: int, count: int, triple_terms: float = 0.0) -> None:
+    """Random updates until ``count`` are accepted, but not for ever. ``triple_terms``: the share of such terms."""
+    updates = RandomUpdates(random.Random(f"updates {seed}"), triple_terms=triple_terms)
     shown = time.monotonic()
     until = run.accepted + count
     for number in range(1, ATTEMPTS_FACTOR_MAX * count + 1):
@@ -200,6 +202,7 @@ def main(arguments: list[str] | None = None) -> int:
     folder = Path(tempfile.mkdtemp(prefix="txlog-determinism-"))
     try:
         mixed = options.engines == "mixed"
+        lacks_triple_terms = options.rdf4j or options.engines == "rdf4j"
         others = {**({} if options.no_jena else JENA), **(RDF4J if options.rdf4j else {})} if mixed else {}
         prompt = (*SYNCHRONOUS_STORES, *others)
         with start_master_harness(folder, {**ENGINES[options.engines], **others}, prompt, mixed_engines=mixed) as at:
@@ -207,7 +210,7 @@ def main(arguments: list[str] | None = None) -> int:
             try:
                 if tests is not None:
                     run_suite(run, at, tests)
-                run_random(run, at, seed, options.updates)
+                run_random(run, at, seed, options.updates, 0.0 if lacks_triple_terms else TRIPLE_TERMS)
             except StoreBlocked as blocked:
                 report.failed("every accepted update is carried out", str(blocked))
     finally:

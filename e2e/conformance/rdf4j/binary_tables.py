@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import io
 import struct
-from typing import Final
+from typing import Final, cast
 
 import pyoxigraph as ox
 
 from e2e.conformance.w3c.result_comparison import Solutions, Term
 
 _NULL, _REPEAT, _NAMESPACE, _QNAME, _IRI, _BLANK, _PLAIN, _LANGUAGE, _TYPED, _EMPTY, _END = (*range(10), 127)
+_TRIPLE: Final = 10
 _INT: Final = struct.Struct(">i")
 
 
@@ -42,6 +43,11 @@ class _BinaryTableReader:
     def term(self, kind: int) -> Term:
         if kind == _QNAME:
             return ox.NamedNode(self._spaces[self.number()] + self.text())
+        if kind == _TRIPLE:
+            subject, predicate, value = (self.term(self.kind()) for _ in range(3))
+            assert isinstance(subject, ox.NamedNode | ox.BlankNode), subject
+            assert isinstance(predicate, ox.NamedNode), predicate
+            return cast("Term", ox.Triple(subject, predicate, value))  # results are compared without them
         text = self.text()
         if kind == _IRI:
             return ox.NamedNode(text)

@@ -13,8 +13,9 @@ from xml.etree import ElementTree
 
 import pyoxigraph as ox
 
-from e2e.conformance.w3c.result_comparison import Term
+from e2e.conformance.w3c.result_comparison import Term as PlainTerm
 
+Term = PlainTerm | ox.Triple
 _TRIX: Final = "{http://www.w3.org/2004/03/trix/trix-1/}"
 _LANGUAGE: Final = "{http://www.w3.org/XML/1998/namespace}lang"
 _INT: Final = struct.Struct(">i")
@@ -115,6 +116,8 @@ class _IndependentBinaryReader:
             return None
         if kind == 6:
             return self._values[self.number()]
+        if kind == 7:
+            return _quad(self.term(), self.term(), self.term(), None).triple
         text = self.text()
         if kind in (1, 2):
             return ox.NamedNode(text) if kind == 1 else _blank(text)

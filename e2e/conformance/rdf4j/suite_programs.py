@@ -21,6 +21,7 @@ LOCK_FILE: Final = Path(__file__).with_name("suite_artifacts.lock")
 GROUPS: Final = ("http", "isolation", "update", "rdfstar", "w3c", "compliance")
 SILENT_S: Final = 300.0
 """A run that ends no test for so long is stopped: a test may wait for two minutes."""
+_PLACE: Final = re.compile(r"(\w+\.java):([0-9]+)\b")
 _ESCAPED: Final = re.compile(r"\\(.)")
 _CHARACTERS: Final = {"n": "\n", "r": "\r", "t": "\t"}
 
@@ -49,6 +50,16 @@ def is_same_failure(one: SuiteOutcome, other: SuiteOutcome) -> bool:
     """Whether both failed, at the same place of the suite or with the same error."""
     first, second = (outcome.why.partition(" ")[0] for outcome in (one, other))
     return one.word == other.word == "failed" and first == second
+
+
+def fails_later(one: SuiteOutcome, other: SuiteOutcome) -> bool:
+    """Whether ``one`` failed further on in the same test: a master refuses by name what a store takes and then fails
+    at."""
+    places = [_PLACE.match(outcome.why) for outcome in (one, other)]
+    first, second = places
+    if first is None or second is None or one.word != "failed" or other.word != "failed":
+        return False
+    return first[1] == second[1] and int(first[2]) > int(second[2])
 
 
 def read_lock(text: str) -> list[MavenArtifact]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 import struct
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
@@ -12,10 +14,35 @@ import pyoxigraph as ox
 
 from e2e.conformance.roundtrip.values import LANGUAGES
 
-Statement = tuple[str, str, ox.NamedNode | ox.BlankNode | ox.Literal]
+Value = ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple
+Statement = tuple[str, str, Value]
 """Subject and predicate as bare IRIs, and the value."""
 _STRING: Final = "http://www.w3.org/2001/XMLSchema#string"
 _NULL, _IRI, _BLANK, _PLAIN, _LANGUAGE, _TYPED, _STATEMENT, _END = 0, 1, 2, 3, 4, 5, 1, 127
+_TRIPLE: Final = 7
+_TRIPLE_IRI: Final = "urn:rdf4j:triple:"
+_QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"|<[^<>]*>|<<|>>')
+WITHOUT_TRIPLE_TERMS: Final = ("text/n3", "application/ld+json", "application/trix", "application/rdf+json")
+"""Formats in which RDF4J writes a triple as an IRI."""
+
+
+def with_triple_iri(value: Value) -> ox.NamedNode | ox.BlankNode | ox.Literal:
+    """The value, or RDF4J's IRI of a triple."""
+    if not isinstance(value, ox.Triple):
+        return value
+    return ox.NamedNode(_TRIPLE_IRI + base64.urlsafe_b64encode(_star(value).encode()).decode())
+
+
+def _star(term: object) -> str:
+    return f"<<{' '.join(map(_star, term))}>>" if isinstance(term, ox.Triple) else str(term)
+
+
+def triple_of_iri(iri: str) -> str:
+    """The triple term, in N-Triples, for which RDF4J's IRI stands; "" for another IRI."""
+    if not iri.startswith(_TRIPLE_IRI):
+        return ""
+    text = base64.urlsafe_b64decode(iri.removeprefix(_TRIPLE_IRI)).decode()
+    return _QUOTED.sub(lambda found: {"<<": "<<( ", ">>": " )>>"}.get(found[0], found[0]), text)
 
 
 class _Parts(NamedTuple):
@@ -41,7 +68,8 @@ def trix_document(statements: Iterable[Statement]) -> bytes:
     return f'<TriX xmlns="http://www.w3.org/2004/03/trix/trix-1/"><graph>{inside}</graph></TriX>'.encode()
 
 
-def _trix_value(value: ox.NamedNode | ox.BlankNode | ox.Literal) -> str:
+def _trix_value(given: Value) -> str:
+    value = with_triple_iri(given)
     if not isinstance(value, ox.Literal):
         name = "uri" if isinstance(value, ox.NamedNode) else "id"
         return f"<{name}>{escape(value.value)}</{name}>"
@@ -61,7 +89,8 @@ def rdf_json_document(statements: Iterable[Statement]) -> bytes:
     return json.dumps(found).encode()
 
 
-def _json_value(value: ox.NamedNode | ox.BlankNode | ox.Literal) -> dict[str, str]:
+def _json_value(given: Value) -> dict[str, str]:
+    value = with_triple_iri(given)
     if isinstance(value, ox.NamedNode):
         return {"type": "uri", "value": value.value}
     if isinstance(value, ox.BlankNode):
@@ -80,7 +109,9 @@ def binary_document(statements: Iterable[Statement]) -> bytes:
     return b"".join([*made, bytes((_END,))])
 
 
-def _binary_value(value: ox.NamedNode | ox.BlankNode | ox.Literal) -> bytes:
+def _binary_value(value: Value) -> bytes:
+    if isinstance(value, ox.Triple):
+        return bytes((_TRIPLE,)) + b"".join(map(_binary_value, value))
     if not isinstance(value, ox.Literal):
         return _value(_IRI if isinstance(value, ox.NamedNode) else _BLANK, value.value)
     text, language, datatype = _parts(value)

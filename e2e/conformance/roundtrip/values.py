@@ -192,7 +192,18 @@ OTHER_DATATYPES: Final = (
 )
 
 
-def odd_terms() -> Iterator[ox.NamedNode | ox.BlankNode | ox.Literal]:
+def _triple_terms() -> Iterator[ox.Triple]:
+    subject, predicate = ox.NamedNode("urn:s"), ox.NamedNode("http://example.org/p")
+    objects = (
+        *(ox.Literal("plain"), ox.Literal('a "quoted" \\ )>> .\n<<( '), ox.Literal("text", language="en")),
+        *(ox.Literal("01", datatype=ox.NamedNode(f"{XSD}integer")), ox.NamedNode("urn:o"), ox.Literal("")),
+    )
+    for value in objects:
+        yield ox.Triple(subject, predicate, value)
+        yield ox.Triple(subject, predicate, ox.Triple(subject, predicate, value))
+
+
+def odd_terms() -> Iterator[ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple]:
     """Each once. XML's own limits apply to none of them: control characters are not among them."""
     for name, forms in _FORMS.items():
         for form in forms.split(" "):
@@ -210,3 +221,4 @@ def odd_terms() -> Iterator[ox.NamedNode | ox.BlankNode | ox.Literal]:
         yield ox.NamedNode(iri)
     for label in _LABELS:
         yield ox.BlankNode(label)
+    yield from _triple_terms()

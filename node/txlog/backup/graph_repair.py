@@ -45,6 +45,7 @@ GRAPH_BYTES_MAX: Final = 512 << 20
 PATCHES_MAX: Final = 20
 _PATCH = re.compile(r"-[0-9]{12}-[0-9]{6}\.rdfp")
 _BLANK = re.compile(rb"^_:|^<[^>]*> <[^>]*> _:")
+_BLANK_IN_TRIPLE_TERM = re.compile(rb'^[^"]*? <<\((?: |<[^<>]*>|"(?:[^"\\]|\\.)*"[^ ]*|<<\()*_:')
 
 
 class RepairResult(NamedTuple):
@@ -257,7 +258,9 @@ def _find_differing_graphs(source: SourceWorker, into: SourceWorker, on_progress
 def _compute_change(source: SourceWorker, into: SourceWorker, graph: str) -> _GraphChange:
     right, wrong = _read_graph(source, graph), _read_graph(into, graph)
     add, remove = right - wrong, wrong - right
-    if any(_BLANK.match(line) for line in add):
+    if any(_BLANK_IN_TRIPLE_TERM.match(line) for line in remove):
+        raise TooMuchDiffers(f"{into.name} holds a blank node in a triple term, which no request can name: rebuild")
+    if any(_BLANK.match(line) or _BLANK_IN_TRIPLE_TERM.match(line) for line in add):
         raise TooMuchDiffers(
             f"{source.name} holds blank nodes in {graph or 'the default graph'}, which cannot be copied: rebuild"
         )

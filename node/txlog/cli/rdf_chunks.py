@@ -33,7 +33,7 @@ READ_BYTES: Final = 1 << 20
 XML_BYTES_MAX: Final = 64 << 20
 """A longer document in RDF/XML is read as a stream, and must be in the form that the parser reads."""
 _LINE_FORMATS: Final = (RdfFormat.N_TRIPLES, RdfFormat.N_QUADS)
-_TERMS: Final = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"|<[^>\n]*+>|_:[^ \n]++')
+_TERMS: Final = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"|<<\(|<[^>\n]*+>|_:[^ \n]++')
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from txlog.sparql import (
     is_valid_update,
     restrict_to_predicates,
 )
+from txlog.sparql.update_effect import TRIPLE_DEPTH_MAX
 from txlog.workers.adapter import EMPTY_MARKER, Adapter, StoreOperation
 from txlog.workers.update_batches import OPERATION_SEPARATOR, update_texts
 
@@ -138,11 +139,19 @@ class DatasetCopy:
         return found
 
     def fingerprint(self, looks_at: Sequence[str] | None) -> DataFingerprint:
-        """The fingerprint of the quads with these predicates, or of all (None)."""
-        found = self.store.query(fingerprint_query(looks_at))
-        assert isinstance(found, ox.QuerySolutions)
-        [row] = list(found)
-        return DataFingerprint(*(_parse_integer(row[name]) for name in ("n", "a", "b")))
+        """The fingerprint of the quads with these predicates, or of all (None). Raises :class:`Conflict` for triple
+        terms that nest too deeply."""
+        for with_triples in (False, True):
+            found = self.store.query(fingerprint_query(looks_at, with_triples=with_triples))
+            assert isinstance(found, ox.QuerySolutions)
+            [row] = list(found)
+            if row["a"] is not None:
+                count, first, second = (_parse_integer(row[name]) for name in ("n", "a", "b"))
+                return DataFingerprint(count, first, second, with_triples)
+        raise Conflict(
+            "this update is evaluated once, and the data that it looks at holds more than "
+            f"{TRIPLE_DEPTH_MAX} triples (RDF 1.2) inside one another"
+        )
 
     def evaluate(
         self, update: EvaluatedUpdate, draw: RandomBits, bytes_max: int, looks_max: int = QUADS_READ_MAX

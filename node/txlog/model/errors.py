@@ -195,7 +195,8 @@ class LogGone(Refused):
 
 class Unavailable(Refused):
     """``reason`` is a stable word (QueueFull, KeysFull, ClockUnconfirmed, DiskFull, NotFounded, Starting, Closing,
-    Muted, Removed, NoWorker, EffectsBusy, QueryTimeout, QueryTooLarge, NoEvaluator, Damaged)."""
+    Muted, Removed, NoWorker, EffectsBusy, QueryTimeout, QueryTooLarge, NoEvaluator, Damaged,
+    OlderMaster)."""
 
     status = 503
 

@@ -6,7 +6,8 @@ UTF-8 lines, deletes before adds, no quad twice, each line one operation::
     A <s> <p> <o> .
 
 After the two leading characters follows one line of canonical N-Quads, single spaces, as the HTTP API writes them.
-No graph term means the default graph. The payload ends with a newline, or is empty.
+No graph term means the default graph. An object may be a triple term of RDF 1.2, ``<<( <s> <p> "o" )>>``; subjects and
+graphs are IRIs. The payload ends with a newline, or is empty.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import re
 from collections.abc import Collection, Iterator
 
 _LINE = re.compile(
-    rb'^(?:<[^<>]*> ){2}(?:<[^<>]*>|"(?:[^"\\\n]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>]*>)?)( <[^<>]*>)? \.$'
+    rb'^(?:<[^<>]*> ){2}(?:<[^<>]*>|"(?:[^"\\\n]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>]*>)?'
+    rb"|<<\( .* \)>>)( <[^<>]*>)? \.$"
 )
-# A quoted literal may contain anything, so the graph term is found by matching the line as a whole.
+# A quoted literal may contain anything, so the graph term is found by matching the line as a whole. After the end of a
+# triple term nothing but the graph follows, so what it holds need not be parsed.
 
 
 def encode_quads(deletes: Collection[bytes], adds: Collection[bytes]) -> bytes:

@@ -20,6 +20,10 @@ class PeerLevels:
         that sent no hello since this start has it still."""
         return all(self._levels.get(node, level if was_used else 0) >= level for node in others)
 
+    def older(self, level: int, others: Iterable[str]) -> list[str]:
+        """The masters that are known to have less than this level."""
+        return [node for node in others if self._levels.get(node, level) < level]
+
     def undecided(self, level: int, others: list[str]) -> list[str]:
         """The masters that sent no hello since this start, where only they leave open whether all have this level.
         Empty when one is known to be older: waiting for the rest would change nothing."""

@@ -85,6 +85,12 @@ class MasterStatus:
 
     # The view
 
+    def older_masters(self, level: int) -> list[str]:
+        """The other configured masters that are known to have less than this level (``wire/protocol_level.py``)."""
+        core = self._core
+        others = [one.node for one in core.views.configured_members if one.node != core.local.node]
+        return core.local.peer_levels.older(level, others)
+
     @property
     def cluster_id(self) -> str:
         """The id of this master's cluster, in hexadecimal; empty without one."""

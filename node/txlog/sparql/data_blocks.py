@@ -29,7 +29,7 @@ _FLAGS = re.DOTALL
 GAP: Final = rf"(?:{SPACE}|{COMMENT}|)*+"
 """Spaces and comments between two tokens."""
 _DATA = re.compile(
-    rf"(?:{SPACE}|{IRI}|{BLANK}|{PNAME}|(?!(?i:GRAPH)(?![A-Za-z0-9_])){WORD}|{STRING}|{NUMBER}|\^\^|[\[\]();,.+\-]|{LANGUAGE}|{COMMENT}|)*+",
+    rf"(?:{SPACE}|{IRI}|{BLANK}|{PNAME}|(?!(?i:GRAPH)(?![A-Za-z0-9_])){WORD}|{STRING}|{NUMBER}|\^\^|<<\(?|\)?>>|\{{\||\|\}}|[\[\]();,.+\-~]|{LANGUAGE}|{COMMENT}|)*+",
     _FLAGS,
 )
 _GRAPH = re.compile(rf"(?i:GRAPH){GAP}({IRI}|{PNAME}){GAP}\{{", _FLAGS)

@@ -18,7 +18,7 @@ JSON_DEPTH_MAX: Final = 64
 XML_DEPTH_MAX: Final = 128
 """Elements inside one another: in RDF/XML every second one is a property."""
 TRIPLE_TERM_DEPTH_MAX: Final = 16
-"""Triple terms inside one another. They are refused anyway; this bound lets the parser say so."""
+"""Triple terms inside one another. The stores' parsers and this process' are recursive."""
 
 _JSON: Final = re.compile(rb'"(?:[^"\\]++|\\.|)*+"?|[\[{]|[\]}]', re.DOTALL)
 XML_MARKUP: Final = re.compile(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Final
 
+from txlog.model.quads import split_graph
 from txlog.sparql.rdf_upload import build_quads_body
 from txlog.sparql.transaction_body import TransactionBody
 
+_XSD: Final = b'"^^<http://www.w3.org/2001/XMLSchema#'
 _TYPED_LITERAL_LINE = re.compile(
     rb'(<[^>]*+> <[^>]*+> )"(?:[^"\\]++|\\.|)*+"\^\^<http://www\.w3\.org/2001/XMLSchema#[^>]*+>( <[^>]*+>)? \.'
 )
@@ -39,10 +42,13 @@ def build_net_effect(data: Sequence[tuple[bool, list[bytes]]]) -> TransactionBod
 
 
 def _typed_literal_lines(lines: list[bytes]) -> list[tuple[bytes, tuple[bytes, bytes]]]:
-    """Lines whose object a store may rewrite ("01" as "1"), each with the rest of its identity."""
+    """Lines whose object a store may rewrite ("01" as "1"), each with the rest of its identity. An object may be a
+    triple term that holds such a literal."""
     found = []
     for line in lines:
         match = _TYPED_LITERAL_LINE.fullmatch(line)
         if match is not None:
             found.append((line, (match[1], match[2] or b"")))
+        elif b" <<( " in line and _XSD in line:
+            found.append((line, (line.partition(b"<<(")[0], split_graph(line)[1])))
     return found

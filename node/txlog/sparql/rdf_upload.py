@@ -22,6 +22,7 @@ from txlog.sparql.nesting_limit import check_json_nesting, check_triple_term_nes
 from txlog.sparql.skolem_iris import SKOLEM_PREFIX_BYTES, skolemise_kept_lines
 from txlog.sparql.terms import SYSTEM_GRAPHS, base_iri, refuse_system
 from txlog.sparql.transaction_body import TransactionBody
+from txlog.sparql.triple_terms import decode_triple_iris, quoted_to_triple_terms, refused_subject, shorten_strings
 
 RandomBits = Callable[[], int]
 
@@ -35,6 +36,9 @@ _FORMATS: Final = {
     "application/x-turtle": pyoxigraph.RdfFormat.TURTLE,
     "application/trig": pyoxigraph.RdfFormat.TRIG,
     "application/x-trig": pyoxigraph.RdfFormat.TRIG,
+    "text/x-turtlestar": pyoxigraph.RdfFormat.TURTLE,
+    "application/x-turtlestar": pyoxigraph.RdfFormat.TURTLE,
+    "application/x-trigstar": pyoxigraph.RdfFormat.TRIG,
     "application/rdf+xml": pyoxigraph.RdfFormat.RDF_XML,
     "application/xml": pyoxigraph.RdfFormat.RDF_XML,
     "text/xml": pyoxigraph.RdfFormat.RDF_XML,
@@ -48,6 +52,12 @@ _OWN_PARSERS: Final[dict[str, Callable[[bytes], Iterable[pyoxigraph.Quad]]]] = {
     "application/x-binary-rdf": read_rdf,
 }
 """Formats that pyoxigraph cannot read."""
+_STAR_FORMATS: Final = frozenset(("text/x-turtlestar", "application/x-turtlestar", "application/x-trigstar"))
+"""RDF4J's, in which ``<<s p o>>`` is a term."""
+_WITHOUT_TRIPLE_TERMS: Final = frozenset(
+    ("application/ld+json", "text/n3", "text/rdf+n3", "application/trix", "application/rdf+json")
+)
+"""Formats in which RDF4J's IRI of a triple stands for it."""
 _ENTITY = re.compile(rb"""<!ENTITY\s+%?\s*([^\s%"']+)\s+("[^"]*"|'[^']*')""")
 _REFERENCE = re.compile(rb"[&%][^#;\s]+;")
 _PREFIXED_FORMATS: Final = (pyoxigraph.RdfFormat.TURTLE, pyoxigraph.RdfFormat.TRIG, pyoxigraph.RdfFormat.N3)
@@ -152,17 +162,13 @@ def skolemise_lines(nquads: bytes, stem: bytes) -> bytes:
 
 
 def check_supported_terms(nquads: bytes) -> None:
-    """Raise SystemGraphNamed for a system name, BadInput for a triple term (RDF 1.2): not every worker can store it."""
-    if _SYSTEM_TERM not in nquads and b"<<(" not in nquads:
+    """Raise SystemGraphNamed for a system name, also inside of a triple term."""
+    if _SYSTEM_TERM not in nquads:
         return
     for line in nquads.split(b"\n"):
         for term in _TERMS.findall(line):
             if term.startswith(_SYSTEM_TERM):
                 refuse_system(term[1:-1].decode())
-            if term == b"<<(":
-                raise BadInput(
-                    "MALFORMED DATA: a triple inside a triple (RDF 1.2) cannot be carried; name it by an IRI"
-                )
 
 
 def parse(source: bytes | str, form: pyoxigraph.RdfFormat, base: str | None) -> bytes:
@@ -171,6 +177,9 @@ def parse(source: bytes | str, form: pyoxigraph.RdfFormat, base: str | None) -> 
     try:
         return _parse(source, form, base)
     except SyntaxError as error:
+        if "quoted triple object" in error.msg:
+            # pyoxigraph's parser knows no string in three quotes inside of a triple term.
+            return _parse(shorten_strings(source), form, base)
         if form not in _PREFIXED_FORMATS or not lacks_known_prefix(error):
             raise
         try:
@@ -187,6 +196,8 @@ def _parse(source: bytes | str, form: pyoxigraph.RdfFormat, base: str | None) ->
 
 def _malformed(error: SyntaxError) -> BadInput:
     said = error.msg
+    if "<<( is not a valid" in said and "ubject" in said:
+        return refused_subject()
     if "LoadDocumentCallback" in said:
         said = "a JSON-LD context by address is not fetched; write the context into the document"
     if "No scheme found" in said:
@@ -370,12 +381,17 @@ def prepare_rdf(
 
 def to_nquads(body: bytes, media_type: str, base: str | None) -> bytes:
     """A body in any RDF format as canonical N-Quads, with its blank nodes, without system names."""
-    own = _OWN_PARSERS.get(media_type.partition(";")[0].strip().lower())
+    media = media_type.partition(";")[0].strip().lower()
+    own = _OWN_PARSERS.get(media)
     if own is not None:
         nquads = _run_own_parser(own, body)
     else:
         form, text = _decode(body, media_type)
+        if media in _STAR_FORMATS and (b"<<" in text or b"{|" in text or b"~" in text):
+            text = quoted_to_triple_terms(text)
         nquads = _parse_quads(text, form, base_iri(base))
+    if media in _WITHOUT_TRIPLE_TERMS:
+        nquads = decode_triple_iris(nquads)
     check_supported_terms(nquads)
     return nquads
 

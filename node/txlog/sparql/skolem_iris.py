@@ -27,7 +27,8 @@ _GENERATED_LABEL = re.compile(r"txlog-([0-9a-f]{32})-([0-9A-Za-z-]++)")
 _PLAIN_LABEL = re.compile(r"(?!x-|hex-)[0-9A-Za-z_](?:[0-9A-Za-z._-]*[0-9A-Za-z_-])?")
 _ENCODED_LABEL = re.compile(r"hex-((?:[0-9a-f]{2})*)")
 _TERMS = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"|<' + SKOLEM_IRI_PATTERN + rb">")
-_LABELS = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"|<[^>\n]*+>|_:([^ \n]++)')
+_QUOTED = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"|(<<\( (?:<[^<>]*>|_:[^ ]+) )(<[^<>]*>)|<' + SKOLEM_IRI_PATTERN + rb">")
+_LABELS = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"|<<\(|<[^>\n]*+>|_:([^ \n]++)')
 
 
 def label_to_iri(label: str) -> str:
@@ -109,6 +110,17 @@ def unskolemise_terms(text: bytes) -> bytes:
     return _TERMS.sub(lambda m: m[0] if m[1] is None else b"_:" + name_to_label_bytes(m[1]), text)
 
 
+def _unskolemise_triple_term(text: bytes) -> bytes:
+    """The same for the end of a line whose object is a triple term: predicates inside stay."""
+
+    def restore(found: re.Match[bytes]) -> bytes:
+        if found[1]:
+            return unskolemise_terms(found[1]) + found[2]
+        return found[0] if found[3] is None else b"_:" + name_to_label_bytes(found[3])
+
+    return _QUOTED.sub(restore, text)
+
+
 def name_to_label_bytes(name: bytes) -> bytes:
     """:func:`name_to_label` for encoded text."""
     return name_to_label(name.decode()).encode()
@@ -123,5 +135,6 @@ def unskolemise_lines(nquads: bytes) -> bytes:
         if SKOLEM_PREFIX_BYTES in line:
             subject, _, rest = line.partition(b" ")
             predicate, _, rest = rest.partition(b" ")
-            lines[at] = b" ".join((unskolemise_terms(subject), predicate, unskolemise_terms(rest)))
+            restore = _unskolemise_triple_term if rest.startswith(b"<<(") else unskolemise_terms
+            lines[at] = b" ".join((unskolemise_terms(subject), predicate, restore(rest)))
     return b"\n".join(lines)

@@ -99,7 +99,7 @@ _WILDCARD = "<http://www.openrdf.org/schema/sesame#wildcard>"
 _DEFAULT_GRAPH = "<http://rdf4j.org/schema/rdf4j#nil>"
 """In a removal, this names the default graph: RDF4J's client writes it for a context of null. An addition, in RDF4J as
 here, takes it as the name of a graph."""
-_TRIPLE = re.compile(rb'(<[^>]*>) (<[^>]*>) (<[^>]*>|"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^>]*>)?)')
+_TRIPLE = re.compile(rb'(<[^>]*>) (<[^>]*>) (<[^>]*>|"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^>]*>)?|<<\( .* \)>>)')
 
 
 def prepare_removal(body: bytes, media_type: str, *, base: str | None, graphs: Sequence[str] | None) -> TransactionBody:

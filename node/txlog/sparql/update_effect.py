@@ -11,6 +11,7 @@ effect (docs/decisions/0011-effects-behind-a-condition.md).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -33,6 +34,22 @@ _VALUE: Final = (
     f'IF(STR(?o)="NaN","NaN",IF(ABS(?o)<1000000,STR({_INTEGER}(FLOOR(?o*1000000000)+0.5e0)),'
     f'IF(ABS(?o)<1000000000000000,STR({_INTEGER}(FLOOR(?o)+0.5e0)),IF(?o>0,"+","-")))),'
     'REPLACE(STR(?o),"[.]0$","")))'
+)
+
+TRIPLE_DEPTH_MAX: Final = 4
+"""Triple terms inside one another in the quads that an update reads, where it is evaluated once."""
+_NESTED: Final = ("?o", *(f"?o{level}" for level in range(1, TRIPLE_DEPTH_MAX + 1)))
+# The object of each triple, unbound where there is no triple, and the innermost one. Engines write a triple term as a
+# text in different ways, or not at all.
+_INNERMOST: Final = (
+    "".join(f" BIND(IF(isTRIPLE({outer}),OBJECT({outer}),1/0) AS {inner})" for outer, inner in pairwise(_NESTED))
+    + f" BIND(COALESCE({','.join(reversed(_NESTED))}) AS ?v)"
+)
+_AROUND: Final = ",".join(
+    f'IF(isTRIPLE({term}),CONCAT(STR(SUBJECT({term}))," ",STR(PREDICATE({term}))," "),"")' for term in _NESTED[:1]
+) + "".join(
+    f',COALESCE(IF(isTRIPLE({term}),CONCAT(STR(SUBJECT({term}))," ",STR(PREDICATE({term}))," "),""),"")'
+    for term in _NESTED[1:-1]
 )
 
 
@@ -61,15 +78,19 @@ EFFECT_CONDITION: Final = f"WHERE {{ {{ {_SUMS} WHERE {{ "
 
 
 class DataFingerprint(msgspec.Struct, frozen=True):
-    """The values that a condition compares: the number of quads, and two sums of 40 bits of each quad's hash."""
+    """The values that a condition compares: the number of quads, and two sums of 40 bits of each quad's hash.
+    ``with_triples``: the quads held triple terms, and the query for them was used."""
 
     count: int
     first_sum: int
     second_sum: int
+    with_triples: bool = False
 
 
-def fingerprint_query(looks_at: Sequence[str] | None) -> str:
-    """A SELECT of ``?n ?a ?b``: the :class:`DataFingerprint` of the quads with these predicates, or of all."""
+def fingerprint_query(looks_at: Sequence[str] | None, *, with_triples: bool = False) -> str:
+    """A SELECT of ``?n ?a ?b``: the :class:`DataFingerprint` of the quads with these predicates, or of all. Where one
+    holds a triple term, only the query ``with_triples`` gives sums; stores of RDF 1.1 cannot read that query. Neither
+    gives sums for triples more than :data:`TRIPLE_DEPTH_MAX` inside one another."""
     if looks_at is None:
         quads = "{ ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } }"
     else:
@@ -81,6 +102,9 @@ def fingerprint_query(looks_at: Sequence[str] | None) -> str:
         'CONCAT(STR(?s)," ",STR(?p)," ",COALESCE(STR(?g),"")," ",COALESCE(STR(DATATYPE(?o)),"")," ",'
         f'COALESCE(LCASE(LANG(?o)),"")," ",{_VALUE})'
     )
+    if with_triples:
+        quads += _INNERMOST
+        text = f"IF(isTRIPLE(?v),1/0,CONCAT({_AROUND},{text.replace('?o', '?v')}))"
     # SPARQL reads no hexadecimal: the decimal digits among a hash's 64 are as random as the hash.
     digits = f'REPLACE(SHA256({text}),"[a-f]","")'
     return (
@@ -103,7 +127,8 @@ def build_effect(
         f"{verb} {{ {_quad_template(lines)} }}" for verb, lines in (("DELETE", deletes), ("INSERT", adds)) if lines
     ]
     condition = f"?n = {sums.count} && ?a = {sums.first_sum} && ?b = {sums.second_sum}"
-    text = f"{' '.join(clauses)} WHERE {{ {{ {fingerprint_query(looks_at)} }} FILTER({condition}) }}"
+    fingerprint = fingerprint_query(looks_at, with_triples=sums.with_triples)
+    text = f"{' '.join(clauses)} WHERE {{ {{ {fingerprint} }} FILTER({condition}) }}"
     return TransactionBody(KIND_UPDATE, text.encode(), len(deletes) + len(adds))
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from txlog.config.units import AS_WRITTEN
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
-from txlog.model.errors import BadInput
+from txlog.model.errors import BadInput, Unavailable
 from txlog.runtime.master_context import MasterContext
 from txlog.sparql import TransactionBody, refuse_base_direction, refuse_terms_jena_changes, refuse_unportable
+from txlog.sparql.triple_terms import find_triple_term
+from txlog.wire.protocol_level import LEVEL_TRIPLE_TERMS
 from txlog.workers.canonical_literals import canonical_lines, lines_with_lower_tags
 from txlog.workers.union_default_graph import canonical_constants, lower_tags
 
-_STORES_BASE_DIRECTION = ("", "oxigraph")
-"""Engines that store a literal with a base direction as RDF 1.2 means it. A worker of another master of a mixed
-cluster may be unknown here, so ``mixedEngines`` counts as another engine. "" is a worker without a named engine."""
+_STORES_RDF_1_2 = ("", "oxigraph", "fuseki")
+"""Engines that store triple terms, and literals with a base direction, as RDF 1.2 means them. RDF4J 4 has RDF-star's
+triples in its memory store only. A worker of another master of a mixed cluster may be unknown here, so there
+``mixedEngines`` counts as another engine. "" is a worker without a named engine."""
 _JENA = ("fuseki",)
 
 
@@ -20,6 +23,7 @@ class PortabilityRule:
     """The rule of one master; it follows the workers that are added and removed while it runs."""
 
     def __init__(self, site: MasterContext) -> None:
+        self._site = site
         self._mixed = site.config.mixed_engines
         self._workers = site.registry.known
 
@@ -31,8 +35,10 @@ class PortabilityRule:
 
     def check_terms(self, kind: int, payload: bytes) -> None:
         """The check of terms alone: of quads or of an update."""
-        if b"--" in payload and not self._stores_base_direction():
+        if b"--" in payload and not self._stores_rdf_1_2():
             refuse_base_direction(kind, payload)
+        if found := find_triple_term(kind, payload):
+            self._check_triple_terms(found)
         if self._has_jena():
             refuse_terms_jena_changes(payload)
         if self._mixes_forms() and _has_other_forms(kind, payload):
@@ -42,8 +48,26 @@ class PortabilityRule:
                 "workers of the cluster that engine, or send the canonical form"
             )
 
-    def _stores_base_direction(self) -> bool:
-        return not self._mixed and all(worker.engine in _STORES_BASE_DIRECTION for _, worker in self._workers.all())
+    def _check_triple_terms(self, what: str) -> None:
+        if lacking := self.lacking_engine():
+            raise BadInput(
+                f"MALFORMED DATA: {what} (RDF 1.2): {lacking} of this cluster does not know it; "
+                "name the triple by an IRI"
+            )
+        if older := self._site.status.older_masters(LEVEL_TRIPLE_TERMS):
+            text = f"{what} (RDF 1.2) is taken when {', '.join(older)} is updated: its pipeline cannot read it"
+            raise Unavailable("OlderMaster", text)
+
+    def _stores_rdf_1_2(self) -> bool:
+        return not self.lacking_engine()
+
+    def lacking_engine(self) -> str:
+        """An engine of this cluster that does not store the terms of RDF 1.2, for people; "" when all do."""
+        engines = [worker.engine for _, worker in self._workers.all()]
+        lacking = next((engine for engine in engines if engine not in _STORES_RDF_1_2), "")
+        if not lacking and self._mixed and (self._site.other_nodes or not engines):
+            return "an engine that mixedEngines allows"
+        return lacking
 
     def _mixes_forms(self) -> bool:
         """Whether only some workers hold literals as they were sent. The manifests of one data centre cannot do that,

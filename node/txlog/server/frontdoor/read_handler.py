@@ -32,6 +32,7 @@ from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.answer_stream import send_stream
 from txlog.server.frontdoor.blank_nodes import restore_blank_nodes, restore_blank_nodes_in_stream
 from txlog.server.frontdoor.describe import append_answers, find_statement_queries
+from txlog.server.frontdoor.portability_rule import PortabilityRule
 from txlog.server.frontdoor.query_plans import explain_query, parse_level
 from txlog.server.frontdoor.read_router import (
     ALL_STATEMENTS,
@@ -62,6 +63,7 @@ from txlog.server.frontdoor.result_formats import (
     ResultFormat,
     convert_to_binary_table,
     converter,
+    standard_accept,
 )
 from txlog.server.frontdoor.statement_lines import (
     LineChanges,
@@ -78,6 +80,7 @@ from txlog.sparql import hide_system_graphs, query_form, refuse_services
 from txlog.sparql.rewrite.blank_node_functions import tell_blank_nodes
 from txlog.sparql.rewrite.bound_parameters import apply_limits, bind_query, parse_binding
 from txlog.sparql.rewrite.query_dataset import DEFAULT_GRAPH_NAMES, NULL, write_out_dataset
+from txlog.sparql.rewrite.star_query import quoted_to_terms, speaks_star
 from txlog.sparql.skolem_iris import iri_to_label
 from txlog.sparql.tokens import tokens
 from txlog.workers import Adapter
@@ -121,6 +124,7 @@ class ReadHandler:
         self._repository = site.config.repository
         self._bytes_max = site.config.limits.body_bytes
         self._as_written = site.config.keeps_literals
+        self._portability = PortabilityRule(site)
         self.router = ReadRouter(site)
 
     def routes(self) -> list[Route]:
@@ -206,11 +210,14 @@ class ReadHandler:
         text = bind_query(text, bindings) if bindings else text
         refuse_services(text)
         base = base.strip("<>") if (base := values.get("baseURI")) else None
+        accept = values.get("Accept") or accept_header(request)
+        if "<<" in text and speaks_star(accept) and not self._portability.lacking_engine():
+            text = quoted_to_terms(text)
         hidden = tell_blank_nodes(hide_system_graphs(text, base=base))
         given = [value for name, value in parameters if name == "default-graph-uri"]
-        named = [value for name, value in parameters if name == "named-graph-uri"]
         given = [NULL if graph in DEFAULT_GRAPH_NAMES else graph for graph in given]
         graphs = [graph if graph == NULL else parse_graph_iri(graph, "default-graph-uri") for graph in given]
+        named = [value for name, value in parameters if name == "named-graph-uri"]
         named = [parse_graph_iri(graph, "named-graph-uri") for graph in named]
         written = write_out_dataset(hidden, graphs, named)
         if written != hidden:
@@ -218,9 +225,8 @@ class ReadHandler:
         else:
             union = not graphs and not _has_from(hidden)
             graphs = [graph for graph in graphs if graph != NULL]
-        accept = values.get("Accept") or accept_header(request)
         seconds = seconds_parameter(values.get("timeout"), "timeout", 0.0, QUERY_S_MAX) or None
-        return ParsedQuery(hidden, query_form(text), union, graphs, named, accept, seconds, level)
+        return ParsedQuery(hidden, query_form(text), union, graphs, named, standard_accept(accept), seconds, level)
 
     async def _read_parameters(self, request: Request) -> tuple[list[tuple[str, str]], str | None]:
         """All parameters, of the URL and the form, and the query itself."""

@@ -10,9 +10,12 @@ import pyoxigraph
 
 from txlog.http.router import Handler, Request, Route
 from txlog.model.errors import BadInput, NotFound
-from txlog.sparql.skolem_iris import label_to_iri, skolemise_term
+from txlog.sparql import check_supported_terms
+from txlog.sparql.nesting_limit import TRIPLE_TERM_DEPTH_MAX
+from txlog.sparql.skolem_iris import label_to_iri, skolemise_kept_lines, skolemise_term
 from txlog.sparql.terms import refuse_system
-from txlog.workers.canonical_literals import canonical_literal
+from txlog.sparql.triple_terms import parse_star_term
+from txlog.workers.canonical_literals import canonical_lines, canonical_literal
 
 PATH_PREFIXES = ("", "/rdf4j-server")
 _TERM_TEMPLATES = {"subj": "{} <x:p> <x:o> .", "pred": "<x:s> {} <x:o> .", "obj": "<x:s> <x:p> {} ."}
@@ -46,6 +49,8 @@ def term_parameter(request: Request, name: str, *, as_written: bool) -> str | No
     text = request.query.get(name)
     if not text:
         return None
+    if name == "obj" and text.startswith("<<"):
+        return _triple_term_parameter(text)
     try:
         [found] = pyoxigraph.parse(_TERM_TEMPLATES[name].format(text), pyoxigraph.RdfFormat.N_TRIPLES)
     except (SyntaxError, ValueError):
@@ -62,6 +67,18 @@ def pattern_terms(request: Request, *, as_written: bool) -> tuple[str | None, st
     """The terms ``subj``, ``pred`` and ``obj``, each as :func:`term_parameter` gives it."""
     subject, predicate, value = (term_parameter(request, name, as_written=as_written) for name in _TERM_TEMPLATES)
     return subject, predicate, value
+
+
+def _triple_term_parameter(text: str) -> str:
+    """A triple term, as RDF 1.2 or RDF4J writes it, in the form in which stores hold it."""
+    term = parse_star_term(text.encode()) if text.count("<<") <= TRIPLE_TERM_DEPTH_MAX else None
+    if term is None:
+        raise BadInput(
+            f"obj={text[:80]}: a triple term, such as <<( <http://example.org/a> <http://example.org/p> 1 )>>"
+        )
+    line = b"<x:s> <x:p> <<( %s )>> ." % str(term).encode()
+    check_supported_terms(line)
+    return canonical_lines(skolemise_kept_lines(line))[len(b"<x:s> <x:p> ") : -len(b" .")].decode()
 
 
 def parse_graph_iri(text: str, name: str) -> str:

@@ -12,7 +12,9 @@ from txlog.server.frontdoor.xml_text import CarriageReturnSink
 from txlog.sparql.formats.rdf4j_binary import write_rdf, write_table
 from txlog.sparql.formats.rdf_json import write_rdf_json
 from txlog.sparql.formats.trix import write_trix
+from txlog.sparql.formats.turtle_star import write_trig_star, write_turtle_star
 from txlog.sparql.skolem_iris import encode_label, iri_to_label
+from txlog.sparql.triple_terms import with_triple_iris
 
 T = TypeVar("T")
 QuadWriter = Callable[[Iterable[ox.Quad], IO[bytes]], None]
@@ -50,6 +52,11 @@ def _oxigraph_format(media: str, extension: str, form: ox.RdfFormat, *, quads: b
     return ResultFormat(media, extension, quads, _oxigraph_writer(form, quads=quads))
 
 
+def _without_triple_terms(form: ResultFormat) -> ResultFormat:
+    """A format in which RDF4J's IRI of a triple stands for a triple term."""
+    return form._replace(write=lambda quads, out: form.write(with_triple_iris(quads), out))
+
+
 N_QUADS: Final = "application/n-quads"
 N_TRIPLES: Final = "application/n-triples"
 BINARY: Final = "application/x-binary-rdf"
@@ -65,11 +72,13 @@ RDF_FORMATS: Final = {
         _oxigraph_format("text/turtle", "ttl", ox.RdfFormat.TURTLE),
         _oxigraph_format(N_TRIPLES, "nt", ox.RdfFormat.N_TRIPLES),
         ResultFormat("application/rdf+xml", "rdf", False, _write_xml),
-        _oxigraph_format("text/n3", "n3", ox.RdfFormat.N3),
-        _oxigraph_format("application/ld+json", "jsonld", ox.RdfFormat.JSON_LD, quads=True),
-        ResultFormat("application/trix", "xml", True, write_trix),
-        ResultFormat("application/rdf+json", "rj", True, write_rdf_json),
+        _without_triple_terms(_oxigraph_format("text/n3", "n3", ox.RdfFormat.N3)),
+        _without_triple_terms(_oxigraph_format("application/ld+json", "jsonld", ox.RdfFormat.JSON_LD, quads=True)),
+        _without_triple_terms(ResultFormat("application/trix", "xml", True, write_trix)),
+        _without_triple_terms(ResultFormat("application/rdf+json", "rj", True, write_rdf_json)),
         ResultFormat(BINARY, "brf", True, write_rdf),
+        ResultFormat("text/x-turtlestar", "ttls", False, write_turtle_star),
+        ResultFormat("application/x-trigstar", "trigs", True, write_trig_star),
     )
 }
 RDF_ALIASES: Final = {
@@ -78,6 +87,7 @@ RDF_ALIASES: Final = {
     "application/x-trig": "application/trig",
     "text/plain": N_TRIPLES,
     "application/x-turtle": "text/turtle",
+    "application/x-turtlestar": "text/x-turtlestar",
     "text/rdf+n3": "text/n3",
     "application/xml": "application/rdf+xml",
     "text/xml": "application/rdf+xml",
@@ -91,6 +101,14 @@ TABULAR_ALIASES: Final = {
     "application/xml": "application/sparql-results+xml",
     "text/xml": "application/sparql-results+xml",
 }
+
+
+def standard_accept(accept: str) -> str:
+    """An Accept header with the standard formats of results in place of RDF4J's for RDF-star: these hold triple terms,
+    and RDF4J's readers read them there."""
+    return accept.replace("x-sparqlstar-results+json", "sparql-results+json").replace(
+        "x-sparqlstar-results+xml", "sparql-results+xml"
+    )
 
 
 def converter(form: ResultFormat, graph: str = "") -> StreamConverter:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from txlog.server.frontdoor.stream_converter import closing_stream
 
 _TERM = rb'(?:<[^>]*>|_:[^ ]+|"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^>]*>)?)'
-_LINE = re.compile(rb"^(" + _TERM + rb") (" + _TERM + rb") (" + _TERM + rb")(?: (" + _TERM + rb"))? \.$")
+_LINE = re.compile(rb"^(" + _TERM + rb") (" + _TERM + rb") (" + _TERM + rb"|<<\( .* \)>>)(?: (" + _TERM + rb"))? \.$")
 
 
 LineChanges = Mapping[bytes, bool]

@@ -131,6 +131,8 @@ def _unportable_token(toks: list[Token], at: int, token: Token) -> str:
         return "a blank node or a list" if text in "[(" else "a path"
     if kind == "BLANK":
         return "a blank node or a list"
+    if kind == "MARK" and text == "<<(":
+        return "a triple term"
     if (kind == "NUMBER" and not _PLAIN_NUMBER.fullmatch(text)) or (kind == "MARK" and text == "^^"):
         return "a literal that engines write differently"
     if kind == "LANGUAGE" and text != text.lower():

@@ -248,6 +248,10 @@ class _PredicateCollector(TokenCursor):
                 self.predicates.update(_LIST)
                 at = self._node(at)
             return at + 1
+        if mark == "<<(":  # what it says is a term, and read of no graph
+            at = self._node(at + 1)
+            at = at + 1 if self._token_at(at).text == "a" else self._node(at)
+            return self._expect(self._node(at), ")>>")
         raise UnknownPredicates
 
     def _is_verb(self, at: int) -> bool:

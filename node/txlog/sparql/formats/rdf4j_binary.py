@@ -17,19 +17,30 @@ from typing import IO, Final
 import pyoxigraph as ox
 
 from txlog.sparql.language_tags import tagged_literal, written_tag
+from txlog.sparql.nesting_limit import TRIPLE_TERM_DEPTH_MAX
 from txlog.sparql.skolem_iris import make_blank_node
+from txlog.sparql.triple_terms import SUBJECT_REFUSED
 
 _INT = Struct(">i")
 _RDF: Final = b"BRDF"
 _TABLE: Final = b"BRTR"
 _NAMESPACE, _STATEMENT, _COMMENT, _DECLARE, _END = 0, 1, 2, 3, 127
-_NULL, _IRI, _BLANK, _PLAIN, _LANGUAGE, _TYPED, _REFERENCE = range(7)
+_NULL, _IRI, _BLANK, _PLAIN, _LANGUAGE, _TYPED, _REFERENCE, _TRIPLE = range(8)
 _STRING_TYPE: Final = "http://www.w3.org/2001/XMLSchema#string"
 _TABLE_VERSION: Final = 4
-_CELL_NULL, _CELL_IRI, _CELL_BLANK, _CELL_PLAIN, _CELL_LANGUAGE, _CELL_TYPED, _EMPTY_ROW = 0, 4, 5, 6, 7, 8, 9
+_CELL_NULL, _CELL_IRI, _CELL_BLANK, _CELL_PLAIN, _CELL_LANGUAGE, _CELL_TYPED, _EMPTY_ROW, _CELL_TRIPLE = (
+    0,
+    4,
+    5,
+    6,
+    7,
+    8,
+    9,
+    10,
+)
 _CHARSETS: Final = ("UTF-8", "UTF-16BE", "UTF-16", "UTF-16LE", "US-ASCII", "ISO-8859-1")
 
-Term = ox.NamedNode | ox.BlankNode | ox.Literal
+Term = ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple
 
 
 def _encode_utf16_string(text: str) -> bytes:
@@ -54,6 +65,8 @@ def _encode_value(term: object) -> bytes:
         return bytes((_TYPED,)) + _encode_utf16_string(term.value) + _encode_utf16_string(term.datatype.value)
     if isinstance(term, ox.DefaultGraph):
         return bytes((_NULL,))
+    if isinstance(term, ox.Triple):
+        return bytes((_TRIPLE,)) + b"".join(map(_encode_value, term))
     raise ValueError(f"{term} has no place in the binary format")
 
 
@@ -116,7 +129,19 @@ class _BinaryRdfReader:
         except UnicodeDecodeError:
             raise MalformedBinaryRdf(f"no text stands before byte {self._offset}") from None
 
-    def _read_term(self) -> Term | None:
+    def _read_triple(self, at: int, depth: int) -> ox.Triple:
+        if depth > TRIPLE_TERM_DEPTH_MAX:
+            raise MalformedBinaryRdf(f"more than {TRIPLE_TERM_DEPTH_MAX} triples inside one another at byte {at}")
+        subject, predicate, value = (self._read_term(depth) for _ in range(3))
+        if isinstance(subject, ox.Triple):
+            raise MalformedBinaryRdf(SUBJECT_REFUSED)
+        if not isinstance(subject, ox.NamedNode | ox.BlankNode) or not isinstance(predicate, ox.NamedNode):
+            raise MalformedBinaryRdf(f"there is no triple at byte {at}")
+        if value is None:
+            raise MalformedBinaryRdf(f"there is no triple at byte {at}")
+        return ox.Triple(subject, predicate, value)
+
+    def _read_term(self, depth: int = 0) -> Term | None:
         at = self._offset
         [kind] = self._read_bytes(1)
         if kind == _NULL:
@@ -126,6 +151,8 @@ class _BinaryRdfReader:
             if number not in self._declared:
                 raise MalformedBinaryRdf(f"value {number} is used at byte {at} and was not declared")
             return self._declared[number]
+        if kind == _TRIPLE:
+            return self._read_triple(at, depth + 1)
         text = self._read_string() if kind in (_IRI, _BLANK, _PLAIN, _LANGUAGE, _TYPED) else ""
         try:
             if kind == _IRI:
@@ -151,11 +178,13 @@ class _BinaryRdfReader:
             if record == _STATEMENT:
                 terms = [self._read_term() for _ in range(4)]
                 subject, predicate, value, graph = terms
+                if isinstance(subject, ox.Triple):
+                    raise MalformedBinaryRdf(SUBJECT_REFUSED)
                 if (
                     not isinstance(subject, ox.NamedNode | ox.BlankNode)
                     or not isinstance(predicate, ox.NamedNode)
                     or value is None
-                    or isinstance(graph, ox.Literal)
+                    or isinstance(graph, ox.Literal | ox.Triple)
                 ):
                     raise MalformedBinaryRdf(f"there is no statement at byte {at}")
                 yield ox.Quad(subject, predicate, value, graph)
@@ -198,6 +227,8 @@ def _encode_cell(term: object) -> bytes:
         if term.datatype.value == _STRING_TYPE:
             return bytes((_CELL_PLAIN,)) + _encode_utf8_string(term.value)
         return bytes((_CELL_TYPED,)) + _encode_utf8_string(term.value) + _encode_cell(term.datatype)
+    if isinstance(term, ox.Triple):
+        return bytes((_CELL_TRIPLE,)) + b"".join(map(_encode_cell, term))
     raise ValueError(f"{term} has no place in the binary format")
 
 

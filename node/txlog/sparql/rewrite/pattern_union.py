@@ -153,7 +153,18 @@ class TripleReader(TokenCursor):
             return name, (at + 2 if self._mark_at(at + 1) == "]" else self._properties(name, at + 1, found) + 1)
         if mark == "(":
             return self._collection(at + 1, found)
+        if mark == "<<(":
+            return self._triple_term(at + 1, found)
         raise UnsupportedPattern(token.text or "the end")
+
+    def _triple_term(self, at: int, found: list[PathTriple]) -> tuple[str, int]:
+        subject, at = self._node(at, found)
+        verb = "a" if self._token_at(at).text == "a" else ""
+        predicate, at = (verb, at + 1) if verb else self._node(at, found)
+        value, at = self._node(at, found)
+        if self._mark_at(at) != ")>>":
+            raise UnsupportedPattern("<<(")
+        return f"<<( {subject} {predicate} {value} )>>", at + 1
 
     def _collection(self, at: int, found: list[PathTriple]) -> tuple[str, int]:
         members: list[str] = []

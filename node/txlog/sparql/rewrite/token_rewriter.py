@@ -23,6 +23,7 @@ from txlog.sparql.terms import (
     string_token,
 )
 from txlog.sparql.tokens import Token, bad_token_error, malformed_query
+from txlog.sparql.triple_terms import FUNCTIONS
 
 MAX_DEPTH: Final = 64
 """Nested brackets of any kind. Oxigraph's parser is recursive: about 700 end the process that parses."""
@@ -35,7 +36,7 @@ _TERMS: Final = frozenset(("VARIABLE", "IRI", "PNAME", "BLANK", "STRING", "NUMBE
 _VERBS: Final = frozenset(("VARIABLE", "IRI", "PNAME"))
 _CHAIN_WORDS: Final = frozenset(("BIND", "FILTER", "OPTIONAL", "UNION", "MINUS", "GRAPH", "EXISTS", "SELECT"))
 _CHAIN_MARKS: Final = frozenset(("||", "&&", "+", "-", "*", "/", "|", "!"))
-_TRIPLE_TERMS: Final = frozenset(("<<", "<<(", ">>", ")>>", "{|", "|}", "~"))
+_REIFIERS: Final = frozenset(("<<", ">>", "{|", "|}", "~"))
 _CLOSES: Final = {"{": "}", "(": ")", "[": "]"}
 _AGGREGATE_BARRIERS: Final = ("OPTIONAL", "MINUS", "EXISTS")
 _BEFORE_JOINED: Final = frozenset(("{", "}", ".", ")", "]"))
@@ -221,8 +222,9 @@ class TokenRewriter:
             return at + 1
         if text in _CHAIN_MARKS and self._context != "data":
             self._count_chain(token)
-        if text in _TRIPLE_TERMS and self._update:
-            raise malformed_query(self.source, start, f"{text}: triples inside triples (RDF 1.2) cannot be carried")
+        if text in _REIFIERS and self._update:
+            why = "a reifier is written in full in an update: ?r rdf:reifies <<( s p o )>> (RDF 1.2)"
+            raise malformed_query(self.source, start, f"{text}: {why}")
         self.out.append((text, start))
         return at + 1
 
@@ -232,7 +234,7 @@ class TokenRewriter:
         if word in _CHAIN_WORDS:
             self._count_chain(token)
         if self._update:
-            if word not in _SPARQL_KEYWORDS:
+            if word not in _SPARQL_KEYWORDS and word not in FUNCTIONS:
                 raise malformed_query(self.source, start, f"{text} is no word of SPARQL 1.1")
             if word in _NON_DETERMINISTIC:
                 return self._write_non_deterministic(at, token, word)

@@ -1,0 +1,64 @@
+"""Queries of clients that speak RDF-star, for stores of RDF 1.2.
+
+Both write ``<<s p o>>``. In SPARQL-star it is the triple itself, in SPARQL 1.2 a node that reifies the triple. As an
+object, in an expression and in VALUES the triple is a triple term, ``<<( s p o )>>``. As the subject of a pattern it
+stays: what is said of a triple in RDF 1.2 is said of such a node. A graph whose subjects are triples cannot be made.
+
+RDF4J's clients name their own formats of results (``application/x-sparqlstar-results+json``) in each request.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from txlog.model.errors import BadInput
+from txlog.sparql.tokens import Token, tokens
+from txlog.sparql.triple_terms import SUBJECT_REFUSED
+
+_STAR_RESULTS: Final = "x-sparqlstar-results"
+_STAR_GRAPHS: Final = ("x-turtlestar", "x-trigstar")
+_VERBS: Final = ("VARIABLE", "IRI", "PNAME")
+_BEFORE_TERM: Final = frozenset((",", "(", "=", "!=", "*", "+", "?", "<<(", "&&", "||", "!"))
+
+
+def speaks_star(accept: str) -> bool:
+    """Whether a client with this Accept header means RDF-star by ``<<s p o>>``."""
+    return _STAR_RESULTS in accept or any(media in accept for media in _STAR_GRAPHS)
+
+
+def quoted_to_terms(query: str) -> str:
+    """The query for a store of RDF 1.2. Raises :class:`BadInput` where it makes a graph with a triple as subject."""
+    if "<<" not in query:
+        return query
+    toks = [token for token in tokens(query) if token.kind not in ("SPACE", "COMMENT")]
+    pieces, last, opened = list[str](), 0, list[bool]()
+    for at, token in enumerate(toks):
+        if token.kind != "MARK" or token.text not in ("<<", ">>"):
+            continue
+        if token.text == "<<":
+            opened.append(_is_term(toks, at))
+            if not opened[-1] and _is_in_template(toks, at):
+                raise BadInput(f"MALFORMED QUERY: {SUBJECT_REFUSED}")
+            changed = "<<( "
+        else:
+            changed = " )>>"
+        if opened and opened[-1]:
+            pieces += (query[last : token.start], changed)
+            last = token.start + len(token.text)
+        if token.text == ">>" and opened:
+            opened.pop()
+    return "".join([*pieces, query[last:]])
+
+
+def _is_term(toks: list[Token], at: int) -> bool:
+    """Whether the quoted triple at ``at`` is an object or a value."""
+    before = toks[at - 1] if at else toks[at]
+    if before.kind == "MARK":
+        return before.text in _BEFORE_TERM
+    return before.kind in _VERBS or before.text == "a"
+
+
+def _is_in_template(toks: list[Token], at: int) -> bool:
+    """Whether it stands in the template of a CONSTRUCT, which holds no braces."""
+    opens = next((index for index in range(at, -1, -1) if toks[index].text in ("{", "}")), 0)
+    return toks[opens].text == "{" and opens > 0 and toks[opens - 1].text.upper() == "CONSTRUCT"
