@@ -409,6 +409,7 @@ def read_request_headers(data: bytes) -> None:
 
 _JOURNAL: Final = sample_journal()
 _SEGMENTS: Final = [name for name in _JOURNAL if name.startswith("segment")]
+_WHOLE_JOURNAL: Final = b"".join(_JOURNAL[name] for name in _SEGMENTS)
 
 
 def read_journal(data: bytes) -> None:
@@ -473,32 +474,14 @@ def all_targets() -> list[FuzzTarget]:
         FuzzTarget(
             "frames", [b"\0\0\0\1x\0\0\0\0"], [b"\0\0\0\0", b"\0\0\0\5", b"\xff" * 4], read_frames, frames, 2, 0.7
         ),
-        FuzzTarget(
-            "compressed",
-            STREAM_SEEDS,
-            [b"\0", b"\xff"],
-            read_stream,
-            compressed_stream,
-            2,
-            0.5,
-        ),
+        FuzzTarget("compressed", STREAM_SEEDS, [b"\0", b"\xff"], read_stream, compressed_stream, 2, 0.5),
         FuzzTarget("coded body", [b"gzip\n" + STREAM_SEEDS[2]], [b"\0", b"zstd\n"], read_coded, coded_body, 2, 0.7),
-        FuzzTarget(
-            "packed",
-            UPLOAD_SEEDS,
-            [b"PK\1\2", b"\0", b"\xff"],
-            read_packed,
-            packed_upload,
-            2,
-            0.5,
-        ),
+        FuzzTarget("packed", UPLOAD_SEEDS, [b"PK\1\2", b"\0", b"\xff"], read_packed, packed_upload, 2, 0.5),
         FuzzTarget("request headers", _SHOWN, _SHOWN_WORDS, read_request_headers, share=2),
         FuzzTarget("asked", _ASKED, _HEADER_WORDS, read_write_options),
         FuzzTarget("message", [_a_message(chance) for _ in range(100)], answers, read_message, _a_message, share=3),
         FuzzTarget("page", [_a_page(chance) for _ in range(30)], answers, read_page, _a_page, share=2),
-        FuzzTarget(
-            "journal", [b"".join(_JOURNAL[name] for name in _SEGMENTS)], [b"TXLOGSEG", b"\xf1TxR"], read_journal
-        ),
+        FuzzTarget("journal", [_WHOLE_JOURNAL], [b"TXLOGSEG", b"\xf1TxR"], read_journal),
         FuzzTarget("users", _USERS, [b"$scrypt$", b"$sha256$", b"admin", b"\n", b" ", b"#", b"ln=99"], read_users),
         FuzzTarget("marker", _MARKERS, [b":", b":loading:", b"-", b":u"], read_markers),
     ]

@@ -32,7 +32,7 @@ CLOCK_MUTANTS: tuple[Mutant, ...] = (
         False,
         (
             SourceEdit(
-                "txlog/protocol/log/log_state.py", "max(queue.last_stamp, self._stamp_floor(queue))", "queue.last_stamp"
+                "txlog/protocol/log/log_state.py", "max(queue.last_stamp, floor)", "queue.last_stamp"
             ),
         ),
         test=_CLOCKS + "test_a_false_run_cannot_enter_a_log_that_has_passed_its_stamp[0]",

@@ -272,6 +272,15 @@ def check_items(run: TransactionRun, known: int, last_stamp: int | None) -> None
             last_stamp = item.stamp
 
 
+def stamp_floor(log_key: tuple[int, int], ranks: list[int], slot: int | None) -> int:
+    """No transaction that the origin in this slot has still to send has a stamp up to here (rule 13): the log has
+    passed it, up to the stamp and rank ``log_key``. 0 for an origin outside of the view."""
+    if slot is None:
+        return 0
+    stamp, rank = log_key
+    return stamp - 1 if ranks[slot] > rank else stamp
+
+
 def rank_origins(queues: list[OriginQueue]) -> list[int]:
     """Rank of each queue's origin in the order that decides between equal stamps."""
     order = sorted(range(len(queues)), key=lambda slot: queues[slot].origin)

@@ -49,6 +49,7 @@ from txlog.protocol.log.incoming_queue import (
     check_items,
     prefix_within,
     rank_origins,
+    stamp_floor,
 )
 from txlog.protocol.log.keyed_effects import KeyedEffects
 from txlog.protocol.log.log_index import LogIndex
@@ -294,31 +295,22 @@ class LogState:
         ``fetched``: for the next view, which stamps every one again, so the stamps may fall. ``contents``: content
         hashes that the caller computed itself. True when something new is persisted. :class:`Fatal` for one id with
         two contents (rule 3)."""
-        queue = self.by_origin.get(run.origin)
-        if queue is None:
+        if (queue := self.by_origin.get(run.origin)) is None:
             raise PeerFault(run.node, "UnknownOrigin", f"birth {run.birth:016x} is no member of this view")
         if run.first_seq > queue.held + 1 or not run.items:
             return False
         known = min(queue.held - run.first_seq + 1, len(run.items))
         check_contents(queue, run, known)
-        items = run.items[known:]
-        if not items:
+        if not (items := run.items[known:]):
             return False
-        check_items(run, known, None if fetched else max(queue.last_stamp, self._stamp_floor(queue)))
+        floor = stamp_floor(self.log_key, self.ranks, self.slots.get(queue.origin))
+        check_items(run, known, None if fetched else max(queue.last_stamp, floor))
         self._enqueue(
             queue,
             TransactionRun(run.node, run.birth, run.first_seq + known, items),
             content_hashes(run, known, contents),
         )
         return True
-
-    def _stamp_floor(self, queue: OriginQueue) -> int:
-        """No transaction that this origin has still to send has a stamp up to here (rule 13): the log has passed it."""
-        slot = self.slots.get(queue.origin)
-        if slot is None:
-            return 0
-        stamp, rank = self.log_key
-        return stamp - 1 if self.ranks[slot] > rank else stamp
 
     def _enqueue(self, queue: OriginQueue, run: TransactionRun, contents: list[bytes]) -> None:
         stamps = [item.stamp for item in run.items]

@@ -24,7 +24,7 @@ from txlog.protocol.events import Submission
 from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.evaluator_pool import EvaluatorPool
 from txlog.server.frontdoor.open_transaction import OpenTransaction
-from txlog.server.frontdoor.read_handler import ReadHandler, negotiate_format
+from txlog.server.frontdoor.read_handler import ReadHandler
 from txlog.server.frontdoor.read_set import ReadCondition, ReadSet
 from txlog.server.frontdoor.request_parameters import (
     check_repository,
@@ -32,7 +32,7 @@ from txlog.server.frontdoor.request_parameters import (
     pattern_terms,
     repository_routes,
 )
-from txlog.server.frontdoor.result_formats import RDF_FORMATS
+from txlog.server.frontdoor.result_formats import RDF_FORMATS, negotiate_format
 from txlog.server.frontdoor.statement_lines import LineChanges
 from txlog.server.frontdoor.transaction_view import (
     COPY_BYTES_MAX,

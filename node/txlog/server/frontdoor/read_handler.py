@@ -63,6 +63,7 @@ from txlog.server.frontdoor.result_formats import (
     ResultFormat,
     convert_to_binary_table,
     converter,
+    negotiate_format,
     standard_accept,
 )
 from txlog.server.frontdoor.statement_lines import (
@@ -462,15 +463,6 @@ def _format_to_convert(asked: str, accept: str) -> str:
             raise NotAcceptable("Accept: text/boolean is for ASK")
         return BINARY_TABLE if best == BINARY_TABLE else ""
     return negotiate_media_type(accept, PREFERRED_FORMATS, RDF_ALIASES) or ""
-
-
-def negotiate_format(request: Request, offered: Sequence[str]) -> ResultFormat:
-    """The format that the client prefers; :class:`NotAcceptable` lists the available ones."""
-    accept = accept_header(request)
-    media = negotiate_media_type(accept, offered, RDF_ALIASES)
-    if media is None:
-        raise NotAcceptable(f"Accept: {accept[:100]}; there are {', '.join(RDF_FORMATS)}")
-    return RDF_FORMATS[media]
 
 
 def _marker_remover(adapter: Adapter) -> StreamConverter:

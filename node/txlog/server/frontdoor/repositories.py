@@ -15,10 +15,9 @@ import pyoxigraph as ox
 from txlog.http.router import Request, Response, Route, bytes_response, json_response, read_body
 from txlog.model.errors import BadInput, Conflict, OneRepository, Unavailable
 from txlog.runtime.master_context import MasterContext
-from txlog.server.frontdoor.read_handler import negotiate_format
 from txlog.server.frontdoor.read_router import ReadRouter
 from txlog.server.frontdoor.request_parameters import check_repository, repository_routes
-from txlog.server.frontdoor.result_formats import PREFERRED_FORMATS
+from txlog.server.frontdoor.result_formats import PREFERRED_FORMATS, negotiate_format
 
 BODY_BYTES_MAX: Final = 1 << 20
 _REPOSITORY: Final = "http://www.openrdf.org/config/repository#"

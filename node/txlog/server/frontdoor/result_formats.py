@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Final, NamedTuple, TypeVar, cast
 
 import pyoxigraph as ox
 
+from txlog.http.router import Request
+from txlog.model.errors import NotAcceptable
 from txlog.server.frontdoor.stream_converter import StreamConverter
+from txlog.server.frontdoor.tabular_results import accept_header, negotiate_media_type
 from txlog.server.frontdoor.xml_text import CarriageReturnSink
 from txlog.sparql.formats.rdf4j_binary import write_rdf, write_table
 from txlog.sparql.formats.rdf_json import write_rdf_json
@@ -134,3 +137,12 @@ def convert_to_binary_table(source: IO[bytes], sink: IO[bytes]) -> None:
     assert isinstance(results, ox.QuerySolutions), "a worker answered SELECT with something else"
     names = [variable.value for variable in results.variables]
     write_table(names, ([row[name] for name in names] for row in results), sink)
+
+
+def negotiate_format(request: Request, offered: Sequence[str]) -> ResultFormat:
+    """The format that the client prefers; :class:`NotAcceptable` lists the available ones."""
+    accept = accept_header(request)
+    media = negotiate_media_type(accept, offered, RDF_ALIASES)
+    if media is None:
+        raise NotAcceptable(f"Accept: {accept[:100]}; there are {', '.join(RDF_FORMATS)}")
+    return RDF_FORMATS[media]

@@ -59,6 +59,6 @@ def _is_term(toks: list[Token], at: int) -> bool:
 
 
 def _is_in_template(toks: list[Token], at: int) -> bool:
-    """Whether it stands in the template of a CONSTRUCT, which holds no braces."""
+    """Whether it belongs to the template of a CONSTRUCT, which holds no braces."""
     opens = next((index for index in range(at, -1, -1) if toks[index].text in ("{", "}")), 0)
     return toks[opens].text == "{" and opens > 0 and toks[opens - 1].text.upper() == "CONSTRUCT"
