@@ -127,10 +127,14 @@ LOOP_MUTANTS: tuple[Mutant, ...] = (
         profile="loop",
     ),
     Mutant(
-        "a-client-is-told-of-the-first-transaction-of-its-request",
+        "a-client-is-answered-for-the-transaction-before-its-own",
         "15",
-        False,
-        (SourceEdit(_LOOP, "for answer in reversed(write.answers):", "for answer in write.answers:"),),
+        True,
+        (
+            SourceEdit(
+                _LOOP, "                target = answer.txid.seq\n", "                target = answer.txid.seq - 1\n"
+            ),
+        ),
         profile="loop",
     ),
     Mutant(
