@@ -139,7 +139,7 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         "an-older-learner-is-sent-a-table",
         "17",
         False,
-        (SourceEdit(RESPONDER, "if start.index and asked.level >= LEVEL_FIRST_STAMPS", "if start.index"),),
+        (SourceEdit(RESPONDER, " or asked.level < LEVEL_FIRST_STAMPS:", ":"),),
         test=_TESTS + "test_an_older_learner_gets_no_snapshot_whose_keys_it_cannot_read",
     ),
     Mutant(

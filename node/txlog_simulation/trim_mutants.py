@@ -11,6 +11,7 @@ FEET = "txlog/protocol/log/log_start.py"
 CORE = "txlog/protocol/core.py"
 REPLICATION = "txlog/protocol/replication/replication_state.py"
 RESPONDER = "txlog/protocol/replication/fetch_responder.py"
+_CHUNKS = "node/tests/protocol/test_snapshot_chunks.py::"
 JOURNAL_TRIM = "txlog/journal/segment_gc.py"
 TEST = "node/tests/protocol/test_trimming.py::"
 JOURNAL_TEST = "node/tests/journal/test_journal_trim.py::"
@@ -144,5 +145,37 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         test=f"{JOURNAL_TEST}test_a_crash_at_any_step_of_a_trim_is_harmless",
+    ),
+    Mutant(
+        "a-snapshot-is-prepared-in-one-turn",
+        "32",
+        False,
+        (SourceEdit(FEET, "        for _ in range(PARTS_IN_A_TURN):", "        while not self.digest:"),),
+        test=f"{_CHUNKS}test_a_request_is_answered_once_the_snapshot_is_prepared",
+    ),
+    Mutant(
+        "a-request-for-a-snapshot-in-the-making-is-forgotten",
+        "17",
+        False,
+        (SourceEdit(RESPONDER, "            self._waiting[peer] = asked", "            pass"),),
+        test=f"{_CHUNKS}test_a_request_is_answered_once_the_snapshot_is_prepared",
+    ),
+    Mutant(
+        "a-snapshot-goes-on-behind-another-log-start",
+        "17",
+        False,
+        (SourceEdit(FEET, " or log.log_index.log_start is not self._snapshot.source", ""),),
+        test=f"{_CHUNKS}test_another_log_start_begins_anew",
+    ),
+    Mutant(
+        "a-snapshot-has-keys-of-several-moments",
+        "16",
+        False,
+        (
+            SourceEdit(
+                "txlog/protocol/log/key_table.py", "self._buckets.copy() if self.count", "self._buckets if self.count"
+            ),
+        ),
+        test=f"{_CHUNKS}test_a_table_that_changes_meanwhile_is_sent_as_it_was",
     ),
 )

@@ -13,8 +13,9 @@ from pydantic import AfterValidator, Field
 from txlog.config.manifest_model import ManifestModel
 from txlog.config.units import Duration, duration_within
 
-KEYS_MAX: Final = (1000, 500_000_000)
-"""The least and the largest ``keysMax``."""
+KEYS_MAX: Final = (1000, 30_000_000)
+"""The least and the largest ``keysMax``. A snapshot with more keys would be above what a message may announce (1 GiB),
+and a master that lost its disk could not learn the log any more."""
 EXECUTION_TIMEOUT: Final = ("1s", "40s")
 """The same of ``executionTimeout``. Another process believes after 45 s that the request of an earlier one is over."""
 CLOSED_CONNECTIONS: Final = (2, 100)

@@ -221,7 +221,7 @@ class Core:
         bootstrap, departure = self.membership.bootstrap, self.membership.departure
         bootstrap.poll(now.mono)
         self.lifecycle.enter_view(now)
-        wake = min(self._send_hellos(now), self._poll_views(now))
+        wake = min(self._send_hellos(now), self._poll_views(now), self.dispatcher.poll(now.mono))
         replication = self.lifecycle.replication
         if replication is None or not bootstrap.admitted or not self.views.is_active:
             nodes = [peer.node for peer in self.peers]

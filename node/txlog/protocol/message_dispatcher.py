@@ -16,6 +16,7 @@ from txlog.protocol.replication.fetch_responder import FetchResponder
 from txlog.protocol.replication.replication_state import AppendRule
 from txlog.protocol.replication.snapshot_install import SnapshotInstaller
 from txlog.protocol.views.view_manager import ViewManager
+from txlog.protocol.views.view_state import FOREVER_MS
 from txlog.wire import messages as wire
 from txlog.wire.messages import FetchRuns, Hello, HelloReply, Message, Post, Relay, RunsReply
 
@@ -86,6 +87,10 @@ class MessageDispatcher:
             case _:
                 return False
         return True
+
+    def poll(self, now_ms: int) -> int:
+        """Continue with answers that take several turns. Returns the ``mono`` millisecond at which to do it again."""
+        return now_ms + 1 if self._responder.poll(self._lifecycle.log) else FOREVER_MS
 
     def _serve_runs(self, peer: str, asked: FetchRuns) -> None:
         sends = self._router.route(peer, RunsReply([]))

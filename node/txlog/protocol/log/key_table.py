@@ -192,8 +192,17 @@ class KeyTableSnapshot:
         while self._next < len(self._buckets) and size < bytes_max:
             size += len(self._buckets[self._next])
             self._next += 1
-        taken = self._buckets[first : self._next]
-        return KeyTablePart(self._origins, array("I", [len(one) for one in taken]).tobytes(), b"".join(taken))
+        return self.part(first, self._next)
+
+    @property
+    def bucket_count(self) -> int:
+        """How many buckets there are, whether or not they were taken."""
+        return len(self._buckets)
+
+    def part(self, first: int, end: int) -> KeyTablePart:
+        """The buckets from ``first`` on, before ``end``: the same at any time."""
+        buckets = self._buckets[first:end]
+        return KeyTablePart(self._origins, array("I", [len(one) for one in buckets]).tobytes(), b"".join(buckets))
 
 
 def part_error(part: KeyTablePart) -> str:

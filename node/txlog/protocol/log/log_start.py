@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from hashlib import blake2b
 from typing import Final
 
@@ -16,6 +17,11 @@ from txlog.wire.messages import SnapshotChunk
 
 KEY_PART_BYTES: Final = 1 << 20
 """Bytes of a table of keys in one record of the journal, and in one turn of the loop."""
+BUCKETS_IN_A_PART: Final = 256
+"""Buckets of a table of keys in one part of a snapshot: at most about 1 MiB. Their number tells the number of parts, so
+no turn has to look at every bucket."""
+PARTS_IN_A_TURN: Final = 4
+"""Parts that one turn of the loop reads when a snapshot is prepared: some milliseconds."""
 
 decode_log_start = msgspec.msgpack.Decoder(LogStart).decode
 _encode = msgspec.msgpack.Encoder().encode
@@ -82,29 +88,96 @@ def _are_branches_in_use(log: LogState, index: int) -> bool:
 
 
 class SnapshotChunks:
-    """A log start with its table of keys, as the chunks in which it is sent. Encoded once for each log start, with the
-    keys of that moment: all parts of one snapshot belong together."""
+    """A log start with its table of keys, as the chunks in which it is sent. All chunks of one snapshot have the keys
+    of one moment. Its bytes are never all in memory: they are encoded again where they are sent, from the buckets of
+    that moment, which the log has too."""
 
     def __init__(self) -> None:
-        self._log_start: LogStart | None = None
-        self._data = b""
-        self._digest = b""
+        self._snapshot: _EncodedSnapshot | None = None
+        self._receivers: set[str] = set()
+        """The peers that have got a chunk, and not the last one."""
 
-    def chunk(self, log: LogState, index: int, offset: int, size: int) -> SnapshotChunk | None:
-        """The bytes from ``offset`` on; None when the requested log start is not the current one any more."""
-        log_start = log.log_index.log_start
-        if log_start is not self._log_start:
-            self._log_start, self._data = log_start, _encode(_with_keys(log))
-            self._digest = blake2b(self._data, digest_size=16).digest()
-        if (index and index != log_start.index) or not 0 <= offset < len(self._data):
+    def prepare(self, log: LogState) -> bool:
+        """Does one turn's work on the snapshot of the current log start; True once its chunks can be sent."""
+        if self._snapshot is None or log.log_index.log_start is not self._snapshot.source:
+            self._snapshot = _EncodedSnapshot(log)
+            self._receivers.clear()
+        return self._snapshot.measure()
+
+    def chunk(self, peer: str, index: int, offset: int, size: int) -> SnapshotChunk | None:
+        """The bytes from ``offset`` on, of a snapshot that is prepared; None when the requested log start is not the
+        current one any more. After the last chunk of the last peer, the buckets of that moment are forgotten."""
+        found = self._snapshot
+        assert found is not None, "a snapshot is prepared before a chunk of it is sent"
+        if (index and index != found.source.index) or not 0 <= offset < found.total:
             return None
-        return SnapshotChunk(log_start.index, len(self._data), self._digest, offset, self._data[offset : offset + size])
+        data = found.read(offset, size)
+        self._receivers.add(peer)
+        if offset + len(data) == found.total:
+            self._receivers.discard(peer)
+            if not self._receivers:
+                self._snapshot = None
+        return SnapshotChunk(found.source.index, found.total, found.digest, offset, data)
 
 
-def _with_keys(log: LogState) -> LogStart:
-    start, table, parts = log.log_index.log_start, log.keys.snapshot(), []
-    while not table.is_complete:
-        parts.append(table.next_part(KEY_PART_BYTES))
-    fields = log.keys.log_start_fields(log.final_index)
-    noops = _noops(log, start.index)
-    return msgspec.structs.replace(start, keys=[], key_parts=0, key_table=parts, noops=noops, **fields)
+class _EncodedSnapshot:
+    """The encoding of a log start: what is before the parts of its table of keys, each part, and what is behind them.
+    ``total`` and ``digest`` are those of all of it, once :meth:`measure` has returned True."""
+
+    def __init__(self, log: LogState) -> None:
+        self.source = log.log_index.log_start
+        self.digest = b""
+        self.total = 0
+        self._table = log.keys.snapshot()
+        self._hash = blake2b(digest_size=16)
+        self._ends: list[int] = []
+        """Where each piece ends in the encoding: the beginning, each part, the rest."""
+        self._last_read = (-1, b"")
+        fields = log.keys.log_start_fields(log.final_index)
+        noops = _noops(log, self.source.index)
+        self._log_start = msgspec.structs.replace(self.source, keys=[], key_parts=0, noops=noops, **fields)
+        self._table_parts = -(-self._table.bucket_count // BUCKETS_IN_A_PART)
+        self._add(self._piece(0))
+
+    def measure(self) -> bool:
+        """Reads the next parts, at most :data:`PARTS_IN_A_TURN`. True when all are read."""
+        for _ in range(PARTS_IN_A_TURN):
+            if self.digest:
+                break
+            self._add(self._piece(len(self._ends)))
+            if len(self._ends) == self._table_parts + 2:
+                self.total, self.digest = self._ends[-1], self._hash.digest()
+        return bool(self.digest)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """The bytes from ``offset`` on, up to ``size`` of them."""
+        found, at = bytearray(), bisect_right(self._ends, offset)
+        while len(found) < size and at < len(self._ends):
+            if self._last_read[0] != at:
+                self._last_read = (at, self._piece(at))
+            piece = self._last_read[1]
+            begin = offset + len(found) - (self._ends[at] - len(piece))
+            found += piece[begin : begin + size - len(found)]
+            at += 1
+        return bytes(found)
+
+    def _add(self, piece: bytes) -> None:
+        self._hash.update(piece)
+        self._ends.append((self._ends[-1] if self._ends else 0) + len(piece))
+
+    def _piece(self, at: int) -> bytes:
+        """A struct is an array in MessagePack, so its encoding is a header and the encodings of its fields."""
+        names = LogStart.__struct_fields__
+        before = names.index("key_table")
+        if at == 0:
+            values = [getattr(self._log_start, name) for name in names[:before]]
+            return _array_header(len(names)) + b"".join(map(_encode, values)) + _array_header(self._table_parts)
+        if at <= self._table_parts:
+            return _encode(self._table.part((at - 1) * BUCKETS_IN_A_PART, at * BUCKETS_IN_A_PART))
+        return b"".join(_encode(getattr(self._log_start, name)) for name in names[before + 1 :])
+
+
+def _array_header(count: int) -> bytes:
+    if count < 16:
+        return bytes((0x90 | count,))
+    return b"\xdc" + count.to_bytes(2, "big") if count < 1 << 16 else b"\xdd" + count.to_bytes(4, "big")

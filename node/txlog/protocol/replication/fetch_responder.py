@@ -26,6 +26,8 @@ class FetchResponder:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._snapshot_chunks = SnapshotChunks()
+        self._waiting: dict[str, FetchSnapshot] = {}
+        """The last request of each peer for a snapshot that is being prepared."""
 
     def on_fetch_runs(
         self, spans: list[Span], log: LogState | None, view: Number, sends: list[OutgoingMessage]
@@ -66,13 +68,25 @@ class FetchResponder:
         an older version gets none: it would take the keys for forgotten."""
         if log is None:
             raise PeerFault(peer, "NotHeld", "it asks for a snapshot, and there is no log here")
-        start = log.log_index.log_start
-        chunk = (
-            self._snapshot_chunks.chunk(log, asked.index, asked.offset, SNAPSHOT_CHUNK_BYTES)
-            if start.index and asked.level >= LEVEL_FIRST_STAMPS
-            else None
-        )
-        self._outbox.send(peer, chunk or LogTruncatedBelow(start.index, log.log_index.log_start_hash))
+        if not log.log_index.log_start.index or asked.level < LEVEL_FIRST_STAMPS:
+            self._outbox.send(peer, _log_start_of(log))
+        elif self._snapshot_chunks.prepare(log):
+            self._send_chunk(peer, asked, log)
+        else:
+            self._waiting[peer] = asked
+
+    def poll(self, log: LogState | None) -> bool:
+        """Continue with a snapshot that is being prepared. False when there is none."""
+        if log is None:
+            self._waiting.clear()
+        elif self._waiting and self._snapshot_chunks.prepare(log):
+            peer = next(iter(self._waiting))
+            self._send_chunk(peer, self._waiting.pop(peer), log)
+        return bool(self._waiting)
+
+    def _send_chunk(self, peer: str, asked: FetchSnapshot, log: LogState) -> None:
+        chunk = self._snapshot_chunks.chunk(peer, asked.index, asked.offset, SNAPSHOT_CHUNK_BYTES)
+        self._outbox.send(peer, chunk or _log_start_of(log))
 
     def _answer(self, sends: list[OutgoingMessage], message: Message) -> None:
         self._outbox.sends += [OutgoingMessage(one.peer, message, None, one.target) for one in sends]

@@ -16,6 +16,7 @@ from txlog.model.view import NO_VIEW, Number
 from txlog.protocol.views.candidate_checks import can_read_lineage
 from txlog.protocol.views.next_view import highest_view
 from txlog.protocol.views.report import (
+    last_shared,
     non_final_transactions,
     parked_transactions,
     pending_configuration_changes,
@@ -202,11 +203,7 @@ class ViewParticipant:
                 level=PROTOCOL_LEVEL,
             )
         history = agreement.log_index
-        shared = Checkpoint(history.start, history.log_start_hash)
-        for one in sorted(proposal.checkpoints, key=lambda c: -c.index):
-            if history.start <= one.index <= history.length and history.hash_at(one.index) == one.hash:
-                shared = one
-                break
+        shared = last_shared(agreement, proposal.checkpoints)
         members = self.views.accepted.members if self.views.accepted is not None else []
         heard = [
             (m.node, m.birth, self.views.confirmed_starts[m.origin])

@@ -23,6 +23,15 @@ def build_checkpoints(agreement: LogState) -> list[Checkpoint]:
     ]
 
 
+def last_shared(agreement: LogState, checkpoints: list[Checkpoint]) -> Checkpoint:
+    """The last of the checkpoints that this log has too, or its log start."""
+    history = agreement.log_index
+    for one in sorted(checkpoints, key=lambda c: -c.index):
+        if history.start <= one.index <= history.length and history.hash_at(one.index) == one.hash:
+            return one
+    return Checkpoint(history.start, history.log_start_hash)
+
+
 def non_final_transactions(agreement: LogState) -> list[QueuedTransactions]:
     """All persisted transactions that may still leave the log, in it or not, by origin. Unstamped transactions are left
     out: they concern only this master."""

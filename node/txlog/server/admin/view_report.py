@@ -9,14 +9,21 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Mapping
+from typing import Final
+
+import msgspec
 
 from txlog.http.router import Request, Response, Route, json_response
+from txlog.model.entry import Span
 from txlog.model.errors import BadInput, Unavailable
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin, Txid
-from txlog.protocol.views.report import build_checkpoints
+from txlog.protocol.views.report import build_checkpoints, last_shared, pending_configuration_changes
 from txlog.runtime.master_context import MasterContext
-from txlog.wire.messages import Checkpoint, ProposeView, encode
+from txlog.wire.messages import Checkpoint, ProposeView, ViewReport, encode
+
+TAIL_ENTRIES_IN_A_TURN: Final = 10_000
+"""Entries of the log's order that one turn of the loop reads: some milliseconds."""
 
 
 class ViewReportHandler:
@@ -41,12 +48,50 @@ class ViewReportHandler:
         log = agreement.log_index
         text = request.query.get("checkpoints")
         given = [Checkpoint(log.length, log.hash)] if text is None else _parse_checkpoints(text)
-        proposal = ProposeView(view.number, view.cluster_id, [], view.number, [], given)
-        report = status.view_report(proposal)
+        report = await self._report(given)
         seqs = [str(Txid(Origin(node, birth), seq)) for node, birth, seq in log.seqs_at(report.shared.index)]
         checkpoints = [f"{one.index}:{one.hash.hex()}" for one in build_checkpoints(agreement)]
         message = await asyncio.to_thread(lambda: base64.b64encode(encode(report)).decode())
         return json_response({"node": name, "checkpoints": checkpoints, "seqs": seqs, "report": message})
+
+    async def _report(self, given: list[Checkpoint]) -> ViewReport:
+        """As if it were built in one turn. The order of the log is only appended to while a view lasts, so a long one
+        is read over many turns. After another view, or a trim, it is read again."""
+        status = self._context.status
+        while True:
+            agreement, view = status.log_state, status.view
+            assert agreement is not None, "a log is never lost again"
+            assert view is not None, "nor is a view"
+            log, shared = agreement.log_index, last_shared(agreement, given)
+            tail: list[Span] = []
+            hashes, read = bytearray(), shared
+            while log.length - read.index > TAIL_ENTRIES_IN_A_TURN:
+                end = read.index + TAIL_ENTRIES_IN_A_TURN
+                _append_spans(tail, log.spans(read.index, end))
+                hashes += log.hashes(read.index, end)
+                read = Checkpoint(end, log.hash_at(end))
+                await asyncio.sleep(0)
+                if status.log_state is not agreement or status.view is not view or log.start > shared.index:
+                    break
+            else:
+                proposal = ProposeView(view.number, view.cluster_id, [], view.number, [], [read])
+                rest = status.view_report(proposal)
+                _append_spans(tail, rest.tail)
+                return msgspec.structs.replace(
+                    rest,
+                    shared=shared,
+                    tail=tail,
+                    hashes=bytes(hashes) + rest.hashes,
+                    changes=pending_configuration_changes(agreement, shared.index),
+                )
+
+
+def _append_spans(tail: list[Span], more: list[Span]) -> None:
+    """A span that was read in two pieces becomes one again."""
+    if tail and more and (tail[-1].node, tail[-1].birth) == (more[0].node, more[0].birth):
+        last = tail.pop()
+        more = [Span(last.node, last.birth, last.first_seq, last.count + more[0].count), *more[1:]]
+    tail += more
 
 
 def _parse_checkpoints(text: str) -> list[Checkpoint]:
