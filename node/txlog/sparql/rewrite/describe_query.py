@@ -6,7 +6,7 @@ have it as their object, and so on. A store sees IRIs there and stops. So :func:
 level by level, and :func:`statement_queries` then asks for the statements. No other engine's idea of ``DESCRIBE``
 matters.
 
-The functions are pure: they give texts of queries and get rows. Their caller sends the texts.
+The functions are pure: they give texts of queries and get rows. The caller sends the texts.
 """
 
 from __future__ import annotations
