@@ -125,6 +125,22 @@ def test_updates_name_them(empty: MasterHarness) -> None:
     assert _post(empty, "application/sparql-update", f"DELETE DATA {{ <urn:a> <urn:p> {TERM} }}") == (204, "")
 
 
+def test_an_update_that_is_evaluated_once_compares_them(empty: MasterHarness) -> None:
+    assert _post(empty, "application/n-quads", "\n".join(QUADS))[0] == 204
+    empty.apply_all(*empty.stores)
+    drawn = "INSERT { ?s <urn:r> ?x } WHERE { ?s <urn:p> <<( ?a ?b <urn:g> )>> BIND(STRUUID() AS ?x) }"
+    assert _post(empty, "application/sparql-update", drawn)[0] == 204
+    assert len(_quads(empty)) == len(QUADS) + 1
+    assert _post(empty, "application/n-quads", f"<urn:a> <urn:p> {_nested(6)} .")[0] == 204
+    empty.apply_all(*empty.stores)
+    status, answer = _post(empty, "application/sparql-update", drawn)
+    assert (status, "inside one another" in answer) == (409, True), answer
+
+
+def _nested(depth: int) -> str:
+    return "<<( <urn:s> <urn:q> " * depth + "<urn:o>" + " )>>" * depth
+
+
 def test_subjects_are_refused_by_name(empty: MasterHarness) -> None:
     for media, body in SUBJECTS:
         status, answer = _post(empty, media, body)

@@ -55,6 +55,23 @@ def test_a_restored_worker_is_the_same_and_the_log_goes_on(
     assert digest_worker(ADAPTER, empty.transport) == digest_worker(ADAPTER, worker.transport)
 
 
+def test_triple_terms_come_back(worker: OxigraphProcess, empty: OxigraphProcess, target: BackupTarget) -> None:
+    log = filled_log(1)
+    inside = '<<( <urn:s> <urn:q> "x \\")>> ."@en )>>'
+    quads = [f"<urn:s> <urn:p> {inside} <urn:g> .", f"<urn:s> <urn:p> <<( <urn:s> <urn:q> {inside} )>> ."]
+    log.add(*quads, f"<urn:t> <urn:p> {inside} .")
+    log.delete(f"<urn:t> <urn:p> {inside} .")
+    apply(worker, log)
+    made = back_up(worker, target)
+    put_back(target, made.name, empty, log)
+    log.add(f"<urn:later> <urn:p> {inside} .")
+    for each in (worker, empty):
+        apply(each, log)
+    assert empty.quads() == worker.quads()
+    assert len(empty.quads()) == 13
+    assert digest_worker(ADAPTER, empty.transport) == digest_worker(ADAPTER, worker.transport)
+
+
 def test_the_catalogue_is_ordered_by_position(worker: OxigraphProcess, target: BackupTarget) -> None:
     log = filled_log(12, 2)
     made = []

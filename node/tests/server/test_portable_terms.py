@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from master_cluster import Cluster
+
+from txlog.model.entry import KIND_QUADS
+from txlog.model.errors import BadInput, Unavailable
+from txlog.protocol.peer_levels import PeerLevels
+from txlog.server.frontdoor.portability_rule import PortabilityRule
+from txlog.wire.protocol_level import LEVEL_TRIPLE_TERMS, PROTOCOL_LEVEL
 
 STATEMENTS = "/repositories/demo/statements"
 DIRECTED = '<urn:a> <urn:d> "shalom"@he--rtl .'
@@ -109,3 +116,44 @@ async def test_other_stores_get_seconds_of_any_length(clusters: Callable[..., Cl
     cluster = clusters(1, workers=_workers("oxigraph"))
     await cluster.start()
     assert (await _post(cluster, "application/n-triples", f'<urn:a> <urn:d> "{LONG}"^^{DATE_TIME} .'))[0] == 204
+
+
+TRIPLE = b"A <urn:a> <urn:p> <<( <urn:s> <urn:q> <urn:o> )>> .\n"
+
+
+def _rule(engines: list[str], levels: dict[str, int], *, mixed: bool = False) -> PortabilityRule:
+    peers = PeerLevels()
+    for node, level in levels.items():
+        peers.on_level(node, level)
+    workers = [(n, SimpleNamespace(engine=engine)) for n, engine in enumerate(engines)]
+    site: Any = SimpleNamespace(
+        config=SimpleNamespace(mixed_engines=mixed),
+        registry=SimpleNamespace(known=SimpleNamespace(all=lambda: workers)),
+        other_nodes=list(levels),
+        status=SimpleNamespace(older_masters=lambda level: peers.older(level, ["never heard", *levels])),
+    )
+    return PortabilityRule(site)
+
+
+@pytest.mark.parametrize(
+    ("engines", "levels", "mixed", "error"),
+    [
+        (["oxigraph"], {"b": PROTOCOL_LEVEL}, False, None),
+        (["", "fuseki"], {}, True, None),
+        (["oxigraph"], {"b": PROTOCOL_LEVEL}, True, BadInput),
+        ([], {}, True, BadInput),
+        (["oxigraph", "rdf4j"], {}, False, BadInput),
+        (["virtuoso"], {}, False, BadInput),
+        (["oxigraph"], {"b": PROTOCOL_LEVEL, "c": LEVEL_TRIPLE_TERMS - 1}, False, Unavailable),
+    ],
+)
+def test_a_triple_term_is_taken_where_every_engine_and_every_pipeline_reads_it(
+    engines: list[str], levels: dict[str, int], mixed: bool, error: type[Exception] | None
+) -> None:
+    rule = _rule(engines, levels, mixed=mixed)
+    rule.check_terms(KIND_QUADS, TRIPLE.replace(b"<<( ", b'"<<( ').replace(b" )>>", b'"'))
+    if error is None:
+        rule.check_terms(KIND_QUADS, TRIPLE)
+        return
+    with pytest.raises(error, match=r"RDF 1\.2"):
+        rule.check_terms(KIND_QUADS, TRIPLE)

@@ -72,10 +72,9 @@ def quoted_to_triple_terms(body: bytes) -> bytes:
     return "".join(pieces).encode()
 
 
-def shorten_strings(text: bytes | str) -> str:
-    """A text of Turtle or TriG with strings in three quotes as strings in one."""
-    if isinstance(text, bytes):
-        text = text.decode("utf-8", "surrogateescape")
+def shorten_strings(source: bytes | str) -> bytes:
+    """A text of Turtle or TriG with strings in three quotes as strings in one. Bytes that are no UTF-8 stay."""
+    text = source.decode("utf-8", "surrogateescape") if isinstance(source, bytes) else source
     pieces: list[str] = []
     for found in TOKEN.finditer(text):
         token = found[0]
@@ -83,7 +82,7 @@ def shorten_strings(text: bytes | str) -> str:
             with suppress(ValueError):
                 token = string_token(string_text(token))
         pieces.append(token)
-    return "".join(pieces)
+    return "".join(pieces).encode("utf-8", "surrogateescape")
 
 
 SUBJECT_REFUSED: Final = (
