@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from e2e.conformance.rdf4j.java_client import CLIENT_LOCK_FILE
 from e2e.conformance.rdf4j.suite_list import (
     LIST_FILE,
     UNEXPLAINED,
@@ -67,7 +68,7 @@ def test_the_lines_of_the_program_are_read() -> None:
 
 
 def test_every_file_is_pinned() -> None:
-    files = read_lock(LOCK_FILE.read_text())
+    files = read_lock(LOCK_FILE.read_text() + CLIENT_LOCK_FILE.read_text())
     assert {"rdf4j-repository-testsuite", "rdf4j-sparql-testsuite"} <= {file.name for file in files}
     assert all(len(file.sha256) == 64 for file in files)
     assert len({file.filename for file in files}) == len(files)
