@@ -120,8 +120,8 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 RESPONDER,
-                "        elif log.log_index.is_trimmed(queue.origin, span.first_seq):\n",
-                "        elif False:\n",
+                "            if log.log_index.is_trimmed(queue.origin, span.first_seq):\n",
+                "            if False:\n",
             ),
         ),
         test=f"{TEST}test_rule_17_a_lost_disk_below_the_foot_is_sent_a_snapshot",
