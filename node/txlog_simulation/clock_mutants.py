@@ -30,11 +30,7 @@ CLOCK_MUTANTS: tuple[Mutant, ...] = (
         "a-run-below-the-end-of-the-log-is-taken",
         "13",
         False,
-        (
-            SourceEdit(
-                "txlog/protocol/log/log_state.py", "max(queue.last_stamp, floor)", "queue.last_stamp"
-            ),
-        ),
+        (SourceEdit("txlog/protocol/log/log_state.py", "max(queue.last_stamp, floor)", "queue.last_stamp"),),
         test=_CLOCKS + "test_a_false_run_cannot_enter_a_log_that_has_passed_its_stamp[0]",
     ),
     Mutant(
