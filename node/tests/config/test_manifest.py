@@ -167,6 +167,20 @@ CASES = [
     ),
     (
         "maxPeerLag: 60s",
+        "workers: {engine: rdf4j-as-written}",
+        5,
+        "spec.nonDeterministicUpdates",
+        "expected refuse where a worker is a virtuoso or an rdf4j-as-written",
+    ),
+    (
+        "maxPeerLag: 60s",
+        "mixedEngines: true\n  workers: {engine: rdf4j-as-written}",
+        14,
+        "spec.mixedEngines",
+        "expected false where a worker is a virtuoso or an rdf4j-as-written",
+    ),
+    (
+        "maxPeerLag: 60s",
         'mixedEngines: true\n  workers: {external: [{url: "http://a", engine: virtuoso}]}',
         14,
         "spec.mixedEngines",

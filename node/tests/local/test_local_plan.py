@@ -343,6 +343,27 @@ def test_a_fuseki_is_started_with_bounded_memory_and_asks_nobody(state: StateFol
     assert plan.master_configs["uk-1"].mixed_engines
 
 
+def test_an_rdf4j_that_keeps_literals_is_the_same_server(state: StateFolder, tmp_path: Path) -> None:
+    text = (EXAMPLE.parent / "two-engines-rdf4j" / "us.yaml").read_text()
+    assert "engine: rdf4j" in text
+    commands = []
+    for engine in ("rdf4j", "rdf4j-as-written"):
+        changed = text.replace("engine: rdf4j", f"engine: {engine}").replace(
+            "mixedEngines: true", "nonDeterministicUpdates: refuse"
+        )
+        for dc in ("uk", "us"):
+            (tmp_path / f"{dc}.yaml").write_text(changed.replace("dataCenter: us", f"dataCenter: {dc}"))
+        manifests = load_manifests([tmp_path / "uk.yaml", tmp_path / "us.yaml"])
+        check_complete(manifests)
+        ports = {name: 8000 + at for at, name in enumerate(port_names(manifests))}
+        files = Rdf4jFiles(Path("/server.war"), Path("/runner.jar"))
+        plan = make_plan(manifests, state, ports, oxigraph="/bin/oxigraph", java_home=Path("/java"), rdf4j=files)
+        us = next(program for program in plan.programs if program.name == "us-worker-1")
+        commands.append((us.command, us.url, us.ready_path))
+        assert [worker.engine for worker in plan.pipeline_configs["us-pipeline"].workers] == [engine]
+    assert commands[0] == commands[1]
+
+
 def test_a_virtuoso_is_started_in_its_folder_with_what_makes_it_a_worker(state: StateFolder, tmp_path: Path) -> None:
     text = (EXAMPLE.parent / "two-engines-rdf4j" / "us.yaml").read_text()
     text = text.replace("engine: rdf4j", "engine: virtuoso").replace(

@@ -256,8 +256,7 @@ class PipelineSpec(ManifestModel):
 
 
 VIRTUOSO_NOT_MIXED = (
-    "false where a worker is a virtuoso, which holds 1 and 1.0 as one value, or an rdf4j-as-written, which holds 01 "
-    "and 1 as two"
+    "false where a worker is a virtuoso or an rdf4j-as-written; other engines hold 1, 1.0 and 01 in another way"
 )
 VIRTUOSO_REFUSES_EFFECTS = (
     "refuse where a worker is a virtuoso or an rdf4j-as-written, which cannot check whether the data that such an "
