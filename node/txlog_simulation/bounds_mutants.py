@@ -138,4 +138,18 @@ BOUNDS_MUTANTS: tuple[Mutant, ...] = (
         (SourceEdit(REPAIR, "if count > wanted.damage.log_to - message.after:", "if False:"),),
         test=_HOSTILE + "test_an_order_longer_than_asked_for_is_refused_by_a_repair",
     ),
+    Mutant(
+        "a-view-report-mixes-two-views",
+        "34",
+        False,
+        (SourceEdit("txlog/server/admin/view_report.py", " or status.view is not view", ""),),
+        test="node/tests/server/test_view_report_in_pieces.py::test_after_another_view_it_is_read_again",
+    ),
+    Mutant(
+        "a-long-view-report-takes-one-turn",
+        "32",
+        False,
+        (SourceEdit("txlog/server/admin/view_report.py", "                await asyncio.sleep(0)\n", ""),),
+        test="node/tests/server/test_view_report_in_pieces.py::test_others_get_turns_and_what_they_write_is_in_it",
+    ),
 )

@@ -76,4 +76,12 @@ LEVEL_MUTANTS: tuple[Mutant, ...] = (
         (SourceEdit(LOOP, "            elif not answer.is_repeat:\n", "            else:\n"),),
         test=_FRONT_DOOR + "test_a_batch_that_ends_with_a_repeat_waits_for_its_new_lines",
     ),
+    Mutant(
+        "a-later-worker-of-a-name-inherits-what-was-proved",
+        "16",
+        False,
+        (SourceEdit("txlog/runtime/worker_registry.py", "        self._forget_removed()\n", ""),),
+        test="node/tests/runtime/test_removed_workers.py::"
+        "test_names_of_removed_workers_of_another_data_centre_do_not_pile_up",
+    ),
 )

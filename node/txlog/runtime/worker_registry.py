@@ -136,6 +136,7 @@ class WorkerRegistry:
         if durability.truncation_count != self._truncations_seen:  # what is stable now was on the log before, too
             self._truncations_seen, kept = durability.truncation_count, durability.stable.value
             self._proved = {name: (min(index, kept), fence) for name, (index, fence) in self._proved.items()}
+        self._forget_removed()
         self._judge_stores()
         local = [self._applied_index(name, worker) for name, worker in self.workers.items()]
         remote = [
@@ -156,6 +157,12 @@ class WorkerRegistry:
                 for future in self._refusal_waiters.pop(worker.txid, ()):
                     if not future.done():
                         future.set_result(True)
+
+    def _forget_removed(self) -> None:
+        """A later worker of the same name is another store: nothing is proved of it."""
+        known = {*self.workers, *(f"{centre}/{name}" for centre, of in self.remote_workers.items() for name in of)}
+        for name in self._proved.keys() - known:
+            del self._proved[name]
 
     def _applied_index(self, name: str, worker: RegisteredWorker) -> int:
         """The index up to which a worker has executed this master's log; 0 when the worker is not on this log."""
