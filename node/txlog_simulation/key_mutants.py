@@ -231,6 +231,13 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         test=_TESTS + "test_a_learner_below_the_log_start_gets_the_keys",
     ),
     Mutant(
+        "a-learner-passes-on-less-than-its-table-decides",
+        "16",
+        False,
+        (SourceEdit(KEYS, "return max(final_index, self.known_until)", "return final_index"),),
+        test="node/tests/protocol/test_snapshot_chunks.py::test_a_learner_passes_on_how_far_the_table_decides",
+    ),
+    Mutant(
         "a-cut-forgets-what-the-log-start-has-decided",
         "16",
         False,

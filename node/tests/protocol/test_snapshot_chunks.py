@@ -100,6 +100,23 @@ def test_the_chunks_are_the_encoding_of_the_log_start(monkeypatch: pytest.Monkey
         assert len(table) == keys
 
 
+def test_a_learner_passes_on_how_far_the_table_decides() -> None:
+    """Its log may still be shorter than that. Else the next learner takes the entries between for repeats of
+    themselves, and executes none of them."""
+    received = msgspec.structs.replace(
+        log_with(5).log_index.log_start, keys_index=47, noops=[(30, *A, 1), (47, *A, 2)], retention=1000 << 20
+    )
+    log = log_with(5)
+    log.keys.restore(received)
+    log.noops.update({index: Txid(Origin(node, birth), seq) for index, node, birth, seq in received.noops})
+    assert log.final_index == 20
+    passed_on = decode_log_start(fetched(prepared(log), CHUNK))
+    assert passed_on.keys_index == 47
+    assert {row[0] for row in passed_on.noops} == {11, 30, 47}
+    log.final_index = 60  # type: ignore[misc]
+    assert decode_log_start(fetched(prepared(log), CHUNK)).keys_index == 60
+
+
 @pytest.mark.parametrize("count", [0, 1, 14, 15, 16, 17, 300])
 def test_any_number_of_parts_has_its_header(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     monkeypatch.setattr(log_start, "BUCKETS_IN_A_PART", 1)

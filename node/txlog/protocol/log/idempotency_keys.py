@@ -195,8 +195,14 @@ class IdempotencyKeys:
         if self.final.drop_older(self._sweep_stamp - self._longest_retention, SWEEP_BUCKETS):
             self._is_sweeping = False
 
-    def log_start_fields(self, index: int) -> dict[str, object]:
-        """The fields of a log start that say what is known of keys at the final index ``index``, without the table."""
+    def decided_up_to(self, final_index: int) -> int:
+        """The index up to which the table decides the keys. The log start may have decided more of them than this
+        master's log has entries yet: a learner passes on the table that it received."""
+        return max(final_index, self.known_until)
+
+    def log_start_fields(self, final_index: int) -> dict[str, object]:
+        """The fields of a log start that say what is known of keys at this final index, without the table."""
+        index = self.decided_up_to(final_index)
         changes = [one for one in self._retention_changes if one.log_index <= index]
         later = [one for one in self._retention_changes if one.log_index > index]
         return {

@@ -54,7 +54,8 @@ def key_table_bytes(log: LogState) -> int:
 
 
 def _noops(log: LogState, index: int) -> list[tuple[int, str, int, int]]:
-    return [(at, *txid.origin, txid.seq) for at, txid in sorted(log.noops.items()) if index < at <= log.final_index]
+    last = log.keys.decided_up_to(log.final_index)
+    return [(at, *txid.origin, txid.seq) for at, txid in sorted(log.noops.items()) if index < at <= last]
 
 
 def _log_start(log: LogState, index: int, branches: list[AbandonedBranch], **fields: object) -> LogStart:
