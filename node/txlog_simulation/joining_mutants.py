@@ -116,6 +116,20 @@ JOINING_MUTANTS: tuple[Mutant, ...] = (
         test=_BACKFILL + "test_a_holder_that_does_not_answer_is_followed_by_the_next",
     ),
     Mutant(
+        "a-holder-that-has-nothing-is-waited-for",
+        "32",
+        True,
+        (SourceEdit(BACKFILL, "if not (self._is_answered_empty and self._empty_answers % len(missing)):", "if True:"),),
+        test=_BACKFILL + "test_a_holder_that_has_nothing_is_followed_by_the_next_at_once",
+    ),
+    Mutant(
+        "holders-that-have-nothing-are-asked-without-a-pause",
+        "32",
+        True,
+        (SourceEdit(BACKFILL, " and self._empty_answers % len(missing)", ""),),
+        test=_BACKFILL + "test_a_holder_that_has_nothing_is_followed_by_the_next_at_once",
+    ),
+    Mutant(
         "requests-without-an-answer-never-become-rarer",
         "18",
         False,

@@ -165,6 +165,26 @@ def test_a_holder_that_does_not_answer_is_followed_by_the_next() -> None:
     assert asked[:3] == ["a", "c", "a"]
 
 
+def test_a_holder_that_has_nothing_is_followed_by_the_next_at_once() -> None:
+    """A change of views ends before a wait does: then the same holder would be asked in every one of them. After an
+    answer of each, the requests become rarer: they must not go round as fast as the links do."""
+    b = aged_member("a", "c")
+    asked: list[tuple[int, str]] = []
+    began_ms = b.mono
+    while b.mono < began_ms + 20 * REPEAT_MS:
+        b.pass_ms(10)
+        for peer, _ in requests_of(b):
+            asked.append((b.mono - began_ms, peer))
+            b.receive(peer, RunsReply([], AGED.number))
+            b.receive(peer, RunsReply([], AGED.number))
+    assert [peer for _, peer in asked[:4]] == ["a", "c", "a", "c"]
+    times = [at for at, _ in asked[:4]]
+    assert times[1] - times[0] <= 10
+    assert times[2] - times[1] >= REPEAT_MS
+    assert times[3] - times[2] <= 10
+    assert len(asked) < 14
+
+
 def times_of_requests(b: Lone, for_ms: int) -> list[int]:
     began_ms, times = b.mono, []
     while b.mono < began_ms + for_ms:

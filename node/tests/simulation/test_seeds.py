@@ -46,6 +46,8 @@ ONCE_WRONG = {
     61052: "stamps of another view were taken into the one at work",
     351051029929: "a master was added while one was out that came back without the log",
     49586: "one whose log was told in part only had less patience than the one who had that log whole",
+    1003171: "one that fetched what it lacked asked a holder that had nothing in every change of views",
+    1006674: "a learner passed on a table of keys beyond its log, and entries repeated themselves",
     48580: "what was fetched of the next view had higher stamps than a post of this one",
 }
 """Seeds that once failed, and what they met."""

@@ -20,8 +20,8 @@ ANSWER_ROUNDS_MAX: Final = 4
 
 
 class Backfill:
-    """Requests from one holder at a time, and from the next one when no answer comes. Safety never depends on it (rule
-    18).
+    """Requests from one holder at a time, and from the next one when no answer comes, or one that has nothing. Safety
+    never depends on it (rule 18).
 
     One request names what is missing of every origin. A log has an origin for each disk that its masters ever had: one
     round trip for each would make a join slower with the age of the cluster (rule 32).
@@ -37,6 +37,10 @@ class Backfill:
         self._last_request_ms = -FOREVER_MS
         self._wait_ms = 0
         self._source_offset = 0
+        self._source = ""
+        self._empty_answers = 0
+        """In a row, of different holders. After those of all of them, the next request waits like a repeat."""
+        self._is_answered_empty = False
 
     @property
     def is_backfilling(self) -> bool:
@@ -65,18 +69,20 @@ class Backfill:
             return
         now_ms, settings = self.views.failure_detector.now_ms, self.views.local.settings
         if self._requested and self._requested <= {_first_of(span) for _, spans in missing for span in spans}:
-            wait_ms = max(self._wait_ms, settings.repeat_ms)
-            if now_ms < self._last_request_ms + wait_ms:
-                return
+            if not (self._is_answered_empty and self._empty_answers % len(missing)):
+                wait_ms = max(self._wait_ms, settings.repeat_ms)
+                if now_ms < self._last_request_ms + wait_ms:
+                    return
+                self._wait_ms = min(2 * wait_ms, ANSWER_ROUNDS_MAX * settings.round_timeout_ms)
             self._source_offset += 1
-            self._wait_ms = min(2 * wait_ms, ANSWER_ROUNDS_MAX * settings.round_timeout_ms)
             self._is_repeat = True
         else:
-            self._is_repeat = False
-        source, spans = missing[self._source_offset % len(missing)]
+            self._is_repeat, self._empty_answers = False, 0
+        self._source, spans = missing[self._source_offset % len(missing)]
+        self._is_answered_empty = False
         spans = _within(settings.frame_items_max, spans)
         self._requested, self._last_request_ms = {_first_of(span) for span in spans}, now_ms
-        self.views.outbox.send_routed(source, FetchRuns(spans[0], spans[1:]))
+        self.views.outbox.send_routed(self._source, FetchRuns(spans[0], spans[1:]))
 
     def _on_answer(self, now_ms: int) -> None:
         """Learn how long an answer takes. Which of several requests was answered is not known."""
@@ -104,6 +110,9 @@ class Backfill:
         same = message.view == views.number
         if message.view == NO_VIEW:  # an older program does not send it: its last hello names its view
             same = views.last_views.get(peer) == views.number
+        if not message.runs and peer == self._source and not self._is_answered_empty:
+            self._is_answered_empty = True
+            self._empty_answers += 1
         if any((run.node, run.birth, run.first_seq) in self._requested for run in message.runs):
             self._on_answer(mono_ms)
         for run in message.runs:
@@ -125,7 +134,9 @@ class Backfill:
             held_by = [(node, self._missing_of(log, held)) for node, held in sorted(self.views.branch_holders.items())]
             return [(node, spans) for node, spans in held_by if spans]
         spans = self.views.needed.missing(accept, log)
+        owners = {span.node for span in spans}
         others = [m.node for m in accept.view.members if m.node != self.views.accept_sender]
+        others.sort(key=lambda node: node not in owners)  # a master holds its own transactions
         sources = [self.views.accept_sender, *others] if spans else []
         return [(node, spans) for node in sources if node != self.views.local.node]
 
