@@ -10,9 +10,10 @@ from contextlib import suppress
 import pytest
 
 from txlog.model.errors import BadInput
-from txlog.sparql import prepare_rdf
+from txlog.sparql import hide_system_graphs, prepare_rdf, prepare_update
 from txlog.sparql.nesting_limit import (
     JSON_DEPTH_MAX,
+    TRIPLE_TERM_DEPTH_MAX,
     XML_DEPTH_MAX,
     check_json_nesting,
     check_triple_term_nesting,
@@ -53,6 +54,25 @@ def test_nested_triple_terms_are_refused_by_name(media_type: str) -> None:
     term = "<<( <urn:a> <urn:p> " * 20_000 + "<urn:o>" + " )>>" * 20_000
     with pytest.raises(BadInput, match="more than 16 triples"):
         _prepare(f"<urn:a> <urn:p> {term} .".encode(), media_type)
+
+
+@pytest.mark.parametrize(
+    "text", ["INSERT DATA { <urn:a> <urn:p> %s }", "DELETE WHERE { ?s ?p %s }", "ASK { ?s ?p %s }"]
+)
+def test_nested_triple_terms_of_sparql_are_refused_by_name(text: str) -> None:
+    """Some thousand of them overflowed the stack of the parser, in this process or in a store."""
+
+    def prepare(depth: int) -> None:
+        made = text % ("<<( <urn:a> <urn:p> " * depth + "1" + " )>>" * depth)
+        if text.startswith("ASK"):
+            hide_system_graphs(made)
+        else:
+            prepare_update(made, base=None, now="2026-01-01T00:00:00Z", draw=lambda: 1)
+
+    prepare(TRIPLE_TERM_DEPTH_MAX)
+    for depth in (TRIPLE_TERM_DEPTH_MAX + 1, 20_000):
+        with pytest.raises(BadInput, match=r"MALFORMED QUERY: error at 1:[0-9]+: more than 16 triples"):
+            prepare(depth)
 
 
 def test_the_body_that_ended_a_master() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pyoxigraph as ox
 import pytest
 
@@ -95,3 +97,12 @@ def test_what_plain_sparql_cannot_say_is_refused(text: str) -> None:
         write_out_dataset(text, (), ())
     with pytest.raises(BadInput, match="none: is not declared"):
         write_out_dataset("SELECT ?s FROM DEFAULT { ?s none:p ?o }", (), ())
+
+
+@pytest.mark.parametrize(
+    "inside", ["{ SELECT * } }", "{ SELECT DISTINCT ( * ) FILTER } }", "FILTER }", "{ FILTER ?a } }"]
+)
+def test_malformed_patterns_come_to_an_end(inside: str) -> None:
+    """They are refused, by this code or by a worker."""
+    with suppress(BadInput):
+        write_out_dataset(f"SELECT * FROM DEFAULT FROM <urn:g> {{ {inside}", (), ())

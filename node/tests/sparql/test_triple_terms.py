@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import io
+import time
+from contextlib import nullcontext
 
 import pyoxigraph as ox
 import pytest
@@ -18,7 +21,7 @@ from txlog.sparql.net_effect import build_net_effect
 from txlog.sparql.rdf_upload import to_nquads
 from txlog.sparql.rewrite.star_query import quoted_to_terms, speaks_star
 from txlog.sparql.skolem_iris import skolemise_kept_lines, unskolemise_lines
-from txlog.sparql.triple_terms import find_triple_term, parse_star_term
+from txlog.sparql.triple_terms import decode_triple_iris, find_triple_term, parse_star_term
 from txlog.workers.canonical_literals import canonical_lines
 from txlog.workers.digest import digest
 
@@ -131,6 +134,35 @@ def test_binary_rdf_refuses_a_triple_as_subject_and_too_many_inside_one_another(
             list(read_rdf(whole[:8] + b"\x01" + subject + iri + iri + b"\x00\x7f"))
 
 
+def test_a_triple_of_declared_triples_is_as_deep_as_they_are() -> None:
+    iri = b"\x01\x00\x00\x00\x03\x00a\x00:\x00p"
+
+    def nested(depth: int) -> bytes:
+        body, value = b"BRDF\x00\x00\x00\x01", iri
+        for number in range(depth):
+            body += b"\x03" + number.to_bytes(4, "big") + b"\x07" + iri + iri + value
+            value = b"\x06" + number.to_bytes(4, "big")
+        return body + b"\x01" + iri + iri + value + b"\x00\x7f"
+
+    assert len(list(read_rdf(nested(16)))) == 1
+    with pytest.raises(MalformedBinaryRdf, match="more than 16 triples inside one another"):
+        list(read_rdf(nested(17)))
+
+
+def test_an_iri_that_names_no_triple_stays() -> None:
+    for coded in (b"A", b"A=A", b"_w==", b"PGE6cz4"):
+        line = b"<a:s> <a:p> <urn:rdf4j:triple:%s> ." % coded
+        assert decode_triple_iris(line) == line
+
+
+def test_an_iri_of_too_many_triples_inside_one_another_is_refused() -> None:
+    for depth, is_taken in ((16, True), (17, False), (100_000, False)):
+        coded = base64.urlsafe_b64encode(b"<<<a:s> <a:p> " * depth + b"<a:o>" + b">>" * depth)
+        line = b"<a:s> <a:p> <urn:rdf4j:triple:%s> ." % coded
+        with nullcontext() if is_taken else pytest.raises(BadInput, match="more than 16 triples"):
+            assert decode_triple_iris(line).count(b"<<(") == depth
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [
@@ -153,6 +185,10 @@ def test_a_term_as_rdf4j_writes_it(text: bytes, found: str | None) -> None:
         ("SELECT * { ?a ?b <<?s <a:p> ?o>>. }", "SELECT * { ?a ?b <<( ?s <a:p> ?o )>>. }"),
         ("ASK { ?a a <<?s a <<?x a ?y>>>>, <<?s a 1>> }", "ASK { ?a a <<( ?s a <<( ?x a ?y )>> )>>, <<( ?s a 1 )>> }"),
         ("SELECT * { BIND(<<?s ?p ?o>> AS ?t) }", "SELECT * { BIND(<<( ?s ?p ?o )>> AS ?t) }"),
+        (
+            "ASK { VALUES ?t { <<<a:s> a 1>> <<<a:s> a 2>> } VALUES (?a ?b) { (1 <<<a:s> a 1>>) } }",
+            "ASK { VALUES ?t { <<( <a:s> a 1 )>> <<( <a:s> a 2 )>> } VALUES (?a ?b) { (1 <<( <a:s> a 1 )>>) } }",
+        ),
         ("SELECT * { <<?s ?p ?o>> ?a '<<' }", None),
         ("SELECT * { ?a ?b ?c . <<?s ?p ?o>> ?a <<( ?x ?y ?z )>> }", None),
         ("CONSTRUCT { ?s ?p ?o } WHERE { <<?s ?p ?o>> ?a ?b }", None),
@@ -160,6 +196,13 @@ def test_a_term_as_rdf4j_writes_it(text: bytes, found: str | None) -> None:
 )  # fmt: skip
 def test_a_query_of_a_client_that_speaks_rdf_star(query: str, found: str | None) -> None:
     assert quoted_to_terms(query) == (found or query)
+
+
+def test_a_long_query_takes_linear_time() -> None:
+    query = "SELECT * { " + "<<?a ?b ?c>> ?d ?e . " * 20_000 + "}"
+    began = time.process_time()
+    assert quoted_to_terms(query) == query
+    assert time.process_time() - began < 10
 
 
 def test_a_graph_whose_subjects_are_triples_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pyoxigraph
 import pytest
 from engines import ALL, stores_of
 from server_process import StoreProcess
@@ -31,6 +32,8 @@ THERE, FOR_ALL = "{ ?x <urn:name> ?y } UNION { GRAPH ?g { ?x <urn:name> ?y } }",
         ('INSERT { ?x <urn:new> ?z } WHERE { VALUES ?z { "v" } ?x <urn:name> ?y } ; '
          'DELETE { ?x <urn:new> ?z } INSERT { ?x <urn:new> ?n } WHERE '
          '{ VALUES (?z ?n) { ("v" "w") } ?x <urn:name> "A" }', ["a:w", "b:v"]),
+        ('INSERT { GRAPH <urn:h> { ?x <urn:new> ?z } } USING <urn:g> WHERE '
+         '{ SELECT ?x ?z { ?x <urn:name> ?y } VALUES ?z { "v" } }', ["a:v"]),
     ],
 )  # fmt: skip
 def test_what_values_bind_is_written(worker: StoreProcess, update: str, wanted: list[str]) -> None:
@@ -49,3 +52,12 @@ def test_only_operations_with_values_change() -> None:
     named = f"{values[:-1]} FILTER(BOUND(?v)||!BOUND(?v)) FILTER(BOUND(?w)||!BOUND(?w)) }}"
     assert name_values(text) == text.replace(values, named)
     assert name_values("DELETE WHERE { ?s ?p ?o }") == "DELETE WHERE { ?s ?p ?o }"
+
+
+def test_a_select_gets_a_group_beside_the_filter() -> None:
+    text = "INSERT { ?s <urn:p> ?o } USING <urn:g> WHERE { SELECT ?s ?o { ?s <urn:p> ?o } VALUES ?s { <urn:a> } }"
+    named = name_values(text)
+    assert named.endswith(
+        "WHERE { { SELECT ?s ?o { ?s <urn:p> ?o } VALUES ?s { <urn:a> } }  FILTER(BOUND(?s)||!BOUND(?s)) }"
+    )
+    pyoxigraph.Store().update(named)

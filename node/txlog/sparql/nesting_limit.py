@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from txlog.model.errors import BadInput
-from txlog.sparql.tokens import TOKEN
+from txlog.sparql.tokens import TOKEN, malformed_query
 
 JSON_DEPTH_MAX: Final = 64
 """Objects and arrays inside one another. Above 3,000, the parser of JSON-LD ends the process."""
@@ -59,13 +59,13 @@ def check_xml_nesting(body: bytes) -> None:
             raise _too_deep(f"more than {XML_DEPTH_MAX} elements", body, found.start())
 
 
-def check_triple_term_nesting(body: bytes) -> None:
-    """Raise :class:`BadInput` for text of the Turtle family whose triple terms (RDF 1.2) nest deeper than
-    :data:`TRIPLE_TERM_DEPTH_MAX`."""
-    if body.count(b"<<") <= TRIPLE_TERM_DEPTH_MAX:
+def check_triple_term_nesting(body: bytes | str) -> None:
+    """Raise :class:`BadInput` for text of the Turtle family, or (as ``str``) of SPARQL, whose triple terms (RDF 1.2)
+    nest deeper than :data:`TRIPLE_TERM_DEPTH_MAX`."""
+    if (body.count("<<") if isinstance(body, str) else body.count(b"<<")) <= TRIPLE_TERM_DEPTH_MAX:
         return
     depth = 0
-    text = body.decode("utf-8", "replace")
+    text = body if isinstance(body, str) else body.decode("utf-8", "replace")
     for found in TOKEN.finditer(text):
         if found.lastgroup != "MARK":
             continue
@@ -73,8 +73,10 @@ def check_triple_term_nesting(body: bytes) -> None:
         if mark.startswith("<<"):
             depth += 1
             if depth > TRIPLE_TERM_DEPTH_MAX:
-                at = len(text[: found.start()].encode())
-                raise _too_deep(f"more than {TRIPLE_TERM_DEPTH_MAX} triples (RDF 1.2)", body, at)
+                what = f"more than {TRIPLE_TERM_DEPTH_MAX} triples (RDF 1.2)"
+                if isinstance(body, str):
+                    raise malformed_query(body, found.start(), f"{what} inside one another")
+                raise _too_deep(what, body, len(text[: found.start()].encode()))
         elif mark.endswith(">>"):
             depth -= 1
 

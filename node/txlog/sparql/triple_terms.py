@@ -19,6 +19,7 @@ import pyoxigraph as ox
 
 from txlog.model.entry import KIND_UPDATE
 from txlog.model.errors import BadInput
+from txlog.sparql.nesting_limit import check_triple_term_nesting
 from txlog.sparql.terms import string_text, string_token
 from txlog.sparql.tokens import TOKEN
 
@@ -130,13 +131,18 @@ def decode_triple_iris(nquads: bytes) -> bytes:
 
 
 def _decode_object(found: re.Match[bytes]) -> bytes:
-    term = parse_star_term(base64.urlsafe_b64decode(found[2] + b"=" * (-len(found[2]) % 4)))
+    try:
+        coded = base64.urlsafe_b64decode(found[2] + b"=" * (-len(found[2]) % 4))
+    except ValueError:
+        return found[0]  # an IRI of that kind, but of no triple
+    term = parse_star_term(coded)
     return found[0] if term is None else b"%s <<( %s )>>" % (found[1], str(term).encode())
 
 
 def parse_star_term(coded: bytes) -> ox.Triple | None:
     """The triple of a text such as ``<<<urn:s> <urn:p> "o">>`` or ``<<( <urn:s> <urn:p> "o" )>>``; None for another
-    text, and for a triple whose subject is one."""
+    text, and for a triple whose subject is one. Raises :class:`BadInput` for too many inside one another."""
+    check_triple_term_nesting(coded)
     try:
         [quad] = ox.parse(b"<x:s> <x:p> %s ." % quoted_to_triple_terms(coded), ox.RdfFormat.N_TRIPLES)
     except (SyntaxError, ValueError, BadInput):

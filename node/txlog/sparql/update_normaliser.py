@@ -18,6 +18,7 @@ from txlog.sparql.data_blocks import GAP, data_as_trig, data_error, format_data_
 from txlog.sparql.data_fast_path import parse_plain_update
 from txlog.sparql.expansion_limit import PARSED_BYTES_MAX, check_expansion, limit_for
 from txlog.sparql.load_operation import LoadedDocument, LoadRequest, parse_load
+from txlog.sparql.nesting_limit import check_triple_term_nesting
 from txlog.sparql.net_effect import build_net_effect
 from txlog.sparql.plan_limit import check_plan
 from txlog.sparql.prologue import Prologue, SourceMappedText
@@ -222,6 +223,7 @@ class _UpdateNormaliser:
         self.operations: list[SourceMappedText | None] = []
 
     def normalise(self) -> TransactionBody:
+        check_triple_term_nesting(self.text)
         text, at = self.text, 1 if self.text.startswith("\ufeff") else 0
         while True:
             at = self._parse_prologue(at)

@@ -24,8 +24,11 @@ def name_values(text: str) -> str:
     for operation in _split_operations(text):
         names = dict.fromkeys(_variables_of_values(operation))
         if names and operation[-1].text == "}":
-            end = operation[-1].start
-            pieces += (text[last:end], *(f" FILTER(BOUND({name})||!BOUND({name}))" for name in names), " ")
+            begin, end = _first_of_group(operation), operation[-1].start
+            # Beside a filter, a SELECT needs a group of its own.
+            opens, closes = ("{ ", "} ") if begin.text.upper() == "SELECT" else ("", "")
+            pieces += (text[last : begin.start], opens, text[begin.start : end], closes)
+            pieces += (*(f" FILTER(BOUND({name})||!BOUND({name}))" for name in names), " ")
             last = end
     return "".join([*pieces, text[last:]])
 
@@ -42,6 +45,15 @@ def _split_operations(text: str) -> Iterator[Sequence[Token]]:
         else:
             operation.append(token)
     yield operation
+
+
+def _first_of_group(operation: Sequence[Token]) -> Token:
+    """The token behind the brace that the last token closes."""
+    depth, at = 1, len(operation) - 1
+    while depth and at:
+        at -= 1
+        depth += (operation[at].text == "}") - (operation[at].text == "{")
+    return operation[at + 1]
 
 
 def _variables_of_values(operation: Sequence[Token]) -> Iterator[str]:

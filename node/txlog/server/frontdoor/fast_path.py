@@ -247,6 +247,8 @@ class FastPathConnection(asyncio.Protocol):
             if payload is None:
                 prepared = self._fast_path.writes.prepare_plain(body, head.media_type)
                 kind, payload = prepared.kind, prepared.payload
+            else:
+                self._fast_path.writes.check_plain_quad(payload)
             write = PendingWrite([Submission(kind, key, payload, content_hash(kind, key, payload))], head.level, self)
             loop.enqueue(write)
         except TxLogError:

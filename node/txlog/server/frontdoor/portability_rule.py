@@ -6,7 +6,13 @@ from txlog.config.units import AS_WRITTEN
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.errors import BadInput, Unavailable
 from txlog.runtime.master_context import MasterContext
-from txlog.sparql import TransactionBody, refuse_base_direction, refuse_terms_jena_changes, refuse_unportable
+from txlog.sparql import (
+    EFFECT_CONDITION,
+    TransactionBody,
+    refuse_base_direction,
+    refuse_terms_jena_changes,
+    refuse_unportable,
+)
 from txlog.sparql.triple_terms import find_triple_term
 from txlog.wire.protocol_level import LEVEL_TRIPLE_TERMS
 from txlog.workers.canonical_literals import canonical_lines, lines_with_lower_tags
@@ -41,6 +47,11 @@ class PortabilityRule:
             self._check_triple_terms(found)
         if self._has_jena():
             refuse_terms_jena_changes(payload)
+        if kind == KIND_UPDATE and EFFECT_CONDITION.encode() in payload and self._keeps_forms():
+            raise BadInput(
+                f"MALFORMED QUERY: a store of {AS_WRITTEN} takes this for an update that another master has evaluated; "
+                f"write it with other spaces or names: {EFFECT_CONDITION}"
+            )
         if self._mixes_forms() and _has_other_forms(kind, payload):
             raise BadInput(
                 f"MALFORMED DATA: a literal in another form than the canonical one (01, 1.10, +00:00, xsd:int): the "
@@ -68,6 +79,9 @@ class PortabilityRule:
         if not lacking and self._mixed and (self._site.other_nodes or not engines):
             return "an engine that mixedEngines allows"
         return lacking
+
+    def _keeps_forms(self) -> bool:
+        return any(worker.engine == AS_WRITTEN for _, worker in self._workers.all())
 
     def _mixes_forms(self) -> bool:
         """Whether only some workers hold literals as they were sent. The manifests of one data centre cannot do that,

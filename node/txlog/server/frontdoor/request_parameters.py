@@ -11,7 +11,6 @@ import pyoxigraph
 from txlog.http.router import Handler, Request, Route
 from txlog.model.errors import BadInput, NotFound
 from txlog.sparql import check_supported_terms
-from txlog.sparql.nesting_limit import TRIPLE_TERM_DEPTH_MAX
 from txlog.sparql.skolem_iris import label_to_iri, skolemise_kept_lines, skolemise_term
 from txlog.sparql.terms import refuse_system
 from txlog.sparql.triple_terms import parse_star_term
@@ -71,10 +70,10 @@ def pattern_terms(request: Request, *, as_written: bool) -> tuple[str | None, st
 
 def _triple_term_parameter(text: str) -> str:
     """A triple term, as RDF 1.2 or RDF4J writes it, in the form in which stores hold it."""
-    term = parse_star_term(text.encode()) if text.count("<<") <= TRIPLE_TERM_DEPTH_MAX else None
+    term = parse_star_term(text.encode())
     if term is None:
         raise BadInput(
-            f"obj={text[:80]}: a triple term, such as <<( <http://example.org/a> <http://example.org/p> 1 )>>"
+            f'obj={text[:80]}: a triple term, such as <<( <http://example.org/a> <http://example.org/p> "o" )>>'
         )
     line = b"<x:s> <x:p> <<( %s )>> ." % str(term).encode()
     check_supported_terms(line)

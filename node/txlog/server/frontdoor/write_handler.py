@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 from txlog.http.router import RawResponse, Request, Response, Route, json_response, read_body
 from txlog.http.write_options import WriteOptions, write_options_of
 from txlog.model.durability import Durability
-from txlog.model.entry import KIND_UPDATE
+from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.errors import BadInput, Conflict, KeyNotTaken, NotDeterministic, Refused, Unsupported
 from txlog.model.hashes import content_hash, content_state
 from txlog.model.ids import Txid
@@ -284,6 +284,10 @@ class WriteHandler:
         )
 
     # The body
+
+    def check_plain_quad(self, payload: bytes) -> None:
+        """Raises :class:`BadInput` for a term that not every store of the cluster can keep."""
+        self._portability.check_terms(KIND_QUADS, payload)
 
     def prepare_plain(self, body: bytes, kind: str) -> TransactionBody:
         """Prepares a body without parameters: an update or RDF. Raises the error that :meth:`post` would answer with,

@@ -83,6 +83,14 @@ class MalformedBinaryRdf(ValueError):
     """The bytes are no valid document; the message names the place."""
 
 
+def _triple_depth(term: Term | None) -> int:
+    """How many triples are inside one another; a term that was declared before may have some."""
+    depth = 0
+    while isinstance(term, ox.Triple):
+        term, depth = term.object, depth + 1
+    return depth
+
+
 class _BinaryRdfReader:
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -130,9 +138,9 @@ class _BinaryRdfReader:
             raise MalformedBinaryRdf(f"no text stands before byte {self._offset}") from None
 
     def _read_triple(self, at: int, depth: int) -> ox.Triple:
-        if depth > TRIPLE_TERM_DEPTH_MAX:
-            raise MalformedBinaryRdf(f"more than {TRIPLE_TERM_DEPTH_MAX} triples inside one another at byte {at}")
+        self._check_depth(depth, at)
         subject, predicate, value = (self._read_term(depth) for _ in range(3))
+        self._check_depth(depth + _triple_depth(value), at)
         if isinstance(subject, ox.Triple):
             raise MalformedBinaryRdf(SUBJECT_REFUSED)
         if not isinstance(subject, ox.NamedNode | ox.BlankNode) or not isinstance(predicate, ox.NamedNode):
@@ -140,6 +148,10 @@ class _BinaryRdfReader:
         if value is None:
             raise MalformedBinaryRdf(f"there is no triple at byte {at}")
         return ox.Triple(subject, predicate, value)
+
+    def _check_depth(self, depth: int, at: int) -> None:
+        if depth > TRIPLE_TERM_DEPTH_MAX:
+            raise MalformedBinaryRdf(f"more than {TRIPLE_TERM_DEPTH_MAX} triples inside one another at byte {at}")
 
     def _read_term(self, depth: int = 0) -> Term | None:
         at = self._offset

@@ -187,7 +187,7 @@ class _QueryParser(TokenCursor):
         found = dict[str, None]()
         while at < end:
             if self._word_at(at) in ("FILTER", "MINUS"):
-                while self._mark_at(at) not in ("(", "{"):
+                while at < end and self._mark_at(at) not in ("(", "{"):
                     at += 1
                 at = self._closing(at)
             elif self._word_at(at) == "BIND":
@@ -207,9 +207,9 @@ class _QueryParser(TokenCursor):
         found = list[str]()
         while at < end and self._mark_at(at) != "{":
             if self._mark_at(at) == "*":
-                while self._mark_at(at) != "{":
+                while at < end and self._mark_at(at) != "{":
                     at += 1
-                return self._visible(at)[0]
+                return self._visible(at)[0] if at < end else found
             if self._mark_at(at) == "(":
                 at = self._closing(at)
                 found.append(f"?{self._token_at(at - 2).text[1:]}")

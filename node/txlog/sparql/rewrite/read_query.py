@@ -9,6 +9,7 @@ from txlog.model.errors import BadInput, TooLarge
 from txlog.sparql.analysis.empty_graphs import select_counts_graphs
 from txlog.sparql.analysis.predicates import UnknownPredicates, predicates_of_query
 from txlog.sparql.expansion_limit import limit_for
+from txlog.sparql.nesting_limit import check_triple_term_nesting
 from txlog.sparql.plan_limit import check_plan, may_exceed_plan
 from txlog.sparql.prologue import Prologue
 from txlog.sparql.rewrite.token_rewriter import TokenRewriter, skip_trivia
@@ -38,6 +39,7 @@ def hide_system_graphs(query: str, *, base: str | None = None) -> str:
     undeclared prefix, nesting that would end the worker, or a SELECT inside of ``GRAPH ?v`` that no filter reaches.
     The worker's parser reports other mistakes.
     """
+    check_triple_term_nesting(query)
     if not base and len(query) < _SHORT_QUERY_CHARS and not _MAY_NAME_SYSTEM_GRAPH.search(query):
         if may_exceed_plan(query):
             check_plan(query, skip_trivia(tokens(query)))

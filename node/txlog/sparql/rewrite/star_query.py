@@ -31,13 +31,15 @@ def quoted_to_terms(query: str) -> str:
     if "<<" not in query:
         return query
     toks = [token for token in tokens(query) if token.kind not in ("SPACE", "COMMENT")]
-    pieces, last, opened = list[str](), 0, list[bool]()
+    pieces, last, opened, braces = list[str](), 0, list[bool](), ""
     for at, token in enumerate(toks):
+        if token.kind == "MARK" and token.text in ("{", "}"):
+            braces = _word_before(toks, at) if token.text == "{" else ""
         if token.kind != "MARK" or token.text not in ("<<", ">>"):
             continue
         if token.text == "<<":
-            opened.append(_is_term(toks, at))
-            if not opened[-1] and _is_in_template(toks, at):
+            opened.append(braces == "VALUES" or _is_term(toks, at))
+            if not opened[-1] and braces == "CONSTRUCT":
                 raise BadInput(f"MALFORMED QUERY: {SUBJECT_REFUSED}")
             changed = "<<( "
         else:
@@ -58,7 +60,10 @@ def _is_term(toks: list[Token], at: int) -> bool:
     return before.kind in _VERBS or before.text == "a"
 
 
-def _is_in_template(toks: list[Token], at: int) -> bool:
-    """Whether it belongs to the template of a CONSTRUCT, which holds no braces."""
-    opens = next((index for index in range(at, -1, -1) if toks[index].text in ("{", "}")), 0)
-    return toks[opens].text == "{" and opens > 0 and toks[opens - 1].text.upper() == "CONSTRUCT"
+def _word_before(toks: list[Token], at: int) -> str:
+    """The word before the brace at ``at``, and before the variables of a VALUES: neither a template nor a block of
+    values holds braces."""
+    before = at - 1
+    while before >= 0 and (toks[before].kind == "VARIABLE" or toks[before].text in ("(", ")")):
+        before -= 1
+    return toks[before].text.upper() if before >= 0 and toks[before].kind == "WORD" else ""
