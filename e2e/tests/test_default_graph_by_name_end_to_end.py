@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
-from urllib.parse import urlsplit
 
 import pytest
 
-from e2e.conformance.rdf4j.differences import ComparedServer
-from e2e.conformance.rdf4j.rdf4j_process import rdf4j_server
+from e2e.conformance.rdf4j.differences import ComparedServer, compared_servers
 from e2e.conformance.rdf4j.request_script import TRIG, RequestStep
-from e2e.lib.cluster.harness import StoreKind, start_master_harness
+from e2e.lib.cluster.harness import StoreKind
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -60,18 +57,11 @@ PLAIN = (
 def both(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[ComparedServer, ComparedServer]]:
-    folder = tmp_path_factory.mktemp("both")
-    with (
-        rdf4j_server(folder / "rdf4j") as where,
-        start_master_harness(folder / "door", {"worker": request.param}, ("worker",), durability="synced") as at,
-        closing(ComparedServer(where)) as rdf4j,
-        closing(ComparedServer(urlsplit(at.url).netloc, at)) as master,
-    ):
-        at.update("DROP ALL")
-        for server in (rdf4j, master):
+    with compared_servers(tmp_path_factory.mktemp("both"), request.param) as servers:
+        for server in servers:
             answer = server.send(RequestStep("data", "POST", "@/statements", DATA, {"Content-Type": TRIG}))
             assert answer.status == 204, answer
-        yield rdf4j, master
+        yield servers
 
 
 def rows_of(server: ComparedServer, query: str, data_set: str = "") -> list[bytes]:

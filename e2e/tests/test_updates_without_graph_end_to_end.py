@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 import pytest
 
-from e2e.conformance.rdf4j.differences import ComparedServer
-from e2e.conformance.rdf4j.rdf4j_process import rdf4j_server
+from e2e.conformance.rdf4j.differences import ComparedServer, compared_servers
 from e2e.conformance.rdf4j.request_script import N_QUADS, TRIG, UPDATE, RequestStep
-from e2e.lib.cluster.harness import MasterHarness, StoreKind, start_master_harness
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -129,7 +125,6 @@ ONCE = ("over a path",)
 class ServerPair:
     rdf4j: ComparedServer
     master: ComparedServer
-    at: MasterHarness
 
     def held(self, update: str, data_set: str = "") -> tuple[set[bytes], set[bytes]]:
         """What both hold after an update of the same data."""
@@ -149,20 +144,8 @@ class ServerPair:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerPair]:
-    folder = tmp_path_factory.mktemp("both")
-    with (
-        rdf4j_server(folder / "rdf4j") as where,
-        start_master_harness(
-            folder / "door",
-            {"worker": StoreKind.DISK},
-            ("worker",),
-            durability="synced",
-        ) as at,
-        closing(ComparedServer(where)) as rdf4j,
-        closing(ComparedServer(urlsplit(at.url).netloc, at)) as master,
-    ):
-        at.update("DROP ALL")
-        yield ServerPair(rdf4j, master, at)
+    with compared_servers(tmp_path_factory.mktemp("both")) as (rdf4j, master):
+        yield ServerPair(rdf4j, master)
 
 
 @pytest.mark.parametrize("data_set", DATA_SETS)

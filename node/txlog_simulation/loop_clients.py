@@ -1,4 +1,4 @@
-"""Clients of masters with loops: some are told in the loop's turn, as connections of the fast path are, and some are
+"""Clients of masters with loops. Some are answered in the loop's turn, as connections of the fast path are. Others are
 tasks that wait, as handlers of requests do. Their writes gather in a turn, and they give up."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TaskRequest:
         self.is_noted = False
 
     @property
-    def is_told(self) -> bool:
+    def is_answered(self) -> bool:
         """Whether the future says that the level was reached."""
         waiter = self.write.waiter
         assert isinstance(waiter, asyncio.Future)
@@ -38,7 +38,7 @@ class TaskRequest:
 
 
 class LoopClient:
-    """``told``: how often it was told what it waited for."""
+    """``successes``: how often its request was answered with the level that it waited for."""
 
     def __init__(self, world: Simulation, plan: PlannedClient, number: int, submission: Submission) -> None:
         self._world = world
@@ -47,22 +47,22 @@ class LoopClient:
         self._submission = submission
         self._rng = Random(f"client {number} of {world.plan.seed}")
         self._tries = 0
-        self._was_told = False
-        self.told = 0
+        self._was_answered = False
+        self.successes = 0
 
     def send(self) -> None:
         """One try, at the first master or the next one."""
         world, plan = self._world, self._plan
         machine = world.simulated_masters[(plan.a + self._tries) % len(world.simulated_masters)]
         self._tries += 1
-        self._was_told = False
+        self._was_answered = False
         if machine.process is not None:
             machine.process.events.call_soon(self._arrive, machine.process)
         world.schedule(world.now_ms + plan.patience_ms, self._look)
 
     def _arrive(self, process: LoopedProcess) -> None:
         if self._level in BELOW_APPLIED and self._rng.random() < 0.6:
-            request = LoopRequest(process, [self._submission], self._plan.level, self._on_told_in_turn)
+            request = LoopRequest(process, [self._submission], self._plan.level, self._on_answer_in_turn)
             try:
                 request.enqueue()
             except Unavailable:
@@ -99,27 +99,27 @@ class LoopClient:
             loop.in_flight -= 1
         if answer.is_repeat or self._level not in BELOW_APPLIED:
             levels.check(answer.txid, self._level)
-        self._world.coverage["told by a task"] += 1
-        self._on_told(answer.txid)
+        self._world.coverage["answered by a task"] += 1
+        self._on_success(answer.txid)
 
-    def _on_told_in_turn(self, write: PendingWrite) -> None:
+    def _on_answer_in_turn(self, write: PendingWrite) -> None:
         answer = write.answers[-1]
         if not isinstance(answer, Refused) and not answer.is_repeat:
-            self._on_told(answer.txid)
+            self._on_success(answer.txid)
 
-    def _on_told(self, txid: Txid) -> None:
-        self.told += 1
-        self._was_told = True
+    def _on_success(self, txid: Txid) -> None:
+        self.successes += 1
+        self._was_answered = True
         self._world.clients.on_told(txid, self._submission.content)
 
     def _look(self) -> None:
-        """Its patience is over, or it was told."""
+        """Its patience is over, or its request was answered."""
         world = self._world
-        if not self._was_told:
+        if not self._was_answered:
             world.coverage["client gave up waiting"] += 1
             if self._tries < self._plan.tries:
                 world.schedule(world.now_ms + self._rng.choice(PAUSE_MS), self.send)
-        elif self._plan.again_ms and self.told == 1:
+        elif self._plan.again_ms and self.successes == 1:
             world.coverage["client sends again"] += 1
             self._tries = 0
             world.schedule(world.now_ms + self._plan.again_ms, self.send)

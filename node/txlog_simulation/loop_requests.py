@@ -1,4 +1,4 @@
-"""Requests of clients in a process with a loop: the fast path's way (told in the turn), and that of a task."""
+"""Requests of clients in a process with a loop: the fast path's way (answered in the turn), and that of a task."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TrackedRequest(Protocol):
     is_noted: bool
 
     @property
-    def is_told(self) -> bool: ...
+    def is_answered(self) -> bool: ...
 
 
 class OpenRequests:
@@ -69,13 +69,13 @@ class OpenRequests:
                     world.coverage["refused for a full disk"] += reason == "DiskFull"
                     world.refused[reason] += 1
 
-    def check_told(self) -> None:
-        """Whoever was told in the callback that has run: is it so?"""
+    def check_answers(self) -> None:
+        """The levels that clients were answered with in the callback that has run: are they true?"""
         left: list[TrackedRequest] = []
         for request in self._requests:
             if not request.write.waiter.done() or not request.is_noted:
                 left.append(request)
-            elif request.is_told:
+            elif request.is_answered:
                 self.check_levels(request.write)
         self._requests = left
 
@@ -90,7 +90,7 @@ class OpenRequests:
                 levels.check(answer.txid, level)
 
     def check_idle(self) -> None:
-        """The loop has nothing to do: each request has an answer, and nobody waits for what has been reached."""
+        """The loop has nothing to do: each request has an answer, and none waits for what has been reached."""
         machine, durability = self._process.machine, self._process.loop.durability
         marks = {
             Durability.ACCEPTED: durability.accepted,
@@ -126,7 +126,7 @@ def _last_new(write: PendingWrite) -> int:
 
 
 class LoopRequest:
-    """A request as the fast path has it: it is its own waiter, and tells its client in the turn. ``told(answers)`` is
+    """A request as the fast path has it: it is its own waiter, and tells its client in the turn. ``answered(write)`` is
     called when all have reached the level."""
 
     def __init__(
@@ -134,13 +134,13 @@ class LoopRequest:
         process: LoopedProcess,
         batch: list[Submission],
         level: str,
-        told: Callable[[PendingWrite], None] = lambda write: None,
+        answered: Callable[[PendingWrite], None] = lambda write: None,
     ) -> None:
         self._process = process
-        self._told = told
+        self._answered = answered
         self._is_done = False
         self.is_noted = False
-        self.is_told = False
+        self.is_answered = False
         self.write = PendingWrite(batch, Durability(level), self)
 
     def enqueue(self) -> None:
@@ -183,8 +183,8 @@ class LoopRequest:
         if not reached or all(isinstance(answer, Refused) for answer in write.answers):
             return
         process.machine.on_step("tell")
-        self.is_told = True
+        self.is_answered = True
         process.open.check_levels(write)
         process.machine.world.trace_event(process.machine.name, "tell", f"{write.level} {len(write.answers)}")
-        process.machine.world.coverage["told in the turn"] += 1
-        self._told(write)
+        process.machine.world.coverage["answered in the turn"] += 1
+        self._answered(write)

@@ -1,5 +1,5 @@
 """A simulated process whose executor is driven by the shipped ``MasterLoop``: what is done in a turn, in which order,
-and who is told when, is the product's; time, threads, the disk and the network are simulated."""
+and which client is answered when, is the product's; time, threads, the disk and the network are simulated."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ class LoopedProcess(MasterListener):
         if marks != self._marks:
             self._marks = marks
             on_marks_released(machine, marks)
-        self.open.check_told()
+        self.open.check_answers()
         if machine.levels is not None:
             machine.levels.advance()
         if released:

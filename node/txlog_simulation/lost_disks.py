@@ -26,19 +26,19 @@ COPY_BEFORE_MS: Final = 60
 
 
 class DiskCopy(NamedTuple):
-    """A copy of a disk, the last start that it knows, and what the master had told others when it was made."""
+    """A copy of a disk, the last start that it knows, and the marks that had left the master when it was made."""
 
     image: dict[str, bytes]
     start: int
-    told: DurabilityMarks | None
+    released: DurabilityMarks | None
 
     def is_outdated(self, machine: SimulatedMaster) -> bool:
         """Whether the master that gets it back must take no work: its supervisor saw a later start, or something has
         left the master since.
 
         Otherwise a later process wrote the number of its start, ended before it did anything, and no supervisor saw
-        it. Then the copy lacks that number alone, which nobody else has heard of: to take work on it is right."""
-        return machine.last_member[1] > self.start or _told(machine) != self.told
+        it. Then the copy lacks that number alone, which no other process has seen: to take work on it is right."""
+        return machine.last_member[1] > self.start or _released_marks(machine) != self.released
 
 
 def lose_disks(world: Simulation, fault: PlannedFault) -> None:
@@ -53,12 +53,12 @@ def lose_disks(world: Simulation, fault: PlannedFault) -> None:
         world.damaged = True
         return
     machine = world.simulated_masters[fault.a]
-    copy = DiskCopy(machine.disk.image(), machine.last_seen[1], _told(machine))
+    copy = DiskCopy(machine.disk.image(), machine.last_seen[1], _released_marks(machine))
     world.crash_for(machine, world.now_ms + COPY_BEFORE_MS)
     world.schedule(world.now_ms + 2 * COPY_BEFORE_MS + fault.lasts_ms, _put_copy_back, world, machine, copy)
 
 
-def _told(machine: SimulatedMaster) -> DurabilityMarks | None:
+def _released_marks(machine: SimulatedMaster) -> DurabilityMarks | None:
     """What has left this master so far, over all its starts."""
     return machine.world.acknowledgements.released_marks.get(machine.origin) if machine.origin is not None else None
 
@@ -71,7 +71,7 @@ def _put_copy_back(world: Simulation, machine: SimulatedMaster, copy: DiskCopy) 
     world.mark_damaged(machine)
     world.old_disk = True
     machine.has_old_copy = copy.is_outdated(machine)
-    world.coverage["older copy that nobody can tell from the disk"] += not machine.has_old_copy
+    world.coverage["older copy that equals the disk for all others"] += not machine.has_old_copy
     machine.disk.restore(copy.image)
 
 
@@ -88,7 +88,7 @@ def order_to_forget(world: Simulation) -> bool:
     again (``txlog bootstrap --forget``). Returns whether the order was taken.
 
     It happens to a founding: its first master had installed view 1, and lost its disk before another one heard of it.
-    A supervisor saw that master in a view, and what others have only accepted tells nobody what it went on to do."""
+    A supervisor saw that master in a view, and what others have only accepted does not say what it went on to do."""
     machines = world.simulated_masters
     executors = [m.executor for m in machines if m.executor is not None and m.state == UP]
     if len(executors) < len(machines) or any(m.durable_state.installed for m in machines):

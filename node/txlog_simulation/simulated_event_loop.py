@@ -121,7 +121,7 @@ class SimulatedEventLoop(asyncio.BaseEventLoop):
         return asyncio.Task(coro, loop=self, **options)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """A process that ends leaves futures and tasks behind; nobody needs to know."""
+        """A process that ends leaves futures and tasks behind, which is no error."""
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Its event stays on the calendar, and does nothing."""
@@ -271,6 +271,6 @@ class SimulatedSyncThread(SyncRunner):
                 self._begin()
 
     def finish(self) -> None:
-        """The syncs that wait are done at once, and nobody is told: the process is being stopped."""
+        """The syncs that wait are done at once and report nothing: the process is being stopped."""
         while self._jobs:
             self._jobs.popleft().run()

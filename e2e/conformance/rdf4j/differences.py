@@ -14,8 +14,8 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -160,15 +160,24 @@ def parse_listed(text: str) -> dict[str, str]:
     return found
 
 
-def run(folder: Path, steps: Sequence[RequestStep] = STEPS) -> list[tuple[RequestStep, ServerAnswer, ServerAnswer]]:
-    """Each step with both answers, RDF4J's first."""
+@contextmanager
+def compared_servers(
+    folder: Path, store: StoreKind = StoreKind.DISK
+) -> Iterator[tuple[ComparedServer, ComparedServer]]:
+    """A real RDF4J server and a master with one worker of this kind; both are empty."""
     with (
         rdf4j_server(folder / "rdf4j") as where,
-        start_master_harness(folder / "door", {"worker": StoreKind.DISK}, ("worker",), durability="synced") as at,
+        start_master_harness(folder / "door", {"worker": store}, ("worker",), durability="synced") as at,
         closing(ComparedServer(where)) as rdf4j,
         closing(ComparedServer(urlsplit(at.url).netloc, at)) as master,
     ):
         at.update("DROP ALL")  # a master answers no read before its store has executed a transaction
+        yield rdf4j, master
+
+
+def run(folder: Path, steps: Sequence[RequestStep] = STEPS) -> list[tuple[RequestStep, ServerAnswer, ServerAnswer]]:
+    """Each step with both answers, RDF4J's first."""
+    with compared_servers(folder) as (rdf4j, master):
         return [(step, rdf4j.send(step), master.send(step)) for step in steps]
 
 

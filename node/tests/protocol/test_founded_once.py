@@ -171,7 +171,7 @@ def test_a_master_that_accepted_the_founding_view_knows_the_log_though_others_we
 
 
 def test_rule_2_a_founding_that_its_first_master_alone_installed_is_begun_again_by_order() -> None:
-    """The others accepted view 1. Nobody can tell them what its first master went on to do before its disk was lost."""
+    """The others accepted view 1. What its first master did with it is lost with its disk."""
     cluster = Cluster("abc", idle_interval_ms=100)
     end_ms = cluster.now_ms + LONG_MS
     while not cluster.core("a").views.installed:

@@ -531,7 +531,8 @@ def test_a_part_of_which_one_copy_is_damaged_is_read_from_the_other() -> None:
         cluster.start("a")
 
 
-def test_a_learner_below_the_log_start_gets_the_keys() -> None:
+def with_a_learner_below_the_log_start() -> Cluster:
+    """c has lost its disk, and joined again by a snapshot."""
     cluster = trimmed_in_parts()
     end = length(cluster)
     for node in "abc":
@@ -543,6 +544,11 @@ def test_a_learner_below_the_log_start_gets_the_keys() -> None:
     run_until_in_view(cluster, "a", "b", "c", within_ms=60_000)
     cluster.run(2000)
     assert start_of(cluster, "c") == end - 5
+    return cluster
+
+
+def test_a_learner_below_the_log_start_gets_the_keys() -> None:
+    cluster = with_a_learner_below_the_log_start()
     learnt = cluster.core("c").log_state
     assert learnt is not None
     assert learnt.noops == {}

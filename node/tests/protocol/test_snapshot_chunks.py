@@ -12,9 +12,15 @@ from typing import cast
 
 import msgspec
 import pytest
-from changing_views import run_until_in_view
-from test_idempotency_keys import KEYS, is_repeat, restart, trim_one, trimmed_in_parts
-from test_trimming import DiskJournal, length, start_of
+from test_idempotency_keys import (
+    KEYS,
+    is_repeat,
+    restart,
+    trim_one,
+    trimmed_in_parts,
+    with_a_learner_below_the_log_start,
+)
+from test_trimming import length
 
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import EMPTY_LOG_START, AbandonedBranch, KeyTablePart, LogStart
@@ -227,17 +233,7 @@ def test_a_request_is_answered_once_the_snapshot_is_prepared() -> None:
 
 @pytest.mark.usefixtures("small_turns")
 def test_a_learner_joins_by_a_snapshot_that_took_many_turns() -> None:
-    cluster = trimmed_in_parts()
-    end = length(cluster)
-    for node in "abc":
-        trim_one(cluster, node, end - 5)
-    cluster.run(2000)
-    cluster.crash("c")
-    cluster.journals["c"] = DiskJournal("c", 77)
-    cluster.start("c")
-    run_until_in_view(cluster, "a", "b", "c", within_ms=60_000)
-    cluster.run(2000)
-    assert start_of(cluster, "c") == end - 5
+    cluster = with_a_learner_below_the_log_start()
     assert is_repeat(cluster, "c", 3)
     restart(cluster, "c")
     log = cluster.core("c").log_state

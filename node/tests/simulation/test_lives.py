@@ -30,8 +30,8 @@ MET = {
         "slow fsync",
         "sync in the thread",
         "sync on the loop",
-        "told by a task",
-        "told in the turn",
+        "answered by a task",
+        "answered in the turn",
         "too many requests",
         "view changes under waiting clients",
         "waited until durable",
@@ -162,7 +162,7 @@ def test_what_is_durable_under_a_txid_is_what_its_client_was_answered_for() -> N
     assert "another body" in clients.said
 
 
-def test_an_older_copy_is_told_from_the_disk_by_what_a_supervisor_saw_or_a_client_was_told() -> None:
+def test_an_older_copy_is_told_from_the_disk_by_what_a_supervisor_saw_or_a_client_was_answered() -> None:
     master = Simulation(draw_run(525108), False, None).simulated_masters[0]
     master.origin, master.last_member = A, (A.birth, 1)
     made_in_start_2 = DiskCopy({}, 2, None)
@@ -180,8 +180,8 @@ WRONG_IN_A_LIFE = {
     527417: "a false run entered the queue behind a log that had passed its stamp, and ended the process",
     510701: "two bytes of its hash took one body under a key for another",
     511375: "a data centre whose workers nothing was known of did not count among all workers",
-    519194: "a second cluster, which nobody could know for one, emptied the store of a worker of the first",
-    525108: "a master took work on a copy of its disk that lacked the number of one start, which nobody had seen",
+    519194: "a second cluster that could not know of the first emptied the store of a worker of the first",
+    525108: "a master took work on a copy of its disk that lacked the number of a start that no other process had seen",
     400428: "a worker beyond the end of a log that a split had parted counted as one that had executed it",
     501834: "a master fetched what it lacked of each incarnation in a round trip of its own",
     514332: "a join took a round trip for each disk that the cluster had ever had",

@@ -53,7 +53,7 @@ ONCE_WRONG = {
 """Seeds that once failed, and what they met."""
 SPLITS = "splits,flaps,successions"
 WRONG_IN_A_MIX = {
-    ("orders,foundings,wipes", 700289): "nobody gave the order for which the one that had installed view 1 waited",
+    ("orders,foundings,wipes", 700289): "no operator gave the order for which the one that had installed view 1 waited",
     ("orders", 200994): "the checker took what was fetched of another branch for a part of the queue",
     ("orders", 202401): "who had given way to a view waited for it after its last disk was lost",
     ("orders", 202910): "a view by order that was to let everybody in was accepted by its coordinator alone",
