@@ -132,6 +132,11 @@ class CrashGuard:
                 world.schedule(world.now_ms + machine.rng.choice((5, 50, 300)), machine.start, machine.incarnation)
             case Fatal() if wrong.reason == "Removed" and is_removed(world, machine):
                 machine.on_removed()
+            case Fatal() if wrong.reason == "OldJournal" and machine.disk.may_have_lost_seal:
+                # without its seals a flipped last record reads as a torn tail; the supervisor's word tells, by name
+                world.coverage["seal lost behind a flip"] += 1
+                world.mark_damaged(machine)
+                machine.terminate(wrong.reason, str(wrong))
             case Fatal() | JournalFault():
                 reason = getattr(wrong, "reason", type(wrong).__name__)
                 machine.terminate(reason, str(wrong))

@@ -49,6 +49,9 @@ class SimulatedDisk:
         self.journal: Journal | None = None
         self.full = False
         self.on_error: Callable[[], None] = lambda: None
+        self._flipped_at_rest = False
+        self.may_have_lost_seal = False
+        """A bit turned, and the power failed before the next start had synced the seals behind the last record."""
 
     def _with_hook(self, files: MemoryVfs) -> MemoryVfs:
         files.hook = self._on_operation
@@ -74,6 +77,7 @@ class SimulatedDisk:
             cache_bytes=1 << 14,
         )
         self.journal = journal
+        self._flipped_at_rest = False
         return journal, recovered
 
     def on_idle(self) -> None:
@@ -129,6 +133,7 @@ class SimulatedDisk:
         """The process ends and the power fails (always true): of what was not synced, chance decides what is left."""
         self.journal = None
         self._failing = 0
+        self.may_have_lost_seal |= self._flipped_at_rest
         self._files.crash(self._choose_outcome)
         return True
 
@@ -207,6 +212,7 @@ class SimulatedDisk:
             else self._rng.randrange(used)
         )
         self._files.flip_bit(name, at, self._rng.randrange(8))
+        self._flipped_at_rest = True
         return True
 
     def set_full(self, full: bool) -> None:

@@ -56,6 +56,7 @@ def _execute(machine: SimulatedMaster, executor: Executor) -> None:
     to_end = to_end and none  # what is judged is never taken from the core's word alone
     if end <= worker.index:
         return
+    worker.past_stable |= to_end and end > machine.released_marks.stable
     over = ExecutedElsewhere(paths) if paths and worker.left_positions else None
     worker.births.add(machine.last_seen[0])
     if worker.index < history.start:
@@ -100,6 +101,7 @@ def _restore_worker(machine: SimulatedMaster, agreement: LogState, *, without_or
     one_strategy = not machine.world.plan.preferred_strategies
     if without_order and one_strategy and worker.births <= {machine.last_seen[0]} and not machine.damaged:
         machine.world.violations.add(WORKER, "33", f"{machine.name} does not know the order that its worker executed")
+    past_stable = worker.past_stable  # what its view cut off since never was everybody's order
     worker.restore_backup(agreement.log_index, agreement.view.cluster_id)
     machine.world.trims.on_worker_restored(machine, agreement)
     machine.world.coverage["worker sent back"] += 1
@@ -107,7 +109,8 @@ def _restore_worker(machine: SimulatedMaster, agreement: LogState, *, without_or
     plan, met = machine.world.plan, machine.world.coverage
     # Whoever went on by order may have lost its disk since, and with it what would tell that two views were parted.
     parted = met["asked to mode"] or met["order about lost disks"] or machine.world.views.majority_diverged
-    if not without_order and ((plan.majority and not parted) or not machine.rejoined):
+    expected = without_order or past_stable
+    if not expected and ((plan.majority and not parted) or not machine.rejoined):
         machine.world.violations.add(WORKER, "33", f"worker of {machine.name} at {index} is off the log of its master")
 
 

@@ -25,6 +25,8 @@ class SimulatedWorker:
         self.keys: dict[str, Txid] = {}
         self.cluster = self.refused_by = b""
         """Whose log it has executed, as its marker says (empty in an empty store), and which cluster refused it."""
+        self.past_stable = False
+        """It was offered more than is stable, by a view of the strategy ``None``."""
         self.births: set[int] = set()
         """Of its master's disks whose log it has executed."""
         self.backups: list[tuple[int, bytes, dict[Txid, int]]] = [(0, b"", {})]
@@ -63,6 +65,7 @@ class SimulatedWorker:
         self.index, self.hash, effects = max(on_chain, key=lambda b: b[0])
         self.effects = dict(effects)
         self.left_positions, self.seen, self.keys = [], set(effects), {}
+        self.past_stable = False
         self.cluster = cluster if self.index else b""
 
     def skip_ahead(self, at: int, value: bytes) -> None:
