@@ -28,6 +28,13 @@ _AGES = "node/tests/protocol/test_key_ages.py::"
 
 KEY_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "a-key-without-an-age-is-taken",
+        "16",
+        False,
+        (SourceEdit(CORE, "unheard = [node for node in unheard if node in known]", "unheard = []"),),
+        test=_AGES + "test_before_the_first_keyed_transaction_a_member_that_sent_no_hello_is_waited_for",
+    ),
+    Mutant(
         "two-bytes-tell-one-body-from-another",
         "16",
         False,
@@ -118,7 +125,7 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         "first-stamps-are-given-to-older-masters",
         "16",
         False,
-        (SourceEdit(LEVELS, "level if was_used else 0) >= level", "level) >= 0"),),
+        (SourceEdit(LEVELS, "level if node in proven else 0) >= level", "level) >= 0"),),
         test=_TESTS + "test_masters_of_an_older_version_are_given_no_first_stamps",
     ),
     Mutant(

@@ -126,3 +126,23 @@ def test_a_first_counter_by_one_clock_alone_takes_no_key() -> None:
 
 def test_the_retention_at_the_end_of_the_log_is_what_counts() -> None:
     assert IdempotencyKeys(RETENTION_MS).retention_ms == RETENTION_MS
+
+
+def test_before_the_first_keyed_transaction_a_member_that_sent_no_hello_is_waited_for() -> None:
+    """Its program may be one that keeps no first stamps. Without one, a transaction that a later view takes in again
+    would be as old as that view."""
+    c = Cluster("abc")
+    c.run(500)
+    c.crash("b")
+    c.cut = {("b", "c"), ("c", "b")}
+    c.start("b")
+    end_ms = c.now_ms + 5_000
+    while not isinstance(c.ask("b", update("INSERT X")), SubmissionAccepted):
+        assert c.now_ms < end_ms
+        c.run(1)
+    answer = c.ask("b", update("INSERT Y", "K"))
+    assert isinstance(answer, Unavailable), answer
+    assert answer.reason == "Starting", answer
+    assert "c sent no hello since this start" in str(answer)
+    c.cut = set()
+    run_until_keys_are_taken(c, "b", "K")

@@ -175,6 +175,7 @@ def test_an_older_copy_is_told_from_the_disk_by_what_a_supervisor_saw_or_a_clien
 
 
 WRONG_IN_A_LIFE = {
+    2014016: "keys were taken without an age, and took effect twice behind a long sleep",
     2006332: "a view of None offered what was not stable, and one of Simple cut it off",
     2007884: "a flipped last record lost the seals behind it with the power, and the supervisor's word told",
     331: "a key that a master took without a view began to age with the next one, and took effect twice",

@@ -314,24 +314,32 @@ class Core:
     def _submission_terms(self, replication: Replication) -> SubmissionTerms:
         configured, log = self.views.configured_members, replication.log
         others = [one.node for one in configured if one.node != self.local.node]
-        marks = self.local.peer_levels.are_all(LEVEL_FIRST_STAMPS, others, log.keys.has_first_stamps)
+        view = self.views.accepted
+        members = [one.node for one in view.members] if view and view.level >= LEVEL_FIRST_STAMPS else []
+        proven = others if log.keys.has_first_stamps else members
+        marks = self.local.peer_levels.are_all(LEVEL_FIRST_STAMPS, others, proven)
         refusal = None
         if others:
             is_alone = self.views.installed and not self.peers
             refusal = self.local.clock.lag_error(log.last_stamp, log.keys.retention_ms // KEY_LAG_SHARE, is_alone)
         if refusal is None and not marks:
-            refusal = self._keys_wait(others)
+            refusal = self._keys_wait([node for node in others if node not in proven])
         if len(log.keys) >= self.settings.keys_max:
             refusal = log.keys.full_error(replication.key_horizon.away(configured))
         return SubmissionTerms(self.views.is_stopped, marks, refusal)
 
-    def _keys_wait(self, others: list[str]) -> Unavailable | None:
-        """Why a transaction with a key is not taken without a first stamp: it has no stamp either, so its age would
-        begin with the next view, however long that takes (rule 16). Older masters keep no first stamp in any case."""
-        unheard = self.local.peer_levels.undecided(LEVEL_FIRST_STAMPS, others) if self.views.is_stopped else []
+    def _keys_wait(self, unproven: list[str]) -> Unavailable | None:
+        """Why a transaction with a key is not taken without a first stamp: the next view may give it another stamp, and
+        its age would begin with that view (rule 16). Older masters keep no first stamp in any case. While a view is in
+        force, a master that never was in this cluster is not waited for."""
+        unheard = self.local.peer_levels.undecided(LEVEL_FIRST_STAMPS, unproven)
+        view = self.views.accepted
+        if view is not None and not self.views.is_stopped:
+            known = {node for node, _birth in view.origins}
+            unheard = [node for node in unheard if node in known]
         if not unheard:
             return None
-        text = f"no view is in force, and {', '.join(unheard)} sent no hello since this start: a key has no age yet"
+        text = f"{', '.join(unheard)} sent no hello since this start, and a key has no age until all masters keep it"
         return Unavailable("Starting", text)
 
     def prepare_change(self, wanted: Configuration, why: str) -> Submission:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 class PeerLevels:
@@ -15,10 +15,10 @@ class PeerLevels:
         """A message that the node itself sent says its level; 0: its version says none."""
         self._levels[node] = level
 
-    def are_all(self, level: int, others: Iterable[str], was_used: bool) -> bool:
-        """Whether all these masters have at least this level. ``was_used``: the log proves that all had it, so a master
-        that sent no hello since this start has it still."""
-        return all(self._levels.get(node, level if was_used else 0) >= level for node in others)
+    def are_all(self, level: int, others: Iterable[str], proven: Collection[str]) -> bool:
+        """Whether all these masters have at least this level. ``proven``: those that had it, as the log or a view
+        proves. They have it still unless a hello since this start says otherwise."""
+        return all(self._levels.get(node, level if node in proven else 0) >= level for node in others)
 
     def older(self, level: int, others: Iterable[str]) -> list[str]:
         """The masters that are known to have less than this level."""
