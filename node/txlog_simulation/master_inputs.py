@@ -31,14 +31,9 @@ def receive_one(machine: SimulatedMaster, receive: Callable[[str, bytes], None],
         wiped = world.coverage["wipe"] or world.coverage["order about lost disks"]
         if fault.reason == "OtherCluster" and (wiped or world.overrides.may_be_two_clusters):
             return  # a cluster that was being founded with its earlier birth, in a message that was on its way
-        executor = machine.executor
-        if (
-            fault.reason == "OtherCluster"
-            and world.overrides.bootstrap_members
-            and executor is not None
-            and executor.core.views.bootstrap_unconfirmed
-        ):
-            return  # it has not heard yet that the cluster was founded without it
+        bootstrapped = fault.reason == "OtherCluster" and world.overrides.bootstrap_members
+        if bootstrapped and (_is_bootstrapping(machine) or "follows a cluster that exists" in str(fault)):
+            return  # one of the two had not heard yet that the cluster was founded without it
         if fault.reason in FAULT_REASONS_OF_DAMAGE and not world.damaged:
             world.violations.add(PROCESS, "9", f"{machine.name} refuses {fault}")
     if world.trace.wanted:
@@ -46,6 +41,10 @@ def receive_one(machine: SimulatedMaster, receive: Callable[[str, bytes], None],
             machine.name, "receive", f"{peer.name} {len(data)} bytes log={machine.durable_state.log_length}"
         )
     machine.on_step("receive")
+
+
+def _is_bootstrapping(machine: SimulatedMaster) -> bool:
+    return machine.executor is not None and machine.executor.core.views.bootstrap_unconfirmed
 
 
 def look_after(machine: SimulatedMaster) -> None:
