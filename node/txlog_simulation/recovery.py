@@ -109,6 +109,8 @@ def _check_during_flow(world: Simulation) -> None:
         slot = rng.randrange(plan.masters)
         world.submit_work(PlannedWork(world.now_ms, slot, many, False, False, False))
         world.run_until(world.now_ms + every_ms)
+        if order_to_forget(world):
+            began_ms = world.now_ms
         if stable < 0 and liveness.is_at_work(world):
             stable = len(world.log.longest)
             world.coverage["all at work while clients write"] += 1
