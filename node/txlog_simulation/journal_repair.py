@@ -92,7 +92,7 @@ def _on_repaired(machine: SimulatedMaster, repair: JournalRepair) -> None:
 
 
 def _on_unrepairable(machine: SimulatedMaster) -> None:
-    if machine.flipped and not machine.damaged:
+    if (machine.flipped or machine.disk.may_keep_old_tail) and not machine.damaged:
         machine.world.coverage["beyond repair"] += 1
         machine.world.mark_damaged(machine)
 

@@ -52,6 +52,8 @@ class SimulatedDisk:
         self._flipped_at_rest = False
         self.may_have_lost_seal = False
         """A bit turned, and the power failed before the next start had synced the seals behind the last record."""
+        self.may_keep_old_tail = False
+        """The fsync of zeros over a torn tail failed, and the next start read these zeros (decision 54, limits)."""
 
     def _with_hook(self, files: MemoryVfs) -> MemoryVfs:
         files.hook = self._on_operation
@@ -143,6 +145,7 @@ class SimulatedDisk:
         if self._power_rng.random() < 0.5:
             return self.crash()
         self._coverage["failed fsync, and the power stays"] += 1
+        self.may_keep_old_tail |= self.journal is None and not self._files.drops_cached
         self.journal = None
         self._failing = 0
         self._files.kill()
