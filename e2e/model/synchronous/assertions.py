@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from e2e.model.synchronous.masters import ModelMaster, ModelWorker
 from e2e.model.synchronous.values import (
+    DecisionVerdict,
     Missing,
     ModelEntry,
     ModelTransaction,
@@ -14,7 +15,6 @@ from e2e.model.synchronous.values import (
     ModelViolation,
     Number,
     TransactionKind,
-    DecisionVerdict,
     Weights,
     is_majority,
     votes_of,

@@ -13,10 +13,10 @@ from e2e.model.synchronous.assertions import Assertions
 from e2e.model.synchronous.log_fold import LogFold
 from e2e.model.synchronous.masters import ModelMaster
 from e2e.model.synchronous.values import (
+    DecisionVerdict,
     ModelTransaction,
     Number,
     TransactionKind,
-    DecisionVerdict,
     Weights,
 )
 

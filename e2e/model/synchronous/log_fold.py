@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from e2e.model.synchronous.values import Missing, ModelEntry, ModelTransaction, TransactionKind, DecisionVerdict
+from e2e.model.synchronous.values import DecisionVerdict, Missing, ModelEntry, ModelTransaction, TransactionKind
 
 
 @dataclass(slots=True, eq=False)

@@ -190,7 +190,10 @@ class ModelMaster:
 
     def add(self, is_waited_for: set[int]) -> None:
         """Move to the log what no member can stamp below, and what those hold who are ``is_waited_for``."""
-        self.read_pending_posts()
+        if self.pending:
+            self.read_pending_posts()
+        if not self.queue:
+            return
         peers = [peer for peer in self.view.members if peer != self.number]
         limit = min([self.counter, *(self.claim_of(peer).counter for peer in peers)])
         for entry in self.waiting():
@@ -205,14 +208,17 @@ class ModelMaster:
     def stable_length(self) -> int:
         """The length of the log that every member of the view holds."""
         length = len(self.log)
+        if self.installed and self.stable >= length:
+            return self.stable
         for peer in self.view.members:
             if peer == self.number:
                 continue
             claim = self.claim_of(peer)
-            at = min(max(claim.length, self.base_length), len(self.log))
+            at = max(claim.length, self.base_length)
             while at < length and self.log[at].txid in claim.held:
                 at += 1
-            length = min(length, at)
+            if at < length:
+                length = at
         if self.installed:
             self.stable = length = max(length, self.stable)
         return length

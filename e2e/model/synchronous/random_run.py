@@ -17,13 +17,13 @@ from e2e.model.synchronous.masters import ModelMaster
 from e2e.model.synchronous.network import ModelNetwork
 from e2e.model.synchronous.readers import LogReaders
 from e2e.model.synchronous.values import (
+    DecisionVerdict,
     Missing,
     Mode,
     ModelAnchor,
     ModelView,
     ModelViolation,
     TransactionKind,
-    DecisionVerdict,
     Weights,
 )
 from e2e.model.synchronous.view_changes import ViewChanges
@@ -147,7 +147,8 @@ class RandomRun:
     def _step(self) -> None:
         chance, pace = self.chance, self.pace
         for each in self.masters:
-            each.down -= each.down > 0
+            if each.down:
+                each.down -= 1
         master = self.masters[chance.randrange(len(self.masters))]
         if not master.down:
             self._act(master, chance.random())

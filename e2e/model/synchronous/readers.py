@@ -10,7 +10,7 @@ from typing import NamedTuple
 from e2e.model.synchronous.assertions import Assertions
 from e2e.model.synchronous.log_fold import FoldMemo, LogFold, log_start_at
 from e2e.model.synchronous.masters import ModelMaster
-from e2e.model.synchronous.values import Missing, ModelViolation, TransactionKind, DecisionVerdict
+from e2e.model.synchronous.values import DecisionVerdict, Missing, ModelViolation, TransactionKind
 
 
 class ModelBackup(NamedTuple):

@@ -22,11 +22,11 @@ from txlog.sparql import (
     concatenate,
     delete_matching,
     drop_graphs,
+    find_written_graphs,
     prepare_loaded,
     prepare_rdf,
     prepare_update,
 )
-from txlog.sparql.analysis.written_graphs import find_written_graphs
 
 NOW = "2026-01-01T00:00:00Z"
 DEFAULT = GraphSet(default=True)
