@@ -103,7 +103,8 @@ class _OperationReader(TokenCursor):
     def _modify(self) -> WrittenGraphs:
         """``WITH``, and the templates of ``DELETE`` and ``INSERT``: those of DATA, and the pattern of DELETE WHERE, are
         templates, too."""
-        at, plain = 0, DEFAULT_ONLY
+        at = 0
+        plain: WrittenGraphs = DEFAULT_ONLY
         if self._word_at(0) == "WITH":
             at, plain = 2, self._named(1)
         found: WrittenGraphs = NO_GRAPH
