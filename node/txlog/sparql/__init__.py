@@ -4,6 +4,7 @@ from txlog.sparql.analysis.graph_creation import existing_graph
 from txlog.sparql.analysis.partial_copy import required_predicates, restrict_to_predicates
 from txlog.sparql.analysis.portability import refuse_base_direction, refuse_terms_jena_changes, refuse_unportable
 from txlog.sparql.analysis.predicates import UnknownPredicates
+from txlog.sparql.analysis.written_graphs import find_written_graphs
 from txlog.sparql.load_operation import LoadedDocument, LoadRequest
 from txlog.sparql.rdf_upload import (
     RandomBits,
@@ -59,6 +60,7 @@ __all__ = [
     "existing_graph",
     "find_created_graphs",
     "find_loads",
+    "find_written_graphs",
     "fingerprint_query",
     "hide_marker",
     "hide_system_graphs",

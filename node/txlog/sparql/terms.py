@@ -9,10 +9,11 @@ from typing import Final
 import pyoxigraph
 
 from txlog.model.errors import BadInput, SystemGraphNamed
+from txlog.model.graph_set import SYSTEM_GRAPH_PREFIX
 from txlog.sparql.expansion_limit import CACHED_BODIES_MAX
 from txlog.sparql.known_prefixes import KNOWN_PREFIXES
 
-SYSTEM_GRAPHS: Final = "urn:txlog:system"
+SYSTEM_GRAPHS: Final = SYSTEM_GRAPH_PREFIX
 """The prefix of system graphs, such as the marker of a worker; clients may neither name nor see one."""
 
 DEFAULT_PREFIXES: Final = {
