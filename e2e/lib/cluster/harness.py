@@ -25,7 +25,7 @@ from e2e.lib.ports import free_ports
 from e2e.lib.report import CannotMeasure
 from txlog.apply.applier import apply_up_to
 from txlog.apply.log_source import MasterLog
-from txlog.apply.outcome import WorkerState
+from txlog.apply.outcome import Refusal, WorkerState
 from txlog.client import JsonMarker, MasterClient, WorkerReport
 from txlog.config.units import AS_WRITTEN
 from txlog.local.engines.fuseki_server import DATASET, fuseki_command, obtain_fuseki
@@ -46,7 +46,12 @@ REPORT_S: Final = 5.0
 
 
 class StoreBlocked(Exception):
-    """A store refuses what a master has accepted."""
+    """A store refuses what a master has accepted. ``refused``: the transaction and the store's answer; None where the
+    store is at another fault."""
+
+    def __init__(self, message: str, refused: Refusal | None = None) -> None:
+        super().__init__(message)
+        self.refused = refused
 
 
 class MasterAnswer(NamedTuple):
@@ -237,7 +242,8 @@ class MasterHarness:
                 store.marker = outcome.position
                 if outcome.state is not WorkerState.WORKING:
                     raise StoreBlocked(
-                        f"{name}: {outcome.state}: {outcome.error}; its last output: {store.last_output()}"
+                        f"{name}: {outcome.state}: {outcome.error}; its last output: {store.last_output()}",
+                        outcome.refused,
                     )
                 if time.monotonic() > until:
                     raise CannotMeasure(f"{name} is not at {self.last.index} after {TIMEOUT_S:g} s: {outcome.error}")

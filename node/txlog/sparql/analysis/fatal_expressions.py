@@ -30,6 +30,7 @@ _GIVE_ANY_TERM: Final = frozenset(
 """Calls whose value may be something else than a literal."""
 _GIVE_ANY_LITERAL: Final = _GIVE_ANY_TERM | {"STRDT"}
 """Calls whose value may be a literal whose text is none of its datatype."""
+_AGGREGATES: Final = ("COUNT", "SUM", "MIN", "MAX", "AVG", "SAMPLE", "GROUP_CONCAT")
 _ARITHMETIC: Final = ("+", "-", "*", "/")
 _ESCAPE: Final = r"\\[.\\()\[\]{}?*+|^$/dDwWsS-]"
 _PLAIN_PATTERN: Final = re.compile(rf"(?:[^\\\[\](){{}}]|{_ESCAPE}|\[\^?(?:[^\\\[\]&^-]|[0-9A-Za-z]-[0-9A-Za-z])+\]|[()])*+")
@@ -80,7 +81,9 @@ def _is_fatal_operator(operator: Operator) -> bool:
 
 
 def _is_constant(operand: Slice) -> bool:
-    return not any(token.kind == "VARIABLE" or token.text == "{" or token.text == "*" for token in operand)
+    return not any(
+        token.kind == "VARIABLE" or token.text in ("{", "*") or token.text.upper() in _AGGREGATES for token in operand
+    )
 
 
 def _is_number(operand: Slice) -> bool:
