@@ -41,6 +41,8 @@ from txlog.workers.http_transport import HttpTransport
 MEMORY: Final = Path("/dev/shm")
 UPDATE_HEADERS: Final = {"Content-Type": "application/sparql-update", "TxLog-Durability": "synced"}
 TIMEOUT_S: Final = 120.0
+IDLE_S: Final = 10.0
+"""A connection that was idle for longer is opened again: a master closes idle ones, and stores may take long."""
 REPORT_S: Final = 5.0
 """A worker of which the master hears nothing for long is asked last."""
 
@@ -177,6 +179,7 @@ class MasterHarness:
         self.last = Position(0, 0, b"")
         self._log = MasterLog(self.master)
         self._http = http.client.HTTPConnection(urlsplit(url).netloc, timeout=TIMEOUT_S)
+        self._answered_at = 0.0
         self._reported: dict[str, float] = {}
 
     def close(self) -> None:
@@ -194,10 +197,14 @@ class MasterHarness:
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> tuple[int, Message, bytes]:
         """The same with the answer as it is: status, headers, body. Its position is noted."""
+        if time.monotonic() > self._answered_at + IDLE_S:
+            self._http.close()
         self._http.request(method, f"/repositories/{REPOSITORY}{path}", body=body, headers=dict(headers or {}))
         answer = self._http.getresponse()
         self.note_position(answer.headers["TxLog-Position"])
-        return answer.status, answer.headers, answer.read()
+        text = answer.read()
+        self._answered_at = time.monotonic()
+        return answer.status, answer.headers, text
 
     def note_position(self, header: str | None) -> Position | None:
         """The position in an answer of this master, also to another client: the stores are to reach it."""
