@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyoxigraph
 import pytest
 
@@ -23,9 +21,7 @@ PATHS = (
 
 
 def _logged(text: str) -> str:
-    return prepare_update(
-        text, base=None, now="2026-01-01T00:00:00Z", draw=lambda: 7, all_graphs=True
-    ).payload.decode()
+    return prepare_update(text, base=None, now="2026-01-01T00:00:00Z", draw=lambda: 7, all_graphs=True).payload.decode()
 
 
 def _found(store: pyoxigraph.Store, update: str) -> set[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from engines import ALL, stores_of
 from server_process import StoreProcess
 

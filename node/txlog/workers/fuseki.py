@@ -69,10 +69,10 @@ def _normalise_quads(lines: bytes) -> bytes:
 
 
 def _rewrite_update(text: str) -> str:
-    """An update of the log in TDB2's form: its constants as :func:`_normalise_quads` writes those of quads; the parts of
-    times with a test, since at what is no literal they would end the request; and COPY, MOVE and ADD as the operations
-    that they are short for. Jena's versions do nothing where the source does not exist;
-    SPARQL 1.1 Update, section 3.2.3, empties the destination all the same."""
+    """An update of the log in TDB2's form: its constants as :func:`_normalise_quads` writes those of quads, and COPY,
+    MOVE and ADD as the operations that they are short for. Jena's versions do nothing where the source does not exist;
+    SPARQL 1.1 Update, section 3.2.3, empties the destination all the same. The parts of times are tested first: Jena
+    ends the request at what is no literal."""
     return _TEXT.sub(_rewrite_constant, text) if _MAY_NEED_REWRITING.search(text) else text
 
 

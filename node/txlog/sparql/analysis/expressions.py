@@ -14,9 +14,14 @@ Slice = Sequence[Token]
 _OPENS: Final = ("(", "{", "[")
 _CLOSES: Final = (")", "}", "]")
 _LEVELS: Final = {
-    **{"||": 1, "&&": 2, "IN": 3},
+    "||": 1,
+    "&&": 2,
+    "IN": 3,
     **dict.fromkeys(("=", "!=", "<", ">", "<=", ">="), 3),
-    **{"+": 4, "-": 4, "*": 5, "/": 5},
+    "+": 4,
+    "-": 4,
+    "*": 5,
+    "/": 5,
 }
 """How tightly operators bind."""
 _SIGNS: Final = ("!", "+", "-")
@@ -64,7 +69,7 @@ def find_expressions(toks: Slice) -> Iterator[Slice]:
 def _primary(toks: Slice, at: int) -> Slice:
     """The primary expression that begins at ``at``, without signs before it."""
     end, first = at, toks[at] if at < len(toks) else None
-    if first is not None and first.kind in ("WORD", "IRI") and first.text.upper() != "IN":
+    if first is not None and first.kind in ("WORD", "IRI", "PNAME") and first.text.upper() != "IN":
         end += 2 if first.text.upper() == "NOT" else 1
     if end < len(toks) and toks[end].text in _OPENS:
         return toks[at : _closing(toks, end) + 1]
@@ -145,7 +150,9 @@ def _end_of_operand(expression: Slice, at: int) -> int:
 def _pair(binary: Sequence[str], operands: Sequence[Slice]) -> Iterator[Operator]:
     """Each operator with all that binds tighter on both sides."""
     for number, sign in enumerate(binary):
-        level, left, right = _LEVELS.get(sign, 0), number, number + 1
+        if sign not in _LEVELS:
+            continue  # inside a triple term
+        level, left, right = _LEVELS[sign], number, number + 1
         while left and _LEVELS.get(binary[left - 1], 0) >= level:
             left -= 1
         while right < len(binary) and _LEVELS.get(binary[right], 0) > level:

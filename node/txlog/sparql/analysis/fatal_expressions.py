@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from txlog.sparql.analysis.expressions import Operator, Slice, call_of, find_expressions, parts_of
-from txlog.sparql.tokens import Token, tokens
+from txlog.sparql.tokens import tokens
 
 JENA: Final = "fuseki"
 RDF4J: Final = "rdf4j"
@@ -24,8 +24,10 @@ _MAY_BE_FATAL: Final = re.compile(
 )
 _CONSTANTS: Final = ("STRING", "NUMBER")
 _GIVE_ANY_TERM: Final = frozenset(
-    ("", "IF", "COALESCE", "IRI", "URI", "BNODE", "DATATYPE", "SUBJECT", "PREDICATE", "OBJECT", "TRIPLE")
-    + ("MIN", "MAX", "SAMPLE")
+    (
+        *("", "IF", "COALESCE", "IRI", "URI", "BNODE", "DATATYPE", "SUBJECT", "PREDICATE", "OBJECT", "TRIPLE"),
+        *("MIN", "MAX", "SAMPLE"),
+    )
 )
 """Calls whose value may be something else than a literal."""
 _GIVE_ANY_LITERAL: Final = _GIVE_ANY_TERM | {"STRDT"}
@@ -33,7 +35,8 @@ _GIVE_ANY_LITERAL: Final = _GIVE_ANY_TERM | {"STRDT"}
 _AGGREGATES: Final = ("COUNT", "SUM", "MIN", "MAX", "AVG", "SAMPLE", "GROUP_CONCAT")
 _ARITHMETIC: Final = ("+", "-", "*", "/")
 _ESCAPE: Final = r"\\[.\\()\[\]{}?*+|^$/dDwWsS-]"
-_PLAIN_PATTERN: Final = re.compile(rf"(?:[^\\\[\](){{}}]|{_ESCAPE}|\[\^?(?:[^\\\[\]&^-]|[0-9A-Za-z]-[0-9A-Za-z])+\]|[()])*+")
+_SET: Final = r"\[\^?(?:[^\\\[\]&^-]|[0-9A-Za-z]-[0-9A-Za-z])+\]"
+_PLAIN_PATTERN: Final = re.compile(rf"(?:[^\\\[\](){{}}]|{_ESCAPE}|{_SET}|[()])*+")
 _PLAIN_FLAGS: Final = re.compile("[smix]*")
 _GROUP: Final = re.compile(r"\$([0-9])")
 
@@ -108,8 +111,9 @@ Rule = Callable[[Sequence[Slice]], str]
 def _gives(argument: Slice, others: Collection[str]) -> bool:
     """Whether the value of an argument is visible by its outermost form: a constant literal, an operator, or a call
     that is none of ``others``."""
-    parts = parts_of(argument)
-    if parts.operators:
+    if not argument:
+        return False
+    if parts_of(argument).operators:
         return True
     if argument[0].kind in _CONSTANTS or argument[0].text in ("true", "false"):
         return True
@@ -119,17 +123,22 @@ def _gives(argument: Slice, others: Collection[str]) -> bool:
     return call is not None and call.name not in others
 
 
+def _at(arguments: Sequence[Slice], place: int) -> Slice:
+    return arguments[place] if place < len(arguments) else ()
+
+
 def _is_variable(argument: Slice) -> bool:
     return len(argument) == 1 and argument[0].kind == "VARIABLE"
 
 
 def _time(arguments: Sequence[Slice]) -> str:
     """The adapter gives a variable its error."""
-    return "" if _is_variable(arguments[0]) or _gives(arguments[0], _GIVE_ANY_TERM) else "what may be no literal"
+    argument = _at(arguments, 0)
+    return "" if _is_variable(argument) or _gives(argument, _GIVE_ANY_TERM) else "what may be no literal"
 
 
 def _range(arguments: Sequence[Slice]) -> str:
-    return "" if _gives(arguments[1], _GIVE_ANY_TERM) else "what may be no literal"
+    return "" if _gives(_at(arguments, 1), _GIVE_ANY_TERM) else "what may be no literal"
 
 
 def _number_at(*places: int) -> Rule:
@@ -165,13 +174,13 @@ def _groups(pattern: str | None) -> int | None:
 
 
 def _regex(arguments: Sequence[Slice]) -> str:
-    if _groups(_text(arguments[1])) is None:
+    if _groups(_text(_at(arguments, 1))) is None:
         return "a pattern that may be none"
     return _wrong_flags(arguments[2:])
 
 
 def _replace(arguments: Sequence[Slice]) -> str:
-    groups, replacement = _groups(_text(arguments[1])), _text(arguments[2])
+    groups, replacement = _groups(_text(_at(arguments, 1))), _text(_at(arguments, 2))
     if groups is None:
         return "a pattern that may be none"
     if replacement is None or "\\" in replacement or replacement.count("$") != len(_GROUP.findall(replacement)):
@@ -189,8 +198,8 @@ def _wrong_flags(rest: Sequence[Slice]) -> str:
 
 
 def _tag(arguments: Sequence[Slice]) -> str:
-    call = call_of(arguments[1])
-    known = _text(arguments[1]) is not None or (call is not None and call.name in ("STR", "LANG"))
+    call = call_of(_at(arguments, 1))
+    known = _text(_at(arguments, 1)) is not None or (call is not None and call.name in ("STR", "LANG"))
     return "" if known else "what may be no language tag"
 
 

@@ -64,7 +64,8 @@ def refuse_fatal(prepared: TransactionBody, engines: Collection[str]) -> Transac
     """The same transaction; :class:`NotDeterministic` (``once``) where a store of these engines may end the request
     (:mod:`txlog.sparql.analysis.fatal_expressions`)."""
     if prepared.kind == KIND_UPDATE and (found := find_fatal_expression(prepared.payload.decode(), engines)):
-        raise NotDeterministic(found, "it ends the request in some stores, and in which depends on their order", once=True)
+        why = "it ends the request in some stores, and in which depends on their order"
+        raise NotDeterministic(found, why, once=True)
     return prepared
 
 

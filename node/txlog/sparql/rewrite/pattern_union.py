@@ -222,8 +222,9 @@ class PatternWriter(TokenCursor):
         return " ".join(out), at + 1
 
     def _refuse_distinct_star(self, at: int, *, is_one_graph: bool) -> bool:
-        """Whether it is a ``DISTINCT *``, where that can be kept. ``*`` would be more variables than those of the client: those of graphs, and those in place of labels. It may
-        stand before the pattern of the SELECT, and in a HAVING or ORDER BY behind it."""
+        """Whether it is a ``DISTINCT *``, where that can be kept. ``*`` would be more variables than the client's: also
+        those of graphs, and those in place of labels. It may stand before the pattern of the SELECT, and in a HAVING or ORDER
+        BY behind it."""
         depth, has_star, has_label = 0, False, False
         while depth >= 0 and self._token_at(at) is not END:
             depth += (self._mark_at(at) == "{") - (self._mark_at(at) == "}")
