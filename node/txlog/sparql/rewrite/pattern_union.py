@@ -223,8 +223,8 @@ class PatternWriter(TokenCursor):
 
     def _refuse_distinct_star(self, at: int, *, is_one_graph: bool) -> bool:
         """Whether it is a ``DISTINCT *``, where that can be kept. ``*`` would be more variables than the client's: also
-        those of graphs, and those in place of labels. It may stand before the pattern of the SELECT, and in a HAVING or ORDER
-        BY behind it."""
+        those of graphs, and those in place of labels. It may stand before the pattern of the SELECT, and behind it in a
+        HAVING or ORDER BY."""
         depth, has_star, has_label = 0, False, False
         while depth >= 0 and self._token_at(at) is not END:
             depth += (self._mark_at(at) == "{") - (self._mark_at(at) == "}")
