@@ -27,6 +27,7 @@ FATAL = {
     "rdf4j": (
         *("REGEX('a', ?v)", "REPLACE('a', ?v, 'b')", "ABS(?v)", "SUBSTR('abc', ?v)", "(1 + <urn:n>)", "(1/0)"),
         *("(-(<urn:n>))", "(!(<urn:n>))", "('x' = 1)", "(<urn:n> < 1)", "LANGMATCHES(<urn:n>, 'x')"),
+        *("COALESCE(?v, ?v && true)", "(?v IN (false || ?v, 1))"),
     ),
 }
 ONE = (

@@ -35,7 +35,7 @@ _GIVE_ANY_LITERAL: Final = _GIVE_ANY_TERM | {"STRDT"}
 _AGGREGATES: Final = ("COUNT", "SUM", "MIN", "MAX", "AVG", "SAMPLE", "GROUP_CONCAT")
 _ARITHMETIC: Final = ("+", "-", "*", "/")
 _ESCAPE: Final = r"\\[.\\()\[\]{}?*+|^$/dDwWsS-]"
-_SET: Final = r"\[\^?(?:[^\\\[\]&^-]|[0-9A-Za-z]-[0-9A-Za-z])+\]"
+_SET: Final = r"\[\^?(?:[^\\\[\]&^-]|[0-9A-Za-z]-[0-9A-Za-z])+-?\]"
 _PLAIN_PATTERN: Final = re.compile(rf"(?:[^\\\[\](){{}}]|{_ESCAPE}|{_SET}|[()])*+")
 _PLAIN_FLAGS: Final = re.compile("[smix]*")
 _GROUP: Final = re.compile(r"\$([0-9])")
@@ -54,7 +54,8 @@ def find_fatal_expression(update: str, engines: Collection[str]) -> str:
         if RDF4J in engines:
             for operator in parts.operators:
                 if _is_fatal_operator(operator):
-                    return f"the operator {operator.sign} between constants"
+                    beside = "beside a constant" if operator.sign in ("&&", "||") else "between constants"
+                    return f"the operator {operator.sign} {beside}"
         for operand in parts.operands:
             call = call_of(operand)
             if call is None:
@@ -71,8 +72,12 @@ def find_fatal_expression(update: str, engines: Collection[str]) -> str:
 
 
 def _is_fatal_operator(operator: Operator) -> bool:
-    """RDF4J evaluates what has no variable before the request begins, and an error there ends it."""
-    if operator.sign in ("&&", "||") or not (_is_constant(operator.right) and _is_constant(operator.left)):
+    """RDF4J evaluates what has no variable before the request begins, and an error there ends it. So does a conjunction
+    or disjunction that it shortens inside COALESCE or IN."""
+    constant = _is_constant(operator.left), _is_constant(operator.right)
+    if operator.sign in ("&&", "||"):
+        return any(constant)
+    if not all(constant):
         return False
     if not operator.left:
         return operator.right[0].kind != "NUMBER" or len(operator.right) > 1
@@ -144,7 +149,7 @@ def _range(arguments: Sequence[Slice]) -> str:
 def _number_at(*places: int) -> Rule:
     def rule(arguments: Sequence[Slice]) -> str:
         wrong = any(
-            not (_gives(arguments[at], _GIVE_ANY_LITERAL) and arguments[at][0].kind != "STRING")
+            not (_gives(arguments[at], _GIVE_ANY_LITERAL) and "^^" not in [each.text for each in arguments[at][1:2]])
             for at in places
             if at < len(arguments)
         )
