@@ -21,7 +21,7 @@ VALUES = (
 AT = MarkerPosition(Position(2, 7, bytes([7]) * 16), 0)
 FATAL = {
     "fuseki": (
-        *("HOURS(COALESCE(?v))", "MINUTES(IF(true, ?v, 1))", "TZ(<urn:n>)", "LANGMATCHES('en', ?v)"),
+        *("HOURS(COALESCE(?v))", "MINUTES(IF(true, ?v, 1))", "TZ(<urn:n>)"),
         *("REGEX('a', ?v)", "REGEX('a', 'a', ?v)", "STRLANG('x', ?v)"),
     ),
     "rdf4j": (

@@ -142,10 +142,6 @@ def _time(arguments: Sequence[Slice]) -> str:
     return "" if _is_variable(argument) or _gives(argument, _GIVE_ANY_TERM) else "what may be no literal"
 
 
-def _range(arguments: Sequence[Slice]) -> str:
-    return "" if _gives(_at(arguments, 1), _GIVE_ANY_TERM) else "what may be no literal"
-
-
 def _number_at(*places: int) -> Rule:
     def rule(arguments: Sequence[Slice]) -> str:
         wrong = any(
@@ -223,7 +219,6 @@ def _each(*rules: Rule) -> Rule:
 _RULES: Final[dict[str, dict[str, Rule]]] = {
     JENA: {
         **dict.fromkeys(("HOURS", "MINUTES", "SECONDS", "TIMEZONE", "TZ"), _time),
-        "LANGMATCHES": _range,
         "REGEX": _regex,
         "REPLACE": _replace,
         "STRLANG": _tag,
