@@ -245,6 +245,7 @@ class MasterHarness:
                     epoch=self.last.epoch,
                     cached=store.marker,
                     budget_s=TIMEOUT_S,
+                    execution_s=TIMEOUT_S,
                 )
                 store.marker = outcome.position
                 if outcome.state is not WorkerState.WORKING:

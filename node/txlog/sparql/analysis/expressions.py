@@ -28,14 +28,14 @@ _SIGNS: Final = ("!", "+", "-")
 _KEYWORDS: Final = ("FILTER", "BIND", "HAVING")
 
 
-class Call(NamedTuple):
+class FunctionCall(NamedTuple):
     """A call: ``name`` in capitals for a word, an IRI as it is; "" for plain parentheses."""
 
     name: str
     arguments: tuple[Slice, ...]
 
 
-class Operator(NamedTuple):
+class OperatorUse(NamedTuple):
     """An operator with its operands; ``left`` is empty for a sign or a negation."""
 
     sign: str
@@ -46,7 +46,7 @@ class Operator(NamedTuple):
 class ExpressionParts(NamedTuple):
     """What an expression is made of at its own level. ``operands``: its primary expressions without their signs."""
 
-    operators: tuple[Operator, ...]
+    operators: tuple[OperatorUse, ...]
     operands: tuple[Slice, ...]
 
 
@@ -85,7 +85,7 @@ def _closing(toks: Slice, at: int) -> int:
     return len(toks) - 1
 
 
-def call_of(operand: Slice) -> Call | None:
+def call_of(operand: Slice) -> FunctionCall | None:
     """An operand as a call; None for a term, and for EXISTS."""
     opening = next((at for at, token in enumerate(operand) if token.text in _OPENS), None)
     if opening is None or operand[opening].text != "(" or opening > 1:
@@ -94,7 +94,7 @@ def call_of(operand: Slice) -> Call | None:
     inside = operand[opening + 1 : -1]
     if inside and inside[0].kind == "WORD" and inside[0].text.upper() == "DISTINCT":
         inside = inside[1:]
-    return Call(name if name.startswith("<") else name.upper(), tuple(_split(inside)))
+    return FunctionCall(name if name.startswith("<") else name.upper(), tuple(_split(inside)))
 
 
 def _split(inside: Slice) -> Iterator[Slice]:
@@ -116,7 +116,7 @@ def _split(inside: Slice) -> Iterator[Slice]:
 def parts_of(expression: Slice) -> ExpressionParts:
     """The operators and operands of an expression at its own level."""
     operands: list[Slice] = []
-    signs: list[Operator] = []
+    signs: list[OperatorUse] = []
     binary: list[str] = []
     at = 0
     while at < len(expression):
@@ -125,7 +125,7 @@ def parts_of(expression: Slice) -> ExpressionParts:
             at += 1
         end = _end_of_operand(expression, at)
         operand = expression[at:end]
-        signs += [Operator(token.text, (), operand) for token in expression[begin:at]]
+        signs += [OperatorUse(token.text, (), operand) for token in expression[begin:at]]
         operands.append(operand)
         at = end
         if at < len(expression):
@@ -147,7 +147,7 @@ def _end_of_operand(expression: Slice, at: int) -> int:
     return end
 
 
-def _pair(binary: Sequence[str], operands: Sequence[Slice]) -> Iterator[Operator]:
+def _pair(binary: Sequence[str], operands: Sequence[Slice]) -> Iterator[OperatorUse]:
     """Each operator with all that binds tighter on both sides."""
     for number, sign in enumerate(binary):
         if sign not in _LEVELS:
@@ -159,4 +159,4 @@ def _pair(binary: Sequence[str], operands: Sequence[Slice]) -> Iterator[Operator
             right += 1
         before = [token for operand in operands[left : number + 1] for token in operand]
         after = [token for operand in operands[number + 1 : right + 1] for token in operand]
-        yield Operator(sign, before, after)
+        yield OperatorUse(sign, before, after)

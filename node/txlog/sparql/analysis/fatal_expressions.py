@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
-from txlog.sparql.analysis.expressions import Operator, Slice, call_of, find_expressions, parts_of
+from txlog.sparql.analysis.expressions import OperatorUse, Slice, call_of, find_expressions, parts_of
 from txlog.sparql.tokens import tokens
 
 JENA: Final = "fuseki"
@@ -71,7 +71,7 @@ def find_fatal_expression(update: str, engines: Collection[str]) -> str:
 # -- operators
 
 
-def _is_fatal_operator(operator: Operator) -> bool:
+def _is_fatal_operator(operator: OperatorUse) -> bool:
     """RDF4J evaluates what has no variable before the request begins, and an error there ends it. So does a conjunction
     or disjunction that it shortens inside COALESCE or IN."""
     constant = _is_constant(operator.left), _is_constant(operator.right)
