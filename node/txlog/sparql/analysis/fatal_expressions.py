@@ -36,7 +36,7 @@ _AGGREGATES: Final = ("COUNT", "SUM", "MIN", "MAX", "AVG", "SAMPLE", "GROUP_CONC
 _ARITHMETIC: Final = ("+", "-", "*", "/")
 _ESCAPE: Final = r"\\[.\\()\[\]{}?*+|^$/dDwWsS-]"
 _SET: Final = r"\[\^?(?:[^\\\[\]&^-]|[0-9A-Za-z]-[0-9A-Za-z])+-?\]"
-_PLAIN_PATTERN: Final = re.compile(rf"(?:[^\\\[\](){{}}]|{_ESCAPE}|{_SET}|[()])*+")
+_PLAIN_PATTERN: Final = re.compile(rf"(?:[^\\\[\](){{}}]|{_ESCAPE}|{_SET}|[()]|)*+")
 _PLAIN_FLAGS: Final = re.compile("[smix]*")
 _GROUP: Final = re.compile(r"\$([0-9])")
 
