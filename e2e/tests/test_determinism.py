@@ -27,6 +27,11 @@ FORMS = (
     *("NOW()", "RAND()", "UUID()", "STRUUID()", "BNODE()", "BNODE('b')", "STR(UUID())"),
 )
 
+OF_RDF_1_2 = (
+    *("triple terms", "triple terms in a pattern", "nested triple terms in a pattern"),
+    *("TRIPLE", "SUBJECT", "PREDICATE", "OBJECT", "isTRIPLE"),
+)
+
 
 def test_the_same_seed_gives_the_same_updates() -> None:
     first, again, other = (RandomUpdates(random.Random(seed)) for seed in (1, 1, 2))
@@ -45,6 +50,16 @@ def test_every_form_comes_and_all_of_it_is_sparql() -> None:
         with pytest.raises(RuntimeError):
             store.update(barrier)
     assert not [form for form in FORMS if met[form] < 10], met
+
+
+def test_triple_terms_come_nested_and_in_functions() -> None:
+    updates, met, store = RandomUpdates(random.Random(3), triple_terms=0.1), Counter[str](), pyoxigraph.Store()
+    for _ in range(1500):
+        text = updates.update()
+        met.update(updates.used)
+        with pytest.raises(RuntimeError):
+            store.update(f"{PROLOGUE}DROP GRAPH <x:none> ;\n{text.removeprefix(PROLOGUE)}")
+    assert not [form for form in OF_RDF_1_2 if met[form] < 5], met
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ ONE: Final = (
 )
 TWO: Final = ("CONTAINS", "STRSTARTS", "STRENDS", "STRBEFORE", "STRAFTER", "LANGMATCHES", "REGEX", "sameTerm")
 TESTS: Final = ("isIRI", "isURI", "isBLANK", "isLITERAL", "isNUMERIC")
+OF_TRIPLE_TERMS: Final = ("SUBJECT", "PREDICATE", "OBJECT", "isTRIPLE")
 OPERATORS: Final = ("+", "-", "*", "/", "=", "!=", "<", ">", "<=", ">=", "&&", "||")
 AGGREGATES: Final = ("COUNT", "SUM", "MIN", "MAX", "AVG")
 
@@ -41,15 +42,21 @@ def constant_iri(chance: random.Random) -> str:
 
 class RandomExpressions:
     """``variable`` names one; ``exists`` gives the group of an EXISTS; ``used`` takes the names of forms.
-    ``allows_random``: whether what differs each time may come."""
+    ``allows_random``: whether what differs each time may come. ``triple_terms``: how often a call is one of RDF 1.2."""
 
     def __init__(
-        self, chance: random.Random, variable: Callable[[], str], exists: Callable[[], str], used: set[str]
+        self,
+        chance: random.Random,
+        variable: Callable[[], str],
+        exists: Callable[[], str],
+        used: set[str],
+        triple_terms: float = 0.0,
     ) -> None:
         self._chance = chance
         self._variable = variable
         self._exists = exists
         self._used = used
+        self._triple_terms = triple_terms
         self.allows_random = False
 
     def filter(self) -> str:
@@ -76,6 +83,8 @@ class RandomExpressions:
         """An expression."""
         if depth > 2 or self._chance.random() < 0.25:
             return self._leaf()
+        if self._triple_terms and self._chance.random() < self._triple_terms:
+            return self._of_triple_terms(depth)
         kind = self._chance.randrange(12)
         match kind:
             case 0 | 1:
@@ -107,6 +116,15 @@ class RandomExpressions:
                 return self._chance.choice(
                     ("IRI(CONCAT('urn:made:', STR({})))", "!({})", f"{self._chance.choice(TESTS)}({{}})")
                 ).format(self.expression(depth + 1))
+
+    def _of_triple_terms(self, depth: int) -> str:
+        name = self._chance.choice((*OF_TRIPLE_TERMS, "TRIPLE"))
+        self._used.add(name)
+        if name != "TRIPLE":
+            return f"{name}({self.expression(depth + 1)})"
+        subject, value = (self.expression(depth + 1) for _ in range(2))
+        verb = self._variable() if self._chance.random() < 0.2 else constant_iri(self._chance)
+        return f"TRIPLE({subject}, {verb}, {value})"
 
     def _leaf(self) -> str:
         if self.allows_random and self._chance.random() < 0.25:

@@ -41,7 +41,7 @@ class RandomUpdates:
         self._labels = 0
         self.used: set[str] = set()
         """The forms of the last update, for who counts what was met."""
-        self._expressions = RandomExpressions(chance, self._variable, self._exists, self.used)
+        self._expressions = RandomExpressions(chance, self._variable, self._exists, self.used, triple_terms)
 
     def update(self) -> str:
         """One request."""
@@ -305,6 +305,9 @@ class RandomUpdates:
         self._use("triple terms in a pattern")
         subject = self._pick((*VARIABLES, *NODES))
         value = self._variable() if self._yes(0.6) else self._term()
+        if self._yes(0.2):
+            self._use("nested triple terms in a pattern")
+            value = self._triple_pattern()
         return f"<<( {subject} {self._pick(PREDICATES)} {value} )>>"
 
     def _term(self) -> str:

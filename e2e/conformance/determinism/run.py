@@ -16,14 +16,16 @@ master accepts far more as it is: ``plain`` (three Oxigraphs), ``fuseki`` (three
 
 After each update the digests of all but ``merged`` are compared, after some also that of ``merged``.
 The last line of stdout is JSON: ``{"updates", "refused", "unequal", ...}``. ``updates``: accepted and carried out, as
-many as were asked for at least; ``refused``: by name, since stores could differ. Whatever else is refused, and whatever
-a store refuses that the master had accepted, is a miss.
+many as were asked for at least; ``refused``: by name, since stores could differ. ``refusedByAll``: every store answered
+the update alone with an error, so it is skipped, as a cluster does, and nobody has executed it. Where only some stores
+refuse, they are unequal. Whatever else is refused is a miss.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -37,6 +39,7 @@ from e2e.conformance.w3c.dataset_setup import fill_dataset
 from e2e.conformance.w3c.suite import UpdateTest, W3cSuite, quads_of
 from e2e.lib.cluster.harness import MasterHarness, StoreBlocked, StoreKind, start_master_harness
 from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, print_table
+from txlog.apply.outcome import Refusal
 from txlog.model.entry import KIND_QUADS
 from txlog.workers.adapter import MarkerPosition, StoreOperation
 
@@ -58,6 +61,7 @@ MERGE_EACH: Final = 20
 REFILL_EACH: Final = 50
 ATTEMPTS_FACTOR_MAX: Final = 4
 """So many times the updates that were asked for are drawn at most, until so many are accepted."""
+NO_CHANGE: Final = "DROP SILENT GRAPH <urn:none>"
 SHOWN_MAX: Final = 10
 IRI_RULES: Final = (" is relative: send baseURI", " is no IRI", "IRI() inside IRI()")
 """What node/txlog/sparql/README.md says of IRIs that an expression makes."""
@@ -78,6 +82,7 @@ class DeterminismRun:
         self._chance = chance
         self.accepted = 0
         self.refused: Counter[str] = Counter()
+        self.refused_by_all: Counter[str] = Counter()
         self.wrong: list[str] = []
         self.unequal: list[str] = []
         self.met: Counter[str] = Counter()
@@ -90,7 +95,10 @@ class DeterminismRun:
         try:
             answer = self._master.update(text, path)
         except StoreBlocked as blocked:
-            raise StoreBlocked(f"{blocked}\n    {text}") from None
+            if blocked.refused is None:
+                raise StoreBlocked(f"{blocked}\n    {text}") from None
+            self._skip_refused(blocked.refused, text)
+            return
         if answer.status == 204:
             self.accepted += 1
             self._since.append(text)
@@ -101,6 +109,32 @@ class DeterminismRun:
             self.refused[name] += 1
         else:
             self.wrong.append(f"{answer.status} {answer.text.strip()[:500]}\n    {text}")
+
+    def _skip_refused(self, first: Refusal, text: str) -> None:
+        """What a store refuses must be refused by all of them, the one that is behind too."""
+        answers = {name: self._refusal_of(name) for name in self._master.stores}
+        others = {str(refused.txid) for refused in answers.values() if refused is not None} - {str(first.txid)}
+        if others:
+            raise StoreBlocked(f"{', '.join(others)} and {first.txid} are refused by different stores\n    {text}")
+        self._master.master.skip(str(first.txid))
+        executed = [name for name, refused in answers.items() if refused is None]
+        if not executed:
+            self.refused_by_all[f"{first.status} {_reason(first.body)}"] += 1
+            self._master.update(NO_CHANGE)
+            return
+        told = f"{first.status} {first.body.strip()[:500]}"
+        self.unequal.append(f"{', '.join(executed)} executed what other stores refuse with {told}\n    {text}")
+        self._master.update("DROP ALL")
+        self._master.apply_all(*self._master.stores)
+
+    def _refusal_of(self, name: str) -> Refusal | None:
+        try:
+            self._master.apply_all(name)
+        except StoreBlocked as blocked:
+            if blocked.refused is None:
+                raise
+            return blocked.refused
+        return None
 
     def compare(self, names: tuple[str, ...], what: str) -> None:
         """``what`` is shown when they differ; then they are made equal, so that one difference counts once."""
@@ -148,6 +182,12 @@ def _refusal(text: str) -> str:
         if rule in text:
             return name
     return "IRI()" if any(rule in text for rule in IRI_RULES) else ""
+
+
+def _reason(body: str) -> str:
+    """The kind of a store's error: the last part of its first line, without terms."""
+    lines = body.strip().splitlines() or [""]
+    return re.sub(r"<[^>]*>|\"[^\"]*\"|urn:\S+", "...", lines[0].rpartition("Exception: ")[2])[:80]
 
 
 def run_suite(run: DeterminismRun, at: MasterHarness, tests: W3cSuite) -> None:
@@ -216,11 +256,15 @@ def main(arguments: list[str] | None = None) -> int:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     print_table(build_table("forms met", ("form", "updates"), sorted(run.met.items())))
+    if run.refused_by_all:
+        rows = run.refused_by_all.most_common()
+        print_table(build_table("refused by all stores alike, and skipped", ("error", "updates"), rows))
     print_table(build_table("refused, for stores could differ", ("construct", "updates"), run.refused.most_common()))
     for text in run.unequal[:SHOWN_MAX] + run.wrong[:SHOWN_MAX]:
         print(text)
     report.at_least("updates", run.accepted, options.updates)
     report.figure("refused", run.refused.total())
+    report.figure("refusedByAll", run.refused_by_all.total())
     report.equal("unequal", len(run.unequal), 0)
     report.equal("wrong", len(run.wrong), 0)
     report.figure("seed", seed)

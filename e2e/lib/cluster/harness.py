@@ -25,7 +25,7 @@ from e2e.lib.ports import free_ports
 from e2e.lib.report import CannotMeasure
 from txlog.apply.applier import apply_up_to
 from txlog.apply.log_source import MasterLog
-from txlog.apply.outcome import WorkerState
+from txlog.apply.outcome import Refusal, WorkerState
 from txlog.client import JsonMarker, MasterClient, WorkerReport
 from txlog.config.units import AS_WRITTEN
 from txlog.local.engines.fuseki_server import DATASET, fuseki_command, obtain_fuseki
@@ -41,12 +41,19 @@ from txlog.workers.http_transport import HttpTransport
 MEMORY: Final = Path("/dev/shm")
 UPDATE_HEADERS: Final = {"Content-Type": "application/sparql-update", "TxLog-Durability": "synced"}
 TIMEOUT_S: Final = 120.0
+IDLE_S: Final = 10.0
+"""A connection that was idle for longer is opened again: a master closes idle ones, and stores may take long."""
 REPORT_S: Final = 5.0
 """A worker of which the master hears nothing for long is asked last."""
 
 
 class StoreBlocked(Exception):
-    """A store refuses what a master has accepted."""
+    """A store refuses what a master has accepted. ``refused``: the transaction and the store's answer; None where the
+    store is at another fault."""
+
+    def __init__(self, message: str, refused: Refusal | None = None) -> None:
+        super().__init__(message)
+        self.refused = refused
 
 
 class MasterAnswer(NamedTuple):
@@ -172,6 +179,7 @@ class MasterHarness:
         self.last = Position(0, 0, b"")
         self._log = MasterLog(self.master)
         self._http = http.client.HTTPConnection(urlsplit(url).netloc, timeout=TIMEOUT_S)
+        self._answered_at = 0.0
         self._reported: dict[str, float] = {}
 
     def close(self) -> None:
@@ -189,10 +197,14 @@ class MasterHarness:
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> tuple[int, Message, bytes]:
         """The same with the answer as it is: status, headers, body. Its position is noted."""
+        if time.monotonic() > self._answered_at + IDLE_S:
+            self._http.close()
         self._http.request(method, f"/repositories/{REPOSITORY}{path}", body=body, headers=dict(headers or {}))
         answer = self._http.getresponse()
         self.note_position(answer.headers["TxLog-Position"])
-        return answer.status, answer.headers, answer.read()
+        text = answer.read()
+        self._answered_at = time.monotonic()
+        return answer.status, answer.headers, text
 
     def note_position(self, header: str | None) -> Position | None:
         """The position in an answer of this master, also to another client: the stores are to reach it."""
@@ -233,11 +245,13 @@ class MasterHarness:
                     epoch=self.last.epoch,
                     cached=store.marker,
                     budget_s=TIMEOUT_S,
+                    execution_s=TIMEOUT_S,
                 )
                 store.marker = outcome.position
                 if outcome.state is not WorkerState.WORKING:
                     raise StoreBlocked(
-                        f"{name}: {outcome.state}: {outcome.error}; its last output: {store.last_output()}"
+                        f"{name}: {outcome.state}: {outcome.error}; its last output: {store.last_output()}",
+                        outcome.refused,
                     )
                 if time.monotonic() > until:
                     raise CannotMeasure(f"{name} is not at {self.last.index} after {TIMEOUT_S:g} s: {outcome.error}")

@@ -11,10 +11,10 @@ import pytest
 from master_cluster import Cluster
 
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
-from txlog.model.errors import BadInput, Unavailable
+from txlog.model.errors import BadInput, NotDeterministic, Unavailable
 from txlog.protocol.peer_levels import PeerLevels
 from txlog.server.frontdoor.portability_rule import PortabilityRule
-from txlog.sparql import EFFECT_CONDITION
+from txlog.sparql import EFFECT_CONDITION, prepare_update
 from txlog.wire.protocol_level import LEVEL_TRIPLE_TERMS, PROTOCOL_LEVEL
 
 STATEMENTS = "/repositories/demo/statements"
@@ -170,3 +170,26 @@ def test_an_update_that_an_as_written_store_would_take_for_an_effect_is_refused(
     with pytest.raises(BadInput, match="another master has evaluated"):
         _rule(["rdf4j-as-written"], {}).check_terms(KIND_UPDATE, update)
     _rule(["rdf4j-as-written"], {}).check_terms(KIND_UPDATE, update.replace(b"(COUNT", b"( COUNT"))
+
+
+@pytest.mark.parametrize(
+    ("engines", "where", "refused"),
+    [
+        (["oxigraph"], "?s ?p ?o FILTER REGEX('a', ?o)", False),
+        (["oxigraph", "fuseki"], "?s ?p ?o FILTER REGEX('a', ?o)", True),
+        (["fuseki"], "?s ?p ?o FILTER(1/0)", False),
+        (["rdf4j"], "?s ?p ?o FILTER(1/0)", True),
+        (["rdf4j-as-written"], "?s ?p ?o FILTER(1/0)", True),
+    ],
+)
+def test_what_ends_a_request_in_an_engine_of_the_cluster_is_evaluated_once(
+    engines: list[str], where: str, refused: bool
+) -> None:
+    text = f"INSERT {{ ?s <urn:x> 1 }} WHERE {{ {where} }}"
+    prepared = prepare_update(text, base=None, now="2026-01-01T00:00:00Z", draw=lambda: 1)
+    if not refused:
+        assert _rule(engines, {}).check(prepared) == prepared
+        return
+    with pytest.raises(NotDeterministic) as found:
+        _rule(engines, {}).check(prepared)
+    assert found.value.once

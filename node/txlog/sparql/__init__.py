@@ -2,7 +2,12 @@
 
 from txlog.sparql.analysis.graph_creation import existing_graph
 from txlog.sparql.analysis.partial_copy import required_predicates, restrict_to_predicates
-from txlog.sparql.analysis.portability import refuse_base_direction, refuse_terms_jena_changes, refuse_unportable
+from txlog.sparql.analysis.portability import (
+    refuse_base_direction,
+    refuse_fatal,
+    refuse_terms_jena_changes,
+    refuse_unportable,
+)
 from txlog.sparql.analysis.predicates import UnknownPredicates
 from txlog.sparql.analysis.written_graphs import find_written_graphs
 from txlog.sparql.load_operation import LoadedDocument, LoadRequest
@@ -75,6 +80,7 @@ __all__ = [
     "query_form",
     "query_predicates",
     "refuse_base_direction",
+    "refuse_fatal",
     "refuse_services",
     "refuse_terms_jena_changes",
     "refuse_unportable",

@@ -32,9 +32,9 @@ from txlog.sparql.rdf_upload import (
     to_nquads,
 )
 from txlog.sparql.rewrite.blank_node_functions import tell_blank_nodes
-from txlog.sparql.rewrite.pattern_union import UnsupportedPattern
 from txlog.sparql.rewrite.token_rewriter import TokenRewriter, may_match_without_triple
 from txlog.sparql.rewrite.total_order import make_order_total, remove_order_by
+from txlog.sparql.rewrite.triple_reader import UnsupportedPattern
 from txlog.sparql.rewrite.union_semantics import (
     ModifyOperation,
     match_any_named_graph,

@@ -43,7 +43,9 @@ from txlog.workers.update_batches import OPERATION_SEPARATOR, update_texts
 
 _DENIED: Final = b"SERVICE execution disabled"
 _WHOLE_DECIMAL: Final = re.compile(rb'"(-?[0-9]+)"(\^\^<http://www\.w3\.org/2001/XMLSchema#decimal>)')
-_MAY_NEED_REWRITING: Final = re.compile(r"\b(?:COPY|MOVE|ADD)\b|\^\^|[0-9]*\.[0-9]", re.IGNORECASE)
+_MAY_NEED_REWRITING: Final = re.compile(
+    r"\b(?:COPY|MOVE|ADD|HOURS|MINUTES|SECONDS|TIMEZONE|TZ)\b|\^\^|[0-9]*\.[0-9]", re.IGNORECASE
+)
 _TEXT: Final = re.compile(
     # Strings and IRIs first, so that their contents are not rewritten. An update of the log has full IRIs.
     r'(?P<string>"""(?:[^"\\]|\\.|"(?!""))*"""'
@@ -52,6 +54,7 @@ _TEXT: Final = re.compile(
     r"|'(?:[^'\\\n]|\\.)*')(?P<type>\^\^<http://www\.w3\.org/2001/XMLSchema#[A-Za-z]+>|)"
     r"|(?P<before>^|;\s*)(?P<verb>COPY|MOVE|ADD)\s+SILENT\s+(?:GRAPH\s+)?(?P<source>DEFAULT|<[^>]*>)"
     r"\s+TO\s+(?:GRAPH\s+)?(?P<target>DEFAULT|<[^>]*>)"
+    r"|(?<![\w?$])(?P<part>HOURS|MINUTES|SECONDS|TIMEZONE|TZ)\s*\(\s*(?P<of>[?$]\w+)\s*\)"
     r"|<[^<>\"{}|^`\\\s]*>"
     r"|(?<![\w.])(?P<decimal>[0-9]*\.[0-9]+)(?![0-9eE.])",
     re.IGNORECASE | re.DOTALL,
@@ -68,7 +71,8 @@ def _normalise_quads(lines: bytes) -> bytes:
 def _rewrite_update(text: str) -> str:
     """An update of the log in TDB2's form: its constants as :func:`_normalise_quads` writes those of quads, and COPY,
     MOVE and ADD as the operations that they are short for. Jena's versions do nothing where the source does not exist;
-    SPARQL 1.1 Update, section 3.2.3, empties the destination all the same."""
+    SPARQL 1.1 Update, section 3.2.3, empties the destination all the same. The parts of times are tested first: Jena
+    ends the request at what is no literal."""
     return _TEXT.sub(_rewrite_constant, text) if _MAY_NEED_REWRITING.search(text) else text
 
 
@@ -77,6 +81,8 @@ def _rewrite_constant(found: re.Match[str]) -> str:
         return found["before"] + OPERATION_SEPARATOR.join(
             _expand_graph_management(found["verb"].upper(), found["source"], found["target"])
         )
+    if found["part"]:
+        return f"IF(isLITERAL({found['of']}),{found['part']}({found['of']}),1/0)"
     if found["decimal"]:
         whole, _, part = found["decimal"].partition(".")
         return f"{whole.lstrip('0') or '0'}.{part.rstrip('0') or '0'}"

@@ -10,9 +10,11 @@ from txlog.sparql import (
     EFFECT_CONDITION,
     TransactionBody,
     refuse_base_direction,
+    refuse_fatal,
     refuse_terms_jena_changes,
     refuse_unportable,
 )
+from txlog.sparql.analysis.fatal_expressions import JENA, RDF4J
 from txlog.sparql.triple_terms import find_triple_term
 from txlog.wire.protocol_level import LEVEL_TRIPLE_TERMS
 from txlog.workers.canonical_literals import canonical_lines, lines_with_lower_tags
@@ -37,7 +39,9 @@ class PortabilityRule:
         """The same transaction. Raises :class:`~txlog.model.errors.NotDeterministic` where several engines may differ
         in it, and :class:`~txlog.model.errors.BadInput` for a term that not every engine of the cluster stores."""
         self.check_terms(prepared.kind, prepared.payload)
-        return refuse_unportable(prepared) if self._mixed or self._mixes_forms() else prepared
+        if self._mixed or self._mixes_forms():
+            return refuse_unportable(prepared)
+        return refuse_fatal(prepared, self._engines_that_end_requests())
 
     def check_terms(self, kind: int, payload: bytes) -> None:
         """The check of terms alone: of quads or of an update."""
@@ -88,6 +92,10 @@ class PortabilityRule:
         but those of two can."""
         kept = {worker.engine == AS_WRITTEN for _, worker in self._workers.all()}
         return len(kept) > 1
+
+    def _engines_that_end_requests(self) -> set[str]:
+        engines = {RDF4J if worker.engine == AS_WRITTEN else worker.engine for _, worker in self._workers.all()}
+        return engines & {JENA, RDF4J}
 
     def _has_jena(self) -> bool:
         return self._mixed or any(worker.engine in _JENA for _, worker in self._workers.all())

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Collection
 from typing import Final
 
 from txlog.model.entry import KIND_UPDATE
 from txlog.model.errors import BadInput, NotDeterministic
+from txlog.sparql.analysis.fatal_expressions import find_fatal_expression
 from txlog.sparql.tokens import IRI, STRING, TOKEN, Token, tokens
 from txlog.sparql.transaction_body import TransactionBody
 
@@ -55,6 +57,15 @@ def refuse_unportable(prepared: TransactionBody) -> TransactionBody:
     """The same transaction; :class:`NotDeterministic` (``once``) where workers of several engines may differ in it."""
     if prepared.kind == KIND_UPDATE and (construct := find_unportable_construct(prepared.payload.decode())):
         raise NotDeterministic(construct, "the engines of this cluster may carry it out differently", once=True)
+    return prepared
+
+
+def refuse_fatal(prepared: TransactionBody, engines: Collection[str]) -> TransactionBody:
+    """The same transaction; :class:`NotDeterministic` (``once``) where a store of these engines may end the request
+    (:mod:`txlog.sparql.analysis.fatal_expressions`)."""
+    if prepared.kind == KIND_UPDATE and (found := find_fatal_expression(prepared.payload.decode(), engines)):
+        why = "it ends the request in some stores, and in which depends on their order"
+        raise NotDeterministic(found, why, once=True)
     return prepared
 
 

@@ -170,6 +170,8 @@ class _FunctionRewriter:
             return first.kind == "IRI" and first.text.startswith(f"<{SKOLEM_PREFIX}")
         if _word(first) in ("EXISTS", "NOT"):
             return False
+        if first.kind == "STRING" and (toks[at + 1].kind == "LANGUAGE" or toks[at + 1].text == "^^") and end - at < 4:
+            return False
         if self._ends.get(at + 1) == end - 1:
             if first.kind == "WORD":
                 return first.text.upper() not in _NEVER_STORED

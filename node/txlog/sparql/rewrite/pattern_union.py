@@ -5,40 +5,33 @@ quad is one solution, as in RDF4J. Such parts are joined like the triples of one
 variables, and a sequence, an alternative or an inverse of a path becomes patterns of one step. A path of any length
 over several graphs cannot be written this way.
 
-Source: SPARQL 1.1 Query Language, sections 18.2.2 (translation of patterns) and 19.8 (productions 53 to 113).
+A negated set becomes a pattern whose predicate is a variable, behind a filter; in one graph, too, like an alternative.
+An Oxigraph on disk finds other literals, too, where such a path ends at a literal whose stored form ends with the byte
+255, like ``-1`` or ``255``; one in memory does not. A pattern compares what it finds.
+
+Source: SPARQL 1.1 Query Language, section 18.2.2 (translation of patterns).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
+from txlog.sparql.rewrite.triple_reader import (
+    TERM_KINDS,
+    FreshVariables,
+    PathTriple,
+    PropertyPath,
+    TriplePattern,
+    TripleReader,
+    UnsupportedPattern,
+)
 from txlog.sparql.tokens import END, Token, TokenCursor
 
 PARTS_MAX: Final = 250
 """Parts of unions in one operation. Some thousand of them overflow the stack of a store's parser."""
-_TERMS: Final = ("VARIABLE", "IRI", "BLANK", "STRING", "NUMBER")
-_FIRST: Final = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#first>"
-_REST: Final = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#rest>"
-_NIL: Final = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#nil>"
 NO_GRAPH_NAMES: Final = ("<http://www.openrdf.org/schema/sesame#nil>", "<http://rdf4j.org/schema/rdf4j#nil>")
 """RDF4J's names of the default graph."""
-
-
-class UnsupportedPattern(Exception):
-    """A pattern over several graphs that plain SPARQL cannot express."""
-
-
-class TriplePattern(NamedTuple):
-    """One pattern: the texts of its terms. ``verb`` is a term, or a negated property set."""
-
-    subject: str
-    verb: str
-    value: str
-
-    def text(self) -> str:
-        """The pattern as SPARQL."""
-        return f"{self.subject} {self.verb} {self.value}"
 
 
 class CoveredPattern(NamedTuple):
@@ -47,18 +40,6 @@ class CoveredPattern(NamedTuple):
 
     subject: str
     graph: str
-
-
-class PropertyPath(NamedTuple):
-    """``kind``: ``step`` (``text``: a term or a negated set), ``inverse``, ``sequence``, ``alternative`` or ``any`` (of
-    any length)."""
-
-    kind: str
-    text: str = ""
-    parts: tuple[PropertyPath, ...] = ()
-
-
-PathTriple = tuple[str, PropertyPath, str]
 
 
 class _Scope(NamedTuple):
@@ -71,164 +52,6 @@ class _Scope(NamedTuple):
 
 _INSIDE: Final = _Scope(("",), inside=True)
 _NO_GRAPH: Final = _Scope(("",))
-
-
-class FreshVariables:
-    """Draws variables that an operation does not use."""
-
-    def __init__(self, toks: Sequence[Token]) -> None:
-        self._prefix = "g"
-        names = {token.text[1:] for token in toks if token.kind == "VARIABLE"}
-        while any(name.startswith(self._prefix) for name in names):
-            self._prefix += "_"
-        self._count = 0
-
-    def draw(self) -> str:
-        """Another one, with its question mark."""
-        self._count += 1
-        return f"?{self._prefix}{self._count}"
-
-
-class TripleReader(TokenCursor):
-    """Reads triples: each method takes the index at which a construct begins, and returns the index after it. Blank
-    nodes become variables."""
-
-    def __init__(self, toks: Sequence[Token], fresh: FreshVariables) -> None:
-        super().__init__(toks)
-        self.fresh = fresh
-        self._labels: dict[str, str] = {}
-
-    def variable_of(self, label: str) -> str:
-        """The variable in place of a blank node's label."""
-        if label not in self._labels:
-            self._labels[label] = self.fresh.draw()
-        return self._labels[label]
-
-    def same_subject(self, at: int) -> tuple[list[PathTriple], int]:
-        """The triples of one subject."""
-        found: list[PathTriple] = []
-        alone = self._mark_at(at) in ("[", "(")
-        subject, at = self._node(at, found)
-        if not (alone and not self._is_verb(at)):
-            at = self._properties(subject, at, found)
-        return found, at
-
-    def _is_verb(self, at: int) -> bool:
-        token = self._token_at(at)
-        return token.kind in ("VARIABLE", "IRI") or token.text == "a" or self._mark_at(at) in ("^", "!", "(")
-
-    def _properties(self, subject: str, at: int, found: list[PathTriple]) -> int:
-        while True:
-            path, at = self._verb(at)
-            while True:
-                inside: list[PathTriple] = []
-                value, at = self._node(at, inside)
-                found += [(subject, path, value), *inside]
-                if self._mark_at(at) != ",":
-                    break
-                at += 1
-            while self._mark_at(at) == ";":
-                at += 1
-                if self._is_verb(at):
-                    break
-            else:
-                return at
-
-    def _node(self, at: int, found: list[PathTriple]) -> tuple[str, int]:
-        token, mark = self._token_at(at), self._mark_at(at)
-        if token.kind == "BLANK":
-            return self.variable_of(token.text), at + 1
-        if token.kind == "STRING":
-            if self._token_at(at + 1).kind == "LANGUAGE":
-                return token.text + self._token_at(at + 1).text, at + 2
-            if self._mark_at(at + 1) == "^^":
-                return f"{token.text}^^{self._token_at(at + 2).text}", at + 3
-            return token.text, at + 1
-        if token.kind in _TERMS or token.text in ("true", "false"):
-            return token.text, at + 1
-        if mark in ("+", "-"):
-            return mark + self._token_at(at + 1).text, at + 2
-        if mark == "[":
-            name = self.fresh.draw()
-            return name, (at + 2 if self._mark_at(at + 1) == "]" else self._properties(name, at + 1, found) + 1)
-        if mark == "(":
-            return self._collection(at + 1, found)
-        if mark == "<<(":
-            return self._triple_term(at + 1, found)
-        raise UnsupportedPattern(token.text or "the end")
-
-    def _triple_term(self, at: int, found: list[PathTriple]) -> tuple[str, int]:
-        subject, at = self._node(at, found)
-        verb = "a" if self._token_at(at).text == "a" else ""
-        predicate, at = (verb, at + 1) if verb else self._node(at, found)
-        value, at = self._node(at, found)
-        if self._mark_at(at) != ")>>":
-            raise UnsupportedPattern("<<(")
-        return f"<<( {subject} {predicate} {value} )>>", at + 1
-
-    def _collection(self, at: int, found: list[PathTriple]) -> tuple[str, int]:
-        members: list[str] = []
-        while self._mark_at(at) != ")":
-            member, at = self._node(at, found)
-            members.append(member)
-        cells = [self.fresh.draw() for _ in members]
-        for cell, member, rest in zip(cells, members, [*cells[1:], _NIL], strict=False):
-            found += [
-                (cell, PropertyPath("step", _FIRST), member),
-                (cell, PropertyPath("step", _REST), rest),
-            ]
-        return (cells[0] if cells else _NIL), at + 1
-
-    # -- paths
-
-    def _verb(self, at: int) -> tuple[PropertyPath, int]:
-        token = self._token_at(at)
-        if token.kind == "VARIABLE":
-            return PropertyPath("step", token.text), at + 1
-        return self._path(at)
-
-    def _path(self, at: int) -> tuple[PropertyPath, int]:
-        return self._chain(at, "|", "alternative", lambda at: self._chain(at, "/", "sequence", self._step))
-
-    def _chain(
-        self, at: int, mark: str, kind: str, read: Callable[[int], tuple[PropertyPath, int]]
-    ) -> tuple[PropertyPath, int]:
-        first, at = read(at)
-        parts = [first]
-        while self._mark_at(at) == mark:
-            part, at = read(at + 1)
-            parts.append(part)
-        return (first if len(parts) == 1 else PropertyPath(kind, parts=tuple(parts))), at
-
-    def _step(self, at: int) -> tuple[PropertyPath, int]:
-        token, mark = self._token_at(at), self._mark_at(at)
-        if mark == "^":
-            path, at = self._step(at + 1)
-            return PropertyPath("inverse", parts=(path,)), at
-        if mark == "!":
-            end = at + 1
-            if self._mark_at(end) == "(":
-                while self._mark_at(end) != ")":
-                    end += 1
-            elif self._mark_at(end) == "^":
-                end += 1
-            text = " ".join(self._token_at(index).text for index in range(at, end + 1))
-            path, at = PropertyPath("step", text), end + 1
-        elif mark == "(":
-            path, at = self._path(at + 1)
-            at += 1
-        elif token.kind == "IRI" or token.text == "a":
-            path, at = PropertyPath("step", token.text), at + 1
-        else:
-            raise UnsupportedPattern(token.text or "the end")
-        if self._mark_at(at) in ("*", "+", "?") and not self._is_signed_number(at):
-            return PropertyPath("any"), at + 1
-        return path, at
-
-    def _is_signed_number(self, at: int) -> bool:
-        """Whether a plus is the sign of a number, as in ``<a:p> +2``."""
-        sign, number = self._token_at(at), self._token_at(at + 1)
-        return sign.text == "+" and number.kind == "NUMBER" and number.start == sign.start + 1
 
 
 class PatternWriter(TokenCursor):
@@ -254,6 +77,9 @@ class PatternWriter(TokenCursor):
         self._named = named
         self._wanted = wanted
         self._parts = 0
+        self._stars = 0
+        self.has_written_steps = False
+        """Whether a path in one graph became patterns of one step."""
         self.covered: dict[TriplePattern, CoveredPattern] = {}
         self.bound: set[str] = set()
         """Names of variables that are bound in every solution."""
@@ -375,7 +201,8 @@ class PatternWriter(TokenCursor):
     def _select(self, at: int, scope: _Scope) -> tuple[str, int]:
         """A SELECT inside of a group, up to after the brace that closes the group."""
         out: list[str] = []
-        self._refuse_distinct_star(at, is_one_graph=scope.graphs is not None and len(scope.graphs) == 1)
+        has_star = self._refuse_distinct_star(at, is_one_graph=scope.graphs is not None and len(scope.graphs) == 1)
+        self._stars += has_star
         pattern = False
         while self._mark_at(at) != "}":
             token = self._token_at(at)
@@ -391,11 +218,13 @@ class PatternWriter(TokenCursor):
             else:
                 part, at = token.text, at + 1
             out.append(part)
+        self._stars -= has_star
         return " ".join(out), at + 1
 
-    def _refuse_distinct_star(self, at: int, *, is_one_graph: bool) -> None:
-        """``*`` would be more variables than those of the client: those of graphs, and those in place of labels. It may
-        stand before the pattern of the SELECT, and in a HAVING or ORDER BY behind it."""
+    def _refuse_distinct_star(self, at: int, *, is_one_graph: bool) -> bool:
+        """Whether it is a ``DISTINCT *``, where that can be kept. ``*`` would be more variables than the client's: also
+        those of graphs, and those in place of labels. It may stand before the pattern of the SELECT, and behind it in a
+        HAVING or ORDER BY."""
         depth, has_star, has_label = 0, False, False
         while depth >= 0 and self._token_at(at) is not END:
             depth += (self._mark_at(at) == "{") - (self._mark_at(at) == "}")
@@ -404,6 +233,7 @@ class PatternWriter(TokenCursor):
             at += 1
         if has_star and (has_label or not is_one_graph):
             raise UnsupportedPattern("DISTINCT *")
+        return has_star
 
     # -- triples
 
@@ -419,13 +249,33 @@ class PatternWriter(TokenCursor):
             terms = (term for subject, path, value in found for term in (subject, path.text, value))
             self.bound |= {variable_name(term) for term in terms if term[:1] in ("?", "$")}
         if scope.graphs is not None and len(scope.graphs) == 1:
+            if self._may_be_steps(found):
+                self.has_written_steps = True
+                return " ".join(self._step_or_expand(triple, scope) for triple in found), at
             text = self._verbatim(start, at)
             return (text if not scope.graphs[0] else f"GRAPH {scope.graphs[0]} {{ {text} }}"), at
         return " ".join(part for triple in found for part in self._expand(*triple, scope, certain)), at
 
+    def _may_be_steps(self, found: Sequence[PathTriple]) -> bool:
+        """Whether a path is to be written as patterns of one step, and all of ``found`` can be. The variables that this
+        draws would be values of a ``DISTINCT *``."""
+        paths = [path for _, path, _ in found]
+        if any(path.has_kind("any") for path in paths):
+            return False
+        if self._stars and any(path.has_kind("other") or path.has_kind("sequence") for path in paths):
+            return False
+        return any(path.has_kind("other") or path.has_kind("alternative") for path in paths)
+
+    def _step_or_expand(self, triple: PathTriple, scope: _Scope) -> str:
+        """In one graph: a plain pattern as it is, so that it stays a part of one join."""
+        subject, path, value = triple
+        if path.kind == "step" and scope.graphs == ("",):
+            return f"{subject} {path.text} {value} ."
+        return " ".join(self._expand(subject, path, value, scope, False))
+
     def _begins_triple(self, at: int) -> bool:
         token = self._token_at(at)
-        return token.kind in _TERMS or token.text in ("true", "false") or self._mark_at(at) in ("[", "(", "+", "-")
+        return token.kind in TERM_KINDS or token.text in ("true", "false") or self._mark_at(at) in ("[", "(", "+", "-")
 
     def _verbatim(self, at: int, end: int) -> str:
         pieces, last = list[str](), self._token_at(at).start
@@ -441,6 +291,10 @@ class PatternWriter(TokenCursor):
         match path.kind:
             case "step":
                 return [self._alternatives(TriplePattern(subject, path.text, value), scope, certain)]
+            case "other":
+                verb = self._fresh.draw()
+                but = f" FILTER({verb} NOT IN ({path.text}))" if path.text else ""
+                return [self._alternatives(TriplePattern(subject, verb, value), scope, False, but)]
             case "inverse":
                 return self._expand(value, path.parts[0], subject, scope, certain)
             case "sequence":
@@ -456,8 +310,9 @@ class PatternWriter(TokenCursor):
             case _:
                 raise UnsupportedPattern("a path of any length")
 
-    def _alternatives(self, triple: TriplePattern, scope: _Scope, certain: bool) -> str:
-        text = triple.text()
+    def _alternatives(self, triple: TriplePattern, scope: _Scope, certain: bool, but: str = "") -> str:
+        """One pattern in each graph. ``but``: a filter of it."""
+        text = triple.text() + but
         graphs = scope.graphs
         self._parts += 2 if graphs is None else len(graphs)
         if self._parts > PARTS_MAX:

@@ -14,9 +14,10 @@ from typing import Final, NamedTuple
 from txlog.model.errors import BadInput
 from txlog.sparql.expansion_limit import limit_for
 from txlog.sparql.prologue import Prologue
-from txlog.sparql.rewrite.pattern_union import NO_GRAPH_NAMES, FreshVariables, PatternWriter, UnsupportedPattern
+from txlog.sparql.rewrite.pattern_union import NO_GRAPH_NAMES, PatternWriter
 from txlog.sparql.rewrite.read_query import parse_prologue
 from txlog.sparql.rewrite.token_rewriter import skip_trivia
+from txlog.sparql.rewrite.triple_reader import FreshVariables, UnsupportedPattern
 from txlog.sparql.tokens import TokenCursor, tokens
 
 _MAY_NAME_IT: Final = re.compile(r"nil\b|\bdefault\b", re.IGNORECASE)

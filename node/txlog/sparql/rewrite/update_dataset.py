@@ -15,17 +15,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from txlog.model.quads import split_graph
-from txlog.sparql.rewrite.pattern_union import (
-    NO_GRAPH_NAMES,
-    CoveredPattern,
-    FreshVariables,
-    PatternWriter,
-    TriplePattern,
-    TripleReader,
-    UnsupportedPattern,
-    variable_name,
-)
+from txlog.sparql.rewrite.pattern_union import NO_GRAPH_NAMES, CoveredPattern, PatternWriter, variable_name
 from txlog.sparql.rewrite.token_rewriter import skip_trivia
+from txlog.sparql.rewrite.triple_reader import FreshVariables, TriplePattern, TripleReader, UnsupportedPattern
 from txlog.sparql.rewrite.union_semantics import has_term_outside_graph
 from txlog.sparql.tokens import Token, tokens
 
@@ -157,7 +149,22 @@ def apply_dataset(text: str, request: RequestDataset | None) -> str:
     if operation is None:
         return text
     dataset = active_dataset(operation.clauses, request)
-    return text if _means_the_same(operation, dataset, toks, request) else _Writer(text, toks, operation, dataset).run()
+    if _means_the_same(operation, dataset, toks, request):
+        return write_path_steps(text, toks, operation.where)
+    return _Writer(text, toks, operation, dataset).run()
+
+
+def write_path_steps(text: str, toks: Sequence[Token], where: int) -> str:
+    """The same operation with its negated sets and alternatives as patterns of one step, where they can be
+    (``pattern_union.py`` says why). ``where``: the index of the brace that opens its pattern."""
+    if not any(token.kind == "MARK" and token.text in ("!", "|") for token in toks[where:]):
+        return text
+    writer = PatternWriter(text, toks, FreshVariables(toks), default=("",), named=None)
+    try:
+        inside = writer.pattern(where)
+    except UnsupportedPattern:
+        return text
+    return f"{text[: toks[where].start]}{{ {inside} }}" if writer.has_written_steps else text
 
 
 def _means_the_same(
