@@ -7,9 +7,10 @@ from pathlib import Path
 import pyoxigraph as ox
 import pytest
 
+from e2e.conformance.w3c.case_kinds import QueryTest, UpdateTest
 from e2e.conformance.w3c.result_comparison import CSV, JSON, XML, is_equal, read_answer, read_result, statements_of
 from e2e.conformance.w3c.run import EXPECTATIONS_FILE, ExpectedVerdict, TestVerdict, parse_listed, run_both, unexplained
-from e2e.conformance.w3c.suite import QueryTest, UpdateTest, W3cSuite
+from e2e.conformance.w3c.suite import W3cSuite
 from txlog.local.local_errors import CannotRun
 
 pytestmark = pytest.mark.cluster
