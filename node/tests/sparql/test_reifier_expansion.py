@@ -103,6 +103,9 @@ def test_the_expanded_update_does_the_same(update: str) -> None:
         "INSERT { << :a :b :c :p :o } WHERE {}",
         "INSERT { ( 1 2 ) :p :o {| :q :z |} } WHERE {}",
         "<<",
+        "INSERT { :s :p 1^^",
+        "INSERT { :s :p '1'^^",
+        "INSERT { :s :p " + ":o {| :q " * 2000 + ":z" + "|}" * 2000 + " } WHERE {}",
         "INSERT { " + "[ :p " * DEPTH_MAX + "<< :a :b :c >>" + "]" * DEPTH_MAX + " :p :o } WHERE {}",
     ],
 )
@@ -135,6 +138,9 @@ def test_a_text_grows_by_a_bounded_length() -> None:
     long = "'" + "x" * 10_000 + "'"
     with pytest.raises(BadInput, match="reifiers repeat too much"):
         expand_reifiers(f"INSERT {{ :s :p {long} {'~ :r ' * 200} }} WHERE {{}}")
+    many = "'" + "x" * 5_000_000 + "'"
+    with pytest.raises(BadInput, match="reifiers repeat too much"):
+        expand_reifiers(f"INSERT {{ :s :p {many} {'~ :r ' * 20_000} }} WHERE {{}}")
 
 
 def test_a_named_reifier_is_logged_and_one_without_a_name_is_evaluated_once() -> None:

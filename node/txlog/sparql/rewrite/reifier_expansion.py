@@ -76,6 +76,8 @@ class _Expander(TokenCursor):
         self._text = text
         self._at = 0
         self._depth = 0
+        self._added = 0
+        """The characters of the triples for reifiers and for what has no name."""
         self._written = list[str]()
         self._length = 0
         self._pieces = list[tuple[int, int, bool]]()
@@ -102,7 +104,11 @@ class _Expander(TokenCursor):
         self._pieces.append((self._length, origin, is_copy))
         self._written.append(made)
         self._length += len(made)
-        if self._length > len(self._text) + GROWTH_CHARS:
+
+    def _add(self, extras: list[str], triple: str) -> None:
+        extras.append(triple)
+        self._added += len(triple)
+        if self._added > len(self._text) + GROWTH_CHARS:
             raise BadInput("MALFORMED QUERY: reifiers repeat too much; name the triples with shorter terms")
 
     # -- groups
@@ -217,10 +223,12 @@ class _Expander(TokenCursor):
             self._at += 1
             if named or not reifier:
                 reifier = self._reifier() if named else self._label()
-                extras.append(f"{reifier} {_REIFIES} <<( {subject} {verb} {value} )>>")
+                self._add(extras, f"{reifier} {_REIFIES} <<( {subject} {verb} {value} )>>")
             if not named:
-                extras.append(f"{reifier} {self._properties(reifier, extras)}")
+                self._enter()
+                self._add(extras, f"{reifier} {self._properties(reifier, extras)}")
                 self._expect("|}")
+                self._depth -= 1
                 reifier = ""
         return value
 
@@ -264,7 +272,7 @@ class _Expander(TokenCursor):
             self._at += 1
             label = self._label()
             if self._mark() != "]":
-                extras.append(f"{label} {self._properties(label, extras)}")
+                self._add(extras, f"{label} {self._properties(label, extras)}")
             self._expect("]")
             return label
         elif mark == "(":
@@ -301,7 +309,7 @@ class _Expander(TokenCursor):
         self._at += named
         reifier = self._reifier() if named else self._label()
         self._expect(">>")
-        extras.append(f"{reifier} {_REIFIES} <<( {subject} {verb} {value} )>>")
+        self._add(extras, f"{reifier} {_REIFIES} <<( {subject} {verb} {value} )>>")
         return reifier
 
     def _member(self, extras: list[str]) -> str:
