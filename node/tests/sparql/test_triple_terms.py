@@ -79,7 +79,7 @@ def test_updates_over_all_graphs_are_written_out_around_it() -> None:
     prepared = prepare_update(text, base=None, now="", draw=lambda: 0, all_graphs=True)
     assert prepared.payload.count(b"<a:p> <<( ?g1 a ?x )>>") == 2
     assert b"GRAPH" in prepared.payload
-    with pytest.raises(BadInput, match="reifier"):
+    with pytest.raises(BadInput, match="1:35: expected one of Blank nodes are not allowed in DELETE WHERE"):
         prepare_update("DELETE WHERE { <<?s ?p ?o>> ?q ?r }", base=None, now="", draw=lambda: 0)
 
 

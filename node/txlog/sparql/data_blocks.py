@@ -120,3 +120,9 @@ def format_data_update(adds: bool, lines: list[bytes]) -> str:
         block = b" .\n".join(triples)
         blocks.append(b"GRAPH %s {\n%s }" % (graph, block) if graph else block + b" .")
     return f"{'INSERT' if adds else 'DELETE'} DATA {{\n" + b"\n".join(blocks).decode() + "\n}"
+
+
+def shorten_error(said: str) -> str:
+    """The words of a parser, without the lists of tokens that it expected."""
+    said = re.sub(r"\s+", " ", re.sub(r", \[[^\]]*\](?:\.\.=?\S+)?|\['[^\]]*\](?:, )?", "", said))
+    return said if len(said) <= 300 else said[:300] + " …"

@@ -14,7 +14,7 @@ from txlog.model.quads import split_graph
 from txlog.sparql.analysis.empty_graphs import empty_graph_error, may_match_empty_graph, select_counts_graphs
 from txlog.sparql.analysis.graph_creation import CreatedGraphs
 from txlog.sparql.analysis.predicates import UnknownPredicates, predicates_of
-from txlog.sparql.data_blocks import GAP, data_as_trig, data_error, format_data_update
+from txlog.sparql.data_blocks import GAP, data_as_trig, data_error, format_data_update, shorten_error
 from txlog.sparql.data_fast_path import parse_plain_update
 from txlog.sparql.expansion_limit import PARSED_BYTES_MAX, check_expansion, limit_for
 from txlog.sparql.load_operation import LoadedDocument, LoadRequest, parse_load
@@ -32,6 +32,7 @@ from txlog.sparql.rdf_upload import (
     to_nquads,
 )
 from txlog.sparql.rewrite.blank_node_functions import tell_blank_nodes
+from txlog.sparql.rewrite.reifier_expansion import expand_reifiers
 from txlog.sparql.rewrite.token_rewriter import TokenRewriter, may_match_without_triple
 from txlog.sparql.rewrite.total_order import make_order_total, remove_order_by
 from txlog.sparql.rewrite.triple_reader import UnsupportedPattern
@@ -77,11 +78,7 @@ _syntax_checker = pyoxigraph.Store()
 def find_loads(text: str, *, base: str | None) -> list[LoadRequest]:
     """Every ``LOAD`` of an update. Raises as :func:`prepare_update`, except for the ``LOAD`` operations."""
     found: list[LoadRequest] = []
-
-    def collect(asked: LoadRequest) -> None:
-        found.append(asked)
-
-    _UpdateNormaliser(text, base_iri(base), "", lambda: 0, load=collect).normalise()
+    _UpdateNormaliser(text, base_iri(base), "", lambda: 0, load=found.append).normalise()
     return found
 
 
@@ -130,10 +127,10 @@ def prepare_update(
     """Prepare a SPARQL 1.1 update as a transaction. ``all_graphs``: its graphs are those that RDF4J would choose, with
     the ``dataset`` of the request (``rewrite/update_dataset.py``).
 
-    ``base`` resolves relative IRIs (a client's ``baseURI``). ``now`` is the value of ``NOW()`` (the lexical form of an
-    xsd:dateTime). ``draw`` returns 128 random bits for the names of blank nodes. When every operation is INSERT DATA
-    or DELETE DATA the result is ``KIND_QUADS``: the net effect, the last operation on a quad wins. Otherwise it is
-    ``KIND_UPDATE``: operations joined with ``;``, without prologue, comment or trailing ``;``.
+    ``base`` resolves relative IRIs (``baseURI``). ``now`` is the value of ``NOW()`` (an xsd:dateTime). ``draw`` returns
+    128 random bits for the names of blank nodes. When every operation is INSERT DATA or DELETE DATA the result is
+    ``KIND_QUADS``: the net effect, the last operation on a quad wins. Otherwise it is ``KIND_UPDATE``: operations
+    joined with ``;``, without prologue, comment or trailing ``;``.
 
     Raises ``NotDeterministic``, ``SystemGraphNamed``, ``TooLarge`` and ``BadInput`` (``MALFORMED QUERY: error at
     line:column``).
@@ -224,6 +221,14 @@ class _UpdateNormaliser:
 
     def normalise(self) -> TransactionBody:
         check_triple_term_nesting(self.text)
+        expanded = expand_reifiers(self.text)
+        self.text = expanded.text
+        try:
+            return self._normalise()
+        except BadInput as error:
+            raise expanded.at_source(error) from None
+
+    def _normalise(self) -> TransactionBody:
         text, at = self.text, 1 if self.text.startswith("\ufeff") else 0
         while True:
             at = self._parse_prologue(at)
@@ -489,12 +494,7 @@ class _UpdateNormaliser:
             row, column = int(found[1]), int(found[2])
             at = piece.source_offset(sum(len(line) + 1 for line in text.split("\n")[: row - 2]) + column - 1)
             raise BadInput(
-                f"MALFORMED QUERY: error at {line_column(self.text, at)}: {_shorten_error(found[3])}"
+                f"MALFORMED QUERY: error at {line_column(self.text, at)}: {shorten_error(found[3])}"
             ) from None
         except RuntimeError:
             return
-
-
-def _shorten_error(said: str) -> str:
-    said = re.sub(r"\s+", " ", re.sub(r", \[[^\]]*\](?:\.\.=?\S+)?|\['[^\]]*\](?:, )?", "", said))
-    return said if len(said) <= 300 else said[:300] + " …"

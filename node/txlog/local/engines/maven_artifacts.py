@@ -20,18 +20,20 @@ _IVY_CONFIGURATIONS: Final = {"jar": "default", "war": "*"}
 
 
 class MavenArtifact(NamedTuple):
-    """One file: its coordinates, and its required SHA-256."""
+    """One file: its coordinates, and its required SHA-256. ``classifier``: for a file beside the module's own."""
 
     group: str
     name: str
     version: str
     sha256: str
     extension: str = "jar"
+    classifier: str = ""
 
     @property
     def filename(self) -> str:
         """The name of the file at Maven Central and here."""
-        return f"{self.name}-{self.version}.{self.extension}"
+        classifier = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.name}-{self.version}{classifier}.{self.extension}"
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
@@ -87,7 +89,7 @@ def _download(artifacts: Sequence[MavenArtifact], place: Path) -> None:
         done = subprocess.run(
             [
                 *(java, "-cp", _spark_jars(), "org.apache.ivy.Main", "-cache", place / "cache", "-warn"),
-                *("-ivy", request, "-retrieve", f"{place}/[artifact]-[revision].[ext]"),
+                *("-ivy", request, "-retrieve", f"{place}/[artifact]-[revision](-[classifier]).[ext]"),
             ],
             capture_output=True,
             text=True,
@@ -105,13 +107,22 @@ def _ivy_request(artifacts: Sequence[MavenArtifact]) -> str:
     """Each file without what it depends on: everything that is needed is pinned."""
     lines = "".join(
         f'<dependency org="{artifact.group}" name="{artifact.name}" rev="{artifact.version}" transitive="false" '
-        f'conf="default->{_IVY_CONFIGURATIONS[artifact.extension]}"/>'
+        f'conf="default->{_IVY_CONFIGURATIONS.get(artifact.extension, "default")}">{_ivy_file(artifact)}</dependency>'
         for artifact in artifacts
     )
     return (
-        '<ivy-module version="2.0"><info organisation="txlog" module="pinned"/>'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="txlog" module="pinned"/>'
         f'<configurations><conf name="default"/></configurations><dependencies>{lines}</dependencies></ivy-module>'
     )
+
+
+def _ivy_file(artifact: MavenArtifact) -> str:
+    """The element that names a file beside the module's own; "" for the module's own."""
+    if not artifact.classifier:
+        return ""
+    kind = artifact.extension
+    return f'<artifact name="{artifact.name}" type="{kind}" ext="{kind}" m:classifier="{artifact.classifier}"/>'
 
 
 def _spark_jars() -> str:

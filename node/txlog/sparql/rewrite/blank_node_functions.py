@@ -8,10 +8,12 @@ name that the client never saw. The rewriter turns such calls into expressions t
 ``isIRI``, isURI   false for it
 ``STR``, ``IRI``   an error for it, as for ``URI`` and the cast ``xsd:string``: a blank node has no text
 ``ORDER BY E``     one more key before it: blank nodes come before IRIs
+``MIN``, ``MAX``   a blank node comes before any IRI, as in ``ORDER BY``
+``GROUP_CONCAT``   an error for it
 ================== ===============================================================================
 
-``DATATYPE``, ``LANG``, ``isLiteral``, ``isNumeric``, ``sameTerm``, ``=`` and string functions give the same for an IRI
-and for a blank node. A text without these functions is not scanned by token.
+``DATATYPE``, ``LANG``, ``isLiteral``, ``isNumeric``, ``sameTerm``, ``=``, ``COUNT``, ``SAMPLE`` and string functions
+give the same for an IRI and for a blank node. A text without the functions of the table is not scanned by token.
 """
 
 from __future__ import annotations
@@ -31,9 +33,14 @@ GROWTH_CHARS: Final = 256 << 10
 
 _XSD: Final = DEFAULT_PREFIXES["xsd"]
 _STRING_CASTS: Final = ("xsd:string", f"<{_XSD}string>")
-_MAY_CALL: Final = re.compile(r"\b(?:isblank|isiri|isuri|str|iri|uri|order)\b|:string\b|#string\b", re.IGNORECASE)
+_MAY_CALL: Final = re.compile(
+    r"\b(?:isblank|isiri|isuri|str|iri|uri|order|min|max|group_concat)\b|:string\b|#string\b", re.IGNORECASE
+)
 _TESTS: Final = ("ISBLANK", "ISIRI", "ISURI")
 _TEXTS: Final = ("STR", "IRI", "URI")
+_AGGREGATES: Final = ("MIN", "MAX", "GROUP_CONCAT")
+_LOWEST_IRI: Final = "A:"
+"""Comes before the IRIs that data has: IRIs are compared by their characters, and a scheme begins with a letter."""
 _LITERAL_FUNCTIONS: Final = frozenset(
     word
     for line in (
@@ -87,8 +94,8 @@ class _FunctionRewriter:
             token = toks[at]
             close = self._ends.get(at + 1, 0)
             if close and self._is_call(at) and not self._is_own_filter(close):
-                inside = self.rewrite(at + 2, close, _end(toks[at + 1]), toks[close].start)
-                pieces += (self._text[last : token.start], self._write_call(at, close, inside))
+                write = self._write_aggregate if token.text.upper() in _AGGREGATES else self._write_call
+                pieces += (self._text[last : token.start], write(at, close))
                 at, last = close + 1, _end(toks[close])
                 self._limit(pieces)
             elif self._ranked and _word(token) == "ORDER" and at + 1 < end and _word(toks[at + 1]) == "BY":
@@ -115,7 +122,7 @@ class _FunctionRewriter:
         if self._toks[at + 1].text != "(":
             return False
         if token.kind == "WORD":
-            return token.text.upper() in _TESTS or token.text.upper() in _TEXTS
+            return token.text.upper() in (*_TESTS, *_TEXTS, *_AGGREGATES)
         before = self._toks[at - 1].text.upper() if at else ""
         return token.text in _STRING_CASTS and before in _BEFORE_CAST
 
@@ -134,7 +141,34 @@ class _FunctionRewriter:
             and any(token.text == _GUARD_PATTERN for token in toks[at + 4 : self._ends.get(at + 5, 0)])
         )
 
-    def _write_call(self, at: int, close: int, inside: str) -> str:
+    def _write_aggregate(self, at: int, close: int) -> str:
+        """An aggregate, from its name at ``at``. What engines do with an error in a group differs, so no member of a
+        group becomes an error that would be none with blank nodes."""
+        toks, text = self._toks, self._text
+        begin = at + 2 + (_word(toks[at + 2]) in ("DISTINCT", "ALL"))
+        end, depth = begin, 0
+        while end < close and (depth or toks[end].text != ";"):
+            depth += (toks[end].text in _BRACKETS.values()) - (toks[end].text in _BRACKETS)
+            end += 1
+        if begin == end:
+            return text[toks[at].start : _end(toks[close])]
+        value = self.rewrite(begin, end, toks[begin].start, _end(toks[end - 1]))
+        head, tail = text[toks[at].start : toks[begin].start], text[_end(toks[end - 1]) : _end(toks[close])]
+        if not self._may_be_blank(begin, end):
+            return f"{head}{value}{tail}"
+        self.changed = True
+        if _word(toks[at]) == "GROUP_CONCAT":
+            tail = tail if end < close else f';SEPARATOR=" "{tail}'  # Virtuoso fails without one
+            return f"{head}COALESCE(IF({_stored(value)},DATATYPE({value}),{value})){tail}"
+        every = f"{head}{value}{tail}"
+        if _word(toks[at]) == "MIN":
+            blanks = f"{head}IF({_stored(value)},{value},0){tail}"  # in Virtuoso, some strings come before IRIs
+            return f"COALESCE(IF(isIRI({blanks}),{blanks},{every}))"
+        others = f"{head}IF({_stored(value)},<{_LOWEST_IRI}>,{value}){tail}"
+        return f'COALESCE(IF(isIRI({others})&&STR({others})="{_LOWEST_IRI}",{every},{others}))'
+
+    def _write_call(self, at: int, close: int) -> str:
+        inside = self.rewrite(at + 2, close, _end(self._toks[at + 1]), self._toks[close].start)
         name = self._toks[at].text
         if not self._may_be_blank(at + 2, close) or self._is_guarded(at):
             return f"{name}({inside})"
@@ -154,7 +188,7 @@ class _FunctionRewriter:
         if not self._may_be_blank(at + 1 if direction else at, end):
             return ""
         self.changed = True
-        return f' {direction or "ASC"}(isLiteral({key})||!STRSTARTS(STR({key}),"{SKOLEM_PREFIX}"))'
+        return f" {direction or 'ASC'}(!(isBlank({key})||({_stored(key)})))"
 
     def _may_be_blank(self, at: int, end: int) -> bool:
         """Whether the expression of these tokens may be the IRI of a blank node."""

@@ -223,8 +223,7 @@ class TokenRewriter:
         if text in _CHAIN_MARKS and self._context != "data":
             self._count_chain(token)
         if text in _REIFIERS and self._update:
-            why = "a reifier is written in full in an update: ?r rdf:reifies <<( s p o )>> (RDF 1.2)"
-            raise malformed_query(self.source, start, f"{text}: {why}")
+            raise malformed_query(self.source, start, f"{text}: a reifier that is not as SPARQL 1.2 writes it")
         self.out.append((text, start))
         return at + 1
 
