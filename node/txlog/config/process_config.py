@@ -160,11 +160,9 @@ class NodeConfig(StrictModel):
     @model_validator(mode="after")
     def _check_literals(self) -> Self:
         same = all(worker.engine == AS_WRITTEN for worker in self.workers)
-        if self.keeps_literals and not (same and self.non_deterministic_updates == "refuse" and not self.mixed_engines):
+        if self.keeps_literals and (self.mixed_engines or not same):
             raise PydanticCustomError(
-                "expected",
-                f"workers: expected {AS_WRITTEN} for all or none, without mixed_engines and with "
-                "non_deterministic_updates refuse",
+                "expected", f"workers: expected {AS_WRITTEN} for all or none, without mixed_engines"
             )
         return self
 
