@@ -105,9 +105,7 @@ async def test_where_another_data_centre_holds_other_forms_these_are_refused_by_
         {"workers": _workers(AS_WRITTEN), "mixed_engines": True},
     ],
 )
-async def test_a_master_has_such_workers_alone(
-    clusters: Callable[..., Cluster], changes: dict[str, Any]
-) -> None:
+async def test_a_master_has_such_workers_alone(clusters: Callable[..., Cluster], changes: dict[str, Any]) -> None:
     cluster = clusters(1)
     with pytest.raises(ValidationError, match=f"expected {AS_WRITTEN} for all or none"):
         NodeConfig(**(cluster.configs[0] | changes))

@@ -200,7 +200,6 @@ class DatasetCopy:
             f"{TRIPLE_DEPTH_MAX} triples (RDF 1.2) inside one another"
         )
 
-
     def evaluate(
         self, update: EvaluatedUpdate, draw: RandomBits, bytes_max: int, looks_max: int = QUADS_READ_MAX
     ) -> UpdateEffect:

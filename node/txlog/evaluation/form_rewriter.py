@@ -24,8 +24,9 @@ VALUE: Final = "urn:txlog:value"
 """The function that gives a literal its own datatype again."""
 DATATYPE: Final = "urn:txlog:datatype"
 """The function that gives the datatype of a literal as it was sent."""
-_TERM_ARGUMENTS: Final = frozenset(
-    "STR SAMETERM BOUND COUNT SAMPLE DATATYPE COALESCE ISIRI ISURI ISBLANK ISLITERAL ISTRIPLE GROUP_CONCAT".split()
+_TERM_ARGUMENTS: Final = (
+    *("STR", "SAMETERM", "BOUND", "COUNT", "SAMPLE", "GROUP_CONCAT", "DATATYPE", "COALESCE"),
+    *("ISIRI", "ISURI", "ISBLANK", "ISLITERAL", "ISTRIPLE"),
 )
 """Functions that take terms as they are: the form counts, or only the kind of the term."""
 _TERM_RESULTS: Final = ("COALESCE", "IF", "SAMPLE")
@@ -119,7 +120,7 @@ class FormRewriter:
         called = before.kind in _CALLS and word not in (*_OPENS_EXPRESSION, "NOT", "AS", "FROM", "WHERE")
         if called and not inside:
             # A call that is a condition by itself: FILTER regex(...), HAVING and ORDER BY are followed by it, too.
-            called = self._word(at - 2) in _OPENS_EXPRESSION or bool(self._modifier) and self._modifier != "VALUES"
+            called = self._word(at - 2) in _OPENS_EXPRESSION or (bool(self._modifier) and self._modifier != "VALUES")
         if not called:
             opens = inside or (word in _OPENS_EXPRESSION or self._is_projection(at))
             return _Frame("(", opens and self._modifier != "VALUES")
@@ -141,7 +142,7 @@ class FormRewriter:
         return len(self._tokens) - 1
 
     def _is_projection(self, at: int) -> bool:
-        """Whether a bracket stands in SELECT, GROUP BY, ORDER BY or HAVING, behind something else there."""
+        """Whether a bracket is in SELECT, GROUP BY, ORDER BY or HAVING, after something else there."""
         if self._modifier in ("GROUP", "ORDER", "HAVING"):
             return True
         depth = 0
@@ -225,4 +226,3 @@ _NO_TOKEN: Final = Token("END", "", -1)
 def may_compute(text: str) -> bool:
     """Whether an update may write a value that it computes, so that its form is that of the engine."""
     return any(token.kind == "WORD" and token.text.upper() in ("AS", "BIND") for token in tokens(text))
-

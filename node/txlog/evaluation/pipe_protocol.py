@@ -29,8 +29,8 @@ RETRY_S: Final = 1
 class LoadDataset(msgspec.Struct, frozen=True, tag=True):
     """Replace the copy by the data that follows this frame. ``engine``: the engine whose answer to ``dump`` the data
     is; "": N-Quads. ``predicates`` (``<iri>``): the data holds all quads with these; None: all quads. ``keep_source``:
-    keep the N-Quads, for a :class:`FingerprintRequest` with ``before_changes``. ``as_written``: the N-Quads are those of
-    a store that holds literals as they were sent, as an ``engine`` says by itself. The answer is a
+    keep the N-Quads, for a :class:`FingerprintRequest` with ``before_changes``. ``as_written``: they are those of a
+    store that holds literals as they were sent; an ``engine`` says that by itself. The answer is a
     :class:`DatasetLoaded`."""
 
     engine: str

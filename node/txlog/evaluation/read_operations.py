@@ -56,12 +56,10 @@ def execute_query(copy: DatasetCopy, asked: QueryRequest) -> bytes:
     return copy.decode(out.getvalue())
 
 
-def start_query(
-    copy: DatasetCopy, asked: QueryRequest
-) -> ox.QuerySolutions | ox.QueryBoolean | Iterable[ox.Triple]:
+def start_query(copy: DatasetCopy, asked: QueryRequest) -> ox.QuerySolutions | ox.QueryBoolean | Iterable[ox.Triple]:
     """The solutions, or the statements, not written yet, in the terms of the copy
-    (:meth:`~txlog.evaluation.dataset_copy.DatasetCopy.decode`). Raises :class:`BadInput` for a text that is no query, and
-    :class:`TooLarge` for a DESCRIBE of too many nodes."""
+    (:meth:`~txlog.evaluation.dataset_copy.DatasetCopy.decode`). Raises :class:`BadInput` for a text that is no query,
+    and :class:`TooLarge` for a DESCRIBE of too many nodes."""
     described = parse_describe(asked.text)
     if described is not None:
         try:
@@ -71,9 +69,7 @@ def start_query(
     return _query(copy, asked, asked.text)
 
 
-def _query(
-    copy: DatasetCopy, asked: QueryRequest, text: str
-) -> ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples:
+def _query(copy: DatasetCopy, asked: QueryRequest, text: str) -> ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples:
     graphs: list[ox.NamedNode | ox.BlankNode | ox.DefaultGraph] = [ox.NamedNode(g) for g in asked.default]
     try:
         return copy.query(
@@ -116,8 +112,8 @@ def _rows(found: ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples) -> list[
 
 
 def match_quads(copy: DatasetCopy, terms: Sequence[str | None], graphs: Sequence[str] | None) -> Iterator[ox.Quad]:
-    """The matching quads, each once, in the terms of the copy. ``terms``: canonical N-Triples, None for any; ``graphs``: ``<iri>``, "" for the
-    default graph, None for all."""
+    """The matching quads, each once, in the terms of the copy. ``terms``: canonical N-Triples, None for any;
+    ``graphs``: ``<iri>``, "" for the default graph, None for all."""
     subject, predicate, value = (None if term is None else copy.encode(_parse_term(term)) for term in terms)
     names = [None] if graphs is None else [_parse_term(g) if g else ox.DefaultGraph() for g in dict.fromkeys(graphs)]
     for name in names:
