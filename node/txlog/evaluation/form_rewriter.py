@@ -31,6 +31,8 @@ _TERM_ARGUMENTS: Final = (
 """Functions that take terms as they are: the form counts, or only the kind of the term."""
 _TERM_RESULTS: Final = ("COALESCE", "IF", "SAMPLE")
 _OPENS_EXPRESSION: Final = ("FILTER", "BIND", "HAVING", "ASC", "DESC", "BY", "IN", "SELECT", "DISTINCT", "REDUCED")
+_EXPRESSION_CLAUSES: Final = ("SELECT", "GROUP", "ORDER", "HAVING")
+"""Clauses in which a bracket or a call outside patterns is an expression."""
 _CALLS: Final = ("WORD", "IRI", "PNAME")
 _XSD: Final = DEFAULT_PREFIXES["xsd"]
 _SIMPLE: Final = re.compile(r"""[^"'\\\r\n]*""")
@@ -40,13 +42,14 @@ Edit = tuple[int, int, str]
 
 class _Frame(NamedTuple):
     """An open bracket. ``call``: the name of the function whose arguments it holds, in capitals. ``closing``: what its
-    end is followed by. ``commas``: those of the call so far."""
+    end is followed by. ``commas``: those of the call so far. ``modifier``: the clause that it interrupts."""
 
     mark: str
     is_expression: bool = False
     call: str = ""
     closing: str = ""
     commas: int = 0
+    modifier: str = ""
 
 
 class FormRewriter:
@@ -94,36 +97,38 @@ class FormRewriter:
 
     def _take_word(self, at: int, token: Token) -> None:
         word = token.text.upper()
+        if self._frame.is_expression:
+            return
         if word == "BY":
             self._modifier = self._word(at - 1)
-        elif word in ("LIMIT", "OFFSET", "VALUES", "HAVING") and not self._frame.is_expression:
+        elif word in ("SELECT", "HAVING", "VALUES", "LIMIT", "OFFSET", "WHERE", "FROM"):
             self._modifier = word
 
     def _take_mark(self, at: int, token: Token) -> None:
         mark = token.text
         if mark in ("{", "["):
-            self._frames.append(_Frame(mark))
+            self._frames.append(_Frame(mark, modifier=self._modifier))
             self._modifier = ""
         elif mark == "(":
             self._frames.append(self._opened(at, token))
         elif mark in ("}", ")", "]") and self._frames:
-            if closing := self._frames.pop().closing:
-                self._edits.append((token.start + 1, token.start + 1, closing))
-            if mark == "}":
-                self._modifier = ""
+            frame = self._frames.pop()
+            if frame.closing:
+                self._edits.append((token.start + 1, token.start + 1, frame.closing))
+            if mark != ")":
+                self._modifier = frame.modifier
         elif mark == "," and self._frames:
             self._frames[-1] = self._frame._replace(commas=self._frame.commas + 1)
 
     def _opened(self, at: int, token: Token) -> _Frame:
         before, word = self._at(at - 1), self._word(at - 1)
         inside = self._frame.is_expression
-        called = before.kind in _CALLS and word not in (*_OPENS_EXPRESSION, "NOT", "AS", "FROM", "WHERE")
+        called = before.kind in _CALLS and word not in (*_OPENS_EXPRESSION, "NOT", "AS")
         if called and not inside:
             # A call that is a condition by itself: FILTER regex(...), HAVING and ORDER BY are followed by it, too.
             called = self._word(at - 2) in _OPENS_EXPRESSION or (bool(self._modifier) and self._modifier != "VALUES")
         if not called:
-            opens = inside or (word in _OPENS_EXPRESSION or self._is_projection(at))
-            return _Frame("(", opens and self._modifier != "VALUES")
+            return _Frame("(", inside or word in _OPENS_EXPRESSION or self._modifier in _EXPRESSION_CLAUSES)
         name = word or before.text
         closing = ""
         if name == "DATATYPE":
@@ -140,21 +145,6 @@ class FormRewriter:
             if not depth:
                 return number
         return len(self._tokens) - 1
-
-    def _is_projection(self, at: int) -> bool:
-        """Whether a bracket is in SELECT, GROUP BY, ORDER BY or HAVING, after something else there."""
-        if self._modifier in ("GROUP", "ORDER", "HAVING"):
-            return True
-        depth = 0
-        for token in reversed(self._tokens[:at]):
-            depth += {")": 1, "(": -1}.get(token.text, 0)
-            if depth < 0 or token.text in ("{", "}"):
-                return False
-            if not depth and token.kind == "WORD" and token.text.upper() == "SELECT":
-                return True
-            if not depth and token.kind not in ("VARIABLE", "WORD") and token.text not in ("(", ")"):
-                return False
-        return False
 
     def _is_computed(self) -> bool:
         """Whether a constant here is a value of an expression."""

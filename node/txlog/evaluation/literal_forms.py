@@ -16,23 +16,39 @@ from typing import Any, Final
 import pyoxigraph as ox
 
 from txlog.evaluation.form_rewriter import DATATYPE, VALUE, FormRewriter
-from txlog.workers.canonical_literals import canonical_literal
+from txlog.workers.canonical_literals import canonical_lines, canonical_literal
 
 _PREFIX: Final = f"urn:txlog:form:{secrets.token_hex(8)}:"
 """Before the datatype of an encoded literal. It is random, so no client's data holds it."""
 _XSD: Final = "http://www.w3.org/2001/XMLSchema#"
+_STRING: Final = f"{_XSD}string"
+_INTEGER: Final = f"{_XSD}integer"
+_PLAIN_INTEGER: Final = re.compile(r"-?[1-9][0-9]{0,8}|0")
 _CACHED: Final = 1 << 14
 _MAY_DIFFER: Final = re.compile(r"\^\^|[0-9][.eE]|\.[0-9]|(?<![\w.])0[0-9]|[+-][0-9]")
 """Of a text that holds a constant in another form."""
 
 
-@lru_cache(_CACHED)
 def _has_other_form(value: str, datatype: str) -> bool:
     """Whether Oxigraph stores this literal in another form."""
-    if not datatype.startswith(_XSD):
+    if datatype == _STRING or not datatype.startswith(_XSD):
         return False
+    if datatype != _INTEGER and _PLAIN_INTEGER.fullmatch(value) and _becomes_integer(datatype):
+        return True
+    return _is_changed(value, datatype)
+
+
+@lru_cache
+def _becomes_integer(datatype: str) -> bool:
+    """Whether Oxigraph stores whole numbers of this datatype as ``xsd:integer``, so that none needs a look."""
+    found = canonical_literal(str(ox.Literal("1", datatype=ox.NamedNode(datatype))).encode())
+    return found.endswith(f"<{_INTEGER}>".encode())
+
+
+@lru_cache(_CACHED)
+def _is_changed(value: str, datatype: str) -> bool:
     line = str(ox.Literal(value, datatype=ox.NamedNode(datatype))).encode()
-    return canonical_literal(line) != line
+    return canonical_lines(line) != line
 
 
 def encode_text(value: str, datatype: str) -> str | None:

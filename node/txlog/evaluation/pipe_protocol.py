@@ -12,7 +12,7 @@ from typing import IO, Final
 
 import msgspec
 
-from txlog.model.entry import Position
+from txlog.model.entry import KIND_QUADS, Position
 from txlog.model.errors import BadInput, Conflict, TooLarge, TxLogError, Unavailable, WorkerFault
 from txlog.sparql import EvaluatedUpdate
 
@@ -109,9 +109,11 @@ class CountRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 class TransactionStep(msgspec.Struct, frozen=True):
-    """One step of an open transaction: quads (a payload of that kind), an update, or a read."""
+    """One step of an open transaction: a change that reads nothing (a payload of kind ``kind``), an update, or a
+    read."""
 
-    quads: bytes = b""
+    change: bytes = b""
+    kind: int = KIND_QUADS
     update: EvaluatedUpdate | None = None
     read: QueryRequest | MatchRequest | CountRequest | None = None
 

@@ -13,7 +13,6 @@ from txlog.evaluation.dataset_copy import DatasetCopy
 from txlog.evaluation.literal_forms import decode_text
 from txlog.evaluation.pipe_protocol import CountRequest, MatchRequest, QueryRequest, TransactionStep
 from txlog.evaluation.read_operations import match_quads, start_query
-from txlog.model.entry import KIND_QUADS
 from txlog.workers.adapter import StoreOperation
 
 _TERMS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|<[^<>]*>|_:[^\s.]+')
@@ -21,7 +20,7 @@ _TERMS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|<[^<>]*>|_:[^\s.]+')
 
 def replay_steps(copy: DatasetCopy, steps: Sequence[TransactionStep]) -> bytes:
     """A digest of all that the steps read and change, in their order; ``copy`` has their changes afterwards. The order
-    of rows does not count, nor do the names of blank nodes. A change of kind quads counts nothing: it is the same
+    of rows does not count, nor do the names of blank nodes. A change that reads nothing counts nothing: it is the same
     everywhere."""
     digest = hashlib.sha256()
     for step in steps:
@@ -35,7 +34,7 @@ def _outcome(copy: DatasetCopy, step: TransactionStep) -> Iterable[str]:
     if step.read is not None:
         return sorted(_unlabelled(line) for line in _read(copy, step.read))
     if step.update is None:
-        copy.apply_operations((StoreOperation(KIND_QUADS, step.quads),), None)
+        copy.apply_operations((StoreOperation(step.kind, step.change),), None)
         return ()
     deleted, added = copy.execute_with_changes(step.update)
     return [

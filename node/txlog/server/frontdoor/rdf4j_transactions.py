@@ -221,7 +221,7 @@ class TransactionHandler:
     def _append_quads(self, one: OpenTransaction, part: TransactionBody) -> None:
         self._append_change(one, part)
         if one.read_set is not None:
-            one.read_set.add_quads(part.payload)
+            one.read_set.add_change(part)
 
     async def _add(self, request: Request, one: OpenTransaction) -> Response:
         self._append_quads(one, await self._writes.read_upload(request, context_parameters(request) or []))
