@@ -81,6 +81,7 @@ def test_every_form_is_a_statement_of_its_own() -> None:
         ("SELECT ?o { VALUES ?o { 01 7 } ?s ?p ?o }", ["01"]),
         ("SELECT ?x { ?s ?p ?o BIND(?o AS ?x) FILTER(sameTerm(?x, 01)) }", ["01"]),
         ("SELECT (STR(?o) AS ?x) { ?s ?p ?o FILTER(?o = 1) }", ['"01"']),
+        (f"SELECT (<{XSD}string>(?o) AS ?x) {{ ?s ?p ?o FILTER(<{XSD}integer>(?o) = 1) }}", ['"01"']),
         ("SELECT (COUNT(*) AS ?n) (DATATYPE(?o) AS ?x) { ?s ?p ?o FILTER(?o = 7) } GROUP BY ?o", [f"1\t<{XSD}int>"]),
         ("SELECT (SUM(?o) AS ?x) (COUNT(DISTINCT ?o) AS ?n) { ?s ?p ?o }", ["6\t3"]),
         ("SELECT (COALESCE(?none, ?o) AS ?x) { ?s ?p ?o FILTER(COALESCE(?o, 0) + 1 = 2) }", ["01"]),

@@ -130,6 +130,8 @@ class FormRewriter:
         if not called:
             return _Frame("(", inside or word in _OPENS_EXPRESSION or self._modifier in _EXPRESSION_CLAUSES)
         name = word or before.text
+        if before.kind != "WORD" and self._iri(before) == f"{_XSD}string":
+            name = "STR"  # the cast gives the same
         closing = ""
         if name == "DATATYPE":
             self._edits.append((before.start, before.start + len(before.text), f"<{DATATYPE}>"))
