@@ -65,7 +65,6 @@ def applied(plane: ControlPlane, wanted: dict[str, Any]) -> str:
         ({"workers": {"engine": "virtuoso"}, "mixedEngines": True}, f"mixedEngines: {VIRTUOSO_NOT_MIXED}"),
         ({"workers": {"external": [VIRTUOSO]}}, f"nonDeterministicUpdates: {VIRTUOSO_REFUSES_EFFECTS}"),
         ({"workers": {"engine": "virtuoso"}}, f"nonDeterministicUpdates: {VIRTUOSO_REFUSES_EFFECTS}"),
-        ({"workers": {"engine": "rdf4j-as-written"}}, f"nonDeterministicUpdates: {VIRTUOSO_REFUSES_EFFECTS}"),
         ({"workers": {"engine": "rdf4j-as-written"}, "mixedEngines": True}, f"mixedEngines: {VIRTUOSO_NOT_MIXED}"),
         ({"security": {"tlsSecretRef": {"name": "a"}}}, "tlsSecretRef needs peerTlsSecretRef"),
         ({"repositry": "x"}, "repositry"),
@@ -83,7 +82,7 @@ def test_what_is_not_valid_is_refused_with_the_reason(
         {"workers": {"external": TWO_ENGINES}, "mixedEngines": True},
         {"workers": {"replicas": 2}, "mixedEngines": True},
         {"workers": {"external": [VIRTUOSO]}, "nonDeterministicUpdates": "refuse"},
-        {"workers": {"engine": "rdf4j-as-written"}, "nonDeterministicUpdates": "refuse"},
+        {"workers": {"engine": "rdf4j-as-written"}},
         {"workers": {"external": [{"url": "http://a", "engine": "rdf4j"}]}},
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 
 import pytest
@@ -11,10 +12,13 @@ from server_process import swift_folder
 
 from txlog.apply import WorkerState, apply_up_to
 from txlog.config.units import AS_WRITTEN
+from txlog.evaluation.dataset_copy import DatasetCopy, load_copy
+from txlog.evaluation.read_operations import match_quads, serialise_quads
+from txlog.model.entry import Position
 from txlog.pipeline.batch.net_effect import merge_pieces, split_into_buckets
-from txlog.sparql import DataFingerprint, build_effect
+from txlog.sparql import DataFingerprint, EvaluatedUpdate, build_effect, fingerprint_query
 from txlog.workers import ADAPTERS
-from txlog.workers.adapter import fingerprint_family
+from txlog.workers.adapter import StoreOperation, fingerprint_family
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 FORMS = [
@@ -127,6 +131,55 @@ def test_an_effect_that_another_master_computed_is_refused_by_name(worker: AsWri
     assert done.state is WorkerState.BLOCKED
     assert "EffectOfCanonicalLiterals" in str(done.error)
     assert _content(worker) == [_line(FORMS[1])]
+
+
+def _copied(worker: AsWrittenProcess) -> tuple[DatasetCopy, Position]:
+    """A copy of the worker, as a master fetches it."""
+    copy, position = load_copy(worker.adapter, io.BytesIO(worker.send(worker.adapter.dump(None)).body))
+    assert position is not None
+    return copy, position
+
+
+def test_a_store_and_its_copy_have_one_fingerprint(worker: AsWrittenProcess) -> None:
+    log = MemoryLog()
+    log.add(*[f"<urn:s> <urn:p{number}> {form} <urn:g> ." for number, form in enumerate(FORMS)])
+    _apply(worker, log, 1)
+    copy, position = _copied(worker)
+    assert position.index == log.end
+    for number, form in enumerate(FORMS):
+        asked = worker.adapter.query(fingerprint_query([f"<urn:p{number}>"]), "text/csv", union=False)
+        row = worker.send(asked).body.decode().split()[1].split(",")
+        found = copy.fingerprint([f"<urn:p{number}>"])
+        assert [*map(int, row)] == [found.count, found.first_sum, found.second_sum], form
+
+
+@pytest.mark.parametrize("between", [None, FORMS[0]])
+def test_an_effect_of_the_forms_that_are_there_counts_unless_they_change(
+    worker: AsWrittenProcess, between: str | None
+) -> None:
+    log = MemoryLog()
+    log.add(*map(_line, FORMS[1:]), _line('"x"@en'))
+    _apply(worker, log, 1)
+    copy, _ = _copied(worker)
+    update = EvaluatedUpdate(
+        "DELETE { GRAPH ?g { ?s <urn:p> ?o } } INSERT { GRAPH ?g { ?s <urn:q> ?o , 02 } } "
+        "WHERE { GRAPH ?g { ?s <urn:p> ?o } FILTER(isNumeric(?o) && ?o < 2) }",
+        ("<urn:p>", "<urn:q>"),
+    )
+    effect = copy.evaluate(update, lambda: 7, 1 << 20)
+    if between:
+        log.add(_line(between))
+    log.append(effect.body.kind, effect.body.payload)
+    before = _content(worker)
+    _apply(worker, log, 200)
+    if between:
+        assert _content(worker) == sorted([*before, _line(between)])
+        return
+    copy.apply_operations([StoreOperation(effect.body.kind, effect.body.payload)], Position(0, log.end, b""))
+    quads = match_quads(copy, (None, None, None), None)
+    assert _content(worker) == sorted(copy.decode(serialise_quads(quads, False, 1 << 20)).decode().splitlines())
+    assert f'<urn:s> <urn:q> "01"^^<{XSD}integer> <urn:g> .' in _content(worker)
+    assert _line(f'"01"^^<{XSD}integer>') not in _content(worker)
 
 
 def test_its_digests_compare_with_its_own_kind_only() -> None:

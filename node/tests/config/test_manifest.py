@@ -167,13 +167,6 @@ CASES = [
     ),
     (
         "maxPeerLag: 60s",
-        "workers: {engine: rdf4j-as-written}",
-        5,
-        "spec.nonDeterministicUpdates",
-        "expected refuse where a worker is a virtuoso or an rdf4j-as-written",
-    ),
-    (
-        "maxPeerLag: 60s",
         "mixedEngines: true\n  workers: {engine: rdf4j-as-written}",
         14,
         "spec.mixedEngines",

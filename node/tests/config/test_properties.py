@@ -187,8 +187,8 @@ PEER = "peer.1.id=uk-1\npeer.1.url=http://uk-1.example.net/repositories/demo\n"
             ["F:3: worker.1: a virtuoso takes no effects; expected non-deterministic-updates=refuse"],
         ),
         (
-            LEAST + "worker.1.url=http://s\nworker.1.engine=rdf4j-as-written\n",
-            ["F:3: worker.1: a rdf4j-as-written takes no effects; expected non-deterministic-updates=refuse"],
+            LEAST + "mixed-engines=true\nworker.1.url=http://s\nworker.1.engine=rdf4j-as-written\n",
+            ["F:3: mixed-engines: a rdf4j-as-written is not mixed"],
         ),
         (LEAST + "load-sources=ftp://h/\n", ['F:3: load-sources: is "ftp://h/"; expected URLs with spaces between']),
         (LEAST + "load-networks=10.0.0.0/8\n", ["F:3: load-networks: is of no use without load-sources"]),

@@ -233,3 +233,17 @@ async def test_where_nothing_is_evaluated_a_read_cannot_be_compared(
     finally:
         await asyncio.to_thread(served.driver.close)
         store.kill()
+
+
+async def test_a_removal_of_what_another_has_changed_is_a_conflict(served: Served) -> None:
+    """As a Java client increments a value: it reads a statement, removes it from all graphs, and adds another."""
+    await put(served, "p", "1")
+    urls = [await at(served.cluster, "SERIALIZABLE") for _ in range(2)]
+    for url in urls:
+        read = await act(served.cluster, url, "GET", Accept=QUADS)
+        assert read.splitlines() == ['<urn:s> <urn:p> "1" .']
+        await act(served.cluster, url, "DELETE", read, Content_Type=QUADS)
+        await act(served.cluster, url, "ADD", '<urn:s> <urn:p> "2" .', Content_Type=QUADS)
+    await act(served.cluster, urls[0], "COMMIT")
+    assert "Observed State has Changed" in await act(served.cluster, urls[1], "COMMIT", status=409)
+    assert await served.quads() == ['<urn:s> <urn:p> "2" .']

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from txlog.client import MasterClient
 from txlog.config.process_config import NodeConfig
 from txlog.config.units import AS_WRITTEN
+from txlog.model.errors import BadInput
 from txlog.runtime.worker_state import RegisteredWorker
 
 STATEMENTS = "/repositories/demo/statements"
@@ -85,6 +86,8 @@ async def test_where_another_data_centre_holds_other_forms_these_are_refused_by_
         assert (await _send(cluster, "POST", body, media))[0] == 204
     known = app.context.registry.known
     known.remote["us"] = {"us-worker-1": RegisteredWorker("us-worker-1", "http://127.0.0.1:9", there)}
+    with pytest.raises(BadInput, match="hold what it looks at in two forms"):
+        app.http_api.writes._portability.check_effects()
     for media, body in OTHERS:
         status, _, text = await _send(cluster, "POST", body, media)
         assert status == 400, body
@@ -101,21 +104,42 @@ async def test_where_another_data_centre_holds_other_forms_these_are_refused_by_
 @pytest.mark.parametrize(
     "changes",
     [
-        {"workers": _workers(AS_WRITTEN)},
-        {"workers": _workers(AS_WRITTEN, "rdf4j"), **REFUSE},
-        {"workers": _workers(AS_WRITTEN), "mixed_engines": True, **REFUSE},
+        {"workers": _workers(AS_WRITTEN, "rdf4j")},
+        {"workers": _workers(AS_WRITTEN), "mixed_engines": True},
     ],
 )
-async def test_a_master_has_such_workers_alone_and_executes_no_effects(
-    clusters: Callable[..., Cluster], changes: dict[str, Any]
-) -> None:
+async def test_a_master_has_such_workers_alone(clusters: Callable[..., Cluster], changes: dict[str, Any]) -> None:
     cluster = clusters(1)
     with pytest.raises(ValidationError, match=f"expected {AS_WRITTEN} for all or none"):
         NodeConfig(**(cluster.configs[0] | changes))
 
 
-async def test_an_update_in_a_transaction_is_carried_out_by_the_stores(clusters: Callable[..., Cluster]) -> None:
-    """A copy has canonical literals, so its changes would miss those that stores hold."""
+@pytest.mark.parametrize(
+    ("workers", "changes", "could"),
+    [
+        (["rdf4j", "rdf4j"], {}, True),
+        (["rdf4j"], {"mixed_engines": True}, False),
+        (["rdf4j", "oxigraph"], {"mixed_engines": True}, False),
+        ([AS_WRITTEN], {}, False),
+        ([], {}, False),
+    ],
+)
+async def test_a_master_says_that_its_workers_could_keep_forms(
+    clusters: Callable[..., Cluster],
+    workers: list[str],
+    changes: dict[str, Any],
+    could: bool,
+) -> None:
+    cluster = clusters(1, workers=_workers(*workers), **changes)
+    await cluster.start()
+    app = cluster.apps[0]
+    assert app is not None
+    assert app.config.could_keep_literals is could
+
+
+async def test_an_update_in_a_transaction_is_left_to_the_stores_where_none_can_be_copied(
+    clusters: Callable[..., Cluster],
+) -> None:
     cluster = clusters(1, workers=_workers(AS_WRITTEN), **REFUSE)
     await cluster.start()
     text = "DELETE { ?s <urn:b> ?o } WHERE { ?s <urn:b> ?o FILTER(?o = 1) }"

@@ -10,13 +10,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "workers"))
 from master_cluster import Cluster
-from oxigraph_process import OxigraphProcess
+from oxigraph_process import OxigraphProcess as OxigraphProcess
+from server_process import StoreProcess
 
 from txlog.apply.applier import apply_up_to
 from txlog.apply.log_source import MasterLog
 from txlog.client import JsonMarker, MasterClient, WorkerReport
 from txlog.model.errors import TxLogError
-from txlog.workers import OxigraphAdapter
 
 TOOK_MS = 7.0
 """What it says that one transaction took."""
@@ -25,7 +25,7 @@ TOOK_MS = 7.0
 class Driver:
     """Listens to the doorbell of a master, applies to ``store``, reports."""
 
-    def __init__(self, master_url: str, name: str, store: OxigraphProcess) -> None:
+    def __init__(self, master_url: str, name: str, store: StoreProcess) -> None:
         self._paused = threading.Event()
         self._idle = threading.Event()
         self._url = master_url
@@ -61,7 +61,7 @@ class Driver:
                     tick = bell.tick
                     hold = next(w.hold for w in bell.workers if w.name == self._name)
                     outcome = apply_up_to(
-                        OxigraphAdapter(),
+                        self._store.adapter,
                         self._store.transport,
                         MasterLog(master),
                         bell.stable.index,
@@ -93,7 +93,7 @@ class Driver:
 class Served:
     """A cluster with a store that a driver brings up to the log."""
 
-    def __init__(self, cluster: Cluster, store: OxigraphProcess, driver: Driver) -> None:
+    def __init__(self, cluster: Cluster, store: StoreProcess, driver: Driver) -> None:
         self.cluster, self.store, self.driver = cluster, store, driver
 
     async def ask(self, at: int, text: str, **headers: str) -> list[dict[str, Any]]:

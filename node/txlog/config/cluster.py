@@ -259,14 +259,17 @@ VIRTUOSO_NOT_MIXED = (
     "false where a worker is a virtuoso or an rdf4j-as-written; other engines hold 1, 1.0 and 01 in another way"
 )
 VIRTUOSO_REFUSES_EFFECTS = (
-    "refuse where a worker is a virtuoso or an rdf4j-as-written, which cannot check whether the data that such an "
-    "update read is unchanged"
+    "refuse where a worker is a virtuoso, which cannot check whether the data that such an update read is unchanged"
 )
 MIXED_ENGINES_REQUIRED = "true where the workers have several engines, which execute some updates differently"
-_NO_VIRTUOSO = (
-    "(has(self.workers.external) ? self.workers.external.all(w, !(w.engine in ['virtuoso', 'rdf4j-as-written']))"
-    " : !has(self.workers.engine) || !(self.workers.engine in ['virtuoso', 'rdf4j-as-written']))"
-)
+
+
+def _no_worker_of(*engines: str) -> str:
+    """A rule in CEL."""
+    return (
+        f"(has(self.workers.external) ? self.workers.external.all(w, !(w.engine in {[*engines]}))"
+        f" : !has(self.workers.engine) || !(self.workers.engine in {[*engines]}))"
+    )
 
 
 class ClusterSpec(Preferences):
@@ -290,9 +293,9 @@ class ClusterSpec(Preferences):
                 " q.voteWeight).sum())",
                 "splitMode: Majority needs less than half of all votes for each master (three masters at least)",
             ),
-            (f"!self.mixedEngines || {_NO_VIRTUOSO}", f"mixedEngines: {VIRTUOSO_NOT_MIXED}"),
+            (f"!self.mixedEngines || {_no_worker_of(*STANDALONE_ENGINES)}", f"mixedEngines: {VIRTUOSO_NOT_MIXED}"),
             (
-                f"self.nonDeterministicUpdates == 'refuse' || {_NO_VIRTUOSO}",
+                f"self.nonDeterministicUpdates == 'refuse' || {_no_worker_of('virtuoso')}",
                 f"nonDeterministicUpdates: {VIRTUOSO_REFUSES_EFFECTS}",
             ),
             (
@@ -394,10 +397,9 @@ class ClusterSpec(Preferences):
     @model_validator(mode="after")
     def _check_engines(self) -> Self:
         engines = {each.engine for each in self.workers.external or ()} or {self.workers.engine}
-        standalone = not engines.isdisjoint(STANDALONE_ENGINES)
-        if standalone and self.mixed_engines:
+        if self.mixed_engines and not engines.isdisjoint(STANDALONE_ENGINES):
             raise expected_error(VIRTUOSO_NOT_MIXED, "mixedEngines")
-        if standalone and self.non_deterministic_updates != "refuse":
+        if "virtuoso" in engines and self.non_deterministic_updates != "refuse":
             raise expected_error(VIRTUOSO_REFUSES_EFFECTS, "nonDeterministicUpdates")
         if len(engines) > 1 and not self.mixed_engines:
             raise expected_error(MIXED_ENGINES_REQUIRED, "mixedEngines")

@@ -461,7 +461,7 @@ class _PropertiesParser:
                     f"a {engine} is not mixed; expected no such line",
                 )
                 continue
-            if engine in STANDALONE_ENGINES and self.values.get("non-deterministic-updates") != "refuse":
+            if engine == "virtuoso" and self.values.get("non-deterministic-updates") != "refuse":
                 self.add_error(line, name, f"a {engine} takes no effects; expected non-deterministic-updates=refuse")
                 continue
             found.append(WorkerConfig(name=called, url=url, engine=engine))

@@ -12,7 +12,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from txlog.config.units import AS_WRITTEN, Engine
+from txlog.config.units import AS_WRITTEN, Engine, server_of_engine
 from txlog.model.durability import Durability
 from txlog.model.ids import NODE_ID
 
@@ -157,14 +157,19 @@ class NodeConfig(StrictModel):
         """Whether the workers hold literals as they were sent, so that nothing is brought into the canonical form."""
         return any(worker.engine == AS_WRITTEN for worker in self.workers)
 
+    @property
+    def could_keep_literals(self) -> bool:
+        """Whether each worker of this data centre is a server that could keep literals as they are sent, and does
+        not."""
+        engines = {worker.engine for worker in self.workers}
+        return engines == {server_of_engine(AS_WRITTEN)} and not self.mixed_engines
+
     @model_validator(mode="after")
     def _check_literals(self) -> Self:
         same = all(worker.engine == AS_WRITTEN for worker in self.workers)
-        if self.keeps_literals and not (same and self.non_deterministic_updates == "refuse" and not self.mixed_engines):
+        if self.keeps_literals and (self.mixed_engines or not same):
             raise PydanticCustomError(
-                "expected",
-                f"workers: expected {AS_WRITTEN} for all or none, without mixed_engines and with "
-                "non_deterministic_updates refuse",
+                "expected", f"workers: expected {AS_WRITTEN} for all or none, without mixed_engines"
             )
         return self
 

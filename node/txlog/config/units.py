@@ -115,7 +115,7 @@ AS_WRITTEN: Final = "rdf4j-as-written"
 """An RDF4J server that holds literals as they were sent, with language tags in lower case. All workers of a cluster
 have this engine, or none. It is also the value of ``TxLog-Literals`` there."""
 STANDALONE_ENGINES: Final = ("virtuoso", AS_WRITTEN)
-"""Engines that no other engine may stand beside, and that execute no effect of an update that a master evaluated."""
+"""Engines that no other engine may stand beside."""
 
 
 def server_of_engine(engine: str) -> str:

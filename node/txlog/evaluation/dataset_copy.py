@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import msgspec
 import pyoxigraph as ox
 
+from txlog.config.units import AS_WRITTEN
+from txlog.evaluation.form_rewriter import may_compute
+from txlog.evaluation.literal_forms import LiteralForms, decode_bytes, decode_text, encode_term
 from txlog.model.entry import KIND_QUADS, Position
 from txlog.model.errors import BadInput, Conflict, TooLarge, Unavailable
 from txlog.model.quads import encode_quads
 from txlog.sparql import (
+    EFFECT_CONDITION,
     DataFingerprint,
     EvaluatedOperation,
     EvaluatedUpdate,
@@ -30,6 +34,7 @@ from txlog.sparql import (
 )
 from txlog.sparql.update_effect import TRIPLE_DEPTH_MAX
 from txlog.workers.adapter import EMPTY_MARKER, Adapter, StoreOperation
+from txlog.workers.canonical_literals import lines_with_lower_tags
 from txlog.workers.update_batches import OPERATION_SEPARATOR, update_texts
 
 QUADS_READ_MAX: Final = 100_000
@@ -49,11 +54,19 @@ class UpdateEffect(msgspec.Struct, frozen=True):
 
 class DatasetCopy:
     """A copy of the data. ``quads``: the quads after the entry at ``position``: all with one of ``predicates``
-    (``<iri>``), or all quads (None)."""
+    (``<iri>``), or all quads (None). ``forms``: the copy has literals as they were sent, as its store; None: in their
+    canonical form."""
 
-    def __init__(self, quads: Iterable[ox.Quad], position: Position, predicates: frozenset[str] | None = None) -> None:
+    def __init__(
+        self,
+        quads: Iterable[ox.Quad],
+        position: Position,
+        predicates: frozenset[str] | None = None,
+        forms: LiteralForms | None = None,
+    ) -> None:
         self.store = ox.Store()
-        self.store.bulk_extend(quads)
+        self.forms = forms
+        self.store.bulk_extend(self._encoded(quads))
         self.position = position
         self.predicates = predicates
 
@@ -62,14 +75,30 @@ class DatasetCopy:
         """Whether the copy holds a quad in any graph."""
         return any(True for _ in self.store)
 
+    def query(self, text: str, **dataset: Any) -> ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples:
+        """The result of a query, as :meth:`pyoxigraph.Store.query` gives it, in the terms of the copy."""
+        if self.forms is None:
+            return self.store.query(text, **dataset)
+        return self.store.query(self.forms.rewrite(text), custom_functions=self.forms.functions, **dataset)
+
+    def encode(self, term: Any) -> Any:
+        """A term as the copy holds it."""
+        return term if self.forms is None else encode_term(term)
+
+    def decode(self, text: bytes) -> bytes:
+        """What the copy gave, in one of RDF's or SPARQL's formats, with its literals as they were sent."""
+        return text if self.forms is None else decode_bytes(text)
+
     def apply_operations(self, operations: Sequence[StoreOperation], position: Position | None) -> None:
         """Execute the next operations of the log up to ``position``, as a worker of this engine does. ``position``
         None: the operations belong to an open transaction; raises :class:`Conflict` when they fail. On a partial copy
         it raises :class:`Unavailable` with :data:`PARTIAL_COPY` where an operation needs all data."""
-        text = OPERATION_SEPARATOR.join(update_texts(self._restrict_operations(operations)))
+        self._refuse_computed_forms(operations, position)
+        form = None if self.forms is None else lines_with_lower_tags
+        text = OPERATION_SEPARATOR.join(update_texts(self._restrict_operations(operations), form))
         if text:
             try:
-                self.store.update(text)
+                self._update(self.store, text)
             except (RuntimeError, OSError, SyntaxError, ValueError) as wrong:
                 if position is None:
                     raise _transaction_failed(wrong) from None
@@ -78,13 +107,31 @@ class DatasetCopy:
                 ) from None
         self.position = position or self.position
 
+    def _refuse_computed_forms(self, operations: Sequence[StoreOperation], position: Position | None) -> None:
+        """A store that keeps forms writes a computed value as its engine does (``1.50``), and Oxigraph as ``1.5``."""
+        if self.forms is None or position is None:
+            return
+        for kind, payload in operations:
+            text = "" if kind == KIND_QUADS else payload.decode()
+            if text and EFFECT_CONDITION not in text and may_compute(text):
+                raise Unavailable(PARTIAL_COPY, "only its store shows in which form it has written a value; try again")
+
+    def _encoded(self, quads: Iterable[ox.Quad]) -> Iterable[ox.Quad]:
+        return quads if self.forms is None else self.forms.encode(quads)
+
+    def _update(self, store: ox.Store, text: str) -> None:
+        if self.forms is None:
+            store.update(text)
+        else:
+            store.update(self.forms.rewrite(text), custom_functions=self.forms.functions)
+
     def execute_update(self, update: EvaluatedUpdate, draw: RandomBits, bytes_max: int) -> bytes:
         """Execute an update of an open transaction and return what it deleted and added, as a payload of kind quads.
         ``draw`` returns 128 random bits for the names of blank nodes. Raises :class:`Conflict` when it fails and
         :class:`TooLarge` when it changes more than ``bytes_max``; then it has changed nothing."""
         deleted, added = self.execute_with_changes(update)
-        deletes = [b"%s ." % str(quad).encode() for quad in deleted]
-        named, _ = Skolemiser(draw).skolemise(b"\n".join(b"%s ." % str(quad).encode() for quad in added))
+        deletes = [_line(quad) for quad in deleted]
+        named, _ = Skolemiser(draw).skolemise(b"\n".join(map(_line, added)))
         adds = [line for line in named.split(b"\n") if line]
         payload = encode_quads(deletes, adds)
         if len(payload) > bytes_max:
@@ -93,7 +140,7 @@ class DatasetCopy:
         if any(b"_:" in str(quad).encode() for quad in added):
             for quad in added:
                 self.store.remove(quad)
-            self.store.extend(ox.parse(named, ox.RdfFormat.N_QUADS))
+            self.store.extend(self._encoded(ox.parse(named, ox.RdfFormat.N_QUADS)))
         return payload
 
     def execute_with_changes(self, update: EvaluatedUpdate) -> tuple[list[ox.Quad], list[ox.Quad]]:
@@ -142,7 +189,7 @@ class DatasetCopy:
         """The fingerprint of the quads with these predicates, or of all (None). Raises :class:`Conflict` for triple
         terms that nest too deeply."""
         for with_triples in (False, True):
-            found = self.store.query(fingerprint_query(looks_at, with_triples=with_triples))
+            found = self.query(fingerprint_query(looks_at, with_triples=with_triples))
             assert isinstance(found, ox.QuerySolutions)
             [row] = list(found)
             if row["a"] is not None:
@@ -174,9 +221,11 @@ class DatasetCopy:
         size = sum(len(str(quad)) for quad in chain(before, added))
         if size > bytes_max:
             raise _effect_too_large(size, bytes_max)
-        deletes = [b"%s ." % str(quad).encode() for quad in before]
-        adds, _ = Skolemiser(draw).skolemise(b"\n".join(b"%s ." % str(quad).encode() for quad in added))
-        prepared = build_effect(deletes, [line for line in adds.split(b"\n") if line], update.read_predicates, sums)
+        deletes = [_line(quad) for quad in before]
+        adds, _ = Skolemiser(draw).skolemise(b"\n".join(map(_line, added)))
+        lines = [line for line in adds.split(b"\n") if line]
+        mark = "" if self.forms is None else AS_WRITTEN
+        prepared = build_effect(deletes, lines, update.read_predicates, sums, literals=mark)
         if len(prepared.payload) > bytes_max:
             raise _effect_too_large(len(prepared.payload), bytes_max)
         # A worker would refuse an invalid update for ever, and block the log.
@@ -188,7 +237,7 @@ class DatasetCopy:
             if part.output_graphs:
                 self._execute_on_union(part)
             else:
-                self.store.update(part.text)
+                self._update(self.store, part.text)
 
     def _execute_on_union(self, part: EvaluatedOperation) -> None:
         """Compute the effect of an operation whose default graph is the union of all graphs, and apply it: deletions
@@ -197,7 +246,7 @@ class DatasetCopy:
         named = {quad for quad in quads if not isinstance(quad.graph_name, ox.DefaultGraph)}
         union = ox.Store()
         union.bulk_extend(chain(quads, (ox.Quad(quad.subject, quad.predicate, quad.object) for quad in named)))
-        union.update(part.text)
+        self._update(union, part.text)
         drawn = {name: ox.NamedNode(name) for name, _ in part.output_graphs}
         left = {
             quad
@@ -230,6 +279,11 @@ class DatasetCopy:
         return chain.from_iterable(self.store.quads_for_pattern(None, node, None, None) for node in nodes)
 
 
+def _line(quad: ox.Quad) -> bytes:
+    """The line of N-Quads, with its literal as it was sent."""
+    return b"%s ." % decode_text(str(quad)).encode()
+
+
 def _parse_integer(term: object) -> int:
     assert isinstance(term, ox.Literal), term
     return int(term.value)
@@ -255,7 +309,10 @@ def load_copy(
     ours: list[str] = []
     foreign: list[ox.Quad] = []
     copy = DatasetCopy(
-        _parse_rows(rows, adapter.dump_media_type, ours.append, foreign.append), EMPTY_MARKER.position, predicates
+        _parse_rows(rows, adapter.dump_media_type, ours.append, foreign.append),
+        EMPTY_MARKER.position,
+        predicates,
+        LiteralForms() if adapter.engine == AS_WRITTEN else None,
     )
     system = adapter.system_graphs_from_names(ours)
     if foreign or system.loading or len(system.markers) > 1:

@@ -25,6 +25,7 @@ import msgspec
 import pyoxigraph as ox
 
 from txlog.evaluation.dataset_copy import DatasetCopy, load_copy
+from txlog.evaluation.literal_forms import LiteralForms
 from txlog.evaluation.pipe_protocol import (
     ERROR_FLAG,
     OK_FLAG,
@@ -144,31 +145,34 @@ class LoadedDataset:
             return position
         if work.keep_source:
             self.source_nquads = data.read()
-        self.copy = _copy_from_nquads(self.source_nquads if work.keep_source else data)
+        forms = LiteralForms() if work.as_written else None
+        self.copy = _copy_from_nquads(self.source_nquads if work.keep_source else data, forms)
         return None
 
     def read(self, work: ReadRequest) -> bytes:
         """Answer a read request. Only in a forked child, which may discard its copy."""
         if isinstance(work, FingerprintRequest | ReplayRequest) and work.before_changes:
+            forms = None if self.copy.forms is None else LiteralForms()
             self.copy = DatasetCopy((), EMPTY_MARKER.position)  # never two at once
-            self.copy = _copy_from_nquads(self.source_nquads)
+            self.copy = _copy_from_nquads(self.source_nquads, forms)
         if isinstance(work, FingerprintRequest):
             return _encode(self.copy.fingerprint(work.predicates))
         if isinstance(work, ReplayRequest):
             return replay_steps(self.copy, work.steps)
-        copy, store = self.copy, self.copy.store
+        copy = self.copy
         if isinstance(work, EvaluateRequest):
             drawn = int.from_bytes(work.random_bits, "big")
             return _encode(copy.evaluate(work.update, lambda: drawn, work.bytes_max, work.quads_read_max))
         if isinstance(work, QueryRequest):
-            return execute_query(store, work)
+            return execute_query(copy, work)
         if isinstance(work, MatchRequest):
-            return serialise_quads(match_quads(store, work.terms, work.graphs), work.merged, work.bytes_max)
-        return b"%d" % sum(1 for _ in match_quads(store, (None, None, None), work.graphs))
+            found = match_quads(copy, work.terms, work.graphs)
+            return copy.decode(serialise_quads(found, work.merged, work.bytes_max))
+        return b"%d" % sum(1 for _ in match_quads(copy, (None, None, None), work.graphs))
 
 
-def _copy_from_nquads(data: bytes | IO[bytes]) -> DatasetCopy:
-    return DatasetCopy(ox.parse(data, ox.RdfFormat.N_QUADS), EMPTY_MARKER.position)
+def _copy_from_nquads(data: bytes | IO[bytes], forms: LiteralForms | None) -> DatasetCopy:
+    return DatasetCopy(ox.parse(data, ox.RdfFormat.N_QUADS), EMPTY_MARKER.position, forms=forms)
 
 
 def _run_and_encode(work: Callable[[], bytes]) -> tuple[bytes, bytes]:

@@ -12,7 +12,7 @@ from typing import IO, Final
 
 import msgspec
 
-from txlog.model.entry import Position
+from txlog.model.entry import KIND_QUADS, Position
 from txlog.model.errors import BadInput, Conflict, TooLarge, TxLogError, Unavailable, WorkerFault
 from txlog.sparql import EvaluatedUpdate
 
@@ -29,12 +29,14 @@ RETRY_S: Final = 1
 class LoadDataset(msgspec.Struct, frozen=True, tag=True):
     """Replace the copy by the data that follows this frame. ``engine``: the engine whose answer to ``dump`` the data
     is; "": N-Quads. ``predicates`` (``<iri>``): the data holds all quads with these; None: all quads. ``keep_source``:
-    keep the N-Quads, for a :class:`FingerprintRequest` with ``before_changes``. The answer is a
+    keep the N-Quads, for a :class:`FingerprintRequest` with ``before_changes``. ``as_written``: they are those of a
+    store that holds literals as they were sent; an ``engine`` says that by itself. The answer is a
     :class:`DatasetLoaded`."""
 
     engine: str
     predicates: tuple[str, ...] | None = None
     keep_source: bool = False
+    as_written: bool = False
 
 
 class DatasetLoaded(msgspec.Struct, frozen=True):
@@ -107,9 +109,11 @@ class CountRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 class TransactionStep(msgspec.Struct, frozen=True):
-    """One step of an open transaction: quads (a payload of that kind), an update, or a read."""
+    """One step of an open transaction: a change that reads nothing (a payload of kind ``kind``), an update, or a
+    read."""
 
-    quads: bytes = b""
+    change: bytes = b""
+    kind: int = KIND_QUADS
     update: EvaluatedUpdate | None = None
     read: QueryRequest | MatchRequest | CountRequest | None = None
 

@@ -9,6 +9,7 @@ from typing import Final
 
 import pyoxigraph as ox
 
+from txlog.evaluation.dataset_copy import DatasetCopy
 from txlog.evaluation.pipe_protocol import N_TRIPLES, QueryRequest
 from txlog.model.errors import BadInput, Conflict
 from txlog.sparql.rewrite.describe_query import DescribeQuery, Row, describe_steps, parse_describe, statement_queries
@@ -39,38 +40,39 @@ class BoundedResult(io.BytesIO):
         return super().write(piece)
 
 
-def execute_query(store: ox.Store, asked: QueryRequest) -> bytes:
+def execute_query(copy: DatasetCopy, asked: QueryRequest) -> bytes:
     """The answer to a query. Raises :class:`BadInput` for a text that is no query, or has no answer in that media
     type."""
-    found = start_query(store, asked)
+    found = start_query(copy, asked)
     out = BoundedResult(asked.bytes_max)
     if not isinstance(found, ox.QuerySolutions | ox.QueryBoolean):
         if asked.media_type != N_TRIPLES:
             raise BadInput(f"MALFORMED QUERY: its answer is a graph, which is not {asked.media_type}")
         ox.serialize(found, out, ox.RdfFormat.N_TRIPLES)
-        return out.getvalue()
+        return copy.decode(out.getvalue())
     if asked.media_type not in _RESULT_FORMATS:
         raise BadInput(f"MALFORMED QUERY: its answer is no graph, so not {asked.media_type}")
     found.serialize(out, _RESULT_FORMATS[asked.media_type])
-    return out.getvalue()
+    return copy.decode(out.getvalue())
 
 
-def start_query(store: ox.Store, asked: QueryRequest) -> ox.QuerySolutions | ox.QueryBoolean | Iterable[ox.Triple]:
-    """The solutions, or the statements, not written yet. Raises :class:`BadInput` for a text that is no query, and
-    :class:`TooLarge` for a DESCRIBE of too many nodes."""
+def start_query(copy: DatasetCopy, asked: QueryRequest) -> ox.QuerySolutions | ox.QueryBoolean | Iterable[ox.Triple]:
+    """The solutions, or the statements, not written yet, in the terms of the copy
+    (:meth:`~txlog.evaluation.dataset_copy.DatasetCopy.decode`). Raises :class:`BadInput` for a text that is no query,
+    and :class:`TooLarge` for a DESCRIBE of too many nodes."""
     described = parse_describe(asked.text)
     if described is not None:
         try:
-            return _describe(store, asked, described)
+            return _describe(copy, asked, described)
         except BadInput:
             pass  # the client's own text says where the fault is
-    return _query(store, asked, asked.text)
+    return _query(copy, asked, asked.text)
 
 
-def _query(store: ox.Store, asked: QueryRequest, text: str) -> ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples:
+def _query(copy: DatasetCopy, asked: QueryRequest, text: str) -> ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples:
     graphs: list[ox.NamedNode | ox.BlankNode | ox.DefaultGraph] = [ox.NamedNode(g) for g in asked.default]
     try:
-        return store.query(
+        return copy.query(
             make_order_total(text),
             use_default_graph_as_union=asked.union,
             default_graph=graphs or None,
@@ -80,15 +82,15 @@ def _query(store: ox.Store, asked: QueryRequest, text: str) -> ox.QuerySolutions
         raise BadInput(f"MALFORMED QUERY: {wrong}") from None
 
 
-def _describe(store: ox.Store, asked: QueryRequest, described: DescribeQuery) -> Iterable[ox.Triple]:
+def _describe(copy: DatasetCopy, asked: QueryRequest, described: DescribeQuery) -> Iterable[ox.Triple]:
     steps = describe_steps(described)
     try:
         text = next(steps)
         while True:
-            text = steps.send(_rows(_query(store, asked, text)))
+            text = steps.send(_rows(_query(copy, asked, text)))
     except StopIteration as done:
         texts = statement_queries(described, done.value)
-    return chain.from_iterable(_triples(_query(store, asked, text)) for text in texts)
+    return chain.from_iterable(_triples(_query(copy, asked, text)) for text in texts)
 
 
 def _triples(found: ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples) -> Iterable[ox.Triple]:
@@ -109,13 +111,13 @@ def _rows(found: ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples) -> list[
     return [{}] if isinstance(found, ox.QueryBoolean) and found else []
 
 
-def match_quads(store: ox.Store, terms: Sequence[str | None], graphs: Sequence[str] | None) -> Iterator[ox.Quad]:
-    """The matching quads, each once. ``terms``: canonical N-Triples, None for any; ``graphs``: ``<iri>``, "" for the
-    default graph, None for all."""
-    subject, predicate, value = (None if term is None else _parse_term(term) for term in terms)
+def match_quads(copy: DatasetCopy, terms: Sequence[str | None], graphs: Sequence[str] | None) -> Iterator[ox.Quad]:
+    """The matching quads, each once, in the terms of the copy. ``terms``: canonical N-Triples, None for any;
+    ``graphs``: ``<iri>``, "" for the default graph, None for all."""
+    subject, predicate, value = (None if term is None else copy.encode(_parse_term(term)) for term in terms)
     names = [None] if graphs is None else [_parse_term(g) if g else ox.DefaultGraph() for g in dict.fromkeys(graphs)]
     for name in names:
-        yield from store.quads_for_pattern(subject, predicate, value, name)  # type: ignore[arg-type]
+        yield from copy.store.quads_for_pattern(subject, predicate, value, name)  # type: ignore[arg-type]
 
 
 def serialise_quads(quads: Iterator[ox.Quad], merged: bool, bytes_max: int) -> bytes:

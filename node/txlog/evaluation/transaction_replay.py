@@ -10,9 +10,9 @@ from typing import Final
 import pyoxigraph as ox
 
 from txlog.evaluation.dataset_copy import DatasetCopy
+from txlog.evaluation.literal_forms import decode_text
 from txlog.evaluation.pipe_protocol import CountRequest, MatchRequest, QueryRequest, TransactionStep
 from txlog.evaluation.read_operations import match_quads, start_query
-from txlog.model.entry import KIND_QUADS
 from txlog.workers.adapter import StoreOperation
 
 _TERMS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|<[^<>]*>|_:[^\s.]+')
@@ -20,7 +20,7 @@ _TERMS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|<[^<>]*>|_:[^\s.]+')
 
 def replay_steps(copy: DatasetCopy, steps: Sequence[TransactionStep]) -> bytes:
     """A digest of all that the steps read and change, in their order; ``copy`` has their changes afterwards. The order
-    of rows does not count, nor do the names of blank nodes. A change of kind quads counts nothing: it is the same
+    of rows does not count, nor do the names of blank nodes. A change that reads nothing counts nothing: it is the same
     everywhere."""
     digest = hashlib.sha256()
     for step in steps:
@@ -32,9 +32,9 @@ def replay_steps(copy: DatasetCopy, steps: Sequence[TransactionStep]) -> bytes:
 
 def _outcome(copy: DatasetCopy, step: TransactionStep) -> Iterable[str]:
     if step.read is not None:
-        return sorted(_unlabelled(line) for line in _read(copy.store, step.read))
+        return sorted(_unlabelled(line) for line in _read(copy, step.read))
     if step.update is None:
-        copy.apply_operations((StoreOperation(KIND_QUADS, step.quads),), None)
+        copy.apply_operations((StoreOperation(step.kind, step.change),), None)
         return ()
     deleted, added = copy.execute_with_changes(step.update)
     return [
@@ -43,13 +43,13 @@ def _outcome(copy: DatasetCopy, step: TransactionStep) -> Iterable[str]:
     ]
 
 
-def _read(store: ox.Store, read: QueryRequest | MatchRequest | CountRequest) -> Iterator[str]:
+def _read(copy: DatasetCopy, read: QueryRequest | MatchRequest | CountRequest) -> Iterator[str]:
     if isinstance(read, MatchRequest):
-        yield from map(str, match_quads(store, read.terms, read.graphs))
+        yield from map(str, match_quads(copy, read.terms, read.graphs))
     elif isinstance(read, CountRequest):
-        yield str(sum(1 for _ in match_quads(store, (None, None, None), read.graphs)))
+        yield str(sum(1 for _ in match_quads(copy, (None, None, None), read.graphs)))
     else:
-        found = start_query(store, read)
+        found = start_query(copy, read)
         if isinstance(found, ox.QueryBoolean):
             yield str(bool(found))
         elif isinstance(found, ox.QuerySolutions):
@@ -60,4 +60,5 @@ def _read(store: ox.Store, read: QueryRequest | MatchRequest | CountRequest) -> 
 
 
 def _unlabelled(line: str) -> str:
+    line = decode_text(line)
     return _TERMS.sub(lambda term: "_:" if term[0].startswith("_:") else term[0], line) if "_:" in line else line

@@ -28,6 +28,7 @@ from txlog.config.live_settings import (
     with_preferences,
 )
 from txlog.config.process_config import NodeConfig
+from txlog.config.units import AS_WRITTEN, server_of_engine
 from txlog.divergence.detector import DivergenceFinding
 from txlog.http.aiohttp_server import HttpServer
 from txlog.http.listener import Listener, listen
@@ -188,6 +189,9 @@ class MasterApp(MasterListener):
             start=self.loop.status.start,
             literals=stored_form(self.config.keeps_literals),
         )
+        if self.config.could_keep_literals:
+            why = f"the engine {AS_WRITTEN} would keep literals as they are sent"
+            self.log.info("LiteralsRewritten", workers=server_of_engine(AS_WRITTEN), why=why)
 
     # Events of the loop: none comes before its first turn, so not before this object is complete
 

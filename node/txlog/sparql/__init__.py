@@ -33,6 +33,7 @@ from txlog.sparql.update_effect import (
     EvaluatedUpdate,
     build_effect,
     fingerprint_query,
+    names_form,
 )
 from txlog.sparql.update_normaliser import (
     find_created_graphs,
@@ -70,6 +71,7 @@ __all__ = [
     "hide_marker",
     "hide_system_graphs",
     "is_valid_update",
+    "names_form",
     "parse_plain_quad",
     "prepare_evaluated",
     "prepare_lines",

@@ -77,6 +77,11 @@ EFFECT_CONDITION: Final = f"WHERE {{ {{ {_SUMS} WHERE {{ "
 """The text of every effect holds this; of other updates only one that copies it does."""
 
 
+_FORM: Final = 'BIND("{}" AS ?form)'
+_FORM_AT: Final = 100
+"""How many characters before its end a text names the form at most."""
+
+
 class DataFingerprint(msgspec.Struct, frozen=True):
     """The values that a condition compares: the number of quads, and two sums of 40 bits of each quad's hash.
     ``with_triples``: the quads held triple terms, and the query for them was used."""
@@ -117,10 +122,17 @@ def fingerprint_query(looks_at: Sequence[str] | None, *, with_triples: bool = Fa
 
 
 def build_effect(
-    deletes: Sequence[bytes], adds: Sequence[bytes], looks_at: Sequence[str] | None, sums: DataFingerprint
+    deletes: Sequence[bytes],
+    adds: Sequence[bytes],
+    looks_at: Sequence[str] | None,
+    sums: DataFingerprint,
+    *,
+    literals: str = "",
 ) -> TransactionBody:
     """The transaction that deletes and adds these quads (lines of N-Quads without blank nodes, none in both) if the
-    fingerprint of the quads that the update read is ``sums``; otherwise it does nothing. Without quads it is empty."""
+    fingerprint of the quads that the update read is ``sums``; otherwise it does nothing. Without quads it is empty.
+    ``literals``: the engine in whose form it was computed, where that is not the canonical one; the text names it
+    (:func:`names_form`)."""
     if not deletes and not adds:
         return TransactionBody(KIND_QUADS, b"", 0)
     clauses = [
@@ -128,8 +140,14 @@ def build_effect(
     ]
     condition = f"?n = {sums.count} && ?a = {sums.first_sum} && ?b = {sums.second_sum}"
     fingerprint = fingerprint_query(looks_at, with_triples=sums.with_triples)
-    text = f"{' '.join(clauses)} WHERE {{ {{ {fingerprint} }} FILTER({condition}) }}"
+    named = literals and f" {_FORM.format(literals)}"
+    text = f"{' '.join(clauses)} WHERE {{ {{ {fingerprint} }} FILTER({condition}){named} }}"
     return TransactionBody(KIND_UPDATE, text.encode(), len(deletes) + len(adds))
+
+
+def names_form(text: str, engine: str) -> bool:
+    """Whether the text of an effect says that it was computed on literals in the form of this engine."""
+    return _FORM.format(engine) in text[-_FORM_AT:]
 
 
 def _quad_template(lines: Sequence[bytes]) -> str:

@@ -23,7 +23,7 @@ from urllib.parse import urlencode
 
 from txlog.config.units import AS_WRITTEN
 from txlog.model.entry import KIND_UPDATE
-from txlog.sparql import EFFECT_CONDITION
+from txlog.sparql import EFFECT_CONDITION, names_form
 from txlog.workers.adapter import (
     SYSTEM,
     ApplyResult,
@@ -113,7 +113,7 @@ class Rdf4jAdapter(TripleMarkerAdapter):
         return clean_quads(chunks, SYSTEM_LINE, as_written=self._as_written)
 
     def _scoped_update(self, text: str) -> str:
-        if self._as_written and EFFECT_CONDITION in text:
+        if self._as_written and EFFECT_CONDITION in text and not names_form(text, AS_WRITTEN):
             # A master computed it on literals in their canonical form, so it would miss quads here, or find a change
             # where there is none. RDF4J refuses this text, and with it the transaction, by this name.
             return _REFUSED_EFFECT

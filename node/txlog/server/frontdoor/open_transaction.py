@@ -27,7 +27,7 @@ class OpenTransaction:
     def __init__(self, name: str, level: str, *, as_written: bool = False) -> None:
         self.name = name
         self.reads_snapshot = level in _SNAPSHOT_LEVELS
-        self.read_set: ReadSet | None = ReadSet() if level == "SERIALIZABLE" else None
+        self.read_set: ReadSet | None = ReadSet(as_written=as_written) if level == "SERIALIZABLE" else None
         self.changes: list[TransactionBody] = []
         self.size_bytes = 0
         self.last_used = time.monotonic()

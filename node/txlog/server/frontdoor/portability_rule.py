@@ -63,6 +63,15 @@ class PortabilityRule:
                 "workers of the cluster that engine, or send the canonical form"
             )
 
+    def check_effects(self) -> None:
+        """Raises :class:`~txlog.model.errors.BadInput` where the stores of the cluster would execute an effect that is
+        computed here on literals of two forms."""
+        if self._mixes_forms():
+            raise BadInput(
+                f"an update that is evaluated once: the workers of some data centres are {AS_WRITTEN} and others are "
+                "not, so they hold what it looks at in two forms; give all workers of the cluster that engine"
+            )
+
     def _check_triple_terms(self, what: str) -> None:
         if lacking := self.lacking_engine():
             raise BadInput(

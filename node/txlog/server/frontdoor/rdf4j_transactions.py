@@ -46,7 +46,7 @@ from txlog.server.frontdoor.write_handler import WriteHandler
 from txlog.sparql import EvaluatedUpdate, TransactionBody, concatenate, query_predicates, required_predicates
 from txlog.sparql.analysis.predicates import UnknownPredicates, predicates_of_update
 from txlog.sparql.update_effect import PREDICATES_MAX
-from txlog.workers.canonical_literals import CANONICAL_FORM
+from txlog.workers.canonical_literals import stored_form
 
 TRANSACTION_IDLE_S: Final = 60.0
 """Seconds without a request after which a transaction is rolled back."""
@@ -221,7 +221,7 @@ class TransactionHandler:
     def _append_quads(self, one: OpenTransaction, part: TransactionBody) -> None:
         self._append_change(one, part)
         if one.read_set is not None:
-            one.read_set.add_quads(part.payload)
+            one.read_set.add_change(part)
 
     async def _add(self, request: Request, one: OpenTransaction) -> Response:
         self._append_quads(one, await self._writes.read_upload(request, context_parameters(request) or []))
@@ -251,8 +251,6 @@ class TransactionHandler:
         """What the update changes in the data as this transaction sees it now. ``kept``: the same update for the log,
         which is taken where that cannot be found out: then it is evaluated at its place in the log. None: it cannot be
         logged."""
-        if kept is not None and self._site.config.keeps_literals:
-            return kept  # the view has canonical literals: what it changes there would miss others in the stores
         had_view = one.view is not None
         wanted = None if update.read_predicates is None else frozenset(update.read_predicates)
         try:
@@ -345,7 +343,7 @@ class TransactionHandler:
             raise BadInput("explain: a query of a transaction that has written is evaluated here, not by a worker")
         wanted = query_predicates(asked.text)
         answer = await (await self._view_for(request, one, wanted)).query(asked)
-        answer.headers["TxLog-Literals"] = CANONICAL_FORM
+        answer.headers["TxLog-Literals"] = stored_form(self._site.config.keeps_literals)
         if one.read_set is not None:
             one.read_set.add_read(wanted, query_request(asked))
         return answer
@@ -367,14 +365,14 @@ class TransactionHandler:
         if plain is not None:
             return await self._reads.statements_with_changes(request, plain)
         form = negotiate_format(request, tuple(RDF_FORMATS))
-        terms = pattern_terms(request, as_written=False)  # the view holds canonical literals in every cluster
+        terms = pattern_terms(request, as_written=self._site.config.keeps_literals)
         graphs = context_parameters(request)
         wanted = None if terms[1] is None else frozenset((terms[1],))
         body = await (await self._view_for(request, one, wanted)).statements(terms, graphs, form)
         if one.read_set is not None:
             one.read_set.add_read(wanted, match_request(terms, graphs, form))
         answer = bytes_response(body, form.media_type)
-        answer.headers["TxLog-Literals"] = CANONICAL_FORM
+        answer.headers["TxLog-Literals"] = stored_form(self._site.config.keeps_literals)
         return answer
 
     async def _size(self, request: Request, one: OpenTransaction) -> Response:

@@ -15,6 +15,7 @@ from txlog.sparql import DataFingerprint, EvaluatedUpdate, TransactionBody
 from txlog.sparql.analysis.predicates import UnknownPredicates, predicates_of_update
 from txlog.sparql.update_effect import PREDICATES_MAX
 from txlog.workers.adapter import StoreOperation
+from txlog.workers.canonical_literals import lines_with_lower_tags
 from txlog.workers.update_batches import OPERATION_SEPARATOR, update_texts
 
 STEPS_MAX: Final = 1000
@@ -25,9 +26,10 @@ STEPS_BYTES_MAX: Final = 4 << 20
 
 class ReadSet:
     """The predicates that a transaction has read, and its reads and changes in their order. True once it has read
-    something."""
+    something. ``as_written``: stores hold literals as they were sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, as_written: bool = False) -> None:
+        self._form = lines_with_lower_tags if as_written else None
         self._predicates: set[str] = set()
         self._reads_all = False
         self._has_reads = False
@@ -42,9 +44,9 @@ class ReadSet:
         self._add_predicates(predicates)
         self._add_step(TransactionStep(read=read), 0)
 
-    def add_quads(self, payload: bytes) -> None:
-        """Adds a change that reads nothing: a payload of kind quads."""
-        self._add_step(TransactionStep(quads=payload), len(payload))
+    def add_change(self, part: TransactionBody) -> None:
+        """Adds a change that reads nothing: quads, or the removal of statements from graphs that are not named."""
+        self._add_step(TransactionStep(change=part.payload, kind=part.kind), len(part.payload))
 
     def add_update(self, update: EvaluatedUpdate) -> None:
         """Adds an update, which reads what its patterns name."""
@@ -67,7 +69,8 @@ class ReadSet:
 
     def conditional_update(self, parts: Sequence[TransactionBody]) -> EvaluatedUpdate:
         """These changes as one update, conditional on what they depend on and on what was read."""
-        text = OPERATION_SEPARATOR.join(update_texts([StoreOperation(part.kind, part.payload) for part in parts]))
+        operations = [StoreOperation(part.kind, part.payload) for part in parts]
+        text = OPERATION_SEPARATOR.join(update_texts(operations, self._form))
         return EvaluatedUpdate(text, None if self._reads_all else self._predicates_with(parts))
 
     def _predicates_with(self, parts: Sequence[TransactionBody]) -> tuple[str, ...] | None:

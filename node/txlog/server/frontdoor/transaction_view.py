@@ -19,6 +19,7 @@ from typing import Final, TypeVar
 import msgspec
 from aiohttp import ClientError
 
+from txlog.config.units import AS_WRITTEN
 from txlog.evaluation.pipe_protocol import (
     ApplyOperations,
     CountRequest,
@@ -98,9 +99,8 @@ class TransactionView:
             evaluator = await evaluators.acquire()
             try:
                 if predicates is None:
-                    await evaluator.load(
-                        LoadDataset("", keep_source=keep), _limit_bytes(reads.dump_statements(request))
-                    )
+                    work = LoadDataset("", keep_source=keep, as_written=store.adapter.engine == AS_WRITTEN)
+                    await evaluator.load(work, _limit_bytes(reads.dump_statements(request)))
                 else:
                     work = LoadDataset(store.adapter.engine, tuple(predicates))
                     await evaluator.load(work, reads.router.stream_rows(store, tuple(predicates), COPY_BYTES_MAX))

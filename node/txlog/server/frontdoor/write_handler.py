@@ -192,6 +192,7 @@ class WriteHandler:
         asked: WriteOptions,
         condition: DataCondition | None,
     ) -> Response:
+        self._portability.check_effects()
         self._loop.in_flight += 1
         try:
             write, known = await effects.submit(request, update, asked, condition)
