@@ -252,6 +252,28 @@ def test_a_page_that_does_not_prove_itself_is_taken_from_another_master(ship: Sh
     assert entries_to(ship.stream, right.node(20)) == LOG
 
 
+def test_two_archivers_of_one_stream_cannot_hurt_each_other(ship: Ship) -> None:
+    master = FakeMaster("uk-1", LOG[:6])
+    both = ship.begin(master, file_bytes=150), ship.begin(master, file_bytes=400)
+    for length in (6, 9, 15, 20):
+        master.entries = list(LOG[:length])
+        for each in both:
+            each.run_round()
+        ship.now += 5
+        for each in both[::-1]:
+            each.run_round()
+    for each in both:
+        each.flush()
+        assert each.reported == master.node(20)
+    assert entries_to(ship.stream, master.node(20)) == LOG
+    found = paths_of(ship.stream)
+    assert (found.unreached, found.heads) == ([], [master.node(20)])
+    assert len(ship.stream.list_files()) > len(found.path_to(master.node(20)))
+    third = ship.begin(master)
+    ship.run(third)
+    assert (third.reported, third.files_written) == (master.node(20), 0)
+
+
 def test_an_idle_log_writes_nothing(ship: Ship) -> None:
     archiver = ship.begin(FakeMaster("uk-1", LOG))
     ship.run(archiver)
