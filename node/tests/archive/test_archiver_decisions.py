@@ -40,6 +40,7 @@ class FakeMaster:
         self.change: Callable[[LogPage], LogPage] = lambda page: page
         self.is_away = False
         self.pages = 0
+        self.asked = 0
 
     def node(self, index: int) -> Node:
         return START if index == 0 else Node(index, self.entries[index - 1].hash)
@@ -77,6 +78,7 @@ class FakeMaster:
         return {"view": {"order": [1, 1, "uk-1"], "history": []}}
 
     def _answer(self) -> None:
+        self.asked += 1
         if self.is_away:
             raise MasterUnreachable(self.url, "away", sent=False)
 
@@ -287,6 +289,21 @@ def test_only_one_master_of_a_branch_gives_the_entries(ship: Ship) -> None:
     masters = [FakeMaster(f"uk-{at}", LOG) for at in range(3)]
     ship.run(ship.begin(*masters))
     assert sum(master.pages for master in masters) == 1
+
+
+def test_a_master_that_is_away_is_asked_now_and_then(ship: Ship) -> None:
+    """Each question may take seconds, and the entries of the others wait meanwhile."""
+    away, right = FakeMaster("uk-1", LOG), FakeMaster("uk-2", LOG)
+    archiver = ship.begin(away, right)
+    away.is_away = True
+    before, at = away.asked, ship.now
+    ship.run(archiver, 100)
+    assert 1 <= away.asked - before <= (ship.now - at) / archiver_module.RETRY_MASTER_S + 3
+    away.is_away = False
+    right.is_away = True
+    away.entries = some(30)
+    ship.run(archiver, 3)
+    assert archiver.reported == away.node(30)
 
 
 def test_when_a_file_is_due() -> None:

@@ -35,6 +35,8 @@ PAGES_PER_ROUND: Final = 8
 """Pages of one master before the others are asked again."""
 PROBE_OTHERS_S: Final = 1.0
 """Between two questions to each further master whether it is on the same branch."""
+RETRY_MASTER_S: Final = 5.0
+"""Between two questions to a master that failed, while another one has the entries: each may take seconds."""
 REPORT_S: Final = 5.0
 GAP_PATIENCE_S: Final = 60.0
 TARGET_ERRORS: Final = (TargetUnreachable, TargetFull, TargetDenied)
@@ -67,7 +69,6 @@ class _Round:
         self.fed: list[BranchLine] = []
         self.followed: list[BranchLine] = []
         self.beyond: list[MasterClient] = []
-        self.failed = 0
         self.is_more = False
 
 
@@ -98,6 +99,7 @@ class Archiver:
         self._view_written: Number = NO_VIEW
         self._asked_at: dict[str, float] = {}
         self._line_of: dict[str, BranchLine] = {}
+        self._failing: set[str] = set()
         self._target_checked_at = 0.0
         self._beyond_since: float | None = None
         self._reported_at = -REPORT_S
@@ -183,10 +185,9 @@ class Archiver:
     def run_round(self) -> float:
         """Reads what is new, writes what is due. Returns the seconds after which the next round is due."""
         this = _Round()
-        for master in self._masters:
+        for master in sorted(self._masters, key=lambda each: each.url in self._failing):
             now = self._clock()
-            is_fed = self._line_of.get(master.url) in this.fed
-            if is_fed and now - self._asked_at.get(master.url, -PROBE_OTHERS_S) < PROBE_OTHERS_S:
+            if self._may_wait(master, this, now):
                 continue
             self._asked_at[master.url] = now
             try:
@@ -194,8 +195,10 @@ class Archiver:
             except TARGET_ERRORS:
                 raise
             except TxLogError as error:
-                this.failed += 1
+                self._failing.add(master.url)
                 self._log.warning_rate_limited("MasterNotFollowed", master.url, error=f"{error.name}: {error}")
+            else:
+                self._failing.discard(master.url)
         self._consider_gap(this)
         self._write_due(False)
         # A line that no master follows any more is gone once it is written.
@@ -203,6 +206,13 @@ class Archiver:
         self._check_target()
         self._report()
         return 0.0 if this.is_more else self._poll_s
+
+    def _may_wait(self, master: MasterClient, this: _Round, now: float) -> bool:
+        """Whether this master need not be asked in this round."""
+        spent_s = now - self._asked_at.get(master.url, -RETRY_MASTER_S)
+        if master.url in self._failing:
+            return bool(this.fed) and spent_s < RETRY_MASTER_S
+        return self._line_of.get(master.url) in this.fed and spent_s < PROBE_OTHERS_S
 
     @property
     def _poll_s(self) -> float:
@@ -299,7 +309,7 @@ class Archiver:
         now = self._clock()
         if self._beyond_since is None:
             self._beyond_since = now
-        if this.failed and now - self._beyond_since < GAP_PATIENCE_S:
+        if self._failing and now - self._beyond_since < GAP_PATIENCE_S:
             return
         paths = self._paths()
         begins = []
