@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -47,6 +48,8 @@ class FaultyTarget(FolderTarget):
             raise TargetFull("no room is left")
         if fault == "spoil":  # another object has that name
             super().create(key, data[: len(data) // 2] + b"?" + data[len(data) // 2 + 1 :])
+        if fault == "slow":
+            time.sleep(0.5)
         made = super().create(key, data)
         if fault == "lose":
             raise TargetUnreachable("the answer was lost")
@@ -123,7 +126,15 @@ async def test_a_key_that_two_masters_took_is_marked(
 
 @pytest.mark.parametrize(
     "faults",
-    [["refuse"] * 3, ["lose"], ["lose", "refuse", "refuse"], ["spoil"], ["spoil", "spoil"], ["", "spoil", "lose"]],
+    [
+        ["refuse"] * 3,
+        ["slow"] * 2,
+        ["lose"],
+        ["lose", "refuse", "refuse"],
+        ["spoil"],
+        ["spoil", "spoil"],
+        ["", "spoil", "lose"],
+    ],
 )
 async def test_a_target_that_fails(
     clusters: Callable[..., Cluster], faulty: FaultyTarget, closing: list[Runner], faults: list[str]

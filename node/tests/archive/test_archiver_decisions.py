@@ -199,11 +199,28 @@ def test_a_rejoin_above_what_was_final_is_no_loss(ship: Ship) -> None:
 def test_the_log_of_a_shorter_branch_is_archived_too(ship: Ship) -> None:
     common = Node(10, LOG[9].hash)
     short = FakeMaster("uk-2", [*LOG[:10], *some(2, common, "other")])
-    ship.run(ship.begin(FakeMaster("uk-1", LOG), short))
+    archiver = ship.begin(FakeMaster("uk-1", LOG), file_bytes=150)
+    ship.run(archiver)
+    archiver = ship.begin(FakeMaster("uk-1", LOG), short)
+    ship.run(archiver)
     assert entries_to(ship.stream, short.node(12)) == short.entries
     again = ship.begin(FakeMaster("uk-1", LOG), short)
     ship.run(again)
     assert again.files_written == 0
+
+
+def test_a_branch_that_is_shorter_than_what_was_read_in_this_run(ship: Ship) -> None:
+    long = FakeMaster("uk-1", LOG[:10])
+    short = FakeMaster("uk-2", LOG[:10])
+    archiver = ship.begin(long, short)
+    ship.run(archiver)
+    common = Node(10, LOG[9].hash)
+    long.entries = list(LOG)
+    ship.run(archiver)
+    short.entries = [*LOG[:10], *some(2, common, "other")]
+    ship.run(archiver)
+    assert entries_to(ship.stream, short.node(12)) == short.entries
+    assert entries_to(ship.stream, long.node(20)) == LOG
 
 
 def test_a_master_that_is_behind_is_no_branch(ship: Ship) -> None:

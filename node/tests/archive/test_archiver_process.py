@@ -117,8 +117,9 @@ async def written(target: BackupTarget, identity: bytes, place: Node) -> bool:
 
 
 async def test_the_process_on_s3_killed_again_and_again_under_load(
-    clusters: Callable[..., Cluster], s3: S3Config, tmp_path: Path
+    clusters: Callable[..., Cluster], seaweed: SeaweedProcess, s3: S3Config, tmp_path: Path
 ) -> None:
+    """Also the store ends, and comes back."""
     cluster = clusters(2)
     await cluster.start()
     target, identity = open_target(s3), await cluster_id(cluster)
@@ -143,8 +144,12 @@ async def test_the_process_on_s3_killed_again_and_again_under_load(
     chance = random.Random(5)
     with Process(tmp_path, config) as process:
         try:
-            for _ in range(4):
+            for turn in range(4):
                 process.start()
+                if turn == 2:
+                    await asyncio.to_thread(seaweed.kill)
+                    await until(lambda: "ArchiveTargetFailed" in process.log.read_text())
+                    await asyncio.to_thread(seaweed.start)
                 before = await stable(cluster)
                 await until(lambda before=before: written(target, identity, before))
                 await asyncio.sleep(chance.random() / 5)
