@@ -229,6 +229,7 @@ def test_a_master_that_is_behind_is_no_branch(ship: Ship) -> None:
     ship.run(ship.begin(FakeMaster("uk-1", LOG), FakeMaster("uk-2", LOG[:7])))
     assert ship.events("ArchiveBranched") == 0
     assert entries_to(ship.stream, Node(20, LOG[19].hash)) == LOG
+    assert sum(each.name.entries for each in ship.stream.list_files()) == 20, "no entry is archived twice"
 
 
 def test_the_first_master_may_be_the_one_behind(ship: Ship) -> None:
