@@ -155,6 +155,16 @@ def test_entries_with_right_checksums_that_are_not_of_the_log() -> None:
             decode_file(*encoded(each))
 
 
+@pytest.mark.parametrize("table", ["_key_rows", "_skips"])
+def test_a_table_that_is_not_that_of_the_entries(monkeypatch: pytest.MonkeyPatch, table: str) -> None:
+    """With right checksums: a recovery would forget a key, or execute what every worker skips."""
+    monkeypatch.setattr(f"txlog.archive.format.{table}", lambda *_: [])
+    without = encoded(small())
+    monkeypatch.undo()
+    with pytest.raises(FileDamaged, match="not those of its entries"):
+        decode_file(*without)
+
+
 def test_an_intact_file_of_another_format_is_named(
     sound: tuple[FileName, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
