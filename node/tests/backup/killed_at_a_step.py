@@ -1,7 +1,7 @@
 """A backup, a restore or a rebuild in a process of its own, which kills itself with SIGKILL at its n-th step.
 
 A step is whatever can be seen from outside, and whatever is told: each request to a store or a master, each call of the
-target, each ``fsync`` and ``rename``; the kill comes just before it. :class:`Victims` starts one after the other, each
+target, each ``fsync`` and ``link``; the kill comes just before it. :class:`Victims` starts one after the other, each
 forked from a process that has everything imported already. ``python killed_at_a_step.py`` is that process.
 """
 
@@ -128,7 +128,7 @@ def victim(step: Callable[[str], None], way: str, url: str, folder: str, name: s
     _watch(HttpTransport, ("send", "stream"), step)
     _watch(FolderTarget, ("write", "read", "list_objects", "delete"), step)
     _watch(MasterClient, ("pause_worker", "resume_worker", "report_worker"), step)
-    _watch(os, ("fsync", "rename"), step)
+    _watch(os, ("fsync", "link"), step)
 
     def told(progress: BackupProgress) -> None:
         step(progress.phase)

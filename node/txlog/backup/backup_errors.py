@@ -18,7 +18,7 @@ class ManifestDamaged(BackupFault):
 
 
 class UnknownFormat(BackupFault):
-    """An intact manifest of a format that this version does not read."""
+    """An intact manifest, or file of an archive, of a format that this version does not read."""
 
 
 class Incomplete(BackupFault):
@@ -42,7 +42,7 @@ class ContentDiffers(BackupFault):
 
 
 class OtherCluster(BackupFault):
-    """A backup of another cluster."""
+    """A backup, or a file of an archive, of another cluster."""
 
 
 class OtherEngine(BackupFault):

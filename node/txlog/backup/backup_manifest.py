@@ -1,19 +1,17 @@
 """The manifest of a backup: ``manifest.json``, written last.
 
-JSON in exactly one form: encoding the parsed manifest again must give the same bytes. It also carries a checksum over
-the rest of itself. So no changed byte goes unnoticed.
+Its bytes are those of :mod:`txlog.backup.checked_json`, so no changed byte goes unnoticed.
 """
 
 from __future__ import annotations
 
 import re
-from hashlib import sha256
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
 from txlog.backup.backup_errors import ManifestDamaged, UnknownFormat
-from txlog.model.decode_errors import DECODE_ERRORS
+from txlog.backup.checked_json import decode_checked, encode_checked
 from txlog.model.entry import Position
 from txlog.model.hashes import HASH_BYTES, short_hash
 
@@ -103,24 +101,14 @@ def to_manifest_position(position: Position) -> ManifestPosition:
 
 def encode_manifest(manifest: BackupManifest) -> bytes:
     """The bytes of ``manifest.json``."""
-    return _encode_fields(msgspec.to_builtins(manifest))
-
-
-def _encode_fields(fields: dict[str, Any]) -> bytes:
-    plain = msgspec.json.format(msgspec.json.encode(fields), indent=1)
-    return msgspec.json.format(msgspec.json.encode({**fields, "checksum": sha256(plain).hexdigest()}), indent=1) + b"\n"
+    return encode_checked(msgspec.to_builtins(manifest))
 
 
 def decode_manifest(name: str, raw: bytes) -> BackupManifest:
     """The inverse of :func:`encode_manifest`. :class:`ManifestDamaged` for bytes that it did not write;
     :class:`UnknownFormat` for an intact manifest of another format."""
-    try:
-        fields = msgspec.json.decode(raw)
-        given = fields.pop("checksum")
-        intact = isinstance(given, str) and _encode_fields(fields) == raw
-    except (*DECODE_ERRORS, AttributeError, KeyError, TypeError):
-        intact = False
-    if not intact:
+    fields = decode_checked(raw)
+    if fields is None:
         raise ManifestDamaged(f"{name}: its manifest is not what was written; take another backup (txlog backup list)")
     if fields.get("format") not in (FORMAT_VERSION, BASE_FORMAT_VERSION):
         raise UnknownFormat(

@@ -1,9 +1,10 @@
-"""A folder as the target: an object is a file, which is synced before it is renamed to its name."""
+"""A folder as the target: an object is a file, which is synced before it is linked to its name."""
 
 from __future__ import annotations
 
 import errno
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,6 +15,8 @@ from txlog.backup.stored_object import StoredObject
 
 _TEMPORARY_SUFFIX = ".new"
 """Suffix of a file that is still being written."""
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+"""A file system without hard links answers one of these."""
 
 
 class FolderTarget:
@@ -27,17 +30,20 @@ class FolderTarget:
         return str(self._root)
 
     def write(self, key: str, data: bytes) -> None:
+        if not self.create(key, data):
+            raise NameTaken(f"{self._root / key} is there already; nothing is ever written over")
+
+    def create(self, key: str, data: bytes) -> bool:
         path = self._root / key
-        new = path.with_name(path.name + _TEMPORARY_SUFFIX)
+        # Two writers of one key must not write into one file.
+        new = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}{_TEMPORARY_SUFFIX}")
         with self._translate_errors("write", key):
             if not self._root.is_dir():
                 raise TargetUnreachable(f"{self._root} is no folder; make it, or mount it")
-            if not path.parent.is_dir():
-                path.parent.mkdir()
-                _sync_folder(self._root)
+            self._make_folder(path.parent)
             if path.exists():
-                raise NameTaken(f"{path} is there already; nothing is ever written over")
-            file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+                return False
+            file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             try:
                 view = memoryview(data)
                 while view:
@@ -46,10 +52,23 @@ class FolderTarget:
                 # Verification must read from the disk, not from the page cache of the write.
                 with suppress(OSError, AttributeError):
                     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+            except OSError:
+                with suppress(OSError):
+                    os.unlink(new)  # a full disk gets its room back
+                raise
             finally:
                 os.close(file)
-            os.rename(new, path)
+            created = _link(new, path)
             _sync_folder(path.parent)
+        return created
+
+    def _make_folder(self, folder: Path) -> None:
+        if folder.is_dir():
+            return
+        self._make_folder(folder.parent)
+        with suppress(FileExistsError):
+            folder.mkdir()
+        _sync_folder(folder.parent)
 
     def read(self, key: str, bytes_max: int) -> bytes:
         with self._translate_errors("read", key):
@@ -66,12 +85,25 @@ class FolderTarget:
             if not self._root.is_dir():
                 raise TargetUnreachable(f"{self._root} is no folder; make it, or mount it")
             for folder in sorted(self._root.iterdir()):
-                if not folder.is_dir() or folder.is_symlink():
+                if not folder.is_dir() or folder.is_symlink() or (not prefix and folder.name.startswith("_")):
                     continue
                 for file in sorted(folder.iterdir()):
                     key = f"{folder.name}/{file.name}"
                     if key.startswith(prefix) and file.is_file():
                         seen = file.stat()
+                        yield StoredObject(key, seen.st_size, seen.st_mtime)
+
+    def list_nested(self, folder: str, after: str = "") -> Iterator[StoredObject]:
+        with self._translate_errors("list", folder):
+            if not self._root.is_dir():
+                raise TargetUnreachable(f"{self._root} is no folder; make it, or mount it")
+            for parent, folders, files in os.walk(self._root / folder, onerror=_raise_unless_missing):
+                folders.sort()
+                for name in sorted(files):
+                    path = Path(parent, name)
+                    key = path.relative_to(self._root).as_posix()
+                    if key > after and path.is_file():
+                        seen = path.stat()
                         yield StoredObject(key, seen.st_size, seen.st_mtime)
 
     def delete(self, keys: list[str]) -> None:
@@ -95,6 +127,30 @@ class FolderTarget:
             yield
         except OSError as error:
             _raise_target_error(self._root, doing, key, error)
+
+
+def _link(new: Path, path: Path) -> bool:
+    """Gives the file ``new`` its name, unless there is a file of that name: a rename would replace it."""
+    try:
+        os.link(new, path)
+    except FileExistsError:
+        os.unlink(new)
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if path.exists():
+            os.unlink(new)
+            return False
+        os.rename(new, path)
+        return True
+    os.unlink(new)
+    return True
+
+
+def _raise_unless_missing(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def _raise_target_error(root: Path, doing: str, key: str, error: OSError) -> NoReturn:

@@ -55,13 +55,17 @@ class S3Target:
         return self._location
 
     def write(self, key: str, data: bytes) -> None:
+        # It may be our own object, when the answer to the first attempt was lost.
+        if not self.create(key, data) and self.read(key, len(data)) != data:
+            raise NameTaken(f"{key} is on {self._location} already; nothing is ever written over")
+
+    def create(self, key: str, data: bytes) -> bool:
         with self._translate_errors("write", key):
             try:
                 obstore.put(self._store, key, data, mode="create", use_multipart=False)
             except AlreadyExistsError:
-                # Our own object, when the answer to the first attempt was lost.
-                if self.read(key, len(data)) != data:
-                    raise NameTaken(f"{key} is on {self._location} already; nothing is ever written over") from None
+                return False
+            return True
 
     def read(self, key: str, bytes_max: int) -> bytes:
         with self._translate_errors("read", key):
@@ -79,10 +83,16 @@ class S3Target:
         # The store lists whole folders only, so the prefix is compared here.
         folder = prefix.rpartition("/")[0]
         with self._translate_errors("list", prefix):
-            for page in obstore.list(self._store, folder or None):
+            folders = [folder] if folder else obstore.list_with_delimiter(self._store)["common_prefixes"]
+        for each in folders:
+            if folder or prefix or not each.startswith("_"):
+                yield from (found for found in self.list_nested(each) if found.key.startswith(prefix))
+
+    def list_nested(self, folder: str, after: str = "") -> Iterator[StoredObject]:
+        with self._translate_errors("list", folder):
+            for page in obstore.list(self._store, folder, offset=after or None):
                 for each in page:
-                    if each["path"].startswith(prefix):
-                        yield StoredObject(each["path"], each["size"], each["last_modified"].timestamp())
+                    yield StoredObject(each["path"], each["size"], each["last_modified"].timestamp())
 
     def delete(self, keys: list[str]) -> None:
         with self._translate_errors("delete", ", ".join(keys[:3])):

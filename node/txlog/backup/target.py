@@ -1,4 +1,5 @@
-"""The interface of a backup target: objects by key (``<backup>/<object>``), written once and whole."""
+"""The interface of a target: objects by key, written once and whole. Backups are ``<backup>/<object>``; the keys of the
+archive are nested, in a folder whose name begins with ``_``."""
 
 from __future__ import annotations
 
@@ -22,12 +23,21 @@ class BackupTarget(Protocol):
     def write(self, key: str, data: bytes) -> None:
         """The object is whole and durable on return, otherwise absent (leftovers have other keys). Never overwrites."""
 
+    def create(self, key: str, data: bytes) -> bool:
+        """As :meth:`write`; False when an object of this key exists, which may also be this call's own, when the answer
+        to its first attempt was lost. Of two processes that create one key at once, one gets True at most."""
+
     def read(self, key: str, bytes_max: int) -> bytes:
         """The whole object; at most ``bytes_max + 1`` bytes of a longer one.
         :class:`~txlog.backup.backup_errors.ObjectMissing`."""
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Every object whose key begins with ``prefix``, including leftovers, in any order."""
+        """Every object ``<folder>/<object>`` whose key begins with ``prefix``, including leftovers, in any order.
+        Without a prefix the folders whose names begin with ``_`` are left out."""
+
+    def list_nested(self, folder: str, after: str = "") -> Iterator[StoredObject]:
+        """Every object below ``folder``, however deep, whose key is above ``after``; including leftovers, in any
+        order."""
 
     def delete(self, keys: list[str]) -> None:
         """The objects are gone on return; a missing one is no error."""

@@ -12,6 +12,7 @@ import typer
 import txlog
 from txlog.backup.backup_errors import describe
 from txlog.cli import (
+    archive_commands,
     backup_commands,
     cluster_commands,
     journal_commands,
@@ -50,6 +51,7 @@ for module in (
 ):
     module.add_to(app)
 app.add_typer(backup_commands.app, name="backup")
+app.add_typer(archive_commands.app, name="archive")
 app.add_typer(link_commands.app, name="link")
 app.add_typer(journal_commands.journal_app, name="journal")
 app.add_typer(user_commands.user_app, name="user")

@@ -133,6 +133,8 @@ class MasterClient:
         upto: int | None = None,
         max_bytes: int | None = None,
         unordered: Sequence[tuple[int, bytes]] = (),
+        *,
+        keys: bool = False,
     ) -> LogPage:
         """The entries after index ``after``, at most up to ``upto`` and the stable index: about ``max_bytes`` of
         payload, at least one entry.
@@ -142,7 +144,10 @@ class MasterClient:
 
         ``unordered``: positions (index, chain hash) on abandoned branches. Entries that were executed up to them are
         returned as no-ops. Raises :class:`Unavailable` ``UnknownBranch`` from a master that never had such a
-        branch."""
+        branch.
+
+        ``keys``: a page with keys (:class:`LogPage`), which ends at the stable index also under ``None``. A master of
+        an earlier version answers with another one (:attr:`LogPage.has_keys`)."""
         query: dict[str, str | int] = {"after": after}
         if at_hash is not None:
             query["hash"] = at_hash.hex()
@@ -152,6 +157,8 @@ class MasterClient:
             query["maxBytes"] = max_bytes
         if unordered:
             query["unordered"] = ",".join(f"{index}:{value.hex()}" for index, value in unordered)
+        if keys:
+            query["keys"] = 1
         reply = self._connection.request("GET", f"/txlog/log?{urlencode(query)}", headers={"Accept": MEDIA_TYPE})
         return decode_page(self.url, reply.body)
 

@@ -328,3 +328,15 @@ class DutyJobConfig(StrictModel):
     elsewhere: list[list[str]] = []
     shown: Path | None = None
     repaired: Path | None = None
+
+
+class ArchiverConfig(StrictModel):
+    """The archiver of one data centre. ``max_delay_ms``: a stable entry is on the target so much later at most, while
+    masters and target answer."""
+
+    data_center: str = Field(pattern=NODE_ID.pattern)
+    masters: list[str] = Field(min_length=1, description="URLs of the masters of this data centre, nearest first")
+    target: TargetConfig
+    max_delay_ms: int = Field(default=1000, ge=100, le=3_600_000)
+    file_bytes: int = Field(default=16 << 20, ge=1, le=16 << 20, description="of a file, before compression")
+    probe_s: float = Field(default=60.0, gt=0, description="between two checks of an idle target")

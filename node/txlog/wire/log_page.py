@@ -14,6 +14,7 @@ from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.entry import KIND_CONFIG, KIND_QUADS, KIND_SKIP, KIND_UPDATE, LogEntry, Position
 from txlog.model.errors import PeerFault
 from txlog.model.ids import Origin, Txid
+from txlog.model.view import NO_VIEW, Number
 
 LOG_PAGE_FORMAT = 1
 """On the wire. A reader refuses a page of another format by name and never guesses."""
@@ -25,7 +26,10 @@ KIND_NAMES = {KIND_UPDATE: "update", KIND_QUADS: "quads", KIND_SKIP: "skip", KIN
 
 
 class PageEntry(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A :class:`~txlog.model.entry.LogEntry` without nesting. ``hash`` is the chain hash after this entry."""
+    """A :class:`~txlog.model.entry.LogEntry` without nesting. ``hash`` is the chain hash after this entry.
+
+    ``key`` and ``first_stamp`` are those of :class:`~txlog.model.entry.RunItem`, in a page with keys; otherwise they
+    have their defaults."""
 
     index: int
     hash: bytes
@@ -36,6 +40,8 @@ class PageEntry(msgspec.Struct, array_like=True, frozen=True, gc=False):
     kind: int
     payload: bytes
     noop: str
+    key: str = ""
+    first_stamp: int = 0
 
     @property
     def txid(self) -> Txid:
@@ -54,12 +60,24 @@ class LogPage(msgspec.Struct, array_like=True, frozen=True):
     Empty when ``after`` is the stable position or the limits of the request left no room. ``after.hash`` is the log's
     own hash there (the caller's own value, once checked). ``cluster``: the id of the log's cluster; empty from a master
     of an earlier version.
+
+    A page with keys has ``view``, the number of the master's view; it is ``NO_VIEW`` in any other page, also in one of
+    a master of an earlier version. None of its entries is above ``stable_index``, which counts under every strategy for
+    splits (``stable`` is how far workers may execute). ``settled``: the final index.
     """
 
     after: Position
     entries: list[PageEntry]
     stable: Position
     cluster: bytes = b""
+    stable_index: int = 0
+    settled: int = 0
+    view: Number = NO_VIEW
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether the master gave the keys of the entries, as was asked."""
+        return self.view != NO_VIEW
 
     def log_entries(self) -> list[LogEntry]:
         """The entries as model objects; one origin object per run of the same origin."""
@@ -128,6 +146,13 @@ def decode_page(master: str, data: bytes) -> LogPage:
 
 def page_to_json(page: LogPage) -> dict[str, object]:
     """The page as JSON for people: the same fields, hashes in hexadecimal, payloads as text."""
+    more: dict[str, object] = {}
+    if page.has_keys:
+        more = {
+            "stableIndex": page.stable_index,
+            "settled": page.settled,
+            "view": ".".join(str(part) for part in page.view),
+        }
     return {
         "after": _position_to_json(page.after),
         "entries": [
@@ -139,11 +164,13 @@ def page_to_json(page: LogPage) -> dict[str, object]:
                 "kind": KIND_NAMES.get(e.kind, str(e.kind)),
                 "payload": e.payload.decode("utf-8", "backslashreplace"),
                 "noop": e.noop,
+                **({"key": e.key, "firstStamp": e.first_stamp} if page.has_keys else {}),
             }
             for e in page.entries
         ],
         "stable": _position_to_json(page.stable),
         "cluster": page.cluster.hex(),
+        **more,
     }
 
 

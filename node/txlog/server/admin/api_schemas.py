@@ -167,6 +167,10 @@ _HAND_WRITTEN: Final[dict[str, Schema]] = {
         uptimeSeconds=NUMBER,
     ),
     "LogPage": object_of(
+        _optional=("stableIndex", "settled", "view"),
+        stableIndex=COUNT,
+        settled=COUNT,
+        view=STRING,
         after=schema_ref("Place"),
         entries=array_of(
             object_of(index=COUNT, hash=HASH, txid=STRING, stamp=COUNT, kind=STRING, payload=STRING, noop=STRING)

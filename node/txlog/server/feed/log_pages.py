@@ -57,13 +57,35 @@ class LogPageHandler:
         start = self._checked_start(agreement, after, hash_text)
         over = self._executed_elsewhere(agreement, query.get("unordered", ""))
         cuts = self._durability.truncation_count
-        entries = await self._read_entries(
-            agreement, after, min(upto, self._durability.executable.value), bytes_max, cuts, over
-        )
-        page = LogPage(start, entries, self._durability.executable_position(), agreement.view.cluster_id)
+        if query.get("keys", "") == "1":
+            # What is copied away from the masters must not leave the log: never more than is stable, as under ``None``.
+            upto = min(upto, self._durability.stable.value)
+            entries = await self._read_entries(
+                agreement, after, min(upto, self._durability.executable.value), bytes_max, cuts, keys=True
+            )
+            page = self._keyed_page(start, entries)
+        else:
+            entries = await self._read_entries(
+                agreement, after, min(upto, self._durability.executable.value), bytes_max, cuts, over
+            )
+            page = LogPage(start, entries, self._durability.executable_position(), agreement.view.cluster_id)
         if readable:
             return bytes_response(encode_json(page_to_json(page)), "application/json")
         return bytes_response(encode_page(page), MEDIA_TYPE)
+
+    def _keyed_page(self, start: Position, entries: list[PageEntry]) -> LogPage:
+        """All of one moment, after the entries were read: the view may have changed since."""
+        agreement = self._log_state()
+        stable = self._durability.stable.value
+        return LogPage(
+            start,
+            entries,
+            self._durability.executable_position(),
+            agreement.view.cluster_id,
+            stable,
+            min(stable, agreement.final_index),
+            agreement.view.number,
+        )
 
     async def read(self, after: Position, upto: int, bytes_max: int) -> list[PageEntry]:
         """The entries of the log after ``after``, up to ``upto`` at most, for readers in this process."""
@@ -134,6 +156,8 @@ class LogPageHandler:
         bytes_max: int,
         cuts: int,
         over: ExecutedElsewhere | None = None,
+        *,
+        keys: bool = False,
     ) -> list[PageEntry]:
         entries: list[PageEntry] = []
         size = 0
@@ -141,7 +165,7 @@ class LogPageHandler:
         began = time.monotonic()
         while index < upto and size < bytes_max and len(entries) < PAGE_ENTRIES_MAX:
             room = min(STEP_BYTES, bytes_max - size)
-            step = self._read_step(agreement, index, min(upto, index + STEP_ENTRIES), room, over)
+            step = self._read_step(agreement, index, min(upto, index + STEP_ENTRIES), room, over, keys)
             entries += step
             index += len(step)
             size += sum(len(entry.payload) + 60 for entry in step)
@@ -155,7 +179,7 @@ class LogPageHandler:
         return entries
 
     def _read_step(
-        self, agreement: LogState, after: int, upto: int, bytes_max: int, over: ExecutedElsewhere | None
+        self, agreement: LogState, after: int, upto: int, bytes_max: int, over: ExecutedElsewhere | None, keys: bool
     ) -> list[PageEntry]:
         """The next entries after ``after``, at least one."""
         spans = agreement.log_index.spans(after, upto)
@@ -196,6 +220,8 @@ class LogPageHandler:
                         item.kind,
                         item.payload,
                         noop,
+                        item.key if keys else "",
+                        item.first_stamp if keys else 0,
                     )
                 )
                 bytes_max -= len(item.payload) + 60
