@@ -140,7 +140,9 @@ class CrashGuard:
             case Fatal() | JournalFault():
                 reason = getattr(wrong, "reason", type(wrong).__name__)
                 machine.terminate(reason, str(wrong))
-                if not machine.damaged and world.plan.liar < 0 and not (world.forged and reason == "Forked"):
+                # a forged log, or an old disk whose numbers were given again while the one who held them was away
+                may_be_forked = reason == "Forked" and (world.forged or world.old_disk)
+                if not machine.damaged and world.plan.liar < 0 and not may_be_forked:
                     world.violations.add(PROCESS, "2", f"{machine.name} ends without cause: {wrong}")
             case AssertionError() if world.old_disk and "rule 13" in str(wrong):
                 # A master with an old disk asked, and nobody answered: it makes stamps below its forgotten promise.

@@ -178,6 +178,7 @@ WRONG_IN_A_LIFE = {
     2043175: "an order founded the cluster, and a proposal to found it with all came to one that followed it",
     2055624: "a founding lost its disk, and clients wrote while an operator had to order another one",
     2080656: "zeros whose fsync had failed were read, and old records behind the end came back with a loss of power",
+    2099317: "an old disk gave numbers again while the one who held them was away, who named the fork",
     2014016: "keys were taken without an age, and took effect twice behind a long sleep",
     2006332: "a view of None offered what was not stable, and one of Simple cut it off",
     2007884: "a flipped last record lost the seals behind it with the power, and the supervisor's word told",
