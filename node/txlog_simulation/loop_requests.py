@@ -55,7 +55,8 @@ class OpenRequests:
                 continue
             request.is_noted = True
             if machine.origin is not None and not machine.damaged:
-                world.clients.on_answers(machine.origin, write.batch, write.answers, world.now_ms)
+                trimmed = machine.durable_state.trimmed_seqs
+                world.clients.on_answers(machine.origin, write.batch, write.answers, world.now_ms, trimmed)
             taken = any(isinstance(answer, SubmissionAccepted) for answer in write.answers)
             if taken:
                 check_old_copy(machine)

@@ -412,7 +412,8 @@ class SimulatedMaster:
             world.clients.on_sent(batch)
             answers = self.executor.submit(batch, self.now())
             if self.origin is not None and not self.damaged:
-                world.clients.on_answers(self.origin, batch, answers, world.now_ms)
+                trimmed = self.durable_state.trimmed_seqs
+                world.clients.on_answers(self.origin, batch, answers, world.now_ms, trimmed)
             refused = [answer for answer in answers if isinstance(answer, Refused)]
             world.trace_event(self.name, "submit", f"count={len(batch)} refused={len(refused)}")
             for answer in refused:

@@ -5,13 +5,14 @@ Time is the clients': when they sent. No stamp and no clock of a master is asked
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from txlog.model.entry import CONTROL_KINDS, KIND_CONFIG
 from txlog.model.errors import KeyTaken, Refused
 from txlog.model.ids import Origin, Txid
 from txlog.protocol.events import Submission, SubmissionAccepted
+from txlog.protocol.log.key_table import TAG_BYTES
 from txlog_simulation.checkers.log import ObservedEntry
 from txlog_simulation.checkers.transactions import TransactionChecker
 from txlog_simulation.run_plan import RunPlan
@@ -53,9 +54,15 @@ class ClientChecker:
             self._contents_of.setdefault(one.key, set()).add(one.content)
 
     def on_answers(
-        self, origin: Origin, batch: Sequence[Submission], answers: Sequence[SubmissionAccepted | Refused], now_ms: int
+        self,
+        origin: Origin,
+        batch: Sequence[Submission],
+        answers: Sequence[SubmissionAccepted | Refused],
+        now_ms: int,
+        trimmed_seqs: Mapping[Origin, int] | None = None,
     ) -> None:
-        """A master has answered a batch."""
+        """A master has answered a batch. ``trimmed_seqs``: the last seq of each origin that its log start has passed.
+        Of those it keeps no body but two bytes of its hash (docs/limits.md)."""
         self.on_sent(batch)
         for one, answer in zip(batch, answers, strict=True):
             match answer:
@@ -63,7 +70,8 @@ class ClientChecker:
                     if self._contents_of[one.key] == {one.content}:
                         self._report("16", f"{origin.node} refuses {one.key}: nobody sent it with another body")
                 case SubmissionAccepted() if answer.is_repeat:
-                    self._check_repeat(origin, one, answer.txid)
+                    last_trimmed = (trimmed_seqs or {}).get(answer.txid.origin, 0)
+                    self._check_repeat(origin, one, answer.txid, answer.txid.seq > last_trimmed)
                 case SubmissionAccepted():
                     if answer.txid.origin != origin:
                         self._report("3", f"{origin.node} takes a new transaction as {answer.txid}")
@@ -71,13 +79,14 @@ class ClientChecker:
                 case _:
                     pass
 
-    def _check_repeat(self, origin: Origin, one: Submission, txid: Txid) -> None:
+    def _check_repeat(self, origin: Origin, one: Submission, txid: Txid, is_kept: bool) -> None:
+        compared = None if is_kept else TAG_BYTES
         first = self.sent.get(txid)
         if txid.origin in self._transactions.lost:
             return  # an older image of its disk has given this txid to another one
         if first is None:
             self._report("16", f"{origin.node} answers {one.key} with {txid}, which no master has taken")
-        elif (first.key, first.content) != (one.key, one.content):
+        elif (first.key, first.content[:compared]) != (one.key, one.content[:compared]):
             self._report("16", f"{origin.node} answers {one.key} with {txid}, which is {first.key} or another body")
 
     def check_age_of_repeat(self, node: str, txid: Txid, now_ms: int) -> None:
