@@ -21,6 +21,7 @@ from worker_driver import Driver
 from txlog.config.process_config import DutyJobConfig, FolderConfig
 from txlog.local.duty_runner import DutyRunner
 from txlog.local.state_folder import StateFolder
+from txlog.workers import OxigraphAdapter
 from txlog.workers.http_transport import HttpTransport
 
 NAMES = ("w-1", "w-2", "w-3")
@@ -35,7 +36,10 @@ class Three:
         self.cluster, self.stores = cluster, stores
         self.comparing = comparing_of(cluster, stores, folder)
         # A connection is one thread's.
-        own: dict[str, Any] = {name: SimpleNamespace(transport=HttpTransport(s.url, 60)) for name, s in stores.items()}
+        own: dict[str, Any] = {
+            name: SimpleNamespace(adapter=OxigraphAdapter(), transport=HttpTransport(store.url, 60))
+            for name, store in stores.items()
+        }
         self.drivers = [Driver(cluster.url(0), name, store) for name, store in own.items()]
         self.state = StateFolder(folder / "state")
         self.state.prepare()

@@ -331,11 +331,11 @@ class Core:
     def _keys_wait(self, unproven: list[str]) -> Unavailable | None:
         """Why a transaction with a key is not taken without a first stamp: the next view may give it another stamp, and
         its age would begin with that view (rule 16). Older masters keep no first stamp in any case. While a view is in
-        force, a master that never was in this cluster is not waited for."""
+        force, only its members are waited for."""
         unheard = self.local.peer_levels.undecided(LEVEL_FIRST_STAMPS, unproven)
         view = self.views.accepted
         if view is not None and not self.views.is_stopped:
-            known = {node for node, _birth in view.origins}
+            known = {one.node for one in view.members}
             unheard = [node for node in unheard if node in known]
         if not unheard:
             return None
