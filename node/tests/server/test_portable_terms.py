@@ -130,10 +130,9 @@ def _rule(engines: list[str], levels: dict[str, int], *, mixed: bool = False) ->
     peers = PeerLevels()
     for node, level in levels.items():
         peers.on_level(node, level)
-    workers = [(n, SimpleNamespace(engine=engine)) for n, engine in enumerate(engines)]
     site: Any = SimpleNamespace(
         config=SimpleNamespace(mixed_engines=mixed),
-        registry=SimpleNamespace(known=SimpleNamespace(all=lambda: workers)),
+        registry=SimpleNamespace(known=SimpleNamespace(engines=lambda: tuple(engines))),
         other_nodes=list(levels),
         status=SimpleNamespace(older_masters=lambda level: peers.older(level, ["never heard", *levels])),
     )

@@ -211,6 +211,13 @@ class KnownWorkers:
             for worker in workers.values():
                 yield f"{data_center}/{worker.name}", worker
 
+    def engines(self) -> tuple[str, ...]:
+        """The engine of each known worker; "" where none is named. Asked for each write, so it makes no names."""
+        engines = [worker.engine for worker in self.local.values()]
+        for workers in self.remote.values():
+            engines += [worker.engine for worker in workers.values()]
+        return tuple(engines)
+
     def unordered(self) -> list[str]:
         """The full names of the workers that are known to be unordered."""
         return [name for name, worker in self.all() if worker.is_unordered]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import NamedTuple
+
 from txlog.config.units import AS_WRITTEN
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.errors import BadInput, Unavailable
@@ -27,6 +30,25 @@ triples in its memory store only. A worker of another master of a mixed cluster 
 _JENA = ("fuseki",)
 
 
+class EngineTraits(NamedTuple):
+    """What the engines of the known workers have in common, as far as it decides what they execute alike."""
+
+    has_jena: bool
+    keeps_forms: bool
+    """A worker holds literals as they were sent."""
+    mixes_forms: bool
+    """Only some workers do. The manifests of one data centre cannot bring that about, but those of two can."""
+    end_requests: frozenset[str]
+    """Engines that end a request at an error in an expression."""
+
+
+@lru_cache(maxsize=64)
+def _traits_of(engines: tuple[str, ...]) -> EngineTraits:
+    kept = {engine == AS_WRITTEN for engine in engines}
+    ending = {RDF4J if engine == AS_WRITTEN else engine for engine in engines} & {JENA, RDF4J}
+    return EngineTraits(any(engine in _JENA for engine in engines), True in kept, len(kept) > 1, frozenset(ending))
+
+
 class PortabilityRule:
     """The rule of one master; it follows the workers that are added and removed while it runs."""
 
@@ -38,25 +60,29 @@ class PortabilityRule:
     def check(self, prepared: TransactionBody) -> TransactionBody:
         """The same transaction. Raises :class:`~txlog.model.errors.NotDeterministic` where several engines may differ
         in it, and :class:`~txlog.model.errors.BadInput` for a term that not every engine of the cluster stores."""
-        self.check_terms(prepared.kind, prepared.payload)
-        if self._mixed or self._mixes_forms():
+        traits = self._traits()
+        self._check_terms(prepared.kind, prepared.payload, traits)
+        if self._mixed or traits.mixes_forms:
             return refuse_unportable(prepared)
-        return refuse_fatal(prepared, self._engines_that_end_requests())
+        return refuse_fatal(prepared, traits.end_requests) if traits.end_requests else prepared
 
     def check_terms(self, kind: int, payload: bytes) -> None:
         """The check of terms alone: of quads or of an update."""
+        self._check_terms(kind, payload, self._traits())
+
+    def _check_terms(self, kind: int, payload: bytes, traits: EngineTraits) -> None:
         if b"--" in payload and not self._stores_rdf_1_2():
             refuse_base_direction(kind, payload)
         if found := find_triple_term(kind, payload):
             self._check_triple_terms(found)
-        if self._has_jena():
+        if self._mixed or traits.has_jena:
             refuse_terms_jena_changes(payload)
-        if kind == KIND_UPDATE and EFFECT_CONDITION.encode() in payload and self._keeps_forms():
+        if kind == KIND_UPDATE and EFFECT_CONDITION.encode() in payload and traits.keeps_forms:
             raise BadInput(
                 f"MALFORMED QUERY: a store of {AS_WRITTEN} takes this for an update that another master has evaluated; "
                 f"write it with other spaces or names: {EFFECT_CONDITION}"
             )
-        if self._mixes_forms() and _has_other_forms(kind, payload):
+        if traits.mixes_forms and _has_other_forms(kind, payload):
             raise BadInput(
                 f"MALFORMED DATA: a literal in another form than the canonical one (01, 1.10, +00:00, xsd:int): the "
                 f"workers of some data centres are {AS_WRITTEN} and would keep it, and others would not; give all "
@@ -66,7 +92,7 @@ class PortabilityRule:
     def check_effects(self) -> None:
         """Raises :class:`~txlog.model.errors.BadInput` where the stores of the cluster would execute an effect that is
         computed here on literals of two forms."""
-        if self._mixes_forms():
+        if self._traits().mixes_forms:
             raise BadInput(
                 f"an update that is evaluated once: the workers of some data centres are {AS_WRITTEN} and others are "
                 "not, so they hold what it looks at in two forms; give all workers of the cluster that engine"
@@ -87,27 +113,14 @@ class PortabilityRule:
 
     def lacking_engine(self) -> str:
         """An engine of this cluster that does not store the terms of RDF 1.2, for people; "" when all do."""
-        engines = [worker.engine for _, worker in self._workers.all()]
+        engines = self._workers.engines()
         lacking = next((engine for engine in engines if engine not in _STORES_RDF_1_2), "")
         if not lacking and self._mixed and (self._site.other_nodes or not engines):
             return "an engine that mixedEngines allows"
         return lacking
 
-    def _keeps_forms(self) -> bool:
-        return any(worker.engine == AS_WRITTEN for _, worker in self._workers.all())
-
-    def _mixes_forms(self) -> bool:
-        """Whether only some workers hold literals as they were sent. The manifests of one data centre cannot do that,
-        but those of two can."""
-        kept = {worker.engine == AS_WRITTEN for _, worker in self._workers.all()}
-        return len(kept) > 1
-
-    def _engines_that_end_requests(self) -> set[str]:
-        engines = {RDF4J if worker.engine == AS_WRITTEN else worker.engine for _, worker in self._workers.all()}
-        return engines & {JENA, RDF4J}
-
-    def _has_jena(self) -> bool:
-        return self._mixed or any(worker.engine in _JENA for _, worker in self._workers.all())
+    def _traits(self) -> EngineTraits:
+        return _traits_of(self._workers.engines())
 
 
 def _has_other_forms(kind: int, payload: bytes) -> bool:
