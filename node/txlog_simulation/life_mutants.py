@@ -103,7 +103,7 @@ LIFE_MUTANTS: tuple[Mutant, ...] = (
         "16",
         False,
         (SourceEdit(_REGISTRY, " or worker.refusal is not None or self.is_off_chain(worker):", ":"),),
-        profile="retries",
+        test="node/tests/simulation/test_lives.py::test_what_was_wrong_once_in_a_life_is_right[427508]",
     ),
     Mutant(
         "a-worker-beyond-this-log-has-executed-it",
@@ -116,7 +116,7 @@ LIFE_MUTANTS: tuple[Mutant, ...] = (
                 "if True:",
             ),
         ),
-        test="node/tests/simulation/test_lives.py::test_what_was_wrong_once_in_a_life_is_right[400428]",
+        test="node/tests/simulation/test_lives.py::test_what_was_wrong_once_in_a_life_is_right[414709]",
     ),
     Mutant(
         "a-second-cluster-takes-the-stores-of-the-first",

@@ -180,6 +180,8 @@ WRONG_IN_A_LIFE = {
     2080656: "zeros whose fsync had failed were read, and old records behind the end came back with a loss of power",
     2099317: "an old disk gave numbers again while the one who held them was away, who named the fork",
     2090455: "two bytes of its hash took one body for another whose transaction the log start had passed",
+    414709: "a worker beyond the log of its master was taken for one that has executed it",
+    427508: "a worker on another branch counted among those that have executed a transaction",
     2014016: "keys were taken without an age, and took effect twice behind a long sleep",
     2006332: "a view of None offered what was not stable, and one of Simple cut it off",
     2007884: "a flipped last record lost the seals behind it with the power, and the supervisor's word told",
