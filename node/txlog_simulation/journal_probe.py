@@ -133,7 +133,7 @@ class CrashGuard:
             case Fatal() if wrong.reason == "Removed" and is_removed(world, machine):
                 machine.on_removed()
             case Fatal() if wrong.reason == "OldJournal" and machine.disk.may_have_lost_seal:
-                # without its seals a flipped last record reads as a torn tail; the supervisor's word tells, by name
+                # without its seals a flipped last record reads as a torn tail; the supervisor knows a later start
                 world.coverage["seal lost behind a flip"] += 1
                 world.mark_damaged(machine)
                 machine.terminate(wrong.reason, str(wrong))

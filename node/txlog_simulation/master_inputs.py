@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from txlog.model.errors import PeerFault
+from txlog.wire import messages as wire
 from txlog_simulation.master_duties import back_up_for_split
 from txlog_simulation.process_states import UP
 from txlog_simulation.violation import PROCESS
@@ -31,9 +32,9 @@ def receive_one(machine: SimulatedMaster, receive: Callable[[str, bytes], None],
         wiped = world.coverage["wipe"] or world.coverage["order about lost disks"]
         if fault.reason == "OtherCluster" and (wiped or world.overrides.may_be_two_clusters):
             return  # a cluster that was being founded with its earlier birth, in a message that was on its way
-        bootstrapped = fault.reason == "OtherCluster" and world.overrides.bootstrap_members
-        if bootstrapped and (_is_bootstrapping(machine) or "follows a cluster that exists" in str(fault)):
-            return  # one of the two had not heard yet that the cluster was founded without it
+        ordered = fault.reason == "OtherCluster" and world.overrides.bootstrap_members
+        if ordered and (_is_bootstrapping(machine) or isinstance(wire.decode(peer.name, data), wire.ProposeBootstrap)):
+            return  # one of the two had not heard yet that an order had founded the cluster
         if fault.reason in FAULT_REASONS_OF_DAMAGE and not world.damaged:
             world.violations.add(PROCESS, "9", f"{machine.name} refuses {fault}")
     if world.trace.wanted:

@@ -17,8 +17,8 @@ master accepts far more as it is: ``plain`` (three Oxigraphs), ``fuseki`` (three
 After each update the digests of all but ``merged`` are compared, after some also that of ``merged``.
 The last line of stdout is JSON: ``{"updates", "refused", "unequal", ...}``. ``updates``: accepted and carried out, as
 many as were asked for at least; ``refused``: by name, since stores could differ. ``refusedByAll``: every store answered
-the update alone with an error, so it is skipped, as a cluster does, and nobody has executed it. Where only some stores
-refuse, they are unequal. Whatever else is refused is a miss.
+the update alone with an error, so it is skipped, as a cluster does, and no store has executed it. Where only some
+stores refuse, they are unequal. Whatever else is refused is a miss.
 """
 
 from __future__ import annotations

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 import pyoxigraph as ox
 
 from e2e.conformance.w3c.case_kinds import QueryTest, SyntaxTest, TestDataset, UpdateTest, UploadTest, W3cTest
-
-if TYPE_CHECKING:
-    from e2e.conformance.w3c.suite import W3cSuite
 
 BASE: Final = "http://w3c.example/"
 """The files' IRIs begin so."""
@@ -34,14 +31,14 @@ Term = ox.NamedNode | ox.BlankNode | ox.Literal
 
 
 class SuiteManifest:
-    """One file of the suite."""
+    """One file of the suite, from its triples. ``read``: the bytes of a file of the suite."""
 
-    def __init__(self, suite: W3cSuite, path: str) -> None:
-        self._suite = suite
+    def __init__(self, path: str, triples: Iterable[ox.Triple], read: Callable[[str], bytes]) -> None:
+        self._read = read
         self._path = path
         self._folder = posixpath.dirname(path)
         self._facts: dict[object, list[tuple[str, Term]]] = {}
-        for triple in suite.triples(path):
+        for triple in triples:
             assert not isinstance(triple.object, ox.Triple)
             self._facts.setdefault(triple.subject, []).append((triple.predicate.value, triple.object))
 
@@ -121,7 +118,7 @@ class SuiteManifest:
         return TestDataset(default, tuple(named))
 
     def _text(self, path: str) -> str:
-        return f"BASE <{BASE}{path}>\n{self._suite.read(path).decode()}"
+        return f"BASE <{BASE}{path}>\n{self._read(path).decode()}"
 
     def _file(self, term: Term) -> str:
         assert isinstance(term, ox.NamedNode), term

@@ -77,7 +77,7 @@ class W3cSuite:
         found: list[QueryTest | UpdateTest] = []
         for root, names in FOLDERS.items():
             for folder in names.split():
-                found += SuiteManifest(self, f"{root}/{folder}/manifest.ttl").evaluations()
+                found += self._manifest(f"{root}/{folder}/manifest.ttl").evaluations()
         return found
 
     @cached_property
@@ -93,19 +93,22 @@ class W3cSuite:
     def _rdf_tests(self) -> zipfile.ZipFile:
         return zipfile.ZipFile(fetch_pinned(RDF12_TESTS))
 
+    def _manifest(self, path: str) -> SuiteManifest:
+        return SuiteManifest(path, self.triples(path), self.read)
+
     def _manifests(self, path: str, seen: set[str]) -> Iterator[SuiteManifest]:
         """A manifest and those that it includes, each once."""
         if path in seen:
             return
         seen.add(path)
-        manifest = SuiteManifest(self, path)
+        manifest = self._manifest(path)
         yield manifest
         for other in manifest.included():
             yield from self._manifests(other, seen)
 
 
 def quads_of(suite: W3cSuite, world: TestDataset) -> list[ox.Quad]:
-    """What stands in its files."""
+    """The quads of its files."""
     quads = [quad for path in world.default for quad in suite.quads(path)]
     return quads + [
         ox.Quad(triple.subject, triple.predicate, triple.object, ox.NamedNode(name))

@@ -67,7 +67,7 @@ def shared_length(logs: Sequence[Sequence[ModelEntry]]) -> int:
 
 
 def _is_left_behind(one: ReportedBranch, other: ReportedBranch) -> bool:
-    """Whether ``other`` continues the view of ``one``, or came in the place of a view that nobody installed."""
+    """Whether ``other`` continues the view of ``one``, or replaced a view that no master installed."""
     if not one.view.history or one.view.number in other.view.history:
         return True
     return (

@@ -136,7 +136,7 @@ class ModelNetwork:
             )[self._stage]
 
     def isolate(self, master: int) -> None:
-        """Nobody receives what a master has just decided; the others may split, and meet again without it."""
+        """No master receives what one has just decided; the others may split, and meet again without it."""
         splits = self.chance.random() < 0.5
         self.groups = [2 * (splits and self.chance.random() < 0.5) for _ in range(self.masters)]
         self.groups[master] = 1

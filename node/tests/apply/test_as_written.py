@@ -6,8 +6,9 @@ import io
 from collections.abc import Iterator
 
 import pytest
+from forms_as_sent import FORMS_AS_SENT, XSD
 from log_in_memory import MemoryLog
-from rdf4j_process import Rdf4jProcess
+from rdf4j_process import AsWrittenProcess
 from server_process import swift_folder
 
 from txlog.apply import WorkerState, apply_up_to
@@ -20,26 +21,7 @@ from txlog.sparql import DataFingerprint, EvaluatedUpdate, build_effect, fingerp
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import StoreOperation, fingerprint_family
 
-XSD = "http://www.w3.org/2001/XMLSchema#"
-FORMS = [
-    f'"{value}"^^<{XSD}{kind}>'
-    for kind, values in {
-        "integer": "1 01 +1 abc",
-        "int": "1 abc",
-        "decimal": "1 1.0 1.10",
-        "double": "1.0 1.0E0",
-        "dateTime": "2020-01-02T03:04:05Z 2020-01-02T03:04:05+00:00 2020-01-02T24:00:00Z",
-        "duration": "PT24H P1D",
-        "boolean": "1 true",
-    }.items()
-    for value in values.split()
-]
-
 pytestmark = pytest.mark.spark
-
-
-class AsWrittenProcess(Rdf4jProcess):
-    adapter = ADAPTERS[AS_WRITTEN]
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +55,12 @@ def _content(worker: AsWrittenProcess) -> list[str]:
 @pytest.mark.parametrize("merged", [1, 200])
 def test_each_form_is_a_quad_of_its_own(worker: AsWrittenProcess, merged: int) -> None:
     log = MemoryLog()
-    log.add(*map(_line, FORMS))
+    log.add(*map(_line, FORMS_AS_SENT))
     log.delete(_line(f'"01"^^<{XSD}integer>'))
     log.update(f'DELETE DATA {{ GRAPH <urn:g> {{ <urn:s> <urn:p> "1.10"^^<{XSD}decimal> }} }}')
     log.update("INSERT { GRAPH <urn:h> { ?s ?p ?o } } WHERE { GRAPH <urn:g> { ?s ?p ?o FILTER(?o = +1) } }")
     _apply(worker, log, merged)
-    kept = [each for each in FORMS if each not in (f'"01"^^<{XSD}integer>', f'"1.10"^^<{XSD}decimal>')]
+    kept = [each for each in FORMS_AS_SENT if each not in (f'"01"^^<{XSD}integer>', f'"1.10"^^<{XSD}decimal>')]
     found = _content(worker)
     assert [line for line in found if line.endswith("<urn:g> .")] == sorted(map(_line, kept))
     assert _line(f'"+1"^^<{XSD}integer>').replace("<urn:g>", "<urn:h>") in found
@@ -99,38 +81,41 @@ def test_a_tag_has_one_spelling_whatever_the_store_has_met(worker: AsWrittenProc
 
 
 def test_a_bulk_load_gives_the_same_digest(worker: AsWrittenProcess) -> None:
-    payloads = ["".join(f"A {_line(each)}\n" for each in FORMS).encode(), f"D {_line(FORMS[1])}\n".encode()]
+    payloads = [
+        "".join(f"A {_line(each)}\n" for each in FORMS_AS_SENT).encode(),
+        f"D {_line(FORMS_AS_SENT[1])}\n".encode(),
+    ]
     pieces = split_into_buckets(1, payloads, 1, as_written=True)
     made = merge_pieces([piece for _, piece in pieces])
     assert worker.send(worker.adapter.load(b"".join(made.adds))).ok
     loaded = worker.digest()
     worker.clear()
     log = MemoryLog()
-    log.add(*map(_line, FORMS))
-    log.delete(_line(FORMS[1]))
+    log.add(*map(_line, FORMS_AS_SENT))
+    log.delete(_line(FORMS_AS_SENT[1]))
     _apply(worker, log, 1)
     assert worker.digest().graphs == loaded.graphs
-    assert worker.digest().quads == len(FORMS) - 1
+    assert worker.digest().quads == len(FORMS_AS_SENT) - 1
 
 
 def test_a_query_finds_a_form_by_itself(worker: AsWrittenProcess) -> None:
     log = MemoryLog()
-    log.add(*map(_line, FORMS))
+    log.add(*map(_line, FORMS_AS_SENT))
     _apply(worker, log, 1)
-    for form in FORMS:
+    for form in FORMS_AS_SENT:
         told = worker.send(worker.adapter.query(f"SELECT (COUNT(*) AS ?n) {{ ?s ?p {form} }}", "text/csv"))
         assert told.body.decode().split() == ["n", "1"], form
 
 
 def test_an_effect_that_another_master_computed_is_refused_by_name(worker: AsWrittenProcess) -> None:
     log = MemoryLog()
-    log.add(_line(FORMS[1]))
-    body = build_effect([], [_line(FORMS[0]).encode()], ["<urn:p>"], DataFingerprint(1, 2, 3))
+    log.add(_line(FORMS_AS_SENT[1]))
+    body = build_effect([], [_line(FORMS_AS_SENT[0]).encode()], ["<urn:p>"], DataFingerprint(1, 2, 3))
     log.append(body.kind, body.payload)
     done = apply_up_to(worker.adapter, worker.transport, log, log.end, budget_s=60)
     assert done.state is WorkerState.BLOCKED
     assert "EffectOfCanonicalLiterals" in str(done.error)
-    assert _content(worker) == [_line(FORMS[1])]
+    assert _content(worker) == [_line(FORMS_AS_SENT[1])]
 
 
 def _copied(worker: AsWrittenProcess) -> tuple[DatasetCopy, Position]:
@@ -142,23 +127,23 @@ def _copied(worker: AsWrittenProcess) -> tuple[DatasetCopy, Position]:
 
 def test_a_store_and_its_copy_have_one_fingerprint(worker: AsWrittenProcess) -> None:
     log = MemoryLog()
-    log.add(*[f"<urn:s> <urn:p{number}> {form} <urn:g> ." for number, form in enumerate(FORMS)])
+    log.add(*[f"<urn:s> <urn:p{number}> {form} <urn:g> ." for number, form in enumerate(FORMS_AS_SENT)])
     _apply(worker, log, 1)
     copy, position = _copied(worker)
     assert position.index == log.end
-    for number, form in enumerate(FORMS):
+    for number, form in enumerate(FORMS_AS_SENT):
         asked = worker.adapter.query(fingerprint_query([f"<urn:p{number}>"]), "text/csv", union=False)
         row = worker.send(asked).body.decode().split()[1].split(",")
         found = copy.fingerprint([f"<urn:p{number}>"])
         assert [*map(int, row)] == [found.count, found.first_sum, found.second_sum], form
 
 
-@pytest.mark.parametrize("between", [None, FORMS[0]])
+@pytest.mark.parametrize("between", [None, FORMS_AS_SENT[0]])
 def test_an_effect_of_the_forms_that_are_there_counts_unless_they_change(
     worker: AsWrittenProcess, between: str | None
 ) -> None:
     log = MemoryLog()
-    log.add(*map(_line, FORMS[1:]), _line('"x"@en'))
+    log.add(*map(_line, FORMS_AS_SENT[1:]), _line('"x"@en'))
     _apply(worker, log, 1)
     copy, _ = _copied(worker)
     update = EvaluatedUpdate(

@@ -1,4 +1,4 @@
-"""The archiver at real masters: everything that is stable, in order, whatever the target does and whoever ends."""
+"""The archiver at real masters: everything that is stable, in order, also when the target fails or a process ends."""
 
 from __future__ import annotations
 

@@ -4,27 +4,14 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "workers"))  # a real store
-from master_cluster import Cluster
+from master_cluster import Cluster as Cluster
+from master_cluster import clusters as clusters
 from worker_driver import Driver, OxigraphProcess, Served
-
-
-@pytest.fixture
-async def clusters(tmp_path: Path) -> AsyncIterator[Callable[..., Cluster]]:
-    made: list[Cluster] = []
-
-    def make(count: int, **changes: Any) -> Cluster:
-        made.append(Cluster(tmp_path, count, **changes))
-        return made[-1]
-
-    yield make
-    for cluster in made:
-        await cluster.close()
 
 
 @pytest.fixture

@@ -10,10 +10,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aiohttp import ClientError, ClientResponse, ClientSession
 
 from e2e.lib.ports import free_ports
@@ -187,3 +188,17 @@ async def _told(response: ClientResponse, status: int) -> Any:
     if response.content_type.endswith("json"):
         return json.loads(body)
     return body.decode()
+
+
+@pytest.fixture
+async def clusters(tmp_path: Path) -> AsyncIterator[Callable[..., Cluster]]:
+    """Makes clusters of so many masters, which end with the test."""
+    made: list[Cluster] = []
+
+    def make(count: int, **changes: Any) -> Cluster:
+        made.append(Cluster(tmp_path, count, **changes))
+        return made[-1]
+
+    yield make
+    for cluster in made:
+        await cluster.close()

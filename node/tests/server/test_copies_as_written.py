@@ -6,6 +6,7 @@ import io
 
 import pyoxigraph as ox
 import pytest
+from forms_as_sent import FORMS_AS_SENT, XSD
 from hypothesis import assume, given, settings
 from test_copies import SEED, UPDATES, at, evaluated
 
@@ -21,20 +22,7 @@ from txlog.sparql import EFFECT_CONDITION, EvaluatedUpdate, names_form
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import EMPTY_MARKER, StoreOperation
 
-XSD = "http://www.w3.org/2001/XMLSchema#"
-FORMS = [
-    f'"{value}"^^<{XSD}{kind}>'
-    for kind, values in {
-        "integer": "1 01 +1 -02 abc",
-        "int": "1 abc",
-        "decimal": "1 1.0 1.10",
-        "double": "1.0 1.0E0",
-        "dateTime": "2020-01-02T03:04:05Z 2020-01-02T03:04:05+00:00 2020-01-02T24:00:00Z",
-        "duration": "PT24H P1D",
-        "boolean": "1 true",
-    }.items()
-    for value in values.split()
-] + ['"01"', '"x"@en', "<urn:o>"]
+FORMS = [*FORMS_AS_SENT, f'"-02"^^<{XSD}integer>', '"01"', '"x"@en', "<urn:o>"]
 EVERYTHING = 1 << 20
 
 

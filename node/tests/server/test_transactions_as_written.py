@@ -13,21 +13,16 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "workers"))
 from master_cluster import Cluster
-from rdf4j_process import Rdf4jProcess
+from rdf4j_process import AsWrittenProcess
 from server_process import swift_folder
 from test_isolation_levels import KEY
 from test_open_transactions import QUADS, RESULTS, UPDATE, act, begin
 from worker_driver import Driver, Served
 
 from txlog.config.units import AS_WRITTEN
-from txlog.workers import ADAPTERS
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 pytestmark = pytest.mark.spark
-
-
-class AsWrittenProcess(Rdf4jProcess):
-    adapter = ADAPTERS[AS_WRITTEN]
 
 
 @pytest.fixture(scope="module")

@@ -184,7 +184,7 @@ WRONG_IN_A_LIFE = {
     427508: "a worker on another branch counted among those that have executed a transaction",
     2014016: "keys were taken without an age, and took effect twice behind a long sleep",
     2006332: "a view of None offered what was not stable, and one of Simple cut it off",
-    2007884: "a flipped last record lost the seals behind it with the power, and the supervisor's word told",
+    2007884: "a flipped last record lost the seals behind it with the power, and the supervisor knew a later start",
     331: "a key that a master took without a view began to age with the next one, and took effect twice",
     355: "first stamps came from a clock of another year, and one key took effect twice",
     527417: "a false run entered the queue behind a log that had passed its stamp, and ended the process",

@@ -6,9 +6,10 @@ import os
 
 from server_process import SWIFT, StoreProcess
 
+from txlog.config.units import AS_WRITTEN
 from txlog.local.engines.java_runtime import obtain_java_home
 from txlog.local.engines.rdf4j_server import DEFAULT_SAIL, REPOSITORY_PATH, obtain_rdf4j, prepare_rdf4j, rdf4j_command
-from txlog.workers import Rdf4jAdapter
+from txlog.workers import ADAPTERS, Rdf4jAdapter
 
 ADAPTER = Rdf4jAdapter()
 
@@ -29,3 +30,9 @@ class Rdf4jProcess(StoreProcess):
         prepare_rdf4j(self.folder, self.sail)
         java = obtain_java_home(beside / f"{self.folder.name}-java")
         return list(rdf4j_command(obtain_rdf4j(beside / "rdf4j"), java, self.folder, self.port))
+
+
+class AsWrittenProcess(Rdf4jProcess):
+    """The same server as a worker that holds literals as they were sent."""
+
+    adapter = ADAPTERS[AS_WRITTEN]

@@ -78,7 +78,7 @@ class KeyRow(msgspec.Struct, array_like=True, frozen=True):
 
 
 class FileHeader(NamedTuple):
-    """What stands before the entries. ``settled``: the final index of the master when the file was written."""
+    """The fields before the entries. ``settled``: the final index of the master when the file was written."""
 
     flags: int
     name: FileName

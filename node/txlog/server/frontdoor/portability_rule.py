@@ -27,7 +27,6 @@ _STORES_RDF_1_2 = ("", "oxigraph", "fuseki")
 """Engines that store triple terms, and literals with a base direction, as RDF 1.2 means them. RDF4J 4 has RDF-star's
 triples in its memory store only. A worker of another master of a mixed cluster may be unknown here, so there
 ``mixedEngines`` counts as another engine. "" is a worker without a named engine."""
-_JENA = ("fuseki",)
 
 
 class EngineTraits(NamedTuple):
@@ -46,7 +45,7 @@ class EngineTraits(NamedTuple):
 def _traits_of(engines: tuple[str, ...]) -> EngineTraits:
     kept = {engine == AS_WRITTEN for engine in engines}
     ending = {RDF4J if engine == AS_WRITTEN else engine for engine in engines} & {JENA, RDF4J}
-    return EngineTraits(any(engine in _JENA for engine in engines), True in kept, len(kept) > 1, frozenset(ending))
+    return EngineTraits(JENA in engines, True in kept, len(kept) > 1, frozenset(ending))
 
 
 class PortabilityRule:
