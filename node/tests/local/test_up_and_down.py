@@ -11,9 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from txlog.cli import cluster_commands
+from txlog.cli.main import app
 from txlog.local import process_identity
+from txlog.local.local_errors import CannotRun
 from txlog.local.process_identity import ProcessIdentity
+from txlog.local.state_folder import StateFolder
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 EXAMPLE = Path(__file__).parents[3] / "examples" / "two-data-centres"
@@ -97,6 +102,18 @@ def test_a_killed_supervisor_takes_its_children_along_and_up_starts_anew(cluster
     eventually(lambda: not any(process_identity.is_alive(mark) for mark in marks.values()))
     assert cluster("status").returncode == 1
     assert up(cluster)["pid"] != pid
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's part in it is Linux's")
+def test_a_supervisor_that_dies_while_up_waits_is_named(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.kill(up(cluster)["pid"], signal.SIGKILL)
+    state = StateFolder(cluster.folder)
+    eventually(lambda: not state.is_locked)
+    monkeypatch.setattr(cluster_commands, "start_daemon", lambda paths, folder: None)  # it answered, then it died
+    told = CliRunner().invoke(app, ["up", "-f", str(EXAMPLE), "--detach", "--state", str(cluster.folder)])
+    assert isinstance(told.exception, CannotRun)
+    assert "the supervisor ended while its processes started" in str(told.exception)
+    assert str(state.log("supervisor")) in str(told.exception)
 
 
 def test_what_is_loaded_during_a_cut_is_the_same_everywhere_after_it(cluster: Cluster, tmp_path: Path) -> None:

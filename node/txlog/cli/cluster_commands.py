@@ -23,7 +23,7 @@ from txlog.cli.options import ClusterOptions, LocalOptions, register
 from txlog.cli.tables import colour_state, err, format_time, out, show_json, show_table
 from txlog.client import MasterClient, StatusResponse
 from txlog.client.ca_trust import CaTrust
-from txlog.local.daemon_control import start_daemon, stop_daemon, wait_ready
+from txlog.local.daemon_control import ended_supervisor, start_daemon, stop_daemon, wait_ready
 from txlog.local.local_errors import CannotRun, NotRunning
 from txlog.local.state_folder import StateFolder
 from txlog.local.supervisor_client import SupervisorClient
@@ -56,12 +56,16 @@ def up(
     folder = local.folder
     if detached:
         start_daemon(paths, folder)
-        if wait:
-            _wait_until_ready(folder, wait, local.json)
+        try:
+            if wait:
+                _wait_until_ready(folder, wait, local.json)
+            status = SupervisorClient(folder).status()
+        except NotRunning:
+            raise ended_supervisor(folder) from None
         if local.json:
-            show_json(SupervisorClient(folder).status())
+            show_json(status)
         else:
-            _show_processes(SupervisorClient(folder).status())
+            _show_processes(status)
             out.print(
                 f"\nruns in the background; state and logs in {folder.root}; end it with: txlog down", style="dim"
             )

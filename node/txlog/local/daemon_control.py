@@ -54,6 +54,13 @@ def start_daemon(paths: Sequence[Path], state: StateFolder, deadline_s: float = 
     raise CannotRun(f"the supervisor did not answer within {deadline_s:g} s; see {log}")
 
 
+def ended_supervisor(state: StateFolder) -> CannotRun:
+    """The error for a supervisor that answered once and has ended since, with the last lines of its log."""
+    log = state.log("supervisor")
+    lines = "\n".join(last_lines(log))
+    return CannotRun(f"the supervisor ended while its processes started; see {log}" + (f"\n{lines}" if lines else ""))
+
+
 def stop_daemon(state: StateFolder, deadline_s: float = 90.0) -> bool:
     """Ends what runs, gracefully, then by force. Also ends what a killed supervisor left. Returns whether
     anything ran."""
