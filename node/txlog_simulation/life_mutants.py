@@ -67,8 +67,7 @@ LIFE_MUTANTS: tuple[Mutant, ...] = (
         "32",
         False,
         (SourceEdit(_BOUNDS, "Birth = Annotated[int, Meta(ge=0)]", "Birth = int"),),
-        profile="liar",
-        counts=(PROCESS,),
+        test="node/tests/protocol/test_hostile_peers.py::test_an_incarnation_below_zero_is_refused_in_every_message",
     ),
     Mutant(
         "a-count-of-any-size",

@@ -228,6 +228,15 @@ def test_the_parts_of_a_view_fit_each_other(received: list[Received], change: di
     refusal(wire.CommitBootstrap(view))
 
 
+def test_an_incarnation_below_zero_is_refused_in_every_message(received: list[Received]) -> None:
+    carrying = {each.kind: each for each in received if hasattr(wire.decode(each.source, each.data), "birth")}
+    assert len(carrying) > 4
+    for each in carrying.values():
+        changed = msgspec.structs.replace(wire.decode(each.source, each.data), birth=-1)
+        with pytest.raises(PeerFault, match="Malformed: Expected `int` >= 0"):
+            wire.decode(each.source, wire.encode(changed))
+
+
 def test_a_base_with_a_stamp_above_its_floor_is_refused(received: list[Received]) -> None:
     _, accept = last_of(received, AcceptView)
     base = accept.view.base_index - accept.cut
