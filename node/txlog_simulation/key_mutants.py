@@ -32,7 +32,7 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         "16",
         False,
         (SourceEdit(CORE, "unheard = [node for node in unheard if node in known]", "unheard = []"),),
-        test=_AGES + "test_before_the_first_keyed_transaction_a_member_that_sent_no_hello_is_waited_for",
+        test=_AGES + "test_where_older_masters_founded_the_cluster_a_member_that_sent_no_hello_is_waited_for",
     ),
     Mutant(
         "two-bytes-tell-one-body-from-another",

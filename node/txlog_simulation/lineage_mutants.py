@@ -11,6 +11,7 @@ VIEW = "txlog/model/view.py"
 HEADER = "txlog/journal/format.py"
 LOG_START = "txlog/protocol/log/log_start.py"
 _LIVES = "node/tests/protocol/test_long_lives.py::"
+_AGES = "node/tests/protocol/test_key_ages.py::"
 _RULES = "node/tests/protocol/test_view_lineage.py::"
 _UNORDERED = "node/tests/protocol/test_unordered.py::"
 _BYTES = "node/tests/journal/test_journal_format.py::"
@@ -18,6 +19,33 @@ _WHOLE = "    return whole and configured <= {m.node for m in view.members}\n"
 _INSTALLED = "whole = winner.is_installed and view.diverged_at(True) == -1 and not view.silent_members"
 
 LINEAGE_MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "an-absent-master-is-as-new-as-the-others",
+        "16",
+        False,
+        (
+            SourceEdit(
+                LINEAGE,
+                "    if configured <= {report.node for report in reports}:\n        return level\n",
+                "    return level\n",
+            ),
+        ),
+        test=_AGES + "test_an_absent_master_that_was_older_may_be_so_still[False]",
+    ),
+    Mutant(
+        "a-founding-proves-no-level",
+        "16",
+        False,
+        (SourceEdit("txlog/protocol/membership/bootstrap.py", "first, prefers, level)", "first, prefers)"),),
+        test=_AGES + "test_masters_that_restart_while_another_one_is_away_give_first_stamps",
+    ),
+    Mutant(
+        "the-founding-ends-earlier-views",
+        "21",
+        False,
+        (SourceEdit(LINEAGE, "if view.ancestors and _ends", "if _ends"),),
+        test=_RULES + "test_the_founding_ends_no_views",
+    ),
     Mutant(
         "views-are-forgotten-while-a-master-is-out",
         "21",

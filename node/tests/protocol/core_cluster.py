@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from txlog.model.entry import KIND_UPDATE
 from txlog.model.errors import PeerFault, Refused
 from txlog.model.hashes import content_hash
@@ -33,7 +35,10 @@ def update(text: str, key: str = "", kind: int = KIND_UPDATE) -> Submission:
 
 class Cluster:
     """``latency_ms`` one way; ``cut`` holds directions (source, target) on which nothing arrives. ``sent`` counts
-    posts per source; ``log`` of all messages is kept in ``wire``. ``heavy``: masters with five votes instead of one."""
+    posts per source; ``log`` of all messages is kept in ``wire``. ``heavy``: masters with five votes instead of one.
+    ``without_level``: masters whose program is too old to report a level."""
+
+    without_level: str = ""
 
     def __init__(
         self,
@@ -115,6 +120,10 @@ class Cluster:
                 self._turn(node)
 
     def receive(self, source: str, target: str, data: bytes) -> None:
+        if source in self.without_level:
+            message = wire.decode(source, data)
+            if isinstance(message, wire.Hello | wire.HelloReply | wire.ViewReport):
+                data = wire.encode(msgspec.structs.replace(message, level=0))
         try:
             self.executors[target].receive(source, data, self.now(target))
         except PeerFault as fault:

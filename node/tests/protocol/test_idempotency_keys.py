@@ -36,11 +36,13 @@ class RealTime(Cluster):
         return ClockReading((WALL_MS + self.now_ms + self.wall_ms[node]) * 1000, 1000 + self.now_ms)
 
 
-def real_time(nodes: str = "abc", **settings: object) -> RealTime:
-    return RealTime(
+def real_time(nodes: str = "abc", without_level: str = "", **settings: object) -> RealTime:
+    cluster = RealTime(
         nodes,
         **{"key_retention_ms": RETENTION_MS, "idle_interval_ms": 200, "max_peer_lag_ms": 2000, **settings},  # type: ignore[arg-type]
-    ).founded()  # type: ignore[return-value]
+    )
+    cluster.without_level = without_level
+    return cluster.founded()  # type: ignore[return-value]
 
 
 def keys_of(cluster: Cluster, node: str) -> IdempotencyKeys:
@@ -163,7 +165,8 @@ def test_masters_of_an_older_version_are_given_no_first_stamps() -> None:
 
 
 def test_without_a_view_no_key_is_taken_before_it_is_known_that_all_keep_first_stamps() -> None:
-    cluster = real_time()
+    cluster = real_time(without_level="abc")
+    cluster.without_level = ""
     cluster.crash("c")
     for node in "ab":
         cluster.executors[node].prove_down("c", cluster.journals["c"].birth, cluster.journals["c"].start)

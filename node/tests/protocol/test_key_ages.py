@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from changing_views import leave, run_until_in_view
 from core_cluster import Cluster, update
 from test_clocks import DAY_MS, YEAR_MS, Clocks, clocks
 
 from txlog.model.errors import Unavailable
 from txlog.protocol.events import SubmissionAccepted
 from txlog.protocol.log.idempotency_keys import IdempotencyKeys
+from txlog.wire.protocol_level import PROTOCOL_LEVEL
 
 RETENTION_MS = 86_400_000
 
@@ -128,11 +130,13 @@ def test_the_retention_at_the_end_of_the_log_is_what_counts() -> None:
     assert IdempotencyKeys(RETENTION_MS).retention_ms == RETENTION_MS
 
 
-def test_before_the_first_keyed_transaction_a_member_that_sent_no_hello_is_waited_for() -> None:
+def test_where_older_masters_founded_the_cluster_a_member_that_sent_no_hello_is_waited_for() -> None:
     """Its program may be one that keeps no first stamps. Without one, a transaction that a later view takes in again
     would be as old as that view."""
     c = Cluster("abc")
+    c.without_level = "abc"
     c.run(500)
+    c.without_level = ""
     c.crash("b")
     c.cut = {("b", "c"), ("c", "b")}
     c.start("b")
@@ -146,3 +150,40 @@ def test_before_the_first_keyed_transaction_a_member_that_sent_no_hello_is_waite
     assert "c sent no hello since this start" in str(answer)
     c.cut = set()
     run_until_keys_are_taken(c, "b", "K")
+
+
+def test_masters_that_restart_while_another_one_is_away_give_first_stamps() -> None:
+    """Before the first keyed transaction the views alone prove which program the absent master runs."""
+    c = clocks()
+    c.submit("a", "INSERT X")
+    c.run(500)
+    leave(c, "c")
+    run_until_in_view(c, "a", "b", within_ms=30_000)
+    for node in "ab":
+        leave(c, node)
+        c.start(node)
+        run_until_in_view(c, "a", "b", within_ms=30_000)
+    answer = c.ask("b", update("INSERT Y", "K"))
+    assert isinstance(answer, SubmissionAccepted), answer
+    c.run(500)
+    log = c.core("a").log_state
+    assert log is not None
+    assert log.keys.has_first_stamps
+
+
+@pytest.mark.parametrize("updated", [False, True])
+def test_an_absent_master_that_was_older_may_be_so_still(updated: bool) -> None:
+    c = Cluster("abc", idle_interval_ms=100)
+    c.without_level = "c"
+    c.founded()
+    if updated:
+        c.without_level = ""
+        leave(c, "c")
+        run_until_in_view(c, "a", "b", within_ms=30_000)
+        c.start("c")
+        run_until_in_view(c, "a", "b", "c", within_ms=30_000)
+    leave(c, "c")
+    run_until_in_view(c, "a", "b", within_ms=30_000)
+    view = c.core("a").views.accepted
+    assert view is not None
+    assert view.level == (PROTOCOL_LEVEL if updated else 0)

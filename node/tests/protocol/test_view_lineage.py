@@ -42,6 +42,13 @@ def test_below_a_view_of_all_masters_only_the_founding_is_listed() -> None:
     assert (found.start, found.level) == (VIEW.number, PROTOCOL_LEVEL)
 
 
+def test_the_founding_ends_no_views() -> None:
+    """An earlier proposal of it, which an operator gave up, has a lower number and is no ancestor."""
+    founding = msgspec.structs.replace(FIRST, ancestors=[], strategies=[], level=PROTOCOL_LEVEL)
+    found = extended(founding, [report(node, founding) for node in "ab"], "ab")
+    assert (found.ancestors, found.start) == ([founding.number], NO_VIEW)
+
+
 @pytest.mark.parametrize(
     ("view", "fields", "configured"),
     [

@@ -69,7 +69,10 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     ``lineage_start``: an ancestor that every configured master had accepted. No master can report a view below it any
     more. Of the ancestors below it, only view 1 is listed. Every view below it counts as an ancestor, except
     ``foreign_views``: views of branches that did not survive, which configuration changes name that a master still
-    holds. ``NO_VIEW``: all ancestors are listed. ``level``: the least level of its members, as they reported it."""
+    holds. ``NO_VIEW``: all ancestors are listed.
+
+    ``level``: each configured master that was ever in this cluster had at least this level when it was last in it. The
+    members report theirs; for absent masters, the views before bound it."""
 
     epoch: int
     ballot: int
@@ -174,8 +177,10 @@ def bootstrap_view(
     strategy: str,
     first: Configuration | None = None,
     prefers: list[str] | None = None,
+    level: int = 0,
 ) -> View:
-    """View 1 of a cluster of these masters, with the first configuration; ``preferred_strategies`` as in the view."""
+    """View 1 of a cluster of these masters, with the first configuration; ``preferred_strategies`` and ``level`` as in
+    the view."""
     origins = [(m.node, m.birth) for m in members]
     majority = first is not None and first.majority
     return View(
@@ -194,4 +199,5 @@ def bootstrap_view(
         bootstrap_configuration=first,
         majority=majority,
         majority_before=majority,
+        level=level,
     )

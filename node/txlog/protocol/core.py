@@ -315,8 +315,8 @@ class Core:
         configured, log = self.views.configured_members, replication.log
         others = [one.node for one in configured if one.node != self.local.node]
         view = self.views.accepted
-        members = [one.node for one in view.members] if view and view.level >= LEVEL_FIRST_STAMPS else []
-        proven = others if log.keys.has_first_stamps else members
+        is_known = log.keys.has_first_stamps or (view is not None and view.level >= LEVEL_FIRST_STAMPS)
+        proven = others if is_known else []
         marks = self.local.peer_levels.are_all(LEVEL_FIRST_STAMPS, others, proven)
         refusal = None
         if others:

@@ -28,6 +28,7 @@ from txlog.wire.messages import (
     KnownIncarnation,
     ProposeBootstrap,
 )
+from txlog.wire.protocol_level import PROTOCOL_LEVEL
 
 _REPEAT_MS: Final = 200
 """Between two questions to a peer that has not answered: several in a round time-out, at a negligible cost."""
@@ -348,7 +349,9 @@ class ClusterBootstrap:
             self.local.settings.strategy if m.node == self.local.node else self._preferred_strategy(m.node)
             for m in members
         ]
-        return bootstrap_view(ballot, self.local.node, members, min(prefers, key=STRATEGIES.index), first, prefers)
+        level = min([PROTOCOL_LEVEL, *(self._replies[node].level for node in self._other_bootstrap_members)])
+        strategy = min(prefers, key=STRATEGIES.index)
+        return bootstrap_view(ballot, self.local.node, members, strategy, first, prefers, level)
 
     def _preferred_strategy(self, node: str) -> str:
         """The strategy that this member prefers; this master's own preference where the member's version does not

@@ -29,7 +29,7 @@ def extend_lineage(winner: ViewBranch, reports: list[ViewReport], configured: se
     """What a view that continues ``winner`` descends from. ``configured``: the node ids of all masters, under every
     configuration that is in force or pending."""
     view = winner.view
-    level = min(report.level for report in reports)
+    level = _level(reports, configured)
     changes = (decode_configuration_change(change.key) for report in reports for change in report.changes)
     foreign = {number for report in reports for number in report.foreign_views}
     foreign.update(change.view for change in changes if change is not None)
@@ -37,10 +37,19 @@ def extend_lineage(winner: ViewBranch, reports: list[ViewReport], configured: se
         foreign.update(view.foreign_views)  # an absent master may still hold the change
     foreign = {number for number in foreign if not view.is_or_descends_from(number)}
     ancestors, strategies, start = [*view.ancestors, view.number], [*view.strategies, view.strategy], view.lineage_start
-    if _ends_earlier_views(winner, configured) and min(level, view.level) >= FORGETTING_LEVEL:
+    if view.ancestors and _ends_earlier_views(winner, configured) and min(level, view.level) >= FORGETTING_LEVEL:
         ancestors, start = [*view.ancestors[:1], view.number], view.number
         strategies = [view.strategy for _ in ancestors]
     return NextLineage(ancestors, strategies, start, sorted(foreign), level)
+
+
+def _level(reports: list[ViewReport], configured: set[str]) -> int:
+    """The least level of the members. An absent master may be older than they are: the views that it was in bound its
+    level, so a level that no member had before begins in a view of all masters."""
+    level = min(report.level for report in reports)
+    if configured <= {report.node for report in reports}:
+        return level
+    return min([level, *(report.view.level for report in reports if report.view is not None)])
 
 
 def _ends_earlier_views(winner: ViewBranch, configured: set[str]) -> bool:
