@@ -58,6 +58,8 @@ class SimulatedDisk:
     def _with_hook(self, files: MemoryVfs) -> MemoryVfs:
         files.hook = self._on_operation
         files.choose_failed = self._choose_outcome
+        # these are other files: what befell those before is no cause of anything from here on
+        self._flipped_at_rest = self.may_have_lost_seal = self.may_keep_old_tail = False
         return files
 
     def _on_operation(self, operation: str, name: str) -> None:
@@ -215,7 +217,7 @@ class SimulatedDisk:
             else self._rng.randrange(used)
         )
         self._files.flip_bit(name, at, self._rng.randrange(8))
-        self._flipped_at_rest = True
+        self._flipped_at_rest |= name.startswith("segment")  # an index is made anew, and no seal proves it
         return True
 
     def set_full(self, full: bool) -> None:

@@ -54,6 +54,7 @@ def _execute(machine: SimulatedMaster, executor: Executor) -> None:
         min(machine.released_marks.log, machine.durable_state.log_length) if to_end else 0,
     )
     to_end = to_end and none  # what is judged is never taken from the core's word alone
+    worker.past_stable &= worker.index > machine.released_marks.stable  # everybody's order has come to where it stands
     if end <= worker.index:
         return
     worker.past_stable |= to_end and end > machine.released_marks.stable

@@ -26,7 +26,7 @@ class SimulatedWorker:
         self.cluster = self.refused_by = b""
         """Whose log it has executed, as its marker says (empty in an empty store), and which cluster refused it."""
         self.past_stable = False
-        """It was offered more than is stable, by a view of the strategy ``None``."""
+        """A view of the strategy ``None`` offered it more than is stable, and it stands above what is stable still."""
         self.births: set[int] = set()
         """Of its master's disks whose log it has executed."""
         self.backups: list[tuple[int, bytes, dict[Txid, int]]] = [(0, b"", {})]
