@@ -8,6 +8,7 @@ from txlog_simulation.source_patches import SourceEdit
 from txlog_simulation.violation import PROCESS
 
 _BOUNDS = "txlog/model/bounds.py"
+_CHECKS = "txlog/wire/message_checks.py"
 _CATCH_UP = "txlog/protocol/views/catch_up.py"
 _KEYS = "txlog/protocol/log/idempotency_keys.py"
 _MESSAGES = "txlog/wire/messages.py"
@@ -63,6 +64,13 @@ LIFE_MUTANTS: tuple[Mutant, ...] = (
         counts=(PROCESS,),
     ),
     Mutant(
+        "a-founding-on-any-base",
+        "31",
+        False,
+        (SourceEdit(_CHECKS, "view.ancestors or view == _as_founded(view)", "True"),),
+        test="node/tests/protocol/test_hostile_peers.py::test_a_founding_begins_an_empty_log[change0]",
+    ),
+    Mutant(
         "an-incarnation-below-zero",
         "32",
         False,
@@ -111,11 +119,24 @@ LIFE_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 _REGISTRY,
-                "if position.index <= stable or self._is_only_branch or self.is_on_chain(position):",
+                "if position.index <= stable or self.is_on_chain(position):",
                 "if True:",
             ),
         ),
         test="node/tests/simulation/test_lives.py::test_what_was_wrong_once_in_a_life_is_right[414709]",
+    ),
+    Mutant(
+        "all-that-a-worker-beyond-this-log-executed-is-proved",
+        "16",
+        False,
+        (
+            SourceEdit(
+                _REGISTRY,
+                "self._proved[name] = stable, position.fence",
+                "self._proved[name] = position.index, position.fence",
+            ),
+        ),
+        test="node/tests/simulation/test_lives.py::test_what_was_wrong_once_in_a_life_is_right[29865]",
     ),
     Mutant(
         "a-second-cluster-takes-the-stores-of-the-first",

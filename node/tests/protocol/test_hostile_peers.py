@@ -237,6 +237,16 @@ def test_an_incarnation_below_zero_is_refused_in_every_message(received: list[Re
             wire.decode(each.source, wire.encode(changed))
 
 
+@pytest.mark.parametrize("change", [{"base_index": 3}, {"base_hash": bytes(15) + b"x"}, {"epoch": 2}, {"floor": 9}])
+def test_a_founding_begins_an_empty_log(received: list[Received], change: dict[str, Any]) -> None:
+    each = next(one for one in received if one.kind == "ProposeBootstrap")
+    founding = wire.decode(each.source, each.data)
+    assert isinstance(founding, wire.ProposeBootstrap)
+    view = msgspec.structs.replace(founding.view, **change)
+    with pytest.raises(PeerFault, match="begins no cluster"):
+        wire.decode(each.source, wire.encode(msgspec.structs.replace(founding, view=view)))
+
+
 def test_a_base_with_a_stamp_above_its_floor_is_refused(received: list[Received]) -> None:
     _, accept = last_of(received, AcceptView)
     base = accept.view.base_index - accept.cut

@@ -175,6 +175,8 @@ def test_an_older_copy_is_told_from_the_disk_by_what_a_supervisor_saw_or_a_clien
 
 
 WRONG_IN_A_LIFE = {
+    25146: "a proposal to found a cluster on a base that no log has ended the process",
+    29865: "a worker beyond the log of its master counted for what that master ordered alone after a split",
     2043175: "an order founded the cluster, and a proposal to found it with all came to one that followed it",
     2055624: "a founding lost its disk, and clients wrote while an operator had to order another one",
     2080656: "zeros whose fsync had failed were read, and old records behind the end came back with a loss of power",

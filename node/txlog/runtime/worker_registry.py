@@ -169,9 +169,13 @@ class WorkerRegistry:
         position, stable = worker.position, self._durability.stable.value
         if position is None or worker.refusal is not None or self.is_off_chain(worker):
             return 0
-        if position.index <= stable or self._is_only_branch or self.is_on_chain(position):
+        if position.index <= stable or self.is_on_chain(position):
             self._proved[name] = position.index, position.fence
             return min(position.index, stable)
+        if self._is_only_branch:
+            # Only what is stable here is in the worker's log, too: of what comes next, a split may make two logs.
+            self._proved[name] = stable, position.fence
+            return stable
         # It may be the log of others from which a split parts this master. What was proved before that still counts.
         index, fence = self._proved.get(name, (0, position.fence))
         return min(index, stable) if fence == position.fence and index <= position.index else 0

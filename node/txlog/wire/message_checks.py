@@ -16,7 +16,7 @@ from txlog.model.entry import Span
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.records import LogStart, ReassignedStamps
 from txlog.model.stamp import STAMP_MAX
-from txlog.model.view import NO_VIEW, STRATEGIES, Member, View
+from txlog.model.view import NO_VIEW, STRATEGIES, Member, View, bootstrap_view
 
 if TYPE_CHECKING:
     from txlog.wire.messages import AcceptView, HelloReply, QueuedTransactions, ViewReport
@@ -88,7 +88,22 @@ def view_error(view: View | None) -> str:
         return "a list of strategies of another length"
     strategies = {view.strategy, *view.strategies, *view.preferred_strategies}
     unknown = sorted(strategies - set(STRATEGIES))
-    return f"unknown strategies: {', '.join(unknown)[:80]}" if unknown else ""
+    if unknown:
+        return f"unknown strategies: {', '.join(unknown)[:80]}"
+    return "" if view.ancestors or view == _as_founded(view) else "a view without ancestors that begins no cluster"
+
+
+def _as_founded(view: View) -> View:
+    """View 1 with what a founding may choose of it."""
+    return bootstrap_view(
+        view.ballot,
+        view.coordinator,
+        view.members,
+        view.strategy,
+        view.bootstrap_configuration,
+        view.preferred_strategies,
+        view.level,
+    )
 
 
 def queued_error(queued: list[QueuedTransactions]) -> str:
