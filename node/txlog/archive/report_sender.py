@@ -9,12 +9,14 @@ from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
 
 from txlog.archive.file_name import Node
-from txlog.client import MasterClient
+from txlog.client.connection import MasterConnection
+from txlog.client.json_calls import JsonCalls
 from txlog.model.errors import NotFound, TxLogError
 from txlog.telemetry.event_log import EventLog
 
 REPORT_S: Final = 5.0
 REQUEST_S: Final = 3.0
+CONNECT_S: Final = 1.0
 LAST_REPORT_S: Final = 5.0
 PLACES_MAX: Final = 16
 
@@ -68,17 +70,19 @@ class ReportSender:
 
     def _run(self) -> None:
         with ExitStack() as closing:
-            masters = [closing.enter_context(MasterClient(url, REQUEST_S, connect_s=1.0)) for url in self._urls]
+            connections = [MasterConnection(url, timeout_s=REQUEST_S, connect_s=CONNECT_S) for url in self._urls]
+            for each in connections:
+                closing.callback(each.close)
             while not self._stopping:
                 self._changed.wait(REPORT_S)
                 self._changed.clear()
                 body = self._progress.to_json()
-                for master in masters:
-                    self._send(master, body)
+                for each in connections:
+                    self._send(each, body)
 
-    def _send(self, master: MasterClient, body: dict[str, Any]) -> None:
+    def _send(self, master: MasterConnection, body: dict[str, Any]) -> None:
         try:
-            master.report_archive(body)
+            JsonCalls(master).post("/txlog/archive", body)
         except NotFound:
             pass  # a master of an older version, which measures no delay
         except TxLogError as error:

@@ -382,11 +382,6 @@ class MasterClient:
         ``split`` pins it."""
         self._json.post("/txlog/backups", {"backups": list(backups)})
 
-    def report_archive(self, report: Mapping[str, Any]) -> None:
-        """Send how far the archiver is. Raises :class:`~txlog.model.errors.NotFound` when the master runs a version
-        without this path."""
-        self._json.post("/txlog/archive", report)
-
     def splits(self) -> dict[str, Any]:
         """The splits that this master saw: ``node``, ``dataCenter``, ``records``."""
         return self._json.get("/txlog/splits", dict[str, Any])

@@ -68,7 +68,8 @@ def decide_trim(
     entries after ``keep_from`` are kept in any case."""
     history = log.log_index
     blockers = [_master_blocker(log, node, known) for node in masters]
-    blockers += [_position_blocker(log, one) for one in positions if one.kind in (WORKER, ARCHIVE)]
+    blockers += [_position_blocker(log, one) for one in positions if one.kind == WORKER]
+    blockers += [_position_blocker(log, one) for one in positions if one.kind == ARCHIVE]
     blockers += _backup_blockers(log, positions)
     if keep_from < log.final_index:
         blockers.append(TrimBlocker(KEEP, "log.keep", max(keep_from, history.start), "younger than it may be"))
