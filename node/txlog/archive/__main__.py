@@ -98,7 +98,8 @@ class _ArchiverRun:
             event = "ArchiveTargetFailed" if isinstance(error, TARGET_ERRORS) else "ArchiverWaits"
             self._log.warning_rate_limited(event, error.name, error=str(error))
             return False
-        self._state, self._error = "Shipping", ""
+        fault = self.archiver.fault
+        self._state, self._error = ("Waiting", fault[:ERROR_CHARS_MAX]) if fault else ("Shipping", "")
         self.publish()
         return True
 

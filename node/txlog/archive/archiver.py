@@ -101,6 +101,7 @@ class Archiver:
         self._asked_at: dict[str, float] = {}
         self._line_of: dict[str, BranchLine] = {}
         self._failing: set[str] = set()
+        self._fault = ""
         self._target_checked_at = 0.0
         self._beyond_since: float | None = None
         self._reported_at = -REPORT_S
@@ -151,6 +152,11 @@ class Archiver:
         """The archived end of each branch that is followed, the newest first."""
         found = dict.fromkeys([*([self.reported] if self.reported else []), *(line.base for line in self._lines)])
         return sorted(found, reverse=True)
+
+    @property
+    def fault(self) -> str:
+        """Why no master can be followed; empty while one can."""
+        return self._fault if len(self._failing) == len(self._masters) else ""
 
     def prepare_read_back(self, read_back: ReadBack) -> None:
         """After :meth:`start`: what of the stream is still to be read back."""
@@ -222,7 +228,8 @@ class Archiver:
                 raise
             except TxLogError as error:
                 self._failing.add(master.url)
-                self._log.warning_rate_limited("MasterNotFollowed", master.url, error=f"{error.name}: {error}")
+                self._fault = f"{error.name}: {error}"
+                self._log.warning_rate_limited("MasterNotFollowed", master.url, error=self._fault)
             else:
                 self._failing.discard(master.url)
         self._consider_gap(this)
