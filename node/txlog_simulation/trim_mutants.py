@@ -14,6 +14,8 @@ RESPONDER = "txlog/protocol/replication/fetch_responder.py"
 _CHUNKS = "node/tests/protocol/test_snapshot_chunks.py::"
 JOURNAL_TRIM = "txlog/journal/segment_gc.py"
 TEST = "node/tests/protocol/test_trimming.py::"
+ARCHIVE_REPORTS = "txlog/server/admin/archive_reports.py"
+ARCHIVE_TEST = "node/tests/server/test_archive_reports.py::"
 JOURNAL_TEST = "node/tests/journal/test_journal_trim.py::"
 
 TRIM_MUTANTS: tuple[Mutant, ...] = (
@@ -28,6 +30,45 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
                 "",
             ),
         ),
+    ),
+    Mutant(
+        "trim-above-the-archive",
+        "19",
+        False,
+        (
+            SourceEdit(
+                TRIMMING,
+                "    blockers += [_position_blocker(log, one) for one in positions if one.kind == ARCHIVE]\n",
+                "",
+            ),
+        ),
+        test=f"{TEST}test_rule_19_the_archive_holds_what_is_not_read_back",
+    ),
+    Mutant(
+        "trim-to-what-is-archived-and-not-read-back",
+        "19",
+        False,
+        (
+            SourceEdit(
+                ARCHIVE_REPORTS,
+                "        return known.verified.highest(self._is_on_log) if known is not None else None\n",
+                "        return known.archived.highest(self._is_on_log) if known is not None else None\n",
+            ),
+        ),
+        test=f"{ARCHIVE_TEST}test_the_log_goes_only_up_to_the_verified_place",
+    ),
+    Mutant(
+        "a-dead-archiver-has-no-delay",
+        "19",
+        False,
+        (
+            SourceEdit(
+                ARCHIVE_REPORTS,
+                "        if agreement is None or stable <= archived:\n",
+                "        if agreement is None or archived:\n",
+            ),
+        ),
+        test=f"{ARCHIVE_TEST}test_the_delay_grows_while_nothing_is_archived_and_all_masters_know_it",
     ),
     Mutant(
         "trim-above-a-silent-master",

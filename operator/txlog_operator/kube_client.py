@@ -73,6 +73,7 @@ RESOURCES: Final[Mapping[str, Resource]] = {
         ("v1", "Event", "events"),
         ("v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
         ("apps/v1", "StatefulSet", "statefulsets"),
+        ("apps/v1", "Deployment", "deployments"),
         ("batch/v1", "Job", "jobs"),
         ("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
         ("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),

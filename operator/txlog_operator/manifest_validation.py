@@ -50,6 +50,11 @@ def unsupported_fields(cluster: TxLogCluster, account: str | None = None) -> lis
         found.append(
             "spec.backup.target.folder.claimName is missing; expected the PersistentVolumeClaim of that folder"
         )
+    target = spec.archive.target if spec.archive is not None else None
+    if target is not None and target.folder is not None and not target.folder.claim_name:
+        found.append(
+            "spec.archive.target.folder.claimName is missing; expected the PersistentVolumeClaim of that folder"
+        )
     if spec.workers.engine != "oxigraph":
         found.append(f"spec.workers.engine: {spec.workers.engine} does not run on Kubernetes yet; name it as external")
     for at, worker in enumerate(spec.workers.external or []):

@@ -20,11 +20,14 @@ log = logging.getLogger("txlog_operator")
 OURS: Final = {"app.kubernetes.io/name": "txlog"}
 CACHED_KINDS: Final[Mapping[str, Mapping[str, str] | None]] = {
     **dict.fromkeys(("TxLogCluster", "TxLogBackup", "TxLogRestore", "TxLogBackupSchedule")),
-    **dict.fromkeys(("Pod", "ConfigMap", "Service", "StatefulSet", "PersistentVolumeClaim"), OURS),
+    **dict.fromkeys(("Pod", "ConfigMap", "Service", "StatefulSet", "Deployment", "PersistentVolumeClaim"), OURS),
     **dict.fromkeys(("PodDisruptionBudget", "NetworkPolicy", "Job"), OURS),
 }
 """The kinds that are kept, with the labels of the objects that are."""
-KINDS_WITH_MANAGERS: Final = ("StatefulSet", "Service", "PodDisruptionBudget", "NetworkPolicy", "ConfigMap")
+KINDS_WITH_MANAGERS: Final = (
+    *("StatefulSet", "Deployment", "Service"),
+    *("PodDisruptionBudget", "NetworkPolicy", "ConfigMap"),
+)
 """Kinds of which it is kept who set which field. For the others, of which there are many, it is left out."""
 HTTP_GONE: Final = 410
 FIRST_LIST_S: Final = 30.0

@@ -38,7 +38,7 @@ from txlog_operator.job_plan import plan_jobs
 from txlog_operator.object_names import ObjectNames
 from txlog_operator.object_ownership import is_owned
 from txlog_operator.observation import ClusterObservation
-from txlog_operator.specs import BuildContext, KubeObject, desired_objects, executors, jobs, pipeline
+from txlog_operator.specs import BuildContext, KubeObject, archiver, desired_objects, executors, jobs, pipeline
 from txlog_operator.specs.common import labels, peer_address
 from txlog_operator.volume_claims import claim_blocks_master, plan_claims
 
@@ -46,6 +46,7 @@ OWNED_KINDS: Final = (
     "ConfigMap",
     "Service",
     "StatefulSet",
+    "Deployment",
     "PodDisruptionBudget",
     "NetworkPolicy",
     "Job",
@@ -53,7 +54,10 @@ OWNED_KINDS: Final = (
 )
 """Kinds of the objects that exist as long as the cluster does. The plan deletes own objects of these kinds that the
 manifest no longer wants."""
-OWNED_COMPONENTS: Final = ("master", "worker", pipeline.COMPONENT, executors.COMPONENT, jobs.SCHEDULE_COMPONENT)
+OWNED_COMPONENTS: Final = (
+    *("master", "worker", pipeline.COMPONENT, executors.COMPONENT, archiver.COMPONENT),
+    jobs.SCHEDULE_COMPONENT,
+)
 
 
 def make_plan(

@@ -13,6 +13,7 @@ from core_cluster import Cluster
 from txlog.journal import Journal, MemoryVfs
 from txlog.model.records import RecoveredState
 from txlog.protocol.log.log_trim import (
+    ARCHIVE,
     BACKUP,
     MASTER,
     SPLIT_BACKUP,
@@ -191,6 +192,17 @@ def test_rule_19_a_worker_on_another_branch_or_unknown_holds_everything() -> Non
         verdict = trim(cluster, "a", backup, RetentionPosition(WORKER, "lost", index, b"another branch.."))
         assert verdict.trim_to == 0
         assert held_by(verdict) == [(WORKER, "lost")]
+
+
+def test_rule_19_the_archive_holds_what_is_not_read_back() -> None:
+    cluster = cluster_with(20)
+    end = length(cluster)
+    backup = place(cluster, BACKUP, end)
+    assert trim(cluster, "a", backup, place(cluster, ARCHIVE, end - 5)).trim_to == end - 5
+    for index in (end + 30, UNKNOWN_INDEX):
+        verdict = trim(cluster, "a", backup, RetentionPosition(ARCHIVE, "uk", index, b"another branch.."))
+        assert held_by(verdict)[0] == (ARCHIVE, "uk")
+        assert verdict.trim_to == verdict.start
 
 
 def test_rule_19_a_silent_master_holds_what_it_lacks_and_an_unheard_one_everything() -> None:

@@ -20,7 +20,9 @@ from pydantic import ValidationError
 
 from txlog.archive.archive_errors import NoConditionalPut, StreamTaken
 from txlog.archive.archiver import TARGET_ERRORS, TARGET_RETRY_S, Archiver, ArchiverSettings
-from txlog.backup.backup_errors import UnknownFormat
+from txlog.archive.read_back import ReadBack
+from txlog.archive.report_sender import ArchiverProgress, ReportSender
+from txlog.backup.backup_errors import TargetDenied, TargetFull, TargetUnreachable, UnknownFormat
 from txlog.backup.target import open_target
 from txlog.client import MasterClient
 from txlog.config.process_config import ArchiverConfig
@@ -30,45 +32,98 @@ from txlog.telemetry.event_log import EventLog
 NEEDS_A_PERSON: Final = (StreamTaken, NoConditionalPut, UnknownFormat, BadInput)
 """Trying again does not help."""
 FLUSH_TRIES: Final = 3
+ERROR_CHARS_MAX: Final = 500
+_ERROR_STATES: Final[tuple[tuple[type[TxLogError] | tuple[type[TxLogError], ...], str], ...]] = (
+    (NEEDS_A_PERSON, "Refused"),
+    (TargetDenied, "Denied"),
+    (TargetFull, "Full"),
+    (TargetUnreachable, "Unreachable"),
+)
+"""The reported state for an error; ``Waiting``, for the masters, where none fits."""
 
 
 def run_archiver(config: ArchiverConfig, log: EventLog, stop: threading.Event) -> None:
-    """Archives until ``stop`` is set. An error of the target or of all masters is logged and tried again; the errors of
-    :data:`NEEDS_A_PERSON` are raised."""
+    """Archives until ``stop`` is set. An error of the target or of all masters is logged, reported and tried again; the
+    errors of :data:`NEEDS_A_PERSON` are raised. What the masters have at the end is read once more and archived."""
     settings = ArchiverSettings(config.data_center, config.max_delay_ms / 1000, config.file_bytes, config.probe_s)
     with ExitStack() as closing:
         masters = [closing.enter_context(MasterClient(url)) for url in config.masters]
-        archiver = Archiver(open_target(config.target), masters, settings, log)
-        while not stop.is_set() and not _succeeds(archiver.start, log):
+        sender = ReportSender(config.masters, log)
+        closing.callback(sender.stop)
+        run = _ArchiverRun(Archiver(open_target(config.target), masters, settings, log), masters, log, sender)
+        while not stop.is_set() and not run.succeeds(run.start):
             stop.wait(TARGET_RETRY_S)
         while not stop.is_set():
-            wait_s = TARGET_RETRY_S
-            try:
-                wait_s = archiver.run_round()
-            except NEEDS_A_PERSON:
-                raise
-            except TxLogError as error:
-                log.warning_rate_limited(_event_name(error), error.name, error=str(error))
-            stop.wait(wait_s)
-        if archiver.reported is not None:
+            stop.wait(run.wait_s if run.succeeds(run.round) else TARGET_RETRY_S)
+        if run.is_started:
+            run.succeeds(run.round)
             for _ in range(FLUSH_TRIES):
-                if _succeeds(archiver.flush, log):
+                if run.succeeds(run.archiver.flush):
                     break
+            run.publish()
 
 
-def _succeeds(step: Callable[[], None], log: EventLog) -> bool:
-    try:
-        step()
-    except NEEDS_A_PERSON:
-        raise
-    except TxLogError as error:
-        log.warning_rate_limited(_event_name(error), error.name, error=str(error))
-        return False
-    return True
+class _ArchiverRun:
+    """The archiver, its read-back and its reports, step by step."""
+
+    def __init__(self, archiver: Archiver, masters: list[MasterClient], log: EventLog, sender: ReportSender) -> None:
+        self.archiver = archiver
+        self.wait_s = 0.0
+        self.is_started = False
+        self._read_back = ReadBack(masters, log)
+        self._log = log
+        self._sender = sender
+        self._state, self._error = "Waiting", ""
+        self._error_count = 0
+
+    def start(self) -> None:
+        self.archiver.start()
+        self.archiver.prepare_read_back(self._read_back)
+        self.is_started = True
+
+    def round(self) -> None:
+        self.wait_s = self.archiver.run_round()
+        self._read_back.step()
+
+    def succeeds(self, step: Callable[[], None]) -> bool:
+        """Whether the step ended without an error. Each step is reported, also one that needs a person."""
+        try:
+            step()
+        except TxLogError as error:
+            self._error_count += isinstance(error, TARGET_ERRORS)
+            self._state, self._error = _state_of(error), f"{error.name}: {error}"[:ERROR_CHARS_MAX]
+            self.publish()
+            if isinstance(error, NEEDS_A_PERSON):
+                raise
+            event = "ArchiveTargetFailed" if isinstance(error, TARGET_ERRORS) else "ArchiverWaits"
+            self._log.warning_rate_limited(event, error.name, error=str(error))
+            return False
+        fault = self.archiver.fault
+        self._state, self._error = ("Waiting", fault[:ERROR_CHARS_MAX]) if fault else ("Shipping", "")
+        self.publish()
+        return True
+
+    def publish(self) -> None:
+        archiver = self.archiver
+        progress = ArchiverProgress(state=self._state, error=self._error, errors=self._error_count)
+        if self.is_started:
+            progress = progress._replace(
+                archived=archiver.places,
+                verified=self._read_back.verified,
+                stream=archiver.stream.location,
+                files=archiver.files_written,
+                bytes=archiver.bytes_written,
+                gaps=archiver.gaps,
+                losses=archiver.losses,
+            )
+        self._sender.publish(progress)
 
 
-def _event_name(error: TxLogError) -> str:
-    return "ArchiveTargetFailed" if isinstance(error, TARGET_ERRORS) else "ArchiverWaits"
+def _state_of(error: TxLogError) -> str:
+    for kind, state in _ERROR_STATES:
+        if isinstance(error, kind):
+            return state
+    return "Waiting"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

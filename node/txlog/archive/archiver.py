@@ -18,8 +18,9 @@ from txlog.archive.file_name import FileName, Node
 from txlog.archive.format import AFTER_GAP, EncodedFile, FileMeta, encode_file
 from txlog.archive.page_proof import prove_page
 from txlog.archive.path import StreamPaths, find_paths
+from txlog.archive.read_back import ReadBack
 from txlog.archive.stream import Stream, StreamId
-from txlog.archive.stream_position import find_position, read_stable
+from txlog.archive.stream_position import find_position, read_stable, verified_places
 from txlog.backup.backup_errors import OtherCluster, TargetDenied, TargetFull, TargetUnreachable
 from txlog.backup.backup_writer import VERSION
 from txlog.backup.chain_check import read_cluster_id
@@ -100,12 +101,17 @@ class Archiver:
         self._asked_at: dict[str, float] = {}
         self._line_of: dict[str, BranchLine] = {}
         self._failing: set[str] = set()
+        self._fault = ""
         self._target_checked_at = 0.0
         self._beyond_since: float | None = None
         self._reported_at = -REPORT_S
         self.reported: Node | None = None
         """The last place that is on the target and on a path from the start of the stream, or from a gap."""
-        self.files_written = 0
+        self.files_written = self.bytes_written = 0
+        self.gaps = self.losses = 0
+        """Those that the stream has."""
+        self.on_file: Callable[[FileName], None] = lambda _: None
+        """Called for each file that is on the target."""
 
     # Start
 
@@ -123,7 +129,9 @@ class Archiver:
         else:
             self.stream.check_target()
         self._target_checked_at = self._clock()
-        self._starts = {start, *self.stream.read_gaps()}
+        gaps = self.stream.read_gaps()
+        self.gaps, self.losses = len(gaps), len(self.stream.read_losses())
+        self._starts = {start, *gaps}
         self._names = {each.name for each in self.stream.list_files()}
         self._damaged.clear()
         self._lines.clear()
@@ -138,6 +146,30 @@ class Archiver:
             heads=len(paths.heads),
             unreached=len(paths.unreached),
         )
+
+    @property
+    def places(self) -> list[Node]:
+        """The archived end of each branch that is followed, the newest first."""
+        found = dict.fromkeys([*([self.reported] if self.reported else []), *(line.base for line in self._lines)])
+        return sorted(found, reverse=True)
+
+    @property
+    def fault(self) -> str:
+        """Why no master can be followed; empty while one can."""
+        return self._fault if len(self._failing) == len(self._masters) else ""
+
+    def prepare_read_back(self, read_back: ReadBack) -> None:
+        """After :meth:`start`: what of the stream is still to be read back."""
+        known, floors = [], []
+        for master in self._masters:
+            try:
+                status = master.status()
+            except TxLogError:
+                continue
+            floors.append(int((status.trim or {}).get("keptFrom", 0)))
+            known += verified_places(status.archive, self._settings.data_center)
+        read_back.begin(self.stream, self._paths(), self._starts, known, min(floors, default=0))
+        self.on_file = read_back.add
 
     def _first_place(self, cluster: bytes) -> Node:
         """The lowest log start of the masters."""
@@ -196,7 +228,8 @@ class Archiver:
                 raise
             except TxLogError as error:
                 self._failing.add(master.url)
-                self._log.warning_rate_limited("MasterNotFollowed", master.url, error=f"{error.name}: {error}")
+                self._fault = f"{error.name}: {error}"
+                self._log.warning_rate_limited("MasterNotFollowed", master.url, error=self._fault)
             else:
                 self._failing.discard(master.url)
         self._consider_gap(this)
@@ -321,6 +354,7 @@ class Archiver:
             return
         self.stream.record_gap(paths.heads[0], begin, master.url)
         self._starts.add(begin)
+        self.gaps += 1
         line = BranchLine(begin, after_gap=True)
         self._lines.append(line)
         self._assign(master, line, this)
@@ -335,6 +369,7 @@ class Archiver:
         if common.index >= settled:
             return
         self.stream.record_lost(head, common, settled, master.url)
+        self.losses = len(self.stream.read_losses())
         self._log.error("ArchiveAhead", master=master.url, common=str(common), head=str(head), settled=settled)
 
     # Writing
@@ -393,6 +428,7 @@ class Archiver:
             if self.stream.create_file(name, waiting.file.data):
                 self._put_times.add(self._clock() - began)
                 self.files_written += 1
+                self.bytes_written += len(waiting.file.data)
                 break
             # The answer to an earlier try was lost, or another archiver wrote it. It counts once it is proved.
             if self._is_sound(name):
@@ -401,6 +437,7 @@ class Archiver:
         waiting.line.archived(waiting.entry_count, self._clock())
         self._waiting = None
         self.reported = name.end
+        self.on_file(name)
 
     # Watching
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from txlog.archive.file_name import Node
 from txlog.archive.path import StreamPaths
@@ -54,6 +54,13 @@ def read_stable(master: MasterClient) -> Node:
     """The stable place of a master."""
     stable = master.status().stable
     return Node(stable.index, bytes.fromhex(stable.hash))
+
+
+def verified_places(archive: Mapping[str, Any] | None, data_center: str) -> list[Node]:
+    """The verified place of this data centre's stream, as the status of a master has it."""
+    streams = (archive or {}).get("streams", ())
+    found = [each.get("verified") for each in streams if each.get("dataCenter") == data_center]
+    return [Node(int(each["index"]), bytes.fromhex(each["hash"])) for each in found if each]
 
 
 def find_position(master: MasterClient, paths: StreamPaths, hash_at: HashLookup) -> StreamPosition:

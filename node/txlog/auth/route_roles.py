@@ -76,6 +76,7 @@ _ADMIN_ROUTES: Final = (
     ("GET", "/txlog/duties/{id}"),
     ("POST", "/txlog/duties/{id}"),
     ("POST", "/txlog/backups"),
+    ("POST", "/txlog/archive"),
     ("GET", "/txlog/splits"),
     ("GET", "/txlog/branch"),
     ("GET", "/txlog/view-report"),

@@ -17,6 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from txlog.cli.archive_view import print_archive
 from txlog.cli.cli_cluster import CliCluster, find_cluster, use_credentials
 from txlog.cli.divergence_view import print_divergence
 from txlog.cli.options import ClusterOptions, LocalOptions, register
@@ -201,6 +202,7 @@ def show_status(cluster: CliCluster, json: bool) -> None:
             for url, found in answers.items()
         ],
     )
+    print_archive(reached)
     print_divergence({found.data_center: found.workers for found in reversed(reached)})
     outside = _excluded_members(reached)
     if outside:

@@ -70,6 +70,7 @@ def format_cell(value: Any) -> str:
 
 _STATE_COLOURS = {
     "Running": "green",
+    "Shipping": "green",
     "Joined": "green",
     "Working": "green",
     "equal": "green",
@@ -78,6 +79,7 @@ _STATE_COLOURS = {
     "Founding": "yellow",
     "Waiting": "yellow",
     "Suspected": "yellow",
+    "Behind": "yellow",
     "Learning": "yellow",
     "Loading": "yellow",
     "Rejoining": "yellow",

@@ -172,6 +172,8 @@ class StatusResponse(msgspec.Struct, frozen=True, rename="camel"):
     """The open duties, each as ``GET /txlog/duties`` has it."""
     trim: dict[str, Any] | None = None
     """What holds the log back: docs/reference/http-api.md."""
+    archive: dict[str, Any] | None = None
+    """The streams of the archive, and how far they are; None in a cluster without one."""
     repository: str = ""
     data_center: str = ""
     uptime_seconds: float = 0.0

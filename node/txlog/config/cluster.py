@@ -13,6 +13,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from txlog.config.access_specs import CorsSpec, LoadSpec, SecuritySpec
+from txlog.config.archive_policy import ArchivePolicy
 from txlog.config.backup_policy import BackupPolicy
 from txlog.config.limit_specs import LimitsSpec
 from txlog.config.manifest_model import NO_DEFAULTS, ManifestModel, cel_rules, expected_error, immutable, list_map
@@ -261,6 +262,7 @@ VIRTUOSO_NOT_MIXED = (
 VIRTUOSO_REFUSES_EFFECTS = (
     "refuse where a worker is a virtuoso, which cannot check whether the data that such an update read is unchanged"
 )
+ARCHIVE_NEEDS_TARGET = "a target, since there is no backup.target"
 MIXED_ENGINES_REQUIRED = "true where the workers have several engines, which execute some updates differently"
 
 
@@ -302,6 +304,10 @@ class ClusterSpec(Preferences):
                 "self.mixedEngines || !has(self.workers.external)"
                 " || self.workers.external.all(w, w.engine == self.workers.external[0].engine)",
                 f"mixedEngines: {MIXED_ENGINES_REQUIRED}",
+            ),
+            (
+                "!has(self.archive) || has(self.archive.target) || has(self.backup)",
+                f"archive: {ARCHIVE_NEEDS_TARGET}",
             ),
         )
     )
@@ -355,6 +361,7 @@ class ClusterSpec(Preferences):
     workers: WorkersSpec = WorkersSpec()
     pipeline: PipelineSpec = PipelineSpec()
     backup: BackupPolicy | None = None
+    archive: ArchivePolicy | None = None
     security: SecuritySpec = SecuritySpec()
     image: str | None = Field(
         default=None,
@@ -403,6 +410,12 @@ class ClusterSpec(Preferences):
             raise expected_error(VIRTUOSO_REFUSES_EFFECTS, "nonDeterministicUpdates")
         if len(engines) > 1 and not self.mixed_engines:
             raise expected_error(MIXED_ENGINES_REQUIRED, "mixedEngines")
+        return self
+
+    @model_validator(mode="after")
+    def _check_archive(self) -> Self:
+        if self.archive is not None and self.archive.target is None and self.backup is None:
+            raise expected_error(ARCHIVE_NEEDS_TARGET, "archive", "target")
         return self
 
     @model_validator(mode="after")

@@ -84,6 +84,14 @@ class LoadConfig(StrictModel):
     timeout_ms: int = Field(default=30_000, ge=1)
 
 
+class MasterArchiveConfig(StrictModel):
+    """What a master knows of the archive of its data centre. ``max_delay_ms``: as in :class:`ArchiverConfig`.
+    ``on_full``: whether a journal that is nearly full lets the log go before it is archived."""
+
+    max_delay_ms: int = Field(ge=100, le=3_600_000)
+    on_full: Literal["gap", "hold"] = "gap"
+
+
 class NodeConfig(StrictModel):
     """One master."""
 
@@ -135,6 +143,7 @@ class NodeConfig(StrictModel):
     mixed_engines: bool = False
     updates_without_graph: Literal["default", "all"] = "all"
     load: LoadConfig | None = Field(default=None, description="without it LOAD is refused")
+    archive: MasterArchiveConfig | None = Field(default=None, description="without it no archiver is expected")
     cors_origins: list[str] = Field(default=[], description="of web pages that may use the repository")
     clock_offset_ms: int = Field(
         default=0, description="for tests alone: this master's clock is wrong by so much; no manifest sets it"

@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from txlog.config.access_specs import LoadSpec
+from txlog.config.archive_policy import ArchivePolicy
 from txlog.config.backup_policy import BackupTargetSpec
 from txlog.config.cluster import PeerSpec, TxLogCluster
 from txlog.config.preferences import config_fields
 from txlog.config.process_config import (
+    ArchiverConfig,
     BackupJobConfig,
     FolderConfig,
     Limits,
     LoadConfig,
+    MasterArchiveConfig,
     NodeConfig,
     PeerConfig,
     S3Config,
@@ -86,6 +89,7 @@ def build_node_config(
         updates_without_graph=spec.updates_without_graph,
         limits=Limits(keys_max=spec.limits.keys_max),
         load=_build_load_config(spec.load),
+        archive=_build_master_archive_config(spec.archive),
         cors_origins=spec.cors.allowed_origins,
         **config_fields(spec),
         **more,
@@ -96,6 +100,12 @@ def _build_load_config(load: LoadSpec | None) -> LoadConfig | None:
     if load is None:
         return None
     return LoadConfig(sources=load.sources, networks=load.networks, bytes_max=load.max_size, timeout_ms=load.timeout)
+
+
+def _build_master_archive_config(archive: ArchivePolicy | None) -> MasterArchiveConfig | None:
+    if archive is None:
+        return None
+    return MasterArchiveConfig(max_delay_ms=archive.max_delay, on_full=archive.on_full)
 
 
 def build_target_config(target: BackupTargetSpec, secret_folder: Callable[[str], Path]) -> TargetConfig:
@@ -123,4 +133,29 @@ def build_backup_config(cluster: TxLogCluster, masters: Sequence[str], target: T
         target=target,
         keep=backup.keep,
         keep_days=backup.keep_days,
+    )
+
+
+def archive_target(cluster: TxLogCluster) -> BackupTargetSpec | None:
+    """Where the log of this data centre is archived; None without an archive."""
+    archive, backup = cluster.spec.archive, cluster.spec.backup
+    if archive is None or archive.target is not None:
+        return archive.target if archive is not None else None
+    assert backup is not None, "the model demands one of both targets"
+    return backup.target
+
+
+def build_archiver_config(
+    cluster: TxLogCluster, masters: Sequence[str], secret_folder: Callable[[str], Path]
+) -> ArchiverConfig | None:
+    """The archiver of this data centre; None without an archive. ``secret_folder`` as in
+    :func:`build_target_config`."""
+    archive, target = cluster.spec.archive, archive_target(cluster)
+    if archive is None or target is None:
+        return None
+    return ArchiverConfig(
+        data_center=cluster.data_center,
+        masters=list(masters),
+        target=build_target_config(target, secret_folder),
+        max_delay_ms=archive.max_delay,
     )

@@ -17,6 +17,7 @@ from txlog.config.backup_policy import BackupPolicy
 from txlog.config.cluster import PeerSpec
 from txlog.config.manifest_reader import BadManifest, ClusterManifest, ManifestProblem
 from txlog.config.process_config import (
+    ArchiverConfig,
     BackupJobConfig,
     DutyJobConfig,
     FolderConfig,
@@ -27,6 +28,7 @@ from txlog.config.process_config import (
 )
 from txlog.config.process_config_builder import (
     MASTER_STOP_MARGIN_S,
+    build_archiver_config,
     build_backup_config,
     build_node_config,
     build_target_config,
@@ -48,7 +50,7 @@ _ENDPOINT_PATHS = {"fuseki": f"/{DATASET}", "rdf4j": REPOSITORY_PATH}
 """Path of the worker's endpoint on the server of this engine."""
 _READY_PATHS = {"rdf4j": "/size", "virtuoso": VIRTUOSO_READY_PATH}
 """Suffix of that path for the readiness check, where the endpoint itself does not answer at once."""
-Role = Literal["worker", "links", "master", "pipeline"]
+Role = Literal["worker", "links", "master", "pipeline", "archiver"]
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ class ProcessPlan:
     """By data centre; only those with a target."""
     duty_configs: Mapping[str, DutyJobConfig] = field(default_factory=dict)
     """By data centre."""
+    archiver_configs: Mapping[str, ArchiverConfig] = field(default_factory=dict)
+    """By data centre; only those with an archive."""
 
     @property
     def port_names(self) -> list[str]:
@@ -131,7 +135,8 @@ def _worker_engines(manifest: ClusterManifest) -> set[str]:
 
 
 def _process_names(manifest: ClusterManifest) -> list[str]:
-    return [*manifest.cluster.own_peer.nodes, *worker_names(manifest.cluster), f"{manifest.data_center}-pipeline"]
+    dc = manifest.data_center
+    return [*manifest.cluster.own_peer.nodes, *worker_names(manifest.cluster), f"{dc}-pipeline", f"{dc}-archiver"]
 
 
 NO_CHANGES = WorkerChanges()
@@ -220,13 +225,19 @@ def make_plan(
     programs += [
         pipeline_program(name, config.data_center, state, python, java_home) for name, config in pipelines.items()
     ]
+    archivers = {
+        manifest.data_center: config
+        for manifest in manifests
+        if (config := _archiver_config(manifest, topology, state)) is not None
+    }
+    programs += [archiver_program(data_center, state, python) for data_center in archivers]
     backups = {
         manifest.data_center: _backup_plan(manifest, manifest.cluster.spec.backup, topology, state)
         for manifest in manifests
         if manifest.cluster.spec.backup
     }
     duties = _duty_config(manifests, topology, state)
-    return ProcessPlan(topology, tuple(programs), links, nodes, pipelines, backups, duties)
+    return ProcessPlan(topology, tuple(programs), links, nodes, pipelines, backups, duties, archivers)
 
 
 def _topology(manifests: Sequence[ClusterManifest], ports: Mapping[str, int], changes: WorkerChanges) -> Topology:
@@ -281,6 +292,11 @@ def _duty_config(
         )
         for dc, target in targets.items()
     }
+
+
+def _archiver_config(manifest: ClusterManifest, topology: Topology, state: StateFolder) -> ArchiverConfig | None:
+    masters = [master.url for master in topology.masters_of(manifest.data_center)]
+    return build_archiver_config(manifest.cluster, masters, state.secret)
 
 
 def _backup_plan(manifest: ClusterManifest, backup: BackupPolicy, topology: Topology, state: StateFolder) -> BackupPlan:
@@ -347,6 +363,18 @@ def pipeline_program(name: str, data_center: str, state: StateFolder, python: st
             "PYSPARK_DRIVER_PYTHON": python,
         },
         stop_timeout_s=20.0,
+    )
+
+
+def archiver_program(data_center: str, state: StateFolder, python: str) -> ProcessSpec:
+    """The process of a data centre's archiver. At its end it archives what was read, so it needs the masters."""
+    return ProcessSpec(
+        name=f"{data_center}-archiver",
+        role="archiver",
+        data_center=data_center,
+        command=(python, "-m", "txlog.archive", "--config", str(state.archiver(data_center))),
+        environment=state.own_environment,
+        stop_timeout_s=15.0,
     )
 
 

@@ -18,6 +18,7 @@ workers/NAME/      the store's own files
 pipelines/DC/      config.json, scratch/
 backups/DC.json    where backups of that data centre go, how many stay
 backups.json       when the next is due, how the last one ended
+archivers/DC.json  the archiver of that data centre
 repaired/DC/       quads that repairs removed from workers and added
 shown/DC/          of restored workers: the graphs that differ from what they had served
 secrets/NAME/      a secretRef's files, supplied by the operator; users (by txlog user)
@@ -197,6 +198,10 @@ class StateFolder:
     def backup(self, data_center: str) -> Path:
         """The configuration of a data centre's backup jobs."""
         return self.root / "backups" / f"{data_center}.json"
+
+    def archiver(self, data_center: str) -> Path:
+        """The configuration of a data centre's archiver."""
+        return self.root / "archivers" / f"{data_center}.json"
 
     def duties(self, data_center: str) -> Path:
         """The configuration of a data centre's duty jobs."""

@@ -53,7 +53,7 @@ from txlog.supervision.retry_delay import next_delay_s
 
 log = logging.getLogger("txlog.local")
 
-STOP_ORDER: Final = ("pipeline", "master", "worker", "links")
+STOP_ORDER: Final = ("pipeline", "archiver", "master", "worker", "links")
 """Readers before what they read; the processes of a group end together."""
 LINK_PROXY_TIMEOUT_S: Final = 10.0
 STATUS_TIMEOUT_S: Final = 2.0
@@ -177,6 +177,8 @@ class Supervisor:
                     prepare_virtuoso(self.state.worker(worker.name), urlsplit(worker.url).port or 0)
         for data_center, backup in self.plan.backup_plans.items():
             self.state.write_config(self.state.backup(data_center), backup.config)
+        for data_center, archiver in self.plan.archiver_configs.items():
+            self.state.write_config(self.state.archiver(data_center), archiver)
         for data_center, duties in self.plan.duty_configs.items():
             self.state.write_config(self.state.duties(data_center), duties)
             if isinstance(duties.target, FolderConfig) and duties.target.folder == self.state.split_backups(

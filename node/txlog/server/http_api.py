@@ -10,6 +10,7 @@ from txlog.http.router import Route
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.master_listener import ViewTransition
 from txlog.server.admin.abandoned_branches import AbandonedBranchesHandler
+from txlog.server.admin.archive_reports import ArchiveReports
 from txlog.server.admin.branch_info import BranchInfoHandler
 from txlog.server.admin.configuration import ConfigurationHandler
 from txlog.server.admin.duties import DutyHandler
@@ -66,7 +67,8 @@ class HttpApi:
         # workers and log readers
         repairs = WorkerRepairs(site, lambda: settings.preferences.worker_repair == "auto")
         self._worker_reports = WorkerReportHandler(site, repairs.describe_workers)
-        self._log_retention = LogRetention(site, links.send)
+        self._archive = ArchiveReports(site, links.send)
+        self._log_retention = LogRetention(site, links.send, archive=self._archive)
         self._abandoned_branches = AbandonedBranchesHandler(site, self._log_retention.backup_covering)
         self.change_feed = ChangeFeedHandler(site, pages, self._abandoned_branches.common_index)
         # operators
@@ -87,8 +89,9 @@ class HttpApi:
             pages,
             self.change_feed,
             self._worker_reports,
-            StatusHandler(site, self._views, duties, repairs, links.describe, self._log_retention),
-            MetricsHandler(site, self._views, repairs, links.describe, self._log_retention, tls),
+            StatusHandler(site, self._views, duties, repairs, links.describe, self._log_retention, self._archive),
+            MetricsHandler(site, self._views, repairs, links.describe, self._log_retention, self._archive, tls),
+            self._archive,
             self._skip_handler,
             self._views,
             duties,
@@ -118,6 +121,7 @@ class HttpApi:
             self._views,
             self._split_history,
             self._log_retention,
+            self._archive,
             self._configuration,
         )
         return {name: task for room in rooms for name, task in room.tasks().items()}
@@ -129,6 +133,7 @@ class HttpApi:
         self._skip_handler.on_notice(peer, topic, body)
         self._views.on_notice(peer, topic, body)
         self._log_retention.on_notice(peer, topic, body)
+        self._archive.on_notice(peer, topic, body)
 
     def wake_log_waiters(self) -> None:
         """Wakes all requests that wait for the log."""

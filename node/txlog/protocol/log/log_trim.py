@@ -1,8 +1,9 @@
 """How far the log may be trimmed, and which master, worker or backup prevents more (rule 19).
 
 Entries may go only when none of these needs them: the configured masters, silent ones included; the workers of all data
-centres; a restore of the newest verified backup, or of the oldest split backup that is kept. Each counts as far as it
-is known to be *on this log*, by index and hash. One that is not known to be on it blocks all trimming.
+centres; a restore of the newest verified backup, or of the oldest split backup that is kept; the archive, by its
+verified place, where the data centre has one. Each counts as far as it is known to be *on this log*, by index and hash.
+One that is not known to be on it blocks all trimming.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ MASTER: Final = "master"
 WORKER: Final = "worker"
 BACKUP: Final = "backup"
 SPLIT_BACKUP: Final = "split backup"
+ARCHIVE: Final = "archive"
 KEEP: Final = "keep"
 UNKNOWN_INDEX: Final = -1
 
 
 class RetentionPosition(NamedTuple):
-    """The position of a master, worker or backup. ``log_index`` is :data:`UNKNOWN_INDEX` when none is reported.
-    ``kind`` is one of the words above. ``is_unordered``: a worker that names positions on abandoned branches."""
+    """The position of a master, worker, backup or archive. ``log_index`` is :data:`UNKNOWN_INDEX` when none is
+    reported. ``kind`` is one of the words above. ``is_unordered``: a worker that names positions on abandoned
+    branches."""
 
     kind: str
     name: str
@@ -60,12 +63,13 @@ def decide_trim(
     known: Mapping[str, Checkpoint],
     keep_from: int,
 ) -> TrimDecision:
-    """How far the log may be trimmed. ``positions`` has all workers of all data centres and all backups; ``masters``
-    are the configured ones, and ``known`` has the last known position of those. The entries after ``keep_from`` are
-    kept in any case."""
+    """How far the log may be trimmed. ``positions`` has all workers of all data centres, all backups, and the archive
+    where there is one; ``masters`` are the configured ones, and ``known`` has the last known position of those. The
+    entries after ``keep_from`` are kept in any case."""
     history = log.log_index
     blockers = [_master_blocker(log, node, known) for node in masters]
     blockers += [_position_blocker(log, one) for one in positions if one.kind == WORKER]
+    blockers += [_position_blocker(log, one) for one in positions if one.kind == ARCHIVE]
     blockers += _backup_blockers(log, positions)
     if keep_from < log.final_index:
         blockers.append(TrimBlocker(KEEP, "log.keep", max(keep_from, history.start), "younger than it may be"))

@@ -15,6 +15,8 @@ from txlog.divergence.repair_policy import STATES as REPAIR_STATES
 from txlog.divergence.repair_policy import CompletedRepair, RepairStatus
 from txlog.model.graph_digests import KINDS, GraphDigests
 from txlog.runtime.worker_state import PipelineReport, WorkerMarker
+from txlog.server.admin.archive_delay import ArchivePlace, ArchiveReport
+from txlog.server.admin.archive_reports import StreamStatus
 from txlog.server.admin.configuration import AddMasterRequest, ChangeMasterRequest, ClusterOptionsRequest
 from txlog.server.admin.duties import Duty, DutyPosition, DutyReport
 from txlog.server.admin.json_schema import (
@@ -51,6 +53,7 @@ _ANSWERS: Final[dict[type[msgspec.Struct], str]] = {
     Duty: "Duty",
     TransactionStatus: "Transaction",
     FeedEvent: "FeedEvent",
+    StreamStatus: "ArchiveStream",
 }
 """Struct to the name of its schema. A master sends all fields, but for structs that omit defaults."""
 _REQUESTS: Final[dict[type[msgspec.Struct], str]] = {
@@ -60,6 +63,8 @@ _REQUESTS: Final[dict[type[msgspec.Struct], str]] = {
     DutyReport: "DutyReport",
     VerifiedBackup: "VerifiedBackup",
     BackupReport: "BackupReport",
+    ArchivePlace: "ArchivePlace",
+    ArchiveReport: "ArchiveReport",
     AddMasterRequest: "AddMaster",
     ChangeMasterRequest: "ChangeMaster",
     ClusterOptionsRequest: "ClusterOptions",
@@ -69,7 +74,23 @@ _REQUESTS: Final[dict[type[msgspec.Struct], str]] = {
     StoreDecision: "StoreDecision",
 }
 """Struct to the name of its schema. A client may leave out fields that have a default."""
-_COUNTS: Final = ("index", "firstIndex", "fence", "graphCount", "added", "removed", "done", "quads", "hold", "stamp")
+_COUNTS: Final = (
+    "index",
+    "firstIndex",
+    "fence",
+    "graphCount",
+    "added",
+    "removed",
+    "done",
+    "quads",
+    "hold",
+    "stamp",
+    "files",
+    "bytes",
+    "errors",
+    "gaps",
+    "losses",
+)
 _FIELDS: Final[dict[str, dict[str, Schema]]] = {
     "Place": {"epoch": COUNT},
     "Marker": {"epoch": COUNT},
@@ -156,6 +177,7 @@ _HAND_WRITTEN: Final[dict[str, Schema]] = {
             bytesMax=COUNT,
             alarm=BOOLEAN,
         ),
+        archive=nullable(object_of(streams=array_of(schema_ref("ArchiveStream")))),
         queue=object_of(transactions=COUNT, bytes=COUNT),
         counter=COUNT,
         members=array_of(object_of(node=STRING, birth=STRING, weight=COUNT, dataCenter=STRING)),

@@ -23,8 +23,17 @@ from txlog.model.errors import BadInput, OffTheLog
 from txlog.model.hashes import NO_HASH
 from txlog.model.stamp import stamp_at
 from txlog.protocol.log.log_state import LogState
-from txlog.protocol.log.log_trim import BACKUP, SPLIT_BACKUP, UNKNOWN_INDEX, WORKER, RetentionPosition, TrimDecision
+from txlog.protocol.log.log_trim import (
+    ARCHIVE,
+    BACKUP,
+    SPLIT_BACKUP,
+    UNKNOWN_INDEX,
+    WORKER,
+    RetentionPosition,
+    TrimDecision,
+)
 from txlog.runtime.master_context import MasterContext
+from txlog.server.admin.archive_reports import ArchiveReports
 from txlog.wire import messages as wire
 
 TOPIC = "backups"
@@ -64,11 +73,17 @@ class LogRetention:
     master."""
 
     def __init__(
-        self, site: MasterContext, send: Callable[[str, bytes], None], clock: Callable[[], float] = time.time
+        self,
+        site: MasterContext,
+        send: Callable[[str, bytes], None],
+        clock: Callable[[], float] = time.time,
+        *,
+        archive: ArchiveReports,
     ) -> None:
         self._context = site
         self._send = send
         self._clock = clock
+        self._archive = archive
         self._path = site.config.journal_folder / FILE
         self._backups: dict[str, DataCenterBackups] = self._read()
         self.decision = TrimDecision(0, 0, [])
@@ -166,13 +181,28 @@ class LogRetention:
         ]
         return min(found, key=lambda one: (one.index, one.name)).name if found else None
 
+    def _archive_position(self) -> list[RetentionPosition]:
+        """Where the archive of this data centre has been read back to. Without a report since this start it needs the
+        whole log. With ``onFull: gap`` a journal that is nearly full lets it go."""
+        config = self._context.config.archive
+        if config is None:
+            return []
+        place = self._archive.verified_place()
+        if config.on_full == "gap" and self.disk_alarm:
+            self._context.log.warning_rate_limited(
+                "ArchiveLetGo", "archive", verified=place.index if place else 0, bytes=self.bytes_used
+            )
+            return []
+        index, value = (place.index, bytes.fromhex(place.hash)) if place else (UNKNOWN_INDEX, b"")
+        return [RetentionPosition(ARCHIVE, self._context.config.data_center, index, value)]
+
     def _positions(self) -> list[RetentionPosition]:
         site = self._context
         registry = site.registry
         centers = [data_center for _, data_center in site.masters]
         groups = {name: registry.remote_workers.get(name) for name in centers}
         groups[registry.data_center] = registry.workers
-        found: list[RetentionPosition] = []
+        found = self._archive_position()
         for name, workers in groups.items():
             if workers is None:
                 found.append(RetentionPosition(WORKER, f"the workers of {name}", UNKNOWN_INDEX, b""))

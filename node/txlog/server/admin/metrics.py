@@ -17,6 +17,7 @@ from txlog.model.bounds import SLOTS_MAX
 from txlog.model.master_state import MasterState
 from txlog.model.view import LISTED_ANCESTORS_MAX
 from txlog.runtime.master_context import MasterContext
+from txlog.server.admin.archive_reports import ArchiveReports, StreamStatus
 from txlog.server.admin.log_retention import LogRetention
 from txlog.server.admin.views import ViewHandler
 from txlog.server.admin.worker_repairs import WorkerRepairs
@@ -35,6 +36,7 @@ class MetricsHandler:
         repairs: WorkerRepairs,
         peers: Callable[[], dict[str, Any]],
         trimming: LogRetention,
+        archive: ArchiveReports,
         tls: TlsConfig = NO_TLS,
     ) -> None:
         self._context = site
@@ -42,6 +44,7 @@ class MetricsHandler:
         self._repairs = repairs
         self._describe_peers = peers
         self._log_retention = trimming
+        self._archive = archive
         self._tls = tls
         self._registry: Any = None
 
@@ -69,6 +72,7 @@ class MetricsHandler:
         yield from self._peer_metrics()
         yield from self._view_metrics()
         yield from self._retention_metrics()
+        yield from self._archive_metrics()
         yield from self._certificate_metrics()
         yield from self._worker_metrics()
 
@@ -176,6 +180,31 @@ class MetricsHandler:
         blockers = [((one.kind, one.name), float(one.log_index)) for one in retention.decision.blockers]
         text = "the log is needed behind this index, by whom"
         yield _gauges("log_needed_from", text, ["kind", "name"], blockers)
+
+    def _archive_metrics(self) -> Iterable[Any]:
+        """How far each stream of the archive is; nothing in a cluster without one."""
+        streams = self._archive.streams()
+        if not streams:
+            return
+        label = ["data_center"]
+        gauges: dict[str, tuple[str, Callable[[StreamStatus], float | None]]] = {
+            "delay_seconds": ("age of the oldest stable entry that is not archived", lambda s: s.delay_seconds),
+            "index": ("last archived index that is on this log", lambda s: s.archived.index if s.archived else None),
+            "verified_index": ("the same, read back and proved", lambda s: s.verified.index if s.verified else None),
+            "reported_timestamp_seconds": ("of the last report, since 1970", lambda s: s.reported_at),
+            "gaps": ("gaps of the stream", lambda s: s.gaps),
+            "losses": ("times that masters had lost archived entries that were final", lambda s: s.losses),
+        }
+        for name, (text, value_of) in gauges.items():
+            found = {(s.data_center,): value for s in streams if (value := value_of(s)) is not None}
+            yield _gauges(f"archive_{name}", text, label, found)
+        counters: dict[str, tuple[str, Callable[[StreamStatus], float]]] = {
+            "files": ("written since the start of the archiver", lambda s: s.files),
+            "bytes": ("the same", lambda s: s.bytes),
+            "errors": ("failed requests to the target, since the start of the archiver", lambda s: s.errors),
+        }
+        for name, (text, count_of) in counters.items():
+            yield _counters(f"archive_{name}", text, label, {(s.data_center,): count_of(s) for s in streams})
 
     def _view_metrics(self) -> Iterable[Any]:
         """The view, the masters out of it, and which master receives messages from which."""

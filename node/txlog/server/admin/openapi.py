@@ -199,6 +199,11 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
     ("POST", "/txlog/backups"): _operation(
         "all verified backups of this data centre", _ok(object_of(known=COUNT)), body=schema_ref("BackupReport")
     ),
+    ("POST", "/txlog/archive"): _operation(
+        "how far the archiver of this data centre is",
+        _ok(object_of(known=COUNT)),
+        body=schema_ref("ArchiveReport"),
+    ),
     ("GET", "/txlog/splits"): _operation(
         "what this master saw of splits", _ok(object_of(node=STRING, dataCenter=STRING, records=array_of(ANY_OBJECT)))
     ),

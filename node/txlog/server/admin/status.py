@@ -13,6 +13,7 @@ from txlog.model.errors import NotFound
 from txlog.model.ids import parse_txid
 from txlog.native import is_native
 from txlog.runtime.master_context import MasterContext
+from txlog.server.admin.archive_reports import ArchiveReports
 from txlog.server.admin.duties import DutyHandler
 from txlog.server.admin.log_retention import LogRetention
 from txlog.server.admin.views import ViewHandler
@@ -36,6 +37,7 @@ class StatusHandler:
         repairs: WorkerRepairs,
         peers: Callable[[], dict[str, Any]],
         trimming: LogRetention,
+        archive: ArchiveReports,
     ) -> None:
         self._context = site
         self._duty_handler = duties
@@ -43,6 +45,7 @@ class StatusHandler:
         self._view_handler = membership
         self._describe_peers = peers
         self._log_retention = trimming
+        self._archive = archive
 
     def routes(self) -> list[Route]:
         """The paths of this handler."""
@@ -77,6 +80,7 @@ class StatusHandler:
                 "clusterId": view.cluster_id.hex() if view is not None else None,
                 "log": _position_to_dict(durability.log_position()),
                 "trim": self._log_retention.describe(),
+                "archive": self._archive.describe(),
                 "stable": _position_to_dict(durability.stable_position()),
                 "queue": {"transactions": sum(len(q) for q in queues), "bytes": sum(q.payload_bytes for q in queues)},
                 "counter": agreement.last_stamp if agreement is not None else 0,

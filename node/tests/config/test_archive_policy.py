@@ -1,0 +1,81 @@
+"""``spec.archive``: what it accepts, and what masters and archiver are given."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from txlog.config.cluster import TxLogCluster
+from txlog.config.process_config import MasterArchiveConfig, S3Config
+from txlog.config.process_config_builder import build_archiver_config, build_node_config
+
+FOLDER = {"folder": {"path": "/archive"}}
+S3 = {"s3": {"bucket": "backups", "secretRef": {"name": "keys"}}}
+
+
+def cluster(**spec: Any) -> TxLogCluster:
+    peers = [{"name": "uk", "masters": 1, "address": "uk.example.net"}]
+    return TxLogCluster.model_validate(
+        {
+            "apiVersion": "txlog.io/v1alpha1",
+            "kind": "TxLogCluster",
+            "metadata": {"name": "catalogue"},
+            "spec": {"dataCenter": "uk", "peers": peers, **spec},
+        }
+    )
+
+
+def master(given: TxLogCluster) -> MasterArchiveConfig | None:
+    found = build_node_config(
+        given,
+        "uk-1",
+        url_of=lambda peer, index: "http://127.0.0.1:7300",
+        port=7300,
+        journal_folder=Path("/journal"),
+        token_file=Path("/token"),
+        workers=[],
+    )
+    assert ("archive" in found.model_dump(exclude_defaults=True)) == (given.spec.archive is not None)
+    return found.archive
+
+
+def test_without_it_nothing_is_configured() -> None:
+    given = cluster()
+    assert master(given) is None
+    assert build_archiver_config(given, ["http://a"], Path) is None
+
+
+def test_a_target_of_its_own() -> None:
+    given = cluster(archive={"target": FOLDER, "maxDelay": "5s", "onFull": "hold"}, backup={"target": S3})
+    config = build_archiver_config(given, ["http://a"], Path)
+    assert config is not None
+    assert (config.data_center, config.masters, config.max_delay_ms) == ("uk", ["http://a"], 5000)
+    assert str(getattr(config.target, "folder", "")) == "/archive"
+    assert master(given) == MasterArchiveConfig(max_delay_ms=5000, on_full="hold")
+
+
+def test_the_target_of_the_backups() -> None:
+    given = cluster(archive={}, backup={"target": S3})
+    config = build_archiver_config(given, ["http://a"], lambda name: Path("/secrets") / name)
+    assert config is not None
+    assert isinstance(config.target, S3Config)
+    assert (config.target.bucket, str(config.target.credentials_folder)) == ("backups", "/secrets/keys")
+    assert config.max_delay_ms == 1000
+    assert master(given) == MasterArchiveConfig(max_delay_ms=1000)
+
+
+@pytest.mark.parametrize(
+    ("archive", "message"),
+    [
+        ({}, "a target, since there is no backup.target"),
+        ({"target": {}}, "either s3 or folder"),
+        ({"target": FOLDER, "maxDelay": "50ms"}, "100ms"),
+        ({"target": FOLDER, "maxDelay": "2h"}, "1h"),
+        ({"target": FOLDER, "onFull": "stop"}, "hold"),
+        ({"target": FOLDER, "keep": "14d"}, "keep"),
+    ],
+)
+def test_what_is_refused(archive: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        cluster(archive=archive)

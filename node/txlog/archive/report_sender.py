@@ -1,0 +1,89 @@
+"""Reports to the masters how far the archiver is, in a thread of its own: a master that does not answer delays no file,
+and a target that does not answer delays no report."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any, Final, NamedTuple
+
+from txlog.archive.file_name import Node
+from txlog.client.connection import MasterConnection
+from txlog.client.json_calls import JsonCalls
+from txlog.model.errors import NotFound, TxLogError
+from txlog.telemetry.event_log import EventLog
+
+REPORT_S: Final = 5.0
+REQUEST_S: Final = 3.0
+CONNECT_S: Final = 1.0
+LAST_REPORT_S: Final = 5.0
+PLACES_MAX: Final = 16
+
+
+class ArchiverProgress(NamedTuple):
+    """What is reported: docs/design/internal-api.md. ``archived`` and ``verified``: the newest first."""
+
+    archived: Sequence[Node] = ()
+    verified: Sequence[Node] = ()
+    state: str = "Waiting"
+    error: str = ""
+    stream: str = ""
+    files: int = 0
+    bytes: int = 0
+    errors: int = 0
+    gaps: int = 0
+    losses: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The body of the report."""
+        places = {
+            name: [{"index": node.index, "hash": node.hash.hex()} for node in nodes[:PLACES_MAX][::-1]]
+            for name, nodes in (("archived", self.archived), ("verified", self.verified))
+        }
+        return {**self._asdict(), **places}
+
+
+class ReportSender:
+    """Every :data:`REPORT_S`, and soon after each :meth:`publish` that says something new."""
+
+    def __init__(self, urls: Sequence[str], log: EventLog) -> None:
+        self._urls = urls
+        self._log = log
+        self._progress = ArchiverProgress()
+        self._changed = threading.Event()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
+        self._thread.start()
+
+    def publish(self, progress: ArchiverProgress) -> None:
+        """The next report. It is not waited for."""
+        if progress != self._progress:
+            self._progress = progress
+            self._changed.set()
+
+    def stop(self) -> None:
+        """Sends the last report, for a few seconds."""
+        self._stopping = True
+        self._changed.set()
+        self._thread.join(LAST_REPORT_S)
+
+    def _run(self) -> None:
+        with ExitStack() as closing:
+            connections = [MasterConnection(url, timeout_s=REQUEST_S, connect_s=CONNECT_S) for url in self._urls]
+            for each in connections:
+                closing.callback(each.close)
+            while not self._stopping:
+                self._changed.wait(REPORT_S)
+                self._changed.clear()
+                body = self._progress.to_json()
+                for each in connections:
+                    self._send(each, body)
+
+    def _send(self, master: MasterConnection, body: dict[str, Any]) -> None:
+        try:
+            JsonCalls(master).post("/txlog/archive", body)
+        except NotFound:
+            pass  # a master of an older version, which measures no delay
+        except TxLogError as error:
+            self._log.warning_rate_limited("ArchiveNotReported", master.url, error=f"{error.name}: {error}")

@@ -1,0 +1,235 @@
+"""``POST /txlog/archive``: the archiver of this data centre says how far it is. Masters tell one another what they
+heard, and each measures the delay itself, so it also grows while the archiver is dead."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from txlog.http.router import Request, Response, Route, json_response, read_body
+from txlog.model.decode_errors import DECODE_ERRORS
+from txlog.model.errors import BadInput
+from txlog.model.hashes import HASH_BYTES
+from txlog.model.stamp import stamp_ms
+from txlog.protocol.log.log_state import LogState
+from txlog.runtime.master_context import MasterContext
+from txlog.server.admin.archive_delay import ArchivePlace, ArchiveReport, PlaceMemory, StableAges
+from txlog.wire import messages as wire
+
+TOPIC: Final = "archive"
+BODY_MAX: Final = 64 << 10
+PLACES_REPORTED_MAX: Final = 16
+INTERVAL_S: Final = 1.0
+SILENT_AFTER_S: Final = 30.0
+"""An archiver reports every 5 s, also when it has nothing to do."""
+BEHIND_AFTER_DELAYS: Final = 10
+BEHIND_AFTER_S: Final = 5.0
+_EXPECTED_BODY: Final = '{"archived": [{"index": N, "hash": "32 hexadecimal digits"}], "state": "Shipping", ...}'
+
+
+class ArchiveNotice(msgspec.Struct):
+    """The notice between masters: the last report that the sender received itself, and its age in seconds. Clocks of
+    masters differ, so no time of day is sent."""
+
+    data_center: str
+    age_s: float
+    max_delay_ms: int
+    report: ArchiveReport
+
+
+class StreamStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What this master knows of one stream. ``delay_seconds``: the age of the oldest stable entry that is not archived;
+    None until a report came, or is overdue. ``reported_at``: seconds since 1970, by the clock of this master."""
+
+    data_center: str
+    state: str
+    archived: ArchivePlace | None
+    verified: ArchivePlace | None
+    delay_seconds: float | None
+    reported_at: float | None
+    error: str
+    stream: str
+    files: int
+    bytes: int
+    errors: int
+    gaps: int
+    losses: int
+
+
+class _KnownStream:
+    """The stream of one data centre. ``heard_at``: monotonic seconds of the last report, None before the first."""
+
+    def __init__(self, max_delay_s: float) -> None:
+        self.max_delay_s = max_delay_s
+        self.heard_at: float | None = None
+        self.report = ArchiveReport([], state="Unknown")
+        self.archived = PlaceMemory()
+        self.verified = PlaceMemory()
+
+    def take(self, report: ArchiveReport, heard_at: float) -> None:
+        self.archived.add(report.archived)
+        self.verified.add(report.verified)
+        if self.heard_at is None or heard_at > self.heard_at:
+            self.heard_at, self.report = heard_at, report
+
+
+class ArchiveReports:
+    """The reports of archivers. ``send(peer, message)`` sends a message to another master. ``clock``: monotonic
+    seconds, ``wall_clock``: seconds since 1970."""
+
+    def __init__(
+        self,
+        site: MasterContext,
+        send: Callable[[str, bytes], None],
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._context = site
+        self._send = send
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._began_at = clock()
+        self._streams: dict[str, _KnownStream] = {}
+        self._received: tuple[ArchiveReport, float] | None = None
+        self._due = asyncio.Event()
+        self._ages = StableAges()
+        if site.config.archive is not None:
+            self._streams[site.config.data_center] = _KnownStream(site.config.archive.max_delay_ms / 1000)
+
+    def routes(self) -> list[Route]:
+        """The paths of this handler."""
+        return [Route("POST", "/txlog/archive", self.report)]
+
+    def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """The tasks that run until the process ends, by name."""
+        return {"archive-notices": self._send_notices()}
+
+    async def report(self, request: Request, _: Mapping[str, str]) -> Response:
+        """Takes the report of this data centre's archiver. Answers ``{"known"}``, the number of its places."""
+        try:
+            report = msgspec.json.decode(await read_body(request, BODY_MAX), type=ArchiveReport)
+            hashes = [bytes.fromhex(one.hash) for one in (*report.archived, *report.verified)]
+        except DECODE_ERRORS as wrong:
+            raise BadInput(f"{_EXPECTED_BODY}: {wrong}") from None
+        if any(len(one) != HASH_BYTES for one in hashes):
+            raise BadInput(f"a hash has another length: expected {_EXPECTED_BODY}")
+        if any(one.index < 0 for one in (*report.archived, *report.verified)):
+            raise BadInput(f"an index is negative: expected {_EXPECTED_BODY}")
+        if max(len(report.archived), len(report.verified)) > PLACES_REPORTED_MAX:
+            raise BadInput(f"at most {PLACES_REPORTED_MAX} places")
+        now = self._clock()
+        self._received = (report, now)
+        known = self._streams.setdefault(self._context.config.data_center, _KnownStream(self._max_delay_ms / 1000))
+        known.take(report, now)
+        self._due.set()
+        return json_response({"known": len(report.archived)})
+
+    @property
+    def _max_delay_ms(self) -> int:
+        archive = self._context.config.archive
+        return archive.max_delay_ms if archive is not None else 1000
+
+    # Notices
+
+    def on_notice(self, peer: str, topic: str, body: bytes) -> None:
+        """Handles a notice from another master."""
+        if topic != TOPIC:
+            return
+        try:
+            notice = msgspec.json.decode(body, type=ArchiveNotice)
+        except DECODE_ERRORS:
+            return  # a newer version sent it
+        if notice.data_center not in {data_center for _, data_center in self._context.masters}:
+            return
+        max_delay_s = notice.max_delay_ms / 1000
+        known = self._streams.setdefault(notice.data_center, _KnownStream(max_delay_s))
+        if notice.data_center != self._context.config.data_center:
+            known.max_delay_s = max_delay_s
+        known.take(notice.report, self._clock() - max(0.0, notice.age_s))
+
+    async def _send_notices(self) -> None:
+        while True:
+            self._due.clear()
+            self._ages.note(self._context.durability.stable.value, self._clock())
+            if self._received is not None:
+                report, at = self._received
+                notice = ArchiveNotice(self._context.config.data_center, self._clock() - at, self._max_delay_ms, report)
+                message = wire.encode(wire.Notice(TOPIC, msgspec.json.encode(notice)))
+                for node in self._context.other_nodes:
+                    self._send(node, message)
+            try:
+                await asyncio.wait_for(self._due.wait(), INTERVAL_S)
+                await asyncio.sleep(0.02)  # several reports in one notice
+            except TimeoutError:
+                pass
+
+    # Measured
+
+    def describe(self) -> dict[str, Any] | None:
+        """The section ``archive`` of the status; None in a cluster without an archive."""
+        streams = self.streams()
+        return {"streams": msgspec.to_builtins(streams)} if streams else None
+
+    def streams(self) -> list[StreamStatus]:
+        """Every stream that this master expects or heard of."""
+        return [self._describe_stream(name, known) for name, known in sorted(self._streams.items())]
+
+    def verified_place(self) -> ArchivePlace | None:
+        """The highest place of this data centre's stream that is verified and on this log."""
+        known = self._streams.get(self._context.config.data_center)
+        return known.verified.highest(self._is_on_log) if known is not None else None
+
+    def _describe_stream(self, data_center: str, known: _KnownStream) -> StreamStatus:
+        now = self._clock()
+        archived = known.archived.highest(self._is_on_log)
+        silent_s = now - (self._began_at if known.heard_at is None else known.heard_at)
+        delay_s = None
+        if known.heard_at is not None or silent_s > SILENT_AFTER_S:
+            delay_s = round(self._measure_delay(archived.index if archived is not None else 0, now), 3)
+        report, state = known.report, known.report.state
+        if silent_s > SILENT_AFTER_S:
+            state = "Silent"
+        elif state == "Shipping" and delay_s is not None:
+            bound_s = max(BEHIND_AFTER_DELAYS * known.max_delay_s, BEHIND_AFTER_S)
+            state = "Behind" if delay_s > bound_s else state
+        return StreamStatus(
+            data_center=data_center,
+            state=state,
+            archived=archived,
+            verified=known.verified.highest(self._is_on_log),
+            delay_seconds=delay_s,
+            reported_at=None if known.heard_at is None else round(self._wall_clock() - silent_s, 3),
+            error=report.error,
+            stream=report.stream,
+            files=report.files,
+            bytes=report.bytes,
+            errors=report.errors,
+            gaps=report.gaps,
+            losses=report.losses,
+        )
+
+    def _measure_delay(self, archived: int, now: float) -> float:
+        """The age of the oldest stable entry above ``archived``: since it was stable here, or by its stamp, whichever
+        is longer. So neither a restart nor a stamp that is ahead shortens it."""
+        agreement, stable = self._context.status.log_state, self._context.durability.stable.value
+        if agreement is None or stable <= archived:
+            return 0.0
+        oldest = max(archived, agreement.log_index.start) + 1
+        if oldest > min(stable, agreement.log_index.length):
+            return 0.0
+        stamped_s = self._wall_clock() - stamp_ms(self._context.status.stamp_at(oldest)) / 1000
+        return max(0.0, stamped_s, self._ages.age_of(oldest, now))
+
+    def _is_on_log(self, place: ArchivePlace) -> bool:
+        agreement = self._context.status.log_state
+        return agreement is not None and is_on_log(agreement, place)
+
+
+def is_on_log(agreement: LogState, place: ArchivePlace) -> bool:
+    """Whether this place is on the log, as far as the log is kept."""
+    history = agreement.log_index
+    return history.start <= place.index <= history.length and history.hash_at(place.index).hex() == place.hash

@@ -1,0 +1,88 @@
+"""The archiver of a data centre, as a Deployment: when its node is lost, Kubernetes starts it on another one. Two at
+once write files that cannot hurt each other. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from txlog.config.cluster import TxLogCluster
+from txlog.config.process_config import ArchiverConfig
+from txlog.config.process_config_builder import archive_target, build_archiver_config
+from txlog_operator.object_names import GROUP, ObjectNames, short_hash
+from txlog_operator.specs.common import (
+    CONFIG_FOLDER,
+    SECRETS_FOLDER,
+    TMP_MOUNT,
+    BuildContext,
+    KubeObject,
+    build_object,
+    container,
+    internal_credentials,
+    labels,
+    master_urls,
+    pod_spec,
+    selector,
+)
+
+COMPONENT: Final = "archiver"
+CONFIG_FILE: Final = "archiver.json"
+CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config"
+TERMINATION_GRACE_S: Final = 30
+"""What was read is archived at the end."""
+REQUESTS: Final = {"cpu": "50m", "memory": "256Mi"}
+
+
+def archiver_config(cluster: TxLogCluster) -> ArchiverConfig | None:
+    """The configuration of the archiver; None without ``spec.archive``."""
+    return build_archiver_config(cluster, master_urls(cluster), lambda name: SECRETS_FOLDER / name)
+
+
+def archiver_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeObject]:
+    """The ConfigMap and the Deployment; none without ``spec.archive``."""
+    config = archiver_config(cluster)
+    if config is None:
+        return []
+    name = ObjectNames(cluster).archiver
+    text = config.model_dump_json(indent=1, exclude_defaults=True) + "\n"
+    spec: KubeObject = {
+        "replicas": 1,
+        "strategy": {"type": "Recreate"},
+        "selector": {"matchLabels": selector(cluster, COMPONENT)},
+        "template": {
+            "metadata": {
+                "labels": labels(cluster, COMPONENT),
+                "annotations": {CONFIG_HASH_ANNOTATION: short_hash(text)},
+            },
+            "spec": _pod(cluster, around, name),
+        },
+    }
+    data = {CONFIG_FILE: text}
+    return [
+        build_object(cluster, around, "v1", "ConfigMap", name, COMPONENT, data=data),
+        build_object(cluster, around, "apps/v1", "Deployment", name, COMPONENT, spec=spec),
+    ]
+
+
+def _pod(cluster: TxLogCluster, around: BuildContext, config: str) -> KubeObject:
+    own, target = internal_credentials(cluster), archive_target(cluster)
+    assert target is not None, "there is an archive"
+    mounts = [{"name": "config", "mountPath": str(CONFIG_FOLDER), "readOnly": True}, *own.mounts, TMP_MOUNT]
+    volumes: list[KubeObject] = [{"name": "config", "configMap": {"name": config}}, *own.volumes]
+    if target.folder is not None:
+        mounts.append({"name": "archive", "mountPath": target.folder.path})
+        volumes.append({"name": "archive", "persistentVolumeClaim": {"claimName": target.folder.claim_name}})
+    elif target.s3 is not None and target.s3.secret_ref is not None:
+        secret = target.s3.secret_ref.name
+        mounts.append({"name": "secret", "mountPath": str(SECRETS_FOLDER / secret), "readOnly": True})
+        volumes.append({"name": "secret", "secret": {"secretName": secret}})
+    archiver = container(
+        cluster,
+        around,
+        COMPONENT,
+        ["python", "-m", "txlog.archive", f"--config={CONFIG_FOLDER}/{CONFIG_FILE}"],
+        env=[{"name": "HOME", "value": "/tmp"}, *own.env],
+        resources={"requests": dict(REQUESTS)},
+        terminationMessagePolicy="FallbackToLogsOnError",
+        volumeMounts=mounts,
+    )
+    return pod_spec([archiver], volumes, terminationGracePeriodSeconds=TERMINATION_GRACE_S)
