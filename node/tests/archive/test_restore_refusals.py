@@ -299,8 +299,8 @@ def test_a_store_that_holds_something_is_refused(planted: Planted, store: Oxigra
 def test_an_interrupted_restore_is_repeated_with_again(planted: Planted, store: OxigraphProcess) -> None:
     assert store.update("DROP ALL").ok
     planted.add_quads(1)
-    planted.add("INSERT DATA { <urn:a> <urn:b> <urn:c> } ; CREATE GRAPH <urn:g:1>", KIND_UPDATE)
-    planted.add("CREATE GRAPH <urn:g:1>", KIND_UPDATE)
+    planted.add("INSERT DATA { <urn:a> <urn:b> <urn:c> } ; CREATE GRAPH <urn:new>", KIND_UPDATE)
+    planted.add("CREATE GRAPH <urn:new>", KIND_UPDATE)
     with pytest.raises(EntryRefused, match=f"before:{UK}.3"):
         planted.restore(store)
     assert store.system().claims == frozenset()
