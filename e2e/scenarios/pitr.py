@@ -1,8 +1,8 @@
 """``python -m e2e.scenarios.pitr``: a store is restored to random moments of a real log, and holds what it held then.
 
-Two masters and an archiver are real processes. The masters go apart, both sides write, they join, and somebody deletes
-everything. A second store executes the same logs entry by entry and notes a digest at each index. Then an Oxigraph
-server is restored to moments by time, position and transaction, on all three timelines.
+Two masters and an archiver are real processes. The masters go apart, both sides write, they join, and an update
+deletes everything. A second store executes the same logs entry by entry and notes a digest at each index. Then an
+Oxigraph server is restored to moments by time, position and transaction, on all three timelines.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyoxigraph as ox
 
@@ -51,7 +51,7 @@ TARGETS: Final = 200
 WRITES: Final = 24
 NODES: Final = (("uk-1", "uk"), ("us-1", "us"))
 PATIENCE_S: Final = 180.0
-LAG_MS: Final = 2000
+LAG_MS: Final = 5000
 FORMS: Final = ("time", "position", "transaction", "before")
 BY_COMMAND: Final = 8
 """So many of the targets are restored by the command line, each form twice; the others by the same code here."""
@@ -293,7 +293,13 @@ def main(arguments: list[str] | None = None) -> int:
     folder = options.state.absolute()
     report = BenchReport("make pitr")
     report.figure("seed", seed)
-    settings = {"max_peer_lag_ms": LAG_MS, "none_split_delay_ms": LAG_MS, "round_timeout_ms": 1000}
+    settings: dict[str, Any] = {
+        "max_peer_lag_ms": LAG_MS,
+        "none_split_delay_ms": LAG_MS,
+        "round_timeout_ms": 1000,
+        "idle_interval_ms": 300,
+        "start_s": PATIENCE_S,
+    }
     with (
         report.part("restores to moments", OSError),
         linked_masters(folder, NODES, **settings) as (masters, links),

@@ -144,7 +144,12 @@ class History:
         self, before: list[ArchivedEntry], origin: Origin, count: int, repeats: Sequence[ArchivedEntry] = ()
     ) -> list[ArchivedEntry]:
         """``repeats``: entries of another branch that are ordered again, under their ids."""
-        steps = [
+        steps = []
+        if self.updates and not before:
+            self._seqs[origin] += 1
+            payload = f"A {counter(0)}\n".encode()
+            steps.append(Step(Txid(origin, self._seqs[origin]), self._tick(), KIND_QUADS, payload))
+        steps += [
             Step(each.txid, self._tick(), each.kind, each.payload, each.key, each.is_noop)
             for each in repeats
             if each.kind not in CONTROL_KINDS

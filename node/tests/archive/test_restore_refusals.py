@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from archived_history import FIRST_VIEW, UK, Branch, History, Step, chain, quad
+from archived_history import COUNTER, FIRST_VIEW, UK, Branch, History, Step, chain, quad
 from log_pieces import CLUSTER, START
 from oxigraph_process import ADAPTER, OxigraphProcess
 from restored_store import restore
@@ -380,8 +380,9 @@ def test_planted_faults_are_noticed(
     PLANTED_FAULTS[name](monkeypatch)
     for seed in range(1, 40):
         history = History(tmp_path / f"target-{seed}", seed)
-        for _ in range(3):
-            history.back_up(history.final, history.random.randrange(0, len(history.final.entries) + 1))
+        counted = [entry.index for entry in history.final.entries if entry.payload == COUNTER.encode()]
+        for index in (0, *history.random.sample(counted, min(3, len(counted)))):
+            history.back_up(history.final, index)
         for moment, branch, index in history.moments(8):
             try:
                 restore(history, store, moment)

@@ -60,6 +60,11 @@ def parse_moment(text: str) -> Moment:
     return Moment(MomentKind.TRANSACTION, text, txid=txid, is_before=is_before)
 
 
+def format_milliseconds(milliseconds: int) -> str:
+    """Milliseconds since 1970 as a UTC time."""
+    return (datetime(1970, 1, 1, tzinfo=UTC) + milliseconds * _MILLISECOND).isoformat(timespec="milliseconds")
+
+
 def _parse_time(text: str) -> int:
     try:
         at = datetime.fromisoformat(text)

@@ -154,10 +154,10 @@ def _carry_out(
     digester = Digester()
     load_batches(into, loading, _tee(quads.merge(), digester), None, on_progress)
     computed = digester.digest()
+    execution = OrderedExecution(into, loading)
+    execution.keep_graphs(sorted(quads.kept_graphs))
     if entries.entries:
         _refuse_different(into, computed, read_digest(into, computed.quads, on_progress))
-        execution = OrderedExecution(into, loading)
-        execution.keep_graphs(sorted(quads.kept_graphs))
         execution.run(_report(entries, on_progress))
         loading = execution.loading
         computed = read_digest(into, None, on_progress)

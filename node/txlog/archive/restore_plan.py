@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from txlog.archive.archive_errors import AmbiguousTimeline, ArchiveGap, BeforeWindow, BeyondArchive, NoBase
 from txlog.archive.block_codec import ArchivedEntry
 from txlog.archive.file_name import Node
-from txlog.archive.moment import Moment, MomentKind
+from txlog.archive.moment import Moment, MomentKind, format_milliseconds
 from txlog.archive.timeline import ArchivedRange, FileFacts, FileReader, Timeline, Timelines
 from txlog.model.entry import CONTROL_KINDS
 from txlog.model.errors import BadInput
@@ -189,9 +189,9 @@ def _place_at_time(timeline: Timeline, moment: Moment, read: FileReader) -> Node
     """After the last entry whose stamp is not later. Stamps grow along the log, so every worker has the same one."""
     files = list(timeline.files())
     if not files or stamp_ms(files[-1].last_stamp) < moment.milliseconds:
+        last = f" of {format_milliseconds(stamp_ms(files[-1].last_stamp))}" if files else ""
         raise BeyondArchive(
-            f"{moment.text} is beyond the archive, whose last entry {timeline.head} is of "
-            f"{stamp_ms(files[-1].last_stamp) if files else 0} ms since 1970; wait, or choose latest"
+            f"{moment.text} is beyond the archive, which ends at {timeline.head}{last}; wait, or choose latest"
         )
     earlier = [at for at, file in enumerate(files) if stamp_ms(file.first_stamp) <= moment.milliseconds]
     if not earlier:

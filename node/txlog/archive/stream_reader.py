@@ -15,7 +15,7 @@ from txlog.archive.format import FileHeader
 from txlog.archive.path import StreamPaths, find_missing, find_paths
 from txlog.archive.stream import Stream
 from txlog.archive.timeline import FileFacts, Timelines, find_timelines
-from txlog.backup.backup_errors import OtherCluster, UnknownFormat
+from txlog.backup.backup_errors import ObjectMissing, OtherCluster, UnknownFormat
 from txlog.model.errors import TxLogError
 from txlog.model.ids import Origin
 
@@ -62,7 +62,7 @@ class StreamReader:
                     raise
 
     def find_timelines(self, end: Node | None = None) -> Timelines:
-        """The timelines of the stream. ``end``: only the one that ends there, whatever else the target holds or lacks.
+        """The timelines of the stream. ``end``: only the one that ends there; then nothing else has to be there.
 
         :class:`FileDamaged` or :class:`FileMissing` when sound files do not lead to each end."""
         every = self._find_paths(())
@@ -119,6 +119,9 @@ class StreamReader:
         except _FAULTS as fault:
             self.damaged[name] = fault
             raise
+        except ObjectMissing as gone:
+            self.damaged[name] = FileDamaged(f"{name} is not in {self.stream.location} any more")
+            raise self.damaged[name] from gone
 
 
 def _to_facts(header: FileHeader) -> FileFacts:
