@@ -153,7 +153,7 @@ async def test_the_merged_log_of_a_split_is_the_only_timeline(clusters: Callable
 
         await until(is_joined)
         await cluster.write(0, insert("after"))
-        place = await stable(cluster, 0, 8)
+        place = await stable(cluster, 0, 7)
         await archiver.reach(place)
         archiver.close()
         found = await asyncio.to_thread(workers.restore, "latest", target, "--base", "empty")
