@@ -199,13 +199,13 @@ class History:
         ancestors: Sequence[tuple[int, int, str]],
     ) -> None:
         """Files of random lengths. ``after``: those up to there are on the target already."""
-        settled = min(after, self.common) if ancestors else after
         names = [".".join(map(str, each)) for each in ancestors]
         meta = FileMeta(CLUSTER, "uk", view=view, history=names, software="0.1.0", written=self._at / 1000)
         at = after
         while at < len(entries):
             end = min(len(entries), at + self.random.randrange(1, 5))
             before = entries[at - 1].hash if at else START.hash
+            settled = self.common if view in (LOSING_VIEW, WINNING_VIEW) else end
             made = encode_file(entries[at:end], before, meta, settled=settled, writer=1)
             self.stream.create_file(made.name, made.data)
             at = end

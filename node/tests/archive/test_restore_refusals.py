@@ -55,12 +55,19 @@ class Planted:
         self.end = START
 
     def add(
-        self, payload: str, kind: int = KIND_QUADS, after: Node | None = None, view: tuple[int, int, str] = FIRST_VIEW
+        self,
+        payload: str,
+        kind: int = KIND_QUADS,
+        after: Node | None = None,
+        view: tuple[int, int, str] = FIRST_VIEW,
+        settled: int | None = None,
     ) -> Node:
+        """``settled``: None for a final entry."""
         place = after or self.end
         seq = place.index + 1
         entries = chain([Step(Txid(UK, seq), seq * 1000, kind, payload.encode())], place)
-        made = encode_file(entries, place.hash, FileMeta(CLUSTER, "uk", view=view), settled=0, writer=1)
+        final = seq if settled is None else settled
+        made = encode_file(entries, place.hash, FileMeta(CLUSTER, "uk", view=view), settled=final, writer=1)
         self.stream.create_file(made.name, made.data)
         self.end = made.name.end
         return self.end
@@ -172,9 +179,9 @@ def test_a_graph_of_ours_that_an_update_computes_is_refused_before_the_marker(
     assert store.update("DROP ALL").ok
     planted.add_quads(1)
     planted.add(
-        'INSERT { GRAPH ?g { ?s ?p ?o } } WHERE { ?s ?p ?o BIND(IRI(CONCAT("urn:txlog:", "system:lock:00")) AS ?g) } ; '
+        'INSERT { GRAPH ?g { ?s ?p ?o } } WHERE { ?s ?p ?o BIND(IRI(CONCAT("urn:txlog:", "system:forged")) AS ?g) } ; '
         "INSERT { GRAPH ?g { ?s ?p ?o } } WHERE { GRAPH ?h { ?s ?p ?o } "
-        'BIND(IRI(CONCAT("urn:txlog:", "system:lock:00")) AS ?g) }',
+        'BIND(IRI(CONCAT("urn:txlog:", "system:forged")) AS ?g) }',
         KIND_UPDATE,
     )
     with pytest.raises(TxLogError, match="system graphs"):
@@ -219,8 +226,8 @@ def test_without_a_base_nothing_is_guessed(planted: Planted) -> None:
 
 def test_two_branches_are_ambiguous_until_one_is_named(planted: Planted) -> None:
     common = planted.add_quads(1, 2)
-    one = planted.add(f"A {quad(3)}\n", view=(2, 1, "uk-1"))
-    other = planted.add(f"A {quad(4)}\n", after=common, view=(2, 1, "us-1"))
+    one = planted.add(f"A {quad(3)}\n", view=(2, 1, "uk-1"), settled=2)
+    other = planted.add(f"A {quad(4)}\n", after=common, view=(2, 1, "us-1"), settled=2)
     for moment in ("latest", "time:1970-01-01T00:00:03Z", f"{UK}.3"):
         with pytest.raises(AmbiguousTimeline, match="--timeline"):
             planted.plan(moment)
@@ -232,16 +239,20 @@ def test_two_branches_are_ambiguous_until_one_is_named(planted: Planted) -> None
         planted.plan("latest", timeline="9.1.us-1")
 
 
+def test_final_entries_behind_the_fork_supersede_the_other_branch(planted: Planted) -> None:
+    common = planted.add_quads(1, 2)
+    one = planted.add(f"A {quad(3)}\n", view=(2, 1, "uk-1"), settled=2)
+    planted.add(f"A {quad(4)}\n", after=common, view=(2, 1, "us-1"), settled=2)
+    end = planted.add(f"A {quad(5)}\n", view=(3, 1, "us-1"))
+    assert planted.plan("latest").place == end
+    assert planted.plan("latest", timeline="2.1.uk-1").place == one
+    assert planted.plan(f"position:{one.index}:{one.hash.hex()[:8]}").place == one
+
+
 def test_a_log_that_lost_what_was_final_supersedes_nothing(planted: Planted) -> None:
     common = planted.add_quads(1, 2)
-    entries = chain([Step(Txid(UK, 3), 3000, KIND_QUADS, f"A {quad(3)}\n".encode())], common)
-    meta = FileMeta(CLUSTER, "uk", view=(2, 1, "us-1"))
-    lost = encode_file(entries, common.hash, meta, settled=3, writer=1)
-    planted.stream.create_file(lost.name, lost.data)
-    later = FileMeta(CLUSTER, "uk", view=(3, 1, "uk-1"), history=["1.1.uk-1", "2.1.us-1"])
-    entries = chain([Step(Txid(UK, 4), 3500, KIND_QUADS, f"A {quad(4)}\n".encode())], common)
-    made = encode_file(entries, common.hash, later, settled=0, writer=1)
-    planted.stream.create_file(made.name, made.data)
+    planted.add(f"A {quad(3)}\n", view=(2, 1, "us-1"))
+    planted.add(f"A {quad(4)}\n", after=common, view=(3, 1, "uk-1"))
     with pytest.raises(AmbiguousTimeline):
         planted.plan("latest")
 

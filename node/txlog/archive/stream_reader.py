@@ -132,7 +132,6 @@ def _to_facts(header: FileHeader) -> FileFacts:
         header.last_stamp,
         header.settled,
         meta.view,
-        tuple(meta.history or ()),
         tuple((index, txid) for index, txid in meta.skips),
         frozenset(Origin(node, birth) for node, birth in meta.origins),
         meta.written,

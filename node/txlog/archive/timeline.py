@@ -1,8 +1,9 @@
 """The timelines of a stream: one order of transactions each. Pure; bytes come through a :data:`FileReader`.
 
-A timeline is the path to a head. It is *superseded* when a rejoin made another head's log out of it: the view of its
-head is an ancestor of the other head's view. A log that lacks what was final is no rejoin but a loss, so it supersedes
-nothing.
+A timeline is the path to a head. It is *superseded* when another log has final entries behind the place where the two
+parted: what is final never leaves the log, so the other branch never comes back. While a split lasts, neither side has
+such entries. A head whose own final entries the other log lacks is not superseded: those were lost, and
+a person decides.
 """
 
 from __future__ import annotations
@@ -28,14 +29,13 @@ class FileFacts(NamedTuple):
     last_stamp: int
     settled: int
     view: Number
-    history: tuple[str, ...]
     skips: tuple[tuple[int, str], ...]
     origins: frozenset[Origin]
     written: float
 
     @property
     def view_text(self) -> str:
-        """As in ``history``."""
+        """``epoch.ballot.coordinator``."""
         return ".".join(str(part) for part in self.view)
 
 
@@ -75,11 +75,9 @@ class ArchivedRange(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """``ranges``: the oldest first; between two of them there is a gap. ``ancestors``: the views that the view of the
-    head descends from."""
+    """``ranges``: the oldest first; between two of them there is a gap."""
 
     ranges: tuple[ArchivedRange, ...]
-    ancestors: frozenset[str]
 
     @property
     def head(self) -> Node:
@@ -133,19 +131,14 @@ class Timelines(NamedTuple):
 
 def make_timeline(paths: StreamPaths, head: Node, facts: Mapping[FileName, FileFacts]) -> Timeline:
     """The timeline that ends at a reached place, with the ranges before its gaps."""
-    last = _make_range(paths, head, facts)
-    ancestors = {view for file in last.files for view in (*file.history, file.view_text)}
-    ranges = [last]
+    ranges = [_make_range(paths, head, facts)]
     for earlier in paths.heads:  # the highest first
-        if earlier.index > ranges[-1].start.index or ranges[-1].start.index == 0:
-            continue
-        found = _make_range(paths, earlier, facts)
-        if not found.files or found.files[-1].view_text in ancestors:
-            ranges.append(found)
-            ancestors |= {view for file in found.files for view in (*file.history, file.view_text)}
-    if last.files:
-        ancestors.discard(last.files[-1].view_text)
-    return Timeline(tuple(ranges[::-1]), frozenset(ancestors))
+        start = ranges[-1].start
+        if 0 < start.index >= earlier.index:
+            found = _make_range(paths, earlier, facts)
+            if Timeline((found,)).settled >= earlier.index:  # final, so every later log goes on from it
+                ranges.append(found)
+    return Timeline(tuple(ranges[::-1]))
 
 
 def find_timelines(paths: StreamPaths, facts: Mapping[FileName, FileFacts], read: FileReader) -> Timelines:
@@ -165,7 +158,7 @@ def _make_range(paths: StreamPaths, head: Node, facts: Mapping[FileName, FileFac
 
 
 def _supersedes(other: Timeline, one: Timeline, read: FileReader) -> bool:
-    return one.view_text in other.ancestors and _common_index(one, other, read) >= one.settled
+    return other.settled > _common_index(one, other, read) >= one.settled
 
 
 def _common_index(one: Timeline, other: Timeline, read: FileReader) -> int:
