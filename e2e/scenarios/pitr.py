@@ -171,10 +171,9 @@ def _wait_state(masters: BenchMasters, state: str, *, by_backups: bool = False) 
 def _wait_archived(target: FolderTarget, places: Sequence[Node]) -> Stream:
     def probe() -> Stream:
         streams = find_streams(target)
-        if not streams:
+        start = streams[0].read_start() if streams else None
+        if start is None:
             raise NotYet("no stream")
-        start = streams[0].read_start()
-        assert start is not None
         paths = find_paths([each.name for each in streams[0].list_files()], [start])
         missing = [str(place) for place in places if place not in paths.reached]
         if missing:
