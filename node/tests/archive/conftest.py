@@ -8,6 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "server"))  # real masters
+sys.path.insert(0, str(Path(__file__).parents[1] / "workers"))  # real stores
 from master_cluster import clusters as clusters
 
 from e2e.lib.seaweedfs import SeaweedProcess

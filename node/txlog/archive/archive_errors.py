@@ -36,3 +36,27 @@ class OlderMaster(Refused):
 
     status = 503
     reason: ClassVar[str] = "OlderMaster"
+
+
+class BeyondArchive(Refused):
+    """The moment is after the last archived entry, or the archive does not have it."""
+
+
+class BeforeWindow(Refused):
+    """The moment is before the first archived entry."""
+
+
+class ArchiveGap(Refused):
+    """The archive lacks entries that the restore needs: the masters trimmed them before they were archived."""
+
+
+class AmbiguousTimeline(Refused):
+    """Several timelines fit the request, and none of them continues the other ones."""
+
+
+class NoBase(Refused):
+    """No backup from which the archived entries lead to the moment."""
+
+
+class EntryRefused(Refused):
+    """An archived entry holds what no master accepts, so no master wrote it."""

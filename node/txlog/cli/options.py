@@ -96,7 +96,53 @@ class TargetOptions:
         return FolderConfig(folder=Path(text))
 
 
-GROUPS = (LocalOptions, ClusterOptions, TargetOptions)
+@dataclass(frozen=True)
+class MomentOptions:
+    """A moment of the log to restore to, and how the archive is read."""
+
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            help="a moment instead of BACKUP: latest, time:RFC3339, position:INDEX:HASH, TXID or before:TXID",
+            show_default=False,
+        ),
+    ] = None
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="with --to: show what would be restored, from what")] = (
+        False
+    )
+    base: Annotated[
+        str | None,
+        typer.Option(
+            "--base", help="with --to: this backup, or `empty`; default: the newest that fits", show_default=False
+        ),
+    ] = None
+    backups: Annotated[
+        str | None,
+        typer.Option("--backups", help="with --to: the target of the backups; default: --target", show_default=False),
+    ] = None
+    timeline: Annotated[
+        str | None,
+        typer.Option("--timeline", help="with --to: a branch, by its view or end INDEX:HASH", show_default=False),
+    ] = None
+    data_center: Annotated[
+        str | None,
+        typer.Option("--data-center", help="with --to: whose archive; default: the only one", show_default=False),
+    ] = None
+    cluster_id: Annotated[
+        str | None,
+        typer.Option("--cluster", help="with --to: the cluster's id in hexadecimal digits", show_default=False),
+    ] = None
+
+    def refuse_without_moment(self) -> None:
+        """:class:`BadInput` for options that have a meaning with ``--to`` alone."""
+        given = [name for name, value in vars(self).items() if value]
+        if given and self.to is None:
+            option = "cluster" if given[0] == "cluster_id" else given[0].replace("_", "-")
+            raise BadInput(f"--{option} needs --to MOMENT")
+
+
+GROUPS = (LocalOptions, ClusterOptions, TargetOptions, MomentOptions)
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:

@@ -10,17 +10,21 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from txlog.backup import ProgressCallback, RestoreTarget, SourceWorker
+from txlog.backup.backup_errors import OtherEngine
 from txlog.backup.backup_job import READ_TIMEOUT_S, list_workers
 from txlog.backup.pinned_snapshot import POLL_S, choose_most_advanced, read_system_graphs
 from txlog.backup.progress import BackupProgress
 from txlog.cli.cli_cluster import CliCluster
 from txlog.cli.tables import err
 from txlog.client import MasterClient, WorkerStatus
-from txlog.model.errors import NotFound
+from txlog.config.units import server_of_engine
+from txlog.model.errors import BadInput, NotFound
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import Unreachable
+from txlog.workers.engine_detection import detect
 from txlog.workers.http_transport import HttpTransport
 
+ENGINE_NAMES = " or ".join((", ".join(list(ADAPTERS)[:-1]), list(ADAPTERS)[-1]))
 STORE_START_TIMEOUT_S = 60.0
 """How long a store may take to start."""
 
@@ -104,3 +108,17 @@ def progress_bars(quiet: bool) -> Iterator[ProgressCallback]:
             bar.update(tasks[step.phase], completed=step.done, total=step.total, description=text)
 
         yield show
+
+
+def detect_engine(transport: HttpTransport, expected: str | None) -> str:
+    """The engine of a store that no master knows. :class:`OtherEngine` if it reports another one than ``expected``;
+    :class:`BadInput` if it reports none and ``expected`` is None."""
+    found = detect(transport)
+    if expected is not None and found not in (None, server_of_engine(expected)):
+        raise OtherEngine(f"{transport.url} is {found}, not {expected}")
+    engine = expected or found
+    if engine is None:
+        raise BadInput(
+            f"{transport.url} does not say which engine it is; expected a store's URL, or --engine {ENGINE_NAMES}"
+        )
+    return engine

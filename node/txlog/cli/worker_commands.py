@@ -23,7 +23,7 @@ from txlog.backup import (
     repair_graphs,
     restore_backup,
 )
-from txlog.backup.backup_errors import OtherEngine, RepairDiffers, TooMuchDiffers
+from txlog.backup.backup_errors import RepairDiffers, TooMuchDiffers
 from txlog.backup.backup_job import READ_TIMEOUT_S
 from txlog.backup.backup_job import list_workers as list_known_workers
 from txlog.backup.graph_repair import known_graphs
@@ -33,10 +33,13 @@ from txlog.backup.store_ownership import cluster_id_bytes, first_position, refus
 from txlog.backup.worker_rebuild import out_of_rotation
 from txlog.cli.cli_cluster import CliCluster, find_cluster, local_cluster
 from txlog.cli.divergence_view import print_divergence
-from txlog.cli.options import ClusterOptions, LocalOptions, TargetOptions, YesOption, register
+from txlog.cli.moment_commands import run_moment_restore
+from txlog.cli.options import ClusterOptions, LocalOptions, MomentOptions, TargetOptions, YesOption, register
 from txlog.cli.store_commands import adopt_worker, decide_about_store
 from txlog.cli.tables import colour_state, format_size, print_line, show_json, show_table
 from txlog.cli.worker_access import (
+    ENGINE_NAMES,
+    detect_engine,
     find_source_worker,
     find_worker_by_name,
     open_restore_target,
@@ -45,16 +48,13 @@ from txlog.cli.worker_access import (
     wait_for_store,
 )
 from txlog.client import Divergence, MasterClient
-from txlog.config.units import server_of_engine
 from txlog.local.state_folder import StateFolder
 from txlog.local.supervisor_client import SupervisorClient
 from txlog.model.errors import BadInput, NotFound, Refused, TxLogError, Unavailable
 from txlog.supervision.duties import DutyKind
 from txlog.workers import ADAPTERS
-from txlog.workers.engine_detection import detect
 from txlog.workers.http_transport import HttpTransport
 
-_ENGINE_NAMES = " or ".join((", ".join(list(ADAPTERS)[:-1]), list(ADAPTERS)[-1]))
 SUPERVISOR_TIMEOUT_S = 240.0
 """For the supervisor's answer: it waits for masters that are down, and for reads that are in progress."""
 
@@ -98,8 +98,12 @@ def list_workers(cluster: ClusterOptions) -> None:
 
 
 def run_restore(
-    name: Annotated[str, typer.Argument(metavar="BACKUP", help="name of the backup")],
-    into: Annotated[str, typer.Option("--into", help="a worker's name, or the URL of an empty store")],
+    name: Annotated[
+        str | None, typer.Argument(metavar="BACKUP", help="name of the backup", show_default="see --to")
+    ] = None,
+    into: Annotated[
+        str | None, typer.Option("--into", help="a worker's name, or the URL of an empty store", show_default=False)
+    ] = None,
     again: Annotated[bool, typer.Option("--again", help="repeat after an interrupted restore")] = False,
     adopt: Annotated[
         bool, typer.Option("--adopt", help="a backup of another cluster: it comes before the first entry of this log")
@@ -108,13 +112,24 @@ def run_restore(
         str | None, typer.Option("--engine", help="of the store at a URL; default: as the store reports")
     ] = None,
     *,
+    moment: MomentOptions,
     target: TargetOptions,
     cluster: ClusterOptions,
 ) -> None:
-    """Restore a backup into an empty worker. The whole backup is read before the worker is changed."""
-    is_url = into.startswith(("http://", "https://"))
+    """Restore a backup into an empty worker, or a moment of the archived log into an empty store.
+
+    Everything is read and proved before the store is changed."""
+    is_url = into is not None and into.startswith(("http://", "https://"))
     if engine is not None and (engine not in ADAPTERS or not is_url):
-        raise BadInput(f"--engine {engine}: expected {_ENGINE_NAMES}, with the URL of a store")
+        raise BadInput(f"--engine {engine}: expected {ENGINE_NAMES}, with the URL of a store")
+    if moment.to is not None:
+        if name is not None or adopt:
+            raise BadInput("txlog restore: expected BACKUP or --to MOMENT, not both, and --adopt with BACKUP alone")
+        run_moment_restore(moment, into, target, cluster, again=again, engine=engine)
+        return
+    moment.refuse_without_moment()
+    if name is None or into is None:
+        raise BadInput("txlog restore: expected BACKUP --into WORKER, or --to MOMENT --into URL")
     found = find_cluster(cluster)
     began = time.monotonic()
     with ExitStack() as closing:
@@ -123,7 +138,7 @@ def run_restore(
         if is_url:
             _, masters = found.open_masters(None, closing)
             transport = closing.enter_context(HttpTransport(into.rstrip("/"), READ_TIMEOUT_S))
-            store = RestoreTarget(into, ADAPTERS[_detect_engine(transport, engine)], transport)
+            store = RestoreTarget(into, ADAPTERS[detect_engine(transport, engine)], transport)
             pause = None
         else:
             _, masters, worker = find_worker_by_name(found, into, closing)
@@ -156,20 +171,6 @@ def _adopting_log(manifest: BackupManifest, into: str, masters: list[MasterClien
             f"{', '.join(others)} executed this log without {manifest.name}, and would differ; remove them first"
         )
     return AdoptingLog(cluster_id_bytes(read_cluster_id(masters)), first_position(masters))
-
-
-def _detect_engine(transport: HttpTransport, expected: str | None) -> str:
-    """The engine of a store that no master knows. :class:`OtherEngine` if it reports another one than ``expected``;
-    :class:`BadInput` if it reports none and ``expected`` is None."""
-    found = detect(transport)
-    if expected is not None and found not in (None, server_of_engine(expected)):
-        raise OtherEngine(f"{transport.url} is {found}, not {expected}")
-    engine = expected or found
-    if engine is None:
-        raise BadInput(
-            f"{transport.url} does not say which engine it is; expected a store's URL, or --engine {_ENGINE_NAMES}"
-        )
-    return engine
 
 
 @register(worker_app)

@@ -1,0 +1,28 @@
+"""A real store that is restored to moments of a stream, again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from archived_history import History
+from oxigraph_process import ADAPTER, OxigraphProcess
+
+from txlog.archive.moment import parse_moment
+from txlog.archive.moment_restore import MomentRequest, MomentRestored, restore_to_moment
+from txlog.archive.stream_reader import StreamReader
+from txlog.backup.dataset_load import RestoreTarget
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OxigraphProcess]:
+    process = OxigraphProcess(tmp_path_factory.mktemp("store") / "store")
+    yield process
+    process.kill()
+
+
+def restore(history: History, store: OxigraphProcess, moment: str, base: str | None = None) -> MomentRestored:
+    assert store.update("DROP ALL").ok
+    request = MomentRequest(parse_moment(moment), history.target, base)
+    into = RestoreTarget(store.url, ADAPTER, store.transport)
+    return restore_to_moment(StreamReader(history.stream), request, into)
