@@ -72,6 +72,15 @@ def _operation(
 _ROUTES: Final[dict[tuple[str, str], Schema]] = {
     ("GET", "/txlog/openapi.json"): _operation("this document", {"200": _response("OpenAPI 3.1", ANY_OBJECT)}),
     ("GET", "/txlog/status"): _operation("how this master is", {"200": _response("", schema_ref("Status"))}),
+    ("GET", "/txlog/live"): _operation(
+        "what this master knows of the cluster; as events, each change of it",
+        {
+            "200": {
+                "description": "one snapshot, or with `Accept: text/event-stream` one whenever it has changed",
+                "content": {JSON: {"schema": schema_ref("Live")}, SSE_MEDIA_TYPE: {"schema": STRING}},
+            }
+        },
+    ),
     ("GET", "/txlog/log"): _operation(
         "entries of the log, up to the stable index",
         {
