@@ -123,7 +123,7 @@ class Chart {
         {...axis, size: 58, values: (_, ticks) => ticks.map((at) => (at >= 10_000 ? `${at / 1000}k` : String(at)))}],
       series: [{}, ...series.map((one) => ({
         label: one.label, stroke: colour(one.colour), width: 1.6, points: {show: false}, spanGaps: true,
-        ...(this.stacked ? {fill: `${colour(one.colour)}cc`} : {})}))],
+        ...(this.stacked ? {fill: colour(one.colour)} : {})}))],
     };
   }
 }

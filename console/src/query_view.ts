@@ -110,6 +110,6 @@ function term(of: Term | undefined): Child {
   if (!of) return h('span', {class: 'dim'}, '–');
   if (of.type === 'uri') return h('span', {class: 'iri'}, of.value);
   if (of.type === 'bnode') return `_:${of.value}`;
-  const type = of['xml:lang'] ? `@${of['xml:lang']}` : of.datatype ? `^^${of.datatype.replace(/^.*[#/]/, '')}` : '';
+  const type = of['xml:lang'] ? `@${of['xml:lang']}` : of.datatype ? ` ${of.datatype.replace(/^.*[#/]/, '')}` : '';
   return h('span', {}, of.value, type && h('span', {class: 'dim'}, type));
 }

@@ -69,7 +69,7 @@ export function headline(live: Live): {level: Level; text: string} {
   if (out.length) return {level: 'warn', text: `${nodes(out)} ${verb(out, 'is', 'are')} out of the view: ${out[0]?.why ?? 'reason not known'}.`};
   const wrong = live.workers.filter((one) => levelOfWorker(live, one) === 'bad');
   if (wrong.length) return {level: 'bad', text: `${names(wrong.map((one) => one.name))}: ${wrong[0]?.error ?? wrong[0]?.state}`};
-  if (live.duties.length) return {level: 'warn', text: `${plural(live.duties.length, 'duty is', 'duties are')} open: ${live.duties[0]?.kind} ${live.duties[0]?.worker ?? ''}`.trim()};
+  if (live.duties.length) return {level: 'warn', text: `${plural(live.duties.length, 'duty is', 'duties are')} open, first: ${live.duties[0]?.kind} ${live.duties[0]?.worker ?? ''} (${live.duties[0]?.why})`.replace('  ', ' ')};
   const slow = live.workers.filter((one) => levelOfWorker(live, one) !== 'good');
   const all = live.masters.length === 1 ? 'The master is in its view' : `All ${live.masters.length} masters are in one view`;
   if (slow.length) return {level: 'wait', text: `${all}; ${names(slow.map((one) => one.name))} ${verb(slow, 'is', 'are')} not there yet.`};

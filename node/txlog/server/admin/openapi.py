@@ -13,7 +13,7 @@ from functools import cache
 from typing import Final
 
 from txlog.auth import required_role
-from txlog.http.router import API_VERSION, Request, Response, Route, json_response
+from txlog.http.router import API_VERSION, Request, Response, Route, encode_json, json_response
 from txlog.server.admin.json_schema import (
     ANY_OBJECT,
     BOOLEAN,
@@ -368,3 +368,7 @@ class OpenApiHandler:
     async def get(self, request: Request, _: Mapping[str, str]) -> Response:
         """The document: equal for all callers and at all masters of one version."""
         return json_response(build_document())
+
+
+if __name__ == "__main__":
+    print(encode_json(build_document()).decode())

@@ -5,6 +5,7 @@ The files contain no data, so they need no credentials. What the page asks for n
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import re
 from collections.abc import Mapping
@@ -53,11 +54,12 @@ class ConsoleFile(NamedTuple):
 
 
 class ConsoleFiles:
-    """Serves the files of ``folder``, which are read at the first request and kept in memory."""
+    """Serves the files of ``folder``, which are read with the page and kept in memory."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
         self._folder = folder
         self._files: dict[str, ConsoleFile] = {}
+        self._read_at = 0
 
     def routes(self) -> list[Route]:
         """The paths of this handler."""
@@ -73,11 +75,11 @@ class ConsoleFiles:
 
     async def get(self, request: Request, names: Mapping[str, str]) -> Response:
         """One file; the page itself without a name. 304 if the client has it. :class:`NotFound` without a bundle."""
-        if not self._files:
-            self._files = read_files(self._folder)
+        name = names.get("file", PAGE)
+        if name == PAGE or not self._files:
+            await asyncio.to_thread(self._read_if_changed)  # compressing takes some 20 ms
         if PAGE not in self._files:
             raise NotFound("this installation has no console: `make console` bundles it (it needs Node.js and npm)")
-        name = names.get("file", PAGE)
         found = self._files.get(name)
         if found is None:
             raise NotFound(f"the console has no file {name[:80]!r}")
@@ -93,6 +95,15 @@ class ConsoleFiles:
         if "gzip" in request.headers.get("Accept-Encoding", ""):
             return web.Response(body=found.compressed, headers={**headers, "Content-Encoding": "gzip"})
         return web.Response(body=found.body, headers=headers)
+
+    def _read_if_changed(self) -> None:
+        """Reads a bundle that is new since the last page: the page names its other files by their content."""
+        try:
+            changed = (self._folder / PAGE).stat().st_mtime_ns
+        except OSError:
+            return
+        if changed != self._read_at:
+            self._files, self._read_at = read_files(self._folder), changed
 
 
 def read_files(folder: Path) -> dict[str, ConsoleFile]:

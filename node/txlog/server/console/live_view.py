@@ -158,9 +158,9 @@ class LiveViewHandler:
         }
 
     def _rounded_trim(self) -> dict[str, Any]:
-        """An idle journal grows by some bytes a second; a console shows megabytes."""
+        """In whole MiB: the limit follows the free space of the disk, which changes all the time."""
         trim = self._trim()
-        return trim | {"bytes": trim["bytes"] >> MEBIBYTE_SHIFT << MEBIBYTE_SHIFT}
+        return trim | {name: trim[name] >> MEBIBYTE_SHIFT << MEBIBYTE_SHIFT for name in ("bytes", "bytesMax")}
 
     def _origins(self) -> list[dict[str, Any]]:
         """How many transactions of each master the log has up to its end, over all its incarnations."""
