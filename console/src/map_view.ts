@@ -90,8 +90,10 @@ export class MapView {
     live.workers.forEach((worker, at) => {
       const key = `${worker.dataCenter}/${worker.name}`;
       const lag = lagOf(live, worker);
-      setAttr(this.parts.get(`worker ${key}`)!, 'data-level', levelOfWorker(live, worker));
-      setText(this.parts.get(`pill ${key}`)!, worker.differs ? 'differs' : worker.state);
+      // Nothing arrives from a data centre on the other side of a split: what is shown of it is old.
+      const old = live.masters.every((one) => one.dataCenter !== worker.dataCenter || !one.present);
+      setAttr(this.parts.get(`worker ${key}`)!, 'data-level', old ? 'wait' : levelOfWorker(live, worker));
+      setText(this.parts.get(`pill ${key}`)!, old ? 'last known' : worker.differs ? 'differs' : worker.state);
       const index = worker.index === null ? '' : `at ${count(worker.index)} · `;
       setText(this.parts.get(`lag ${key}`)!, `${index}${lagText(lag)}${worker.hold === null ? '' : ` · held at ${count(worker.hold)}`}`);
       this.parts.get(`fill ${key}`)!.style.inlineSize = `${lag === null ? 0 : 100 * (1 - 0.96 * lags[at]! / scale)}%`;

@@ -38,9 +38,10 @@ async function go(view) {
   await page.waitForSelector(`#${view}-title`);
 }
 
+// Without `preload`: axe would copy constructed style sheets into a style element, which the policy of the page forbids.
 async function looks(name) {
   await page.evaluate(AXE);
-  const found = await page.evaluate(() => window.axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']}));
+  const found = await page.evaluate(() => window.axe.run(document, {preload: false, runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']}));
   for (const one of found.violations) said.axe.push(`${name}: ${one.id}: ${one.nodes.map((node) => node.target.join(' ')).slice(0, 3).join('; ')}`);
   check(`${name}: nothing wider than the page`, await page.evaluate(() => document.documentElement.scrollWidth <= document.documentElement.clientWidth));
 }

@@ -24,6 +24,7 @@ NAMES: Final = {
     "name": "nobody",
     "node": "uk-9",
     "view": "9.9.uk-9",
+    "file": "none.js",
 }
 ALWAYS: Final = {
     "/txlog/doorbell": "?timeout=0",
