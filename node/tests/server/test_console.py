@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
 from collections.abc import Callable
 from itertools import pairwise
@@ -15,10 +16,8 @@ import pytest
 from master_cluster import Cluster, until
 from people import TOKENS, guarded
 
-from txlog.http.router import Router
 from txlog.server.console import console_files, live_view
-from txlog.server.console.console_files import CONTENT_SECURITY_POLICY, ConsoleFiles, read_files
-from txlog.telemetry.event_log import EventLog
+from txlog.server.console.console_files import CONTENT_SECURITY_POLICY
 
 PAGE = '<!doctype html><script type="module" src="main-ABCD1234.js"></script>'
 LIVE = "/txlog/live"
@@ -71,10 +70,24 @@ def test_the_policy_permits_nothing_inline_and_no_other_address() -> None:
     assert {source for rule in rules.values() for source in rule.split()} == {"'none'", "'self'"}
 
 
-async def test_without_a_bundle_the_answer_names_the_command(clusters: Callable[..., Cluster], tmp_path: Path) -> None:
-    assert read_files(tmp_path / "missing") == {}
-    router = Router(ConsoleFiles(tmp_path / "missing").routes(), EventLog("uk-1"))
-    assert [route.path for route in router.routes] == ["/console", "/console/", "/console/{file}"]
+async def test_without_a_bundle_the_answer_names_the_command(
+    clusters: Callable[..., Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console_files.ConsoleFiles.__init__, "__defaults__", (tmp_path / "missing",))
+    cluster = clusters(1)
+    await cluster.start()
+    for path in ("/console/", "/console/main-ABCD1234.js"):
+        status, _, body = await fetch(cluster, path)
+        assert (status, b"make console" in body) == (404, True)
+
+
+async def test_a_new_bundle_is_served_without_a_restart(bundle: Path, one_with_bundle: Cluster) -> None:
+    assert (await fetch(one_with_bundle, "/console/"))[2].decode() == PAGE
+    (bundle / "index.html").write_text(PAGE.replace("ABCD1234", "ABCD5678"))
+    (bundle / "main-ABCD5678.js").write_text("export {};")
+    os.utime(bundle / "index.html", ns=(1, 1))
+    assert b"ABCD5678" in (await fetch(one_with_bundle, "/console/"))[2]
+    assert (await fetch(one_with_bundle, "/console/main-ABCD5678.js"))[0] == 200
 
 
 @pytest.fixture
