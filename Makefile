@@ -117,7 +117,7 @@ down: install ## stop it
 	@$(BIN)/txlog down
 
 clean: ## remove everything that was installed or made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) console/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Measuring. The whole command's time counts from here, installation included.
