@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native classes lock crds reference docs docs-run house demo demo-split test test-again test-clients test-kubernetes lint types simulate trace-digest mutants model model-synchronous bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity pitr recovery-crashes soak rolling determinism w3c roundtrip rdf4j-differences rdf4j-suite fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
+.PHONY: help install install-dev native classes lock crds reference docs docs-run house demo demo-split test test-again test-clients test-kubernetes lint types simulate trace-digest console console-test mutants model model-synchronous bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity pitr recovery-crashes soak rolling determinism w3c roundtrip rdf4j-differences rdf4j-suite fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -77,6 +77,18 @@ docs: $(VENV)/.installed-docs ## build/site from docs/, with navigation and sear
 docs-run: $(VENV)/.installed ## the commands of the quickstart and the how-to pages, run and compared with what the pages show (ONLY=how-to/...)
 	@$(BIN)/python -m e2e.scenarios.documented_pages $(ONLY)
 
+console/node_modules/.installed: console/package-lock.json
+	cd console && npm ci --silent --ignore-scripts
+	touch $@
+
+console: install console/node_modules/.installed ## the page at /console/ of every master (needs Node.js 20 and npm; without it masters run without the page)
+	@mkdir -p build/console console/src/generated
+	@$(BIN)/python -m txlog.server.admin.openapi > build/console/openapi.json
+	@cd console && npm run --silent types && npm run --silent check && npm run --silent build
+
+console-test: console install-dev ## the console in a real Chromium, through a split and its rejoin; pictures go to docs/figures/console
+	@$(BIN)/python -m e2e.scenarios.console_check --chromium "$$(tools/chromium)"
+
 test-clients: install-dev ## unchanged RDF4J and SPARQL clients against both data centres of a local cluster (URL=http://... for one that runs; ALLOW_SKIPPED=1 where some are not here)
 	@$(BIN)/python -m e2e.conformance.foreign_clients $(if $(URL),--url $(URL)) $(if $(filter 1,$(ALLOW_SKIPPED)),--allow-skipped)
 
@@ -105,7 +117,7 @@ down: install ## stop it
 	@$(BIN)/txlog down
 
 clean: ## remove everything that was installed or made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) console/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Measuring. The whole command's time counts from here, installation included.

@@ -17,6 +17,10 @@ PUBLIC_ROUTES: Final = frozenset(
         # Masters authenticate to each other with the token of their cluster: that path has its own check
         # (server/peers).
         ("GET", "/txlog/peer"),
+        # Files without data; what the page asks for has its own roles.
+        ("GET", "/console"),
+        ("GET", "/console/"),
+        ("GET", "/console/{file}"),
     }
 )
 
@@ -39,6 +43,7 @@ _READER_ROUTES: Final = (
     ("GET", f"{_REPOSITORY_PATH}/namespaces/{{prefix}}"),
     ("GET", "/metrics"),
     ("GET", "/txlog/status"),
+    ("GET", "/txlog/live"),
     ("GET", "/txlog/openapi.json"),
     ("GET", "/txlog/transactions/{txid}"),
 )

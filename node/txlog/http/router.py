@@ -43,7 +43,7 @@ Response = web.StreamResponse
 Handler = Callable[[Request, Mapping[str, str]], Awaitable[Response]]
 encode_json = msgspec.json.Encoder().encode
 
-API_VERSION = "1.2"
+API_VERSION = "1.3"
 """Version of the API below ``/txlog``, as in ``/txlog/openapi.json``. The first number changes when something that
 clients rely on goes away."""
 API_HEADER = "TxLog-API-Version"

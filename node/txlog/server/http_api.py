@@ -26,6 +26,8 @@ from txlog.server.admin.store_decisions import StoreDecisions
 from txlog.server.admin.view_report import ViewReportHandler
 from txlog.server.admin.views import ViewHandler
 from txlog.server.admin.worker_repairs import WorkerRepairs
+from txlog.server.console.console_files import ConsoleFiles
+from txlog.server.console.live_view import LiveViewHandler
 from txlog.server.feed.change_feed import ChangeFeedHandler
 from txlog.server.feed.log_pages import LogPageHandler
 from txlog.server.feed.worker_reports import WorkerReportHandler
@@ -104,6 +106,16 @@ class HttpApi:
             settings,
             self._configuration,
             OpenApiHandler(),
+            ConsoleFiles(),
+            LiveViewHandler(
+                site,
+                links=links.describe,
+                reachability=self._views.reachability,
+                view=self._views.describe,
+                trim=self._log_retention.describe,
+                duties=lambda: [duty.to_dict() for duty in duties.open_duties()],
+                refresh=repairs.refresh_states,
+            ),
             JolokiaHandler(site, settings, self._configuration, self.reads.count),
             links,
         )

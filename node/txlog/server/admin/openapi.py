@@ -13,7 +13,7 @@ from functools import cache
 from typing import Final
 
 from txlog.auth import required_role
-from txlog.http.router import API_VERSION, Request, Response, Route, json_response
+from txlog.http.router import API_VERSION, Request, Response, Route, encode_json, json_response
 from txlog.server.admin.json_schema import (
     ANY_OBJECT,
     BOOLEAN,
@@ -72,6 +72,15 @@ def _operation(
 _ROUTES: Final[dict[tuple[str, str], Schema]] = {
     ("GET", "/txlog/openapi.json"): _operation("this document", {"200": _response("OpenAPI 3.1", ANY_OBJECT)}),
     ("GET", "/txlog/status"): _operation("how this master is", {"200": _response("", schema_ref("Status"))}),
+    ("GET", "/txlog/live"): _operation(
+        "what this master knows of the cluster; as events, each change of it",
+        {
+            "200": {
+                "description": "one snapshot, or with `Accept: text/event-stream` one whenever it has changed",
+                "content": {JSON: {"schema": schema_ref("Live")}, SSE_MEDIA_TYPE: {"schema": STRING}},
+            }
+        },
+    ),
     ("GET", "/txlog/log"): _operation(
         "entries of the log, up to the stable index",
         {
@@ -364,3 +373,7 @@ class OpenApiHandler:
     async def get(self, request: Request, _: Mapping[str, str]) -> Response:
         """The document: equal for all callers and at all masters of one version."""
         return json_response(build_document())
+
+
+if __name__ == "__main__":
+    print(encode_json(build_document()).decode())

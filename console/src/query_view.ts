@@ -1,0 +1,115 @@
+// Queries with their results, and the look-up of a transaction.
+import type {EditorView} from '@codemirror/view';
+import {type Live, Refused, type Transaction, ask, getJson} from './api';
+import {type Child, count, h, plural, table} from './dom';
+
+const ROWS_SHOWN = 1000;
+const KEPT = 'txlog-query';
+const EXAMPLES: Record<string, string> = {
+  'Some statements': 'SELECT ?graph ?subject ?predicate ?object {\n  GRAPH ?graph { ?subject ?predicate ?object }\n} LIMIT 50',
+  'Statements per graph': 'SELECT ?graph (COUNT(*) AS ?statements) {\n  GRAPH ?graph { ?subject ?predicate ?object }\n} GROUP BY ?graph ORDER BY DESC(?statements) LIMIT 50',
+  'Classes': 'SELECT ?class (COUNT(?thing) AS ?things) {\n  ?thing a ?class\n} GROUP BY ?class ORDER BY DESC(?things) LIMIT 50',
+  'Predicates': 'SELECT ?predicate (COUNT(*) AS ?uses) {\n  ?subject ?predicate ?object\n} GROUP BY ?predicate ORDER BY DESC(?uses) LIMIT 50',
+};
+
+interface Term { type: string; value: string; 'xml:lang'?: string; datatype?: string }
+interface Results { head: {vars?: string[]}; results?: {bindings: Record<string, Term>[]}; boolean?: boolean }
+
+export class QueryView {
+  readonly node = h('section', {class: 'view', 'aria-labelledby': 'query-title'});
+  private readonly host = h('div', {class: 'editor'});
+  private readonly answer = h('div', {'aria-live': 'polite', class: 'answer'});
+  private readonly found = h('div', {'aria-live': 'polite'});
+  private readonly runButton = h('button', {type: 'button', onClick: () => void this.run()}, 'Run');
+  private readonly stopButton = h('button', {type: 'button', class: 'quiet', disabled: true, onClick: () => this.running?.abort()}, 'Stop');
+  private editor: EditorView | null = null;
+  private running: AbortController | null = null;
+  private repository = '';
+
+  constructor() {
+    const examples = h('select', {'aria-label': 'Examples', onChange: () => this.use(examples)},
+      h('option', {value: ''}, 'Examples …'), ...Object.keys(EXAMPLES).map((name) => h('option', {value: name}, name)));
+    const id = h('input', {id: 'txid', name: 'txid', placeholder: 'uk-1.4c9a0e5d1b7f3a22.17', autocomplete: 'off', spellcheck: 'false'});
+    this.node.append(
+      h('h2', {id: 'query-title'}, 'Query'), this.host,
+      h('div', {class: 'buttons'}, this.runButton, this.stopButton, examples, h('span', {class: 'dim'}, 'Ctrl + Enter runs it')),
+      this.answer, h('h2', {}, 'Look up a transaction'),
+      h('form', {class: 'buttons', onSubmit: (event) => { event.preventDefault(); void this.lookUp(id.value.trim()); }},
+        h('label', {for: 'txid'}, 'Transaction id'), id, h('button', {}, 'Look up')), this.found);
+  }
+
+  update(live: Live): void {
+    this.repository = live.repository;
+    if (!this.editor && this.node.isConnected) void this.loadEditor();
+  }
+
+  private async loadEditor(): Promise<void> {
+    if (this.host.dataset.loading) return;
+    this.host.dataset.loading = 'yes';
+    const {createEditor} = await import('./editor');
+    this.editor = createEditor(this.host, sessionStorage.getItem(KEPT) ?? EXAMPLES['Some statements']!, () => void this.run());
+  }
+
+  private use(chosen: HTMLSelectElement): void {
+    const text = EXAMPLES[chosen.value];
+    if (text && this.editor) this.editor.dispatch({changes: {from: 0, to: this.editor.state.doc.length, insert: text}});
+    chosen.value = '';
+  }
+
+  private async run(): Promise<void> {
+    const text = this.editor?.state.doc.toString() ?? '';
+    sessionStorage.setItem(KEPT, text);
+    this.running?.abort();
+    const mine = this.running = new AbortController();
+    this.stopButton.disabled = false;
+    this.answer.replaceChildren(h('p', {class: 'dim'}, 'Running …'));
+    const began = performance.now();
+    try {
+      const answer = await ask(`repositories/${encodeURIComponent(this.repository)}`, {
+        method: 'POST', body: text, signal: mine.signal,
+        headers: {'Content-Type': 'application/sparql-query', Accept: 'application/sparql-results+json, application/n-quads;q=0.9, application/n-triples;q=0.8'}});
+      const body = await answer.text();
+      const took = `${Math.round(performance.now() - began)} ms · ${answer.headers.get('TxLog-Worker') ?? 'this master'}`;
+      this.answer.replaceChildren(...this.render(answer.headers.get('Content-Type') ?? '', body, took));
+    } catch (error) {
+      const stopped = error instanceof DOMException;
+      this.answer.replaceChildren(h('p', {class: 'error', role: 'alert'}, stopped ? 'Stopped.' : (error as Error).message));
+    } finally {
+      if (this.running === mine) this.stopButton.disabled = true;
+    }
+  }
+
+  private render(type: string, body: string, took: string): HTMLElement[] {
+    if (!type.includes('json')) {
+      const lines = body.split('\n').filter(Boolean);
+      return [h('p', {class: 'dim'}, `${plural(lines.length, 'statement')} · ${took}`), h('pre', {tabindex: 0}, lines.slice(0, ROWS_SHOWN).join('\n'))];
+    }
+    const told = JSON.parse(body) as Results;
+    if (told.boolean !== undefined) return [h('p', {}, h('strong', {}, told.boolean ? 'yes' : 'no'), h('span', {class: 'dim'}, ` · ${took}`))];
+    const rows = told.results?.bindings ?? [];
+    const columns = told.head.vars ?? [];
+    const more = rows.length > ROWS_SHOWN ? ` · the first ${count(ROWS_SHOWN)} are shown` : '';
+    return [h('p', {class: 'dim'}, `${plural(rows.length, 'row')} · ${took}${more}`),
+      table('Results', columns, rows.slice(0, ROWS_SHOWN).map((row) => columns.map((name) => term(row[name]))), 'no rows')];
+  }
+
+  private async lookUp(txid: string): Promise<void> {
+    if (!txid) return;
+    try {
+      const told = await getJson<Transaction>(`txlog/transactions/${encodeURIComponent(txid)}`);
+      this.found.replaceChildren(table(`Transaction ${txid}`, ['Field', 'Value'],
+        Object.entries(told).map(([name, value]) => [name, typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value ?? '–')])));
+    } catch (error) {
+      const text = error instanceof Refused ? error.message : String(error);
+      this.found.replaceChildren(h('p', {class: 'error', role: 'alert'}, text));
+    }
+  }
+}
+
+function term(of: Term | undefined): Child {
+  if (!of) return h('span', {class: 'dim'}, '–');
+  if (of.type === 'uri') return h('span', {class: 'iri'}, of.value);
+  if (of.type === 'bnode') return `_:${of.value}`;
+  const type = of['xml:lang'] ? `@${of['xml:lang']}` : of.datatype ? ` ${of.datatype.replace(/^.*[#/]/, '')}` : '';
+  return h('span', {}, of.value, type && h('span', {class: 'dim'}, type));
+}
