@@ -24,6 +24,7 @@ stores refuse, they are unequal. Whatever else is refused is a miss.
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import re
 import shutil
@@ -38,7 +39,7 @@ from e2e.conformance.determinism.random_updates import RandomUpdates
 from e2e.conformance.w3c.case_kinds import UpdateTest
 from e2e.conformance.w3c.dataset_setup import fill_dataset
 from e2e.conformance.w3c.suite import W3cSuite, quads_of
-from e2e.lib.cluster.harness import MasterHarness, StoreBlocked, StoreKind, start_master_harness
+from e2e.lib.cluster.harness import MEMORY, MasterHarness, StoreBlocked, StoreKind, start_master_harness
 from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, print_table
 from txlog.apply.outcome import Refusal
 from txlog.model.entry import KIND_QUADS
@@ -60,6 +61,8 @@ QUADS_MAX: Final = 150
 """Above it the world is emptied: patterns grow faster than data."""
 MERGE_EACH: Final = 20
 REFILL_EACH: Final = 50
+REFILL_EACH_OF_JAVA: Final = 250
+"""A store in Java starts for seconds, and is slow until its code is compiled."""
 ATTEMPTS_FACTOR_MAX: Final = 4
 """So many times the updates that were asked for are drawn at most, until so many are accepted."""
 NO_CHANGE: Final = "DROP SILENT GRAPH <urn:none>"
@@ -89,6 +92,8 @@ class DeterminismRun:
         self.met: Counter[str] = Counter()
         self.quads = 0
         self._since: list[str] = []
+        self._history: list[str] = []
+        """What was carried out since all stores were empty: with it a difference comes again."""
 
     def update(self, text: str, path: str = "/statements") -> None:
         """One update, and whether all stores are alike afterwards."""
@@ -103,6 +108,7 @@ class DeterminismRun:
         if answer.status == 204:
             self.accepted += 1
             self._since.append(text)
+            self._history.append(f"{path}  {text}")
             if self._master.last.index - before > 1:
                 self.met["tried again"] += self._master.last.index - before - 1
             self.compare(self._synchronous, text)
@@ -124,9 +130,8 @@ class DeterminismRun:
             self._master.update(NO_CHANGE)
             return
         told = f"{first.status} {first.body.strip()[:500]}"
-        self.unequal.append(f"{', '.join(executed)} executed what other stores refuse with {told}\n    {text}")
-        self._master.update("DROP ALL")
-        self._master.apply_all(*self._master.stores)
+        what = f"{', '.join(executed)} executed what other stores refuse with {told}\n    {text}"
+        self._note_unequal([what])
 
     def _refusal_of(self, name: str) -> Refusal | None:
         try:
@@ -149,9 +154,18 @@ class DeterminismRun:
         for name, lines in zip(names[1:], others, strict=True):
             told += [f"    not {name}: {line.decode()}" for line in sorted(first - lines)[:5]]
             told += [f"    {name}, not {names[0]}: {line.decode()}" for line in sorted(lines - first)[:5]]
-        self.unequal.append("\n".join(told))
+        self._note_unequal(told)
+
+    def _note_unequal(self, told: list[str]) -> None:
+        self.unequal.append("\n".join([*told, "  since the stores were empty:", *self._history]))
+        self.clear()
+        self._master.apply_all(*self._master.stores)
+
+    def clear(self) -> None:
+        """Empty the world."""
         self._master.update("DROP ALL")
-        self._master.apply_all(*stores)
+        self.quads = 0
+        self._history.clear()
 
     def merge(self) -> None:
         """The worker that is behind takes what has come since in one go."""
@@ -196,6 +210,7 @@ def run_suite(run: DeterminismRun, at: MasterHarness, tests: W3cSuite) -> None:
     for test in tests.tests:
         if not isinstance(test, UpdateTest):
             continue
+        run.clear()
         fill_dataset(at, quads_of(tests, test.before))
         run.update(test.request)
     run.merge()
@@ -204,19 +219,19 @@ def run_suite(run: DeterminismRun, at: MasterHarness, tests: W3cSuite) -> None:
 def run_random(run: DeterminismRun, at: MasterHarness, seed: int, count: int, triple_terms: float = 0.0) -> None:
     """Random updates until ``count`` are accepted, but not for ever. ``triple_terms``: the share of such terms."""
     updates = RandomUpdates(random.Random(f"updates {seed}"), triple_terms=triple_terms)
+    refill_each = REFILL_EACH if at.stores["second"].kind is StoreKind.MEMORY else REFILL_EACH_OF_JAVA
     shown = time.monotonic()
     until = run.accepted + count
     for number in range(1, ATTEMPTS_FACTOR_MAX * count + 1):
         if run.accepted >= until:
             break
         if run.quads > QUADS_MAX:
-            at.update("DROP ALL")
-            run.quads = 0
+            run.clear()
         run.update(updates.update(), f"/statements{updates.data_set()}")
         run.met.update(updates.used)
         if number % MERGE_EACH == 0:
             run.merge()
-        if number % REFILL_EACH == 0:
+        if number % refill_each == 0:
             run.refill()
         if time.monotonic() > shown + 15:
             shown = time.monotonic()
@@ -240,7 +255,7 @@ def main(arguments: list[str] | None = None) -> int:
     console.print(f"seed {seed}")
     report = BenchReport("determinism")
     tests = None if options.no_w3c else W3cSuite()
-    folder = Path(tempfile.mkdtemp(prefix="txlog-determinism-"))
+    folder = Path(tempfile.mkdtemp(prefix="txlog-determinism-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None))
     try:
         mixed = options.engines == "mixed"
         lacks_triple_terms = options.rdf4j or options.engines == "rdf4j"

@@ -92,7 +92,7 @@ class StoreProcess:
         [self.port] = free_ports(1)
         self.url = f"http://127.0.0.1:{self.port}"
         self.adapter = ADAPTERS[_ENGINES.get(kind, "oxigraph")]
-        self._kind, self._folder = kind, folder
+        self.kind, self._folder = kind, folder
         self.url += {StoreKind.FUSEKI: f"/{DATASET}", **dict.fromkeys(_RDF4J, REPOSITORY_PATH)}.get(kind, "")
         self._command = self._prepare_folder()
         self._log = log
@@ -101,7 +101,7 @@ class StoreProcess:
 
     def _prepare_folder(self) -> list[str]:
         """With a new folder, where the store has one of another engine."""
-        kind, folder = self._kind, self._folder
+        kind, folder = self.kind, self._folder
         if kind in _ENGINES:
             # TDB2 waits for the disk some twenty times in a commit; what is compared is what it holds, in memory too.
             self._files = tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else folder.parent)
@@ -129,7 +129,7 @@ class StoreProcess:
             raise
         self.transport = HttpTransport(self.url, TIMEOUT_S)
         until = time.monotonic() + TIMEOUT_S
-        while self._kind is StoreKind.VIRTUOSO and not self.transport.send(WorkerRequest("GET", READY_PATH)).ok:
+        while self.kind is StoreKind.VIRTUOSO and not self.transport.send(WorkerRequest("GET", READY_PATH)).ok:
             # It listens before it has read the procedures.
             if time.monotonic() > until:
                 raise CannotMeasure(f"Virtuoso has no procedures; its last output: {self.last_output()}")
@@ -142,7 +142,7 @@ class StoreProcess:
     def restart_empty(self) -> None:
         """Another process on the same port, and what it held is gone; not of an Oxigraph on disk."""
         self.close()
-        if self._kind in _ENGINES:
+        if self.kind in _ENGINES:
             self._command = self._prepare_folder()
         self.marker = None
         self._start()

@@ -13,7 +13,7 @@ out keeps the lock as well, until the connection reports that the request is ove
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from txlog.apply.clock import MonotonicClock, SystemClock
@@ -428,17 +428,21 @@ class _ApplySession:
         entry = batch[0]
         if _is_noop(entry):
             raise UnexpectedAnswer("moving the position", response)
+        other = self.adapter.rewrite_refused(StoreOperation(entry.kind, entry.payload), response)
+        if other is not None and self._send_batch(batch, (other,)) is None:
+            return
         if self.marker is not None and not self._is_at(self.marker):
             raise PositionChanged
         raise TransactionRefused(Refusal(entry.index, entry.txid, response.status, response.text))
 
-    def _send_batch(self, batch: list[LogEntry]) -> WorkerResponse | None:
-        """Send the batch as one request. None: applied. Otherwise the worker's response that refuses an operation."""
+    def _send_batch(self, batch: list[LogEntry], form: Sequence[StoreOperation] = ()) -> WorkerResponse | None:
+        """Send the batch as one request, in another ``form`` where one is given. None: applied. Otherwise the worker's
+        response that refuses an operation."""
         last = batch[-1]
         before = self.marker or EMPTY_MARKER
         position, cluster = Position(self.epoch(), last.index, last.hash), self.cluster() or before.cluster
         new = before._replace(position=position, cluster=cluster)
-        operations = [StoreOperation(e.kind, e.payload) for e in batch if not _is_noop(e)]
+        operations = form or [StoreOperation(e.kind, e.payload) for e in batch if not _is_noop(e)]
         lock, release = LockAction.NONE, False
         if self.token is not None:
             lock = LockAction.KEEP if self.confirmed else LockAction.CONFIRM

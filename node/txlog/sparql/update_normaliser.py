@@ -36,6 +36,7 @@ from txlog.sparql.rewrite.reifier_expansion import expand_reifiers
 from txlog.sparql.rewrite.token_rewriter import TokenRewriter, may_match_without_triple
 from txlog.sparql.rewrite.total_order import make_order_total, remove_order_by
 from txlog.sparql.rewrite.triple_reader import UnsupportedPattern
+from txlog.sparql.rewrite.triple_term_guard import guard_triple_terms
 from txlog.sparql.rewrite.union_semantics import (
     ModifyOperation,
     match_any_named_graph,
@@ -232,8 +233,7 @@ class _UpdateNormaliser:
         text, at = self.text, 1 if self.text.startswith("\ufeff") else 0
         while True:
             at = self._parse_prologue(at)
-            head = _DATA_HEAD.match(text, at)
-            if head is not None:
+            if (head := _DATA_HEAD.match(text, at)) is not None:
                 at = self._parse_data(head)
             else:
                 at = _TRIVIA.match(text, at).end()  # type: ignore[union-attr]
@@ -458,10 +458,10 @@ class _UpdateNormaliser:
                 adds, lines = next(data)
                 texts.append(format_data_update(adds, lines))
             elif number in self.scoped:
-                texts.append(self.scoped[number])
+                texts.append(guard_triple_terms(self.scoped[number]))
             else:
                 judged.append((operation.text(), operation))
-                texts.append(tell_blank_nodes(settle(judged[-1][0]), ranked=False))
+                texts.append(guard_triple_terms(tell_blank_nodes(settle(judged[-1][0]), ranked=False)))
         for text, piece in judged:
             self._check_syntax(text, piece)
             if not self.evaluated_once and may_match_empty_graph(text):

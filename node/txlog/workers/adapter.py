@@ -232,18 +232,7 @@ CAPABILITIES: Mapping[str, Capabilities] = {
         hidden_marker=True,
         union_of=(),
     ),
-    "fuseki": Capabilities(
-        atomic_request=True,
-        guard=True,
-        serial_updates=True,
-        snapshot=True,
-        bulk_load=True,
-        digest=True,
-        terms=True,
-        keeps_empty_graphs=False,
-        hidden_marker=False,
-        union_of=("urn:x-arq:DefaultGraph", "urn:x-arq:UnionGraph"),
-    ),
+    "fuseki": replace(_RDF4J, serial_updates=True, union_of=("urn:x-arq:DefaultGraph", "urn:x-arq:UnionGraph")),
     "rdf4j": _RDF4J,
     AS_WRITTEN: replace(_RDF4J, terms=False),
     "virtuoso": Capabilities(
@@ -373,6 +362,10 @@ class Adapter(Protocol):
 
     def parse_apply_result(self, response: WorkerResponse) -> ApplyResult:
         """The meaning of the response to :meth:`apply`."""
+
+    def rewrite_refused(self, operation: StoreOperation, response: WorkerResponse) -> StoreOperation | None:
+        """The same operation in a form that does not meet the fault of this engine that the refusal names; None where
+        it names none, or the form would be the same."""
 
     def claim(self, token: int) -> WorkerRequest:
         """Claim the lock. The applier owns it once a request with :attr:`LockAction.CONFIRM` has succeeded. A response

@@ -18,6 +18,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from txlog.model.entry import KIND_UPDATE
 from txlog.workers.adapter import (
     SYSTEM,
     ApplyResult,
@@ -30,6 +31,7 @@ from txlog.workers.adapter import (
     WorkerResponse,
 )
 from txlog.workers.canonical_literals import canonical_lines
+from txlog.workers.jena_joins import FAULT, separate_joins
 from txlog.workers.marker_names import marker_name, marker_or_load_name
 from txlog.workers.sparql_http import ALWAYS_TRUE_QUERY, USER_GRAPHS_FILTER, dataset_parameters
 from txlog.workers.triple_marker import (
@@ -150,6 +152,13 @@ class FusekiAdapter(TripleMarkerAdapter):
         if response.status == 500 and _DENIED in response.body:
             return ApplyResult.MOVED
         return ApplyResult.REFUSED
+
+    def rewrite_refused(self, operation: StoreOperation, response: WorkerResponse) -> StoreOperation | None:
+        if operation.kind != KIND_UPDATE or response.status != 500 or FAULT not in response.body:
+            return None
+        text = operation.payload.decode()
+        separated = separate_joins(text)
+        return StoreOperation(KIND_UPDATE, separated.encode()) if separated != text else None
 
     # There is no lock: the guard is enough where updates are serial. Every claim succeeds.
 

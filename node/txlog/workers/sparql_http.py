@@ -15,6 +15,7 @@ from txlog.workers.adapter import (
     Capabilities,
     GraphCounts,
     RangeFingerprint,
+    StoreOperation,
     SystemGraphs,
     UnexpectedAnswer,
     WorkerRequest,
@@ -52,6 +53,9 @@ class SparqlAdapter:
     @property
     def capabilities(self) -> Capabilities:
         return CAPABILITIES[self.engine]
+
+    def rewrite_refused(self, operation: StoreOperation, response: WorkerResponse) -> StoreOperation | None:
+        return None
 
     # -- requests
 
