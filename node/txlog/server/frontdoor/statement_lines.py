@@ -64,6 +64,28 @@ async def filter_lines(
         yield b"\n".join(more) + b"\n"
 
 
+def select_lines(text: bytes, keep: Callable[[bytes], bool], more: Sequence[bytes] = ()) -> bytes:
+    """As :func:`filter_lines`, of a whole text."""
+    kept = [line for line in text.split(b"\n") if line and keep(line)]
+    return b"".join(line + b"\n" for line in (*kept, *more))
+
+
+def select_query(subject: str | None, predicate: str | None, value: str | None, graphs: list[str] | None) -> str:
+    """The query for the rows ``?s ?p ?o`` and ``?g`` (unbound: the default graph) of the statements with these terms
+    (None: any) in these graphs ("": the default graph; None: all)."""
+    terms = {"?s": subject, "?p": predicate, "?o": value}
+    triple = " ".join(term or name for name, term in terms.items())
+    named = " ".join(f"BIND({term} AS {name})" for name, term in terms.items() if term)
+    if graphs is None:
+        groups = [f"{{ {triple} {named} }}", f"{{ GRAPH ?g {{ {triple} }} {named} }}"]
+    else:
+        groups = [
+            f"{{ GRAPH {graph} {{ {triple} }} {named} BIND({graph} AS ?g) }}" if graph else f"{{ {triple} {named} }}"
+            for graph in dict.fromkeys(graphs)
+        ]
+    return f"SELECT ?s ?p ?o ?g WHERE {{ {' UNION '.join(groups)} }}"
+
+
 def construct_query(subject: str | None, predicate: str | None, value: str | None, graphs: list[str] | None) -> str:
     """The query for the statements with these terms (None: any) in these graphs ("": the default graph; None: all)."""
     s, p, o = subject or "?s", predicate or "?p", value or "?o"
