@@ -18,7 +18,7 @@ from txlog.model.errors import BadInput, WorkerFault
 from txlog.server.frontdoor.answer_steps import AnswerSteps, clean_lines, lines_of_rows, read_beginning, resume
 from txlog.server.frontdoor.query_request import parse_query_request
 from txlog.server.frontdoor.result_formats import BINARY, N_QUADS, RDF_FORMATS, converter
-from txlog.server.frontdoor.statement_lines import select_query
+from txlog.server.frontdoor.statement_lines import StatementPattern
 from txlog.server.frontdoor.stream_converter import THREADS, Stage, convert_stream
 from txlog.workers import ADAPTERS
 
@@ -154,7 +154,26 @@ def _is_in(line: str, graphs: list[str] | None) -> bool:
 
 
 def test_the_pattern_has_its_constants_in_place() -> None:
-    text = select_query("<urn:s>", None, '"o"', ["", "<urn:g>"])
+    text = StatementPattern("<urn:s>", None, '"o"', ("", "<urn:g>")).query()
     assert '{ <urn:s> ?p "o" BIND(<urn:s> AS ?s) BIND("o" AS ?o) }' in text
     assert "GRAPH <urn:g>" in text
     assert text.count("UNION") == 1
+
+
+@pytest.mark.parametrize(
+    ("engine", "names", "literals"),
+    [
+        ("oxigraph", True, True),
+        ("rdf4j", True, True),
+        ("rdf4j-as-written", True, True),
+        ("fuseki", True, False),
+        ("virtuoso", False, False),
+    ],
+)
+def test_an_engine_that_finds_literals_by_their_value_is_not_asked_for_one(
+    engine: str, names: bool, literals: bool
+) -> None:
+    able = ADAPTERS[engine].capabilities
+    assert StatementPattern(None, None, '"1"' + INTEGER.decode(), None).is_query_for(able) is literals
+    assert StatementPattern(None, "<urn:p>", "<urn:o>", None).is_query_for(able) is names
+    assert not StatementPattern(None, None, None, None).is_query_for(able)

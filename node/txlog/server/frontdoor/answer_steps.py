@@ -15,7 +15,9 @@ from aiohttp import StreamReader
 
 from txlog.model.errors import WorkerFault
 from txlog.server.frontdoor.blank_nodes import restore_blank_nodes, restore_blank_nodes_in_stream
-from txlog.server.frontdoor.statement_lines import filter_lines, select_lines
+from txlog.server.frontdoor.read_router import WorkerRequestSpec
+from txlog.server.frontdoor.result_formats import N_QUADS
+from txlog.server.frontdoor.statement_lines import StatementPattern, filter_lines, select_lines
 from txlog.server.frontdoor.stream_converter import Stage, StreamConverter, convert_stream
 from txlog.server.frontdoor.xml_text import keep_carriage_returns, keep_carriage_returns_in_stream
 from txlog.workers import Adapter
@@ -68,6 +70,16 @@ class AnswerSteps(NamedTuple):
         pieces = restore_blank_nodes_in_stream(self.media, pieces, final=self.convert is None)
         pieces = keep_carriage_returns_in_stream(self.media, pieces)
         return pieces if self.convert is None else convert_stream(pieces, self.convert)
+
+
+def steps_for(adapter: Adapter, build: WorkerRequestSpec, media: str) -> AnswerSteps:
+    """What an engine's answer of that media type to this request needs before it is one of a repository."""
+    if isinstance(build, StatementPattern) and build.is_query_for(adapter.capabilities):
+        return AnswerSteps(N_QUADS, lines_of_rows(adapter))
+    if not isinstance(build, (StatementPattern, str)):
+        return AnswerSteps(media)
+    keep = build.line_filter() if isinstance(build, StatementPattern) else None
+    return AnswerSteps(media, None if adapter.capabilities.hidden_marker else clean_lines(adapter), keep)
 
 
 def _run(convert: StreamConverter, body: bytes) -> bytes:

@@ -26,7 +26,7 @@ from txlog.model.errors import (
     WorkerFault,
 )
 from txlog.runtime.master_context import MasterContext
-from txlog.server.frontdoor.answer_steps import AnswerSteps, clean_lines, lines_of_rows, read_beginning, resume
+from txlog.server.frontdoor.answer_steps import clean_lines, read_beginning, resume, steps_for
 from txlog.server.frontdoor.answer_stream import send_stream
 from txlog.server.frontdoor.describe import append_answers, find_statement_queries
 from txlog.server.frontdoor.portability_rule import PortabilityRule
@@ -60,10 +60,10 @@ from txlog.server.frontdoor.result_formats import (
 )
 from txlog.server.frontdoor.statement_lines import (
     LineChanges,
+    StatementPattern,
     added_lines,
     construct_query,
     filter_lines,
-    select_query,
     unchanged_line_filter,
 )
 from txlog.server.frontdoor.stream_converter import Stage, StreamConverter, convert_stream
@@ -202,16 +202,14 @@ class ReadHandler:
         seconds: float | None = None,
         *,
         headers: Mapping[str, str] | None = None,
-        rows: bool = False,
         keep: Callable[[bytes], bool] | None = None,
         more: Sequence[bytes] = (),
         following: Sequence[WorkerQuery] = (),
         convert: StreamConverter | None = None,
     ) -> Response:
         """The answer of the first worker that gives one: a small one as a whole, another in pieces. If it breaks off,
-        so does this one: the client sees an incomplete body. ``rows``: it has statements as rows, which become lines.
-        ``keep`` selects its lines; ``more``: lines after those; ``following``: queries whose answers come after it;
-        ``convert``: to another format."""
+        so does this one: the client sees an incomplete body. ``keep`` selects its lines; ``more``: lines after those;
+        ``following``: queries whose answers come after it; ``convert``: to another format."""
         began = time.monotonic()
         for store in await self.router.choose(request, seconds):
             try:
@@ -224,16 +222,9 @@ class ReadHandler:
                         raise _worker_error(answer.status, (await answer.read())[:8000].decode("utf-8", "replace"))
                     media = answer.headers.get("Content-Type", "application/octet-stream")
                     kept = {"Content-Type": media, "Vary": VARY, "TxLog-Worker": store.worker.name, **(headers or {})}
-                    unclean = build == ALL_STATEMENTS and not store.adapter.capabilities.hidden_marker
-                    kept["TxLog-Literals"] = literal_form(store.adapter.engine, cleaned=unclean or rows)
-                    prepare = lines_of_rows if rows else clean_lines if unclean else None
-                    steps = AnswerSteps(
-                        N_QUADS if prepare else media,
-                        prepare(store.adapter) if prepare else None,
-                        keep,
-                        more,
-                        convert,
-                    )
+                    steps = steps_for(store.adapter, build, media)
+                    kept["TxLog-Literals"] = literal_form(store.adapter.engine, cleaned=steps.prepare is not None)
+                    steps = steps._replace(keep=keep or steps.keep, more=more, convert=convert)
                     pieces: AsyncIterator[bytes] = answer.content.iter_any()
                     if following:
                         pieces = append_answers(self.router, store, pieces, following, seconds)
@@ -360,12 +351,10 @@ class ReadHandler:
             return await self._stream_construct(
                 request, construct_query(subject, predicate, value, graphs), form, graph, headers
             )
+        pattern = StatementPattern(subject, predicate, value, None if graphs is None else tuple(graphs))
         convert = None if form.media_type == N_QUADS else converter(form)
         headers["Content-Type"] = form.media_type
-        if graphs is None and not any((subject, predicate, value)):
-            return await self._stream_response(request, ALL_STATEMENTS, headers=headers, convert=convert)
-        rows = WorkerQuery(select_query(subject, predicate, value, graphs), RESULTS_JSON, union=False)
-        return await self._stream_response(request, rows, headers=headers, rows=True, convert=convert)
+        return await self._stream_response(request, pattern, headers=headers, convert=convert)
 
     async def single_graph(self, request: Request, graph: str) -> Response:
         """One graph (``<iri>``, "" for the default graph); empty if there is no graph of that name, as in RDF4J."""

@@ -16,7 +16,8 @@ from txlog.runtime.master_context import MasterContext
 from txlog.runtime.watermark import Watermark
 from txlog.runtime.worker_state import RegisteredWorker
 from txlog.server.frontdoor.monotonic_reads import MonotonicReads
-from txlog.server.frontdoor.result_formats import N_QUADS
+from txlog.server.frontdoor.result_formats import N_QUADS, RESULTS_JSON
+from txlog.server.frontdoor.statement_lines import StatementPattern
 from txlog.sparql import hide_marker, uses_graph_clause, with_dataset
 from txlog.workers import ADAPTERS, Adapter
 from txlog.workers.adapter import RequestOutcome, Unreachable, WorkerRequest, WorkerResponse
@@ -52,7 +53,7 @@ ALL_STATEMENTS: Final = "everything"
 """All statements as N-Quads. They must be filtered if an engine exposes TxLog's marker
 (:attr:`txlog.workers.adapter.Capabilities.hidden_marker`)."""
 
-WorkerRequestSpec = Callable[[Adapter], WorkerRequest] | WorkerQuery | str
+WorkerRequestSpec = Callable[[Adapter], WorkerRequest] | WorkerQuery | StatementPattern | str
 """The request to send: equal for every engine, or built by the adapter of each engine."""
 
 
@@ -197,6 +198,9 @@ class ReadRouter:
         it."""
         adapter = store.adapter
         able = adapter.capabilities
+        if isinstance(build, StatementPattern):
+            by_query = build.is_query_for(able)
+            build = WorkerQuery(build.query(), RESULTS_JSON, union=False) if by_query else ALL_STATEMENTS
         if isinstance(build, str):
             return adapter.snapshot(N_QUADS)
         if not isinstance(build, WorkerQuery):
