@@ -224,18 +224,7 @@ _RDF4J: Final = Capabilities(
     union_of=(),
 )
 CAPABILITIES: Mapping[str, Capabilities] = {
-    "oxigraph": Capabilities(
-        atomic_request=True,
-        guard=True,
-        serial_updates=False,
-        snapshot=True,
-        bulk_load=True,
-        digest=True,
-        terms=True,
-        keeps_empty_graphs=True,
-        hidden_marker=True,
-        union_of=(),
-    ),
+    "oxigraph": replace(_RDF4J, keeps_empty_graphs=True, hidden_marker=True),
     "fuseki": Capabilities(
         atomic_request=True,
         guard=True,
