@@ -10,6 +10,8 @@ upload          N-Quads without blank nodes in bodies of 8 MB over two connectio
                 answer, at the levels ``accepted`` and ``synced`` (durable on all three masters)
 query           one query of one row, over one connection each, straight to the worker and through the master in turn:
                 what the master adds at the median
+statements      the same for all statements of a small repository, as RDF4J's client asks for them: the worker gives
+                N-Quads, and the master binary RDF
 update          an update of 10,000 triples that names no graph, so that all graphs are meant, beside the same with
                 ``GRAPH``: from the request to its end in a real Oxigraph, in turn; the ratio of the medians
 stream          a result of 1 GB through the master: how far its memory rises above where it was
@@ -43,7 +45,9 @@ from e2e.lib.load.closed_loop import ClosedLoad, RequestTemplate
 from e2e.lib.load.requests import N_QUADS, SPARQL_UPDATE, WriteProber
 from e2e.lib.report import BenchReport, CannotMeasure, Figure, build_table, console, median, print_table, quantile
 
-CASES: Final = ("insert10", "upload", "query", "update", "stream")
+CASES: Final = ("insert10", "upload", "query", "statements", "update", "stream")
+RESULTS_JSON: Final = "application/sparql-results+json"
+BINARY_RDF: Final = "application/x-binary-rdf"
 TRIPLES: Final = 10
 CLIENTS: Final = 16
 QUADS_IN_BODY: Final = 57_000
@@ -156,22 +160,19 @@ def upload_rate(url: str, bodies: Sequence[bytes], level: str) -> float:
 # Reads
 
 
-class QueryConnection:
-    """One connection that asks one query again and again: requests of ready bytes, answers with a length."""
+class ReadConnection:
+    """One connection that sends one read again and again: requests of ready bytes."""
 
-    def __init__(self, url: str, path: str, query: str) -> None:
+    def __init__(self, url: str, target: str, accept: str) -> None:
         parts = urlsplit(url)
         self._socket = socket.create_connection((parts.hostname, parts.port), timeout=TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._request = (
-            f"GET {path}?query={quote(query, safe='')} HTTP/1.1\r\nHost: {parts.netloc}\r\n"
-            "Accept: application/sparql-results+json\r\n\r\n"
-        ).encode()
+        self._request = (f"GET {target} HTTP/1.1\r\nHost: {parts.netloc}\r\nAccept: {accept}\r\n\r\n").encode()
 
     def close(self) -> None:
         self._socket.close()
 
-    def query(self) -> tuple[float, bytes]:
+    def read(self) -> tuple[float, bytes]:
         """Seconds, and the body. :class:`CannotMeasure` for another answer than 200."""
         began = time.perf_counter()
         self._socket.sendall(self._request)
@@ -180,26 +181,44 @@ class QueryConnection:
         body = answer.read()
         took = time.perf_counter() - began
         if answer.status != 200:
-            raise CannotMeasure(f"a query was answered {answer.status}: {body[:300]!r}")
+            raise CannotMeasure(f"a read was answered {answer.status}: {body[:300]!r}")
         return took, body
 
 
 def query_overhead_ms(at: MasterHarness, rounds: int) -> tuple[float, float]:
     """Medians of the same query, in milliseconds: straight to the worker, and through the master."""
     at.update('INSERT DATA { <urn:bench:s> <urn:bench:p> "one row" }')
-    query = "SELECT ?o { <urn:bench:s> <urn:bench:p> ?o }"
+    query = "?query=" + quote("SELECT ?o { <urn:bench:s> <urn:bench:p> ?o }", safe="")
     [store] = at.stores.values()
-    straight = QueryConnection(store.url, "/query", query)
-    through = QueryConnection(at.url, f"/repositories/{REPOSITORY}", query)
-    with closing(straight), closing(through):
-        took: tuple[list[float], list[float]] = ([], [])
-        for number in range(rounds + 100):
-            one, other = straight.query(), through.query()
-            if one[1] != other[1]:
-                raise CannotMeasure(f"the worker says {one[1][:200]!r}, the master {other[1][:200]!r}")
-            if number >= 100:
-                took[0].append(one[0])
-                took[1].append(other[0])
+    with (
+        closing(ReadConnection(store.url, f"/query{query}", RESULTS_JSON)) as straight,
+        closing(ReadConnection(at.url, f"/repositories/{REPOSITORY}{query}", RESULTS_JSON)) as through,
+    ):
+        if (one := straight.read()[1]) != (other := through.read()[1]):
+            raise CannotMeasure(f"the worker says {one[:200]!r}, the master {other[:200]!r}")
+        return _medians_ms(straight, through, rounds)
+
+
+def statements_overhead_ms(at: MasterHarness, rounds: int) -> tuple[float, float]:
+    """The same of two statements, which are all that there are."""
+    at.update("DROP ALL")
+    at.update('INSERT DATA { <urn:bench:s> <urn:bench:p> "one", "two" }')
+    [store] = at.stores.values()
+    with (
+        closing(ReadConnection(store.url, "/store", N_QUADS)) as straight,
+        closing(ReadConnection(at.url, f"/repositories/{REPOSITORY}/statements?infer=true", BINARY_RDF)) as through,
+    ):
+        return _medians_ms(straight, through, rounds)
+
+
+def _medians_ms(straight: ReadConnection, through: ReadConnection, rounds: int) -> tuple[float, float]:
+    """In turn, after a hundred of each."""
+    took: tuple[list[float], list[float]] = ([], [])
+    for number in range(rounds + 100):
+        one, other = straight.read()[0], through.read()[0]
+        if number >= 100:
+            took[0].append(one)
+            took[1].append(other)
     medians = [quantile(seconds, 0.5) or 0.0 for seconds in took]
     return 1000 * medians[0], 1000 * medians[1]
 
@@ -298,13 +317,18 @@ def measure_writes(options: HttpBenchOptions, report: BenchReport) -> None:
 
 
 def measure_reads(options: HttpBenchOptions, report: BenchReport) -> None:
-    """``query``, ``update`` and ``stream``."""
+    """``query``, ``statements``, ``update`` and ``stream``."""
     with start_master_harness(options.folder / "door", {"worker": StoreKind.DISK}, ("worker",)) as at:
         if "query" in options.only:
             console.print(f"{options.queries} queries, straight and through the master in turn")
             straight, through = query_overhead_ms(at, options.queries)
             report.at_most("proxy_added_p50_ms", through - straight, OVERHEAD_MS_MAX)
             report.figure("worker_p50_ms", straight)
+        if "statements" in options.only:
+            console.print(f"all statements {options.queries} times, straight and through the master in turn")
+            straight, through = statements_overhead_ms(at, options.queries)
+            report.at_most("statements_added_p50_ms", through - straight, OVERHEAD_MS_MAX)
+            report.figure("statements_ratio", through / straight)
         if "update" in options.only:
             console.print(f"updates of {UPDATED_TRIPLES:,} triples, without a graph and with GRAPH in turn")
             without, named = update_seconds(at, UPDATE_ROUNDS)
@@ -325,7 +349,7 @@ def main(arguments: list[str] | None = None) -> int:
         report.figure("fsync_per_s", fsync_rate(options.folder))
         for wanted, what, measure in (
             (("insert10", "upload"), "writes", measure_writes),
-            (("query", "update", "stream"), "reads", measure_reads),
+            (("query", "statements", "update", "stream"), "reads", measure_reads),
         ):
             if not set(wanted) & set(options.only):
                 continue

@@ -192,6 +192,8 @@ class Capabilities:
     ``union_of``: the graphs that together are the union. Not empty where a query of the union does not see all graphs
     by GRAPH; the query then names each graph (``sparql.with_dataset``).
     ``parts``: :meth:`~Adapter.dump` can be restricted to predicates.
+    ``exact_rows``: the rows of a query have the literals that :meth:`~Adapter.clean_snapshot` gives of a snapshot.
+    ``finds_literals``: a literal in a pattern matches exactly the quads that have it, in its canonical form.
     """
 
     atomic_request: bool
@@ -205,6 +207,8 @@ class Capabilities:
     hidden_marker: bool
     union_of: tuple[str, ...]
     parts: bool = True
+    exact_rows: bool = True
+    finds_literals: bool = True
 
 
 _RDF4J: Final = Capabilities(
@@ -220,19 +224,13 @@ _RDF4J: Final = Capabilities(
     union_of=(),
 )
 CAPABILITIES: Mapping[str, Capabilities] = {
-    "oxigraph": Capabilities(
-        atomic_request=True,
-        guard=True,
-        serial_updates=False,
-        snapshot=True,
-        bulk_load=True,
-        digest=True,
-        terms=True,
-        keeps_empty_graphs=True,
-        hidden_marker=True,
-        union_of=(),
+    "oxigraph": replace(_RDF4J, keeps_empty_graphs=True, hidden_marker=True),
+    "fuseki": replace(
+        _RDF4J,
+        serial_updates=True,
+        union_of=("urn:x-arq:DefaultGraph", "urn:x-arq:UnionGraph"),
+        finds_literals=False,
     ),
-    "fuseki": replace(_RDF4J, serial_updates=True, union_of=("urn:x-arq:DefaultGraph", "urn:x-arq:UnionGraph")),
     "rdf4j": _RDF4J,
     AS_WRITTEN: replace(_RDF4J, terms=False),
     "virtuoso": Capabilities(
@@ -247,6 +245,8 @@ CAPABILITIES: Mapping[str, Capabilities] = {
         hidden_marker=True,
         union_of=(),
         parts=False,
+        exact_rows=False,
+        finds_literals=False,
     ),
 }
 

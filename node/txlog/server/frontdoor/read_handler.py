@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import IO, NamedTuple
 from urllib.parse import parse_qsl
 
-from aiohttp import ClientError, web
+from aiohttp import ClientError, ClientResponse, web
 
 from txlog.http.body_compression import VARY
 from txlog.http.router import (
@@ -16,9 +15,7 @@ from txlog.http.router import (
     Response,
     Route,
     bytes_response,
-    int_parameter,
     read_body,
-    seconds_parameter,
     text_response,
 )
 from txlog.model.errors import (
@@ -29,11 +26,12 @@ from txlog.model.errors import (
     WorkerFault,
 )
 from txlog.runtime.master_context import MasterContext
+from txlog.server.frontdoor.answer_steps import clean_lines, read_beginning, resume, steps_for
 from txlog.server.frontdoor.answer_stream import send_stream
-from txlog.server.frontdoor.blank_nodes import restore_blank_nodes, restore_blank_nodes_in_stream
 from txlog.server.frontdoor.describe import append_answers, find_statement_queries
 from txlog.server.frontdoor.portability_rule import PortabilityRule
-from txlog.server.frontdoor.query_plans import explain_query, parse_level
+from txlog.server.frontdoor.query_plans import explain_query
+from txlog.server.frontdoor.query_request import ParsedQuery, parse_query_request
 from txlog.server.frontdoor.read_router import (
     ALL_STATEMENTS,
     RETRY_S,
@@ -41,12 +39,10 @@ from txlog.server.frontdoor.read_router import (
     WorkerCandidate,
     WorkerQuery,
     WorkerRequestSpec,
-    lowercase_headers,
 )
 from txlog.server.frontdoor.request_parameters import (
     check_repository,
     context_parameters,
-    parse_graph_iri,
     pattern_terms,
 )
 from txlog.server.frontdoor.result_formats import (
@@ -55,66 +51,30 @@ from txlog.server.frontdoor.result_formats import (
     N_QUADS,
     N_TRIPLES,
     PREFERRED_FORMATS,
-    RDF_ALIASES,
     RDF_FORMATS,
     RESULTS_JSON,
-    TABULAR_ALIASES,
-    TABULAR_MEDIA_TYPES,
     ResultFormat,
     convert_to_binary_table,
     converter,
     negotiate_format,
-    standard_accept,
 )
 from txlog.server.frontdoor.statement_lines import (
     LineChanges,
+    StatementPattern,
     added_lines,
     construct_query,
     filter_lines,
-    line_filter,
     unchanged_line_filter,
 )
-from txlog.server.frontdoor.stream_converter import StreamConverter, convert_stream
-from txlog.server.frontdoor.tabular_results import accept_header, negotiate_media_type, table_response
-from txlog.server.frontdoor.xml_text import keep_carriage_returns, keep_carriage_returns_in_stream
-from txlog.sparql import hide_system_graphs, query_form, refuse_services
-from txlog.sparql.rewrite.blank_node_functions import tell_blank_nodes
-from txlog.sparql.rewrite.bound_parameters import apply_limits, bind_query, parse_binding
-from txlog.sparql.rewrite.query_dataset import DEFAULT_GRAPH_NAMES, NULL, write_out_dataset
-from txlog.sparql.rewrite.star_query import quoted_to_terms, speaks_star
+from txlog.server.frontdoor.stream_converter import Stage, StreamConverter, convert_stream
+from txlog.server.frontdoor.tabular_results import accept_header, table_response
+from txlog.sparql.rewrite.star_query import speaks_star
 from txlog.sparql.skolem_iris import iri_to_label
-from txlog.sparql.tokens import tokens
 from txlog.workers import Adapter
-from txlog.workers.adapter import Unreachable, WorkerRequest
+from txlog.workers.adapter import RequestOutcome, Unreachable, WorkerRequest
 from txlog.workers.canonical_literals import literal_form
 
 PROTOCOL = "12"
-SMALL_BYTES = 64 << 10
-"""An answer of known length up to this goes out in one piece; bytes."""
-QUERY_S_MAX = 3600.0
-CLEANING_CHUNK_BYTES = 64 << 10
-_IGNORED_ACCEPT = ("", "*/*")
-_FROM = re.compile(r"\bfrom\b", re.IGNORECASE)
-
-
-class ParsedQuery(NamedTuple):
-    """A query that hides system graphs. ``form``: SELECT, ASK, CONSTRUCT, DESCRIBE. ``union``: it reads all graphs,
-    because it names none. ``default``, ``named``: graphs from parameters, as bare IRIs. ``seconds``: None for no
-    limit. ``level``: of the plan that is asked for instead of an answer, "" for an answer."""
-
-    text: str
-    form: str
-    union: bool
-    default: list[str]
-    named: list[str]
-    accept: str
-    seconds: float | None
-    level: str = ""
-
-    @property
-    def converted_format(self) -> str:
-        """The result format that this master must convert to, "" if a worker has it."""
-        return _format_to_convert(self.form, self.accept)
 
 
 class ReadHandler:
@@ -187,10 +147,10 @@ class ReadHandler:
             build, *following = [build._replace(text=text) for text in texts]
         if not made or made == N_TRIPLES:
             return await self._stream_response(request, build, asked.seconds, following=following)
-        change = _stream_conversion(convert_to_binary_table if made == BINARY_TABLE else converter(RDF_FORMATS[made]))
+        convert = convert_to_binary_table if made == BINARY_TABLE else converter(RDF_FORMATS[made])
         headers = {"Content-Type": made}
         return await self._stream_response(
-            request, build, asked.seconds, headers=headers, following=following, change=change
+            request, build, asked.seconds, headers=headers, following=following, convert=convert
         )
 
     async def parse_query(self, request: Request) -> ParsedQuery:
@@ -198,36 +158,9 @@ class ReadHandler:
         parameters, text = await self._read_parameters(request)
         if text is None:
             raise BadInput("Missing parameter: query; send it as query=, or as a body of application/sparql-query")
-        values = dict(parameters)
-        language = values.get("queryLn", "SPARQL")
-        if language.upper() != "SPARQL":
-            raise BadInput(f"Unknown query language: {language[:40]}; this server speaks SPARQL")
-        level = parse_level(values)
-        bindings = {name[1:]: parse_binding(name[1:], value) for name, value in values.items() if name[:1] == "$"}
-        limit, offset = int_parameter(values, "limit", 0), int_parameter(values, "offset", 0)
-        distinct = values.get("distinct", "").lower() == "true"
-        if limit or offset or distinct:
-            text = apply_limits(text, limit, offset, distinct=distinct)
-        text = bind_query(text, bindings) if bindings else text
-        refuse_services(text)
-        base = base.strip("<>") if (base := values.get("baseURI")) else None
-        accept = values.get("Accept") or accept_header(request)
-        if "<<" in text and speaks_star(accept) and not self._portability.lacking_engine():
-            text = quoted_to_terms(text)
-        hidden = tell_blank_nodes(hide_system_graphs(text, base=base))
-        given = [value for name, value in parameters if name == "default-graph-uri"]
-        given = [NULL if graph in DEFAULT_GRAPH_NAMES else graph for graph in given]
-        graphs = [graph if graph == NULL else parse_graph_iri(graph, "default-graph-uri") for graph in given]
-        named = [value for name, value in parameters if name == "named-graph-uri"]
-        named = [parse_graph_iri(graph, "named-graph-uri") for graph in named]
-        written = write_out_dataset(hidden, graphs, named)
-        if written != hidden:
-            hidden, union, graphs, named = written, False, [], []
-        else:
-            union = not graphs and not _has_from(hidden)
-            graphs = [graph for graph in graphs if graph != NULL]
-        seconds = seconds_parameter(values.get("timeout"), "timeout", 0.0, QUERY_S_MAX) or None
-        return ParsedQuery(hidden, query_form(text), union, graphs, named, standard_accept(accept), seconds, level)
+        accept = dict(parameters).get("Accept") or accept_header(request)
+        star = "<<" in text and speaks_star(accept) and not self._portability.lacking_engine()
+        return parse_query_request(tuple(parameters), text, accept, star=star)
 
     async def _read_parameters(self, request: Request) -> tuple[list[tuple[str, str]], str | None]:
         """All parameters, of the URL and the form, and the query itself."""
@@ -272,11 +205,11 @@ class ReadHandler:
         keep: Callable[[bytes], bool] | None = None,
         more: Sequence[bytes] = (),
         following: Sequence[WorkerQuery] = (),
-        change: Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]] | None = None,
+        convert: StreamConverter | None = None,
     ) -> Response:
-        """The answer of the first worker that gives one, in pieces. If it breaks off, so does this one: the client sees
-        an incomplete body. ``keep`` selects its lines; ``more``: lines after those; ``following``: queries whose
-        answers come after it; ``change``: a conversion to another format."""
+        """The answer of the first worker that gives one: a small one as a whole, another in pieces. If it breaks off,
+        so does this one: the client sees an incomplete body. ``keep`` selects its lines; ``more``: lines after those;
+        ``following``: queries whose answers come after it; ``convert``: to another format."""
         began = time.monotonic()
         for store in await self.router.choose(request, seconds):
             try:
@@ -287,25 +220,20 @@ class ReadHandler:
                         continue
                     if answer.status != 200:
                         raise _worker_error(answer.status, (await answer.read())[:8000].decode("utf-8", "replace"))
-                    worker_headers = lowercase_headers(answer.headers)
-                    media = worker_headers.get("content-type", "application/octet-stream")
+                    media = answer.headers.get("Content-Type", "application/octet-stream")
                     kept = {"Content-Type": media, "Vary": VARY, "TxLog-Worker": store.worker.name, **(headers or {})}
-                    length = int(worker_headers.get("content-length", -1))
-                    unclean = build == ALL_STATEMENTS and not store.adapter.capabilities.hidden_marker
-                    kept["TxLog-Literals"] = literal_form(store.adapter.engine, cleaned=unclean)
-                    if change is None and keep is None and not following and not unclean and 0 <= length <= SMALL_BYTES:
-                        body = keep_carriage_returns(media, restore_blank_nodes(media, await answer.read()))
-                        return web.Response(body=body, headers=kept)
+                    steps = steps_for(store.adapter, build, media)
+                    kept["TxLog-Literals"] = literal_form(store.adapter.engine, cleaned=steps.prepare is not None)
+                    steps = steps._replace(keep=keep or steps.keep, more=more, convert=convert)
                     pieces: AsyncIterator[bytes] = answer.content.iter_any()
                     if following:
                         pieces = append_answers(self.router, store, pieces, following, seconds)
-                    if unclean:
-                        pieces = convert_stream(pieces, _marker_remover(store.adapter))
-                    if keep is not None:
-                        pieces = filter_lines(pieces, keep, more)
-                    pieces = restore_blank_nodes_in_stream(media, pieces, final=change is None)
-                    pieces = keep_carriage_returns_in_stream(media, pieces)
-                    return await send_stream(request, kept, pieces if change is None else change(pieces))
+                    else:
+                        beginning, is_whole = await _read_beginning(store, answer, steps.small_bytes)
+                        if is_whole:
+                            return web.Response(body=steps.apply(b"".join(beginning)), headers=kept)
+                        pieces = resume(beginning, answer.content)
+                    return await send_stream(request, kept, steps.stream(pieces))
             except Unreachable:
                 if seconds is not None and time.monotonic() - began >= seconds:
                     raise Unavailable("QueryTimeout", f"Query evaluation took longer than {seconds:g} s") from None
@@ -320,7 +248,7 @@ class ReadHandler:
                         continue
                     pieces: AsyncIterator[bytes] = answer.content.iter_any()
                     if not store.adapter.capabilities.hidden_marker:
-                        pieces = convert_stream(pieces, _marker_remover(store.adapter))
+                        pieces = convert_stream(pieces, clean_lines(store.adapter), Stage.PREPARE)
                     try:
                         async for piece in pieces:
                             yield piece
@@ -386,7 +314,7 @@ class ReadHandler:
         headers = {"Content-Disposition": f"attachment; filename=statements.{form.extension}"}
         # The master writes the final format, whatever the worker's is.
         headers["Content-Type"] = form.media_type
-        change = None if form.media_type == N_QUADS else _stream_conversion(converter(form))
+        convert = None if form.media_type == N_QUADS else converter(form)
         keep = unchanged_line_filter(terms, graphs, changes)
         return await self._stream_response(
             request,
@@ -394,7 +322,7 @@ class ReadHandler:
             headers=headers,
             keep=keep,
             more=added_lines(terms, graphs, changes),
-            change=change,
+            convert=convert,
         )
 
     async def size_with_changes(self, request: Request, changes: LineChanges) -> int:
@@ -423,12 +351,10 @@ class ReadHandler:
             return await self._stream_construct(
                 request, construct_query(subject, predicate, value, graphs), form, graph, headers
             )
-        keep = None
-        if any((subject, predicate, value)) or graphs is not None:
-            keep = line_filter([t.encode() if t else None for t in (subject, predicate, value)], graphs)
-        convert = None if form.media_type == N_QUADS else _stream_conversion(converter(form))
+        pattern = StatementPattern(subject, predicate, value, None if graphs is None else tuple(graphs))
+        convert = None if form.media_type == N_QUADS else converter(form)
         headers["Content-Type"] = form.media_type
-        return await self._stream_response(request, ALL_STATEMENTS, headers=headers, keep=keep, change=convert)
+        return await self._stream_response(request, pattern, headers=headers, convert=convert)
 
     async def single_graph(self, request: Request, graph: str) -> Response:
         """One graph (``<iri>``, "" for the default graph); empty if there is no graph of that name, as in RDF4J."""
@@ -448,39 +374,15 @@ class ReadHandler:
             request,
             WorkerQuery(text, N_TRIPLES, union=False),
             headers={**headers, "Content-Type": form.media_type},
-            change=_stream_conversion(converter(form, graph)),
+            convert=converter(form, graph),
         )
 
 
-def _format_to_convert(asked: str, accept: str) -> str:
-    """The format to which this master must convert a worker's answer to such a query, "" if the worker has it."""
-    if asked == "ASK":
-        best = negotiate_media_type(accept, (*TABULAR_MEDIA_TYPES, BOOLEAN), TABULAR_ALIASES)
-        return BOOLEAN if best == BOOLEAN else ""
-    if asked == "SELECT":
-        best = negotiate_media_type(accept, (*TABULAR_MEDIA_TYPES, BINARY_TABLE), TABULAR_ALIASES)
-        if best is None and BOOLEAN in accept.lower():
-            raise NotAcceptable("Accept: text/boolean is for ASK")
-        return BINARY_TABLE if best == BINARY_TABLE else ""
-    return negotiate_media_type(accept, PREFERRED_FORMATS, RDF_ALIASES) or ""
-
-
-def _marker_remover(adapter: Adapter) -> StreamConverter:
-    """Removes TxLog's own statements from a worker's N-Quads."""
-
-    def convert(source: IO[bytes], sink: IO[bytes]) -> None:
-        for lines in adapter.clean_snapshot(iter(lambda: source.read(CLEANING_CHUNK_BYTES), b"")):
-            sink.write(lines)
-
-    return convert
-
-
-def _stream_conversion(convert: StreamConverter) -> Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]:
-    return lambda pieces: convert_stream(pieces, convert)
-
-
-def _has_from(text: str) -> bool:
-    return bool(_FROM.search(text)) and any(t.kind == "WORD" and t.text.upper() == "FROM" for t in tokens(text))
+async def _read_beginning(store: WorkerCandidate, answer: ClientResponse, bytes_max: int) -> tuple[list[bytes], bool]:
+    try:
+        return await read_beginning(answer.content, bytes_max)
+    except (TimeoutError, ClientError, OSError) as broken:  # nothing is sent yet, so another worker may answer
+        raise Unreachable(store.worker.url, f"it broke off: {broken}", RequestOutcome.UNKNOWN) from broken
 
 
 def _worker_error(status: int, text: str) -> BadInput | NotAcceptable | WorkerFault:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import Final, NamedTuple
 
-from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 
 from txlog.http.router import Request, seconds_parameter
 from txlog.model.errors import BadInput, Conflict, TooLarge, Unavailable, WorkerFault
@@ -15,7 +16,8 @@ from txlog.runtime.master_context import MasterContext
 from txlog.runtime.watermark import Watermark
 from txlog.runtime.worker_state import RegisteredWorker
 from txlog.server.frontdoor.monotonic_reads import MonotonicReads
-from txlog.server.frontdoor.result_formats import N_QUADS
+from txlog.server.frontdoor.result_formats import N_QUADS, RESULTS_JSON
+from txlog.server.frontdoor.statement_lines import StatementPattern
 from txlog.sparql import hide_marker, uses_graph_clause, with_dataset
 from txlog.workers import ADAPTERS, Adapter
 from txlog.workers.adapter import RequestOutcome, Unreachable, WorkerRequest, WorkerResponse
@@ -28,6 +30,10 @@ CONNECTIONS_MAX = 256
 MONOTONIC_WAIT_S = 2.0
 """How long a read waits for a worker that is older than what its client has seen, if no other worker can answer."""
 RETRY_S = 1
+CACHED_QUERIES_MAX: Final = 512
+"""How many queries are kept as workers get them: a client sends the same one again and again."""
+CACHED_CHARS_MAX: Final = 8192
+"""A longer query is rewritten each time: it costs its worker more than this master."""
 _READABLE_STATES = ("Working", "Blocked", "Ahead", "Unknown", "Unreachable")
 """States in which a worker holds a prefix of this log. ``Unreachable`` is the pipeline's view, so such a worker is
 tried last."""
@@ -39,15 +45,15 @@ class WorkerQuery(NamedTuple):
     text: str
     accept: str
     union: bool
-    default: Sequence[str] = ()
-    named: Sequence[str] = ()
+    default: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
 
 
 ALL_STATEMENTS: Final = "everything"
 """All statements as N-Quads. They must be filtered if an engine exposes TxLog's marker
 (:attr:`txlog.workers.adapter.Capabilities.hidden_marker`)."""
 
-WorkerRequestSpec = Callable[[Adapter], WorkerRequest] | WorkerQuery | str
+WorkerRequestSpec = Callable[[Adapter], WorkerRequest] | WorkerQuery | StatementPattern | str
 """The request to send: equal for every engine, or built by the adapter of each engine."""
 
 
@@ -147,6 +153,8 @@ class ReadRouter:
                 connector=TCPConnector(limit=CONNECTIONS_MAX),
                 auto_decompress=False,
                 trust_env=False,
+                cookie_jar=DummyCookieJar(),
+                skip_auto_headers=("Accept", "User-Agent"),
                 # RDF4J's server compresses by default, and this master does not decompress.
                 headers={"Accept-Encoding": "identity"},
             )
@@ -176,7 +184,7 @@ class ReadRouter:
         assert self._session is not None
         try:
             response = await self._session.request(
-                asked.method, url, data=asked.body or None, headers=dict(asked.headers), timeout=timeout
+                asked.method, url, data=asked.body or None, headers=asked.headers, timeout=timeout
             )
         except (TimeoutError, ClientError, OSError) as lost:
             raise Unreachable(store.worker.url, f"{type(lost).__name__}: {lost}", RequestOutcome.UNKNOWN) from lost
@@ -190,18 +198,20 @@ class ReadRouter:
         it."""
         adapter = store.adapter
         able = adapter.capabilities
+        if isinstance(build, StatementPattern):
+            by_query = build.is_query_for(able)
+            build = WorkerQuery(build.query(), RESULTS_JSON, union=False) if by_query else ALL_STATEMENTS
         if isinstance(build, str):
             return adapter.snapshot(N_QUADS)
         if not isinstance(build, WorkerQuery):
             return build(adapter)
-        text, union, default, named = build.text, build.union, build.default, build.named
-        if not able.hidden_marker:
-            text = hide_marker(text)
-        if able.union_of and union and not default and not named and uses_graph_clause(text):
+        if able.union_of and build.union and not build.default and not build.named and uses_graph_clause(build.text):
             async with self.open_response(store, adapter.contexts()) as answer:
                 contexts = WorkerResponse(answer.status, lowercase_headers(answer.headers), await answer.read())
-            text, union = with_dataset(text, able.union_of, adapter.parse_contexts(contexts)), False
-        return adapter.query(text, build.accept, union=union, default_graphs=default, named_graphs=named)
+            text = with_dataset(_without_marker(adapter, build.text), able.union_of, adapter.parse_contexts(contexts))
+            return adapter.query(text, build.accept, union=False)
+        made = _query_request_cached if len(build.text) <= CACHED_CHARS_MAX else _query_request
+        return made(adapter.engine, build)
 
     async def fetch(self, request: Request, build: WorkerRequestSpec) -> WorkerResponse:
         """A whole, small answer from the first worker that gives one."""
@@ -247,6 +257,24 @@ class ReadRouter:
         """Closes the HTTP session."""
         if self._session is not None:
             await self._session.close()
+
+
+def _without_marker(adapter: Adapter, text: str) -> str:
+    return text if adapter.capabilities.hidden_marker else hide_marker(text)
+
+
+def _query_request(engine: str, build: WorkerQuery) -> WorkerRequest:
+    adapter = ADAPTERS[engine]
+    return adapter.query(
+        _without_marker(adapter, build.text),
+        build.accept,
+        union=build.union,
+        default_graphs=build.default,
+        named_graphs=build.named,
+    )
+
+
+_query_request_cached = lru_cache(CACHED_QUERIES_MAX)(_query_request)
 
 
 async def await_stable(site: MasterContext, request: Request) -> None:

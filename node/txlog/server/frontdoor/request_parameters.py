@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
 
 import pyoxigraph
 
@@ -16,6 +18,9 @@ from txlog.sparql.terms import refuse_system
 from txlog.sparql.triple_terms import parse_star_term
 from txlog.workers.canonical_literals import canonical_lines, canonical_literal
 
+CACHED_TERMS_MAX: Final = 1024
+"""Terms of patterns that are kept: clients name the same predicates again and again."""
+CACHED_TERM_CHARS: Final = 512
 PATH_PREFIXES = ("", "/rdf4j-server")
 _TERM_TEMPLATES = {"subj": "{} <x:p> <x:o> .", "pred": "<x:s> {} <x:o> .", "obj": "<x:s> <x:p> {} ."}
 _NOT_IN_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
@@ -48,6 +53,11 @@ def term_parameter(request: Request, name: str, *, as_written: bool) -> str | No
     text = request.query.get(name)
     if not text:
         return None
+    parse = _parse_term_cached if len(text) <= CACHED_TERM_CHARS else _parse_term
+    return parse(text, name, as_written)
+
+
+def _parse_term(text: str, name: str, as_written: bool) -> str:
     if name == "obj" and text.startswith("<<"):
         return _triple_term_parameter(text)
     try:
@@ -60,6 +70,9 @@ def term_parameter(request: Request, name: str, *, as_written: bool) -> str | No
     if not term.startswith('"'):
         return skolemise_term(term)
     return term if as_written else canonical_literal(term.encode()).decode()
+
+
+_parse_term_cached = lru_cache(CACHED_TERMS_MAX)(_parse_term)
 
 
 def pattern_terms(request: Request, *, as_written: bool) -> tuple[str | None, str | None, str | None]:

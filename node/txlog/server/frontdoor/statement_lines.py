@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from txlog.server.frontdoor.stream_converter import closing_stream
+from txlog.workers.adapter import Capabilities
 
 _TERM = rb'(?:<[^>]*>|_:[^ ]+|"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^>]*>)?)'
 _LINE = re.compile(rb"^(" + _TERM + rb") (" + _TERM + rb") (" + _TERM + rb"|<<\( .* \)>>)(?: (" + _TERM + rb"))? \.$")
@@ -64,6 +66,12 @@ async def filter_lines(
         yield b"\n".join(more) + b"\n"
 
 
+def select_lines(text: bytes, keep: Callable[[bytes], bool], more: Sequence[bytes] = ()) -> bytes:
+    """As :func:`filter_lines`, of a whole text."""
+    kept = [line for line in text.split(b"\n") if line and keep(line)]
+    return b"".join(line + b"\n" for line in (*kept, *more))
+
+
 def construct_query(subject: str | None, predicate: str | None, value: str | None, graphs: list[str] | None) -> str:
     """The query for the statements with these terms (None: any) in these graphs ("": the default graph; None: all)."""
     s, p, o = subject or "?s", predicate or "?p", value or "?o"
@@ -73,3 +81,46 @@ def construct_query(subject: str | None, predicate: str | None, value: str | Non
     else:
         where = " UNION ".join(f"{{ GRAPH {g} {{ {triple} }} }}" if g else f"{{ {triple} }}" for g in graphs)
     return f"CONSTRUCT {{ {triple} }} WHERE {{ {where} }}"
+
+
+class StatementPattern(NamedTuple):
+    """The statements with these terms (None: any) in these graphs ("": the default graph; None: all)."""
+
+    subject: str | None
+    predicate: str | None
+    value: str | None
+    graphs: tuple[str, ...] | None
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether every statement matches."""
+        return self.graphs is None and not any(self[:3])
+
+    def is_query_for(self, engine: Capabilities) -> bool:
+        """Whether an engine answers :meth:`query` with the same statements as :meth:`line_filter` selects."""
+        if self.is_everything or not engine.exact_rows:
+            return False
+        return engine.finds_literals or not (self.value or "").startswith(('"', "<<"))
+
+    def line_filter(self) -> Callable[[bytes], bool] | None:
+        """Matches the lines; None if all match."""
+        if self.is_everything:
+            return None
+        graphs = None if self.graphs is None else list(self.graphs)
+        return line_filter([None if term is None else term.encode() for term in self[:3]], graphs)
+
+    def query(self) -> str:
+        """The query for the rows ``?s ?p ?o``, and ``?g`` unless the statement is in the default graph."""
+        terms = {"?s": self.subject, "?p": self.predicate, "?o": self.value}
+        triple = " ".join(term or name for name, term in terms.items())
+        named = " ".join(f"BIND({term} AS {name})" for name, term in terms.items() if term)
+        if self.graphs is None:
+            groups = [f"{{ {triple} {named} }}", f"{{ GRAPH ?g {{ {triple} }} {named} }}"]
+        else:
+            groups = [
+                f"{{ GRAPH {graph} {{ {triple} }} {named} BIND({graph} AS ?g) }}"
+                if graph
+                else f"{{ {triple} {named} }}"
+                for graph in dict.fromkeys(self.graphs)
+            ]
+        return f"SELECT ?s ?p ?o ?g WHERE {{ {' UNION '.join(groups)} }}"

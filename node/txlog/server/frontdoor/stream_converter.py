@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import io
+import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from enum import Enum
 from typing import IO, TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -16,11 +18,20 @@ StreamConverter = Callable[[IO[bytes], IO[bytes]], None]
 """Reads the first file to its end and writes the second."""
 
 THREADS: Final = 8
-"""Concurrent conversions; the next one waits."""
+"""Concurrent conversions of each stage; the next one waits."""
 PIECE_BYTES: Final = 64 << 10
 PIECES_BUFFERED_MAX: Final = 4
 
-_pool = ThreadPoolExecutor(THREADS, "convert")
+
+class Stage(Enum):
+    """Which conversion of one answer it is. Each stage has threads of its own: a last conversion waits for its first
+    one, which could otherwise wait for the threads of last ones."""
+
+    PREPARE = "prepare"
+    LAST = "convert"
+
+
+_pools: Final = {stage: ThreadPoolExecutor(THREADS, stage.value) for stage in Stage}
 
 
 @asynccontextmanager
@@ -33,7 +44,9 @@ async def closing_stream(pieces: AsyncIterator[bytes]) -> AsyncIterator[None]:
             await pieces.aclose()
 
 
-async def convert_stream(pieces: AsyncIterator[bytes], convert: StreamConverter) -> AsyncIterator[bytes]:
+async def convert_stream(
+    pieces: AsyncIterator[bytes], convert: StreamConverter, stage: Stage = Stage.LAST
+) -> AsyncIterator[bytes]:
     """The output of ``convert`` for ``pieces``. Its errors, and those of ``pieces``, are raised after the output so
     far."""
     loop = asyncio.get_running_loop()
@@ -62,11 +75,14 @@ async def convert_stream(pieces: AsyncIterator[bytes], convert: StreamConverter)
         try:
             convert(source, sink)
             sink.flush()
+        except BaseException as error:
+            traceback.clear_frames(error.__traceback__)  # parsers must end in their own thread
+            raise
         finally:
             # The rest of the buffer is flushed when it is collected, maybe by the loop itself: it must not wait.
             raw.discards = True
 
-    working = loop.run_in_executor(_pool, work)
+    working = loop.run_in_executor(_pools[stage], work)
     working.add_done_callback(lambda _: loop.create_task(made.put(None)))
     try:
         while (piece := await made.get()) is not None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
 import pyoxigraph
@@ -21,6 +23,10 @@ _TSV = "text/tab-separated-values"
 _BINARY = "application/x-binary-rdf-results-table"
 """RDF4J's own format, which its Java client prefers."""
 
+CACHED_ACCEPTS_MAX: Final = 256
+"""Choices of a format that are kept: a program always accepts the same ones, and names a dozen."""
+CACHED_ACCEPT_CHARS: Final = 1024
+
 Cell = tuple[str, str]
 """``("uri" | "bnode" | "literal" | "boolean", text)``; the text of a blank node is its label."""
 
@@ -32,11 +38,22 @@ def accept_header(request: Request) -> str:
     return accept or "*/*"
 
 
-def negotiate_media_type(accept: str, offered: Sequence[str], aliases: dict[str, str]) -> str | None:
+def negotiate_media_type(accept: str, offered: Sequence[str], aliases: Mapping[str, str]) -> str | None:
     """The media type that a client prefers among those offered; None if it accepts none of them.
 
     Of equal weights the first that it names, as RDF4J's clients expect.
     """
+    if len(accept) > CACHED_ACCEPT_CHARS:
+        return _negotiate(accept, tuple(offered), aliases)
+    return _negotiate_cached(accept, tuple(offered), tuple(aliases.items()))
+
+
+@lru_cache(CACHED_ACCEPTS_MAX)
+def _negotiate_cached(accept: str, offered: tuple[str, ...], aliases: tuple[tuple[str, str], ...]) -> str | None:
+    return _negotiate(accept, offered, dict(aliases))
+
+
+def _negotiate(accept: str, offered: tuple[str, ...], aliases: Mapping[str, str]) -> str | None:
     if not accept.strip():
         return offered[0]
     best: tuple[float, str] | None = None

@@ -36,7 +36,8 @@ from txlog.model.entry import KIND_QUADS
 from txlog.model.errors import NotAcceptable, TooLarge, Unavailable, WorkerFault
 from txlog.server.frontdoor.blank_nodes import restore_blank_nodes
 from txlog.server.frontdoor.evaluator_pool import Evaluator, EvaluatorPool, decode_fingerprint
-from txlog.server.frontdoor.read_handler import ParsedQuery, ReadHandler
+from txlog.server.frontdoor.query_request import ParsedQuery
+from txlog.server.frontdoor.read_handler import ReadHandler
 from txlog.server.frontdoor.read_router import RETRY_S
 from txlog.server.frontdoor.result_formats import (
     BINARY_TABLE,
@@ -164,7 +165,7 @@ class TransactionView:
 
 def query_request(asked: ParsedQuery, written: str = RESULTS_JSON) -> QueryRequest:
     """The query as an evaluator gets it. ``written``: the media type of its answer."""
-    return QueryRequest(asked.text, asked.union, tuple(asked.default), tuple(asked.named), written, ANSWER_BYTES_MAX)
+    return QueryRequest(asked.text, asked.union, asked.default, asked.named, written, ANSWER_BYTES_MAX)
 
 
 def match_request(
