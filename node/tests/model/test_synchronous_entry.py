@@ -12,8 +12,8 @@ from txlog.model.ids import Origin, Txid
 from txlog.model.quorum import parse_quorum
 from txlog.model.synchronous_entry import (
     DECIDED_MAX,
+    DecisionKind,
     SynchronousKey,
-    Verdict,
     decide,
     decode_decision,
     decode_synchronous_key,
@@ -46,15 +46,15 @@ def test_no_other_text_is_the_key_of_a_transaction(text: str) -> None:
         decode_synchronous_key(text)
 
 
-@given(st.sampled_from(list(Verdict)), st.sets(txids, min_size=1))
-def test_a_decision_is_read_as_it_was_written(verdict: Verdict, names: set[Txid]) -> None:
+@given(st.sampled_from(list(DecisionKind)), st.sets(txids, min_size=1))
+def test_a_decision_is_read_as_it_was_written(verdict: DecisionKind, names: set[Txid]) -> None:
     decision = decide(verdict, names)
     assert decision.names() == sorted(names)
     assert decode_decision(encode_decision(decision)) == decision
 
 
 def test_adjacent_transactions_are_one_span() -> None:
-    decision = decide(Verdict.COMMIT, [Txid(A, 3), Txid(B, 5), Txid(A, 4), Txid(A, 6)])
+    decision = decide(DecisionKind.COMMIT, [Txid(A, 3), Txid(B, 5), Txid(A, 4), Txid(A, 6)])
     assert encode_decision(decision) == (
         "commit uk-1.0000000000c0ffee.3+2 uk-1.0000000000c0ffee.6 us-1.0000000000000007.5"
     )
@@ -84,4 +84,4 @@ def test_no_other_text_is_a_decision(text: str) -> None:
 
 def test_the_longest_decision_is_a_key() -> None:
     names = [Txid(Origin("n" * 63, (1 << 64) - 1), COUNT_MAX - 2 * at) for at in range(1, DECIDED_MAX + 1)]
-    assert len(encode_decision(decide(Verdict.ROLLBACK, names))) <= KEY_BYTES_MAX
+    assert len(encode_decision(decide(DecisionKind.ROLLBACK, names))) <= KEY_BYTES_MAX

@@ -36,8 +36,8 @@ from txlog.model.quorum import ALL, MAJORITY
 from txlog.model.synchronous_entry import (
     KIND_DECISION,
     KIND_SYNCHRONOUS_QUADS,
+    DecisionKind,
     SynchronousKey,
-    Verdict,
     decide,
     encode_decision,
     encode_synchronous_key,
@@ -45,9 +45,9 @@ from txlog.model.synchronous_entry import (
 )
 from txlog.protocol.log.limbo import Limbo, LimboEntry, find_log_start
 from txlog.protocol.views.anchors import AnchorReport, Candidate, NextLog, next_anchor
-from txlog.protocol.views.decisions import Undecided, judge
+from txlog.protocol.views.decisions import UndecidedTransaction, judge
 
-VERDICTS = {DecisionVerdict.COMMIT: Verdict.COMMIT, DecisionVerdict.ROLLBACK: Verdict.ROLLBACK}
+VERDICTS = {DecisionVerdict.COMMIT: DecisionKind.COMMIT, DecisionVerdict.ROLLBACK: DecisionKind.ROLLBACK}
 HIGHEST = 1 << 40
 
 
@@ -169,7 +169,7 @@ class Comparison:
         waiting = _undecided_of(master)
         names = {name_of(each.txid): each.txid for each in waiting}
         judged = judge(
-            [Undecided(name_of(each.txid), ALL if each.needs_all else MAJORITY) for each in waiting],
+            [UndecidedTransaction(name_of(each.txid), ALL if each.needs_all else MAJORITY) for each in waiting],
             anchor_of(anchor),
             lambda name: {node_of(holder) for holder in _holders(master, names[name])},
             quorate=master.view.quorate,
@@ -230,7 +230,7 @@ class Comparison:
     ) -> tuple[Limbo, list[tuple[int, Txid]]]:
         places = {name_of(txid): index for txid, index in master.places.items()}
         effects = [
-            (entry.index, one.transaction.txid)
+            (entry.log_index, one.transaction.txid)
             for entry in entries
             if entry is not None
             for one in limbo.apply(entry, lambda name: places.get(name, 0))

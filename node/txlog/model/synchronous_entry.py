@@ -32,7 +32,7 @@ DECIDED_MAX: Final = 500
 _SPAN = re.compile(r"(.+)\+([1-9][0-9]{0,18})")
 
 
-class Verdict(StrEnum):
+class DecisionKind(StrEnum):
     """What a decision says. The first one in the log that names a transaction counts."""
 
     COMMIT = "commit"
@@ -50,7 +50,7 @@ class SynchronousKey(NamedTuple):
 class Decision(NamedTuple):
     """The key of a decision. ``spans``: in the order of origins and seqs, none adjacent to the next."""
 
-    verdict: Verdict
+    verdict: DecisionKind
     spans: tuple[Span, ...]
 
     def names(self) -> list[Txid]:
@@ -90,7 +90,7 @@ def join_spans(names: Iterable[Txid]) -> list[Span]:
     return spans
 
 
-def decide(verdict: Verdict, names: Iterable[Txid]) -> Decision:
+def decide(verdict: DecisionKind, names: Iterable[Txid]) -> Decision:
     """The decision about these transactions; at least one, at most :data:`DECIDED_MAX`."""
     found = Decision(verdict, tuple(join_spans(names)))
     assert 0 < sum(span.count for span in found.spans) <= DECIDED_MAX, found
@@ -111,9 +111,9 @@ def encode_decision(decision: Decision) -> str:
 def decode_decision(text: str) -> Decision:
     """The inverse of :func:`encode_decision`. One decision has one text: :class:`BadInput` for any other."""
     verdict, *texts = text.split(" ")
-    if verdict not in list(Verdict) or not texts:
+    if verdict not in list(DecisionKind) or not texts:
         raise BadInput(f"not a decision: {text[:100]!r}; it looks like commit uk-1.00c0ffee00c0ffee.42+3")
-    found = Decision(Verdict(verdict), tuple(_decode_span(each) for each in texts))
+    found = Decision(DecisionKind(verdict), tuple(_decode_span(each) for each in texts))
     if sum(span.count for span in found.spans) > DECIDED_MAX:
         raise BadInput(f"a decision names more than {DECIDED_MAX} transactions: {text[:100]!r}")
     if decide(found.verdict, found.names()) != found:

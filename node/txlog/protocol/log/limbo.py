@@ -16,8 +16,8 @@ from txlog.model.synchronous_entry import (
     KIND_DECISION,
     SYNCHRONOUS_KINDS,
     Decision,
+    DecisionKind,
     SynchronousKey,
-    Verdict,
     decode_decision,
     decode_synchronous_key,
 )
@@ -30,7 +30,7 @@ class LimboEntry(NamedTuple):
     """An entry of the log: a synchronous transaction or a decision. ``stamp``: the one from which the age of its key
     counts. ``content``: its content hash."""
 
-    index: int
+    log_index: int
     txid: Txid
     kind: int
     key: str
@@ -38,10 +38,10 @@ class LimboEntry(NamedTuple):
     content: bytes
 
 
-class OpenTransaction(NamedTuple):
+class OpenSynchronous(NamedTuple):
     """A synchronous transaction of the log that no decision has named. Fields as in :class:`LimboEntry`."""
 
-    index: int
+    log_index: int
     txid: Txid
     kind: int
     key: SynchronousKey
@@ -52,7 +52,7 @@ class OpenTransaction(NamedTuple):
 class EarlyDecision(NamedTuple):
     """What the first decision says about a transaction that is not in the log yet. ``stamp``: of the decision."""
 
-    verdict: Verdict
+    verdict: DecisionKind
     stamp: int
 
 
@@ -60,7 +60,7 @@ class Effect(NamedTuple):
     """A transaction that takes effect. ``stamp``: the greater one of its own and its COMMIT's, from which the age of
     its client's key counts. ``is_early``: the COMMIT precedes it, so it takes effect at its own place."""
 
-    transaction: OpenTransaction
+    transaction: OpenSynchronous
     stamp: int
     is_early: bool = False
 
@@ -69,7 +69,7 @@ class LimboSnapshot(NamedTuple):
     """The state after an entry, without payloads: what a log start carries. ``open``: in the order of the log.
     ``rolled_back``: each with the index where that was decided."""
 
-    open: tuple[OpenTransaction, ...] = ()
+    open: tuple[OpenSynchronous, ...] = ()
     early: tuple[tuple[Txid, EarlyDecision], ...] = ()
     rolled_back: tuple[tuple[Txid, int], ...] = ()
 
@@ -78,9 +78,9 @@ class _Change(NamedTuple):
     """What one entry changed, to be undone. ``opened``: it opened itself. ``concluded``: what it decided.
     ``foreseen``: what it named before that is in the log. ``met``: the earlier decision about itself."""
 
-    index: int
+    log_index: int
     opened: Txid | None = None
-    concluded: tuple[OpenTransaction, ...] = ()
+    concluded: tuple[OpenSynchronous, ...] = ()
     foreseen: tuple[Txid, ...] = ()
     met: tuple[Txid, EarlyDecision] | None = None
 
@@ -94,7 +94,7 @@ class Limbo:
     ``early_commits``: indices of transactions that take effect at their own place."""
 
     def __init__(self) -> None:
-        self.open: dict[Txid, OpenTransaction] = {}
+        self.open: dict[Txid, OpenSynchronous] = {}
         self.early: dict[Txid, EarlyDecision] = {}
         self.rolled_back: dict[Txid, int] = {}
         self.idle_names: dict[int, frozenset[Txid]] = {}
@@ -109,23 +109,23 @@ class Limbo:
         if entry.kind == KIND_DECISION:
             return self._decide(entry, decode_decision(entry.key), place_of)
         assert entry.kind in SYNCHRONOUS_KINDS, entry
-        return self._enter(OpenTransaction(*entry[:3], decode_synchronous_key(entry.key), *entry[4:]))
+        return self._enter(OpenSynchronous(*entry[:3], decode_synchronous_key(entry.key), *entry[4:]))
 
-    def _enter(self, one: OpenTransaction) -> list[Effect]:
+    def _enter(self, one: OpenSynchronous) -> list[Effect]:
         early = self.early.pop(one.txid, None)
         if early is None:
             self.open[one.txid] = one
-            self._changes.append(_Change(one.index, opened=one.txid))
+            self._changes.append(_Change(one.log_index, opened=one.txid))
             return []
-        self._changes.append(_Change(one.index, met=(one.txid, early)))
-        if early.verdict is Verdict.ROLLBACK:
-            self.rolled_back[one.txid] = one.index
+        self._changes.append(_Change(one.log_index, met=(one.txid, early)))
+        if early.verdict is DecisionKind.ROLLBACK:
+            self.rolled_back[one.txid] = one.log_index
             return []
-        self.early_commits.add(one.index)
+        self.early_commits.add(one.log_index)
         return [Effect(one, max(one.stamp, early.stamp), is_early=True)]
 
     def _decide(self, entry: LimboEntry, decision: Decision, place_of: PlaceOf) -> list[Effect]:
-        index, names = entry.index, decision.names()
+        index, names = entry.log_index, decision.names()
         concluded = sorted(self.open[txid] for txid in names if txid in self.open)
         named = frozenset(one.txid for one in concluded)
         foreseen = tuple(
@@ -138,14 +138,14 @@ class Limbo:
         if len(named) < len(names):
             self.idle_names[index] = frozenset(names) - named
         self._changes.append(_Change(index, concluded=tuple(concluded), foreseen=foreseen))
-        if decision.verdict is Verdict.ROLLBACK:
+        if decision.verdict is DecisionKind.ROLLBACK:
             self.rolled_back |= dict.fromkeys(named, index)
             return []
         return [Effect(one, max(one.stamp, entry.stamp)) for one in concluded]
 
     def committed_at(self, index: int, decision: Decision, place_of: PlaceOf) -> list[Txid]:
         """The transactions that take effect at a decision of the log, in order, those with a repeated key included."""
-        if decision.verdict is Verdict.ROLLBACK:
+        if decision.verdict is DecisionKind.ROLLBACK:
             return []
         idle = self.idle_names.get(index, frozenset())
         return sorted((txid for txid in decision.names() if txid not in idle), key=place_of)
@@ -153,14 +153,14 @@ class Limbo:
     def mark_final(self, index: int) -> None:
         """No entry up to here leaves the log again."""
         self.final_index = max(self.final_index, index)
-        count = bisect_left(self._changes, self.final_index + 1, key=lambda change: change.index)
+        count = bisect_left(self._changes, self.final_index + 1, key=lambda change: change.log_index)
         del self._changes[:count]
 
     def truncate(self, index: int) -> None:
         """The entries after ``index``, none of them final, have left the log."""
         assert index >= self.final_index, (index, self.final_index)
         reopened = False
-        while self._changes and self._changes[-1].index > index:
+        while self._changes and self._changes[-1].log_index > index:
             change = self._changes.pop()
             self._undo(change)
             reopened = reopened or bool(change.concluded)
@@ -179,8 +179,8 @@ class Limbo:
             self.rolled_back.pop(one.txid, None)
         for txid in change.foreseen:
             del self.early[txid]
-        self.idle_names.pop(change.index, None)
-        self.early_commits.discard(change.index)
+        self.idle_names.pop(change.log_index, None)
+        self.early_commits.discard(change.log_index)
 
     def trim(self, index: int) -> None:
         """The log begins after ``index``, which is final."""
@@ -205,4 +205,4 @@ class Limbo:
 def find_log_start(served_from: int, at_served: LimboSnapshot) -> int:
     """Where a log may begin that serves positions from ``served_from`` on, where it is in this state: before the first
     transaction that is open there, since its payload is still to be served."""
-    return min([served_from, *(one.index - 1 for one in at_served.open)])
+    return min([served_from, *(one.log_index - 1 for one in at_served.open)])

@@ -12,14 +12,14 @@ from txlog.model.ids import Txid
 from txlog.model.quorum import Quorum, compute_needs, meets_needs
 
 
-class Undecided(NamedTuple):
+class UndecidedTransaction(NamedTuple):
     """A synchronous transaction of the log or queue that no decision there names."""
 
     txid: Txid
     quorum: Quorum
 
 
-class Judgement(NamedTuple):
+class DecidableTransactions(NamedTuple):
     """``certain``: a quorum holds it, so it takes effect whatever comes, and a COMMIT may name it. ``doomed``: a
     ROLLBACK may name it."""
 
@@ -28,11 +28,15 @@ class Judgement(NamedTuple):
 
 
 def judge(
-    undecided: Iterable[Undecided], anchor: Anchor, holders_of: Callable[[Txid], Collection[str]], *, quorate: bool
-) -> Judgement:
+    undecided: Iterable[UndecidedTransaction],
+    anchor: Anchor,
+    holders_of: Callable[[Txid], Collection[str]],
+    *,
+    quorate: bool,
+) -> DecidableTransactions:
     """What may be decided in a view at work. ``quorate``: ``anchor`` is the view's own. ``holders_of``: the members of
     the view that are known, in this view, to hold a transaction. Outside of a quorate view nothing may be."""
-    found = Judgement([], [])
+    found = DecidableTransactions([], [])
     if not quorate:
         return found
     doomed = anchor.doomed_names()
@@ -53,8 +57,8 @@ class SynchronousAnswer(StrEnum):
 
 
 class Progress(NamedTuple):
-    """What a master knows of one synchronous transaction. ``certain``: as in :class:`Judgement`, in this view or an
-    earlier one. ``commit_index``, ``rollback_index``: of the decision that counts; 0: none in the log. ``applied``:
+    """What a master knows of one synchronous transaction. ``certain``: in this view or an earlier one, as in
+    :class:`DecidableTransactions`. ``commit_index``, ``rollback_index``: of the decision that counts; 0: none in the log. ``applied``:
     up to which index it is executed as far as the level asks. ``quorate``: the view in force here."""
 
     certain: bool
