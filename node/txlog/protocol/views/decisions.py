@@ -58,8 +58,9 @@ class SynchronousAnswer(StrEnum):
 
 class Progress(NamedTuple):
     """What a master knows of one synchronous transaction. ``certain``: in this view or an earlier one, as in
-    :class:`DecidableTransactions`. ``commit_index``, ``rollback_index``: of the decision that counts; 0: none in the log. ``applied``:
-    up to which index it is executed as far as the level asks. ``quorate``: the view in force here."""
+    :class:`DecidableTransactions`. ``commit_index``, ``rollback_index``: of the decision that counts; 0: none
+    in the log. ``applied``: up to which index it is executed, as far as the level asks. ``quorate``: of the view in
+    force here."""
 
     certain: bool
     commit_index: int
