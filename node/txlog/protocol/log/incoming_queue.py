@@ -13,7 +13,7 @@ from itertools import repeat
 from typing import Final, NamedTuple
 
 from txlog.model.bounds import KEY_BYTES_MAX
-from txlog.model.entry import TransactionRun
+from txlog.model.entry import KIND_CONFIG, TransactionRun
 from txlog.model.errors import PeerFault
 from txlog.model.hashes import HASH_BYTES, chain_leaf, origin_tag
 from txlog.model.ids import Origin
@@ -262,6 +262,8 @@ def check_items(run: TransactionRun, known: int, last_stamp: int | None) -> None
     """:class:`PeerFault` when an item after the first ``known`` ones cannot be stored (rule 32). Unless ``last_stamp``
     is None, also when the stamps do not grow from above it."""
     for item in run.items[known:]:
+        if item.kind > KIND_CONFIG:  # the last one that this program gives a meaning
+            raise PeerFault(run.node, "UnknownKind", f"seq {run.first_seq + known} and later: kind {item.kind}")
         if item.kind < 1 or (len(item.key) > _ASCII_KEY_MAX and len(item.key.encode()) > KEY_BYTES_MAX):
             raise PeerFault(run.node, "Malformed", f"seq {run.first_seq + known} and later: a kind or a key")
         if item.first_stamp > item.stamp:

@@ -1,0 +1,23 @@
+"""A transaction of a kind that this program gives no meaning is refused by name: no worker could execute it."""
+
+from __future__ import annotations
+
+import pytest
+
+from txlog.model.entry import KINDS, RunItem, TransactionRun
+from txlog.model.errors import PeerFault
+from txlog.model.synchronous_entry import KIND_DECISION, SYNCHRONOUS_KINDS
+from txlog.protocol.log.incoming_queue import check_items
+
+
+@pytest.mark.parametrize("kind", [*SYNCHRONOUS_KINDS, KIND_DECISION, 127])
+def test_a_kind_of_a_later_program_is_refused_by_name(kind: int) -> None:
+    run = TransactionRun("us-1", 7, 1, [RunItem(5, kind, "", b"")])
+    with pytest.raises(PeerFault, match=f"kind {kind}") as refused:
+        check_items(run, 0, None)
+    assert refused.value.reason == "UnknownKind"
+
+
+def test_every_kind_of_this_program_is_taken() -> None:
+    items = [RunItem(stamp, kind, "", b"") for stamp, kind in enumerate(KINDS, 1)]
+    check_items(TransactionRun("us-1", 7, 1, items), 0, 0)

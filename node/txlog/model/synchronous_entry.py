@@ -1,0 +1,130 @@
+"""Entries of the log for synchronous transactions: their kinds, and what their keys mean.
+
+The key of an entry is a part of its content hash, and every master has it without the payload. So the key of a
+synchronous transaction has its terms, and the key of a decision has all that the decision says. No master judges again
+later whether a transaction is synchronous.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from txlog.model.bounds import COUNT_MAX, KEY_BYTES_MAX
+from txlog.model.entry import Span
+from txlog.model.errors import BadInput
+from txlog.model.ids import Origin, Txid, parse_txid
+from txlog.model.quorum import Quorum, format_quorum, parse_quorum
+from txlog.model.synchronous import check_timeout
+
+KIND_SYNCHRONOUS_UPDATE: Final = 7
+"""As ``KIND_UPDATE``, without effect before a COMMIT names it."""
+KIND_SYNCHRONOUS_QUADS: Final = 8
+"""As ``KIND_QUADS``, without effect before a COMMIT names it."""
+KIND_DECISION: Final = 9
+"""The key says which transactions take effect here, or are rolled back. The payload is empty."""
+SYNCHRONOUS_KINDS: Final = (KIND_SYNCHRONOUS_UPDATE, KIND_SYNCHRONOUS_QUADS)
+
+DECIDED_MAX: Final = 500
+"""So many transactions one decision names at most."""
+_SPAN = re.compile(r"(.+)\+([1-9][0-9]{0,18})")
+
+
+class DecisionKind(StrEnum):
+    """What a decision says. The first one in the log that names a transaction counts."""
+
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+
+
+class SynchronousKey(NamedTuple):
+    """The key of a synchronous transaction. ``client_key``: the Idempotency-Key, empty when there is none."""
+
+    quorum: Quorum
+    timeout_ms: int
+    client_key: str = ""
+
+
+class Decision(NamedTuple):
+    """The key of a decision. ``spans``: in the order of origins and seqs, none adjacent to the next."""
+
+    verdict: DecisionKind
+    spans: tuple[Span, ...]
+
+    def names(self) -> list[Txid]:
+        """The transactions, each once."""
+        return [
+            Txid(Origin(span.node, span.birth), seq)
+            for span in self.spans
+            for seq in range(span.first_seq, span.first_seq + span.count)
+        ]
+
+
+def encode_synchronous_key(key: SynchronousKey) -> str:
+    """``QUORUM TIMEOUT_MS CLIENTKEY``."""
+    return f"{format_quorum(key.quorum)} {key.timeout_ms} {key.client_key}"
+
+
+def decode_synchronous_key(text: str) -> SynchronousKey:
+    """The inverse of :func:`encode_synchronous_key`. One key has one text: :class:`BadInput` for any other."""
+    parts = text.split(" ", 2)
+    if len(parts) != 3 or not (parts[1].isascii() and parts[1].isdigit() and len(parts[1]) < 10):
+        raise BadInput(f"not the key of a synchronous transaction: {text[:100]!r}")
+    found = SynchronousKey(parse_quorum(parts[0]), check_timeout(int(parts[1])), parts[2])
+    if encode_synchronous_key(found) != text:
+        raise BadInput(f"not the key of a synchronous transaction: {text[:100]!r}")
+    return found
+
+
+def join_spans(names: Iterable[Txid]) -> list[Span]:
+    """These transactions, each once, as the fewest spans, in the order of origins and seqs."""
+    spans: list[Span] = []
+    for (node, birth), seq in sorted(set(names)):
+        last = spans[-1] if spans else None
+        if last is not None and (last.node, last.birth, last.first_seq + last.count) == (node, birth, seq):
+            spans[-1] = Span(node, birth, last.first_seq, last.count + 1)
+        else:
+            spans.append(Span(node, birth, seq, 1))
+    return spans
+
+
+def decide(verdict: DecisionKind, names: Iterable[Txid]) -> Decision:
+    """The decision about these transactions; at least one, at most :data:`DECIDED_MAX`."""
+    found = Decision(verdict, tuple(join_spans(names)))
+    assert 0 < sum(span.count for span in found.spans) <= DECIDED_MAX, found
+    return found
+
+
+def encode_decision(decision: Decision) -> str:
+    """``commit uk-1.00c0ffee00c0ffee.42 us-1.….7+3``: txids; ``+3`` names this one and the two that follow it."""
+    texts = [
+        str(Txid(Origin(span.node, span.birth), span.first_seq)) + (f"+{span.count}" if span.count > 1 else "")
+        for span in decision.spans
+    ]
+    text = " ".join([decision.verdict.value, *texts])
+    assert len(text) <= KEY_BYTES_MAX, len(text)
+    return text
+
+
+def decode_decision(text: str) -> Decision:
+    """The inverse of :func:`encode_decision`. One decision has one text: :class:`BadInput` for any other."""
+    verdict, *texts = text.split(" ")
+    if verdict not in list(DecisionKind) or not texts:
+        raise BadInput(f"not a decision: {text[:100]!r}; it looks like commit uk-1.00c0ffee00c0ffee.42+3")
+    found = Decision(DecisionKind(verdict), tuple(_decode_span(each) for each in texts))
+    if sum(span.count for span in found.spans) > DECIDED_MAX:
+        raise BadInput(f"a decision names more than {DECIDED_MAX} transactions: {text[:100]!r}")
+    if decide(found.verdict, found.names()) != found:
+        raise BadInput(f"the transactions of a decision are not in their order: {text[:100]!r}")
+    return found
+
+
+def _decode_span(text: str) -> Span:
+    several = _SPAN.fullmatch(text)
+    first = parse_txid(several[1] if several else text)
+    count = int(several[2]) if several else 1
+    if (several and count == 1) or first.seq + count > COUNT_MAX:
+        raise BadInput(f"not transactions of a decision: {text[:100]!r}")
+    return Span(first.origin.node, first.origin.birth, first.seq, count)

@@ -1,0 +1,104 @@
+"""Safeguards of synchronous transactions (S4 to S13), one each taken out. Imports nothing of ``txlog``.
+
+No master of the simulator makes such a transaction yet, so that tests kill them: the runs of the model, in which the
+rules of the masters are asked in every step, and directed ones.
+"""
+
+from __future__ import annotations
+
+from txlog_simulation.mutant import Mutant
+from txlog_simulation.source_patches import SourceEdit
+
+ANCHORS = "txlog/protocol/views/anchors.py"
+DECISIONS = "txlog/protocol/views/decisions.py"
+LIMBO = "txlog/protocol/log/limbo.py"
+_MODEL = "node/tests/protocol/test_synchronous_rules_model.py::test_masters_and_model_say_the_same_in_random_runs"
+_EARLY = (
+    "node/tests/protocol/test_synchronous_rules_model.py"
+    "::test_masters_and_model_say_the_same_where_a_decision_precedes_what_it_names"
+)
+_FOLD = "node/tests/protocol/test_synchronous_s07_limbo.py::"
+_ANSWERS = "node/tests/protocol/test_synchronous_s10_answers.py"
+
+
+def _mutant(name: str, rule: str, file: str, old: str, new: str, test: str = _MODEL) -> Mutant:
+    return Mutant(f"synchronous-{name}", rule, True, (SourceEdit(file, old, new),), test=test)
+
+
+SYNCHRONOUS_MUTANTS: tuple[Mutant, ...] = (
+    _mutant(
+        "lost-disks-vote-at-once", "S4", ANCHORS, " for each in reports if each.has_voted]", " for each in reports]"
+    ),
+    _mutant("electorates-apart", "S4", ANCHORS, "under = [] if is_seen else previous.under", "under = []"),
+    _mutant("electorate-of-who-is-out", "S4", ANCHORS, "if may_elect else previous.electorate", "if True else []"),
+    _mutant("any-anchor", "S5", ANCHORS, "previous = max(", "previous = min("),
+    _mutant("committed-in-any-view", "S6", DECISIONS, "    if not quorate:\n", "    if not anchor.members:\n"),
+    _mutant("doomed-is-committed", "S8", DECISIONS, "        if txid in doomed:\n", "        if not doomed:\n"),
+    _mutant(
+        "absent-hold-nothing",
+        "S8",
+        ANCHORS,
+        "for node, _ in previous.members if node not in lacking]",
+        "for node, _ in previous.members if any(node == e.node for e in reports) and node not in lacking]",
+    ),
+    _mutant(
+        "late-is-rolled-back",
+        "S8",
+        ANCHORS,
+        "is_late(counter) or _may_be_held(txid, previous, reports):",
+        "is_late(counter):",
+    ),
+    _mutant("doomed-again", "S9", ANCHORS, "if txid.seq <= known.get(txid.origin, 0):", "if txid in doomed:"),
+    _mutant(
+        "last-decision-counts",
+        "S7",
+        LIMBO,
+        "if txid not in named and txid not in self.early and not",
+        "if txid not in named and not",
+        test=_FOLD + "test_a_decision_that_precedes_it_counts_at_its_own_place",
+    ),
+    _mutant(
+        "truncation-forgets-what-was-open",
+        "S7",
+        LIMBO,
+        "            self.open[one.txid] = one\n            self.rolled_back.pop(one.txid, None)\n",
+        "            self.rolled_back.pop(one.txid, None)\n",
+        test=_FOLD + "test_a_log_that_was_truncated_and_grew_again_was_never_longer",
+    ),
+    _mutant(
+        "key-as-old-as-its-entry",
+        "S11",
+        LIMBO,
+        "Effect(one, max(one.stamp, entry.stamp))",
+        "Effect(one, one.stamp)",
+        test=_FOLD + "test_the_age_of_its_key_counts_from_the_later_stamp_of_it_and_its_commit",
+    ),
+    _mutant(
+        "synced-in-any-view",
+        "S10",
+        DECISIONS,
+        "<= progress.stable and progress.quorate",
+        "<= progress.stable",
+        test=_ANSWERS,
+    ),
+    _mutant(
+        "rolled-back-before-it-is-stable",
+        "S10",
+        DECISIONS,
+        "if 0 < progress.rollback_index <= progress.stable:",
+        "if 0 < progress.rollback_index:",
+        test=_ANSWERS,
+    ),
+    _mutant(
+        "trimmed-though-open",
+        "S13",
+        LIMBO,
+        "[served_from, *(one.log_index - 1 for one in at_served.open)]",
+        "[served_from]",
+    ),
+    _mutant(
+        "start-without-what-is-open", "S13", LIMBO, "LimboSnapshot(tuple(self.open.values()),", "LimboSnapshot((),"
+    ),
+    _mutant("start-without-early-decisions", "S13", LIMBO, "tuple(self.early.items()),", "(),", test=_EARLY),
+    _mutant("start-forgets-what-was-rolled-back", "S13", LIMBO, "tuple(self.rolled_back.items()))", "())"),
+)
