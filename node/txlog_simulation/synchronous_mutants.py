@@ -18,6 +18,7 @@ _EARLY = (
     "::test_masters_and_model_say_the_same_where_a_decision_precedes_what_it_names"
 )
 _FOLD = "node/tests/protocol/test_synchronous_s07_limbo.py::"
+_DOOM = "node/tests/protocol/test_synchronous_s09_doom.py"
 _ANSWERS = "node/tests/protocol/test_synchronous_s10_answers.py"
 
 
@@ -48,7 +49,7 @@ SYNCHRONOUS_MUTANTS: tuple[Mutant, ...] = (
         "is_late(counter) or _may_be_held(txid, previous, reports):",
         "is_late(counter):",
     ),
-    _mutant("doomed-again", "S9", ANCHORS, "if txid.seq <= known.get(txid.origin, 0):", "if txid in doomed:"),
+    _mutant("doomed-again", "S9", ANCHORS, "if txid.seq <= known.get(txid.origin, 0):", "if txid in doomed:", _DOOM),
     _mutant(
         "last-decision-counts",
         "S7",
