@@ -228,7 +228,8 @@ class History:
             if branch is self.losing and index > self.common:
                 form = "position"  # of an abandoned branch only the hash says which one is meant
             if form == "position":
-                yield f"position:{index}:{entry.hash.hex()[: self.random.choice((8, 32))]}", branch, index
+                meant = branch if index > self.common else self.final  # the timeline that goes on says what is skipped
+                yield f"position:{index}:{entry.hash.hex()[: self.random.choice((8, 32))]}", meant, index
             elif form == "time":
                 yield f"time:{self._written(entry)}", self.final, self._last_of(entry.stamp >> 16)
             elif form == "transaction":

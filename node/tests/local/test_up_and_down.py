@@ -110,6 +110,7 @@ def test_a_supervisor_that_dies_while_up_waits_is_named(cluster: Cluster, monkey
     state = StateFolder(cluster.folder)
     eventually(lambda: not state.is_locked)
     monkeypatch.setattr(cluster_commands, "start_daemon", lambda paths, folder: None)  # it answered, then it died
+    monkeypatch.setattr(cluster_commands, "use_credentials", lambda folder: None)  # it changes the environment
     told = CliRunner().invoke(app, ["up", "-f", str(EXAMPLE), "--detach", "--state", str(cluster.folder)])
     assert isinstance(told.exception, CannotRun)
     assert "the supervisor ended while its processes started" in str(told.exception)

@@ -33,8 +33,10 @@ def aged(cluster: Cluster, replaced: int) -> Cluster:
 def _with_earlier_incarnations(record: Record, count: int) -> Record:
     if not isinstance(record, ViewAccepted):
         return record
-    origins = [*(("b", 1000 + birth) for birth in range(count)), *record.view.origins]
-    return msgspec.structs.replace(record, view=msgspec.structs.replace(record.view, origins=origins))
+    view = record.view
+    origins = [*(("b", 1000 + birth) for birth in range(count)), *view.origins]
+    ancestors = view.ancestors or [(1, 0, view.coordinator)]  # a first view has no earlier incarnations
+    return msgspec.structs.replace(record, view=msgspec.structs.replace(view, origins=origins, ancestors=ancestors))
 
 
 class BesideOlderMasters(Cluster):

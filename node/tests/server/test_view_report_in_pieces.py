@@ -94,7 +94,7 @@ async def test_after_another_view_it_is_read_again(
     monkeypatch.setattr(view_report, "TAIL_ENTRIES_IN_A_TURN", 1)
     cluster = await written(clusters, 6)
     views, turns = cluster.app(0).context.status._core.views, 0
-    newer = msgspec.structs.replace(views.accepted, silent_members=["nobody"])
+    newer = msgspec.structs.replace(views.accepted, epoch=2, ancestors=[views.accepted.number])
 
     async def sleep(seconds: float) -> None:
         nonlocal turns
