@@ -258,10 +258,10 @@ class LoopedProcess(MasterListener):
         self.open.check_idle()
 
     def finish_sync(self) -> None:
-        """The syncs under way are done; the process is about to be stopped in order."""
+        """The syncs under way are done; the process is about to be stopped in order. It may crash in one of them."""
         had = not self.sync_thread.is_idle
         self.sync_thread.finish()
-        if had:
+        if had and self.machine.state == UP:
             self.executor.end_sync()
 
     def track(self, request: TrackedRequest) -> None:

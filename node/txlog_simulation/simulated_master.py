@@ -252,6 +252,8 @@ class SimulatedMaster:
         has_seal = False
         with self.guard:
             finish_sync(self)
+            if self.state != UP:  # it crashed in that sync
+                return False
             has_seal = self.disk.close_cleanly()
             self.on_durable(len(self.pending_records))
             self.state = DOWN
