@@ -217,7 +217,7 @@ class SimulatedDisk:
             else self._rng.randrange(used)
         )
         self._files.flip_bit(name, at, self._rng.randrange(8))
-        self._flipped_at_rest |= name.startswith("segment")  # an index is made anew, and no seal proves it
+        self._flipped_at_rest |= name.startswith("segment")  # an index is rebuilt, and no seal proves it
         return True
 
     def set_full(self, full: bool) -> None:

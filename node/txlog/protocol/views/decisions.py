@@ -20,7 +20,7 @@ class UndecidedTransaction(NamedTuple):
 
 
 class DecidableTransactions(NamedTuple):
-    """``certain``: a quorum holds it, so it takes effect whatever comes, and a COMMIT may name it. ``doomed``: a
+    """``certain``: a quorum holds it, so it takes effect in any case, and a COMMIT may name it. ``doomed``: a
     ROLLBACK may name it."""
 
     certain: list[Txid]
