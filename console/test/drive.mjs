@@ -12,7 +12,7 @@ const FLAGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-ru
 const VIEWS = ['map', 'log', 'split', 'query', 'work'];
 const PATIENCE_MS = 60_000;
 const said = {checks: 0, failures: [], consoleErrors: [], outside: [], axe: [], firstPaintMs: null, updatesMs: [], views: VIEWS.length};
-let browser; let page; let base; let shots; let expectsRefusal = false;
+let browser; let page; let base; let shots; let expectsRefusal = false; let inspects = false;
 
 function check(what, good) {
   said.checks += 1;
@@ -38,10 +38,12 @@ async function go(view) {
   await page.waitForSelector(`#${view}-title`);
 }
 
-// Without `preload`: axe would copy constructed style sheets into a style element, which the policy of the page forbids.
+// Axe adds style elements of its own, which the policy of the page forbids. Without `preload` it does not copy sheets, too.
 async function looks(name) {
+  inspects = true;
   await page.evaluate(AXE);
   const found = await page.evaluate(() => window.axe.run(document, {preload: false, runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']}));
+  inspects = false;
   for (const one of found.violations) said.axe.push(`${name}: ${one.id}: ${one.nodes.map((node) => node.target.join(' ')).slice(0, 3).join('; ')}`);
   check(`${name}: nothing wider than the page`, await page.evaluate(() => document.documentElement.scrollWidth <= document.documentElement.clientWidth));
 }
@@ -56,7 +58,10 @@ async function open(command) {
   const context = await browser.newContext({viewport: {width: 1280, height: 800}, colorScheme: 'light'});
   page = await context.newPage();
   page.on('console', (message) => {
-    if (message.type() === 'error' && !(expectsRefusal && message.text().includes('Failed to load resource'))) said.consoleErrors.push(message.text());
+    const text = message.text();
+    const isExpected = expectsRefusal && text.includes('Failed to load resource');
+    const isOfAxe = inspects && text.startsWith('Applying inline style');
+    if (message.type() === 'error' && !isExpected && !isOfAxe) said.consoleErrors.push(`${text} (${page.url()})`);
   });
   page.on('pageerror', (error) => said.consoleErrors.push(String(error)));
   page.on('request', (request) => { if (!request.url().startsWith(base)) said.outside.push(request.url()); });
