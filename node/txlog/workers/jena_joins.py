@@ -1,8 +1,7 @@
 """Updates without joins inside the second part of another join, for a Fuseki that fails at them.
 
 Jena 5.4 to 5.6 closes the second part of a join unread where the first one is empty. Where that part is a join itself,
-closing it fails, and ends the request ("this.hashTable is null", Jena's issue 3516). Whether the first part is empty
-is a matter of the data.
+closing it fails, and ends the request ("this.hashTable is null"). Whether the first part is empty depends on the data.
 
 ``{ A } { B C }`` becomes ``{ A } { { B C } UNION { FILTER(false) } }``: Jena begins with the parts of a union only when
 they are read. The solutions are the same. Such a join reads its second part as a whole and uses no index for it, so

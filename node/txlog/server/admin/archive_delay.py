@@ -1,6 +1,6 @@
 """How far the archive of a data centre is, measured by a master with its own clock. Pure.
 
-The archiver only reports places. A delay that it measured itself would stop to grow when the archiver dies.
+The archiver only reports places. A delay that it measured itself would stop growing when the archiver dies.
 """
 
 from __future__ import annotations
