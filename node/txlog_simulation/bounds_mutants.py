@@ -11,6 +11,7 @@ POST_SENDER = "txlog/protocol/replication/post_sender.py"
 POST_RECEIVER = "txlog/protocol/replication/post_receiver.py"
 SNAPSHOTS = "txlog/protocol/replication/snapshot_install.py"
 LOG = "txlog/protocol/log/log_state.py"
+BASE_LOG = "txlog/protocol/log/base_log.py"
 QUEUES = "txlog/protocol/log/incoming_queue.py"
 ADMISSION = "txlog/protocol/views/candidate_checks.py"
 POLICY = "txlog/protocol/views/view_policy.py"
@@ -97,8 +98,15 @@ BOUNDS_MUTANTS: tuple[Mutant, ...] = (
         "a-base-need-not-continue-the-log",
         "32",
         False,
-        (SourceEdit(LOG, "if not base_fits(self.log_index, view, cut, spans, waiting):", "if False:"),),
+        (SourceEdit(LOG, "if not base_fits(self.by_origin, self.log_index, view, cut, spans, waiting):", "if False:"),),
         test=_HOSTILE + "test_a_view_that_parks_less_or_more_than_its_base_has_is_refused",
+    ),
+    Mutant(
+        "unnamed-transactions-keep-any-stamp",
+        "13",
+        False,
+        (SourceEdit(BASE_LOG, "        if not _grows_above(", "        if False and not _grows_above("),),
+        test="node/tests/protocol/test_cut_and_restamp.py::test_rule_13_what_a_view_does_not_name_lies_above_its_stamps",
     ),
     Mutant(
         "an-order-of-any-slots",

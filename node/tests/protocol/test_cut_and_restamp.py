@@ -316,11 +316,37 @@ def test_a_base_that_is_not_the_one_named_changes_nothing(wrong: str) -> None:
     base_hash = bytes(HASH_BYTES) if wrong == "hash" else chained(made, *entries)
     said = len(made.records)
     before = (made.log_index.hash, made.log_index.spans(0, 4), made.by_origin[B].stamps(2, 3), dict(made.skips))
-    spans = [Span("b", 2, 2, 1), Span("a", 1, 2, 1)]
-    assert not made.accept_view(next_view(4, base_hash, 100, [2, 3]), 2, spans, stamps, [])
+    spans, waiting = [Span("b", 2, 2, 1), Span("a", 1, 2, 1)], [ReassignedStamps("b", 2, 3, [101])]
+    assert not made.accept_view(next_view(4, base_hash, 100, [2, 3]), 2, spans, stamps, waiting)
     assert before == (made.log_index.hash, made.log_index.spans(0, 4), made.by_origin[B].stamps(2, 3), dict(made.skips))
     assert len(made.records) == said
     assert made.view == VIEW
+
+
+@pytest.mark.parametrize(
+    ("named", "stamps", "fits"),
+    [
+        ([], [], False),  # b3 has stamp 50, below the floor
+        ([101], [], True),
+        ([101], [101], False),
+        ([101], [102], True),
+        ([101], [102, 102], False),
+        ([101], [102, 103], True),
+    ],
+)
+def test_rule_13_what_a_view_does_not_name_lies_above_its_stamps(
+    named: list[int], stamps: list[int], fits: bool
+) -> None:
+    """Transactions of a member arrived after this master's report: the view gives them no stamps."""
+    made = agreement()
+    count = len(stamps)
+    made.by_origin[B].extend(stamps, bytes(count * HASH_BYTES), [""] * count, [KIND_UPDATE] * count)
+    entries = [(A, 1, 10), (B, 1, 20), (B, 2, 25), (A, 2, 45)]
+    view, spans = next_view(4, chained(made, *entries), 100, [2, 2 + len(named)]), [Span("b", 2, 2, 1)]
+    spans.append(Span("a", 1, 2, 1))
+    written, waiting = len(made.records), [ReassignedStamps("b", 2, 3, named)] if named else []
+    assert made.accept_view(view, 2, spans, [25, 45], waiting) == fits
+    assert (made.view == view, len(made.records) > written) == (fits, fits)
 
 
 def test_what_is_settled_is_never_cut() -> None:

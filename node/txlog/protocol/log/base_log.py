@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 from txlog.model.entry import CONTROL_KINDS, Span
 from txlog.model.hashes import HASH_BYTES, chain_leaf, chain_next
@@ -39,9 +40,14 @@ def missing_spans(queues: Queues, needed: Mapping[Origin, int]) -> list[Span]:
     return found
 
 
-def base_fits(history: LogIndex, view: View, cut: int, spans: list[Span], waiting: list[ReassignedStamps]) -> bool:
+def base_fits(
+    queues: Queues, history: LogIndex, view: View, cut: int, spans: list[Span], waiting: list[ReassignedStamps]
+) -> bool:
     """Whether the base and the queue of a view continue every origin of this log without a gap after ``cut``, and the
-    view has a slot for each. Checked before any of it is used (rule 32)."""
+    view has a slot for each. Checked before any of it is used (rule 32).
+
+    The view gives no stamp to what a member's queue holds beyond them: it came after this master's report. Its stamps
+    have to lie above those of the view, or it could enter the log behind greater ones (rule 13)."""
     reached = {origin: history.seq_within(slot, cut) for slot, origin in enumerate(history.origins)}
     parts = [(span.node, span.birth, span.first_seq, span.count) for span in spans]
     parts += [(several.node, several.birth, several.first_seq, len(several.stamps)) for several in waiting]
@@ -55,7 +61,17 @@ def base_fits(history: LogIndex, view: View, cut: int, spans: list[Span], waitin
     known = dict(zip(origins, view.known_seqs, strict=False))
     if any(seq != reached.get(origin, 0) for origin, seq in known.items() if origin not in members):
         return False
+    floors = {Origin(w.node, w.birth): max(view.floor, max(w.stamps)) for w in waiting if w.stamps}
+    for one in members & queues.keys():
+        if not _grows_above(floors.get(one, view.floor), queues[one], reached.get(one, 0) + 1):
+            return False
     return {origin for origin, seq in reached.items() if seq} <= set(origins)
+
+
+def _grows_above(floor: int, queue: OriginQueue, first_seq: int) -> bool:
+    """Whether the stamps from ``first_seq`` on lie above ``floor``, each above the one before it."""
+    stamps = queue.stamps(first_seq, queue.held) if queue.held >= first_seq else []
+    return all(before < stamp for before, stamp in pairwise([floor, *stamps]))
 
 
 def base_chain_hashes(queues: Queues, value: bytes, spans: list[Span], stamps: list[int]) -> bytes | None:

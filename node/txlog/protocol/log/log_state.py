@@ -411,7 +411,7 @@ class LogState:
         changed, when the result is not the log that the view names."""
         assert not missing_spans(self.by_origin, last_seqs(spans, waiting))
         assert self.final_index <= cut <= self.log_index.length, (self.final_index, cut, self.log_index.length)
-        if not base_fits(self.log_index, view, cut, spans, waiting):
+        if not base_fits(self.by_origin, self.log_index, view, cut, spans, waiting):
             return False
         stands = self.configurations.valid_up_to(self.log_index, self.final_index, cut, view.is_or_descends_from)
         if stands < cut:  # the order stays, but what follows has to take effect again, as on every other master
