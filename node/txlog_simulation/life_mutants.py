@@ -71,6 +71,13 @@ LIFE_MUTANTS: tuple[Mutant, ...] = (
         test="node/tests/protocol/test_hostile_peers.py::test_a_founding_begins_an_empty_log[change0]",
     ),
     Mutant(
+        "a-name-that-no-master-has",
+        "32",
+        False,
+        (SourceEdit(_BOUNDS, 'Annotated[str, Meta(pattern=rf"^{NODE_LABEL}\\Z")]', "str"),),
+        test="node/tests/protocol/test_hostile_peers.py::test_a_transaction_of_a_master_with_no_possible_name_is_refused",
+    ),
+    Mutant(
         "an-incarnation-below-zero",
         "32",
         False,

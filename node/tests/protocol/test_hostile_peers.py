@@ -379,3 +379,11 @@ def test_an_order_of_transactions_that_nobody_has_ends_no_repair() -> None:
     assert not one.is_finished
     one.receive("a", wire.encode(RunsReply([])), ClockReading(0, 0))
     assert not one.is_finished
+
+
+@pytest.mark.parametrize("name", ["", "UK-1", "uk_1", "uk-", "uk-1\n", "ü", "a" * 64])
+def test_a_transaction_of_a_master_with_no_possible_name_is_refused(name: str) -> None:
+    """The journal takes an empty name for none, and a start could not read what it had stored."""
+    reply = RunsReply([TransactionRun(name, 1, 1, [RunItem(1, 1, "", b"")])])
+    with pytest.raises(PeerFault, match="Malformed"):
+        wire.decode("b", wire.encode(reply))

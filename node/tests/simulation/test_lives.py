@@ -175,6 +175,7 @@ def test_an_older_copy_is_told_from_the_disk_by_what_a_supervisor_saw_or_a_clien
 
 
 WRONG_IN_A_LIFE = {
+    81006: "a transaction of a master without a name was stored, and a start could not read it",
     62588: "a peer answered with a transaction that no view named, and its old stamp ended the process",
     49421: "a process that crashed in a sync, while it was stopped in order, went on as if that sync was done",
     25146: "a proposal to found a cluster on a base that no log has ended the process",

@@ -15,6 +15,8 @@ HASH_LENGTH: Final = 16
 """Bytes of every hash (:mod:`txlog.model.hashes`, which needs this module)."""
 COUNT_MAX: Final = (1 << 62) - 1
 NODE_CHARACTERS_MAX: Final = 63
+NODE_LABEL: Final = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+"""The pattern of a master's name: a DNS label, as Kubernetes names pods (RFC 1123)."""
 KEY_BYTES_MAX: Final = (1 << 16) - 1
 """A key in the journal: its length is two bytes."""
 SLOTS_MAX: Final = 255
@@ -32,6 +34,9 @@ Slot = Annotated[int, Meta(ge=0, lt=SLOTS_MAX)]
 """The place of an incarnation in a view."""
 Kind = Annotated[int, Meta(ge=-127, le=127)]
 """The kind of a transaction; negative for one that names its payload (:mod:`txlog.runtime.payload_transfer`)."""
-NodeId = Annotated[str, Meta(max_length=NODE_CHARACTERS_MAX)]
+NodeId = Annotated[str, Meta(pattern=rf"^{NODE_LABEL}\Z")]
+"""The name of a master. No other name can be of one: the journal's own files take an empty name for none."""
+CoordinatorId = Annotated[str, Meta(max_length=NODE_CHARACTERS_MAX)]
+"""The coordinator of a view; empty for no view."""
 Key = Annotated[str, Meta(max_length=KEY_BYTES_MAX)]
 Hash = Annotated[bytes, Meta(min_length=HASH_LENGTH, max_length=HASH_LENGTH)]

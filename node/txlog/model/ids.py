@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from txlog.model.bounds import Birth, Count, NodeId, Seq
+from txlog.model.bounds import NODE_LABEL, Birth, CoordinatorId, Count, NodeId, Seq
 from txlog.model.errors import BadInput
 
-NODE_ID = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
+NODE_ID = re.compile(f"^{NODE_LABEL}$")
 _TXID = re.compile(r"^([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)\.([0-9a-f]{16})\.([1-9][0-9]{0,18})$")
 
 
-ViewNumber = tuple[Count, Count, NodeId]
+ViewNumber = tuple[Count, Count, CoordinatorId]
 """The number of a view: epoch, ballot, coordinator."""
 
 

@@ -14,6 +14,7 @@ from txlog.model.bounds import COUNT_MAX, KEY_BYTES_MAX, NODE_CHARACTERS_MAX, SL
 from txlog.model.configuration import MASTERS_MAX, Configuration
 from txlog.model.entry import Span
 from txlog.model.hashes import HASH_BYTES
+from txlog.model.ids import NODE_ID
 from txlog.model.records import LogStart, ReassignedStamps
 from txlog.model.stamp import STAMP_MAX
 from txlog.model.view import NO_VIEW, STRATEGIES, Member, View, bootstrap_view
@@ -30,7 +31,7 @@ def _is_count(value: int) -> bool:
 
 
 def _is_origin(node: str, birth: int) -> bool:
-    return len(node) <= NODE_CHARACTERS_MAX and 0 <= birth <= _BIRTH_MAX
+    return NODE_ID.fullmatch(node) is not None and 0 <= birth <= _BIRTH_MAX
 
 
 def _is_stamp(value: int) -> bool:

@@ -37,7 +37,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from txlog.model.bounds import SLOTS_MAX, Birth, Count, Hash, Key, NodeId, Seq, Slot, Stamp
+from txlog.model.bounds import SLOTS_MAX, Birth, CoordinatorId, Count, Hash, Key, NodeId, Seq, Slot, Stamp
 from txlog.model.configuration import Configuration
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.entry import Span, TransactionRun
@@ -343,7 +343,7 @@ class Post(msgspec.Struct, array_like=True, frozen=True, tag="post"):
     cluster: bytes
     epoch: Count
     ballot: Count
-    coordinator: NodeId
+    coordinator: CoordinatorId
     claim: ReplicaState
     relays: list[ReplicaState]
     ask: bool
