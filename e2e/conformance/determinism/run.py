@@ -35,6 +35,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
+from e2e.conformance.determinism.capture_check import CaptureCheck
 from e2e.conformance.determinism.random_updates import RandomUpdates
 from e2e.conformance.w3c.case_kinds import UpdateTest
 from e2e.conformance.w3c.dataset_setup import fill_dataset
@@ -80,8 +81,15 @@ MASTER_RULES: Final = {
 class DeterminismRun:
     """One door, and what was seen at it."""
 
-    def __init__(self, at: MasterHarness, chance: random.Random, prompt: tuple[str, ...] = SYNCHRONOUS_STORES) -> None:
+    def __init__(
+        self,
+        at: MasterHarness,
+        chance: random.Random,
+        prompt: tuple[str, ...] = SYNCHRONOUS_STORES,
+        capture: CaptureCheck | None = None,
+    ) -> None:
         self._master = at
+        self._capture = capture
         self._synchronous = prompt
         self._chance = chance
         self.accepted = 0
@@ -97,6 +105,7 @@ class DeterminismRun:
 
     def update(self, text: str, path: str = "/statements") -> None:
         """One update, and whether all stores are alike afterwards."""
+        self._check_capture("what filled the stores")
         before = self._master.last.index
         try:
             answer = self._master.update(text, path)
@@ -112,10 +121,15 @@ class DeterminismRun:
             if self._master.last.index - before > 1:
                 self.met["tried again"] += self._master.last.index - before - 1
             self.compare(self._synchronous, text)
+            self._check_capture(text)
         elif answer.status in (400, 409) and (name := _refusal(answer.text)):
             self.refused[name] += 1
         else:
             self.wrong.append(f"{answer.status} {answer.text.strip()[:500]}\n    {text}")
+
+    def _check_capture(self, what: str) -> None:
+        if self._capture is not None:
+            self._capture.check(what)
 
     def _skip_refused(self, first: Refusal, text: str) -> None:
         """What a store refuses must be refused by all of them, the one that is behind too."""
@@ -242,6 +256,16 @@ def run_random(run: DeterminismRun, at: MasterHarness, seed: int, count: int, tr
     run.merge()
 
 
+def _report_capture(capture: CaptureCheck, report: BenchReport) -> None:
+    for text in capture.wrong_sets[:SHOWN_MAX] + capture.wrong_inverse[:SHOWN_MAX]:
+        print(text)
+    capture.close()
+    report.figure("captured", capture.entries)
+    report.figure("capturedSeveralOperations", capture.with_several_operations)
+    report.equal("wrong_sets", len(capture.wrong_sets), 0)
+    report.equal("wrong_inverse", len(capture.wrong_inverse), 0)
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m e2e.conformance.determinism.run", description=__doc__)
     parser.add_argument("--updates", type=int, default=1000, help="random ones; the W3C's come besides")
@@ -249,6 +273,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--engines", choices=ENGINES, default="mixed", help="of the stores")
     parser.add_argument("--no-jena", action="store_true", help="mixed: without a Fuseki beside the Oxigraphs")
     parser.add_argument("--rdf4j", action="store_true", help="mixed: with an RDF4J server beside them")
+    parser.add_argument("--capture", action="store_true", help="compare the change sets of a capture store, too")
     parser.add_argument("--no-w3c", action="store_true", help="leave the W3C's out: they are fetched")
     options = parser.parse_args(arguments)
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
@@ -262,7 +287,8 @@ def main(arguments: list[str] | None = None) -> int:
         others = {**({} if options.no_jena else JENA), **(RDF4J if options.rdf4j else {})} if mixed else {}
         prompt = (*SYNCHRONOUS_STORES, *others)
         with start_master_harness(folder, {**ENGINES[options.engines], **others}, prompt, mixed_engines=mixed) as at:
-            run = DeterminismRun(at, random.Random(f"order {seed}"), prompt)
+            capture = CaptureCheck(at) if options.capture else None
+            run = DeterminismRun(at, random.Random(f"order {seed}"), prompt, capture)
             try:
                 if tests is not None:
                     run_suite(run, at, tests)
@@ -283,6 +309,8 @@ def main(arguments: list[str] | None = None) -> int:
     report.figure("refusedByAll", run.refused_by_all.total())
     report.equal("unequal", len(run.unequal), 0)
     report.equal("wrong", len(run.wrong), 0)
+    if capture is not None:
+        _report_capture(capture, report)
     report.figure("seed", seed)
     return report.end()
 

@@ -1,0 +1,57 @@
+"""The quads that an entry of the log really deleted and added, in the form in which stores return them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from txlog.model.quads import decode_quads, encode_quads
+
+
+class ChangeSet(msgspec.Struct, frozen=True):
+    """Lines of canonical N-Quads, sorted, without newlines. ``deletes`` were there before, ``adds`` were not, and no
+    line is in both. So the quads after it are the quads before it, without ``deletes``, with ``adds``."""
+
+    deletes: tuple[bytes, ...] = ()
+    adds: tuple[bytes, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.deletes) + len(self.adds)
+
+    def inverse(self) -> ChangeSet:
+        """The change that takes this one back."""
+        return ChangeSet(self.adds, self.deletes)
+
+    def encode(self) -> bytes:
+        """The payload of kind QUADS with this effect (:mod:`txlog.model.quads`)."""
+        return encode_quads(self.deletes, self.adds)
+
+
+def decode_change_set(payload: bytes) -> ChangeSet:
+    """The inverse of :meth:`ChangeSet.encode`. Raises ``ValueError`` for bytes that are no change set."""
+    changes: dict[bool, list[bytes]] = {False: [], True: []}
+    for line in payload.splitlines():
+        if line[:2] not in (b"A ", b"D "):
+            raise ValueError(f"{line[:80]!r} is no line of a change set")
+    for is_add, line in decode_quads(payload):
+        changes[is_add].append(line)
+    return ChangeSet(tuple(changes[False]), tuple(changes[True]))
+
+
+def combine(changes: Iterable[ChangeSet]) -> ChangeSet:
+    """The net change of several, in order: a quad that is added and deleted again is in neither part."""
+    deleted: set[bytes] = set()
+    added: set[bytes] = set()
+    for change in changes:
+        for line in change.deletes:
+            if line in added:
+                added.discard(line)
+            else:
+                deleted.add(line)
+        for line in change.adds:
+            if line in deleted:
+                deleted.discard(line)
+            else:
+                added.add(line)
+    return ChangeSet(tuple(sorted(deleted)), tuple(sorted(added)))
