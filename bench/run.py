@@ -16,6 +16,7 @@ keys      a master with ENTRIES idempotency keys: its memory, the longest turn o
 disturbed small transactions beside a dead master, a slow one, and 100 MB
 batch52   as ``batch``, with 5 adds and 2 deletes in each transaction; needs 5 GB of disk
 backlog   20,000,000 operations by a batch, through a driver of 1 GB: its memory
+capture   change sets: the processor of an entry in a capture store, against a store that only executes it
 breakeven the stream and a batch in the running application, in turn: from how many transactions on a batch is sooner
 ========= ==================================================================================================
 
@@ -38,6 +39,7 @@ from typing import Final, NamedTuple
 
 from bench.batch import MIXED_WORKLOAD, measure_backlog, measure_batch
 from bench.breakeven import SIZES, measure_breakeven
+from bench.capture import measure_capture
 from bench.disturbance import measure_disturbed
 from bench.echo import measure_baseline
 from bench.keys import measure_keys
@@ -56,7 +58,7 @@ from txlog.client import MasterClient, StatusResponse
 LOG_CASES: Final = ("c1", "c64", "b100")
 SPARK_CASES: Final = ("append", "catchup", "idle")
 BATCH_CASES: Final = ("batch",)
-NAMED_CASES: Final = ("sites", "restart", "keys", "disturbed", "batch52", "backlog", "breakeven")
+NAMED_CASES: Final = ("sites", "restart", "keys", "disturbed", "batch52", "backlog", "breakeven", "capture")
 """Measured only when they are asked for."""
 
 
@@ -137,6 +139,7 @@ def _parts(options: BenchOptions, report: BenchReport) -> list[tuple[Sequence[st
             "break-even",
             lambda: measure_breakeven(folder / "breakeven", options.sizes, options.rounds, report),
         ),
+        (("capture",), "change sets", lambda: measure_capture(folder / "capture", report)),
         (("sites",), "two sites", lambda: measure_sites(folder / "sites", 2 * options.seconds, report)),
         (("restart",), "the start", lambda: measure_restart(folder / "restart", options.entries, report)),
         (("keys",), "idempotency keys", lambda: measure_keys(folder / "keys", options.entries, report)),

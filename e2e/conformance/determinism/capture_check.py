@@ -57,7 +57,7 @@ class CaptureCheck:
         before, self._before = self._before, after
         if (
             failed
-            or (set(change.deletes), set(change.adds)) != (before - after, after - before)
+            or (frozenset(change.deletes), frozenset(change.adds)) != (before - after, after - before)
             or self._held() != after
         ):
             self.wrong_sets.append(_describe(what, failed, change, before, after))
@@ -78,11 +78,19 @@ class CaptureCheck:
                 self._position = Position(0, entry.index, entry.hash)
                 if entry.noop or entry.kind in CONTROL_KINDS:
                     continue
-                operations: list[ChangeSet] = []
-                changes.append(apply_entry(self._store, StoreOperation(entry.kind, entry.payload), operations.append))
-                self.entries += 1
-                self.with_several_operations += len(operations) > 1
+                changes.append(self._apply(StoreOperation(entry.kind, entry.payload)))
         return combine(changes)
+
+    def _apply(self, operation: StoreOperation) -> ChangeSet:
+        alone: list[bool] = []
+
+        def record(_: ChangeSet, is_whole: bool) -> None:
+            alone.append(is_whole)
+
+        change = apply_entry(self._store, operation, record)
+        self.entries += 1
+        self.with_several_operations += False in alone
+        return change
 
     def _held(self) -> frozenset[bytes]:
         return frozenset(f"{quad} .".encode() for quad in self._store)

@@ -14,6 +14,9 @@ rdf4j    a third one, an RDF4J server (only with ``--rdf4j``)
 ``--engines``: ``mixed`` has Oxigraphs for the first three, ``fuseki`` beside them, and ``mixedEngines``. Without that a
 master accepts far more as it is: ``plain`` (three Oxigraphs), ``fuseki`` (three TDB2) and ``rdf4j`` (three LMDB).
 
+``--capture``: a capture store follows the log, too. After each update its change set must be exactly what came to the
+first store and went from it, and the inverse must give the state before (``wrong_sets``, ``wrong_inverse``).
+
 After each update the digests of all but ``merged`` are compared, after some also that of ``merged``.
 The last line of stdout is JSON: ``{"updates", "refused", "unequal", ...}``. ``updates``: accepted and carried out, as
 many as were asked for at least; ``refused``: by name, since stores could differ. ``refusedByAll``: every store answered

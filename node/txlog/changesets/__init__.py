@@ -1,13 +1,29 @@
 """Change sets: the quads that each entry of the log really deleted and added."""
 
+from txlog.changesets.capture_follower import CapturedChange, FollowedStep, follow_step
+from txlog.changesets.capture_store import CaptureStore, LogStep
+from txlog.changesets.change_log_errors import CaptureStoreInUse, ChangeLogDamaged, ChangesGone, UnknownChangeLog
+from txlog.changesets.change_record import CapturedEntry, ChangeRecord
 from txlog.changesets.change_set import ChangeSet, combine, decode_change_set
-from txlog.changesets.operations import EntryRefused, apply_change, apply_entry
+from txlog.changesets.operations import EntryRefused, apply_change, apply_entry, data_changes
 
 __all__ = [
+    "CaptureStore",
+    "CaptureStoreInUse",
+    "CapturedChange",
+    "CapturedEntry",
+    "ChangeLogDamaged",
+    "ChangeRecord",
     "ChangeSet",
+    "ChangesGone",
     "EntryRefused",
+    "FollowedStep",
+    "LogStep",
+    "UnknownChangeLog",
     "apply_change",
     "apply_entry",
     "combine",
+    "data_changes",
     "decode_change_set",
+    "follow_step",
 ]

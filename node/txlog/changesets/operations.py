@@ -6,13 +6,14 @@ store holds what the change sets say, and a record that is written between the t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import pyoxigraph as ox
 
 from txlog.changesets.change_set import ChangeSet, combine
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
+from txlog.model.errors import WorkerFault
 from txlog.sparql.update_operations import (
     ClearOperation,
     CreateOperation,
@@ -26,45 +27,80 @@ from txlog.workers.adapter import StoreOperation
 from txlog.workers.canonical_literals import canonical_lines
 
 _DEFAULT: Final = ox.DefaultGraph()
-Record = Callable[[ChangeSet], None]
+Record = Callable[[ChangeSet, bool], None]
+"""Called with the change of an operation, and whether the entry has no other operation."""
 
 
-class EntryRefused(Exception):
+class EntryRefused(WorkerFault):
     """The store cannot execute an entry. Its state is that before the operation which failed."""
 
 
-def apply_entry(store: ox.Store, entry: StoreOperation, record: Record = lambda _: None) -> ChangeSet:
+def apply_entry(store: ox.Store, entry: StoreOperation, record: Record = lambda _, __: None) -> ChangeSet:
     """Execute one entry and return its change set. ``record`` is called with the change of each of its operations that
     changes a quad, before the store changes. Raises :class:`EntryRefused`; operations before the one that failed are
     recorded and applied."""
     done: list[ChangeSet] = []
     try:
-        for change in _changes(store, entry):
-            record(change)
+        for change, is_whole in _changes(store, entry):
+            record(change, is_whole)
             apply_change(store, change)
             done.append(change)
-    except (ValueError, SyntaxError, RuntimeError, OSError) as wrong:
+    except (ValueError, SyntaxError, RuntimeError) as wrong:
         raise EntryRefused(str(wrong)[:500]) from wrong
     return done[0] if len(done) == 1 else combine(done)
 
 
-def apply_change(store: ox.Store, change: ChangeSet) -> None:
-    """Delete and add the quads of a change set. It may be repeated."""
-    for quad in _parse_lines(change.deletes):
+class DataChanges(NamedTuple):
+    """The change sets of consecutive entries of kind QUADS, and their quads by line."""
+
+    changes: list[ChangeSet]
+    quads: Mapping[bytes, ox.Quad]
+
+
+def data_changes(store: ox.Store, payloads: Sequence[bytes]) -> DataChanges:
+    """The change sets of consecutive entries of kind QUADS. The store stays as it is: the caller applies all of them
+    together (:func:`~txlog.changesets.change_set.combine`)."""
+    lines = canonical_lines(b"".join(payloads)).split(b"\n")
+    quads = dict(_pairs(dict.fromkeys(line[2:] for line in lines if line)))
+    there = {line: quad in store for line, quad in quads.items()}
+    changes: list[ChangeSet] = []
+    begin = 0
+    for payload in payloads:
+        end = begin + payload.count(b"\n")
+        changes.append(_data_change(lines[begin:end], there))
+        begin = end
+    return DataChanges(changes, quads)
+
+
+def _data_change(lines: Iterable[bytes], there: dict[bytes, bool]) -> ChangeSet:
+    """The change of one entry. ``there``: which quads are there before it, and afterwards which are there then."""
+    wanted = {line[2:]: line[:1] == b"A" for line in lines}
+    deletes = sorted([line for line, is_added in wanted.items() if not is_added and there[line]])
+    adds = sorted([line for line, is_added in wanted.items() if is_added and not there[line]])
+    there.update(wanted)
+    return ChangeSet(tuple(deletes), tuple(adds))
+
+
+def apply_change(store: ox.Store, change: ChangeSet, quads: Mapping[bytes, ox.Quad] | None = None) -> None:
+    """Delete and add the quads of a change set. It may be repeated. ``quads``: its quads by line, where the caller has
+    them."""
+    for quad in _parse_lines(change.deletes) if quads is None else map(quads.__getitem__, change.deletes):
         store.remove(quad)
     if change.adds:
-        store.extend(_parse_lines(change.adds))
+        store.extend(_parse_lines(change.adds) if quads is None else [quads[line] for line in change.adds])
 
 
-def _changes(store: ox.Store, entry: StoreOperation) -> Iterator[ChangeSet]:
-    """The change of each operation that changes a quad, each computed after the one before it was applied."""
+def _changes(store: ox.Store, entry: StoreOperation) -> Iterator[tuple[ChangeSet, bool]]:
+    """The change of each operation that changes a quad, each computed after the one before it was applied, and whether
+    the entry has no other operation."""
     if entry.kind == KIND_QUADS:
-        changes: Iterable[ChangeSet] = (_quads_change(store, entry.payload),)
+        changes: Iterable[tuple[ChangeSet, bool]] = ((data_changes(store, [entry.payload]).changes[0], True),)
     elif entry.kind == KIND_UPDATE:
-        changes = (operation_change(store, each) for each in parse_operations(entry.payload.decode()))
+        operations = list(parse_operations(entry.payload.decode()))
+        changes = ((operation_change(store, each), len(operations) == 1) for each in operations)
     else:
         raise ValueError(f"kind {entry.kind} is not known here; a newer capture store may know it")
-    return (change for change in changes if len(change))
+    return (change for change in changes if len(change[0]))
 
 
 def operation_change(store: ox.Store, operation: Operation) -> ChangeSet:
@@ -82,18 +118,6 @@ def operation_change(store: ox.Store, operation: Operation) -> ChangeSet:
             return _transfer_change(store, operation)
         case CreateOperation():
             return ChangeSet()
-
-
-def _quads_change(store: ox.Store, payload: bytes) -> ChangeSet:
-    """The change of an entry of data: which of its quads are there decides."""
-    deletes: dict[bytes, None] = {}
-    adds: dict[bytes, None] = {}
-    for line in canonical_lines(payload).split(b"\n"):
-        if line:
-            (adds if line[:1] == b"A" else deletes)[line[2:]] = None
-    there = [line for line, quad in _pairs(deletes) if line not in adds and quad in store]
-    missing = [line for line, quad in _pairs(adds) if quad not in store]
-    return ChangeSet(tuple(sorted(there)), tuple(sorted(missing)))
 
 
 def _modify_change(store: ox.Store, operation: PatternOperation) -> ChangeSet:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from enum import Enum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from txlog.cli.changes_view import watch_changes
 from txlog.cli.cli_cluster import find_cluster
 from txlog.cli.options import ClusterOptions, MasterOption, StateOption, YesOption, register
 from txlog.cli.tables import format_cell, out, show_json, show_table
@@ -20,12 +23,14 @@ from txlog.wire.change_feed import (
     NDJSON_MEDIA_TYPE,
     RDF_PATCH_MEDIA_TYPE,
     SSE_MEDIA_TYPE,
+    FeedEvent,
     is_inexpressible_in_patch,
     render_event,
 )
 from txlog.wire.log_page import KIND_NAMES, LogPage, PageEntry
 
 LIMIT_MAX = 100_000
+HOUR_MS = 3600 * 1000
 
 
 class FeedFormat(Enum):
@@ -44,10 +49,12 @@ class FeedLevel(Enum):
 
 
 class UpdateHandling(Enum):
-    """What ``watch`` does with a SPARQL update, which RDF Patch cannot express: stop, or write it into a header."""
+    """What ``watch`` does with a SPARQL update, which RDF Patch cannot express: stop, write it into a header, or write
+    what it really deleted and added."""
 
     STOP = "stop"
     HEADER = "header"
+    QUADS = "quads"
 
 
 _MEDIA_TYPES = {
@@ -160,8 +167,14 @@ def watch(
         FeedLevel, typer.Option(help="settled: only final entries, which no rejoin can move")
     ] = FeedLevel.STABLE,
     updates: Annotated[
-        UpdateHandling, typer.Option(help="for SPARQL updates in RDF Patch: stop, or write a header")
+        UpdateHandling,
+        typer.Option(help="for SPARQL updates in RDF Patch: stop, or write a header; quads: what each entry changed"),
     ] = UpdateHandling.STOP,
+    changes: Annotated[
+        Path | None,
+        typer.Option(help="folder of the capture store, for --updates quads", show_default="STATE/changesets"),
+    ] = None,
+    keep: Annotated[int, typer.Option(min=1, help="hours that this folder keeps change sets")] = 24,
     state: StateOption = DEFAULT_FOLDER,
     master: MasterOption = None,
 ) -> None:
@@ -175,11 +188,19 @@ def watch(
     else:
         raise BadInput(f"--until {until}: an index of the log, or now")
     feed = sys.stdout.buffer
-    for event in FeedFollower(cluster.masters, start, until=end, settled=level is FeedLevel.FINAL):
+    settled = level is FeedLevel.FINAL
+    events: Iterable[FeedEvent]
+    if updates is UpdateHandling.QUADS:
+        events = watch_changes(
+            cluster, changes or state / "changesets", start, end, settled=settled, keep_ms=keep * HOUR_MS
+        )
+    else:
+        events = FeedFollower(cluster.masters, start, until=end, settled=settled)
+    for event in events:
         if form is FeedFormat.PATCH and updates is UpdateHandling.STOP and is_inexpressible_in_patch(event):
             raise BadInput(
                 f"the entry after {event.previous}, {event.txid}, is a SPARQL update, which RDF Patch cannot say: "
-                "--updates header writes it into a header, --format json as it is"
+                "--updates header writes it into a header, --updates quads what it changed, --format json as it is"
             )
         feed.write(render_event(event, _MEDIA_TYPES[form]))
         feed.flush()

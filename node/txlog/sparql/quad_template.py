@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 import pyoxigraph as ox
 
+from txlog.sparql.terms import string_text, string_token
 from txlog.sparql.tokens import TOKEN, Token
 
 _VARIABLE: Final = "urn:txlog:variable:"
@@ -54,7 +55,7 @@ def parse_template(toks: Sequence[Token], default: str, columns: dict[str, int])
     for quad in ox.parse(_as_trig(toks, default), ox.RdfFormat.TRIG):
         terms = (quad.subject, quad.predicate, quad.object, quad.graph_name)
         quads.append(tuple(_slot(term, columns) for term in terms))
-    return QuadTemplate(tuple(quads))  # type: ignore[arg-type]
+    return QuadTemplate(tuple(quads))
 
 
 def parse_data(toks: Sequence[Token]) -> list[ox.Quad]:
@@ -88,6 +89,9 @@ def _trig_token(token: Token) -> str:
     if token.kind == "VARIABLE":
         # As hexadecimal digits: a variable may hold letters that an IRI may not.
         return f"<{_VARIABLE}{token.text[1:].encode().hex()}> "
+    if token.kind == "STRING":
+        # In triple terms the parser reads no string but one in double quotes.
+        return string_token(string_text(token.text))
     # A sign belongs to the number after it, a datatype and a language to the string before it.
     return token.text if token.text in ("+", "-", "^^") else f"{token.text} "
 
@@ -99,7 +103,7 @@ def _slot(term: Any, columns: dict[str, int]) -> Any:
     if isinstance(term, ox.Triple):
         parts = tuple(_slot(part, columns) for part in (term.subject, term.predicate, term.object))
         if any(isinstance(part, _Slot | _TripleSlot) for part in parts):
-            return _TripleSlot(parts)  # type: ignore[arg-type]
+            return _TripleSlot(parts)
     return term
 
 

@@ -1,0 +1,138 @@
+"""Brings a capture store up to the log of the masters, and back where a rejoin gave its branch up.
+
+An entry is executed when a worker has executed it, so what all workers refuse and the log then skips is never captured.
+A cluster without workers has nobody who could refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
+
+from txlog.changesets.capture_store import CaptureStore, LogStep
+from txlog.changesets.change_log import LogEnd
+from txlog.changesets.change_record import CapturedEntry
+from txlog.changesets.change_set import ChangeSet
+from txlog.changesets.operations import EntryRefused
+from txlog.client.responses import StatusResponse
+from txlog.model.errors import LogAhead, LogDiverged
+from txlog.wire.log_page import LogPage, PageEntry
+
+PAGE_BYTES: Final = 1 << 20
+_WORKING: Final = "Working"
+
+
+class LogMaster(Protocol):
+    """What the follower asks of a master; :class:`~txlog.client.MasterClient` is one."""
+
+    def status(self) -> StatusResponse: ...
+
+    def log_page(
+        self,
+        after: int,
+        at_hash: bytes | None = None,
+        upto: int | None = None,
+        max_bytes: int | None = None,
+        unordered: Sequence[tuple[int, bytes]] = (),
+        *,
+        keys: bool = False,
+    ) -> LogPage: ...
+
+
+class CapturedChange(NamedTuple):
+    """An entry that was executed, and its change set."""
+
+    entry: CapturedEntry
+    change: ChangeSet
+
+
+class FollowedStep(NamedTuple):
+    """One step. ``left``: the end of the branch that the store left, None where it went on. ``changes``: what it
+    executed then. ``settled``: the final index, 0 where it was not asked."""
+
+    left: LogEnd | None
+    changes: list[CapturedChange]
+    settled: int = 0
+
+
+def follow_step(
+    store: CaptureStore, master: LogMaster, upto: int | None = None, *, settled: bool = False
+) -> FollowedStep:
+    """Execute the next page of the log; no changes where the store is as far as it may be. ``upto``: not beyond this
+    index; ``settled``: only final entries, which no rejoin moves. Raises the errors of the master, :class:`LogAhead`
+    where it is behind the store, :class:`LogDiverged` where no kept position of the store is on its log, and
+    :class:`EntryRefused` where the store cannot execute the next entry."""
+    status = master.status()
+    if _has_left(store, status):
+        return _go_back(store, master)
+    end = store.end
+    target = min(executable_index(status), status.stable.index if upto is None else upto)
+    try:
+        # Asked also where nothing can follow: only the master knows whether this position is still on its log.
+        page = master.log_page(end.index, end.hash, max(target, end.index), PAGE_BYTES, keys=True)
+    except LogDiverged:
+        return _go_back(store, master)
+    limit = min(page.settled, target) if settled else target
+    steps = [LogStep(captured_entry(each), each.payload) for each in page.entries if each.index <= limit]
+    try:
+        done = store.apply(steps)
+    except EntryRefused:
+        # Those before it count; the next step meets it alone.
+        done = [record.change_set for record in store.entries(end.index)] if store.end.index > end.index else []
+        if not done:
+            raise
+    changes = [CapturedChange(step.entry, change) for step, change in zip(steps, done, strict=False)]
+    return FollowedStep(None, changes, page.settled)
+
+
+def executable_index(status: StatusResponse) -> int:
+    """The index up to which a working worker has executed the log; the stable index where there are no workers."""
+    if not status.workers:
+        return status.stable.index
+    at = [each.position.index for each in status.workers if each.position is not None and each.state == _WORKING]
+    return min(max(at, default=0), status.stable.index)
+
+
+def captured_entry(entry: PageEntry) -> CapturedEntry:
+    """What the log says of an entry, without its payload."""
+    return CapturedEntry(entry.index, entry.hash, str(entry.txid), entry.stamp, entry.kind, entry.noop, entry.key)
+
+
+def _has_left(store: CaptureStore, status: StatusResponse) -> bool:
+    """Whether the master's log is shorter, and another one. A master that only lags has the store's own hash."""
+    stable = status.stable
+    if not store.begin.index < stable.index < store.end.index:
+        return False
+    record = next(iter(store.entries(stable.index - 1)))
+    return record.entry.hash != bytes.fromhex(stable.hash)
+
+
+def _go_back(store: CaptureStore, master: LogMaster) -> FollowedStep:
+    """Undo to the last kept position that is on the log of the master."""
+    hashes = {record.entry.index: record.entry.hash for record in store.entries(store.begin.index)}
+    hashes[store.begin.index] = store.begin.hash
+    low, high = store.begin.index - 1, store.end.index
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _is_on_log(master, middle, hashes[middle]):
+            low = middle
+        else:
+            high = middle - 1
+    if low < store.begin.index:
+        raise LogDiverged(
+            f"no position that the capture store keeps, from index {store.begin.index} on, is on this log: it is of "
+            "another cluster, or keeps no change sets from where the branches part; begin with an empty folder"
+        )
+    left = store.end
+    if low == left.index:
+        return FollowedStep(None, [])
+    store.undo_to(low)
+    return FollowedStep(left, [])
+
+
+def _is_on_log(master: LogMaster, index: int, value: bytes) -> bool:
+    try:
+        master.log_page(index, value, index)
+    except (LogDiverged, LogAhead):
+        return False
+    return True

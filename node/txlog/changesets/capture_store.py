@@ -1,0 +1,303 @@
+"""The capture store: an embedded store that follows the log, with the change log beside it.
+
+What it holds is what its change log says: a change set is recorded before the store changes.
+
+- After a **kill** the store has lost nothing. A start applies the change sets above the last *checkpoint* again, and
+  takes back the operations of an entry that is not whole. Both may be repeated.
+- After a **loss of power** the store and the log may each lack what was not synced, and the store may be ahead. So a
+  checkpoint keeps a copy of the store's files (hard links), and a start on another boot begins with that copy.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+import pyoxigraph as ox
+
+from txlog.changesets.change_log import ChangeLog, LogEnd
+from txlog.changesets.change_log_errors import CaptureStoreInUse, ChangeLogDamaged, UnknownChangeLog
+from txlog.changesets.change_record import CHAIN_START, CapturedEntry, ChangeRecord, FileHead
+from txlog.changesets.change_set import ChangeSet, combine
+from txlog.changesets.operations import EntryRefused, apply_change, apply_entry, data_changes
+from txlog.config.atomic_file import write_durably
+from txlog.model.decode_errors import DECODE_ERRORS
+from txlog.model.entry import CONTROL_KINDS, KIND_QUADS, Position
+from txlog.workers.adapter import StoreOperation
+
+CHECKPOINT_ENTRIES: Final = 10_000
+CHECKPOINT_VERSION: Final = 1
+DATA_ENTRIES_MAX: Final = 500
+"""Entries of data that are recorded and applied together."""
+
+
+class LogStep(NamedTuple):
+    """An entry to execute: what the log says of it, and its payload."""
+
+    entry: CapturedEntry
+    payload: bytes
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether workers only move their position over it."""
+        return bool(self.entry.noop) or self.entry.kind in CONTROL_KINDS
+
+
+class _Checkpoint(msgspec.Struct, frozen=True, rename="camel"):
+    """``kept``: the folder with the copy of the store at ``index``. ``replay``: the index above which change sets are
+    applied again after a kill. ``boot``: the boot of the machine on which it was written."""
+
+    version: int
+    index: int
+    kept: str
+    replay: int
+    boot: str
+
+
+class CaptureStore:
+    """The store in one folder, of which this process is the only owner. ``start``: the position where an empty folder
+    begins, with the data there (``quads``). ``clock_ms``: milliseconds since 1970."""
+
+    def __init__(
+        self,
+        folder: Path,
+        start: Position,
+        quads: Iterable[ox.Quad] = (),
+        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._folder = folder
+        self._clock_ms = clock_ms
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = _lock(folder)
+        try:
+            if not self.exists(folder):
+                self._begin(FileHead(start.index, start.hash, CHAIN_START), quads)
+            self._checkpoint = self._read_checkpoint()
+            self._recover()
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    @staticmethod
+    def exists(folder: Path) -> bool:
+        """Whether the folder holds a store already."""
+        return any((folder / "changes").glob("*.changes"))
+
+    def _begin(self, head: FileHead, quads: Iterable[ox.Quad]) -> None:
+        """The change log comes last: without it, what an earlier process began is removed."""
+        for path in (self._folder / "quads", *self._folder.glob("kept-*")):
+            shutil.rmtree(path, ignore_errors=True)
+        store = ox.Store(str(self._folder / "quads"))
+        store.bulk_extend(quads)
+        store.flush()
+        kept = self._keep_copy(store, 0)
+        self._write_checkpoint(_Checkpoint(CHECKPOINT_VERSION, head.index, kept, head.index, read_boot_id()))
+        ChangeLog.create(self._folder / "changes", head).close()
+
+    def _recover(self) -> None:
+        """The state after the last whole entry."""
+        found, boot = self._checkpoint, read_boot_id()
+        same_boot = found.boot == boot
+        if not same_boot:
+            _restore_copy(self._folder / found.kept, self._folder / "quads")
+        self._store = ox.Store(str(self._folder / "quads"))
+        self._log = ChangeLog(self._folder / "changes", synced=None if same_boot else found.index)
+        begin = found.replay if same_boot else found.index
+        if begin > self._log.end.index:
+            raise ChangeLogDamaged(
+                f"{self._folder}: the store is at index {begin}, and the change log ends at "
+                f"{self._log.end.index}: it was cut; make the store again"
+            )
+        for record in self._log.entries(begin):
+            apply_change(self._store, record.change_set)
+        for change in reversed(self._log.parts):
+            apply_change(self._store, change.inverse())
+        if self._log.parts:
+            self._log.drop_parts()
+        if not same_boot:
+            self._make_checkpoint(self._log.end.index)
+
+    def close(self) -> None:
+        """Write a checkpoint and give the folder free."""
+        if self._checkpoint.index != self._log.end.index:
+            self._make_checkpoint(self._log.end.index)
+        self._log.close()
+        del self._store
+        os.close(self._lock)
+
+    # -- position
+
+    @property
+    def end(self) -> LogEnd:
+        """The last entry that was executed."""
+        return self._log.end
+
+    @property
+    def begin(self) -> LogEnd:
+        """The position before the first entry of which the change set is kept."""
+        return self._log.begin
+
+    def entries(self, after: int) -> Iterable[ChangeRecord]:
+        """The entries above an index, with their change sets; errors as of :meth:`ChangeLog.entries`."""
+        return self._log.entries(after)
+
+    @property
+    def quads(self) -> ox.Store:
+        """The embedded store, to be read only."""
+        return self._store
+
+    # -- writing
+
+    def apply(self, steps: Sequence[LogStep]) -> list[ChangeSet]:
+        """Execute the next entries of the log; returns their change sets. Raises :class:`EntryRefused` for one that the
+        store cannot execute: those before it are executed, and the store is at the last of them."""
+        made: list[ChangeSet] = []
+        while len(made) < len(steps):
+            data = _data_steps(steps, len(made))
+            made += self._apply_data(data) if data else [self._apply_update(steps[len(made)])]
+        if self._log.end.index - self._checkpoint.index >= CHECKPOINT_ENTRIES:
+            self._make_checkpoint(self._log.end.index)
+        return made
+
+    def _apply_data(self, steps: Sequence[LogStep]) -> list[ChangeSet]:
+        """Entries of data, and those without effect: recorded together, then applied together."""
+        try:
+            made = data_changes(self._store, [b"" if each.changes_nothing else each.payload for each in steps])
+        except (ValueError, SyntaxError) as wrong:
+            raise EntryRefused(str(wrong)[:500]) from wrong
+        now, changes = self._clock_ms(), made.changes
+        for step, change in zip(steps, changes, strict=True):
+            self._log.append(step.entry, change, now)
+        self._log.flush()
+        apply_change(self._store, changes[0] if len(changes) == 1 else combine(changes), made.quads)
+        return changes
+
+    def _apply_update(self, step: LogStep) -> ChangeSet:
+        recorded: list[ChangeSet] = []
+        is_entry_recorded = False
+
+        def record(change: ChangeSet, is_whole: bool) -> None:
+            nonlocal is_entry_recorded
+            if is_whole:
+                self._log.append(step.entry, change, self._clock_ms())
+                is_entry_recorded = True
+            else:
+                recorded.append(change)
+                self._log.append_part(step.entry, change, self._clock_ms())
+            self._log.flush()
+
+        try:
+            made = apply_entry(self._store, StoreOperation(step.entry.kind, step.payload), record)
+        except EntryRefused:
+            for change in reversed(recorded):
+                apply_change(self._store, change.inverse())
+            if recorded:
+                self._log.drop_parts()
+            raise
+        if not is_entry_recorded:
+            self._log.append(step.entry, made, self._clock_ms())
+            self._log.flush()
+        return made
+
+    def undo_to(self, index: int) -> list[ChangeRecord]:
+        """Go back to an earlier index by the inverses of the change sets above it; returns these, in the log's order.
+        Raises :class:`~txlog.changesets.change_log_errors.ChangesGone` where they are not kept."""
+        undone = list(self._log.entries(index))
+        # Until the log is cut, a start applies all entries above this index again, whatever was undone by then.
+        lower = min(index, self._checkpoint.replay)
+        self._write_checkpoint(msgspec.structs.replace(self._checkpoint, replay=lower))
+        apply_change(self._store, combine(record.change_set for record in undone).inverse())
+        self._make_checkpoint(index)
+        self._log.truncate(index)
+        return undone
+
+    def prune(self, keep_ms: int) -> None:
+        """Forget change sets that are older, file by file."""
+        self._log.prune(self._checkpoint.replay, self._clock_ms() - keep_ms)
+
+    # -- checkpoints
+
+    def _make_checkpoint(self, index: int) -> None:
+        """Everything up to an index is on the disk, in the change log and in a copy of the store."""
+        self._log.sync()
+        self._store.flush()
+        before = self._checkpoint.kept
+        kept = self._keep_copy(self._store, int(before.rpartition("-")[2]) + 1)
+        self._write_checkpoint(_Checkpoint(CHECKPOINT_VERSION, index, kept, index, read_boot_id()))
+        shutil.rmtree(self._folder / before, ignore_errors=True)
+
+    def _keep_copy(self, store: ox.Store, number: int) -> str:
+        """A copy of the store's files, synced. Files that the store never changes are hard links."""
+        folder = self._folder / f"kept-{number}"
+        shutil.rmtree(folder, ignore_errors=True)
+        store.backup(str(folder))
+        for path in folder.iterdir():
+            _sync(path)
+        _sync(folder)
+        return folder.name
+
+    def _write_checkpoint(self, made: _Checkpoint) -> None:
+        write_durably(self._folder / "checkpoint", msgspec.json.encode(made))
+        self._checkpoint = made
+
+    def _read_checkpoint(self) -> _Checkpoint:
+        path = self._folder / "checkpoint"
+        try:
+            found = msgspec.json.decode(path.read_bytes(), type=_Checkpoint)
+        except (*DECODE_ERRORS, OSError) as wrong:
+            raise ChangeLogDamaged(f"{path} cannot be read: {wrong}; make the store again") from None
+        if found.version != CHECKPOINT_VERSION:
+            raise UnknownChangeLog(f"{path} has version {found.version}, and this program reads {CHECKPOINT_VERSION}")
+        return found
+
+
+def read_boot_id() -> str:
+    """The boot of this machine: another one after each start of it. Empty where the system has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _restore_copy(kept: Path, folder: Path) -> None:
+    """Begin with a copy of the store's files. Those that are changed in place are copied, the others linked."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(kept, folder, copy_function=_link_table)
+
+
+def _link_table(source: str, target: str) -> None:
+    (os.link if source.endswith(".sst") else shutil.copyfile)(source, target)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _lock(folder: Path) -> int:
+    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise CaptureStoreInUse(f"another process uses the capture store in {folder}") from None
+    return handle
+
+
+def _data_steps(steps: Sequence[LogStep], begin: int) -> Sequence[LogStep]:
+    """The steps from ``begin`` on that can be recorded together; empty where the first one is an update."""
+    end = begin
+    while end < len(steps) and end - begin < DATA_ENTRIES_MAX:
+        if not steps[end].changes_nothing and steps[end].entry.kind != KIND_QUADS:
+            break
+        end += 1
+    return steps[begin:end]
