@@ -28,6 +28,8 @@ START: Final = Position(0, 0, bytes(16))
 QUADS_MIN: Final = 30_000.0
 TEXT_MIN: Final = 2_500.0
 UNDO_MIN: Final = 25_000.0
+UNDONE: Final = 20_000
+"""Entries of the branch that is taken back."""
 
 
 class CaptureCase(NamedTuple):
@@ -147,7 +149,7 @@ def _measure(
 def _measure_undo(store: CaptureStore) -> float:
     """Microseconds of processor to take an entry of two quads back."""
     before = store.end.index
-    for at in range(0, 2_000, 100):
+    for at in range(0, UNDONE, 100):
         pairs = [(number, number) for number in range(at, at + 100)]
         lines = [b"D <urn:u:%d> <urn:p> <urn:o> .\nA <urn:u:%d> <urn:p> <urn:n> .\n" % pair for pair in pairs]
         store.apply(_steps(store, [StoreOperation(KIND_QUADS, line.replace(b"D ", b"A ")) for line in lines]))

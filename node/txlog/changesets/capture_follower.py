@@ -1,7 +1,7 @@
 """Brings a capture store up to the log of the masters, and back where a rejoin gave its branch up.
 
 An entry is executed when a worker has executed it, so what all workers refuse and the log then skips is never captured.
-A cluster without workers has nobody who could refuse.
+In a cluster without workers no store can refuse.
 """
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ class CaptureStore:
         """Go back to an earlier index by the inverses of the change sets above it; returns these, in the log's order.
         Raises :class:`~txlog.changesets.change_log_errors.ChangesGone` where they are not kept."""
         undone = list(self._log.entries(index))
-        # Until the log is cut, a start applies all entries above this index again, whatever was undone by then.
+        # Until the log is cut, a start applies all entries above this index again, also those that were undone by then.
         lower = min(index, self._checkpoint.replay)
         self._write_checkpoint(msgspec.structs.replace(self._checkpoint, replay=lower))
         apply_change(self._store, combine(record.change_set for record in undone).inverse())

@@ -189,17 +189,19 @@ class ChangeLog:
         self.close()
         while self._files[-1].head.index > index:
             self._files.pop().path.unlink()
-        offset = HEAD_BYTES
-        for record, end in self._scan(self._files[-1], is_last=True):
+        last = self._files[-1]
+        offset, self.end = HEAD_BYTES, LogEnd(last.head.index, last.head.hash, last.head.chain)
+        for record, end in self._scan(last, is_last=True):
             if record.entry.index > index:
                 break
-            offset = end
-        with self._files[-1].path.open("r+b") as file:
-            file.truncate(offset)
-            os.fsync(file.fileno())
+            if record.record is RecordKind.ENTRY:
+                offset, self.end = end, LogEnd(record.entry.index, record.entry.hash, record.chain)
+        self._fd = os.open(last.path, os.O_RDWR)
+        os.ftruncate(self._fd, offset)
+        os.fsync(self._fd)
         sync_folder(self._folder)
         self.parts.clear()
-        self._open_last()
+        self._size = self._whole = offset
 
     def prune(self, below: int, before_ms: int) -> None:
         """Remove the oldest files: those of which all entries are at or below ``below`` and written before

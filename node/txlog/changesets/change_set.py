@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from txlog.model.quads import decode_quads, encode_quads
+from txlog.model.quads import encode_quads
 
 
 class ChangeSet(msgspec.Struct, frozen=True):
@@ -30,13 +30,14 @@ class ChangeSet(msgspec.Struct, frozen=True):
 
 def decode_change_set(payload: bytes) -> ChangeSet:
     """The inverse of :meth:`ChangeSet.encode`. Raises ``ValueError`` for bytes that are no change set."""
-    changes: dict[bool, list[bytes]] = {False: [], True: []}
-    for line in payload.splitlines():
-        if line[:2] not in (b"A ", b"D "):
-            raise ValueError(f"{line[:80]!r} is no line of a change set")
-    for is_add, line in decode_quads(payload):
-        changes[is_add].append(line)
-    return ChangeSet(tuple(changes[False]), tuple(changes[True]))
+    changes: dict[bytes, list[bytes]] = {b"A ": [], b"D ": []}
+    for line in payload.split(b"\n"):
+        if line:
+            lines = changes.get(line[:2])
+            if lines is None:
+                raise ValueError(f"{line[:80]!r} is no line of a change set")
+            lines.append(line[2:])
+    return ChangeSet(tuple(changes[b"D "]), tuple(changes[b"A "]))
 
 
 def combine(changes: Iterable[ChangeSet]) -> ChangeSet:
