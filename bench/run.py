@@ -45,6 +45,7 @@ from bench.echo import measure_baseline
 from bench.keys import measure_keys
 from bench.profiler import Profiler
 from bench.restart import measure_restart
+from bench.resting_stores import measure_resting_stores
 from bench.spark_cases import measure_append, measure_catchup, measure_idle
 from bench.wan_latency import measure_sites
 from e2e.lib.cluster.local import cluster_up
@@ -77,6 +78,7 @@ class BenchOptions(NamedTuple):
     sizes: list[int]
     entries: int
     idle_s: float
+    store_quads: int
     profile: Path | None
     keep: bool
 
@@ -156,6 +158,9 @@ def _measure_spark(options: BenchOptions, report: BenchReport) -> None:
             measure_append(cluster, options.appends, options.rate, report)
         if "catchup" in options.only:
             measure_catchup(cluster, options.catchup, report)
+    if "idle" in options.only and options.store_quads:
+        with cluster_up(options.folder / "resting", keep=options.keep) as cluster:
+            measure_resting_stores(cluster, options.store_quads, report)
 
 
 def _options(arguments: list[str] | None) -> BenchOptions:
@@ -181,6 +186,7 @@ def _options(arguments: list[str] | None) -> BenchOptions:
     parser.add_argument("--operations", type=int, default=20_000_000, help="of the backlog")
     parser.add_argument("--entries", type=int, default=1_000_000, help="of the log of a master that starts again")
     parser.add_argument("--idle", type=float, default=60.0, help="seconds of idling")
+    parser.add_argument("--store-quads", type=int, default=0, help="in each store of a second idle cluster")
     parser.add_argument("--profile", type=Path, help="a folder for py-spy's recordings of one master in each case")
     parser.add_argument("--keep", action="store_true", help="leave journals and logs where they are")
     found = parser.parse_args(arguments)
@@ -207,6 +213,7 @@ def _options(arguments: list[str] | None) -> BenchOptions:
         [int(size) for size in found.sizes.split(",")],
         found.entries,
         found.idle,
+        found.store_quads,
         found.profile,
         found.keep,
     )

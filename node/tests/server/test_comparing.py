@@ -20,12 +20,11 @@ from txlog.model.entry import KIND_UPDATE, Position
 from txlog.pipeline import divergence_scanner
 from txlog.pipeline.divergence_scanner import (
     ATTEMPTS,
-    DUTY_CYCLE_SAMPLES,
     PIECE_QUADS,
     DivergenceScanner,
-    DutyCycle,
     PieceScan,
 )
+from txlog.pipeline.scan_pace import DUTY_CYCLE_SAMPLES, REST_S, DutyCycle, ScanPace, WorkerState
 from txlog.workers.adapter import MarkerPosition, RangeFingerprint, StoreOperation, SystemGraphs
 
 DATA = StoreOperation(KIND_UPDATE, b"INSERT DATA { <urn:s> <urn:p> 0 . GRAPH <urn:g> { <urn:s> <urn:p> 1 , 2 } }")
@@ -200,15 +199,65 @@ async def test_a_store_that_stands_still_holds_no_other_one(pair: Pair, monkeypa
     assert await pair.found() == {}
 
 
+def paused(cycle: DutyCycle, busy: float) -> float:
+    cycle.record(busy)
+    return cycle.pause_s(0.1, at_rest=False)
+
+
 def test_looks_keep_to_their_share_by_what_they_cost_when_nothing_else_runs() -> None:
-    pacing = DutyCycle(5.0, 0.1)
-    assert pacing.pause_after(2.0) == 5.0, "one alone says nothing"
-    assert pacing.pause_after(1.0) == 9.0
-    assert pacing.pause_after(3.0) == 9.0
-    assert pacing.pause_after(0.1) == 5.0
+    cycle = DutyCycle(5.0)
+    assert paused(cycle, 2.0) == 5.0, "one alone says nothing"
+    assert paused(cycle, 1.0) == 9.0
+    assert paused(cycle, 3.0) == 9.0
+    assert paused(cycle, 0.1) == 5.0
     for _ in range(DUTY_CYCLE_SAMPLES - 1):
-        assert pacing.pause_after(2.0) == 5.0
-    assert pacing.pause_after(2.0) == 18.0, "it has grown"
+        assert paused(cycle, 2.0) == 5.0
+    assert paused(cycle, 2.0) == 18.0, "it has grown"
+
+
+def test_a_store_at_rest_pays_for_its_first_sample() -> None:
+    cycle = DutyCycle(5.0)
+    cycle.record(2.0)
+    assert cycle.pause_s(0.01, at_rest=True) == pytest.approx(198.0)
+
+
+class Paced:
+    """A pace with a clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        workers = [{"name": "w-1", "url": "http://w"}]
+        told = {"data_center": "uk", "masters": ["http://m"], "workers": workers, "scratch_folder": "/s"}
+        config = PipelineConfig.model_validate(told)
+        self.pace = ScanPace(config, lambda: self.now)
+
+    def see(self, index: int, repairs: int = 0) -> bool:
+        self.pace.observe([WorkerState("w-1", index, repairs)], has_fingerprints=True)
+        return self.pace.at_rest
+
+
+def test_a_store_rests_a_minute_after_its_last_write_once_it_was_compared_whole() -> None:
+    paced = Paced()
+    assert not paced.see(7)
+    paced.now += REST_S
+    assert not paced.see(7), "no pass since the write"
+    paced.pace.on_whole_pass(99.0)
+    assert not paced.see(7), "that pass began before the write"
+    paced.pace.on_whole_pass(101.0)
+    assert paced.see(7)
+    kinds = [paced.pace.share(kind) for kind in ("counts", "pieces", "sums")]
+    assert sum(kinds) == pytest.approx(0.015)
+    assert not paced.see(8), "a write"
+    assert paced.pace.share("sums") == 0.1
+
+
+def test_a_repair_ends_the_rest() -> None:
+    paced = Paced()
+    paced.see(7)
+    paced.now += REST_S
+    paced.pace.on_whole_pass(paced.now)
+    assert paced.see(7)
+    assert not paced.see(7, repairs=1)
 
 
 async def pieced(pair: Pair) -> dict[str, Any]:

@@ -286,6 +286,9 @@ class PipelineConfig(StrictModel):
     compare_share: float = Field(
         default=0.1, gt=0, le=1, description="the part of the time that a store may be at it at most"
     )
+    compare_idle_share: float = Field(
+        default=0.015, gt=0, le=1, description="the same for a store that rests: all that was written was compared"
+    )
 
 
 class FolderConfig(StrictModel):

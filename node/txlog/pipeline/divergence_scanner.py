@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
@@ -21,6 +21,7 @@ from txlog.client import MasterClient, WorkerStatus
 from txlog.config.process_config import PipelineConfig
 from txlog.model.errors import TxLogError, Unavailable
 from txlog.model.graph_digests import GraphDigests, build_graph_digests
+from txlog.pipeline.scan_pace import PACE_POLL_S, DutyCycle, ScanPace, pause, watch_positions
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import (
     Adapter,
@@ -54,8 +55,6 @@ COUNT_ATTEMPTS: Final = 2
 fifteen."""
 MISALIGNED_WARN_EVERY: Final = 5
 """Consecutive samples without a common index until a warning is logged."""
-DUTY_CYCLE_SAMPLES: Final = 5
-"""Number of recent samples that count."""
 READ_START_TIMEOUT_S: Final = 4.0
 """Longest pause until all stores have started to be read; a later store is read at another index."""
 COUNT_TIMEOUT_S: Final = 120.0
@@ -83,27 +82,38 @@ class ScannedWorker(NamedTuple):
 
 def start_divergence_scan(config: PipelineConfig, stop: threading.Event) -> None:
     """Runs in threads of its own until ``stop``: counts often, fingerprints of a piece as often, sums rarely."""
-    meeting = threading.Lock()
-    if config.compare_s > 0:
-        threading.Thread(
-            target=_scan_loop, args=(config, "counts", stop, meeting), name="txlog-counts", daemon=True
-        ).start()
-    if config.compare_sums_s > 0:
-        threading.Thread(
-            target=_scan_loop, args=(config, "sums", stop, meeting), name="txlog-sums", daemon=True
-        ).start()
-    if config.compare_pieces_s > 0:
-        threading.Thread(
-            target=_scan_loop, args=(config, "pieces", stop, meeting), name="txlog-pieces", daemon=True
-        ).start()
+    meeting, pace = threading.Lock(), ScanPace(config)
+    periods = {"counts": config.compare_s, "sums": config.compare_sums_s, "pieces": config.compare_pieces_s}
+    threading.Thread(target=_watch_loop, args=(config, pace, stop), name="txlog-pace", daemon=True).start()
+    for kind, least in periods.items():
+        if least > 0:
+            arguments = (config, kind, least, stop, meeting, pace)
+            threading.Thread(target=_scan_loop, args=arguments, name=f"txlog-{kind}", daemon=True).start()
 
 
-def _scan_loop(config: PipelineConfig, kind: str, stop: threading.Event, meeting: threading.Lock) -> None:
-    least = {"counts": config.compare_s, "sums": config.compare_sums_s, "pieces": config.compare_pieces_s}[kind]
-    pacings = defaultdict[int, DutyCycle](lambda: DutyCycle(least, config.compare_share))
-    pause = least
-    with DivergenceScanner(config, meeting) as comparing:
-        while not stop.wait(pause):
+def _watch_loop(config: PipelineConfig, pace: ScanPace, stop: threading.Event) -> None:
+    read = watch_positions(config, pace, _has_fingerprints)
+    while True:
+        try:
+            read()
+        except OSError as wrong:
+            log.info("no master has the workers' positions: %s", wrong)
+        if stop.wait(PACE_POLL_S):
+            return
+
+
+def _has_fingerprints(engine: str) -> bool:
+    adapter = ADAPTERS.get(engine)
+    return adapter is not None and adapter.fingerprint_range(0, 1) is not None
+
+
+def _scan_loop(
+    config: PipelineConfig, kind: str, least: float, stop: threading.Event, meeting: threading.Lock, pace: ScanPace
+) -> None:
+    cycles = defaultdict[int, DutyCycle](lambda: DutyCycle(least))
+    with DivergenceScanner(config, meeting, pace) as comparing:
+        stopped = stop.wait(least)
+        while not stopped:
             began, piece = time.monotonic(), comparing.piece_offset
             try:
                 if kind == "pieces":
@@ -113,34 +123,17 @@ def _scan_loop(config: PipelineConfig, kind: str, stop: threading.Event, meeting
             except (TxLogError, OSError) as wrong:
                 log.info("workers are not compared by %s this time: %s", kind, wrong)
                 busy = time.monotonic() - began
-            pause = pacings[piece].pause_after(busy)
-
-
-class DutyCycle:
-    """Computes pauses between samples, so that sampling takes at most ``share`` of a store's time, with pauses of at
-    least ``least`` seconds.
-
-    Other load on the machine lengthens a sample, most of all in a store that was just filled. So the cost is the
-    minimum of the last few samples. A single sample is not enough.
-    """
-
-    def __init__(self, least: float, share: float) -> None:
-        self._min_pause_s, self._share = least, share
-        self._durations: deque[float] = deque(maxlen=DUTY_CYCLE_SAMPLES)
-
-    def pause_after(self, busy: float) -> float:
-        """Seconds to pause. ``busy``: the seconds that the last sample took."""
-        self._durations.append(busy)
-        costs = min(self._durations) if len(self._durations) > 1 else 0.0
-        return max(self._min_pause_s, costs / self._share - costs)
+            cycles[piece].record(busy)
+            stopped = pause(stop, cycles[piece], pace, kind)
 
 
 class DivergenceScanner:
     """The workers of one data centre. Not thread-safe. ``meeting``: shared by all scanners of them. A worker has one
     pause for all, so the first to finish would lift it for the others."""
 
-    def __init__(self, config: PipelineConfig, meeting: threading.Lock) -> None:
+    def __init__(self, config: PipelineConfig, meeting: threading.Lock, pace: ScanPace | None = None) -> None:
         self._config = config
+        self._pace = pace or ScanPace(config)
         self._align_lock = meeting
         self._masters = [MasterClient(url, MASTER_TIMEOUT_S, connect_s=MASTER_TIMEOUT_S / 2) for url in config.masters]
         self._query_start_s = QUERY_START_S[0]
@@ -148,6 +141,7 @@ class DivergenceScanner:
         self._sums_misaligned = False
         """The last sums did not cover all stores at one index."""
         self._piece_scan = PieceScan()
+        self._pass_began = 0.0
 
     def __enter__(self) -> DivergenceScanner:
         return self
@@ -213,6 +207,8 @@ class DivergenceScanner:
         if self._piece_scan.is_suspended:
             return 0.0
         first = self.piece_offset
+        if first == 0:
+            self._pass_began = time.monotonic()
 
         def ask(place: ScannedWorker, transport: HttpTransport) -> tuple[MarkerPosition, RangeFingerprint] | None:
             request = place.adapter.fingerprint_range(first, PIECE_QUADS)
@@ -229,6 +225,8 @@ class DivergenceScanner:
         found, busy = self._query_workers(places, ask)
         self._adapt_query_start(len({marker.position for _, (marker, _) in found}))
         differing = self._piece_scan.find_differing(first, found)
+        if found and self.piece_offset == 0 and not differing:
+            self._pace.on_whole_pass(self._pass_began)
         if differing:
             log.info("the ranges after %d quads differ in %s: all is read", first, ", ".join(differing))
             self._piece_scan.record_confirmation(
@@ -270,11 +268,11 @@ class DivergenceScanner:
             return 0.0
         names = [place.name for place in places]
         begun = [threading.Event() for _ in places]
-        share = share or self._config.compare_share
+        get_share = (lambda: self._pace.share("sums")) if share is None else (lambda: share)
         with ThreadPoolExecutor(len(places)) as pool:
             with self._paused_at_same_index(names) as held_at:
                 reads = [
-                    pool.submit(_digest_worker, place, share, stop, event)
+                    pool.submit(_digest_worker, place, get_share, stop, event)
                     for place, event in zip(places, begun, strict=True)
                 ]
                 until = time.monotonic() + READ_START_TIMEOUT_S
@@ -443,7 +441,7 @@ def _read_marker(place: ScannedWorker) -> MarkerPosition | None:
 
 
 def _digest_worker(
-    place: ScannedWorker, share: float, stop: threading.Event, begun: threading.Event
+    place: ScannedWorker, share: Callable[[], float], stop: threading.Event, begun: threading.Event
 ) -> GraphDigests | None:
     """The digest of the whole content, read as of one moment; sets ``begun`` when that moment is fixed, or never will
     be. None when the worker holds no prefix of the log, moved before that, or was repaired meanwhile (its result would
@@ -476,14 +474,14 @@ def _open_snapshot(place: ScannedWorker, transport: HttpTransport) -> Iterator[I
 
 
 def _digest_chunks(
-    marker: MarkerPosition, chunks: Iterator[bytes], share: float, stop: threading.Event
+    marker: MarkerPosition, chunks: Iterator[bytes], share: Callable[[], float], stop: threading.Event
 ) -> GraphDigests | None:
     made = Digester()
     began = time.monotonic()
     for chunk in chunks:
         made.feed(chunk)
         busy = time.monotonic() - began
-        if stop.wait(min(PAUSE_S_MAX, busy / share - busy)):
+        if stop.wait(min(PAUSE_S_MAX, busy / share() - busy)):
             return None
         began = time.monotonic()
     at = marker.position
