@@ -27,6 +27,7 @@ from txlog.client.responses import (
     WorkerStatus,
     WriteRequest,
     WriteResult,
+    parse_position_header,
 )
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.durability import Durability
@@ -40,6 +41,7 @@ PauseReason = Literal["", "look", "repair"]
 
 JSON_RESULTS = "application/sparql-results+json"
 SPARQL_UPDATE = "application/sparql-update"
+EVENT_STREAM_HEADERS = {"Accept": "text/event-stream"}
 
 
 class MasterClient:
@@ -118,6 +120,11 @@ class MasterClient:
     def metrics(self) -> str:
         """The master's metrics in Prometheus' text format."""
         return self._connection.request("GET", "/metrics").body.decode()
+
+    def follow_live(self, timeout_s: float) -> Iterator[bytes]:
+        """The lines of ``GET /txlog/live`` as they arrive (:func:`~txlog.client.live_snapshot.parse_live_line`).
+        ``timeout_s``: as in :meth:`MasterConnection.follow_lines`, longer than the master's pause of 15 s."""
+        return self._connection.follow_lines("/txlog/live", headers=EVENT_STREAM_HEADERS, timeout_s=timeout_s)
 
     # -- the log
 
@@ -252,7 +259,9 @@ class MasterClient:
         )
         found = reply.headers
         return WriteResult(
-            found.get("TxLog-Transaction"), _parse_position(found.get("TxLog-Position")), found.get("TxLog-Durability")
+            found.get("TxLog-Transaction"),
+            parse_position_header(found.get("TxLog-Position")),
+            found.get("TxLog-Durability"),
         )
 
     # -- transactions
@@ -486,12 +495,6 @@ class MasterClient:
     def resume_worker(self, name: str, *, why: PauseReason = "") -> None:
         """End the pause of this worker that has the same ``why``."""
         self._connection.request("DELETE", _pause_path(name, why))
-
-
-def _parse_position(text: str | None) -> JsonPosition | None:
-    """Parse ``epoch:index:hash``; None for any other text."""
-    parts = (text or "").split(":")
-    return JsonPosition(int(parts[0]), int(parts[1]), parts[2]) if len(parts) == 3 else None
 
 
 def _pause_path(name: str, why: PauseReason) -> str:
