@@ -28,6 +28,7 @@ from txlog.server.admin.views import ViewHandler
 from txlog.server.admin.worker_repairs import WorkerRepairs
 from txlog.server.console.console_files import ConsoleFiles
 from txlog.server.console.live_view import LiveViewHandler
+from txlog.server.console.recovery_view import RecoveryHandler
 from txlog.server.feed.change_feed import ChangeFeedHandler
 from txlog.server.feed.log_pages import LogPageHandler
 from txlog.server.feed.worker_reports import WorkerReportHandler
@@ -116,6 +117,7 @@ class HttpApi:
                 duties=lambda: [duty.to_dict() for duty in duties.open_duties()],
                 refresh=repairs.refresh_states,
             ),
+            RecoveryHandler(site, self._log_retention.reported_backups, self._archive.streams),
             JolokiaHandler(site, settings, self._configuration, self.reads.count),
             links,
         )
