@@ -5,6 +5,7 @@ import {type RdfTerm, type Statement, localName} from './statements';
 
 export const NODES_MAX = 250;
 const TICKS = 220;
+const ROOM = 1000;
 const LABELLED_EDGES = 90;
 const LABEL_LENGTH = 26;
 const RDF_TYPE = 'http://www.w3.org/1999/02/22-rdf-syntax-ns#type';
@@ -69,6 +70,7 @@ export class GraphView {
         h('span', {class: 'dim'}, shown < statements.length ? `the first ${plural(shown, 'statement')} of ${statements.length}` : plural(shown, 'statement'))),
       this.canvas, this.about);
     this.whole = extentOf(nodes);
+    this.world.style.fontSize = `${Math.min(24, 12 * Math.max(1, this.whole.width / ROOM)).toFixed(1)}px`;
     this.show(this.whole);
     this.listen();
   }
@@ -123,10 +125,10 @@ export class GraphView {
 
 function layOut(nodes: GraphNode[], edges: GraphEdge[]): void {
   const simulation = forceSimulation(nodes)
-    .force('links', forceLink<GraphNode, GraphEdge>(edges).id((one) => one.id).distance(95).strength(0.5))
-    .force('charge', forceManyBody().strength(-320))
-    .force('room', forceCollide<GraphNode>((one) => RADIUS[one.kind] + 26))
-    .force('x', forceX(0).strength(0.045)).force('y', forceY(0).strength(0.075)).stop();
+    .force('links', forceLink<GraphNode, GraphEdge>(edges).id((one) => one.id).distance(80).strength(0.6))
+    .force('charge', forceManyBody().strength(-230).distanceMax(420))
+    .force('room', forceCollide<GraphNode>((one) => RADIUS[one.kind] + 20))
+    .force('x', forceX(0).strength(0.06)).force('y', forceY(0).strength(0.12)).stop();
   simulation.tick(TICKS);
 }
 

@@ -6,10 +6,9 @@ import {Moment, baseOf, commandsOf, reachOf, timeOfBackup, utc, verdictOf} from 
 
 const REFRESH_MS = 10_000;
 const SPANS: [string, number][] = [['Everything', 0], ['The last day', 86_400], ['The last hour', 3600], ['The last 10 minutes', 600]];
-const WIDTH = 1000;
-const LEFT = 120;
-const RIGHT = 24;
-const LANE = 44;
+const NARROW = 640;
+const RIGHT = 14;
+const LANE = 46;
 const STEPS = 1000;
 
 export class RecoveryView {
@@ -26,6 +25,7 @@ export class RecoveryView {
   private problem = '';
   private askedAt = 0;
   private moment: Moment | null = null;
+  private width = 1000;
   private drawnFrom = 0;
   private drawnTo = 1;
 
@@ -37,13 +37,14 @@ export class RecoveryView {
       tiles.append(h('div', {}, h('dt', {}, name), value));
     }
     this.drawing.addEventListener('click', (event) => this.click(event));
+    new ResizeObserver(() => this.draw()).observe(this.drawing);
     this.node.append(
       h('h2', {id: 'recovery-title'}, 'Recovery'),
       h('p', {class: 'lead'}, 'Pick a moment. A store of its own can be brought to it; the cluster continues unchanged.'), tiles,
       h('figure', {class: 'time'}, h('figcaption', {id: 'timeline-title'}, 'Backups and archives along the log'), this.drawing,
+        h('div', {class: 'slide'}, h('label', {class: 'unseen', for: 'moment-slider'}, 'Moment'), this.slider),
         h('div', {class: 'pick'},
-          h('label', {for: 'moment-slider'}, 'Moment'), this.slider,
-          h('label', {for: 'moment-field'}, 'UTC'), this.field,
+          h('label', {for: 'moment-field'}, 'Moment, in UTC'), this.field,
           h('label', {for: 'moment-span'}, 'Show'), this.span)),
       this.chosen, this.lists);
   }
@@ -78,8 +79,8 @@ export class RecoveryView {
 
   private click(event: MouseEvent): void {
     const box = this.drawing.getBoundingClientRect();
-    const x = (event.clientX - box.x) / box.width * WIDTH;
-    const share = Math.min(1, Math.max(0, (x - LEFT) / (WIDTH - LEFT - RIGHT)));
+    const x = (event.clientX - box.x) / box.width * this.width;
+    const share = Math.min(1, Math.max(0, (x - this.left) / (this.width - this.left - RIGHT)));
     this.choose({ms: Math.round((this.drawnFrom + (this.drawnTo - this.drawnFrom) * share) * 1000), backup: null});
   }
 
@@ -102,16 +103,17 @@ export class RecoveryView {
       refresh(this.chosen, [this.problem], () => [this.problem && h('p', {class: 'error', role: 'alert'}, this.problem)]);
       return;
     }
+    this.width = Math.max(280, this.drawing.clientWidth || this.width);
     const reach = reachOf(told);
     this.moment ??= reach.to === null ? null : {ms: Math.floor(reach.to * 1000), backup: null};
     const own = told.streams.find((one) => one.dataCenter === told.dataCenter) ?? told.streams[0];
-    setText(this.tiles.get('Oldest moment')!, reach.from === null ? 'none' : utc(reach.from));
-    setText(this.tiles.get('Newest moment')!, reach.to === null ? 'none' : utc(reach.to));
+    setText(this.tiles.get('Oldest moment')!, reach.from === null ? 'none' : unbroken(utc(reach.from)));
+    setText(this.tiles.get('Newest moment')!, reach.to === null ? 'none' : unbroken(utc(reach.to)));
     setText(this.tiles.get('Backups')!, count(told.backups.length));
-    setText(this.tiles.get('Archive')!, own ? `${own.state}${own.delaySeconds === null ? '' : ` · ${own.delaySeconds.toFixed(1)} s behind`}` : 'none');
+    setText(this.tiles.get('Archive')!, own ? `${own.state}${own.delaySeconds === null ? '' : ` · ${own.delaySeconds.toFixed(1)} s`}` : 'none');
     this.scale(told, reach.from);
-    refresh(this.drawing, [told, this.moment, this.span.value, document.documentElement.dataset.theme], () => this.lanes(told));
-    setAttr(this.drawing, 'viewBox', `0 0 ${WIDTH} ${this.height(told)}`);
+    refresh(this.drawing, [told, this.moment, this.span.value, this.width], () => this.lanes(told));
+    setAttr(this.drawing, 'viewBox', `0 0 ${this.width} ${this.height(told)}`);
     this.showMoment(told);
     refresh(this.lists, [told.backups, told.streams, this.problem], () => this.tablesOf(told));
   }
@@ -125,11 +127,20 @@ export class RecoveryView {
   }
 
   private height(told: Recovery): number {
-    return LANE * (2 + told.streams.length) + 40;
+    return this.lane * (2 + told.streams.length) + 40;
+  }
+
+  /** Where the lanes begin: beside their names, or below them where there is no room. */
+  private get left(): number {
+    return this.width < NARROW ? 8 : 120;
+  }
+
+  private get lane(): number {
+    return this.width < NARROW ? LANE + 18 : LANE;
   }
 
   private x(at: number): number {
-    return LEFT + (WIDTH - LEFT - RIGHT) * (at - this.drawnFrom) / (this.drawnTo - this.drawnFrom);
+    return this.left + (this.width - this.left - RIGHT) * (at - this.drawnFrom) / (this.drawnTo - this.drawnFrom);
   }
 
   private visible(at: number | null): at is number {
@@ -138,21 +149,22 @@ export class RecoveryView {
 
   private lanes(told: Recovery): SVGElement[] {
     const height = this.height(told);
+    const foot = (row: number): number => this.lane * (row + 1) - 8;
     const parts: SVGElement[] = [this.hatching()];
-    const label = (row: number, text: string): void => { parts.push(s('text', {x: 4, y: LANE * row + 27, class: 'lane'}, text)); };
+    const label = (row: number, text: string): void => { parts.push(s('text', {x: 4, y: this.lane * row + (this.width < NARROW ? 13 : 27), class: 'lane'}, text)); };
     label(0, 'Log');
     parts.push(...this.logLane(told));
     label(1, 'Backups');
-    parts.push(s('path', {d: `M${LEFT} ${LANE + 22}H${WIDTH - RIGHT}`, class: 'rail'}));
+    parts.push(s('path', {d: `M${this.left} ${foot(1) - 14}H${this.width - RIGHT}`, class: 'rail'}));
     for (const backup of told.backups) {
       const at = timeOfBackup(backup);
       if (!this.visible(at)) continue;
       const kind = backup.onLog === false ? ' off' : backup.split ? ' pinned' : '';
-      parts.push(s('path', {d: `M${this.x(at).toFixed(1)} ${LANE + 12}l10 10l-10 10l-10 -10z`, class: `backup${kind}`}, s('title', {}, `${backup.name} at index ${count(backup.index)}`)));
+      parts.push(s('path', {d: `M${this.x(at).toFixed(1)} ${foot(1) - 24}l10 10l-10 10l-10 -10z`, class: `backup${kind}`}, s('title', {}, `${backup.name} at index ${count(backup.index)}`)));
     }
     told.streams.forEach((stream, at) => {
       label(2 + at, `Archive ${stream.dataCenter}`);
-      parts.push(...this.streamLane(told, stream, LANE * (2 + at) + 12));
+      parts.push(...this.streamLane(told, stream, foot(2 + at) - 24));
     });
     parts.push(...this.axis(height));
     if (this.moment && this.visible(this.moment.ms / 1000)) {
@@ -169,25 +181,26 @@ export class RecoveryView {
 
   /** How fast the log grew between two known entries. */
   private logLane(told: Recovery): SVGElement[] {
+    const floor = this.lane - 8;
     const pairs = told.marks.slice(1).map((mark, at) => ({from: told.marks[at]!, to: mark}))
       .filter((one) => one.to.at > this.drawnFrom && one.to.at > one.from.at);
     const rates = pairs.map((one) => (one.to.index - one.from.index) / (one.to.at - one.from.at));
     const top = Math.log1p(Math.max(...rates, 0.001));
     return [
-      s('path', {d: `M${LEFT} ${LANE - 8}H${WIDTH - RIGHT}`, class: 'rail'}),
+      s('path', {d: `M${this.left} ${floor}H${this.width - RIGHT}`, class: 'rail'}),
       ...pairs.map((one, at) => {
-        const left = Math.max(LEFT, this.x(one.from.at));
+        const left = Math.max(this.left, this.x(one.from.at));
         const tall = Math.max(2, 30 * Math.log1p(rates[at]!) / top);
-        return s('rect', {x: left.toFixed(1), y: (LANE - 8 - tall).toFixed(1), width: Math.max(1, this.x(one.to.at) - left).toFixed(1), height: tall.toFixed(1), class: 'grown'},
+        return s('rect', {x: left.toFixed(1), y: (floor - tall).toFixed(1), width: Math.max(1, this.x(one.to.at) - left).toFixed(1), height: tall.toFixed(1), class: 'grown'},
           s('title', {}, `${count(one.from.index)} to ${count(one.to.index)}`));
       })];
   }
 
   private streamLane(told: Recovery, stream: Stream, y: number): SVGElement[] {
     const from = reachOf(told).from;
-    const parts: SVGElement[] = [s('path', {d: `M${LEFT} ${y + 10}H${WIDTH - RIGHT}`, class: 'rail'})];
+    const parts: SVGElement[] = [s('path', {d: `M${this.left} ${y + 10}H${this.width - RIGHT}`, class: 'rail'})];
     const band = (left: number, right: number, kind: string): void => {
-      const [a, b] = [Math.max(LEFT, this.x(left)), Math.min(WIDTH - RIGHT, this.x(right))];
+      const [a, b] = [Math.max(this.left, this.x(left)), Math.min(this.width - RIGHT, this.x(right))];
       if (b > a) parts.push(s('rect', {x: a.toFixed(1), y, width: (b - a).toFixed(1), height: 20, rx: 5, class: kind}));
     };
     const until = stream.archived?.at ?? null;
@@ -199,12 +212,12 @@ export class RecoveryView {
   }
 
   private axis(height: number): SVGElement[] {
-    const ticks = [0, 0.25, 0.5, 0.75, 1];
+    const ticks = this.width < NARROW ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1];
     return ticks.map((share) => {
       const at = this.drawnFrom + (this.drawnTo - this.drawnFrom) * share;
       const x = this.x(at);
       return s('g', {class: 'tick'}, s('path', {d: `M${x.toFixed(1)} 4V${height - 30}`}),
-        s('text', {x: x.toFixed(1), y: height - 12, 'text-anchor': share === 1 ? 'end' : 'middle'}, axisText(at, this.drawnTo - this.drawnFrom)));
+        s('text', {x: x.toFixed(1), y: height - 12, 'text-anchor': share === 1 ? 'end' : share === 0 && this.width < NARROW ? 'start' : 'middle'}, axisText(at, this.drawnTo - this.drawnFrom)));
     });
   }
 
@@ -233,11 +246,11 @@ export class RecoveryView {
   private tablesOf(told: Recovery): Child[] {
     return [
       table('Backups', ['Made', 'Data centre', 'Index', 'Kind', 'Name', ''], [...told.backups].reverse().map((one) => [
-        one.madeAt === null ? '–' : utc(one.madeAt), one.dataCenter, count(one.index), kindOf(one), one.name,
+        when(one.madeAt), one.dataCenter, count(one.index), kindOf(one), h('span', {class: 'long'}, one.name),
         h('button', {type: 'button', class: 'quiet', 'aria-label': `Choose ${one.name}`, onClick: () => this.chooseBackup(one)}, 'Choose')])),
       table('Archives', ['Data centre', 'State', 'Archived to', 'Proved to', 'Gaps', 'Where'], told.streams.map((one) => [
         one.dataCenter, one.error ? `${one.state}: ${one.error}` : one.state, placeText(one.archived), placeText(one.verified),
-        one.gaps || one.losses ? `${plural(one.gaps, 'gap')}, ${plural(one.losses, 'loss', 'losses')}` : 'none', one.stream || '–']), 'no data centre archives its log'),
+        one.gaps || one.losses ? `${plural(one.gaps, 'gap')}, ${plural(one.losses, 'loss', 'losses')}` : 'none', h('span', {class: 'long'}, one.stream || '–')]), 'no data centre archives its log'),
       this.problem && h('p', {class: 'error'}, this.problem)];
   }
 }
@@ -245,8 +258,10 @@ export class RecoveryView {
 const kindOf = (one: Backup): string =>
   one.onLog === false ? 'of another branch' : one.split ? 'pinned for a split' : one.onLog === null ? 'older than the kept log' : 'on the log';
 
-const placeText = (place: Stream['archived']): string =>
-  place ? `${count(place.index)}${place.at === null ? '' : ` · ${utc(place.at)}`}` : '–';
+const when = (at: number | null): Child => (at === null ? '–' : h('span', {class: 'when'}, utc(at)));
+const unbroken = (text: string): string => text.replaceAll('-', '\u2011');
+const placeText = (place: Stream['archived']): Child =>
+  place ? h('span', {}, count(place.index), ' ', place.at !== null && h('span', {class: 'when dim'}, utc(place.at))) : '–';
 
 function axisText(at: number, span: number): string {
   const text = new Date(at * 1000).toISOString();

@@ -16,7 +16,8 @@ import pytest
 from master_cluster import Cluster, until
 from people import TOKENS, guarded
 
-from txlog.server.console import console_files, live_view, recovery_view
+from txlog.server.admin import recovery_view
+from txlog.server.console import console_files, live_view
 from txlog.server.console.console_files import CONTENT_SECURITY_POLICY
 
 PAGE = '<!doctype html><script type="module" src="main-ABCD1234.js"></script>'

@@ -41,7 +41,6 @@ PauseReason = Literal["", "look", "repair"]
 
 JSON_RESULTS = "application/sparql-results+json"
 SPARQL_UPDATE = "application/sparql-update"
-EVENT_STREAM_HEADERS = {"Accept": "text/event-stream"}
 
 
 class MasterClient:
@@ -122,9 +121,10 @@ class MasterClient:
         return self._connection.request("GET", "/metrics").body.decode()
 
     def follow_live(self, timeout_s: float) -> Iterator[bytes]:
-        """The lines of ``GET /txlog/live`` as they arrive (:func:`~txlog.client.live_snapshot.parse_live_line`).
-        ``timeout_s``: as in :meth:`MasterConnection.follow_lines`, longer than the master's pause of 15 s."""
-        return self._connection.follow_lines("/txlog/live", headers=EVENT_STREAM_HEADERS, timeout_s=timeout_s)
+        """The lines of ``GET /txlog/live`` as they arrive. ``timeout_s``: as in :meth:`MasterConnection.follow_lines`;
+        a master writes at least every 15 s."""
+        headers = {"Accept": "text/event-stream"}
+        return self._connection.follow_lines("/txlog/live", headers=headers, timeout_s=timeout_s)
 
     # -- the log
 

@@ -18,6 +18,7 @@ from txlog.server.admin.jolokia import JolokiaHandler
 from txlog.server.admin.log_retention import LogRetention
 from txlog.server.admin.metrics import MetricsHandler
 from txlog.server.admin.openapi import OpenApiHandler
+from txlog.server.admin.recovery_view import RecoveryHandler
 from txlog.server.admin.settings import SettingsHandler
 from txlog.server.admin.skip_transaction import SkipHandler
 from txlog.server.admin.split_history import SplitHistory
@@ -28,7 +29,6 @@ from txlog.server.admin.views import ViewHandler
 from txlog.server.admin.worker_repairs import WorkerRepairs
 from txlog.server.console.console_files import ConsoleFiles
 from txlog.server.console.live_view import LiveViewHandler
-from txlog.server.console.recovery_view import RecoveryHandler
 from txlog.server.feed.change_feed import ChangeFeedHandler
 from txlog.server.feed.log_pages import LogPageHandler
 from txlog.server.feed.worker_reports import WorkerReportHandler
