@@ -123,8 +123,9 @@ class MasterClient:
     def follow_live(self, timeout_s: float) -> Iterator[bytes]:
         """The lines of ``GET /txlog/live`` as they arrive. ``timeout_s``: as in :meth:`MasterConnection.follow_lines`;
         a master writes at least every 15 s."""
-        headers = {"Accept": "text/event-stream"}
-        return self._connection.follow_lines("/txlog/live", headers=headers, timeout_s=timeout_s)
+        return self._connection.follow_lines(
+            "/txlog/live", headers={"Accept": "text/event-stream"}, timeout_s=timeout_s
+        )
 
     # -- the log
 
