@@ -13,7 +13,7 @@ from txlog.client.bulk_submit import submit_writes
 from txlog.client.connection import MasterConnection
 from txlog.client.credentials import Credentials
 from txlog.client.errors import MethodNotAllowed
-from txlog.client.json_calls import JSON_HEADERS, JsonCalls
+from txlog.client.json_calls import JsonCalls
 from txlog.client.responses import (
     Doorbell,
     JsonMarker,
@@ -121,8 +121,7 @@ class MasterClient:
         return self._connection.request("GET", "/metrics").body.decode()
 
     def follow_live(self, timeout_s: float) -> Iterator[bytes]:
-        """The lines of ``GET /txlog/live`` as they arrive. ``timeout_s``: as in :meth:`MasterConnection.follow_lines`;
-        a master writes at least every 15 s."""
+        """The lines of ``GET /txlog/live`` as they arrive: one every 15 s at least. ``timeout_s`` bounds each wait."""
         return self._connection.follow_lines(
             "/txlog/live", headers={"Accept": "text/event-stream"}, timeout_s=timeout_s
         )
@@ -490,8 +489,7 @@ class MasterClient:
     def pause_worker(self, name: str, index: int, *, why: PauseReason = "") -> None:
         """Ask the pipeline to pause this worker at ``index`` until :meth:`resume_worker`. A pause with a ``why`` exists
         beside any other pause, and ends by itself after some seconds."""
-        body = msgspec.json.encode({"index": index})
-        self._connection.request("PUT", _pause_path(name, why), body=body, headers=JSON_HEADERS)
+        self._json.call("PUT", _pause_path(name, why), object, body={"index": index}, repeatable=True)
 
     def resume_worker(self, name: str, *, why: PauseReason = "") -> None:
         """End the pause of this worker that has the same ``why``."""
