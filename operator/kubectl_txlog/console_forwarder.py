@@ -18,6 +18,8 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
+from txlog.auth.csrf import is_cross_site
+
 LOOPBACK: Final = "127.0.0.1"
 SECRET_BYTES: Final = 16
 CONNECT_TIMEOUT_S: Final = 10.0
@@ -38,8 +40,9 @@ HOP_HEADERS: Final = frozenset(
     }
 )
 """Those of one connection (RFC 9110, 7.6.1)."""
-OWN_HEADERS: Final = HOP_HEADERS | {"host", "authorization", "cookie", "content-length"}
-"""Not passed on with a request: the credentials are the plugin's, and a cookie is of no use to a master."""
+OWN_HEADERS: Final = HOP_HEADERS | {"host", "authorization", "cookie", "content-length", "origin", "referer"}
+"""Not passed on with a request: the credentials are the plugin's. A master compares a page's origin with its own name,
+which is another one here; this server has compared it with its own."""
 
 
 class ConsoleForwarder:
@@ -78,6 +81,9 @@ class ConsoleForwarder:
     async def _forward(self, request: web.Request) -> web.StreamResponse:
         if not hmac.compare_digest(request.match_info["secret"].encode(), self._secret.encode()):
             return web.Response(status=404, text="see the address that kubectl txlog console has printed\n")
+        sent = request.headers
+        if is_cross_site(request.method, sent.get("Host"), sent.get("Origin"), sent.get("Sec-Fetch-Site")):
+            return web.Response(status=403, text="a page of another site asks\n")
         assert self._session is not None
         path = request.raw_path.partition(f"/{self._secret}/")[2]
         try:

@@ -53,7 +53,7 @@ TXLOG_AUTHORIZATION_HEADER: Final = "TxLog-Authorization"
 """``Authorization`` is for the API server, which does not pass it on."""
 REQUIRED_RIGHTS: Final = (
     "kubectl txlog needs get and list of txlogclusters, list of pods, get of pods/proxy"
-    " (verify, and writes in the console: create, update and delete, too)"
+    " (console: create, too; verify: create, update and delete, too)"
 )
 
 app = typer.Typer(

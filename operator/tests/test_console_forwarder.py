@@ -84,6 +84,22 @@ async def test_a_request_goes_to_the_pod_with_the_credentials_of_the_plugin_and_
     assert headers["Content-Length"] == "3"
 
 
+async def test_a_page_of_another_site_passes_nothing_and_that_of_the_master_does(
+    proxy: StubProxy, forwarder: ConsoleForwarder, session: ClientSession
+) -> None:
+    root = forwarder.url.removesuffix("console/")
+    for headers in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "null"}):
+        async with session.post(f"{root}repositories/r/statements", data=b"x", headers=headers) as answer:
+            assert answer.status == 403
+    assert proxy.asked == []
+    own = {"Origin": "/".join(forwarder.url.split("/")[:3]), "Sec-Fetch-Site": "same-origin", "Referer": forwarder.url}
+    async with session.post(f"{root}repositories/r/statements", data=b"x", headers=own) as answer:
+        assert answer.status == 202
+    ((_, _, headers, _),) = proxy.asked
+    assert "Origin" not in headers, "it would not be the master's own name"
+    assert "Referer" not in headers, "it holds the random part"
+
+
 async def test_a_stream_arrives_piece_by_piece(
     proxy: StubProxy, forwarder: ConsoleForwarder, session: ClientSession
 ) -> None:
