@@ -245,7 +245,7 @@ export class RecoveryView {
 
   private tablesOf(told: Recovery): Child[] {
     return [
-      table('Backups', ['Made', 'Data centre', 'Index', 'Kind', 'Name', ''], [...told.backups].reverse().map((one) => [
+      table('Backups', ['Made', 'Data centre', 'Index', 'Kind', 'Name', 'Moment'], [...told.backups].reverse().map((one) => [
         when(one.madeAt), one.dataCenter, count(one.index), kindOf(one), h('span', {class: 'long'}, one.name),
         h('button', {type: 'button', class: 'quiet', 'aria-label': `Choose ${one.name}`, onClick: () => this.chooseBackup(one)}, 'Choose')])),
       table('Archives', ['Data centre', 'State', 'Archived to', 'Proved to', 'Gaps', 'Where'], told.streams.map((one) => [

@@ -164,8 +164,8 @@ async function recovery({backups}) {
   await until('a moment before everything is not promised', async () => (await page.getAttribute('.verdict', 'data-level')) !== 'good');
   await page.click('.view table button >> nth=0');
   await until('a backup is a moment, too', async () => (await page.getAttribute('.verdict', 'data-level')) === 'good');
-  const box = await page.locator('.timeline').boundingBox();
-  await page.mouse.click(box.x + box.width * 0.93, box.y + 30);
+  const timeline = page.locator('.timeline');
+  await timeline.click({position: {x: (await timeline.boundingBox()).width * 0.5, y: 30}});
   await until('a click picks a moment', async () => /time:/.test(await text('.command pre')));
   await everyWidth('recovery', 'recovery');
 }
