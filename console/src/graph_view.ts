@@ -125,8 +125,8 @@ export class GraphView {
 
 function layOut(nodes: GraphNode[], edges: GraphEdge[]): void {
   const simulation = forceSimulation(nodes)
-    .force('links', forceLink<GraphNode, GraphEdge>(edges).id((one) => one.id).distance(80).strength(0.6))
-    .force('charge', forceManyBody().strength(-230).distanceMax(420))
+    .force('links', forceLink<GraphNode, GraphEdge>(edges).id((one) => one.id).distance((one) => 72 + 9 * Math.min(one.source.degree, one.target.degree)).strength(0.5))
+    .force('charge', forceManyBody<GraphNode>().strength((one) => -200 - 25 * one.degree).distanceMax(480))
     .force('room', forceCollide<GraphNode>((one) => RADIUS[one.kind] + 20))
     .force('x', forceX(0).strength(0.06)).force('y', forceY(0).strength(0.12)).stop();
   simulation.tick(TICKS);

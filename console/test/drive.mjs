@@ -50,7 +50,7 @@ async function looks(name) {
 }
 
 async function picture(name) {
-  await page.screenshot({path: join(shots, `${name}.png`)});
+  await page.screenshot({path: join(shots, `${name}.png`), fullPage: ['recovery', 'graph'].includes(name)});
 }
 
 async function open(command) {
