@@ -150,7 +150,7 @@ async function query(txid) {
 
 async function recovery({backups}) {
   await go('recovery');
-  await until('every backup is on the time line', async () => (await amount('.timeline .backup')) >= backups);
+  await until('every backup is on the time line', async () => (await amount('.timeline .backup')) >= backups, 240_000);
   await until('and in the table', async () => (await amount('.view table >> nth=0 >> tbody tr')) >= backups);
   await until('the archive is a band', async () => (await amount('.timeline .archived')) > 0);
   await until('there is a moment, with a command', async () => /txlog restore --to time:\S+Z/.test(await text('.command pre')));

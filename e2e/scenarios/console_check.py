@@ -20,7 +20,7 @@ from statistics import median
 from typing import Any, Final
 from urllib.request import Request, urlopen
 
-from e2e.lib.cluster.local import LocalCluster, cluster_up, run_txlog
+from e2e.lib.cluster.local import LocalCluster, cluster_up
 from e2e.lib.load.requests import write_one
 from e2e.lib.report import CannotMeasure
 from e2e.scenarios.split_demo import SplitScenario, manifests
@@ -70,11 +70,13 @@ class ConsoleBrowser:
 
 @contextmanager
 def with_archive(folder: Path) -> Iterator[Path]:
-    """The manifests of ``folder`` with a target for backups and an archive."""
+    """The manifests of ``folder`` with backups each minute, which the masters hear of, and an archive."""
     with tempfile.TemporaryDirectory() as target:
         for manifest in folder.glob("*.yaml"):
             text = manifest.read_text()
-            manifest.write_text(text + f"  backup:\n    target: {{folder: {{path: {target}}}}}\n  archive: {{}}\n")
+            manifest.write_text(
+                text + f'  backup: {{target: {{folder: {{path: {target}}}}}, schedule: "@every 1m"}}\n  archive: {{}}\n'
+            )
         yield folder
 
 
@@ -152,7 +154,6 @@ def check(cluster: LocalCluster, chromium: str) -> dict[str, Any]:
             with MasterClient(url) as master:
                 masters = len(master.status().members)
             browser.perform("healthy", txid=txid, masters=masters, workers=len(cluster.worker_indexes()))
-            run_txlog("backup", "create", "--state", cluster.state.root)
             browser.perform("recovery", backups=1)
             with tempfile.TemporaryDirectory() as files:
                 browser.perform("load", **write_files(Path(files)))
