@@ -5,6 +5,9 @@ import type {components} from './generated/api';
 export type Live = components['schemas']['Live'];
 export type LiveMaster = Live['masters'][number];
 export type LiveWorker = Live['workers'][number];
+export type Recovery = components['schemas']['Recovery'];
+export type Backup = Recovery['backups'][number];
+export type Stream = Recovery['streams'][number];
 export type Transaction = components['schemas']['Transaction'];
 
 export interface SplitView {

@@ -60,6 +60,15 @@ export function table(caption: string, head: string[], rows: Child[][], empty = 
       h('tbody', {}, ...rows.map((row) => h('tr', {}, ...row.map((cell) => h('td', {}, cell)))))));
 }
 
+/** Copies a text. Without the right to the clipboard it says so. */
+export function copyButton(text: string): HTMLButtonElement {
+  const made = h('button', {type: 'button', class: 'quiet', onClick: () => {
+    navigator.clipboard.writeText(text).then(() => setText(made, 'Copied'), () => setText(made, 'Not allowed: select the text'));
+    setTimeout(() => setText(made, 'Copy'), 3000);
+  }}, 'Copy');
+  return made;
+}
+
 const NUMBER = new Intl.NumberFormat('en');
 export const count = (value: number): string => NUMBER.format(Math.round(value));
 

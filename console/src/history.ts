@@ -10,8 +10,10 @@ export const WINDOW_S = 180;
 /** Samples of the last minutes, and rates from them. */
 export class History {
   readonly samples: Sample[] = [];
+  private arrived = 0;
 
   add(live: Live): void {
+    this.arrived = performance.now();
     this.samples.push({
       at: live.at, stable: live.log.stable, end: live.log.end,
       counts: Object.fromEntries(live.origins.map((one) => [one.node, one.transactions])),
@@ -25,8 +27,10 @@ export class History {
   rates(seconds = 3): Record<string, number> {
     const last = this.samples.at(-1);
     if (!last) return {};
-    const first = this.samples.find((one) => last.at - one.at <= seconds) ?? last;
-    return rateBetween(first, last);
+    // A master sends nothing while nothing changes, so a time without snapshots is one without transactions.
+    const now = last.at + (performance.now() - this.arrived) / 1000;
+    const first = this.samples.find((one) => now - one.at <= seconds) ?? last;
+    return rateBetween(first, {...last, at: now});
   }
 
   /** When the present state began, as far as this page has seen it; seconds since 1970. */

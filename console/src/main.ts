@@ -2,14 +2,19 @@
 import {type Live, follow} from './api';
 import {setAttr, setText} from './dom';
 import {History} from './history';
+import {LoadView} from './load_view';
 import {LogView} from './log_view';
 import {MapView} from './map_view';
 import {QueryView} from './query_view';
+import {RecoveryView} from './recovery_view';
 import {SplitView} from './split_view';
 import {headline} from './summary';
 import {WorkView} from './work_view';
 
-const views = {map: new MapView(), log: new LogView(), split: new SplitView(), query: new QueryView(), work: new WorkView()};
+const views = {
+  map: new MapView(), log: new LogView(), split: new SplitView(), recovery: new RecoveryView(), query: new QueryView(),
+  load: new LoadView(), work: new WorkView(),
+};
 type Name = keyof typeof views;
 const history = new History();
 const content = document.getElementById('content')!;
@@ -69,5 +74,6 @@ document.getElementById('theme')!.addEventListener('click', () => {
   theme(next);
 });
 window.addEventListener('hashchange', show);
+setInterval(draw, 1000); // ages and rates change while nothing arrives
 show();
 follow((next) => { live = next; history.add(next); draw(); }, (ok, why) => { connected = ok; problem = why; draw(); });

@@ -2,18 +2,19 @@
 import type {EditorView} from '@codemirror/view';
 import {type Live, Refused, type Transaction, ask, getJson} from './api';
 import {type Child, count, h, plural, table} from './dom';
+import {type JsonTerm, type RdfTerm, type Statement, fromJson, fromRows, parseLines} from './statements';
 
 const ROWS_SHOWN = 1000;
 const KEPT = 'txlog-query';
 const EXAMPLES: Record<string, string> = {
   'Some statements': 'SELECT ?graph ?subject ?predicate ?object {\n  GRAPH ?graph { ?subject ?predicate ?object }\n} LIMIT 50',
   'Statements per graph': 'SELECT ?graph (COUNT(*) AS ?statements) {\n  GRAPH ?graph { ?subject ?predicate ?object }\n} GROUP BY ?graph ORDER BY DESC(?statements) LIMIT 50',
+  'A graph of things': 'CONSTRUCT { ?subject ?predicate ?object } WHERE {\n  ?subject ?predicate ?object\n} LIMIT 60',
   'Classes': 'SELECT ?class (COUNT(?thing) AS ?things) {\n  ?thing a ?class\n} GROUP BY ?class ORDER BY DESC(?things) LIMIT 50',
   'Predicates': 'SELECT ?predicate (COUNT(*) AS ?uses) {\n  ?subject ?predicate ?object\n} GROUP BY ?predicate ORDER BY DESC(?uses) LIMIT 50',
 };
 
-interface Term { type: string; value: string; 'xml:lang'?: string; datatype?: string }
-interface Results { head: {vars?: string[]}; results?: {bindings: Record<string, Term>[]}; boolean?: boolean }
+interface Results { head: {vars?: string[]}; results?: {bindings: Record<string, JsonTerm>[]}; boolean?: boolean }
 
 export class QueryView {
   readonly node = h('section', {class: 'view', 'aria-labelledby': 'query-title'});
@@ -82,7 +83,12 @@ export class QueryView {
   private render(type: string, body: string, took: string): HTMLElement[] {
     if (!type.includes('json')) {
       const lines = body.split('\n').filter(Boolean);
-      return [h('p', {class: 'dim'}, `${plural(lines.length, 'statement')} · ${took}`), h('pre', {tabindex: 0}, lines.slice(0, ROWS_SHOWN).join('\n'))];
+      const statements = parseLines(body, ROWS_SHOWN);
+      const more = lines.length > ROWS_SHOWN ? ` · the first ${count(ROWS_SHOWN)} are shown` : '';
+      const hasGraphs = statements.some((one) => one.graph);
+      const rows = statements.map((one) => [one.subject, one.predicate, one.object, ...(hasGraphs ? [one.graph] : [])].map(termCell));
+      return [h('p', {class: 'dim'}, `${plural(lines.length, 'statement')} · ${took}${more}`),
+        ...this.withGraph(table('Statements', ['Subject', 'Predicate', 'Object', ...(hasGraphs ? ['Graph'] : [])], rows, 'none'), statements)];
     }
     const told = JSON.parse(body) as Results;
     if (told.boolean !== undefined) return [h('p', {}, h('strong', {}, told.boolean ? 'yes' : 'no'), h('span', {class: 'dim'}, ` · ${took}`))];
@@ -90,7 +96,26 @@ export class QueryView {
     const columns = told.head.vars ?? [];
     const more = rows.length > ROWS_SHOWN ? ` · the first ${count(ROWS_SHOWN)} are shown` : '';
     return [h('p', {class: 'dim'}, `${plural(rows.length, 'row')} · ${took}${more}`),
-      table('Results', columns, rows.slice(0, ROWS_SHOWN).map((row) => columns.map((name) => term(row[name]))), 'no rows')];
+      ...this.withGraph(
+        table('Results', columns, rows.slice(0, ROWS_SHOWN).map((row) => columns.map((name) => termCell(row[name] ? fromJson(row[name]) : null))), 'no rows'),
+        fromRows(columns, rows, ROWS_SHOWN))];
+  }
+
+  /** A table, and the choice to see the same as a graph where it is one. The graph's code is loaded when it is chosen. */
+  private withGraph(rows: HTMLElement, statements: Statement[]): HTMLElement[] {
+    if (!statements.length) return [rows];
+    const place = h('div', {class: 'shown'}, rows);
+    const choose = (button: HTMLElement, other: HTMLElement, shown: HTMLElement): void => {
+      button.setAttribute('aria-pressed', 'true');
+      other.setAttribute('aria-pressed', 'false');
+      place.replaceChildren(shown);
+    };
+    const asTable = h('button', {type: 'button', class: 'quiet', 'aria-pressed': 'true', onClick: () => choose(asTable, asGraph, rows)}, 'Table');
+    const asGraph: HTMLButtonElement = h('button', {type: 'button', class: 'quiet', 'aria-pressed': 'false', onClick: async () => {
+      const {GraphView} = await import('./graph_view');
+      choose(asGraph, asTable, new GraphView(statements).node);
+    }}, 'Graph');
+    return [h('div', {class: 'buttons', role: 'group', 'aria-label': 'Show the results as'}, asTable, asGraph), place];
   }
 
   private async lookUp(txid: string): Promise<void> {
@@ -106,10 +131,8 @@ export class QueryView {
   }
 }
 
-function term(of: Term | undefined): Child {
+function termCell(of: RdfTerm | null | undefined): Child {
   if (!of) return h('span', {class: 'dim'}, '–');
-  if (of.type === 'uri') return h('span', {class: 'iri'}, of.value);
-  if (of.type === 'bnode') return `_:${of.value}`;
-  const type = of['xml:lang'] ? `@${of['xml:lang']}` : of.datatype ? ` ${of.datatype.replace(/^.*[#/]/, '')}` : '';
-  return h('span', {}, of.value, type && h('span', {class: 'dim'}, type));
+  if (of.kind === 'iri') return h('span', {class: 'iri'}, of.value);
+  return h('span', {}, of.value, of.detail && h('span', {class: 'dim'}, of.detail.startsWith('@') ? of.detail : ` ${of.detail}`));
 }

@@ -1,5 +1,5 @@
 // Drives the console in a real Chromium: `node drive.mjs`, with one JSON command per line on stdin, one answer each.
-// {do: 'open', url, chromium, shots} {do: 'healthy', txid} {do: 'split'} {do: 'rejoined'} {do: 'close'}
+// {do: 'open', url, chromium, shots} {do: 'healthy', txid} {do: 'recovery', backups} {do: 'load', files} {do: 'split'} {do: 'rejoined'} {do: 'close'}
 import {readFileSync} from 'node:fs';
 import {createRequire} from 'node:module';
 import {join} from 'node:path';
@@ -9,7 +9,7 @@ import {chromium} from 'playwright-core';
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const FLAGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
   '--disable-component-update', '--disable-sync'];
-const VIEWS = ['map', 'log', 'split', 'query', 'work'];
+const VIEWS = ['map', 'log', 'split', 'recovery', 'query', 'load', 'work'];
 const PATIENCE_MS = 60_000;
 const said = {checks: 0, failures: [], consoleErrors: [], outside: [], axe: [], firstPaintMs: null, updatesMs: [], views: VIEWS.length};
 let browser; let page; let base; let shots; let expectsRefusal = false; let inspects = false;
@@ -50,7 +50,7 @@ async function looks(name) {
 }
 
 async function picture(name) {
-  await page.screenshot({path: join(shots, `${name}.png`)});
+  await page.screenshot({path: join(shots, `${name}.png`), fullPage: ['recovery', 'graph'].includes(name)});
 }
 
 async function open(command) {
@@ -113,6 +113,17 @@ async function everyWidth(view, name) {
 async function query(txid) {
   await go('query');
   await page.waitForSelector('.cm-content');
+  await page.selectOption('select', 'A graph of things');
+  await page.click('text=Run');
+  await until('a CONSTRUCT has statements', async () => (await amount('.answer tbody tr')) > 0);
+  const statements = await amount('.answer tbody tr');
+  await page.click('.answer button:has-text("Graph")');
+  await until('they are drawn as a graph', async () => (await amount('.graph .thing')) > 1 && (await amount('.graph .arrow')) > 0);
+  await everyWidth('graph', 'graph');
+  await page.dispatchEvent('.graph .thing >> nth=0', 'click');
+  await until('a node has its statements', async () => (await amount('.about li')) > 0);
+  await page.click('.answer button:has-text("Table")');
+  check('the table is there again', (await amount('.answer tbody tr')) === statements);
   await page.selectOption('select', 'Classes');
   await page.click('text=Run');
   await until('a query has rows', async () => (await amount('.answer tbody tr')) > 0);
@@ -135,6 +146,43 @@ async function query(txid) {
   await page.keyboard.press('Enter');
   await until('a transaction is found', async () => (await text('caption >> nth=-1')).includes(txid) || (await page.content()).includes(`Transaction ${txid}`));
   expectsRefusal = false;
+}
+
+async function recovery({backups}) {
+  await go('recovery');
+  await until('every backup is on the time line', async () => (await amount('.timeline .backup')) >= backups, 240_000);
+  await until('and in the table', async () => (await amount('.view table >> nth=0 >> tbody tr')) >= backups);
+  await until('the archive is a band', async () => (await amount('.timeline .archived')) > 0);
+  await until('there is a moment, with a command', async () => /txlog restore --to time:\S+Z/.test(await text('.command pre')));
+  const before = await text('.command pre');
+  await page.focus('#moment-slider');
+  for (let at = 0; at < 5; at += 1) await page.keyboard.press('ArrowLeft');
+  await until('another moment is another command', async () => (await text('.command pre')) !== before);
+  check('which ends in a dry run first', (await text('.command pre')).endsWith('--dry-run'));
+  await page.fill('#moment-field', '2020-01-01T00:00');
+  await page.keyboard.press('Tab');
+  await until('a moment before everything is not promised', async () => (await page.getAttribute('.verdict', 'data-level')) !== 'good');
+  await page.click('.view table button >> nth=0');
+  await until('a backup is a moment, too', async () => (await page.getAttribute('.verdict', 'data-level')) === 'good');
+  const timeline = page.locator('.timeline');
+  await timeline.click({position: {x: (await timeline.boundingBox()).width * 0.5, y: 30}});
+  await until('a click picks a moment', async () => /time:/.test(await text('.command pre')));
+  await everyWidth('recovery', 'recovery');
+}
+
+async function load({files, wrong}) {
+  await go('load');
+  await page.fill('#load-graph', 'urn:console:loaded');
+  await page.setInputFiles('#load-files', files);
+  await until('each file is a transaction', async () => (await amount('.upload[data-level="good"]')) === files.length);
+  check('its progress is whole', (await page.$$eval('.upload progress', (all) => all.every((one) => one.value === 1))));
+  check('with its id', /\d+ · [\w-]+\.[0-9a-f]{16}\.\d+/.test(await text('.upload .note')));
+  expectsRefusal = true;
+  await page.setInputFiles('#load-files', wrong);
+  await until('a file that is wrong is refused, with the reason', async () => (await amount('.upload[data-level="bad"]')) === 1);
+  check('which can be sent again', (await amount('.upload button:has-text("Again")')) === 1);
+  expectsRefusal = false;
+  await everyWidth('load', 'load');
 }
 
 /** From the answer to a write until the page shows an index at least as high. */
@@ -195,7 +243,7 @@ async function rejoined() {
   await picture('rejoined');
 }
 
-const steps = {open, healthy, split, rejoined, close: async () => { await browser?.close(); }};
+const steps = {open, healthy, recovery, load, split, rejoined, close: async () => { await browser?.close(); }};
 for await (const line of createInterface({input: process.stdin})) {
   const command = JSON.parse(line);
   try {

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gzip
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -64,6 +66,28 @@ class ConsoleBrowser:
             self.perform("close")
         self._process.terminate()
         self._process.wait()
+
+
+@contextmanager
+def with_archive(folder: Path) -> Iterator[Path]:
+    """The manifests of ``folder`` with backups each minute, which the masters hear of, and an archive."""
+    with tempfile.TemporaryDirectory() as target:
+        for manifest in folder.glob("*.yaml"):
+            text = manifest.read_text()
+            manifest.write_text(
+                text + f'  backup: {{target: {{folder: {{path: {target}}}}}, schedule: "@every 1m"}}\n  archive: {{}}\n'
+            )
+        yield folder
+
+
+def write_files(folder: Path) -> dict[str, Any]:
+    """Files for the view that loads them: a plain one, a compressed one, and one that is wrong."""
+    lines = "".join(f"<urn:s:{at}> <urn:p> <urn:o:{at % 50}> .\n" for at in range(5000)).encode()
+    (folder / "plain.nt").write_bytes(lines)
+    (folder / "compressed.nt.gz").write_bytes(gzip.compress(lines.replace(b"urn:s", b"urn:t")))
+    (folder / "wrong.ttl").write_text("<urn:a> <urn:b> .")
+    files = [str(folder / name) for name in ("plain.nt", "compressed.nt.gz")]
+    return {"files": files, "wrong": str(folder / "wrong.ttl")}
 
 
 @contextmanager
@@ -130,6 +154,9 @@ def check(cluster: LocalCluster, chromium: str) -> dict[str, Any]:
             with MasterClient(url) as master:
                 masters = len(master.status().members)
             browser.perform("healthy", txid=txid, masters=masters, workers=len(cluster.worker_indexes()))
+            browser.perform("recovery", backups=1)
+            with tempfile.TemporaryDirectory() as files:
+                browser.perform("load", **write_files(Path(files)))
             story.cut()
             browser.perform("split")
             story.heal()
@@ -166,7 +193,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.running:
             cluster = LocalCluster(options.state)
         else:
-            folder = stack.enter_context(manifests(lag="10s", workers=2))
+            folder = stack.enter_context(with_archive(stack.enter_context(manifests(lag="10s", workers=2))))
             cluster = stack.enter_context(cluster_up(options.state, (folder,), wait_s=600))
         found = check(cluster, options.chromium)
     print(json.dumps(found))

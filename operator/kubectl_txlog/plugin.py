@@ -1,4 +1,4 @@
-"""``kubectl txlog status|peers|split-report|verify``: what ``txlog`` asks, asked through Kubernetes' API server.
+"""``kubectl txlog status|peers|split-report|verify|top|console``: what ``txlog`` asks, through Kubernetes' API server.
 
 Nothing but the API server must be reached: each master, and each store for ``verify``, is asked through the proxy of
 its pod, with what the kubeconfig shows the API server. Where the manifest names users, TxLog's own token is read from
@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
+import webbrowser
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +24,7 @@ from urllib.parse import quote, urlsplit
 
 import typer
 
+from kubectl_txlog.console_forwarder import ConsoleForwarder, serve_console
 from txlog.cli.cli_cluster import CliCluster
 from txlog.cli.cluster_commands import show_status
 from txlog.cli.load_commands import show_comparison
@@ -30,6 +32,8 @@ from txlog.cli.main import handle_errors
 from txlog.cli.options import JsonOption
 from txlog.cli.peer_commands import show_peers
 from txlog.cli.split_commands import show_splits
+from txlog.cli.tables import print_line
+from txlog.cli.top_commands import OnceOption, show_top
 from txlog.client import MasterClient
 from txlog.client.credentials import TOKEN_FILE, Credentials
 from txlog.config.cluster import TxLogCluster
@@ -49,7 +53,7 @@ TXLOG_AUTHORIZATION_HEADER: Final = "TxLog-Authorization"
 """``Authorization`` is for the API server, which does not pass it on."""
 REQUIRED_RIGHTS: Final = (
     "kubectl txlog needs get and list of txlogclusters, list of pods, get of pods/proxy"
-    " (verify: create, update and delete, too)"
+    " (console: create, too; verify: create, update and delete, too)"
 )
 
 app = typer.Typer(
@@ -99,6 +103,48 @@ def verify(
     """Compare the contents of all workers at one position, while writes continue. Exit code 1 if they differ."""
     sites = find_sites(name, namespace, context, kubeconfig)
     show_comparison(cluster_through_proxy(sites), wait, json, partial(_worker_transport, sites))
+
+
+@app.command()
+def top(
+    name: NameArgument = None,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: ConfigOption = None,
+    once: OnceOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Show the cluster as it changes, as one master sees it. Keys: q quits, s sorts the workers, n asks the next
+    master."""
+    show_top(cluster_through_proxy(find_sites(name, namespace, context, kubeconfig)), once, json)
+
+
+@app.command()
+def console(
+    name: NameArgument = None,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: ConfigOption = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="on this machine; 0: a free one")] = 0,
+    browser: Annotated[bool, typer.Option(help="open the address in a browser")] = True,
+) -> None:
+    """Serve the console of a master on this machine, until Ctrl-C. It prints the address, which is as good as your
+    credentials: do not pass it on."""
+    sites = find_sites(name, namespace, context, kubeconfig)
+    url = cluster_through_proxy(sites).ask_first(_url_of_live_master)
+    site = next(site for site in sites if site.has_master(url))
+    tls = site.endpoint.tls_context() if url.startswith("https:") else None
+
+    def show(address: str) -> None:
+        print_line(f"The console is at {address}   Ctrl-C ends it.")
+        sys.stdout.flush()
+        if browser and sys.stdout.isatty():
+            webbrowser.open(address)
+
+    try:
+        asyncio.run(serve_console(ConsoleForwarder(url, site.headers, tls), port, show))
+    except OSError as failed:
+        raise BadInput(f"--port {port}: {failed.strerror or failed}") from None
 
 
 # -- where they are
@@ -154,6 +200,11 @@ def cluster_through_proxy(sites: Sequence[KubernetesSite]) -> CliCluster:
         return MasterClient(url, timeout_s, connect_s=5.0, tls=tls, credentials=Credentials.from_headers(site.headers))
 
     return CliCluster({site.cluster.data_center: list(site.urls) for site in sites}, None, opened)
+
+
+def _url_of_live_master(client: MasterClient) -> str:
+    client.status()
+    return client.url
 
 
 def _worker_transport(sites: Sequence[KubernetesSite], url: str, timeout_s: float) -> HttpTransport:

@@ -134,6 +134,46 @@ def test_every_condition_is_always_there_and_a_status_is_read_as_it_was_written(
         assert not away
 
 
+@pytest.mark.parametrize(
+    ("state", "ready", "worker", "available", "reason"),
+    [
+        ("Joined", True, "Working", "True", "Serving"),
+        ("Isolated", True, "Working", "True", "Serving"),
+        ("Joined", True, "Blocked", "True", "Serving"),
+        ("Joined", True, "Unknown", "Unknown", "NoReport"),
+        ("Joined", True, "Refused", "False", "NoWorker"),
+        ("Starting", False, "Working", "False", "NoMaster"),
+    ],
+)
+def test_a_data_centre_is_available_whatever_the_others_do(
+    state: str, ready: bool, worker: str, available: str, reason: str
+) -> None:
+    cluster = manifest()
+    away = ["dc0-1"] if state == "Isolated" else []
+    seen = whole(cluster)
+    seen = replace(
+        seen,
+        masters={node: heard(cluster, node, state, out=away, away=away, worker=worker) for node in seen.masters},
+        master_pods={node: replace(each, ready=ready) for node, each in seen.master_pods.items()},
+    )
+    status = said(cluster, seen)
+    (condition,) = [each for each in status.conditions if each.type == "Available"]
+    assert (condition.status, condition.reason) == (available, reason)
+    if state == "Isolated":
+        assert word(status, ConditionType.READY) == "False", "that is about the other data centre, too"
+
+
+def test_an_autoscaler_reads_the_pods_of_the_stores_and_their_labels() -> None:
+    cluster = manifest(workers={"replicas": 3})
+    seen = whole(cluster)
+    status = said(cluster, seen)
+    assert status.worker_replicas == len(seen.worker_pods)
+    assert status.worker_selector is not None
+    assert "app.kubernetes.io/component=worker" in status.worker_selector.split(",")
+    external = manifest(workers={"external": [{"url": "http://a"}]})
+    assert said(external, whole(external)).worker_replicas is None
+
+
 def test_a_transition_is_when_the_status_changed() -> None:
     cluster = manifest()
     first = said(cluster, whole(cluster))

@@ -5,10 +5,12 @@ import base64
 import http.client
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -237,6 +239,36 @@ def test_all_that_is_asked_goes_through_the_api_server(behind: Behind, monkeypat
     assert [(worker["name"], worker["quads"]) for worker in found["workers"]] == [("uk-worker-1", 10)]
     refused = [each for each in behind.plane.forbidden(behind.namespace) if ":asks:" in each]
     assert refused == [], "with the rights that the documentation gives"
+
+
+def test_top_and_the_console_go_through_the_api_server(behind: Behind) -> None:
+    founded(behind)
+    config = behind.kubeconfig(behind.account("looks", RULES))
+    told = behind.ask(config, "top", "--json")
+    assert (told.code, json.loads(told.out)["node"]) == (0, "uk-1"), told.error
+    assert "as uk-1 in uk sees it" in behind.ask(config, "top").out
+
+    command = ["kubectl", "txlog", "console", "--no-browser"]
+    env = {**os.environ, **behind.environment(config)}
+    serving = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+    try:
+        assert serving.stdout is not None
+        address = serving.stdout.readline().split()[4]
+        root = address.removesuffix("console/")
+        with urllib.request.urlopen(f"{root}txlog/live") as answer:
+            assert json.loads(answer.read())["node"] == "uk-1", "with the token of the Secret, and none of a browser"
+        stream = urllib.request.Request(f"{root}txlog/live", headers={"Accept": "text/event-stream"})
+        with urllib.request.urlopen(stream, timeout=DEADLINE_S) as answer:
+            lines = iter(answer.readline, b"")
+            assert next(line for line in lines if line.startswith(b"data: ")), "as it comes, and not at its end"
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(address.replace(root.split("/")[3], "guessed"))
+        serving.send_signal(signal.SIGINT)
+        assert serving.wait(DEADLINE_S) == 130
+    finally:
+        serving.kill()
+        serving.wait()
+    assert [each for each in behind.plane.forbidden(behind.namespace) if ":looks:" in each] == []
 
 
 def test_who_may_not_and_what_is_not_there_is_said_in_a_sentence(behind: Behind, plane: ControlPlane) -> None:

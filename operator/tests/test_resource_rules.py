@@ -68,6 +68,11 @@ def applied(plane: ControlPlane, wanted: dict[str, Any]) -> str:
         ({"workers": {"engine": "rdf4j-as-written"}, "mixedEngines": True}, f"mixedEngines: {VIRTUOSO_NOT_MIXED}"),
         ({"security": {"tlsSecretRef": {"name": "a"}}}, "tlsSecretRef needs peerTlsSecretRef"),
         ({"repositry": "x"}, "repositry"),
+        ({"podTemplate": {"labels": {"app.kubernetes.io/name": "a"}}}, "labels: names without the prefixes"),
+        ({"masters": {"podTemplate": {"annotations": {"txlog.io/a": "a"}}}}, "annotations: names without the prefixes"),
+        ({"pipeline": {"podTemplate": {"env": [{"name": "A"}]}}}, "either value or valueFrom"),
+        ({"podTemplate": {"env": [{"name": "TXLOG_A", "value": "a"}]}}, "name: another name"),
+        ({"workers": {"external": [{"url": "http://a"}], "podTemplate": {}}}, "either external or replicas"),
     ],
 )  # fmt: skip
 def test_what_is_not_valid_is_refused_with_the_reason(
@@ -173,3 +178,33 @@ def test_columns_answer_whether_it_is_all_right(plane: ControlPlane, namespace: 
     assert applied(plane, resource(namespace)) == ""
     told = plane.kubectl("-n", namespace, "get", "txl").stdout.splitlines()[0].split()
     assert told == ["NAME", "READY", "MASTERS", "PEERS", "STATE", "LAG", "RECOVERY", "APPLIED", "AGE"]
+
+
+def test_the_number_of_stores_is_scaled_by_kubectl(plane: ControlPlane, namespace: str) -> None:
+    assert applied(plane, resource(namespace, workers={"replicas": 2})) == ""
+    scale = ("-n", namespace, "scale", "txlogcluster/catalogue", "--replicas=3")
+    plane.kubectl(*scale)
+    found = plane.kubectl("-n", namespace, "get", "txlogcluster/catalogue", "-o", "jsonpath={.spec.workers.replicas}")
+    assert found.stdout == "3"
+    raw = f"/apis/txlog.io/v1alpha1/namespaces/{namespace}/txlogclusters/catalogue/scale"
+    assert json.loads(plane.kubectl("get", "--raw", raw).stdout)["spec"]["replicas"] == 3
+    refused = plane.kubectl(*scale[:-1], "--replicas=0", check=False)
+    assert "greater than or equal to 1" in refused.stderr
+
+    external = resource(namespace, "external", workers={"external": [{"url": "http://a"}]})
+    assert applied(plane, external) == ""
+    refused = plane.kubectl("-n", namespace, "scale", "txlogcluster/external", "--replicas=3", check=False)
+    assert refused.returncode, "these stores are not TxLog's"
+
+
+def test_what_a_manifest_adds_to_pods_is_kept_as_it_is(plane: ControlPlane, namespace: str) -> None:
+    added = {
+        "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+        "tolerations": [{"key": "graphs", "operator": "Exists", "tolerationSeconds": 5}],
+        "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}],
+        "sidecars": [{"name": "agent", "image": "agent:1"}],
+    }
+    assert applied(plane, resource(namespace, podTemplate=added)) == ""
+    found = plane.kubectl("-n", namespace, "get", "txlogcluster/catalogue", "-o", "json").stdout
+    kept = json.loads(found)["spec"]["podTemplate"]
+    assert {name: kept[name] for name in added} == added

@@ -19,6 +19,8 @@ from txlog_operator.observation import ClusterObservation
 from txlog_operator.plan import disruption_blocker, outdated_masters
 
 ConditionStatus = Literal["True", "False", "Unknown"]
+SERVING_WORKER_STATES = ("Working", "Unordered", "Ahead", "Blocked")
+"""In these states masters send reads to a store; a blocked one answers from the position that it has."""
 INCONSISTENT_WORKER_STATES = ("Blocked", "Diverged", "NeedsRestore", "Refused", "Unreachable")
 
 
@@ -43,6 +45,7 @@ def check_conditions(
 ) -> list[ConditionCheck]:
     """All conditions, ``Ready`` first. ``reconciled``: what became of the last plan."""
     found = [
+        _check_available(cluster, seen, status),
         _check_spec(cluster, problems),
         reconciled,
         _check_masters(cluster, seen),
@@ -81,6 +84,25 @@ def _check_spec(cluster: TxLogCluster, problems: Sequence[str]) -> ConditionChec
     if cluster.spec.paused:
         return ConditionCheck(ConditionType.SPEC_VALID, "True", "Paused", "valid; spec.paused: nothing is changed")
     return ConditionCheck(ConditionType.SPEC_VALID, "True", "Valid", "valid")
+
+
+def _check_available(cluster: TxLogCluster, seen: ClusterObservation, status: ClusterStatus) -> ConditionCheck:
+    """Whether clients of this data centre can write and read now. Other data centres do not count."""
+    kind, wanted = ConditionType.AVAILABLE, cluster.own_peer.masters
+    masters = sum(pod.ready for pod in seen.master_pods.values())
+    if not masters:
+        return ConditionCheck(kind, "False", "NoMaster", f"none of {wanted} masters here takes work")
+    states = [worker.state for worker in status.workers]
+    serving = sum(state in SERVING_WORKER_STATES for state in states)
+    if not states or (not serving and "Unknown" in states):
+        text = f"{masters} of {wanted} masters take work; the pipeline has not reported on a worker that can answer"
+        return ConditionCheck(kind, "Unknown", "NoReport", text)
+    if not serving:
+        return ConditionCheck(
+            kind, "False", "NoWorker", f"writes are accepted, and none of {len(states)} workers answers"
+        )
+    text = f"{masters} of {wanted} masters take work, {serving} of {len(states)} workers answer"
+    return ConditionCheck(kind, "True", "Serving", text)
 
 
 def _check_masters(cluster: TxLogCluster, seen: ClusterObservation) -> ConditionCheck:
@@ -223,9 +245,13 @@ def _check_jobs(cluster: TxLogCluster, seen: ClusterObservation) -> ConditionChe
 
 
 def summarise_ready(found: Sequence[ConditionCheck]) -> ConditionCheck:
-    """The worst of the other conditions. A missing backup counts only after a backup was requested."""
+    """The worst of the other conditions. A missing backup counts only after a backup was requested. ``Available`` is
+    an answer of its own, and what it depends on is among the others."""
     counted = [
-        each for each in found if not (each.kind is ConditionType.LAST_BACKUP_SUCCEEDED and each.status == "Unknown")
+        each
+        for each in found
+        if each.kind is not ConditionType.AVAILABLE
+        and not (each.kind is ConditionType.LAST_BACKUP_SUCCEEDED and each.status == "Unknown")
     ]
     for word in ("False", "Unknown"):
         worst = next((each for each in counted if each.status == word), None)

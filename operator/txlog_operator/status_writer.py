@@ -27,7 +27,8 @@ from txlog_operator.cluster_phase import ClusterPhase
 from txlog_operator.conditions import ConditionCheck, check_conditions, summarise_ready
 from txlog_operator.job_plan import last_backup, open_duties
 from txlog_operator.observation import ClusterObservation, ObservedMaster
-from txlog_operator.specs import KubeObject, executors, pipeline
+from txlog_operator.specs import KubeObject, executors, pipeline, workers
+from txlog_operator.specs.common import selector
 
 STATE_SEVERITY = (
     "Isolated",
@@ -90,12 +91,12 @@ def make_status(
     is_carried_out = reconciled.status == "True" and reconciled.reason != reconcile_outcome.PAUSED and not problems
     masters = seen.reachable_masters
     peers = _peer_statuses(cluster, seen, before)
-    workers = _worker_statuses(seen, before)
+    reported = _worker_statuses(seen, before)
     ready = sum(pod.ready for pod in seen.master_pods.values())
     reachable = [each for each in peers if each.reachable == "True"]
     strategies = [name for each in masters.values() if (name := each.status.view.split_recovery) is not None]
     last = last_backup(seen.job_resources)
-    indexes = [worker.index for worker in workers if worker.index is not None]
+    indexes = [worker.index for worker in reported if worker.index is not None]
     status = ClusterStatus(
         observed_generation=generation if is_carried_out else before.observed_generation,
         state=_worst_state(seen),
@@ -105,14 +106,26 @@ def make_status(
         recovery=strategies[0] if strategies else before.recovery,
         applied=min(indexes, default=None),
         nodes=_node_statuses(seen, before),
-        workers=workers,
+        workers=reported,
         peers=peers,
         split=_split_status(seen, situation, before),
         pipeline=_pipeline_status(cluster, seen),
         last_backup=last[0] if last is not None else None,
+        **_scale_fields(cluster, seen),
     )
     found = check_conditions(cluster, seen, situation, status, problems, peer_lag_s(cluster, seen), reconciled)
     return status.model_copy(update={"conditions": merge_conditions(found, before.conditions, generation, seen.now)})
+
+
+def _scale_fields(cluster: TxLogCluster, seen: ClusterObservation) -> KubeObject:
+    """What ``kubectl scale`` and autoscalers read: the stores' pods and their labels."""
+    if cluster.spec.workers.external:
+        return {}
+    labels = selector(cluster, workers.COMPONENT)
+    return {
+        "worker_replicas": sum(not pod.terminating for pod in seen.worker_pods.values()),
+        "worker_selector": ",".join(f"{name}={value}" for name, value in sorted(labels.items())),
+    }
 
 
 def with_failure(before: ClusterStatus, check: ConditionCheck, generation: int, now: float) -> ClusterStatus:

@@ -16,6 +16,7 @@ import pytest
 from master_cluster import Cluster, until
 from people import TOKENS, guarded
 
+from txlog.server.admin import recovery_view
 from txlog.server.console import console_files, live_view
 from txlog.server.console.console_files import CONTENT_SECURITY_POLICY
 
@@ -191,3 +192,58 @@ async def test_a_transaction_gives_a_latency(one: Cluster) -> None:
 
     await until(is_measured)
     assert re.fullmatch(r"\d+(\.\d)?", str((await one.get(0, LIVE))["latencyMs"]["synced"]))
+
+
+RECOVERY = "/txlog/recovery"
+
+
+async def test_the_recovery_view_has_times_of_backups_and_of_the_log(one: Cluster) -> None:
+    for number in range(150):
+        await one.write(0, f'INSERT DATA {{ <urn:s:{number}> <urn:p> "o" }}')
+    stable = (await one.get(0, LIVE))["log"]["stable"]
+    on_log = (await one.get(0, f"/txlog/branch?at={stable - 3}"))["hash"]
+    backups = [
+        {"name": "x-manual-20261125t201000z-2e2563", "index": stable - 3, "hash": on_log},
+        {"name": "of-an-abandoned-branch", "index": 2, "hash": "ab" * 16, "split": True},
+    ]
+    await one.post(0, "/txlog/backups", json.dumps({"backups": backups}), 200)
+    told = await one.get(0, RECOVERY)
+    assert told["streams"] == []
+    other, first = told["backups"]
+    assert (first["onLog"], first["dataCenter"], first["split"], first["madeAt"]) == (True, "uk", False, 1795637400.0)
+    assert told["at"] - 300 < first["at"] <= told["at"]
+    assert (other["onLog"], other["at"], other["madeAt"], other["split"]) == (False, None, None, True)
+    marks = told["marks"]
+    assert 3 <= len(marks) <= recovery_view.MARKS_MAX + 1
+    assert [one["at"] for one in marks] == sorted(one["at"] for one in marks)
+    assert (marks[0]["index"], marks[-1]["index"]) == (1, stable)
+
+
+async def test_the_times_of_the_log_are_read_once(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        await one.write(0, f'INSERT DATA {{ <urn:s:{number}> <urn:p> "o" }}')
+    reads: list[int] = []
+    real = recovery_view.RecoveryHandler._time_at
+
+    def counted(self: recovery_view.RecoveryHandler, agreement: Any, index: int) -> float | None:
+        reads.append(index)
+        return real(self, agreement, index)
+
+    monkeypatch.setattr(recovery_view.RecoveryHandler, "_time_at", counted)
+    first = await one.get(0, RECOVERY)
+    assert len(reads) == len(first["marks"])
+    assert (await one.get(0, RECOVERY))["marks"] == first["marks"]
+    assert len(reads) == len(first["marks"])
+
+
+async def test_a_log_without_entries_has_no_times(one: Cluster) -> None:
+    told = await one.get(0, RECOVERY)
+    assert (told["marks"], told["backups"], len(told["clusterId"])) == ([], [], 32)
+
+
+@pytest.mark.parametrize(
+    ("name", "at"),
+    [("1-ab-manual-19700101t000010z-ff", 10.0), ("mine", None), ("1-ab-split-20261399t000010z-ff", None)],
+)
+def test_the_name_of_a_backup_may_have_its_time(name: str, at: float | None) -> None:
+    assert recovery_view.parse_backup_time(name) == at

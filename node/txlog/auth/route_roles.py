@@ -44,6 +44,7 @@ _READER_ROUTES: Final = (
     ("GET", "/metrics"),
     ("GET", "/txlog/status"),
     ("GET", "/txlog/live"),
+    ("GET", "/txlog/recovery"),
     ("GET", "/txlog/openapi.json"),
     ("GET", "/txlog/transactions/{txid}"),
 )

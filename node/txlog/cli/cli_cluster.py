@@ -86,14 +86,19 @@ def find_cluster(options: ClusterOptions) -> CliCluster:
 
 def cluster_at(urls: Sequence[str]) -> CliCluster:
     """The masters at these URLs, each of which must answer."""
-    for url in urls:
-        if not url.startswith(("http://", "https://")):
-            raise BadInput(f"--master {url}: expected a URL such as http://127.0.0.1:7301")
     found: dict[str, list[str]] = {}
-    for url in urls:
+    for url in require_urls(urls):
         with MasterClient(url) as client:
             found.setdefault(client.status().data_center, []).append(url)
     return CliCluster(found, None)
+
+
+def require_urls(urls: Sequence[str]) -> list[str]:
+    """The values of ``--master``. :class:`BadInput` for one that is no URL."""
+    for url in urls:
+        if not url.startswith(("http://", "https://")):
+            raise BadInput(f"--master {url}: expected a URL such as http://127.0.0.1:7301")
+    return list(urls)
 
 
 def local_cluster(state: Path) -> CliCluster:

@@ -13,7 +13,7 @@ from txlog.client.bulk_submit import submit_writes
 from txlog.client.connection import MasterConnection
 from txlog.client.credentials import Credentials
 from txlog.client.errors import MethodNotAllowed
-from txlog.client.json_calls import JSON_HEADERS, JsonCalls
+from txlog.client.json_calls import JsonCalls
 from txlog.client.responses import (
     Doorbell,
     JsonMarker,
@@ -27,6 +27,7 @@ from txlog.client.responses import (
     WorkerStatus,
     WriteRequest,
     WriteResult,
+    parse_position_header,
 )
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.durability import Durability
@@ -118,6 +119,12 @@ class MasterClient:
     def metrics(self) -> str:
         """The master's metrics in Prometheus' text format."""
         return self._connection.request("GET", "/metrics").body.decode()
+
+    def follow_live(self, timeout_s: float) -> Iterator[bytes]:
+        """The lines of ``GET /txlog/live`` as they arrive: one every 15 s at least. ``timeout_s`` bounds each wait."""
+        return self._connection.follow_lines(
+            "/txlog/live", headers={"Accept": "text/event-stream"}, timeout_s=timeout_s
+        )
 
     # -- the log
 
@@ -252,7 +259,9 @@ class MasterClient:
         )
         found = reply.headers
         return WriteResult(
-            found.get("TxLog-Transaction"), _parse_position(found.get("TxLog-Position")), found.get("TxLog-Durability")
+            found.get("TxLog-Transaction"),
+            parse_position_header(found.get("TxLog-Position")),
+            found.get("TxLog-Durability"),
         )
 
     # -- transactions
@@ -480,18 +489,11 @@ class MasterClient:
     def pause_worker(self, name: str, index: int, *, why: PauseReason = "") -> None:
         """Ask the pipeline to pause this worker at ``index`` until :meth:`resume_worker`. A pause with a ``why`` exists
         beside any other pause, and ends by itself after some seconds."""
-        body = msgspec.json.encode({"index": index})
-        self._connection.request("PUT", _pause_path(name, why), body=body, headers=JSON_HEADERS)
+        self._json.call("PUT", _pause_path(name, why), object, body={"index": index}, repeatable=True)
 
     def resume_worker(self, name: str, *, why: PauseReason = "") -> None:
         """End the pause of this worker that has the same ``why``."""
         self._connection.request("DELETE", _pause_path(name, why))
-
-
-def _parse_position(text: str | None) -> JsonPosition | None:
-    """Parse ``epoch:index:hash``; None for any other text."""
-    parts = (text or "").split(":")
-    return JsonPosition(int(parts[0]), int(parts[1]), parts[2]) if len(parts) == 3 else None
 
 
 def _pause_path(name: str, why: PauseReason) -> str:

@@ -259,3 +259,9 @@ class WriteResult(msgspec.Struct, frozen=True):
     error: str | None = None
     reason: str | None = None
     message: str | None = None
+
+
+def parse_position_header(text: str | None) -> JsonPosition | None:
+    """Parse ``epoch:index:hash``; None for any other text."""
+    parts = (text or "").split(":")
+    return JsonPosition(int(parts[0]), int(parts[1]), parts[2]) if len(parts) == 3 else None

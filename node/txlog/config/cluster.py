@@ -17,6 +17,7 @@ from txlog.config.archive_policy import ArchivePolicy
 from txlog.config.backup_policy import BackupPolicy
 from txlog.config.limit_specs import LimitsSpec
 from txlog.config.manifest_model import NO_DEFAULTS, ManifestModel, cel_rules, expected_error, immutable, list_map
+from txlog.config.pod_template import PodTemplate
 from txlog.config.preferences import Preferences
 from txlog.config.resource_specs import ResourceRequirements, SecretRef, StorageSpec
 from txlog.config.units import (
@@ -130,6 +131,7 @@ class MastersSpec(ManifestModel):
         json_schema_extra=immutable("storage of masters that exist"),
     )
     resources: ResourceRequirements = ResourceRequirements()
+    pod_template: PodTemplate = Field(default=PodTemplate(), description="Additions to the pods of masters.")
 
 
 class ExternalWorkerSpec(ManifestModel):
@@ -148,8 +150,8 @@ class WorkersSpec(ManifestModel):
         json_schema_extra=cel_rules(
             (
                 "!has(self.external) || !(has(self.replicas) || has(self.engine) || has(self.storage)"
-                " || has(self.resources))",
-                "either external or replicas, engine, storage and resources, not both",
+                " || has(self.resources) || has(self.podTemplate))",
+                "either external or replicas, engine, storage, resources and podTemplate, not both",
             ),
             (
                 # A rule of the field itself is not asked when the field comes or goes.
@@ -169,6 +171,7 @@ class WorkersSpec(ManifestModel):
         json_schema_extra=immutable("storage of workers that exist"),
     )
     resources: ResourceRequirements = ResourceRequirements()
+    pod_template: PodTemplate = Field(default=PodTemplate(), description="Additions to the pods of these stores.")
     external: list[ExternalWorkerSpec] | None = Field(
         default=None,
         min_length=1,
@@ -180,7 +183,7 @@ class WorkersSpec(ManifestModel):
     @model_validator(mode="after")
     def _exactly_one_kind(self) -> Self:
         if self.external is not None:
-            own = self.model_fields_set & {"replicas", "engine", "storage", "resources"}
+            own = self.model_fields_set & {"replicas", "engine", "storage", "resources", "pod_template"}
             if own:
                 raise expected_error(
                     f"either external or replicas, engine and storage, not both ({', '.join(sorted(own))})", "external"
@@ -246,6 +249,9 @@ class PipelineSpec(ManifestModel):
     resources: ResourceRequirements = Field(
         default=ResourceRequirements(),
         description="Resources of the driver pod. With `mode: local` it is the only pod.",
+    )
+    pod_template: PodTemplate = Field(
+        default=PodTemplate(), description="Additions to the pods of the driver and of executors."
     )
 
     @model_validator(mode="after")
@@ -363,6 +369,11 @@ class ClusterSpec(Preferences):
     backup: BackupPolicy | None = None
     archive: ArchivePolicy | None = None
     security: SecuritySpec = SecuritySpec()
+    pod_template: PodTemplate = Field(
+        default=PodTemplate(),
+        description="Additions to all pods, those of Jobs and of the archiver included. `masters`, `workers` and "
+        "`pipeline` add their own.",
+    )
     image: str | None = Field(
         default=None,
         pattern=r"^[^\s]{1,512}$",

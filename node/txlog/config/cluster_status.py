@@ -16,7 +16,9 @@ class ConditionType(StrEnum):
     """All of a cluster's conditions: each good when it is ``True``, each always there."""
 
     READY = "Ready"
-    """The sum of the others."""
+    """The sum of the others, but for :attr:`AVAILABLE`."""
+    AVAILABLE = "Available"
+    """Whether this data centre serves now, whatever the others do."""
     SPEC_VALID = "SpecValid"
     RECONCILED = "Reconciled"
     MASTERS_READY = "MastersReady"
@@ -117,10 +119,14 @@ class ClusterStatus(ManifestModel):
     )
     split: SplitStatus | None = None
     pipeline: PipelineStatus = PipelineStatus()
+    worker_replicas: int | None = Field(
+        default=None, description="Pods of stores that TxLog runs, for `kubectl scale`. Absent with external workers."
+    )
+    worker_selector: str | None = Field(default=None, description="Labels of these pods, for `kubectl scale`.")
     last_backup: str | None = Field(default=None, description="Name of the last TxLogBackup that ended.")
     conditions: list[Condition] = Field(
         default=[],
         max_length=20,
-        description="All conditions. `Ready` sums up the others.",
+        description="All conditions. `Ready` sums up the others, except `Available`.",
         json_schema_extra=list_map("type"),
     )

@@ -21,6 +21,7 @@ from txlog.config.backup_resources import BackupSpec, JobStatus, RestoreSpec, Sc
 from txlog.config.cluster import API_VERSION, ClusterSpec
 from txlog.config.cluster_status import ClusterStatus
 from txlog.config.manifest_model import CEL_RULES, NO_DEFAULTS, cel_rules
+from txlog.config.pod_template import PRESERVE
 from txlog.config.units import DURATION_PATTERN, QUANTITY_PATTERN, format_duration, format_quantity
 
 Schema = dict[str, Any]
@@ -45,6 +46,8 @@ class ResourceDefinition:
     status: type[BaseModel]
     columns: tuple[tuple[str, str, str, int], ...]
     root_rules: tuple[tuple[str, str], ...] = ()
+    scale: Schema | None = None
+    """What ``kubectl scale`` and an autoscaler change and read: the paths of the replicas and of the selector."""
 
     @property
     def plural(self) -> str:
@@ -100,6 +103,11 @@ DEFINITIONS: Final = (
             _AGE_COLUMN,
         ),
         (_NAME_RULE, _SPLIT_RULE),
+        {
+            "specReplicasPath": ".spec.workers.replicas",
+            "statusReplicasPath": ".status.workerReplicas",
+            "labelSelectorPath": ".status.workerSelector",
+        },
     ),
     ResourceDefinition(
         "TxLogBackup",
@@ -174,7 +182,7 @@ def custom_resource_definition(of: ResourceDefinition) -> Schema:
                     "name": version,
                     "served": True,
                     "storage": True,
-                    "subresources": {"status": {}},
+                    "subresources": {"status": {}, **({"scale": of.scale} if of.scale is not None else {})},
                     "additionalPrinterColumns": columns,
                     "schema": {"openAPIV3Schema": schema},
                 }
@@ -213,6 +221,7 @@ def _convert(given: Schema, known: Mapping[str, Schema], *, defaults: bool) -> S
         "maxItems",
         "enum",
         CEL_RULES,
+        PRESERVE,
     )
     for word in (*kept, "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-int-or-string"):
         if word in schema:

@@ -18,6 +18,7 @@ from txlog.server.admin.jolokia import JolokiaHandler
 from txlog.server.admin.log_retention import LogRetention
 from txlog.server.admin.metrics import MetricsHandler
 from txlog.server.admin.openapi import OpenApiHandler
+from txlog.server.admin.recovery_view import RecoveryHandler
 from txlog.server.admin.settings import SettingsHandler
 from txlog.server.admin.skip_transaction import SkipHandler
 from txlog.server.admin.split_history import SplitHistory
@@ -116,6 +117,7 @@ class HttpApi:
                 duties=lambda: [duty.to_dict() for duty in duties.open_duties()],
                 refresh=repairs.refresh_states,
             ),
+            RecoveryHandler(site, self._log_retention.reported_backups, self._archive.streams),
             JolokiaHandler(site, settings, self._configuration, self.reads.count),
             links,
         )

@@ -18,11 +18,11 @@ from txlog_operator.specs.common import (
     build_object,
     container,
     internal_credentials,
-    labels,
     master_urls,
     pod_spec,
     selector,
 )
+from txlog_operator.specs.pod_template import build_pod_template
 
 COMPONENT: Final = "archiver"
 CONFIG_FILE: Final = "archiver.json"
@@ -48,13 +48,9 @@ def archiver_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeOb
         "replicas": 1,
         "strategy": {"type": "Recreate"},
         "selector": {"matchLabels": selector(cluster, COMPONENT)},
-        "template": {
-            "metadata": {
-                "labels": labels(cluster, COMPONENT),
-                "annotations": {CONFIG_HASH_ANNOTATION: short_hash(text)},
-            },
-            "spec": _pod(cluster, around, name),
-        },
+        "template": build_pod_template(
+            cluster, COMPONENT, _pod(cluster, around, name), {CONFIG_HASH_ANNOTATION: short_hash(text)}
+        ),
     }
     data = {CONFIG_FILE: text}
     return [

@@ -23,10 +23,10 @@ from txlog_operator.specs.common import (
     KubeObject,
     container,
     internal_credentials,
-    labels,
     pod_spec,
     selector,
 )
+from txlog_operator.specs.pod_template import build_pod_template
 
 COMPONENT: Final = "executor"
 CONTAINER_NAME: Final = "spark-executor"
@@ -124,7 +124,7 @@ def pod_template(cluster: TxLogCluster, around: BuildContext, scratch: Path) -> 
             }
         ],
     )
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": labels(cluster, COMPONENT)}, "spec": spec}
+    return {"apiVersion": "v1", "kind": "Pod", **build_pod_template(cluster, COMPONENT, spec)}
 
 
 def pod_template_yaml(cluster: TxLogCluster, around: BuildContext, scratch: Path) -> str:

@@ -24,6 +24,7 @@ from txlog_operator.specs.common import (
     pod_spec,
     volume_claim,
 )
+from txlog_operator.specs.pod_template import build_pod_template
 
 COMPONENT: Final = "backup"
 DUTY_COMPONENT: Final = "duty"
@@ -143,7 +144,7 @@ def build_job(
             ]
         },
         "ttlSecondsAfterFinished": 24 * 3600,
-        "template": {"metadata": {"labels": labels(cluster, component)}, "spec": pod},
+        "template": build_pod_template(cluster, component, pod),
     }
     found = build_object(cluster, around, "batch/v1", "Job", name, component, spec=spec)
     if work:

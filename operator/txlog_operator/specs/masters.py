@@ -25,7 +25,6 @@ from txlog_operator.specs.common import (
     build_object,
     container,
     is_secured,
-    labels,
     peer_address,
     pod_spec,
     resource_requirements,
@@ -34,6 +33,7 @@ from txlog_operator.specs.common import (
     volume_claim,
     worker_url,
 )
+from txlog_operator.specs.pod_template import build_pod_template
 
 COMPONENT: Final = "master"
 CLAIM: Final = "journal"
@@ -155,13 +155,8 @@ def accepted_manifest(found: KubeObject | None) -> TxLogCluster | None:
 def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
     """The StatefulSet of the masters."""
     names, masters = ObjectNames(cluster), cluster.spec.masters
-    template: KubeObject = {
-        "metadata": {
-            "labels": labels(cluster, COMPONENT),
-            "annotations": {CONFIG_HASH_ANNOTATION: restart_hash(cluster, around)},
-        },
-        "spec": _pod_template(cluster, around),
-    }
+    marks = {CONFIG_HASH_ANNOTATION: restart_hash(cluster, around)}
+    template = build_pod_template(cluster, COMPONENT, _pod(cluster, around), marks)
     spec: KubeObject = {
         "replicas": replica_count(cluster, around),
         "serviceName": names.master_hosts,
@@ -179,7 +174,7 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
     return build_object(cluster, around, "apps/v1", "StatefulSet", names.masters, COMPONENT, spec=spec)
 
 
-def _pod_template(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
+def _pod(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
     names, secrets = ObjectNames(cluster), _secret_volumes(cluster)
     command = ["python", "-m", "txlog.server", f"--config={CONFIG_FOLDER}/{cluster.data_center}-$(TXLOG_INDEX).json"]
     master = container(

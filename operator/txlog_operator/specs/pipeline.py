@@ -19,12 +19,12 @@ from txlog_operator.specs.common import (
     build_object,
     container,
     internal_credentials,
-    labels,
     master_urls,
     pod_spec,
     resource_requirements,
     worker_url,
 )
+from txlog_operator.specs.pod_template import build_pod_template, template_of
 
 COMPONENT: Final = "pipeline"
 SCRATCH_FOLDER: Final = Path("/scratch")
@@ -63,10 +63,13 @@ def pipeline_job_name(cluster: TxLogCluster, around: BuildContext) -> str:
     """A name that changes with any field of the pod."""
     hashed = [
         pipeline_config(cluster, around).model_dump(mode="json", exclude_defaults=True),
-        _pod_template(cluster, around, ""),
+        _pod(cluster, around, ""),
     ]
     if executors.executor_count(cluster):
         hashed.append(executors.pod_template(cluster, around, SCRATCH_FOLDER))
+    added = template_of(cluster, COMPONENT)
+    if not added.is_empty:
+        hashed.append(added.model_dump(mode="json"))
     return f"{ObjectNames(cluster).pipeline}-{short_hash(hashed)}"
 
 
@@ -77,12 +80,12 @@ def pipeline_job(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
     spec: KubeObject = {
         "backoffLimit": 1_000_000,
         "podReplacementPolicy": "Failed",
-        "template": {"metadata": {"labels": labels(cluster, COMPONENT)}, "spec": _pod_template(cluster, around, name)},
+        "template": build_pod_template(cluster, COMPONENT, _pod(cluster, around, name)),
     }
     return build_object(cluster, around, "batch/v1", "Job", name, COMPONENT, spec=spec)
 
 
-def _pod_template(cluster: TxLogCluster, around: BuildContext, config: str) -> KubeObject:
+def _pod(cluster: TxLogCluster, around: BuildContext, config: str) -> KubeObject:
     own, apart = internal_credentials(cluster), bool(executors.executor_count(cluster))
     env: list[KubeObject] = [{"name": "HOME", "value": "/tmp"}]
     more: KubeObject = {}

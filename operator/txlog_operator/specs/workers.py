@@ -14,12 +14,12 @@ from txlog_operator.specs.common import (
     KubeObject,
     build_object,
     container,
-    labels,
     pod_spec,
     resource_requirements,
     selector,
     volume_claim,
 )
+from txlog_operator.specs.pod_template import build_pod_template
 
 COMPONENT: Final = "worker"
 CLAIM: Final = "store"
@@ -54,7 +54,7 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         # Who scales it by hand must not lose stores: the operator deletes the claims of stores that the manifest drops.
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
         "selector": {"matchLabels": selector(cluster, COMPONENT)},
-        "template": {"metadata": {"labels": labels(cluster, COMPONENT)}, "spec": pod},
+        "template": build_pod_template(cluster, COMPONENT, pod),
         "volumeClaimTemplates": [volume_claim(CLAIM, workers.storage.size, workers.storage.storage_class_name)],
     }
     return build_object(cluster, around, "apps/v1", "StatefulSet", names.workers, COMPONENT, spec=spec)

@@ -36,7 +36,7 @@ from txlog.server.admin.json_schema import (
     object_of,
     schema_ref,
 )
-from txlog.server.admin.live_schema import LIVE
+from txlog.server.admin.live_schema import LIVE, RECOVERY
 from txlog.server.admin.log_retention import BackupReport, VerifiedBackup
 from txlog.server.admin.store_decisions import StoreDecision
 from txlog.server.admin.views import BootstrapRequest, DownReport, ForceViewRequest
@@ -190,6 +190,7 @@ _HAND_WRITTEN: Final[dict[str, Schema]] = {
         uptimeSeconds=NUMBER,
     ),
     "Live": LIVE,
+    "Recovery": RECOVERY,
     "LogPage": object_of(
         _optional=("stableIndex", "settled", "view"),
         stableIndex=COUNT,

@@ -1,4 +1,4 @@
-"""The JSON schema of ``GET /txlog/live``, from which the console's types are generated."""
+"""The JSON schemas of ``GET /txlog/live`` and ``/txlog/recovery``, from which the console's types are generated."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from txlog.divergence.repair_policy import STATES as REPAIR_STATES
 from txlog.server.admin.json_schema import (
     BOOLEAN,
     COUNT,
+    HASH,
     INTEGER,
     NUMBER,
     SPLIT_MODE,
@@ -82,3 +83,38 @@ LIVE: Final[Schema] = object_of(
     trim=_TRIM,
 )
 """``hears``: by master, from which others it receives; null where that is not known here."""
+
+_TIME: Final[Schema] = nullable({**NUMBER, "description": "seconds since 1970; null where it is not known"})
+_PLACE: Final[Schema] = nullable(object_of(index=COUNT, hash=HASH, at=_TIME))
+RECOVERY: Final[Schema] = object_of(
+    at=NUMBER,
+    dataCenter=STRING,
+    clusterId=nullable(STRING),
+    backups=array_of(
+        object_of(
+            name=STRING,
+            dataCenter=STRING,
+            index=COUNT,
+            hash=HASH,
+            split=BOOLEAN,
+            onLog=nullable(BOOLEAN),
+            at=_TIME,
+            madeAt=_TIME,
+        )
+    ),
+    streams=array_of(
+        object_of(
+            dataCenter=STRING,
+            stream=STRING,
+            state=STRING,
+            error=STRING,
+            delaySeconds=nullable(NUMBER),
+            gaps=COUNT,
+            losses=COUNT,
+            archived=_PLACE,
+            verified=_PLACE,
+        )
+    ),
+    marks=array_of(object_of(index=COUNT, at=NUMBER)),
+)
+"""``at`` of a position: the stamp of its entry. ``onLog``: null where the log no longer reaches back to it."""

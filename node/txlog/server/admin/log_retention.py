@@ -253,6 +253,10 @@ class LogRetention:
         limit = self._context.config.journal_bytes_max
         return limit or self.bytes_used + (self._context.status.journal_bytes_free or 0)
 
+    def reported_backups(self) -> list[DataCenterBackups]:
+        """The last report of each data centre that this master knows of."""
+        return list(self._backups.values())
+
     def describe(self) -> dict[str, Any]:
         """``keptFrom``: the log is kept after that index. ``mayGoTo``: no reader needs it up to that index.
         ``heldBackBy``: the first positions that block the trim, in the order of their indexes."""

@@ -81,6 +81,10 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
             }
         },
     ),
+    ("GET", "/txlog/recovery"): _operation(
+        "to which moments a store can be restored, as far as this master knows",
+        {"200": _response("backups, archives, and times of the log", schema_ref("Recovery"))},
+    ),
     ("GET", "/txlog/log"): _operation(
         "entries of the log, up to the stable index",
         {
