@@ -16,18 +16,20 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from pydantic import ValidationError
 
 from txlog.archive.archive_errors import NoConditionalPut, StreamTaken
 from txlog.archive.archiver import TARGET_ERRORS, TARGET_RETRY_S, Archiver, ArchiverSettings
 from txlog.archive.read_back import ReadBack
-from txlog.archive.report_sender import ArchiverProgress, ReportSender
+from txlog.archive.report_sender import ReportSender, report_places
 from txlog.backup.backup_errors import TargetDenied, TargetFull, TargetUnreachable, UnknownFormat
 from txlog.backup.target import open_target
 from txlog.client import MasterClient
 from txlog.config.process_config import ArchiverConfig
 from txlog.model.errors import BadInput, TxLogError
 from txlog.telemetry.event_log import EventLog
+from txlog.wire.archive_report import ArchiveReport
 
 NEEDS_A_PERSON: Final = (StreamTaken, NoConditionalPut, UnknownFormat, BadInput)
 """Trying again does not help."""
@@ -105,18 +107,19 @@ class _ArchiverRun:
 
     def publish(self) -> None:
         archiver = self.archiver
-        progress = ArchiverProgress(state=self._state, error=self._error, errors=self._error_count)
+        report = ArchiveReport([], state=self._state, error=self._error, errors=self._error_count)
         if self.is_started:
-            progress = progress._replace(
-                archived=archiver.places,
-                verified=self._read_back.verified,
+            report = msgspec.structs.replace(
+                report,
+                archived=report_places(archiver.places),
+                verified=report_places(self._read_back.verified),
                 stream=archiver.stream.location,
                 files=archiver.files_written,
                 bytes=archiver.bytes_written,
                 gaps=archiver.gaps,
                 losses=archiver.losses,
             )
-        self._sender.publish(progress)
+        self._sender.publish(report)
 
 
 def _state_of(error: TxLogError) -> str:

@@ -24,11 +24,11 @@ from txlog.client import MasterClient
 from txlog.model.errors import TxLogError
 from txlog.model.view import NO_VIEW
 from txlog.telemetry.event_log import EventLog
+from txlog.wire.archive_report import PLACES_REPORTED_MAX
 
 STEP_S: Final = 0.25
 """How long one call may read; then new entries are next."""
 REPAIR_RETRY_S: Final = 10.0
-PLACES_MAX: Final = 16
 PAGE_BYTES: Final = 4 << 20
 ATTEMPTS_MAX: Final = 1000
 
@@ -99,7 +99,7 @@ class ReadBack:
         if start in self._unproved:
             return
         others = [each for each in self._tips if each not in (start, end)]
-        self._tips = [*others[-PLACES_MAX + 1 :], end]
+        self._tips = [*others[-PLACES_REPORTED_MAX + 1 :], end]
 
     def _write_again(self, name: FileName) -> bool:
         """Under the next attempt that is free, until one can be read. False when no master has these entries."""
