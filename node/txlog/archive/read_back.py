@@ -61,7 +61,10 @@ class ReadBack:
         for head in paths.heads:
             nodes = paths.nodes_to(head)
             at = max((i for i, node in enumerate(nodes) if node in trusted or node.index <= floor), default=0)
-            for name in paths.path_to(head)[at:]:
+            path = paths.path_to(head)
+            while at < len(path) and path[at].level:
+                at += 1  # it was read back before anything that it replaces was deleted
+            for name in path[at:]:
                 if name not in queued:
                     queued.add(name)
                     self._waiting.append(name)
@@ -111,8 +114,8 @@ class ReadBack:
                 continue
             if data is None:
                 continue
-            for attempt in range(name.attempt + 1, ATTEMPTS_MAX):
-                other = name._replace(attempt=attempt)
+            for attempt in range(0 if name.level else name.attempt + 1, ATTEMPTS_MAX):
+                other = name._replace(attempt=attempt, level=0)
                 self._stream.create_file(other, data)
                 try:
                     self._stream.read_file(other)
