@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from txlog.archive.path import find_missing, find_paths
 from txlog.archive.stream import Stream, StreamId
 from txlog.archive.stream_check import check_stream
 from txlog.archive.stream_reader import StreamReader
+from txlog.archive.upkeep import StreamUpkeep
+from txlog.archive.window_plan import WindowPlan
 from txlog.backup.backup_errors import TargetUnreachable
 from txlog.backup.folder_target import FolderTarget
 from txlog.telemetry.event_log import EventLog
@@ -337,3 +340,24 @@ def test_a_check_of_a_stream_that_is_compacted_meanwhile(tmp_path: Path) -> None
     found = check_stream(history.stream, on_file)
     assert (found.faults, found.is_sound) == ([], True)
     assert found.entries == len({*history.final.entries, *history.losing.entries})
+
+
+def test_upkeep_goes_on_after_an_error_of_the_target_and_says_what_it_did(tmp_path: Path) -> None:
+    history = History(tmp_path / "target", 2, updates=False, length=40)
+    age_files(tmp_path, 2 * LIMITS.grace_s)
+    stream = Stream(EndingTarget(tmp_path / "target", 1, after=False), StreamId(CLUSTER, "uk"))
+    asked: list[bool] = []
+
+    def retire() -> WindowPlan:
+        asked.append(True)
+        return WindowPlan("", 3, files=(history.stream.list_files()[0].name,))
+
+    upkeep = StreamUpkeep(stream, EventLog("upkeep", io.StringIO(), 0), LIMITS, 0.01, retire)
+    found: list[CompactionResult] = []
+    until = time.monotonic() + 60
+    while not (any(each.written for each in found) and any(each.deleted for each in found)):
+        assert time.monotonic() < until, found
+        time.sleep(0.02)
+        found += upkeep.take_results()
+    upkeep.stop()
+    assert asked == [True], "once an hour"

@@ -144,8 +144,8 @@ def test_without_a_backup_before_the_window_nothing_goes(tmp_path: Path) -> None
 
 
 def test_a_backup_that_is_on_no_timeline_is_no_base(tmp_path: Path) -> None:
-    history = History(tmp_path / "target", 4, updates=False, length=30)
-    stranger = BaseBackup("x", Node(20, b"?" * 16), "oxigraph", b"", 1, 1)
+    history, _, late = history_with_two_bases(tmp_path)
+    stranger = BaseBackup("x", Node(late, b"?" * 16), "oxigraph", b"", 1, 1)
     found = plan(history, [WindowBase(stranger, 0)], milliseconds(history.final, history.final.end.index))
     assert "no backup of oxigraph" in found.reason
 

@@ -30,7 +30,7 @@ def plan_merges(
     sizes: Mapping[FileName, int],
 ) -> list[tuple[FileName, ...]]:
     """Groups of two or more files that follow each other. ``final``: by head, the index up to which no log ever leaves
-    its path: only there a place between two files is needed by nobody. A place where known branches part stays one.
+    its path: only there no log needs the place between two files. A place where known branches part stays one.
     """
     now = max(modified.values(), default=0.0)
     joints = _joints(paths)

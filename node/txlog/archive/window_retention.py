@@ -1,7 +1,7 @@
 """Deletes the files of a stream that no moment of the recovery window needs.
 
 *Write, then look*: a restore writes its lease, then waits while something is retired. What is retired is announced
-first, then leases are looked for. Whichever sees the other gives way.
+first, then leases are looked for. Whichever sees the other stops or waits.
 """
 
 from __future__ import annotations
