@@ -24,7 +24,7 @@ from txlog.archive.compaction_plan import (
 from txlog.archive.file_name import FileName, Node
 from txlog.archive.format import AFTER_GAP, COMPACTED, ArchiveFile, EncodedFile, encode_file
 from txlog.archive.path import StreamPaths, find_paths
-from txlog.archive.stream import Stream
+from txlog.archive.stream import StoredFile, Stream
 from txlog.backup.backup_errors import OtherCluster, UnknownFormat
 from txlog.telemetry.event_log import EventLog
 
@@ -60,14 +60,15 @@ class Compactor:
         known = self._stream.read_starts()
         if known is None:
             return result
-        starts = known.all
+        starts, stored = known.all, self._stream.list_files(known)
         self._damaged.clear()  # a fault of one read is not one of the file
         while True:
             known_damaged = len(self._damaged)
-            self._merge_all(starts, result)
+            self._merge_all(starts, stored, result)
             if len(self._damaged) == known_damaged:
                 break
-        self._delete_all(starts, result)
+            stored = self._stream.list_files(known)
+        self._delete_all(starts, stored, result)
         if any(result):
             counts = {name: len(files) for name, files in result._asdict().items()}
             self._log.info("ArchiveCompacted", **counts)
@@ -75,8 +76,7 @@ class Compactor:
 
     # -- merges
 
-    def _merge_all(self, starts: Sequence[Node], result: CompactionResult) -> None:
-        stored = self._stream.list_files()
+    def _merge_all(self, starts: Sequence[Node], stored: Sequence[StoredFile], result: CompactionResult) -> None:
         paths = self._find_paths([each.name for each in stored], starts)
         modified = {each.name: each.modified for each in stored}
         sizes = {each.name: each.bytes for each in stored}
@@ -130,8 +130,8 @@ class Compactor:
 
     # -- deletions
 
-    def _delete_all(self, starts: Sequence[Node], result: CompactionResult) -> None:
-        stored = self._stream.list_files()
+    def _delete_all(self, starts: Sequence[Node], stored: Sequence[StoredFile], result: CompactionResult) -> None:
+        """By the listing from before the merges: what was written since is too young to replace anything."""
         names = [each.name for each in stored]
         paths = self._find_paths(names, starts)
         modified = {each.name: each.modified for each in stored}

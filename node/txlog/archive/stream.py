@@ -135,10 +135,11 @@ class Stream:
             begins or [start], [gap for gap in self.read_gaps() if gap.index > floor or not begins], floor
         )
 
-    def list_files(self) -> list[StoredFile]:
-        """Every file of the stream, by name; other objects, and files that no path needs any more, are passed over."""
-        known = self._read_begins()
-        return [each for each in self._list_all() if _is_kept(each.name, *known)]
+    def list_files(self, starts: StreamStarts | None = None) -> list[StoredFile]:
+        """Every file of the stream, by name; other objects, and files that no path needs any more, are passed over.
+        ``starts``: as they were just read."""
+        begins, floor = (starts.begins, starts.floor) if starts is not None else self._read_begins()
+        return [each for each in self._list_all() if _is_kept(each.name, begins, floor)]
 
     def retired_files(self) -> list[FileName]:
         """What :meth:`list_files` leaves out of the files that are still there, the last one first."""
