@@ -66,7 +66,7 @@ SETTINGS: Final[dict[str, Any]] = {
 }
 
 
-class Site:
+class ArchivedSite:
     """A data centre and its archive. ``target``: as no fault can reach it."""
 
     def __init__(self, name: str, masters: dict[str, str], archiver: ArchiverProcess, target: BackupTarget) -> None:
@@ -105,14 +105,14 @@ class Site:
         return time.monotonic() - began
 
 
-class Fault:
+class PlantedFault:
     """``is_named``: whether an operator sees it, asked again and again while the fault lasts; None for what the
     archiver must bear without a word."""
 
     def __init__(
         self,
         name: str,
-        site: Site,
+        site: ArchivedSite,
         plant: Callable[[], Any],
         is_named: Callable[[], bool] | None = None,
         seconds: float = FAULT_S,
@@ -127,14 +127,14 @@ class Fault:
 class ArchiveFaults:
     """Plants faults and keeps the figures."""
 
-    def __init__(self, sites: Sequence[Site], logs: StableLogs) -> None:
+    def __init__(self, sites: Sequence[ArchivedSite], logs: StableLogs) -> None:
         self.sites = sites
         self._logs = logs
         self.rows: list[tuple[str, str, str, float]] = []
         self.planted = self.named = 0
         self.caught_up_s = 0.0
 
-    def run(self, fault: Fault) -> None:
+    def run(self, fault: PlantedFault) -> None:
         until, seen = time.monotonic() + fault.seconds, False
         with fault.plant():
             while time.monotonic() < until or (fault.is_named and not seen and time.monotonic() < until + FAULT_S):
@@ -144,14 +144,14 @@ class ArchiveFaults:
         took = max(site.wait_verified(PATIENCE_S) for site in self.sites)
         self.note(fault.name, fault.site, seen if fault.is_named else None, took)
 
-    def note(self, name: str, site: Site, named: bool | None, took_s: float) -> None:
+    def note(self, name: str, site: ArchivedSite, named: bool | None, took_s: float) -> None:
         self.planted += named is not None
         self.named += bool(named)
         self.caught_up_s = max(self.caught_up_s, took_s)
         self.rows.append((name, site.name, {None: "-", True: "yes", False: "NO"}[named], took_s))
         console.print(f"{name} ({site.name}): named {self.rows[-1][2]}, caught up in {took_s:.1f} s", highlight=False)
 
-    def _ask(self, fault: Fault) -> bool:
+    def _ask(self, fault: PlantedFault) -> bool:
         if fault.is_named is None:
             return False
         with suppress(TxLogError):
@@ -159,7 +159,7 @@ class ArchiveFaults:
         return False
 
 
-def _has_state(site: Site, state: str, text: str = "") -> Callable[[], bool]:
+def _has_state(site: ArchivedSite, state: str, text: str = "") -> Callable[[], bool]:
     def ask() -> bool:
         found = site.status()
         return found["state"] == state and text in found["error"]
@@ -167,7 +167,7 @@ def _has_state(site: Site, state: str, text: str = "") -> Callable[[], bool]:
     return ask
 
 
-def _repairs(site: Site, *events: str) -> Callable[[], bool]:
+def _repairs(site: ArchivedSite, *events: str) -> Callable[[], bool]:
     """By default a file that is damaged, and is written again."""
     before = {event: site.archiver.count(event) for event in events or ("ArchiveFileDamaged", "ArchiveFileRepaired")}
     return lambda: all(site.archiver.count(event) > then for event, then in before.items())
@@ -176,7 +176,7 @@ def _repairs(site: Site, *events: str) -> Callable[[], bool]:
 # -- faults of the S3 server
 
 
-def s3_faults(site: Site, proxy: S3FaultProxy, server: SeaweedProcess, away_s: float) -> Iterator[Fault]:
+def s3_faults(site: ArchivedSite, proxy: S3FaultProxy, server: SeaweedProcess, away_s: float) -> Iterator[PlantedFault]:
     @contextmanager
     def killed() -> Iterator[None]:
         server.kill()
@@ -191,23 +191,23 @@ def s3_faults(site: Site, proxy: S3FaultProxy, server: SeaweedProcess, away_s: f
         obstore.put(store, key, _flip_bit(bytes(obstore.get(store, key).bytes())))
 
     proxy.on_stored = flip  # type: ignore[method-assign]
-    yield Fault("store away", site, killed, _has_state(site, "Unreachable"), away_s)
+    yield PlantedFault("store away", site, killed, _has_state(site, "Unreachable"), away_s)
     for fault, state, text in (
         ("unavailable", "Unreachable", "503"),
         ("denied", "Denied", ""),
         ("full", "Full", ""),
         ("away", "Unreachable", ""),
     ):
-        yield Fault(f"proxy: {fault}", site, partial(proxy.during, fault), _has_state(site, state, text))
-    yield Fault("2 s for each request", site, partial(proxy.during, "slow"), _is_late(site), 2 * FAULT_S)
-    yield Fault("answers lost", site, partial(proxy.during, "lost-answer"))
-    yield Fault("bit flipped in the store", site, partial(proxy.during, "flip-stored"), _repairs(site))
-    yield Fault(
+        yield PlantedFault(f"proxy: {fault}", site, partial(proxy.during, fault), _has_state(site, state, text))
+    yield PlantedFault("2 s for each request", site, partial(proxy.during, "slow"), _is_late(site), 2 * FAULT_S)
+    yield PlantedFault("answers lost", site, partial(proxy.during, "lost-answer"))
+    yield PlantedFault("bit flipped in the store", site, partial(proxy.during, "flip-stored"), _repairs(site))
+    yield PlantedFault(
         "bit flipped while it is read", site, partial(proxy.during, "flip-read"), _repairs(site, "ArchiveFileDamaged")
     )
 
 
-def _is_late(site: Site) -> Callable[[], bool]:
+def _is_late(site: ArchivedSite) -> Callable[[], bool]:
     return lambda: (site.status()["delaySeconds"] or 0.0) * 1000 > MAX_DELAY_MS
 
 
@@ -219,7 +219,7 @@ def _flip_bit(data: bytes, at: int | None = None) -> bytes:
 # -- faults of the folder
 
 
-def folder_faults(site: Site, folder: Path, chance: random.Random) -> Iterator[Fault]:
+def folder_faults(site: ArchivedSite, folder: Path, chance: random.Random) -> Iterator[PlantedFault]:
     @contextmanager
     def renamed() -> Iterator[None]:
         gone = folder.with_name(f"{folder.name}-away")
@@ -255,17 +255,17 @@ def folder_faults(site: Site, folder: Path, chance: random.Random) -> Iterator[F
         finally:
             second.end()
 
-    yield Fault("folder away", site, renamed, _has_state(site, "Unreachable"))
-    yield Fault("no room for a file", site, full, _has_state(site, "Full"))
-    yield Fault("archiver stopped", site, stopped, _has_state(site, "Silent"), STOPPED_S)
-    yield Fault("two archivers", site, twice)
+    yield PlantedFault("folder away", site, renamed, _has_state(site, "Unreachable"))
+    yield PlantedFault("no room for a file", site, full, _has_state(site, "Full"))
+    yield PlantedFault("archiver stopped", site, stopped, _has_state(site, "Silent"), STOPPED_S)
+    yield PlantedFault("two archivers", site, twice)
     for _ in range(2):
         with _flipped_later(site, folder, chance) as is_named:
-            yield Fault("bit flipped long after it was read back", site, nullcontext, is_named, 0.0)
+            yield PlantedFault("bit flipped long after it was read back", site, nullcontext, is_named, 0.0)
 
 
 @contextmanager
-def _flipped_later(site: Site, folder: Path, chance: random.Random) -> Iterator[Callable[[], bool]]:
+def _flipped_later(site: ArchivedSite, folder: Path, chance: random.Random) -> Iterator[Callable[[], bool]]:
     """In a compacted file, of which the masters may have trimmed the entries."""
     verified = site.status()["verified"]["index"]
     # A compacted file stays; a small one may be deleted meanwhile.
@@ -280,7 +280,7 @@ def _flipped_later(site: Site, folder: Path, chance: random.Random) -> Iterator[
         path.write_bytes(sound)
 
 
-def check_by_command(site: Site) -> dict[str, Any]:
+def check_by_command(site: ArchivedSite) -> dict[str, Any]:
     """``txlog archive check`` of one data centre, in a folder."""
     program = Path(sys.executable).with_name("txlog")
     assert isinstance(site.archiver.config.target, FolderConfig)
@@ -293,7 +293,7 @@ def check_by_command(site: Site) -> dict[str, Any]:
 # -- faults of the archiver and of the cluster
 
 
-def kill_at_each_call(faults: ArchiveFaults, site: Site) -> int:
+def kill_at_each_call(faults: ArchiveFaults, site: ArchivedSite) -> int:
     """One victim after the other archives under load, until it is killed. Returns the number of kills."""
     site.archiver.end(signal.SIGKILL)
     killed = 0
@@ -344,7 +344,7 @@ def _wait_states(masters: BenchMasters, states: Sequence[str], *, by_backups: bo
 # -- the end
 
 
-def examine(site: Site, logs: StableLogs, report: BenchReport) -> tuple[int, int]:
+def examine(site: ArchivedSite, logs: StableLogs, report: BenchReport) -> tuple[int, int]:
     """Every file is read and proved. Holes of the stream, and stable entries of its masters that it lacks."""
     stream = site.stream
     start, gaps = stream.read_start(), stream.read_gaps()
@@ -364,7 +364,9 @@ def examine(site: Site, logs: StableLogs, report: BenchReport) -> tuple[int, int
 
 
 @contextmanager
-def sites_up(folder: Path, masters: BenchMasters, server: SeaweedProcess, proxy: S3FaultProxy) -> Iterator[list[Site]]:
+def sites_up(
+    folder: Path, masters: BenchMasters, server: SeaweedProcess, proxy: S3FaultProxy
+) -> Iterator[list[ArchivedSite]]:
     target = folder / "archive"
     target.mkdir(parents=True)
     credentials = folder / "credentials"
@@ -390,7 +392,7 @@ def sites_up(folder: Path, masters: BenchMasters, server: SeaweedProcess, proxy:
             compact_s=COMPACT_S,
             grace_s=GRACE_S,
         )
-        sites.append(Site(name, mine, ArchiverProcess(folder, f"{name}-archiver", config), open_target(direct)))
+        sites.append(ArchivedSite(name, mine, ArchiverProcess(folder, f"{name}-archiver", config), open_target(direct)))
     try:
         for site in sites:
             site.archiver.start()
