@@ -13,6 +13,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -463,11 +464,16 @@ def main(arguments: list[str] | None = None) -> int:
     report = BenchReport("make archive-faults")
     report.figure("seed", seed)
     folder = options.state.absolute()
-    if folder.exists():
-        raise CannotMeasure(f"{folder} is there already; remove it")
     with report.part("archives under faults", OSError):
+        if folder.exists():
+            raise CannotMeasure(
+                f"{folder} is there already, of a run that missed something; look at it, then remove it"
+            )
         run_faults(folder, seed, options.away, report)
-    return report.end()
+    missed = report.end()
+    if not missed:
+        shutil.rmtree(folder)
+    return missed
 
 
 if __name__ == "__main__":
