@@ -10,6 +10,7 @@ to the own transactions (10 a); its row dies by the hashes.
 
 from __future__ import annotations
 
+from txlog_simulation.archive_mutants import ARCHIVE_MUTANTS
 from txlog_simulation.bootstrap_mutants import BOOTSTRAP_MUTANTS
 from txlog_simulation.bounds_mutants import BOUNDS_MUTANTS
 from txlog_simulation.client_mutants import CLIENT_MUTANTS
@@ -430,6 +431,7 @@ MUTANTS = (
     *MEMBER_MUTANTS,
     *POISON_MUTANTS,
     *TRIM_MUTANTS,
+    *ARCHIVE_MUTANTS,
     *QUEUE_MUTANTS,
     *JOINING_MUTANTS,
     *KEY_MUTANTS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,19 @@ def test_a_damaged_stream_json_and_none_at_all(planted: Planted) -> None:
     path.unlink()
     assert planted.run("list")[0]["state"] == "NoStart"
     assert planted.run("check", 1)[0]["state"] == "NoStart"
+
+
+def test_compacted_files(planted: Planted) -> None:
+    for at, path in enumerate(planted.files):
+        os.utime(path, (1_700_000_000 + 100 * at,) * 2)
+    (done,) = planted.run("compact")
+    assert (done["merged"], done["written"], done["deleted"]) == (3, 1, 0)
+    (listed,) = planted.run("list")
+    assert (listed["state"], listed["files"], listed["heads"]) == ("Continuous", 6, [str(planted.ends[-1])])
+    planted.files[1].write_bytes(b"?")
+    (checked,) = planted.run("check")
+    assert [fault["covered"] for fault in checked["faults"]] == [True]
+    assert (checked["sound"], checked["entries"]) == (True, 15)
 
 
 def test_only_the_stream_that_was_named(planted: Planted) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from archiver_runs import folder
 from master_cluster import Cluster, until
@@ -16,12 +17,13 @@ from master_cluster import Cluster, until
 from txlog.archive.__main__ import _state_of, run_archiver
 from txlog.archive.archive_errors import NoConditionalPut
 from txlog.archive.file_name import Node
-from txlog.archive.report_sender import PLACES_MAX, ArchiverProgress
+from txlog.archive.report_sender import report_places
 from txlog.archive.stream_position import verified_places
 from txlog.backup.backup_errors import TargetDenied
 from txlog.config.process_config import ArchiverConfig
 from txlog.model.errors import Unavailable
 from txlog.telemetry.event_log import EventLog
+from txlog.wire.archive_report import PLACES_REPORTED_MAX, ArchivePlace, ArchiveReport
 
 
 class ArchiverThread:
@@ -95,10 +97,20 @@ def test_an_error_that_needs_a_person_is_a_state() -> None:
 
 def test_a_report_has_the_newest_places() -> None:
     nodes = [Node(index, bytes(16)) for index in range(100, 0, -1)]
-    body = ArchiverProgress(nodes, nodes[:1]).to_json()
-    assert [each["index"] for each in body["archived"]] == list(range(101 - PLACES_MAX, 101))
-    assert body["verified"] == [{"index": 100, "hash": "00" * 16}]
-    assert body["state"] == "Waiting"
+    found = report_places(nodes)
+    assert [each.index for each in found] == list(range(101 - PLACES_REPORTED_MAX, 101))
+    assert report_places(nodes[:1]) == [ArchivePlace(100, "00" * 16)]
+
+
+def test_a_report_is_what_masters_of_earlier_versions_take_and_archivers_of_earlier_versions_send() -> None:
+    place = ArchivePlace(5, "01" * 16)
+    report = ArchiveReport([place], [place], "Behind", "e", "/archive", 1, 2, 3, 4, 5)
+    body = (
+        b'{"archived":[{"index":5,"hash":"%b"}],"verified":[{"index":5,"hash":"%b"}],"state":"Behind","error":"e",'
+        b'"stream":"/archive","files":1,"bytes":2,"errors":3,"gaps":4,"losses":5}' % (b"01" * 16, b"01" * 16)
+    )
+    assert msgspec.json.encode(report) == body
+    assert msgspec.json.decode(body, type=ArchiveReport) == report
 
 
 def test_verified_places_of_a_status() -> None:

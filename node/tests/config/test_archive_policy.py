@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.process_config import MasterArchiveConfig, S3Config
-from txlog.config.process_config_builder import build_archiver_config, build_node_config
+from txlog.config.process_config_builder import build_archiver_config, build_backup_config, build_node_config
 
 FOLDER = {"folder": {"path": "/archive"}}
 S3 = {"s3": {"bucket": "backups", "secretRef": {"name": "keys"}}}
@@ -79,3 +79,24 @@ def test_the_target_of_the_backups() -> None:
 def test_what_is_refused(archive: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         cluster(archive=archive)
+
+
+def test_a_recovery_window_counts_for_the_archive_and_for_its_backups() -> None:
+    given = cluster(archive={"keep": "14d"}, backup={"target": S3, "keep": 3})
+    archiver = build_archiver_config(given, ["http://a"], Path)
+    assert archiver is not None
+    assert archiver.window_s == 14 * 86_400
+    assert build_backup_config(given, ["http://a"], archiver.target).window_s == 14 * 86_400
+    without = cluster(archive={}, backup={"target": S3})
+    found = build_archiver_config(without, ["http://a"], Path)
+    assert found is not None
+    assert found.window_s is None
+
+
+@pytest.mark.parametrize(
+    "archive",
+    [{"keep": "14d", "target": FOLDER}, {"keep": "59m"}, {"keep": "14"}, {"keep": "4000d"}],
+)
+def test_a_window_that_cannot_be_kept(archive: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=r"keep|no archive\.target"):
+        cluster(archive=archive, backup={"target": S3})

@@ -13,21 +13,28 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from pydantic import ValidationError
 
 from txlog.archive.archive_errors import NoConditionalPut, StreamTaken
 from txlog.archive.archiver import TARGET_ERRORS, TARGET_RETRY_S, Archiver, ArchiverSettings
+from txlog.archive.compaction_plan import CompactionLimits
 from txlog.archive.read_back import ReadBack
-from txlog.archive.report_sender import ArchiverProgress, ReportSender
+from txlog.archive.report_sender import ReportSender, report_places
+from txlog.archive.stream import Stream
+from txlog.archive.upkeep import StreamUpkeep
+from txlog.archive.window_retention import retire_files
 from txlog.backup.backup_errors import TargetDenied, TargetFull, TargetUnreachable, UnknownFormat
-from txlog.backup.target import open_target
+from txlog.backup.target import BackupTarget, open_target
 from txlog.client import MasterClient
 from txlog.config.process_config import ArchiverConfig
 from txlog.model.errors import BadInput, TxLogError
 from txlog.telemetry.event_log import EventLog
+from txlog.wire.archive_report import ArchiveReport
 
 NEEDS_A_PERSON: Final = (StreamTaken, NoConditionalPut, UnknownFormat, BadInput)
 """Trying again does not help."""
@@ -50,11 +57,14 @@ def run_archiver(config: ArchiverConfig, log: EventLog, stop: threading.Event) -
         masters = [closing.enter_context(MasterClient(url)) for url in config.masters]
         sender = ReportSender(config.masters, log)
         closing.callback(sender.stop)
-        run = _ArchiverRun(Archiver(open_target(config.target), masters, settings, log), masters, log, sender)
+        target = open_target(config.target)
+        run = _ArchiverRun(Archiver(target, masters, settings, log), masters, log, sender)
+        run.start_upkeep = partial(_start_upkeep, config, target, log)
         while not stop.is_set() and not run.succeeds(run.start):
             stop.wait(TARGET_RETRY_S)
         while not stop.is_set():
             stop.wait(run.wait_s if run.succeeds(run.round) else TARGET_RETRY_S)
+        run.stop_upkeep()
         if run.is_started:
             run.succeeds(run.round)
             for _ in range(FLUSH_TRIES):
@@ -63,12 +73,22 @@ def run_archiver(config: ArchiverConfig, log: EventLog, stop: threading.Event) -
             run.publish()
 
 
+def _start_upkeep(config: ArchiverConfig, target: BackupTarget, log: EventLog, stream: Stream) -> StreamUpkeep | None:
+    if not config.compact_s:
+        return None
+    limits = CompactionLimits(span_s=config.compact_s, grace_s=config.grace_s)
+    retire = partial(retire_files, stream, target, config.window_s) if config.window_s is not None else None
+    return StreamUpkeep(stream, log, limits, config.compact_s, retire)
+
+
 class _ArchiverRun:
     """The archiver, its read-back and its reports, step by step."""
 
     def __init__(self, archiver: Archiver, masters: list[MasterClient], log: EventLog, sender: ReportSender) -> None:
         self.archiver = archiver
         self.wait_s = 0.0
+        self.start_upkeep: Callable[[Stream], StreamUpkeep | None] = lambda _: None
+        self._upkeep: StreamUpkeep | None = None
         self.is_started = False
         self._read_back = ReadBack(masters, log)
         self._log = log
@@ -80,8 +100,16 @@ class _ArchiverRun:
         self.archiver.start()
         self.archiver.prepare_read_back(self._read_back)
         self.is_started = True
+        if self._upkeep is None:
+            self._upkeep = self.start_upkeep(self.archiver.stream)
+
+    def stop_upkeep(self) -> None:
+        if self._upkeep is not None:
+            self._upkeep.stop()
 
     def round(self) -> None:
+        for result in self._upkeep.take_results() if self._upkeep is not None else ():
+            self.archiver.files_changed(result.written, result.deleted)
         self.wait_s = self.archiver.run_round()
         self._read_back.step()
 
@@ -105,18 +133,19 @@ class _ArchiverRun:
 
     def publish(self) -> None:
         archiver = self.archiver
-        progress = ArchiverProgress(state=self._state, error=self._error, errors=self._error_count)
+        report = ArchiveReport([], state=self._state, error=self._error, errors=self._error_count)
         if self.is_started:
-            progress = progress._replace(
-                archived=archiver.places,
-                verified=self._read_back.verified,
+            report = msgspec.structs.replace(
+                report,
+                archived=report_places(archiver.places),
+                verified=report_places(self._read_back.verified),
                 stream=archiver.stream.location,
                 files=archiver.files_written,
                 bytes=archiver.bytes_written,
                 gaps=archiver.gaps,
                 losses=archiver.losses,
             )
-        self._sender.publish(progress)
+        self._sender.publish(report)
 
 
 def _state_of(error: TxLogError) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from txlog.archive.archive_errors import FileDamaged, StreamTaken
@@ -40,6 +40,8 @@ RETRY_MASTER_S: Final = 5.0
 """Between two questions to a master that failed, while another one has the entries: each may take seconds."""
 REPORT_S: Final = 5.0
 GAP_PATIENCE_S: Final = 60.0
+LIST_AGAIN_S: Final = 60.0
+"""Between two listings of the stream for masters whose logs leave the known paths."""
 TARGET_ERRORS: Final = (TargetUnreachable, TargetFull, TargetDenied)
 TARGET_RETRY_S: Final = 1.0
 ATTEMPTS_MAX: Final = 1000
@@ -105,6 +107,7 @@ class Archiver:
         self._target_checked_at = 0.0
         self._beyond_since: float | None = None
         self._reported_at = -REPORT_S
+        self._listed_at = 0.0
         self.reported: Node | None = None
         """The last place that is on the target and on a path from the start of the stream, or from a gap."""
         self.files_written = self.bytes_written = 0
@@ -129,10 +132,8 @@ class Archiver:
         else:
             self.stream.check_target()
         self._target_checked_at = self._clock()
-        gaps = self.stream.read_gaps()
-        self.gaps, self.losses = len(gaps), len(self.stream.read_losses())
-        self._starts = {start, *gaps}
-        self._names = {each.name for each in self.stream.list_files()}
+        self.losses = len(self.stream.read_losses())
+        self._list_files()
         self._damaged.clear()
         self._lines.clear()
         self._line_of.clear()
@@ -211,6 +212,14 @@ class Archiver:
             self._log.error("ArchiveFileDamaged", file=str(name), error=str(fault))
             return False
         return True
+
+    def files_changed(self, written: Iterable[FileName], deleted: Iterable[FileName]) -> None:
+        """Files of the stream were compacted, or are below its recovery window now."""
+        self._names |= set(written)
+        self._names -= set(deleted)
+        starts = self.stream.read_starts()
+        if starts is not None:
+            self._starts = set(starts.all)
 
     # Rounds
 
@@ -324,6 +333,7 @@ class Archiver:
 
     def _open_line(self, master: MasterClient) -> BranchLine | None:
         """A line for a log that none of the lines continues; None when it begins after every archived place."""
+        self._list_again()
         paths = self._prove_heads()
         found = find_position(master, paths, self._hash_at)
         if found.node is None:
@@ -332,6 +342,20 @@ class Archiver:
             self._check_loss(master, paths, found.node, found.left)
             self._log.info("ArchiveBranched", master=master.url, common=str(found.node), head=str(found.left))
         return BranchLine(found.node)
+
+    def _list_again(self) -> None:
+        """Another process may have compacted files: their names lead nowhere now."""
+        now = self._clock()
+        if now - self._listed_at >= LIST_AGAIN_S:
+            self._list_files()
+
+    def _list_files(self) -> None:
+        starts = self.stream.read_starts()
+        if starts is not None:
+            self.gaps = len(starts.gaps)
+            self._starts = set(starts.all)
+        self._names = {each.name for each in self.stream.list_files()}
+        self._listed_at = self._clock()
 
     def _consider_gap(self, this: _Round) -> None:
         """A gap is recorded when no master has what follows the archived places: at once when all masters answered,

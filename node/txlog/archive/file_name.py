@@ -14,6 +14,8 @@ _NAME: Final = re.compile(
     rf"^([0-9a-f]{{{_DIGITS}}})-([0-9a-f]{{{_DIGITS}}})"
     rf"-([0-9a-f]{{{2 * HASH_BYTES}}})-([0-9a-f]{{{2 * HASH_BYTES}}})(?:\.([1-9][0-9]{{0,3}}))?\{SUFFIX}$"
 )
+LEVELS: Final = (0, 1)
+"""Of files: as shipped, compacted."""
 INDEX_MAX: Final = (1 << 62) - 1
 
 
@@ -30,13 +32,15 @@ class Node:
 
 class FileName(NamedTuple):
     """The entries ``first`` to ``last``; the chain hash is ``before`` at ``first - 1`` and ``after`` at ``last``.
-    ``attempt``: above 0 where an object of the lower attempt exists and is damaged."""
+    ``attempt``: above 0 where an object of the lower attempt exists and is damaged. ``level``: 0 as it was shipped, 1
+    where several files became one; a folder each."""
 
     first: int
     last: int
     before: bytes
     after: bytes
     attempt: int = 0
+    level: int = 0
 
     @property
     def start(self) -> Node:
@@ -58,7 +62,7 @@ class FileName(NamedTuple):
         return f"{self.first:016x}-{self.last:016x}-{self.before.hex()}-{self.after.hex()}{more}{SUFFIX}"
 
 
-def parse_file_name(text: str) -> FileName | None:
+def parse_file_name(text: str, level: int = 0) -> FileName | None:
     """The inverse of ``str(name)``; None for any other object."""
     found = _NAME.match(text)
     if found is None:
@@ -66,4 +70,4 @@ def parse_file_name(text: str) -> FileName | None:
     first, last = int(found[1], 16), int(found[2], 16)
     if not 1 <= first <= last <= INDEX_MAX:
         return None
-    return FileName(first, last, bytes.fromhex(found[3]), bytes.fromhex(found[4]), int(found[5] or 0))
+    return FileName(first, last, bytes.fromhex(found[3]), bytes.fromhex(found[4]), int(found[5] or 0), level)

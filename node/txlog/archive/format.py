@@ -122,7 +122,7 @@ def encode_file(
     origins = list(dict.fromkeys(entry.origin for entry in entries))
     assert len(origins) <= SLOTS_MAX, "a log has no more incarnations"
     slots = {origin: slot for slot, origin in enumerate(origins)}
-    name = FileName(entries[0].index, entries[-1].index, before, entries[-1].hash)
+    name = FileName(entries[0].index, entries[-1].index, before, entries[-1].hash, level=flags & COMPACTED)
     keys = _key_rows(entries, slots)
     if any(entry.key and entry.kind not in CONTROL_KINDS for entry in entries):
         flags |= HAS_KEYS
@@ -170,7 +170,7 @@ def decode_header(name: FileName, data: bytes | memoryview, cluster: bytes | Non
         meta = msgspec.msgpack.decode(data[_FIXED.size : _FIXED.size + meta_bytes], type=FileMeta)
     except DECODE_ERRORS as error:
         raise FileDamaged(f"{name}: its header cannot be read: {error}") from None
-    said = FileName(first, last, before, after, name.attempt)
+    said = FileName(first, last, before, after, name.attempt, flags & COMPACTED)
     rest = bytes(data[_FIXED.size + meta_bytes : header_bytes])
     if said != name or count != name.entries or zero or any(rest) or len(rest) > 7:
         raise FileDamaged(f"{name}: its header is that of another file: {said}")

@@ -74,7 +74,7 @@ def plan_restore(reader: StreamReader, request: MomentRequest, engine: str | Non
     :func:`~txlog.archive.restore_plan.make_plan` and the targets raise."""
     cluster = reader.stream.id.cluster
     found = [x.manifest for x in newest_backups(request.backups, cluster.hex()) if x.manifest is not None]
-    choice = BaseChoice([_base_of(manifest) for manifest in found], engine, request.base)
+    choice = BaseChoice([to_base(manifest) for manifest in found], engine, request.base)
     end = _parse_place(request.timeline)
 
     def make() -> RestorePlan:
@@ -200,7 +200,7 @@ def _refuse_system_graphs(into: RestoreTarget, loading: LoadMarker) -> None:
         )
 
 
-def _base_of(manifest: BackupManifest) -> BaseBackup:
+def to_base(manifest: BackupManifest) -> BaseBackup:
     at = manifest.position
     node = Node(at.index, at.hash)
     return BaseBackup(manifest.name, node, manifest.engine, manifest.base_content, manifest.quads, manifest.plain_bytes)

@@ -39,7 +39,7 @@ class StreamPaths(NamedTuple):
 
 def find_paths(names: Iterable[FileName], starts: Iterable[Node], damaged: Collection[FileName] = ()) -> StreamPaths:
     """All paths from these starts. ``damaged``: files that no path may use. Where several files end at one place, the
-    longest is preferred, then the lowest attempt."""
+    longest is preferred, then the compacted one, then the lowest attempt."""
     steps: dict[Node, list[FileName]] = {}
     for name in sorted(set(names) - set(damaged)):
         steps.setdefault(name.start, []).append(name)
@@ -55,12 +55,16 @@ def find_paths(names: Iterable[FileName], starts: Iterable[Node], damaged: Colle
             known = reached.get(name.end, name)
             if name.end not in reached:
                 heappush(waiting, name.end)
-            if known is not None and (name.first, name.attempt) <= (known.first, known.attempt):
+            if known is not None and _preference(name) <= _preference(known):
                 reached[name.end] = name
         if node not in steps:
             heads.append(node)
     unreached = [name for start in sorted(steps.keys() - used) for name in steps[start]]
     return StreamPaths(reached, heads[::-1], unreached)
+
+
+def _preference(name: FileName) -> tuple[int, int, int]:
+    return name.first, -name.level, name.attempt
 
 
 def find_missing(paths: StreamPaths) -> list[Node]:

@@ -24,11 +24,11 @@ from txlog.client import MasterClient
 from txlog.model.errors import TxLogError
 from txlog.model.view import NO_VIEW
 from txlog.telemetry.event_log import EventLog
+from txlog.wire.archive_report import PLACES_REPORTED_MAX
 
 STEP_S: Final = 0.25
 """How long one call may read; then new entries are next."""
 REPAIR_RETRY_S: Final = 10.0
-PLACES_MAX: Final = 16
 PAGE_BYTES: Final = 4 << 20
 ATTEMPTS_MAX: Final = 1000
 
@@ -61,7 +61,10 @@ class ReadBack:
         for head in paths.heads:
             nodes = paths.nodes_to(head)
             at = max((i for i, node in enumerate(nodes) if node in trusted or node.index <= floor), default=0)
-            for name in paths.path_to(head)[at:]:
+            path = paths.path_to(head)
+            while at < len(path) and path[at].level:
+                at += 1  # it was read back before anything that it replaces was deleted
+            for name in path[at:]:
                 if name not in queued:
                     queued.add(name)
                     self._waiting.append(name)
@@ -99,7 +102,7 @@ class ReadBack:
         if start in self._unproved:
             return
         others = [each for each in self._tips if each not in (start, end)]
-        self._tips = [*others[-PLACES_MAX + 1 :], end]
+        self._tips = [*others[-PLACES_REPORTED_MAX + 1 :], end]
 
     def _write_again(self, name: FileName) -> bool:
         """Under the next attempt that is free, until one can be read. False when no master has these entries."""
@@ -111,8 +114,8 @@ class ReadBack:
                 continue
             if data is None:
                 continue
-            for attempt in range(name.attempt + 1, ATTEMPTS_MAX):
-                other = name._replace(attempt=attempt)
+            for attempt in range(0 if name.level else name.attempt + 1, ATTEMPTS_MAX):
+                other = name._replace(attempt=attempt, level=0)
                 self._stream.create_file(other, data)
                 try:
                     self._stream.read_file(other)

@@ -6,42 +6,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from txlog.archive.file_name import Node
 from txlog.client.connection import MasterConnection
 from txlog.client.json_calls import JsonCalls
 from txlog.model.errors import NotFound, TxLogError
 from txlog.telemetry.event_log import EventLog
+from txlog.wire.archive_report import PLACES_REPORTED_MAX, ArchivePlace, ArchiveReport
 
 REPORT_S: Final = 5.0
 REQUEST_S: Final = 3.0
 CONNECT_S: Final = 1.0
 LAST_REPORT_S: Final = 5.0
-PLACES_MAX: Final = 16
 
 
-class ArchiverProgress(NamedTuple):
-    """What is reported: docs/design/internal-api.md. ``archived`` and ``verified``: the newest first."""
-
-    archived: Sequence[Node] = ()
-    verified: Sequence[Node] = ()
-    state: str = "Waiting"
-    error: str = ""
-    stream: str = ""
-    files: int = 0
-    bytes: int = 0
-    errors: int = 0
-    gaps: int = 0
-    losses: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """The body of the report."""
-        places = {
-            name: [{"index": node.index, "hash": node.hash.hex()} for node in nodes[:PLACES_MAX][::-1]]
-            for name, nodes in (("archived", self.archived), ("verified", self.verified))
-        }
-        return {**self._asdict(), **places}
+def report_places(newest_first: Sequence[Node]) -> list[ArchivePlace]:
+    """The newest places, as a report has them."""
+    return [ArchivePlace(node.index, node.hash.hex()) for node in newest_first[:PLACES_REPORTED_MAX][::-1]]
 
 
 class ReportSender:
@@ -50,16 +32,16 @@ class ReportSender:
     def __init__(self, urls: Sequence[str], log: EventLog) -> None:
         self._urls = urls
         self._log = log
-        self._progress = ArchiverProgress()
+        self._report = ArchiveReport([], state="Waiting")
         self._changed = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
         self._thread.start()
 
-    def publish(self, progress: ArchiverProgress) -> None:
+    def publish(self, report: ArchiveReport) -> None:
         """The next report. It is not waited for."""
-        if progress != self._progress:
-            self._progress = progress
+        if report != self._report:
+            self._report = report
             self._changed.set()
 
     def stop(self) -> None:
@@ -76,13 +58,13 @@ class ReportSender:
             while not self._stopping:
                 self._changed.wait(REPORT_S)
                 self._changed.clear()
-                body = self._progress.to_json()
+                report = self._report
                 for each in connections:
-                    self._send(each, body)
+                    self._send(each, report)
 
-    def _send(self, master: MasterConnection, body: dict[str, Any]) -> None:
+    def _send(self, master: MasterConnection, report: ArchiveReport) -> None:
         try:
-            JsonCalls(master).post("/txlog/archive", body)
+            JsonCalls(master).post("/txlog/archive", report)
         except NotFound:
             pass  # a master of an older version, which measures no delay
         except TxLogError as error:

@@ -276,9 +276,7 @@ def _choose_base(
             continue
         if base.node.index < found.start.index:
             below_gap = below_gap or timeline.has(base.node, read)
-        elif found.find_place(base.node.index, read) == base.node and not _may_hold_skipped(
-            timeline, base, skips, read
-        ):
+        elif found.find_place(base.node.index, read) == base.node and not may_hold_skipped(timeline, base, skips, read):
             return base
     if bases.name is None and _is_log_enough(found, bases.backups, cluster):
         return None
@@ -294,7 +292,7 @@ def _choose_base(
     )
 
 
-def _may_hold_skipped(timeline: Timeline, base: BaseBackup, skips: dict[str, int], read: FileReader) -> bool:
+def may_hold_skipped(timeline: Timeline, base: BaseBackup, skips: dict[str, int], read: FileReader) -> bool:
     """Whether a worker may have executed a transaction by the place of this base that the log skips only later."""
     for txid, at in skips.items():
         if at <= base.node.index or " " in txid:

@@ -3,25 +3,28 @@
 ::
 
     _archive/<cluster>/<data centre>/stream.json     whose it is, and where it starts; created once
-    _archive/<cluster>/<data centre>/log0/….txl      the files (:mod:`txlog.archive.file_name`)
+    _archive/<cluster>/<data centre>/log0/….txl      the files (:mod:`txlog.archive.file_name`), as shipped
+    _archive/<cluster>/<data centre>/log1/….txl      the same entries, several files in one
     _archive/<cluster>/<data centre>/gap/….json      where the log goes on after a part that was trimmed too early
     _archive/<cluster>/<data centre>/lost/….json     where the masters lost entries that were final
+    _archive/<cluster>/<data centre>/begin/….json    where the paths begin since older files were deleted
+    _archive/<cluster>/<data centre>/lease/….json, retiring/….json   who reads now, and who deletes now
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from txlog.archive.archive_errors import FileDamaged, NoConditionalPut, StreamTaken
-from txlog.archive.file_name import FileName, Node, parse_file_name
+from txlog.archive.file_name import LEVELS, FileName, Node, parse_file_name
 from txlog.archive.format import FILE_BYTES_MAX, ArchiveFile, FileHeader, decode_file, decode_header
 from txlog.backup.backup_errors import ObjectMissing, UnknownFormat
 from txlog.backup.backup_writer import VERSION
 from txlog.backup.checked_json import decode_checked, encode_checked
 from txlog.backup.target import BackupTarget
-from txlog.model.hashes import CLUSTER_ID_BYTES, HASH_BYTES
+from txlog.model.hashes import CLUSTER_ID_BYTES, HASH_BYTES, short_hash
 
 ROOT: Final = "_archive"
 """No backup has a name like this, so no listing of backups finds the archive."""
@@ -39,6 +42,20 @@ class StoredFile(NamedTuple):
     modified: float
 
 
+class StreamStarts(NamedTuple):
+    """``begins``: the places at which the stream begins, one for each branch that is kept. ``gaps``: those after which
+    it goes on, although what is before is missing. ``floor``: no file ends at or below this index."""
+
+    begins: list[Node]
+    gaps: list[Node]
+    floor: int = 0
+
+    @property
+    def all(self) -> list[Node]:
+        """Where a path may begin."""
+        return [*self.begins, *self.gaps]
+
+
 class StreamId(NamedTuple):
     """``cluster``: 16 bytes."""
 
@@ -52,7 +69,7 @@ class StreamId(NamedTuple):
 
 
 class Stream:
-    """One stream on a target. Nothing is ever overwritten or deleted. Every call raises the errors of the target."""
+    """One stream on a target. Nothing is ever overwritten. Every call raises the errors of the target."""
 
     def __init__(self, target: BackupTarget, identity: StreamId) -> None:
         self._target = target
@@ -108,13 +125,33 @@ class Stream:
             )
         return start
 
-    def list_files(self) -> list[StoredFile]:
-        """Every file of the stream, by name; other objects are passed over."""
-        folder = f"{self.id.folder}/log0"
+    def read_starts(self) -> StreamStarts | None:
+        """Where paths begin; None when there is no stream. Raises what :meth:`read_start` raises."""
+        start = self.read_start()
+        if start is None:
+            return None
+        begins, floor = self._read_begins()
+        return StreamStarts(
+            begins or [start], [gap for gap in self.read_gaps() if gap.index > floor or not begins], floor
+        )
+
+    def list_files(self, starts: StreamStarts | None = None) -> list[StoredFile]:
+        """Every file of the stream, by name; other objects, and files that no path needs any more, are passed over.
+        ``starts``: as they were just read."""
+        begins, floor = (starts.begins, starts.floor) if starts is not None else self._read_begins()
+        return [each for each in self._list_all() if _is_kept(each.name, begins, floor)]
+
+    def retired_files(self) -> list[FileName]:
+        """What :meth:`list_files` leaves out of the files that are still there, the last one first."""
+        known = self._read_begins()
+        return sorted((each.name for each in self._list_all() if not _is_kept(each.name, *known)), reverse=True)
+
+    def _list_all(self) -> list[StoredFile]:
         found = [
             StoredFile(name, each.bytes, each.modified)
-            for each in self._target.list_nested(folder)
-            if (name := parse_file_name(each.key.rpartition("/")[2])) is not None
+            for level in LEVELS
+            for each in self._target.list_nested(f"{self.id.folder}/log{level}")
+            if (name := parse_file_name(each.key.rpartition("/")[2], level)) is not None
         ]
         return sorted(found)
 
@@ -133,6 +170,42 @@ class Stream:
     def create_file(self, name: FileName, data: bytes) -> bool:
         """False when an object of this name exists."""
         return self._target.create(self._file_key(name), data)
+
+    def delete_files(self, names: Sequence[FileName]) -> None:
+        """In this order. A missing one is no error."""
+        self._target.delete([self._file_key(name) for name in names])
+
+    def record_begins(self, floor: int, begins: Sequence[Node]) -> None:
+        """From now on paths begin at these places, and no other file that begins at or below ``floor`` counts. The
+        record with the highest floor counts, and of several the one with fewer places: branches only come to an end."""
+        name = Node(floor, short_hash(b"".join(each.hash for each in begins)))
+        self._record("begin", {"floor": floor, "begins": [_node_to_json(each) for each in begins]}, name)
+
+    def _read_begins(self) -> tuple[list[Node], int]:
+        records = [each for each in self._read_records("begin") if isinstance(each.get("floor"), int)]
+        newest = max(records, key=lambda each: (each["floor"], -len(each["begins"])), default=None)
+        if newest is None:
+            return [], 0
+        nodes = [_node_from_json(each) for each in newest["begins"]]
+        return [node for node in nodes if node is not None], newest["floor"]
+
+    def announce(self, kind: str, name: str) -> str:
+        """Writes that a restore reads the stream (``lease``), or that files are deleted (``retiring``). The key, for
+        :meth:`withdraw`."""
+        key = f"{self.id.folder}/{kind}/{name}.json"
+        self._target.write(key, encode_checked({"at": round(time.time(), 3)}))
+        return key
+
+    def withdraw(self, key: str) -> None:
+        """Deletes what :meth:`announce` wrote."""
+        self._target.delete([key])
+
+    def is_announced(self, kind: str, beside: str, ttl_s: float) -> bool:
+        """Whether there is an announcement of this kind that was at most ``ttl_s`` old, by the target's clock, when
+        the one with the key ``beside`` was written."""
+        folder = beside.rpartition("/")[0]
+        now = max((each.modified for each in self._target.list_nested(folder) if each.key == beside), default=0.0)
+        return any(now - each.modified <= ttl_s for each in self._target.list_nested(f"{self.id.folder}/{kind}"))
 
     def record_gap(self, after: Node, begin: Node, master: str) -> None:
         """The log goes on after ``begin``, on ``master``; what follows ``after`` was trimmed before it was archived."""
@@ -154,7 +227,7 @@ class Stream:
         return list(self._read_records("lost"))
 
     def _file_key(self, name: FileName) -> str:
-        return f"{self.id.folder}/log0/{name}"
+        return f"{self.id.folder}/log{name.level}/{name}"
 
     def _record(self, kind: str, fields: dict[str, Any], node: Node) -> None:
         key = f"{self.id.folder}/{kind}/{node.index:016x}-{node.hash.hex()}.json"
@@ -166,6 +239,11 @@ class Stream:
             fields = decode_checked(self._target.read(key, _RECORD_BYTES_MAX)) if key.endswith(".json") else None
             if fields is not None:
                 yield fields
+
+
+def _is_kept(name: FileName, begins: Sequence[Node], floor: int) -> bool:
+    """A file that begins below the floor counts only where a path begins."""
+    return name.first > floor or (name.last > floor and name.start in begins)
 
 
 def find_streams(target: BackupTarget, keep: Callable[[StreamId], bool] = lambda _: True) -> list[Stream]:

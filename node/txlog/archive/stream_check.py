@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from txlog.archive.archive_errors import FileDamaged
@@ -68,34 +68,51 @@ def check_stream(stream: Stream, on_file: Callable[[int, int], None] = lambda do
     """Reads and proves every file, one in memory at a time. ``on_file``: called after each one. Raises what
     :meth:`Stream.read_start` and the target raise."""
     stored = stream.list_files()
+    small = {node for each in stored if not each.name.level for node in (each.name.start, each.name.end)}
     faults: dict[FileName, Exception] = {}
-    for done, each in enumerate(stored, 1):
-        try:
-            stream.read_file(each.name)
-        except FAULTS as fault:
-            faults[each.name] = fault
-        on_file(done, len(stored))
-    summary, paths = _summarise(stream, stored, tuple(faults))
+    inside: set[Node] = set()
+    read: set[FileName] = set()
+    while unread := [each.name for each in stored if each.name not in read]:
+        for name in unread:
+            try:
+                entries = stream.read_file(name).entries
+            except FAULTS as fault:
+                faults[name] = fault
+            else:
+                if name.level:
+                    inside |= small & {name.start, *(Node(entry.index, entry.hash) for entry in entries)}
+            read.add(name)
+            on_file(len(read), len(stored))
+        listed = {each.name: each for each in stream.list_files()}
+        if not all(each.name in listed for each in stored):
+            # Deleted meanwhile: what they held is in compacted files, or below the window.
+            stored = [each for name, each in listed.items() if name in read or name.level]
+            faults = {name: fault for name, fault in faults.items() if name in listed}
+    summary, paths = _summarise(stream, stored, tuple(faults), inside)
+    known = inside | paths.reached.keys()
     found = [
-        FileFault(name, type(fault).__name__, str(fault), name.end in paths.reached and name.start in paths.reached)
+        FileFault(name, type(fault).__name__, str(fault), name.end in known and name.start in known)
         for name, fault in faults.items()
     ]
-    used = {name for head in paths.heads for name in paths.path_to(head)}
+    used = {name for head in summary.heads for name in paths.path_to(head)}
     return StreamCheck(summary, found, sum(name.entries for name in used))
 
 
 def _summarise(
-    stream: Stream, stored: Sequence[StoredFile], damaged: Sequence[FileName]
+    stream: Stream, stored: Sequence[StoredFile], damaged: Sequence[FileName], inside: Collection[Node] = ()
 ) -> tuple[StreamSummary, StreamPaths]:
-    start, gaps = stream.read_start(), stream.read_gaps()
-    starts = [*([start] if start is not None else []), *gaps]
-    paths = find_paths((each.name for each in stored), starts, damaged)
+    """``inside``: places within compacted files. Small files that end or begin there hold nothing more than these."""
+    starts = stream.read_starts()
+    gaps = starts.gaps if starts is not None else []
+    start = min(starts.begins) if starts is not None else None
+    paths = find_paths((each.name for each in stored), starts.all if starts is not None else (), damaged)
+    whole = {name.end for name in paths.reached.values() if name is not None and name.level}
     summary = StreamSummary(
         stream,
         start,
-        paths.heads,
+        [head for head in paths.heads if head not in inside or head in whole],
         gaps,
-        find_missing(paths),
+        [place for place in find_missing(paths) if place not in inside],
         stream.read_losses(),
         len(stored),
         sum(each.bytes for each in stored),

@@ -31,12 +31,13 @@ class StreamReader:
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
-        start = stream.read_start()
-        if start is None:
+        starts = stream.read_starts()
+        if starts is None:
             raise NoArchive(f"{stream.location}: stream.json is missing; see txlog archive check")
-        stored = stream.list_files()
-        self.sizes = {each.name: each.bytes for each in stored}
-        self._starts = [start, *stream.read_gaps()]
+        self.starts = starts.all
+        """Where paths may begin."""
+        self.sizes: dict[FileName, int] = {}
+        self._list_files()
         self.damaged: dict[FileName, TxLogError] = {}
         self._facts: dict[FileName, FileFacts] = {}
         self._held: OrderedDict[FileName, list[ArchivedEntry]] = OrderedDict()
@@ -91,7 +92,7 @@ class StreamReader:
         """A gap is a start only where files do not lead over it."""
         starts: list[Node] = []
         paths = find_paths(self.sizes, starts, damaged)
-        for start in sorted(self._starts):
+        for start in sorted(self.starts):
             if start not in paths.reached:
                 starts.append(start)
                 paths = find_paths(self.sizes, starts, damaged)
@@ -118,10 +119,16 @@ class StreamReader:
             return read()
         except _FAULTS as fault:
             self.damaged[name] = fault
+            self._list_files()
             raise
         except ObjectMissing as gone:
             self.damaged[name] = FileDamaged(f"{name} is not in {self.stream.location} any more")
+            self._list_files()
             raise self.damaged[name] from gone
+
+    def _list_files(self) -> None:
+        """Once more after each fault: the file may be in a compacted one since the listing before."""
+        self.sizes |= {each.name: each.bytes for each in self.stream.list_files()}
 
 
 def _to_facts(header: FileHeader) -> FileFacts:

@@ -94,7 +94,9 @@ def run_job(
         )
         made = take_backup(source, target, order, on_progress)
         # Only after the new backup was verified.
-        retired = apply_retention(target, cluster, config.data_center, config.keep, config.keep_days)
+        retired = apply_retention(
+            target, cluster, config.data_center, config.keep, config.keep_days, window_s=config.window_s
+        )
         register_backups(target, masters, cluster, config.data_center)
     return made, retired, delete_incomplete_backups(target)
 

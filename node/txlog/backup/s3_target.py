@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import S3Store
 
 from txlog.backup.backup_errors import NameTaken, ObjectMissing, TargetDenied, TargetFull, TargetUnreachable
@@ -18,6 +18,9 @@ from txlog.model.errors import BadInput
 
 RETRIES: Final = 3
 RETRY_TIMEOUT_S: Final = 30.0
+_DENIED: Final = (PermissionDeniedError, UnauthenticatedError, PermissionError)
+_DENIED_WORDS: Final = ("403 Forbidden", "401 Unauthorized", "AccessDenied", "InvalidAccessKeyId")
+_FULL_WORDS: Final = ("status code: 507", "InsufficientStorage", "QuotaExceeded", "no free volumes")
 _CREDENTIALS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
@@ -107,19 +110,17 @@ class S3Target:
         try:
             yield
         except (BaseError, PermissionError, OSError) as error:
-            text = str(error)
             text = f"cannot {doing} {key} on {self._location}: {_first_line(error)}"
-            if any(
-                word in text for word in ("403 Forbidden", "401 Unauthorized", "AccessDenied", "InvalidAccessKeyId")
-            ):
+            if isinstance(error, _DENIED) or any(word in str(error) for word in _DENIED_WORDS):
                 raise TargetDenied(f"{text}; see that the credentials are there and may write to the bucket") from error
-            if any(word in text for word in ("507 ", "InsufficientStorage", "QuotaExceeded", "no free volumes")):
+            if any(word in str(error) for word in _FULL_WORDS):
                 raise TargetFull(f"{text}; make room, or delete backups: txlog backup delete") from error
             raise TargetUnreachable(text) from error
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n", 1)[0][:400]
+    """Without the URL, which is long and comes first: what the server answered must not be cut off."""
+    return str(error).strip().split("\n", 1)[0].split(" - ", 1)[-1].strip()[:400]
 
 
 def _read_credentials(config: S3Config) -> dict[str, str]:

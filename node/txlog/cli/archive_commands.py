@@ -1,27 +1,23 @@
-"""``txlog archive list|check``: what a target holds of the log. No master is asked."""
+"""``txlog archive list|check|compact|retire``: what a target holds of the log. No master is asked."""
 
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from txlog.archive.archive_errors import NoArchive
 from txlog.archive.stream import Stream, StreamId, find_streams
 from txlog.archive.stream_check import StreamCheck, StreamSummary, check_stream, summarise_stream
 from txlog.backup.progress import BackupProgress
 from txlog.backup.target import BackupTarget
+from txlog.cli.archive_upkeep import ClusterIdOption, compact_archives, find_wanted, retire_archives
 from txlog.cli.options import DataCenterOption, LocalOptions, TargetOptions, register
 from txlog.cli.tables import colour_state, err, format_size, format_time, show_json, show_table
 from txlog.cli.worker_access import progress_bars
 from txlog.model.errors import TxLogError
 
 app = typer.Typer(no_args_is_help=True, help="Archives of the log: every stable entry, in files on a target.")
-
-ClusterIdOption = Annotated[
-    str | None, typer.Option("--cluster", help="only this cluster: its id in hexadecimal digits", show_default=False)
-]
 
 
 @register(app, "list")
@@ -73,10 +69,7 @@ def check_archives(
 ) -> None:
     """Read every file of the archive and prove it by the chain of the log. Exit code 1 unless the sound files lead from
     the start of each stream to everything that was archived."""
-    place = target.open(local.state, data_center)
-    found = _find(place, data_center, cluster_id)
-    if not found:
-        raise NoArchive(f"{place.location} holds no such archive; see txlog archive list")
+    found = find_wanted(target, local, data_center, cluster_id)
     results: list[dict[str, Any]] = []
     with progress_bars(local.json) as progress:
         for stream in found:
@@ -96,6 +89,10 @@ def check_archives(
         _show_results(results)
     if not all(each["sound"] for each in results):
         raise typer.Exit(1)
+
+
+register(app, "compact")(compact_archives)
+register(app, "retire")(retire_archives)
 
 
 def _show_results(results: list[dict[str, Any]]) -> None:

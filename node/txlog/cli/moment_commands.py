@@ -13,6 +13,7 @@ from txlog.archive.moment_restore import MomentRequest, MomentRestored, plan_res
 from txlog.archive.restore_plan import EntryFacts, RestorePlan
 from txlog.archive.stream import Stream, StreamId, find_streams
 from txlog.archive.stream_reader import StreamReader
+from txlog.archive.window_retention import hold_stream
 from txlog.backup import BackupTarget, RestoreTarget
 from txlog.backup.backup_job import READ_TIMEOUT_S, list_workers
 from txlog.cli.cli_cluster import CliCluster, find_cluster
@@ -50,7 +51,10 @@ def run_moment_restore(
     with ExitStack() as closing:
         place = target.open(cluster.state, moment.data_center)
         backups = replace(target, target=moment.backups).open(cluster.state) if moment.backups else place
-        reader = StreamReader(_find_stream(place, moment))
+        stream = _find_stream(place, moment)
+        if not moment.dry_run:
+            closing.enter_context(hold_stream(stream))
+        reader = StreamReader(stream)
         request = MomentRequest(wanted, backups, moment.base, moment.timeline)
         store = _open_store(into.rstrip("/"), engine, cluster, closing) if into is not None else None
         if moment.dry_run or store is None:

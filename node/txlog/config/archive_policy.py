@@ -20,6 +20,12 @@ class ArchivePolicy(ManifestModel):
     max_delay: Annotated[Duration, AfterValidator(duration_within("100ms", "1h"))] = Field(
         default=1000, description="A stable entry is on the target after this time, while masters and target answer."
     )
+    keep: Annotated[Duration, AfterValidator(duration_within("1h", "3650d"))] | None = Field(
+        default=None,
+        description="The recovery window: every moment so far back stays restorable, and files that no such moment "
+        "needs are deleted. `backup.keep` deletes no backup that the window needs. Only without `target`, since the "
+        "backups must be on the target of the archive. By default no file is deleted.",
+    )
     on_full: Literal["gap", "hold"] = Field(
         default="gap",
         description="The log is kept until it is archived and read back. When the journal has used 80 % of its size, "

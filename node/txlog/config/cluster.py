@@ -269,6 +269,7 @@ VIRTUOSO_REFUSES_EFFECTS = (
     "refuse where a worker is a virtuoso, which cannot check whether the data that such an update read is unchanged"
 )
 ARCHIVE_NEEDS_TARGET = "a target, since there is no backup.target"
+ARCHIVE_KEEP_NEEDS_BACKUPS = "no archive.target beside it: the window needs the backups on the target of the archive"
 MIXED_ENGINES_REQUIRED = "true where the workers have several engines, which execute some updates differently"
 
 
@@ -314,6 +315,10 @@ class ClusterSpec(Preferences):
             (
                 "!has(self.archive) || has(self.archive.target) || has(self.backup)",
                 f"archive: {ARCHIVE_NEEDS_TARGET}",
+            ),
+            (
+                "!has(self.archive) || !has(self.archive.keep) || !has(self.archive.target)",
+                f"archive.keep: {ARCHIVE_KEEP_NEEDS_BACKUPS}",
             ),
         )
     )
@@ -427,6 +432,8 @@ class ClusterSpec(Preferences):
     def _check_archive(self) -> Self:
         if self.archive is not None and self.archive.target is None and self.backup is None:
             raise expected_error(ARCHIVE_NEEDS_TARGET, "archive", "target")
+        if self.archive is not None and self.archive.keep is not None and self.archive.target is not None:
+            raise expected_error(ARCHIVE_KEEP_NEEDS_BACKUPS, "archive", "keep")
         return self
 
     @model_validator(mode="after")

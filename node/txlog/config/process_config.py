@@ -326,6 +326,7 @@ class BackupJobConfig(StrictModel):
     wait_s: float = Field(default=60.0, gt=0, description="until a worker must stand there")
     keep: int = Field(default=14, ge=1)
     keep_days: int | None = Field(default=None, ge=1)
+    window_s: float | None = Field(default=None, gt=0, description="recovery window of the archive on this target")
 
 
 class DutyJobConfig(StrictModel):
@@ -352,3 +353,6 @@ class ArchiverConfig(StrictModel):
     max_delay_ms: int = Field(default=1000, ge=100, le=3_600_000)
     file_bytes: int = Field(default=16 << 20, ge=1, le=16 << 20, description="of a file, before compression")
     probe_s: float = Field(default=60.0, gt=0, description="between two checks of an idle target")
+    compact_s: float = Field(default=300.0, ge=0, description="files of so many seconds become one; 0: none does")
+    grace_s: float = Field(default=3600.0, ge=0, description="how long small files stay beside a compacted one")
+    window_s: float | None = Field(default=None, gt=0, description="recovery window; the backups are on this target")

@@ -133,6 +133,7 @@ def build_backup_config(cluster: TxLogCluster, masters: Sequence[str], target: T
         target=target,
         keep=backup.keep,
         keep_days=backup.keep_days,
+        window_s=_window_s(cluster.spec.archive),
     )
 
 
@@ -158,4 +159,9 @@ def build_archiver_config(
         masters=list(masters),
         target=build_target_config(target, secret_folder),
         max_delay_ms=archive.max_delay,
+        window_s=_window_s(archive),
     )
+
+
+def _window_s(archive: ArchivePolicy | None) -> float | None:
+    return archive.keep / 1000 if archive is not None and archive.keep is not None else None

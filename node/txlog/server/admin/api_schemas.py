@@ -15,7 +15,6 @@ from txlog.divergence.repair_policy import STATES as REPAIR_STATES
 from txlog.divergence.repair_policy import CompletedRepair, RepairStatus
 from txlog.model.graph_digests import KINDS, GraphDigests
 from txlog.runtime.worker_state import PipelineReport, WorkerMarker
-from txlog.server.admin.archive_delay import ArchivePlace, ArchiveReport
 from txlog.server.admin.archive_reports import StreamStatus
 from txlog.server.admin.configuration import AddMasterRequest, ChangeMasterRequest, ClusterOptionsRequest
 from txlog.server.admin.duties import Duty, DutyPosition, DutyReport
@@ -41,6 +40,7 @@ from txlog.server.admin.log_retention import BackupReport, VerifiedBackup
 from txlog.server.admin.store_decisions import StoreDecision
 from txlog.server.admin.views import BootstrapRequest, DownReport, ForceViewRequest
 from txlog.supervision.duties import DutyKind
+from txlog.wire.archive_report import ArchivePlace, ArchiveReport
 from txlog.wire.change_feed import FeedEvent
 
 _ANSWERS: Final[dict[type[msgspec.Struct], str]] = {

@@ -10,36 +10,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-import msgspec
+from txlog.wire.archive_report import ArchivePlace
 
 PLACES_MAX: Final = 64
 """Places of one stream that a master remembers: after a rejoin an older one may be the last that is on its log."""
 SAMPLES_MAX: Final = 4096
-
-
-class ArchivePlace(msgspec.Struct, frozen=True):
-    """A place of the log. ``hash``: the chain hash there, as 32 hexadecimal digits."""
-
-    index: int
-    hash: str
-
-
-class ArchiveReport(msgspec.Struct, frozen=True, rename="camel"):
-    """What an archiver reports of its stream: where its files end, by branch of the log (``archived``), and up to where
-    they were read back and proved (``verified``). ``state``: ``Shipping``, ``Unreachable``, ``Full``, ``Denied``,
-    ``Refused`` or ``Waiting``. ``files``, ``bytes`` and ``errors`` count since its start, ``gaps`` and ``losses`` are
-    those that the stream has."""
-
-    archived: list[ArchivePlace]
-    verified: list[ArchivePlace] = []
-    state: str = "Shipping"
-    error: str = ""
-    stream: str = ""
-    files: int = 0
-    bytes: int = 0
-    errors: int = 0
-    gaps: int = 0
-    losses: int = 0
 
 
 class StableAges:

@@ -17,12 +17,12 @@ from txlog.model.hashes import HASH_BYTES
 from txlog.model.stamp import stamp_ms
 from txlog.protocol.log.log_state import LogState
 from txlog.runtime.master_context import MasterContext
-from txlog.server.admin.archive_delay import ArchivePlace, ArchiveReport, PlaceMemory, StableAges
+from txlog.server.admin.archive_delay import PlaceMemory, StableAges
 from txlog.wire import messages as wire
+from txlog.wire.archive_report import PLACES_REPORTED_MAX, ArchivePlace, ArchiveReport
 
 TOPIC: Final = "archive"
 BODY_MAX: Final = 64 << 10
-PLACES_REPORTED_MAX: Final = 16
 INTERVAL_S: Final = 1.0
 SILENT_AFTER_S: Final = 30.0
 """An archiver reports every 5 s, also when it has nothing to do."""

@@ -1,0 +1,120 @@
+"""Safeguards of what deletes files of an archive, one each taken out. Imports nothing of ``txlog``."""
+
+from __future__ import annotations
+
+from txlog_simulation.mutant import Mutant
+from txlog_simulation.source_patches import SourceEdit
+
+PLAN = "txlog/archive/compaction_plan.py"
+COMPACTOR = "txlog/archive/compactor.py"
+WINDOW = "txlog/archive/window_plan.py"
+RETENTION = "txlog/archive/window_retention.py"
+COMPACTION_TEST = "node/tests/archive/test_compaction.py::"
+WINDOW_TEST = "node/tests/archive/test_recovery_window.py::"
+
+
+def _mutant(name: str, file: str, old: str, new: str, test: str) -> Mutant:
+    return Mutant(name, "19", False, (SourceEdit(file, old, new),), test=test)
+
+
+ARCHIVE_MUTANTS: tuple[Mutant, ...] = (
+    _mutant(
+        "archive-deletes-by-index-alone",
+        PLAN,
+        "    return [name for name in names if not name.level and name.start in nodes and name.end in nodes]\n",
+        "    known = {node.index for node in nodes}\n"
+        "    return [name for name in names if name.start.index in known and name.last in known]\n",
+        f"{COMPACTION_TEST}test_the_same_indexes_on_another_branch_are_no_reason",
+    ),
+    _mutant(
+        "archive-deletes-without-grace",
+        PLAN,
+        "            if name.level and now - modified[name] >= grace_s:\n",
+        "            if name.level and now:\n",
+        f"{COMPACTION_TEST}test_both_orders_stay_what_they_were",
+    ),
+    _mutant(
+        "archive-compacts-what-is-not-final",
+        PLAN,
+        "            if name.level or name in seen or name.last > final.get(head, 0):\n",
+        "            if name.level or name in seen:\n",
+        f"{COMPACTION_TEST}test_what_is_not_final_stays_as_it_is",
+    ),
+    _mutant(
+        "archive-deletes-the-place-where-a-branch-begins",
+        PLAN,
+        "        if not lost:\n",
+        "        if lost is not None:\n",
+        f"{COMPACTION_TEST}test_a_place_from_which_another_file_goes_on_stays",
+    ),
+    _mutant(
+        "archive-believes-a-compacted-file",
+        COMPACTOR,
+        "            for nodes in self._read_places(run, small, wanted):\n",
+        "            for nodes in [wanted]:\n",
+        f"{COMPACTION_TEST}test_nothing_is_deleted_for_a_compacted_file_that_is_damaged_later",
+    ),
+    _mutant(
+        "archive-does-not-read-back-what-it-compacted",
+        COMPACTOR,
+        "                found = self._stream.read_file(name)\n",
+        "                return name\n",
+        f"{COMPACTION_TEST}test_a_compacted_file_that_the_target_spoils_is_written_again",
+    ),
+    _mutant(
+        "archive-mixes-views-in-one-file",
+        COMPACTOR,
+        "        if run and (file.header.meta.view != run[-1].header.meta.view or plain + more > PLAIN_BYTES):\n",
+        "        if run and plain + more > PLAIN_BYTES:\n",
+        f"{COMPACTION_TEST}test_every_place_keeps_its_view",
+    ),
+    _mutant(
+        "window-base-from-after-its-beginning",
+        WINDOW,
+        "            base.finished_ms <= begin_ms\n",
+        "            base.finished_ms\n",
+        f"{WINDOW_TEST}test_without_a_backup_before_the_window_nothing_goes",
+    ),
+    _mutant(
+        "window-base-of-another-order",
+        WINDOW,
+        "            and one.has(base.backup.node, read)\n",
+        "",
+        f"{WINDOW_TEST}test_a_backup_that_is_on_no_timeline_is_no_base",
+    ),
+    _mutant(
+        "window-base-that-holds-what-is-skipped-later",
+        WINDOW,
+        "            and not may_hold_skipped(one, base.backup, skips, read)\n",
+        "",
+        f"{WINDOW_TEST}test_a_backup_that_holds_what_is_skipped_later_is_no_base",
+    ),
+    _mutant(
+        "window-without-the-orders-that-ended-in-it",
+        WINDOW,
+        "    kept += [one for one in timelines.superseded if _last_ms(one) > begin_ms]\n",
+        "",
+        f"{WINDOW_TEST}test_an_order_that_ended_in_the_window_keeps_its_base",
+    ),
+    _mutant(
+        "window-above-a-held-backup",
+        WINDOW,
+        "    floor = min([*held, *(anchor.node.index for anchor in anchors)])\n",
+        "    floor = min(anchor.node.index for anchor in anchors)\n",
+        f"{WINDOW_TEST}test_what_a_held_backup_needs_stays",
+    ),
+    _mutant(
+        "window-moves-under-a-restore",
+        RETENTION,
+        '        if stream.is_announced("lease", key, LEASE_TTL_S):\n',
+        "        if not key:\n",
+        f"{WINDOW_TEST}test_a_restore_and_a_retention_give_way_to_each_other",
+    ),
+    _mutant(
+        "window-deletes-before-it-says-where-paths-begin",
+        RETENTION,
+        "            stream.record_begins(plan.floor, plan.begins)\n",
+        "            stream.delete_files(plan.files)\n            stream.record_begins(plan.floor, plan.begins)\n",
+        f"{WINDOW_TEST}test_wherever_a_retention_ends_the_window_is_whole",
+    ),
+)
