@@ -18,6 +18,7 @@ from txlog.config.backup_policy import BackupPolicy
 from txlog.config.limit_specs import LimitsSpec
 from txlog.config.manifest_model import NO_DEFAULTS, ManifestModel, cel_rules, expected_error, immutable, list_map
 from txlog.config.preferences import Preferences
+from txlog.config.recovery_policy import BootstrapSpec
 from txlog.config.resource_specs import ResourceRequirements, SecretRef, StorageSpec
 from txlog.config.units import (
     STANDALONE_ENGINES,
@@ -362,6 +363,7 @@ class ClusterSpec(Preferences):
     pipeline: PipelineSpec = PipelineSpec()
     backup: BackupPolicy | None = None
     archive: ArchivePolicy | None = None
+    bootstrap: BootstrapSpec | None = None
     security: SecuritySpec = SecuritySpec()
     image: str | None = Field(
         default=None,
