@@ -168,7 +168,7 @@ pitr: $(VENV)/.installed ## a store restored to random moments of a real log, by
 	@$(BIN)/python -m e2e.scenarios.pitr $(if $(TARGETS),--targets $(TARGETS)) $(if $(SEED),--seed $(SEED))
 
 lost-everything: native ## kill -9 of two data centres under load, all disks deleted: a new cluster from the archive alone (SECONDS=10)
-	$(BIN)/python -m e2e.scenarios.lost_everything $(if $(SECONDS),--seconds $(SECONDS))
+	$(BIN)/python -m e2e.scenarios.total_loss $(if $(SECONDS),--seconds $(SECONDS))
 
 recovery-crashes: $(VENV)/.installed ## kill -9 of everything at every step of a split's recovery (STRATEGY=Simple ONLY=isolated,worker,...)
 	$(BIN)/python -m e2e.scenarios.recovery_crashes $(if $(STRATEGY),--strategy $(STRATEGY)) $(if $(ONLY),--only "$(ONLY)")

@@ -54,10 +54,10 @@ def up(
     from txlog.cli.succession_commands import begin_succession
     from txlog.local.supervisor_main import check, supervise  # slow to import, and only this command needs it
 
+    succession.refuse_without_archive()
     paths = [*paths, *(more or [])]
     check(paths)
     folder = local.folder
-    succession.refuse_without_archive()
     begun = begin_succession(succession, paths, folder, as_json=local.json) if succession.from_archive else None
     if succession.dry_run:
         return

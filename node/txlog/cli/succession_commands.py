@@ -105,6 +105,7 @@ def begin_succession(
 ) -> BegunSuccession | None:
     """Reads and proves the archive, takes the claim, and writes the journal of the first master. A repeated call goes
     on with what an earlier one has begun. None for a dry run, which shows the plan."""
+    is_copy = options.is_copy
     stream, restore = _open_archive(options, options.to or "latest")
     folder.prepare()
     with folder.locked():
@@ -116,7 +117,7 @@ def begin_succession(
             options.open(options.from_archive),
             StreamReader(stream),
             restore,
-            options.is_copy,
+            is_copy,
             options.supersede,
             options.without_older_keys,
             on_step=lambda step: None if as_json else print_line(f"{step} …", style="dim"),

@@ -55,7 +55,7 @@ class FoundClaim(NamedTuple):
 
 
 def find_claim(target: BackupTarget, stream: StreamId) -> FoundClaim | None:
-    """The claim in force. :class:`AlreadyRecovered` for one that cannot be read: somebody has recovered.
+    """The claim in force. :class:`AlreadyRecovered` for one that cannot be read, since it may be another recovery's.
     :class:`UnknownFormat` for one of a later version."""
     folder = _folder(stream)
     numbers = [

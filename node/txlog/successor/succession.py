@@ -39,8 +39,8 @@ LOST_FILE: Final = "lost-transactions.json"
 
 class SuccessionRequest(NamedTuple):
     """``master``: the first configured master, whose journal is written. ``target``: where ``reader``'s stream is, for
-    the claim. ``is_copy``: a cluster elsewhere that takes nobody's place, so it takes no claim. ``supersede``: the
-    number of an earlier recovery's claim that this one replaces. ``on_step``: called with the name of each step."""
+    the claim. ``is_copy``: a cluster elsewhere that takes no other one's place, so it takes no claim. ``supersede``:
+    the number of an earlier recovery's claim that this one replaces. ``on_step``: called with the name of each step."""
 
     master: NodeConfig
     target: BackupTarget

@@ -1,4 +1,4 @@
-"""``python -m e2e.scenarios.lost_everything``: everything of a cluster is killed and deleted but its archive.
+"""``python -m e2e.scenarios.total_loss``: everything of a cluster is killed and deleted but its archive.
 
 Two data centres are under load. Every process is killed with SIGKILL, and every journal and store is deleted.
 ``txlog up --from-archive`` founds a new cluster. Each client gives its transactions again under their keys. Each one is
@@ -131,9 +131,9 @@ class Client:
         reply = self._connection.request("POST", path, body=quad(key).encode(), headers=headers, repeatable=False)
         if reply.status not in (200, 204):
             return None
-        told = {name.lower(): value for name, value in reply.headers.items()}
-        position = told.get("txlog-position", "").split(":")  # epoch:index:hash
-        return Written(key, told["txlog-transaction"], int(position[1]) if len(position) == 3 else 0)
+        headers_back = {name.lower(): value for name, value in reply.headers.items()}
+        position = headers_back.get("txlog-position", "").split(":")  # epoch:index:hash
+        return Written(key, headers_back["txlog-transaction"], int(position[1]) if len(position) == 3 else 0)
 
     def close(self) -> None:
         self._connection.close()
@@ -173,7 +173,7 @@ def archived_index(cluster: LocalCluster) -> int:
 
 
 def kill_everything(cluster: LocalCluster) -> None:
-    """The supervisor first, so that it restarts nothing and nobody says goodbye."""
+    """The supervisor first, so that it restarts nothing, and no master leaves its view."""
     marks = [cluster.state.read("supervisor.json", {}), *cluster.state.read("processes.json", {}).values()]
     for mark in marks:
         with suppress(ProcessLookupError, KeyError):
@@ -259,7 +259,7 @@ class Recovery:
 
 
 def give_again(cluster: LocalCluster, keys: Iterable[str]) -> dict[str, str]:
-    """The transaction that counts for each key, as a client's retry is told."""
+    """The transaction that counts for each key, as the answer to a retry names it."""
     masters, found = itertools.cycle([Client(url, "again") for url in cluster.masters]), dict[str, str]()
     for key in keys:
         answer = next(masters).give(key)
@@ -359,7 +359,7 @@ def run(folder: Path, load_s: float, report: BenchReport) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m e2e.scenarios.lost_everything", description="a cluster that has its archive alone"
+        prog="python -m e2e.scenarios.total_loss", description="a cluster that has its archive alone"
     )
     parser.add_argument("--state", type=Path, default=STATE, help="a folder that is deleted first")
     parser.add_argument("--seconds", type=float, default=LOAD_S, help="of load before everything is killed")
