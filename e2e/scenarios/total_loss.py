@@ -45,8 +45,8 @@ STATE: Final = Path(".txlog-lost")
 DATA_CENTERS: Final = (("uk", 2), ("us", 1))
 LOAD_S: Final = 10.0
 CLIENTS_PER_MASTER: Final = 4
-READY_S: Final = 600.0
-SETTLE_S: Final = 600.0
+READY_S: Final = 1200.0
+SETTLE_S: Final = 1200.0
 RTO_WRITES_S: Final = 15.0
 MANIFEST: Final = """\
 apiVersion: txlog.io/v1alpha1
