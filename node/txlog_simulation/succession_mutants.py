@@ -75,6 +75,13 @@ SUCCESSION_MUTANTS = (
         "test_founded_masters.py::test_a_master_that_founded_restarts_like_any_other[Majority]",
     ),
     _mutant(
+        "an-archive-from-the-first-entry",
+        "txlog/archive/archiver.py",
+        "                if not status.view.number:\n                    continue  # it learns the log",
+        "                if not status.node:\n                    continue  # it learns the log",
+        "test_founded_masters.py::test_the_new_archive_begins_where_the_new_log_does",
+    ),
+    _mutant(
         "a-store-of-the-lost-cluster",
         _RESTORE,
         "_carry_out(prepared, cluster or reader.stream.id.cluster,",

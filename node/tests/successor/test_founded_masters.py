@@ -21,7 +21,7 @@ from txlog.archive.stream import find_streams
 from txlog.archive.stream_reader import StreamReader
 from txlog.backup.dataset_load import RestoreTarget
 from txlog.backup.folder_target import FolderTarget
-from txlog.client import MasterClient
+from txlog.client import JsonPosition, MasterClient, StatusResponse
 from txlog.config.process_config import NodeConfig
 from txlog.successor.store_fill import fill_store
 from txlog.successor.succession import Succession, SuccessionRequest, found_successor
@@ -148,6 +148,37 @@ async def test_a_master_that_founded_restarts_like_any_other(
         await cluster.crash(1)  # two of three go on
     await cluster.write(0, insert("later"))
     assert (await stable(cluster, 2, WRITES + 2)).index == WRITES + 2
+
+
+class Learner:
+    """A master that has no log yet."""
+
+    url = "http://learner"
+
+    def status(self) -> StatusResponse:
+        nowhere = JsonPosition(0, 0, "")
+        return StatusResponse(node="uk-2", state="Learning", stable=nowhere, log=nowhere)
+
+
+async def test_the_new_archive_begins_where_the_new_log_does(clusters: Callable[..., Cluster], tmp_path: Path) -> None:
+    """Also while another master still learns: the log from its first entry is in no new master."""
+    lost = Lost(clusters(3), FolderTarget(folder(tmp_path / "target")))
+    cluster = lost.cluster
+    await lost.live()
+    lost.give_up(0, 1, 2)
+    done = await asyncio.to_thread(lost.found)
+    await cluster.start(ready=False)
+    await joined(cluster, 0, 1, 2)
+    archiver = Runner(cluster, lost.target)
+    archiver.archiver._masters = [Learner(), *archiver.masters]  # type: ignore[list-item]
+    await archiver.start()
+    archiver.archiver._masters = archiver.masters
+    assert archiver.archiver.stream.id.cluster.hex() == done.claim.successor
+    assert archiver.archiver.stream.read_start() == lost.end
+    await cluster.write(1, insert("after"))
+    await archiver.reach(await stable(cluster, 0, WRITES + 1))
+    assert not archiver.archiver.gaps
+    archiver.close()
 
 
 async def test_stores_follow_the_new_log(clusters: Callable[..., Cluster], tmp_path: Path) -> None:
