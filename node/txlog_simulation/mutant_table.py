@@ -30,6 +30,7 @@ from txlog_simulation.poison_mutants import POISON_MUTANTS
 from txlog_simulation.queue_mutants import QUEUE_MUTANTS
 from txlog_simulation.source_patches import SourceEdit
 from txlog_simulation.split_mutants import SPLIT_MUTANTS
+from txlog_simulation.succession_mutants import SUCCESSION_MUTANTS
 from txlog_simulation.synchronous_mutants import SYNCHRONOUS_MUTANTS
 from txlog_simulation.trim_mutants import TRIM_MUTANTS
 from txlog_simulation.view_mutants import VIEW_MUTANTS
@@ -444,6 +445,7 @@ MUTANTS = (
     *JOURNAL_MUTANTS,
     *BOUNDS_MUTANTS,
     *BOOTSTRAP_MUTANTS,
+    *SUCCESSION_MUTANTS,
     *STORE_MUTANTS,
     *SYNCHRONOUS_MUTANTS,
 )

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from txlog.config.cluster import TxLogCluster
 from txlog_operator.specs import executors
 from txlog_operator.specs.common import KubeObject
+from txlog_operator.specs.recovery import missing_claims
 
 
 def read_manifest(found: KubeObject, account: str | None = None) -> tuple[TxLogCluster | None, list[str]]:
@@ -55,6 +56,7 @@ def unsupported_fields(cluster: TxLogCluster, account: str | None = None) -> lis
         found.append(
             "spec.archive.target.folder.claimName is missing; expected the PersistentVolumeClaim of that folder"
         )
+    found += missing_claims(cluster)
     if spec.workers.engine != "oxigraph":
         found.append(f"spec.workers.engine: {spec.workers.engine} does not run on Kubernetes yet; name it as external")
     for at, worker in enumerate(spec.workers.external or []):

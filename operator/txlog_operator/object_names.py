@@ -49,6 +49,7 @@ class ObjectNames:
         self.jobs = bounded_name(f"{self.cluster}-jobs")
         """The ConfigMap with the configuration of Jobs."""
         self.archiver = bounded_name(f"{self.cluster}-archiver", LABEL_MAX - HASH_DIGITS - 1)
+        self.recovery = bounded_name(f"{self.cluster}-recovery", LABEL_MAX - HASH_DIGITS - 1)
         self.split_backups = bounded_name(f"{self.cluster}-split-backups")
         """The volume for split backups where the manifest names no target."""
         self.peer_token = f"{self.cluster}-peer-token"

@@ -38,7 +38,16 @@ from txlog_operator.job_plan import plan_jobs
 from txlog_operator.object_names import ObjectNames
 from txlog_operator.object_ownership import is_owned
 from txlog_operator.observation import ClusterObservation
-from txlog_operator.specs import BuildContext, KubeObject, archiver, desired_objects, executors, jobs, pipeline
+from txlog_operator.specs import (
+    BuildContext,
+    KubeObject,
+    archiver,
+    desired_objects,
+    executors,
+    jobs,
+    pipeline,
+    recovery,
+)
 from txlog_operator.specs.common import labels, peer_address
 from txlog_operator.volume_claims import claim_blocks_master, plan_claims
 
@@ -57,6 +66,7 @@ manifest no longer wants."""
 OWNED_COMPONENTS: Final = (
     *("master", "worker", pipeline.COMPONENT, executors.COMPONENT, archiver.COMPONENT),
     jobs.SCHEDULE_COMPONENT,
+    recovery.COMPONENT,
 )
 
 

@@ -177,8 +177,10 @@ class Archiver:
         found: list[Node] = []
         for master in self._masters:
             try:
-                trim = master.status().trim or {}
-                index = int(trim.get("keptFrom", 0))
+                status = master.status()
+                if not status.view.number:
+                    continue  # it learns the log of the others, which may begin later than at its first entry
+                index = int((status.trim or {}).get("keptFrom", 0))
                 at = Node(index, master.log_page(index, upto=index).after.hash if index else chain_start(cluster))
             except TxLogError as error:
                 self._log.warning("MasterNotAsked", master=master.url, error=str(error))

@@ -19,6 +19,7 @@ from txlog.archive.restore_plan import BaseBackup, BaseChoice, RestorePlan, make
 from txlog.archive.spooled_entries import SpooledEntries, SpooledEntry
 from txlog.archive.spooled_quads import SpooledQuads
 from txlog.archive.stream_reader import StreamReader
+from txlog.archive.timeline import Timelines
 from txlog.backup.backup_errors import RestoredDiffers
 from txlog.backup.backup_manifest import BackupManifest
 from txlog.backup.catalogue import newest_backups
@@ -75,13 +76,17 @@ def plan_restore(reader: StreamReader, request: MomentRequest, engine: str | Non
     cluster = reader.stream.id.cluster
     found = [x.manifest for x in newest_backups(request.backups, cluster.hex()) if x.manifest is not None]
     choice = BaseChoice([to_base(manifest) for manifest in found], engine, request.base)
-    end = _parse_place(request.timeline)
 
     def make() -> RestorePlan:
-        timelines = reader.find_timelines(end)
+        timelines = read_timelines(reader, request)
         return make_plan(timelines, cluster, request.moment, choice, reader.read, request.timeline)
 
     return reader.with_sound_files(make)
+
+
+def read_timelines(reader: StreamReader, request: MomentRequest) -> Timelines:
+    """The timelines that the request may mean. One that is named by its place needs nothing else of the stream."""
+    return reader.find_timelines(_parse_place(request.timeline))
 
 
 def restore_to_moment(
@@ -91,9 +96,10 @@ def restore_to_moment(
     *,
     again: bool = False,
     on_progress: ProgressCallback = no_progress,
+    cluster: bytes | None = None,
 ) -> MomentRestored:
     """Restores into an empty store that belongs to no cluster. ``again``: into one with an interrupted restore, which
-    is emptied first.
+    is emptied first. ``cluster``: the id in the marker; by default that of the stream.
 
     Raises without a change of the store: what :func:`plan_restore` raises, every fault of the base and the files,
     :class:`~txlog.archive.archive_errors.EntryRefused`, ``WorkerNotEmpty``, ``WorkerLoading``. Any other error leaves
@@ -101,7 +107,7 @@ def restore_to_moment(
     refuse_unless_empty(into, again=again)
     with ExitStack() as closing:
         prepared = reader.with_sound_files(lambda: _prepare(reader, request, into, closing, on_progress))
-        return _carry_out(prepared, reader.stream.id.cluster, into, again, on_progress)
+        return _carry_out(prepared, cluster or reader.stream.id.cluster, into, again, on_progress)
 
 
 class _Prepared(NamedTuple):

@@ -20,7 +20,7 @@ from rich.text import Text
 from txlog.cli.archive_view import print_archive
 from txlog.cli.cli_cluster import CliCluster, find_cluster, use_credentials
 from txlog.cli.divergence_view import print_divergence
-from txlog.cli.options import ClusterOptions, LocalOptions, register
+from txlog.cli.options import ClusterOptions, LocalOptions, SuccessionOptions, register
 from txlog.cli.tables import colour_state, err, format_time, out, show_json, show_table
 from txlog.client import MasterClient, StatusResponse
 from txlog.client.ca_trust import CaTrust
@@ -47,24 +47,32 @@ def up(
     wait: Annotated[float, typer.Option(help="seconds until everything must be ready; 0 does not wait")] = 240.0,
     *,
     local: LocalOptions,
+    succession: SuccessionOptions,
 ) -> None:
     """Run the data centres of the manifests as processes on this machine, until Ctrl-C or `txlog down`. A file that
     ends in .properties describes one master, whose peers run elsewhere."""
+    from txlog.cli.succession_commands import begin_succession
     from txlog.local.supervisor_main import check, supervise  # slow to import, and only this command needs it
 
+    succession.refuse_without_archive()
     paths = [*paths, *(more or [])]
     check(paths)
     folder = local.folder
+    begun = begin_succession(succession, paths, folder, as_json=local.json) if succession.from_archive else None
+    if succession.dry_run:
+        return
     if detached:
         start_daemon(paths, folder)
         try:
+            if begun is not None:
+                begun.fill_stores()
             if wait:
                 _wait_until_ready(folder, wait, local.json)
             status = SupervisorClient(folder).status()
         except NotRunning:
             raise ended_supervisor(folder) from None
         if local.json:
-            show_json(status)
+            show_json({**status, "recovery": begun.summary} if begun is not None else status)
         else:
             _show_processes(status)
             out.print(
@@ -74,6 +82,8 @@ def up(
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     if not local.json:
         threading.Thread(target=_print_started, args=(folder, wait or 240.0), daemon=True).start()
+    if begun is not None:
+        threading.Thread(target=begun.fill_or_report, daemon=True).start()
     asyncio.run(supervise(paths, folder))
 
 

@@ -51,7 +51,7 @@ def run_moment_restore(
     with ExitStack() as closing:
         place = target.open(cluster.state, moment.data_center)
         backups = replace(target, target=moment.backups).open(cluster.state) if moment.backups else place
-        stream = _find_stream(place, moment)
+        stream = find_stream(place, moment.data_center, moment.cluster_id)
         if not moment.dry_run:
             closing.enter_context(hold_stream(stream))
         reader = StreamReader(stream)
@@ -66,9 +66,12 @@ def run_moment_restore(
     _show_restored(reader, done, store.name, time.monotonic() - began, cluster.json)
 
 
-def _find_stream(place: BackupTarget, moment: MomentOptions) -> Stream:
+def find_stream(place: BackupTarget, data_center: str | None, cluster: str | None) -> Stream:
+    """The one archive on a target that fits: of a data centre, and of a cluster by its id in hexadecimal digits.
+    :class:`NoArchive` for none, :class:`BadInput` for several."""
+
     def is_wanted(found: StreamId) -> bool:
-        return moment.data_center in (None, found.data_center) and moment.cluster_id in (None, found.cluster.hex())
+        return data_center in (None, found.data_center) and cluster in (None, found.cluster.hex())
 
     streams = find_streams(place, is_wanted)
     if not streams:

@@ -142,7 +142,79 @@ class MomentOptions:
             raise BadInput(f"--{option} needs --to MOMENT")
 
 
-GROUPS = (LocalOptions, ClusterOptions, TargetOptions, MomentOptions)
+@dataclass(frozen=True)
+class SuccessionOptions:
+    """A new cluster from the archive of a lost one."""
+
+    from_archive: Annotated[
+        str | None,
+        typer.Option(
+            "--from-archive",
+            help="found a new cluster from this archive: FOLDER or s3://BUCKET/PREFIX; see --to",
+            show_default=False,
+        ),
+    ] = None
+    to: Annotated[
+        str | None,
+        typer.Option("--to", help="with --from-archive: a moment as of txlog restore; default: latest"),
+    ] = None
+    as_: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            help="with --from-archive: `successor` takes the place of the lost cluster, `copy` does not; default: "
+            "successor",
+        ),
+    ] = None
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="with --from-archive: show what would be founded")] = False
+    without: Annotated[
+        list[str] | None,
+        typer.Option("--without", help="with --from-archive: give up the journal that this master still has"),
+    ] = None
+    without_older_keys: Annotated[
+        bool,
+        typer.Option(
+            "--without-older-keys", help="with --from-archive: also where younger idempotency keys are not archived"
+        ),
+    ] = False
+    supersede: Annotated[
+        int | None, typer.Option("--supersede", help="with --from-archive: replace the recovery of this number")
+    ] = None
+    base: Annotated[str | None, typer.Option("--base", help="with --from-archive: as of txlog restore")] = None
+    backups: Annotated[str | None, typer.Option("--backups", help="with --from-archive: as of txlog restore")] = None
+    timeline: Annotated[str | None, typer.Option("--timeline", help="with --from-archive: as of txlog restore")] = None
+    data_center: Annotated[
+        str | None, typer.Option("--data-center", help="with --from-archive: whose archive; default: the only one")
+    ] = None
+    cluster_id: Annotated[
+        str | None, typer.Option("--cluster", help="with --from-archive: the lost cluster's id in hexadecimal digits")
+    ] = None
+    endpoint: Annotated[str | None, typer.Option("--endpoint", help="URL of an S3-compatible object store")] = None
+    credentials: Annotated[
+        Path | None,
+        typer.Option("--credentials", help="folder with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
+    ] = None
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether the lost cluster's place is not taken. :class:`BadInput` for another word."""
+        if self.as_ not in (None, "successor", "copy"):
+            raise BadInput(f"--as {self.as_[:40]!r}: expected successor or copy")
+        return self.as_ == "copy"
+
+    def refuse_without_archive(self) -> None:
+        """:class:`BadInput` for options that have a meaning with ``--from-archive`` alone."""
+        given = [name for name, value in vars(self).items() if value]
+        if given and self.from_archive is None:
+            option = "cluster" if given[0] == "cluster_id" else given[0].rstrip("_").replace("_", "-")
+            raise BadInput(f"--{option} needs --from-archive TARGET")
+
+    def open(self, target: str) -> BackupTarget:
+        """The archive, or the target of its backups."""
+        return TargetOptions(target, self.endpoint, self.credentials).open(DEFAULT_FOLDER)
+
+
+GROUPS = (LocalOptions, ClusterOptions, TargetOptions, MomentOptions, SuccessionOptions)
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:

@@ -19,6 +19,7 @@ from txlog.config.limit_specs import LimitsSpec
 from txlog.config.manifest_model import NO_DEFAULTS, ManifestModel, cel_rules, expected_error, immutable, list_map
 from txlog.config.pod_template import PodTemplate
 from txlog.config.preferences import Preferences
+from txlog.config.recovery_policy import BootstrapSpec
 from txlog.config.resource_specs import ResourceRequirements, SecretRef, StorageSpec
 from txlog.config.units import (
     STANDALONE_ENGINES,
@@ -373,6 +374,7 @@ class ClusterSpec(Preferences):
     pipeline: PipelineSpec = PipelineSpec()
     backup: BackupPolicy | None = None
     archive: ArchivePolicy | None = None
+    bootstrap: BootstrapSpec | None = None
     security: SecuritySpec = SecuritySpec()
     pod_template: PodTemplate = Field(
         default=PodTemplate(),

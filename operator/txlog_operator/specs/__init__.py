@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from txlog.config.cluster import TxLogCluster
-from txlog_operator.specs import archiver, jobs, masters, network_policies, pipeline, workers
+from txlog_operator.specs import archiver, jobs, masters, network_policies, pipeline, recovery, workers
 from txlog_operator.specs.common import BuildContext, KubeObject
 
 __all__ = [
@@ -30,6 +30,7 @@ def desired_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeObj
         *pipeline_objects(cluster, around),
         *job_objects(cluster, around),
         *archiver.archiver_objects(cluster, around),
+        *recovery.recovery_objects(cluster, around),
     ]
 
 

@@ -11,6 +11,7 @@ from txlog.config.preferences import SETTING_FIELDS
 from txlog.config.process_config import NodeConfig
 from txlog.config.process_config_builder import MASTER_STOP_MARGIN_S, build_node_config, build_worker_configs
 from txlog_operator.object_names import GROUP, ObjectNames, short_hash
+from txlog_operator.specs import recovery
 from txlog_operator.specs.common import (
     CONFIG_FOLDER,
     DATA_FOLDER,
@@ -140,6 +141,7 @@ def config_map(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         f"{node}.json": master_config(cluster, node, around).model_dump_json(indent=1, exclude_defaults=True) + "\n"
         for node in node_names(cluster, around)
     }
+    data |= recovery.recovery_files(cluster)
     data[ACCEPTED_MANIFEST_KEY] = cluster.model_dump_json(by_alias=True, exclude_unset=True) + "\n"
     return build_object(cluster, around, "v1", "ConfigMap", ObjectNames(cluster).master_hosts, COMPONENT, data=data)
 
@@ -176,13 +178,19 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
 
 def _pod(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
     names, secrets = ObjectNames(cluster), _secret_volumes(cluster)
-    command = ["python", "-m", "txlog.server", f"--config={CONFIG_FOLDER}/{cluster.data_center}-$(TXLOG_INDEX).json"]
+    config = f"{CONFIG_FOLDER}/{cluster.data_center}-$(TXLOG_INDEX).json"
+    env = [_field_variable("TXLOG_INDEX", f"metadata.labels['{INDEX_LABEL}']")]
+    mounts: list[KubeObject] = [
+        {"name": CLAIM, "mountPath": str(DATA_FOLDER)},
+        {"name": "config", "mountPath": str(CONFIG_FOLDER), "readOnly": True},
+    ]
+    first = recovery.init_containers(cluster, around, config, env, mounts)
     master = container(
         cluster,
         around,
         COMPONENT,
-        command,
-        env=[_field_variable("TXLOG_INDEX", f"metadata.labels['{INDEX_LABEL}']")],
+        ["python", "-m", "txlog.server", f"--config={config}"],
+        env=env,
         ports=[{"name": name, "containerPort": port} for name, port in _ports(cluster)],
         resources=resource_requirements(cluster.spec.masters.resources),
         startupProbe=_probe(cluster, "startup", periodSeconds=1, failureThreshold=600),
@@ -192,8 +200,7 @@ def _pod(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         terminationMessagePath=str(TERMINATION_LOG),
         terminationMessagePolicy="File",
         volumeMounts=[
-            {"name": CLAIM, "mountPath": str(DATA_FOLDER)},
-            {"name": "config", "mountPath": str(CONFIG_FOLDER), "readOnly": True},
+            *mounts,
             *({"name": name, "mountPath": str(folder), "readOnly": True} for name, folder, _ in secrets),
             TMP_MOUNT,
         ],
@@ -201,10 +208,12 @@ def _pod(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
     volumes = [
         {"name": "config", "configMap": {"name": names.master_hosts}},
         *({"name": name, "secret": {"secretName": secret}} for name, _, secret in secrets),
+        *(recovery.recovery_volumes(cluster) if first else []),
     ]
     return pod_spec(
         [master],
         volumes,
+        **({"initContainers": first} if first else {}),
         terminationGracePeriodSeconds=termination_grace_s(cluster),
         topologySpreadConstraints=[
             {

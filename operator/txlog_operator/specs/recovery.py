@@ -1,0 +1,136 @@
+"""``spec.bootstrap.recovery``: a container that runs before the first master, and what fills the stores. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from txlog.config.backup_policy import BackupTargetSpec
+from txlog.config.cluster import TxLogCluster
+from txlog.config.recovery_config import build_recovery_config
+from txlog.config.recovery_policy import RecoverySpec
+from txlog_operator.object_names import ObjectNames
+from txlog_operator.specs.common import (
+    CONFIG_FOLDER,
+    SECRETS_FOLDER,
+    TMP_MOUNT,
+    BuildContext,
+    KubeObject,
+    build_object,
+    container,
+    internal_credentials,
+    labels,
+    pod_spec,
+    selector,
+)
+
+COMPONENT: Final = "recovery"
+CONFIG_FILE: Final = "recovery.json"
+"""Key of the configuration, beside those of the masters."""
+REQUESTS: Final = {"cpu": "100m", "memory": "512Mi"}
+
+
+def recovery_spec(cluster: TxLogCluster) -> RecoverySpec | None:
+    """None for a cluster that begins with an empty log."""
+    return cluster.spec.bootstrap.recovery if cluster.spec.bootstrap is not None else None
+
+
+def recovery_files(cluster: TxLogCluster) -> dict[str, str]:
+    """What the ConfigMap of the masters holds besides."""
+    config = build_recovery_config(cluster, lambda name: SECRETS_FOLDER / name)
+    return {CONFIG_FILE: config.model_dump_json(indent=1, exclude_defaults=True) + "\n"} if config is not None else {}
+
+
+def recovery_volumes(cluster: TxLogCluster) -> list[KubeObject]:
+    """The volumes of the targets."""
+    return [volume for volume, _ in _targets(cluster)]
+
+
+def init_containers(
+    cluster: TxLogCluster, around: BuildContext, master: str, env: list[KubeObject], mounts: list[KubeObject]
+) -> list[KubeObject]:
+    """What founds the cluster before the first master starts; none without a recovery. It does nothing for the other
+    masters, or where there is a journal. ``master``: the path of the master's configuration. ``mounts``: of its journal
+    and its configuration."""
+    if recovery_spec(cluster) is None:
+        return []
+    command = ["python", "-m", "txlog.successor", "found", f"--master={master}"]
+    return [
+        container(
+            cluster,
+            around,
+            COMPONENT,
+            [*command, f"--config={CONFIG_FOLDER}/{CONFIG_FILE}"],
+            env=[{"name": "HOME", "value": "/tmp"}, *env],
+            resources={"requests": dict(REQUESTS)},
+            terminationMessagePolicy="FallbackToLogsOnError",
+            volumeMounts=[*mounts, *(mount for _, mount in _targets(cluster)), TMP_MOUNT],
+        )
+    ]
+
+
+def recovery_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeObject]:
+    """A Deployment that fills the stores of this data centre and then waits; none without a recovery. It ends when
+    ``spec.bootstrap`` is removed."""
+    if recovery_spec(cluster) is None:
+        return []
+    names, own = ObjectNames(cluster), internal_credentials(cluster)
+    master = f"{CONFIG_FOLDER}/{cluster.data_center}-1.json"
+    command = ["python", "-m", "txlog.successor", "fill", f"--master={master}"]
+    config = {"name": "config", "mountPath": str(CONFIG_FOLDER), "readOnly": True}
+    filler = container(
+        cluster,
+        around,
+        COMPONENT,
+        [*command, f"--config={CONFIG_FOLDER}/{CONFIG_FILE}"],
+        env=[{"name": "HOME", "value": "/tmp"}, *own.env],
+        resources={"requests": dict(REQUESTS)},
+        terminationMessagePolicy="FallbackToLogsOnError",
+        volumeMounts=[config, *own.mounts, *(mount for _, mount in _targets(cluster)), TMP_MOUNT],
+    )
+    volumes: list[KubeObject] = [{"name": "config", "configMap": {"name": names.master_hosts}}, *own.volumes]
+    pod = pod_spec([filler], [*volumes, *recovery_volumes(cluster)], terminationGracePeriodSeconds=30)
+    spec: KubeObject = {
+        "replicas": 1,
+        "strategy": {"type": "Recreate"},
+        "selector": {"matchLabels": selector(cluster, COMPONENT)},
+        "template": {"metadata": {"labels": labels(cluster, COMPONENT)}, "spec": pod},
+    }
+    return [build_object(cluster, around, "apps/v1", "Deployment", names.recovery, COMPONENT, spec=spec)]
+
+
+def missing_claims(cluster: TxLogCluster) -> list[str]:
+    """The folders that name no PersistentVolumeClaim, which only ``txlog up`` reads."""
+    recovery = recovery_spec(cluster)
+    if recovery is None:
+        return []
+    at = "spec.bootstrap.recovery"
+    targets = [(f"{at}.archive.target", recovery.archive.target), (f"{at}.backups", recovery.backups)]
+    return [
+        f"{name}.folder.claimName is missing; expected the PersistentVolumeClaim of that folder"
+        for name, target in targets
+        if target is not None and target.folder is not None and not target.folder.claim_name
+    ]
+
+
+def _targets(cluster: TxLogCluster) -> list[tuple[KubeObject, KubeObject]]:
+    """Volume and mount of each target, each once."""
+    recovery = recovery_spec(cluster)
+    assert recovery is not None, "only a recovery has targets"
+    targets = [recovery.archive.target, *([recovery.backups] if recovery.backups is not None else [])]
+    found: list[tuple[KubeObject, KubeObject]] = []
+    for number, target in enumerate(targets):
+        each = _volume(f"recovery-{number}", target)
+        if each is not None and each[1]["mountPath"] not in [mount["mountPath"] for _, mount in found]:
+            found.append(each)
+    return found
+
+
+def _volume(name: str, target: BackupTargetSpec) -> tuple[KubeObject, KubeObject] | None:
+    if target.folder is not None:
+        volume = {"name": name, "persistentVolumeClaim": {"claimName": target.folder.claim_name}}
+        return volume, {"name": name, "mountPath": target.folder.path}
+    if target.s3 is None or target.s3.secret_ref is None:
+        return None
+    secret = target.s3.secret_ref.name
+    volume = {"name": name, "secret": {"secretName": secret}}
+    return volume, {"name": name, "mountPath": str(SECRETS_FOLDER / secret), "readOnly": True}
