@@ -349,7 +349,7 @@ def skips_up_to_the_place_alone(patch: pytest.MonkeyPatch) -> None:
 
 @fault
 def a_base_that_may_hold_what_is_skipped_later(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("txlog.archive.restore_plan._may_hold_skipped", lambda *_: False)
+    patch.setattr("txlog.archive.restore_plan.may_hold_skipped", lambda *_: False)
 
 
 @fault
