@@ -25,8 +25,9 @@ import msgspec
 from e2e.lib.cluster.local import LocalCluster, cluster_up, run_txlog
 from e2e.lib.cluster.stores import empty_oxigraph
 from e2e.lib.cluster.supervised import supervised_up
+from e2e.lib.load.store_fill import fill_stores
 from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, print_table
-from e2e.scenarios.divergence import GRAPHS, MANIFEST, fill_stores
+from e2e.scenarios.divergence import GRAPHS, MANIFEST
 from txlog.backup.backup_manifest import MANIFEST_NAME as MANIFEST_FILE
 from txlog.backup.backup_manifest import decode_manifest, encode_manifest
 from txlog.backup.pinned_snapshot import read_system_graphs

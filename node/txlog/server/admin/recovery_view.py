@@ -16,9 +16,9 @@ from txlog.http.router import Request, Response, Route, json_response
 from txlog.model.stamp import stamp_ms
 from txlog.protocol.log.log_state import LogState
 from txlog.runtime.master_context import MasterContext
-from txlog.server.admin.archive_delay import ArchivePlace
 from txlog.server.admin.archive_reports import StreamStatus
 from txlog.server.admin.log_retention import DataCenterBackups, VerifiedBackup
+from txlog.wire.archive_report import ArchivePlace
 
 MARKS_MAX: Final = 64
 """Points of the log whose time is shown. Each needs one read of the journal, once."""
