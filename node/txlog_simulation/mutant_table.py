@@ -15,6 +15,7 @@ from txlog_simulation.bootstrap_mutants import BOOTSTRAP_MUTANTS
 from txlog_simulation.bounds_mutants import BOUNDS_MUTANTS
 from txlog_simulation.client_mutants import CLIENT_MUTANTS
 from txlog_simulation.clock_mutants import CLOCK_MUTANTS
+from txlog_simulation.crosslog_mutants import CROSSLOG_MUTANTS
 from txlog_simulation.departure_mutants import DEPARTURE_MUTANTS
 from txlog_simulation.joining_mutants import JOINING_MUTANTS
 from txlog_simulation.journal_mutants import JOURNAL_MUTANTS, STORE_MUTANTS
@@ -448,4 +449,5 @@ MUTANTS = (
     *SUCCESSION_MUTANTS,
     *STORE_MUTANTS,
     *SYNCHRONOUS_MUTANTS,
+    *CROSSLOG_MUTANTS,
 )
