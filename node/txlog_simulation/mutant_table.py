@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from txlog_simulation.bootstrap_mutants import BOOTSTRAP_MUTANTS
 from txlog_simulation.bounds_mutants import BOUNDS_MUTANTS
+from txlog_simulation.certification_mutants import CERTIFICATION_MUTANTS
 from txlog_simulation.client_mutants import CLIENT_MUTANTS
 from txlog_simulation.clock_mutants import CLOCK_MUTANTS
 from txlog_simulation.departure_mutants import DEPARTURE_MUTANTS
@@ -444,4 +445,5 @@ MUTANTS = (
     *BOOTSTRAP_MUTANTS,
     *STORE_MUTANTS,
     *SYNCHRONOUS_MUTANTS,
+    *CERTIFICATION_MUTANTS,
 )
