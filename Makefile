@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native classes lock crds reference docs docs-run house demo demo-split test test-again test-clients test-kubernetes lint types simulate trace-digest console console-test mutants model model-synchronous model-crosslog bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity pitr archive-faults lost-everything recovery-crashes soak rolling determinism w3c roundtrip rdf4j-differences rdf4j-suite fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
+.PHONY: help install install-dev native classes lock crds reference docs docs-run house demo demo-split test test-again test-clients test-kubernetes lint types simulate trace-digest console console-test mutants model model-synchronous model-certification model-crosslog bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity pitr archive-faults lost-everything recovery-crashes soak rolling determinism w3c roundtrip rdf4j-differences rdf4j-suite fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -112,6 +112,9 @@ model-synchronous: install-dev ## the model of synchronous transactions: random 
 
 model-crosslog: install-dev ## the model of transactions and cuts over several logs: random runs, then its mutants (ONLY=no_presume; RUNS=1000)
 	@$(BIN)/python -m e2e.model.crosslog.count $(if $(ONLY),--only $(ONLY)) $(if $(RUNS),--count $(RUNS))
+
+model-certification: install-dev ## the model of certification: histories made by hand, random runs, then its mutants (ONLY=risen_ok; RUNS=1000)
+	@$(BIN)/python -m e2e.model.certification.count $(if $(ONLY),--only $(ONLY)) $(if $(RUNS),--count $(RUNS))
 
 up: install ## run examples/two-data-centres on this machine
 	@$(BIN)/txlog up -f examples/two-data-centres --detach

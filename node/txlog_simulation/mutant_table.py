@@ -13,6 +13,7 @@ from __future__ import annotations
 from txlog_simulation.archive_mutants import ARCHIVE_MUTANTS
 from txlog_simulation.bootstrap_mutants import BOOTSTRAP_MUTANTS
 from txlog_simulation.bounds_mutants import BOUNDS_MUTANTS
+from txlog_simulation.certification_mutants import CERTIFICATION_MUTANTS
 from txlog_simulation.client_mutants import CLIENT_MUTANTS
 from txlog_simulation.clock_mutants import CLOCK_MUTANTS
 from txlog_simulation.crosslog_mutants import CROSSLOG_MUTANTS
@@ -450,4 +451,5 @@ MUTANTS = (
     *STORE_MUTANTS,
     *SYNCHRONOUS_MUTANTS,
     *CROSSLOG_MUTANTS,
+    *CERTIFICATION_MUTANTS,
 )

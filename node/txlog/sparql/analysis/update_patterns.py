@@ -1,0 +1,232 @@
+"""Which quads an update reads and which it may write, as patterns (:mod:`txlog.model.quad_pattern`).
+
+The normalised form is read, as workers get it: IRIs in full, one request's operations with ``;`` between them. Both
+answers are supersets. Templates bound what an operation writes; what they do not depend on, it does not read: adding a
+quad that may be there already reads nothing.
+
+Source: SPARQL 1.1 Update, section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from txlog.model.errors import BadInput, TooLarge
+from txlog.model.quad_pattern import DEFAULT_GRAPH, EVERY_QUAD, PatternCollector, PatternTerm, QuadPattern
+from txlog.sparql.analysis.pattern_reader import PatternReader, UnknownPatterns, pattern_term
+from txlog.sparql.expansion_limit import limit_for
+from txlog.sparql.prologue import Prologue
+from txlog.sparql.rewrite.read_query import parse_prologue
+from txlog.sparql.rewrite.token_rewriter import skip_trivia
+from txlog.sparql.tokens import TOKEN, Token, tokens
+
+Patterns = tuple[QuadPattern, ...]
+_TRIVIA: Final = ("SPACE", "COMMENT")
+_QUERY_FORMS: Final = ("SELECT", "ASK", "CONSTRUCT")
+
+
+def find_read_patterns(update: str, *, union: bool = False) -> Patterns:
+    """Of a normalised update. ``union``: its default graph is the union of all graphs, and what it deletes outside of
+    ``GRAPH`` goes from all of them, so it reads where that is."""
+    return _collect(update, lambda operation, found: operation.read(found, union=union))
+
+
+def find_written_patterns(update: str) -> Patterns:
+    """Of a normalised update whose default graph is its own."""
+    return _collect(update, lambda operation, found: operation.write(found))
+
+
+def find_query_patterns(query: str, *, union: bool = False) -> Patterns:
+    """What a client's query reads. ``union``: as above. A text that is no query reads everything."""
+    toks = skip_trivia(tokens(query))
+    names = Prologue(None, limit_for(len(query)))
+    found = PatternCollector()
+    try:
+        start = parse_prologue(query, toks, names)
+        full = [
+            Token("IRI", f"<{names.expand(query, each, lenient=True)}>", each.start)
+            if each.kind in ("IRI", "PNAME")
+            else each
+            for each in toks[start:]
+        ]
+        if names.has_relative_iris and names.base is None:
+            raise UnknownPatterns
+        _read_query(full, found, union=union)
+    except (UnknownPatterns, BadInput, TooLarge, ValueError):
+        return (EVERY_QUAD,)
+    return found.patterns()
+
+
+def _collect(update: str, add: Callable[[_OperationPatterns, PatternCollector], None]) -> Patterns:
+    found = PatternCollector()
+    try:
+        for toks in _split_operations(update):
+            add(_OperationPatterns(toks), found)
+    except (UnknownPatterns, ValueError):
+        return (EVERY_QUAD,)
+    return found.patterns()
+
+
+def _split_operations(update: str) -> Iterator[list[Token]]:
+    """Operation by operation, so that a long update is never a list of tokens at once."""
+    operation: list[Token] = []
+    depth = 0
+    for match in TOKEN.finditer(update):
+        kind = match.lastgroup or ""
+        if kind in _TRIVIA:
+            continue
+        if kind == "MARK":
+            depth += {"{": 1, "}": -1}.get(match[0], 0)
+            if match[0] == ";" and not depth:
+                if operation:
+                    yield operation
+                operation = []
+                continue
+        operation.append(Token(kind, match[0], match.start()))
+    if operation:
+        yield operation
+
+
+def _read_query(toks: Sequence[Token], found: PatternCollector, *, union: bool) -> None:
+    words = [token.text.upper() if token.kind == "WORD" else "" for token in toks]
+    if not words or words[0] not in _QUERY_FORMS:
+        raise UnknownPatterns  # DESCRIBE: whatever is said of a term
+    start = 1
+    if words[0] == "CONSTRUCT" and len(toks) > 1 and toks[1].text == "{":
+        start = _block_end(toks, 1)  # what it makes, it does not read
+    head = next((at for at in range(start, len(toks)) if toks[at].text in ("{", "(")), len(toks))
+    sources = [
+        pattern_term(toks[at + 1].text)
+        for at in range(start, min(head, len(toks) - 1))
+        if words[at] == "FROM" and toks[at + 1].kind == "IRI"
+    ]
+    if "FROM" in words and not sources:
+        sources = [DEFAULT_GRAPH]
+    PatternReader(toks, found).read_solutions(start, _default_graphs(sources, union=union))
+
+
+def _default_graphs(named: Sequence[PatternTerm], *, union: bool) -> list[PatternTerm]:
+    """The graphs that triples outside of ``GRAPH`` are read from."""
+    return [None] if union else list(named) or [DEFAULT_GRAPH]
+
+
+def _block_end(toks: Sequence[Token], at: int) -> int:
+    """The index after the block that opens at ``at``."""
+    depth = 0
+    for index in range(at, len(toks)):
+        if toks[index].kind == "MARK":
+            depth += {"{": 1, "}": -1}.get(toks[index].text, 0)
+            if not depth:
+                return index + 1
+    raise UnknownPatterns
+
+
+class _ModifyParts(NamedTuple):
+    """``INSERT`` and ``DELETE``: indices of braces. ``target``: of ``WITH``."""
+
+    target: PatternTerm
+    inserts: list[int]
+    deletes: list[int]
+    sources: list[PatternTerm]
+    where: int | None
+
+
+class _OperationPatterns:
+    """One operation: its significant tokens."""
+
+    def __init__(self, toks: Sequence[Token]) -> None:
+        self._toks = toks
+
+    def read(self, found: PatternCollector, *, union: bool) -> None:
+        """Adds what it reads."""
+        word = self._word(0)
+        if word in ("CLEAR", "DROP", "CREATE"):
+            return
+        if word in ("COPY", "MOVE", "ADD"):
+            (source, _), _ = self._moved()
+            found.add(QuadPattern(None if union and source == DEFAULT_GRAPH else source))
+            return
+        parts = self._modify()
+        reader = PatternReader(self._toks, found)
+        if union and parts.target == DEFAULT_GRAPH:
+            for at in parts.deletes:
+                reader.read_template(at, [None])
+        if parts.where is not None:
+            sources = parts.sources or ([] if parts.target == DEFAULT_GRAPH else [parts.target])
+            reader.read_group(parts.where, _default_graphs(sources, union=union and not sources))
+
+    def write(self, found: PatternCollector) -> None:
+        """Adds what it may write."""
+        word = self._word(0)
+        if word in ("CLEAR", "DROP", "CREATE"):
+            found.add(QuadPattern(self._managed_graph()))
+            return
+        if word in ("COPY", "MOVE", "ADD"):
+            (source, _), target = self._moved()
+            found.add(QuadPattern(target))
+            if word == "MOVE":
+                found.add(QuadPattern(source))
+            return
+        parts = self._modify()
+        reader = PatternReader(self._toks, found)
+        for at in (*parts.deletes, *parts.inserts):
+            reader.read_template(at, [parts.target])
+
+    def _word(self, at: int) -> str:
+        token = self._toks[at] if at < len(self._toks) else None
+        return token.text.upper() if token is not None and token.kind == "WORD" else ""
+
+    def _iri(self, at: int) -> PatternTerm:
+        if at >= len(self._toks) or self._toks[at].kind != "IRI":
+            raise UnknownPatterns
+        return pattern_term(self._toks[at].text)
+
+    def _managed_graph(self) -> PatternTerm:
+        at = 1 + (self._word(1) == "SILENT")
+        if self._word(at) == "DEFAULT":
+            return DEFAULT_GRAPH
+        return self._iri(at + 1) if self._word(at) == "GRAPH" else None  # NAMED, ALL
+
+    def _moved(self) -> tuple[tuple[PatternTerm, int], PatternTerm]:
+        source, at = self._graph_or_default(1 + (self._word(1) == "SILENT"))
+        if self._word(at) != "TO":
+            raise UnknownPatterns
+        return (source, at), self._graph_or_default(at + 1)[0]
+
+    def _graph_or_default(self, at: int) -> tuple[PatternTerm, int]:
+        if self._word(at) == "DEFAULT":
+            return DEFAULT_GRAPH, at + 1
+        at += self._word(at) == "GRAPH"
+        return self._iri(at), at + 1
+
+    def _modify(self) -> _ModifyParts:
+        parts = _ModifyParts(self._iri(1) if self._word(0) == "WITH" else DEFAULT_GRAPH, [], [], [], None)
+        at = 2 if self._word(0) == "WITH" else 0
+        while self._word(at) in ("INSERT", "DELETE"):
+            braces = parts.inserts if self._word(at) == "INSERT" else parts.deletes
+            second = self._word(at + 1)
+            at += 1 + (second in ("DATA", "WHERE"))
+            braces.append(at)
+            end = _block_end(self._toks, at)
+            if second == "WHERE":
+                return self._at_end(end, parts._replace(where=at))
+            if second == "DATA":
+                return self._at_end(end, parts)
+            at = end
+        if not (parts.inserts or parts.deletes):
+            raise UnknownPatterns  # LOAD, whose document may name any graph
+        while self._word(at) == "USING":
+            is_named = self._word(at + 1) == "NAMED"
+            source = self._iri(at + 1 + is_named)
+            if not is_named:
+                parts.sources.append(source)
+            at += 2 + is_named
+        if self._word(at) != "WHERE":
+            raise UnknownPatterns
+        return self._at_end(_block_end(self._toks, at + 1), parts._replace(where=at + 1))
+
+    def _at_end(self, at: int, parts: _ModifyParts) -> _ModifyParts:
+        if at != len(self._toks):
+            raise UnknownPatterns
+        return parts
