@@ -23,8 +23,8 @@ from txlog.telemetry.event_log import EventLog
 ClusterIdOption = Annotated[
     str | None, typer.Option("--cluster", help="only this cluster: its id in hexadecimal digits", show_default=False)
 ]
-KEEP_MIN_S: Final = 3600.0
-"""A shorter window is a typing error more often than a wish, and what is deleted does not come back."""
+KEEP_MIN_S: Final = 24 * 3600.0
+"""As long as idempotency keys count by default: they are archived in the files, too."""
 
 
 def compact_archives(
@@ -70,7 +70,7 @@ def retire_archives(
     except ValueError as wrong:
         raise BadInput(f"--keep {keep[:20]}: {wrong}") from None
     if keep_s < KEEP_MIN_S:
-        raise BadInput(f"--keep {keep[:20]}: expected an hour at least")
+        raise BadInput(f"--keep {keep[:20]}: expected 24h at least")
     place = replace(target, target=backups).open(local.state, data_center) if backups else None
     rows = []
     for stream in find_wanted(target, local, data_center, cluster_id):

@@ -20,7 +20,7 @@ class ArchivePolicy(ManifestModel):
     max_delay: Annotated[Duration, AfterValidator(duration_within("100ms", "1h"))] = Field(
         default=1000, description="A stable entry is on the target after this time, while masters and target answer."
     )
-    keep: Annotated[Duration, AfterValidator(duration_within("1h", "3650d"))] | None = Field(
+    keep: Annotated[Duration, AfterValidator(duration_within("24h", "3650d"))] | None = Field(
         default=None,
         description="The recovery window: every moment so far back stays restorable, and files that no such moment "
         "needs are deleted. `backup.keep` deletes no backup that the window needs. Only without `target`, since the "
