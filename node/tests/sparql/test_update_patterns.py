@@ -18,7 +18,7 @@ from txlog.sparql.analysis.update_patterns import find_query_patterns, find_read
 
 NOW = "2026-01-01T00:00:00Z"
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
-CHECKS_MIN = 40
+CHECKS_MIN = 100
 """So many random updates must be of a sort that shows something, or the test shows nothing."""
 
 
@@ -248,7 +248,7 @@ def _random_bodies(chance: random.Random, count: int) -> list[TransactionBody]:
 
 def test_what_random_updates_change_is_what_they_may_write() -> None:
     chance, shown = random.Random(5), Counter[bool]()
-    for body in _random_bodies(chance, 200):
+    for body in _random_bodies(chance, 400):
         quads = _random_store(chance)
         changed = set(quads) ^ _execute(quads, body)
         declared = find_written_patterns(body.payload.decode())
@@ -260,7 +260,7 @@ def test_what_random_updates_change_is_what_they_may_write() -> None:
 
 def test_random_updates_do_the_same_without_the_quads_that_they_do_not_read() -> None:
     chance, shown = random.Random(6), Counter[bool]()
-    for body in _random_bodies(chance, 300):
+    for body in _random_bodies(chance, 800):
         text, quads = body.payload.decode(), _random_store(chance)
         reads = find_read_patterns(text)
         unread = {quad for quad in quads if not any(each.meets(_pattern_of(quad)) for each in reads)}
