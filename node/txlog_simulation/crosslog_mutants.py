@@ -92,6 +92,7 @@ CROSSLOG_MUTANTS: tuple[Mutant, ...] = (
         CROSSLOG_DECISIONS,
         "known = (*first.open, *first.concluded, *system.decisions)",
         "known = (*first.open, *system.decisions)",
+        test=_RULES,
     ),
     _mutant(
         "watermark-passes-commits-that-are-not-final",
