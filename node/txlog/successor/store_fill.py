@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from txlog.archive.moment_restore import MomentRequest, MomentRestored, restore_to_moment
 from txlog.archive.stream_reader import StreamReader
+from txlog.archive.window_retention import hold_stream
 from txlog.backup.dataset_load import RestoreTarget
 from txlog.backup.pinned_snapshot import read_system_graphs
 from txlog.backup.progress import ProgressCallback, no_progress
@@ -35,4 +36,5 @@ def fill_store(
         return None
     loading = read_system_graphs(into.adapter, into.transport).loading
     again = any(each.position.index == restore.moment.index for each in loading)
-    return restore_to_moment(reader, restore, into, again=again, on_progress=on_progress, cluster=cluster)
+    with hold_stream(reader.stream):
+        return restore_to_moment(reader, restore, into, again=again, on_progress=on_progress, cluster=cluster)

@@ -20,6 +20,7 @@ from txlog.archive.moment import parse_moment
 from txlog.archive.moment_restore import MomentRequest, plan_restore, read_timelines
 from txlog.archive.restore_plan import RestorePlan
 from txlog.archive.stream_reader import StreamReader
+from txlog.archive.window_retention import hold_stream
 from txlog.backup.target import BackupTarget
 from txlog.config.process_config import NodeConfig
 from txlog.journal import Journal, OsVfs
@@ -88,6 +89,11 @@ def found_successor(request: SuccessionRequest) -> Succession:
     :class:`~txlog.successor.successor_errors.AlreadyRecovered`,
     :class:`~txlog.successor.successor_errors.KeysUnknown`, :class:`StillThere` for a journal that no recovery wrote,
     :class:`OtherFounder` where this folder has begun another recovery."""
+    with hold_stream(request.reader.stream):
+        return _found(request)
+
+
+def _found(request: SuccessionRequest) -> Succession:
     journal = request.master.journal_folder
     memory = _begin(request)
     claim = memory.claim or _known_claim(request, memory)
