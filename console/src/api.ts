@@ -42,8 +42,8 @@ export const getJson = async <T>(path: string): Promise<T> => (await ask(path)).
 async function reasonOf(answer: Response): Promise<string> {
   const text = (await answer.text()).trim();
   try {
-    const told = JSON.parse(text) as {message?: string; error?: string};
-    return told.message || told.error || text;
+    const recovery = JSON.parse(text) as {message?: string; error?: string};
+    return recovery.message || recovery.error || text;
   } catch {
     return text || `status ${answer.status}`;
   }

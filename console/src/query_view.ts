@@ -90,10 +90,10 @@ export class QueryView {
       return [h('p', {class: 'dim'}, `${plural(lines.length, 'statement')} · ${took}${more}`),
         ...this.withGraph(table('Statements', ['Subject', 'Predicate', 'Object', ...(hasGraphs ? ['Graph'] : [])], rows, 'none'), statements)];
     }
-    const told = JSON.parse(body) as Results;
-    if (told.boolean !== undefined) return [h('p', {}, h('strong', {}, told.boolean ? 'yes' : 'no'), h('span', {class: 'dim'}, ` · ${took}`))];
-    const rows = told.results?.bindings ?? [];
-    const columns = told.head.vars ?? [];
+    const recovery = JSON.parse(body) as Results;
+    if (recovery.boolean !== undefined) return [h('p', {}, h('strong', {}, recovery.boolean ? 'yes' : 'no'), h('span', {class: 'dim'}, ` · ${took}`))];
+    const rows = recovery.results?.bindings ?? [];
+    const columns = recovery.head.vars ?? [];
     const more = rows.length > ROWS_SHOWN ? ` · the first ${count(ROWS_SHOWN)} are shown` : '';
     return [h('p', {class: 'dim'}, `${plural(rows.length, 'row')} · ${took}${more}`),
       ...this.withGraph(
@@ -121,9 +121,9 @@ export class QueryView {
   private async lookUp(txid: string): Promise<void> {
     if (!txid) return;
     try {
-      const told = await getJson<Transaction>(`txlog/transactions/${encodeURIComponent(txid)}`);
+      const recovery = await getJson<Transaction>(`txlog/transactions/${encodeURIComponent(txid)}`);
       this.found.replaceChildren(table(`Transaction ${txid}`, ['Field', 'Value'],
-        Object.entries(told).map(([name, value]) => [name, typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value ?? '–')])));
+        Object.entries(recovery).map(([name, value]) => [name, typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value ?? '–')])));
     } catch (error) {
       const text = error instanceof Refused ? error.message : String(error);
       this.found.replaceChildren(h('p', {class: 'error', role: 'alert'}, text));

@@ -17,19 +17,19 @@ export const timeOfBackup = (one: Backup): number | null => one.at ?? one.madeAt
 export const utc = (seconds: number): string => `${new Date(seconds * 1000).toISOString().slice(0, 19).replace('T', ' ')}Z`;
 
 /** The archive that a restore reads: that of this data centre, else the one that reaches furthest. */
-export function streamOf(told: Recovery): Stream | null {
-  const able = told.streams.filter((one) => one.archived !== null);
-  return able.find((one) => one.dataCenter === told.dataCenter)
+export function streamOf(recovery: Recovery): Stream | null {
+  const able = recovery.streams.filter((one) => one.archived !== null);
+  return able.find((one) => one.dataCenter === recovery.dataCenter)
     ?? able.sort((a, b) => b.archived!.index - a.archived!.index)[0] ?? null;
 }
 
-const usable = (told: Recovery): Backup[] => told.backups.filter((one) => one.onLog !== false && timeOfBackup(one) !== null);
+const usable = (recovery: Recovery): Backup[] => recovery.backups.filter((one) => one.onLog !== false && timeOfBackup(one) !== null);
 
 /** The moments between which a store can be restored; null where there is none. */
-export function reachOf(told: Recovery): Reach {
-  const times = usable(told).map((one) => timeOfBackup(one)!);
-  const stream = streamOf(told);
-  const first = told.marks[0];
+export function reachOf(recovery: Recovery): Reach {
+  const times = usable(recovery).map((one) => timeOfBackup(one)!);
+  const stream = streamOf(recovery);
+  const first = recovery.marks[0];
   if (stream && first?.index === 1) times.push(first.at); // an archive of the whole log needs no backup
   if (!times.length) return {from: null, to: null};
   const to = stream?.archived?.at ?? Math.max(...times);
@@ -37,15 +37,15 @@ export function reachOf(told: Recovery): Reach {
 }
 
 /** The newest backup that is not later than the moment. */
-export function baseOf(told: Recovery, moment: Moment): Backup | null {
+export function baseOf(recovery: Recovery, moment: Moment): Backup | null {
   if (moment.backup) return moment.backup;
-  const before = usable(told).filter((one) => timeOfBackup(one)! * 1000 <= moment.ms);
+  const before = usable(recovery).filter((one) => timeOfBackup(one)! * 1000 <= moment.ms);
   return before.sort((a, b) => a.index - b.index).at(-1) ?? null;
 }
 
-export function verdictOf(told: Recovery, moment: Moment): Verdict {
-  const stream = streamOf(told);
-  const base = baseOf(told, moment);
+export function verdictOf(recovery: Recovery, moment: Moment): Verdict {
+  const stream = streamOf(recovery);
+  const base = baseOf(recovery, moment);
   if (moment.backup?.onLog === false) {
     return {level: 'warn', text: 'This backup holds another branch than the log of today.'};
   }
@@ -59,7 +59,7 @@ export function verdictOf(told: Recovery, moment: Moment): Verdict {
     return {level: 'warn', text: `The archive ends at ${utc(end)} (index ${count(stream.archived!.index)}). A restore to this moment waits for the archiver.`};
   }
   if (!base) {
-    return told.marks[0]?.index === 1
+    return recovery.marks[0]?.index === 1
       ? {level: 'wait', text: 'There is no backup before this moment. The archive leads to it if the workers were empty before the first transaction.'}
       : {level: 'bad', text: 'There is no backup before this moment.'};
   }
@@ -73,15 +73,15 @@ export function verdictOf(told: Recovery, moment: Moment): Verdict {
 }
 
 /** What a person types: first a look, then the restore. */
-export function commandsOf(told: Recovery, moment: Moment): Step[] {
-  const stream = streamOf(told);
-  const base = baseOf(told, moment);
+export function commandsOf(recovery: Recovery, moment: Moment): Step[] {
+  const stream = streamOf(recovery);
+  const base = baseOf(recovery, moment);
   const store = {text: 'Start an empty store that belongs to no cluster:', command: 'oxigraph serve --location restored --bind 127.0.0.1:7890'};
   if (moment.backup || !stream) {
     return base ? [store, {text: 'Restore the backup into it:', command: `txlog restore ${base.name} --into ${STORE} --target TARGET`}] : [];
   }
   const target = stream.stream.split('/_archive/')[0] || 'TARGET';
-  const which = told.streams.length > 1 ? ` --data-center ${stream.dataCenter}` : '';
+  const which = recovery.streams.length > 1 ? ` --data-center ${stream.dataCenter}` : '';
   const empty = base ? '' : ' --base empty';
   const common = `txlog restore --to time:${new Date(moment.ms).toISOString()} --target ${quote(target)}${which}${empty}`;
   return [

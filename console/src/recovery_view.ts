@@ -98,36 +98,36 @@ export class RecoveryView {
   // Drawing
 
   private draw(): void {
-    const told = this.recovery;
-    if (!told) {
+    const recovery = this.recovery;
+    if (!recovery) {
       refresh(this.chosen, [this.problem], () => [this.problem && h('p', {class: 'error', role: 'alert'}, this.problem)]);
       return;
     }
     this.width = Math.max(280, this.drawing.clientWidth || this.width);
-    const reach = reachOf(told);
+    const reach = reachOf(recovery);
     this.moment ??= reach.to === null ? null : {ms: Math.floor(reach.to * 1000), backup: null};
-    const own = told.streams.find((one) => one.dataCenter === told.dataCenter) ?? told.streams[0];
+    const own = recovery.streams.find((one) => one.dataCenter === recovery.dataCenter) ?? recovery.streams[0];
     setText(this.tiles.get('Oldest moment')!, reach.from === null ? 'none' : unbroken(utc(reach.from)));
     setText(this.tiles.get('Newest moment')!, reach.to === null ? 'none' : unbroken(utc(reach.to)));
-    setText(this.tiles.get('Backups')!, count(told.backups.length));
+    setText(this.tiles.get('Backups')!, count(recovery.backups.length));
     setText(this.tiles.get('Archive')!, own ? `${own.state}${own.delaySeconds === null ? '' : ` · ${own.delaySeconds.toFixed(1)} s`}` : 'none');
-    this.scale(told, reach.from);
-    refresh(this.drawing, [told, this.moment, this.span.value, this.width], () => this.lanes(told));
-    setAttr(this.drawing, 'viewBox', `0 0 ${this.width} ${this.height(told)}`);
-    this.showMoment(told);
-    refresh(this.lists, [told.backups, told.streams, this.problem], () => this.tablesOf(told));
+    this.scale(recovery, reach.from);
+    refresh(this.drawing, [recovery, this.moment, this.span.value, this.width], () => this.lanes(recovery));
+    setAttr(this.drawing, 'viewBox', `0 0 ${this.width} ${this.height(recovery)}`);
+    this.showMoment(recovery);
+    refresh(this.lists, [recovery.backups, recovery.streams, this.problem], () => this.tablesOf(recovery));
   }
 
-  private scale(told: Recovery, from: number | null): void {
-    const times = [from, ...told.marks.map((one) => one.at), ...told.backups.map(timeOfBackup)].filter((one) => one !== null);
+  private scale(recovery: Recovery, from: number | null): void {
+    const times = [from, ...recovery.marks.map((one) => one.at), ...recovery.backups.map(timeOfBackup)].filter((one) => one !== null);
     const span = SPANS[Number(this.span.value)]?.[1] ?? 0;
-    const oldest = Math.min(told.at - 60, ...times);
-    this.drawnTo = told.at;
-    this.drawnFrom = span ? told.at - span : oldest - (told.at - oldest) * 0.02;
+    const oldest = Math.min(recovery.at - 60, ...times);
+    this.drawnTo = recovery.at;
+    this.drawnFrom = span ? recovery.at - span : oldest - (recovery.at - oldest) * 0.02;
   }
 
-  private height(told: Recovery): number {
-    return this.lane * (2 + told.streams.length) + 40;
+  private height(recovery: Recovery): number {
+    return this.lane * (2 + recovery.streams.length) + 40;
   }
 
   /** Where the lanes begin: beside their names, or below them where there is no room. */
@@ -147,24 +147,24 @@ export class RecoveryView {
     return at !== null && at >= this.drawnFrom && at <= this.drawnTo;
   }
 
-  private lanes(told: Recovery): SVGElement[] {
-    const height = this.height(told);
+  private lanes(recovery: Recovery): SVGElement[] {
+    const height = this.height(recovery);
     const foot = (row: number): number => this.lane * (row + 1) - 8;
     const parts: SVGElement[] = [this.hatching()];
     const label = (row: number, text: string): void => { parts.push(s('text', {x: 4, y: this.lane * row + (this.width < NARROW ? 13 : 27), class: 'lane'}, text)); };
     label(0, 'Log');
-    parts.push(...this.logLane(told));
+    parts.push(...this.logLane(recovery));
     label(1, 'Backups');
     parts.push(s('path', {d: `M${this.left} ${foot(1) - 14}H${this.width - RIGHT}`, class: 'rail'}));
-    for (const backup of told.backups) {
+    for (const backup of recovery.backups) {
       const at = timeOfBackup(backup);
       if (!this.visible(at)) continue;
       const kind = backup.onLog === false ? ' off' : backup.split ? ' pinned' : '';
       parts.push(s('path', {d: `M${this.x(at).toFixed(1)} ${foot(1) - 24}l10 10l-10 10l-10 -10z`, class: `backup${kind}`}, s('title', {}, `${backup.name} at index ${count(backup.index)}`)));
     }
-    told.streams.forEach((stream, at) => {
+    recovery.streams.forEach((stream, at) => {
       label(2 + at, `Archive ${stream.dataCenter}`);
-      parts.push(...this.streamLane(told, stream, foot(2 + at) - 24));
+      parts.push(...this.streamLane(recovery, stream, foot(2 + at) - 24));
     });
     parts.push(...this.axis(height));
     if (this.moment && this.visible(this.moment.ms / 1000)) {
@@ -180,9 +180,9 @@ export class RecoveryView {
   }
 
   /** How fast the log grew between two known entries. */
-  private logLane(told: Recovery): SVGElement[] {
+  private logLane(recovery: Recovery): SVGElement[] {
     const floor = this.lane - 8;
-    const pairs = told.marks.slice(1).map((mark, at) => ({from: told.marks[at]!, to: mark}))
+    const pairs = recovery.marks.slice(1).map((mark, at) => ({from: recovery.marks[at]!, to: mark}))
       .filter((one) => one.to.at > this.drawnFrom && one.to.at > one.from.at);
     const rates = pairs.map((one) => (one.to.index - one.from.index) / (one.to.at - one.from.at));
     const top = Math.log1p(Math.max(...rates, 0.001));
@@ -196,8 +196,8 @@ export class RecoveryView {
       })];
   }
 
-  private streamLane(told: Recovery, stream: Stream, y: number): SVGElement[] {
-    const from = reachOf(told).from;
+  private streamLane(recovery: Recovery, stream: Stream, y: number): SVGElement[] {
+    const from = reachOf(recovery).from;
     const parts: SVGElement[] = [s('path', {d: `M${this.left} ${y + 10}H${this.width - RIGHT}`, class: 'rail'})];
     const band = (left: number, right: number, kind: string): void => {
       const [a, b] = [Math.max(this.left, this.x(left)), Math.min(this.width - RIGHT, this.x(right))];
@@ -221,7 +221,7 @@ export class RecoveryView {
     });
   }
 
-  private showMoment(told: Recovery): void {
+  private showMoment(recovery: Recovery): void {
     const moment = this.moment;
     if (!moment) {
       refresh(this.chosen, ['nothing'], () => [h('p', {class: 'empty'},
@@ -232,9 +232,9 @@ export class RecoveryView {
     if (document.activeElement !== this.slider) this.slider.value = String(Math.round(STEPS * share));
     setAttr(this.slider, 'aria-valuetext', utc(moment.ms / 1000));
     if (document.activeElement !== this.field) this.field.value = new Date(moment.ms).toISOString().slice(0, 23);
-    const verdict = verdictOf(told, moment);
-    const base = baseOf(told, moment);
-    const commands = commandsOf(told, moment);
+    const verdict = verdictOf(recovery, moment);
+    const base = baseOf(recovery, moment);
+    const commands = commandsOf(recovery, moment);
     refresh(this.chosen, [moment, verdict, base, commands], () => [
       h('h3', {}, utc(moment.ms / 1000), moment.backup && h('span', {class: 'dim'}, ` · backup at index ${count(moment.backup.index)}`)),
       h('p', {class: 'verdict', 'data-level': verdict.level}, verdict.text),
@@ -243,12 +243,12 @@ export class RecoveryView {
         h('div', {class: 'command'}, h('pre', {tabindex: 0, 'aria-label': one.text}, one.command), copyButton(one.command))])]);
   }
 
-  private tablesOf(told: Recovery): Child[] {
+  private tablesOf(recovery: Recovery): Child[] {
     return [
-      table('Backups', ['Made', 'Data centre', 'Index', 'Kind', 'Name', 'Moment'], [...told.backups].reverse().map((one) => [
+      table('Backups', ['Made', 'Data centre', 'Index', 'Kind', 'Name', 'Moment'], [...recovery.backups].reverse().map((one) => [
         when(one.madeAt), one.dataCenter, count(one.index), kindOf(one), h('span', {class: 'long'}, one.name),
         h('button', {type: 'button', class: 'quiet', 'aria-label': `Choose ${one.name}`, onClick: () => this.chooseBackup(one)}, 'Choose')])),
-      table('Archives', ['Data centre', 'State', 'Archived to', 'Proved to', 'Gaps', 'Where'], told.streams.map((one) => [
+      table('Archives', ['Data centre', 'State', 'Archived to', 'Proved to', 'Gaps', 'Where'], recovery.streams.map((one) => [
         one.dataCenter, one.error ? `${one.state}: ${one.error}` : one.state, placeText(one.archived), placeText(one.verified),
         one.gaps || one.losses ? `${plural(one.gaps, 'gap')}, ${plural(one.losses, 'loss', 'losses')}` : 'none', h('span', {class: 'long'}, one.stream || '–')]), 'no data centre archives its log'),
       this.problem && h('p', {class: 'error'}, this.problem)];

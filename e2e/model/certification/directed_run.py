@@ -150,7 +150,7 @@ def _read_before_marker(left_out: frozenset[LeftOut]) -> ModelRefusal:
 
 
 def _refused_between(left_out: frozenset[LeftOut]) -> ModelRefusal:
-    """On one chain: what is refused wrote nothing, so it is in nobody's way."""
+    """On one chain: what is refused wrote nothing, so it blocks no other one."""
     script = _Script(left_out)
     refused = script.evaluate((1, 1), script.root, _sum(1, 0, 2))
     effect = script.evaluate((0, 1), script.root, _increment(0, 2))

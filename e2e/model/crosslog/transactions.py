@@ -127,7 +127,7 @@ class TransactionRules:
     # -- outcomes
 
     def write_outcomes(self, master: CrosslogMaster) -> None:
-        """Whoever has the decision and the prepare writes the outcome into that log."""
+        """A master that has the decision and the prepare writes the outcome into that log."""
         for gid in master.prepared():
             self._write_outcomes_of(master, gid)
 

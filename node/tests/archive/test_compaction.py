@@ -167,7 +167,7 @@ def test_a_damaged_small_file_is_not_merged_and_what_is_around_it_is(tmp_path: P
     spoilt = target.read_bytes()
     target.write_bytes(spoilt[:-40] + b"?" + spoilt[-39:])
     compact(history, tmp_path)
-    assert target.exists(), "nobody else has its entries"
+    assert target.exists(), "no other file has its entries"
     assert len(list(tmp_path.rglob("log0/*.txl"))) < 20
     target.write_bytes(spoilt)
     assert_whole(history)
