@@ -38,7 +38,7 @@ class FakeMaster:
         self.begin = begin
         self.settled = len(self.entries)
         self.change: Callable[[LogPage], LogPage] = lambda page: page
-        self.is_away = False
+        self.is_away = self.is_learning = False
         self.pages = 0
         self.asked = 0
 
@@ -71,7 +71,8 @@ class FakeMaster:
         self._answer()
         end = self.node(len(self.entries))
         stable = SimpleNamespace(index=end.index, hash=end.hash.hex())
-        return SimpleNamespace(stable=stable, cluster_id=CLUSTER.hex(), trim={"keptFrom": self.begin})
+        view = SimpleNamespace(number="" if self.is_learning else "1.1.uk-1")
+        return SimpleNamespace(stable=stable, view=view, cluster_id=CLUSTER.hex(), trim={"keptFrom": self.begin})
 
     def branch(self) -> dict[str, Any]:
         self._answer()
@@ -121,6 +122,13 @@ def test_a_stream_that_begins_on_a_trimmed_log(ship: Ship) -> None:
     start = ship.stream.read_start()
     assert start == masters[0].node(5), "the lowest log start of all masters"
     assert entries_to(ship.stream, masters[0].node(20)) == LOG[5:]
+
+
+def test_a_master_that_learns_does_not_say_where_a_stream_begins(ship: Ship) -> None:
+    masters = FakeMaster("uk-1", LOG, begin=8), FakeMaster("uk-2", LOG)
+    masters[1].is_learning = True
+    ship.run(ship.begin(*masters))
+    assert ship.stream.read_start() == masters[0].node(8)
 
 
 def test_a_log_that_was_trimmed_too_early_leaves_a_gap_with_a_name(ship: Ship) -> None:
