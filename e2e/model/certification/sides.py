@@ -1,6 +1,6 @@
 """The masters of a run: which of them see one another, what each holds, and the log of each side.
 
-Views are simple here: a side orders what its members hold, goes on alone after a split, and joins another side.
+Views are simple here: a side orders what its members hold, continues alone after a split, and joins another side.
 """
 
 from __future__ import annotations

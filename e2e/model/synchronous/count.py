@@ -6,16 +6,21 @@ number of runs. ``--count N``: N runs of each, however many break.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterable
 from concurrent.futures import Executor, ProcessPoolExecutor
-from typing import Final, NamedTuple
+from typing import Final
 
+from e2e.model.run_count import (
+    RandomModel,
+    count_row,
+    no_runs,
+    parse_count_options,
+    print_figures,
+    show_tally,
+    tally_of_history,
+)
 from e2e.model.synchronous.directed_run import run_directed
 from e2e.model.synchronous.random_run import RunOptions, run
 from e2e.model.synchronous.synchronous_mutant import (
@@ -30,47 +35,7 @@ from e2e.model.synchronous.values import ModelViolation
 
 RUNS_OF_RULES: Final = 100
 """Runs of each row of the rules, without ``--count``."""
-BATCH: Final = 25
-
-
-class RunTally(NamedTuple):
-    """So many runs of one sort: what broke, by its message; the first seed that broke; what the others met."""
-
-    runs: int
-    broken: Counter[str]
-    first: int | None
-    counts: Counter[str]
-
-    def __add__(self, other: object) -> RunTally:
-        assert isinstance(other, RunTally), other
-        first = self.first if self.first is not None else other.first
-        return RunTally(self.runs + other.runs, self.broken + other.broken, first, self.counts + other.counts)
-
-
-def _no_runs() -> RunTally:
-    return RunTally(0, Counter(), None, Counter())
-
-
-def try_seeds(options: RunOptions, seeds: Iterable[int]) -> RunTally:
-    """One run for each seed."""
-    tally = _no_runs()
-    for seed in seeds:
-        try:
-            tally += RunTally(1, Counter(), None, run(seed, options))
-        except ModelViolation as broken:
-            tally += RunTally(1, Counter({str(broken): 1}), seed, Counter())
-    return tally
-
-
-def count(pool: Executor, options: RunOptions, start: int, runs: int, *, until_broken: bool) -> RunTally:
-    """So many runs from a seed on, or fewer where the first that breaks ends them."""
-    tally, workers = _no_runs(), os.cpu_count() or 1
-    batches = [range(at, min(at + BATCH, start + runs)) for at in range(start, start + runs, BATCH)]
-    while batches and not (until_broken and tally.broken):
-        now, batches = batches[:workers], batches[workers:]
-        for part in pool.map(try_seeds, [options] * len(now), now):
-            tally += part
-    return tally
+MODEL: Final = RandomModel(run, ModelViolation)
 
 
 def breaks_by_hand(options: RunOptions) -> str:
@@ -82,13 +47,6 @@ def breaks_by_hand(options: RunOptions) -> str:
     return ""
 
 
-def _show(name: str, tally: RunTally, seconds: float) -> None:
-    broken = sum(tally.broken.values())
-    why = "; ".join(f"{text} ({times})" for text, times in tally.broken.most_common(3))
-    first = f" first {tally.first}" if tally.first is not None else ""
-    print(f"{name:<44} {broken:>5} of {tally.runs:>6} {seconds:>7.1f} s{first}  {why}", flush=True)
-
-
 def _name_of(options: RunOptions) -> str:
     extra = "".join([" weights" * options.weights, " disks" * options.disks])
     return f"{options.mode} {options.masters}{extra}"
@@ -96,44 +54,32 @@ def _name_of(options: RunOptions) -> str:
 
 def main(arguments: list[str]) -> int:
     """The exit code: 0 when no rule breaks and every mutant does."""
-    parser = argparse.ArgumentParser(prog="python -m e2e.model.synchronous.count")
-    parser.add_argument("--only", default="", help="rows whose name has this in it; rules: those of all rules")
-    parser.add_argument("--count", type=int, default=0, help="runs of each row")
-    parser.add_argument("--skip", type=int, default=0, help="seeds to leave out at the beginning of each row")
-    options = parser.parse_args(arguments)
-    began, total, wrong = time.monotonic(), _no_runs(), list[str]()
+    options = parse_count_options("python -m e2e.model.synchronous.count", arguments)
+    began, total, wrong = time.monotonic(), no_runs(), list[str]()
     mutants = [each for each in MUTANTS if options.only in each.missing.value]
+    first = RULES_FROM + options.skip
     with ProcessPoolExecutor(os.cpu_count() or 1) as pool:
         for each in RULES if options.only in "rules" else ():
-            at = time.monotonic()
-            runs = options.count or RUNS_OF_RULES
-            tally = count(pool, each, RULES_FROM + options.skip, runs, until_broken=False)
-            _show(f"rules: {_name_of(each)}", tally, time.monotonic() - at)
+            seeds = range(first, first + (options.runs or RUNS_OF_RULES))
+            tally = count_row(pool, MODEL, f"rules: {_name_of(each)}", each, seeds, until_broken=False)
             total += tally
             wrong += [_name_of(each)] if tally.broken else []
         wrong += ["the history made by hand"] if breaks_by_hand(SMART_5) else []
         for mutant in mutants:
-            wrong += [] if _kill(pool, mutant, options.count, options.skip) else [mutant.missing.value]
-    figures = {
-        "runs": total.runs,
-        "broken": sum(total.broken.values()),
-        "mutants": len(mutants),
-        "wrong": wrong,
-        "counts": dict(sorted(total.counts.items())),
-        "seconds": round(time.monotonic() - began, 1),
-    }
-    print(json.dumps(figures), flush=True)
-    return 1 if wrong else 0
+            wrong += [] if _breaks(pool, mutant, options.runs, options.skip) else [mutant.missing.value]
+    return print_figures(total, len(mutants), wrong, began)
 
 
-def _kill(pool: Executor, mutant: SynchronousMutant, runs: int, skip: int) -> bool:
-    at, name = time.monotonic(), f"{mutant.rule:>3} {mutant.missing}: {_name_of(mutant.options)}"
+def _breaks(pool: Executor, mutant: SynchronousMutant, runs: int, skip: int) -> bool:
+    """Whether a mutant does what is asked of it: with a number of runs, it is only counted."""
+    name = f"{mutant.rule:>3} {mutant.missing}: {_name_of(mutant.options)}"
     if not mutant.within:
         why = breaks_by_hand(mutant.broken())
-        _show(name, RunTally(1, Counter({why: 1} if why else {}), None, Counter()), time.monotonic() - at)
+        show_tally(name, tally_of_history(why), 0.0)
         return bool(why)
-    tally = count(pool, mutant.broken(), MUTANTS_FROM + skip, runs or mutant.within, until_broken=not runs)
-    _show(name, tally, time.monotonic() - at)
+    first = MUTANTS_FROM + skip
+    seeds = range(first, first + (runs or mutant.within))
+    tally = count_row(pool, MODEL, name, mutant.broken(), seeds, until_broken=not runs)
     return bool(tally.broken) or bool(runs)
 
 
