@@ -46,6 +46,25 @@ def test_without_it_masters_are_as_before() -> None:
     assert "initContainers" not in masters_pod(cluster(bootstrap={}))
 
 
+def test_what_the_manifest_adds_to_pods_leaves_the_container_that_founds() -> None:
+    """Without it the first master would begin an empty log beside the archive."""
+    added = {
+        "sidecars": [{"name": "agent", "image": "agent:1"}],
+        "env": [{"name": "AWS_REGION", "value": "eu-west-2"}],
+        "tolerations": [{"key": "graphs"}],
+    }
+    plain, given = cluster(**recovery()), cluster(podTemplate=added, **recovery())
+    sidecar, first = masters_pod(given)["initContainers"]
+    assert sidecar["name"] == "agent", "it may be the way to the archive"
+    variable = {"name": "AWS_REGION", "value": "eu-west-2"}
+    [without] = masters_pod(plain)["initContainers"]
+    assert first == {**without, "env": [*without["env"], variable]}
+    assert filler(given)["tolerations"] == added["tolerations"]
+    assert variable in filler(given)["containers"][0]["env"]
+    no_sidecar = cluster(podTemplate={"env": added["env"]}, **recovery())
+    assert masters_pod(no_sidecar)["initContainers"] == [first]
+
+
 def test_a_container_founds_before_the_master_starts() -> None:
     given = cluster(**recovery(to="position:7:0011223344556677", **{"as": "copy"}))
     assert not unsupported_fields(given)

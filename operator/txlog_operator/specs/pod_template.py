@@ -43,10 +43,11 @@ def _with_additions(cluster: TxLogCluster, component: str, pod: KubeObject, adde
         return pod
     own, *others = pod["containers"]
     found = {**pod, "containers": [_with_variables(own, added.env), *others]}
+    first = [_with_variables(each, added.env) for each in pod.get("initContainers", [])]
     if added.volumes:
         found["volumes"] = [*pod["volumes"], *added.volumes]
-    if added.sidecars:
-        found["initContainers"] = [_sidecar(each) for each in added.sidecars]
+    if added.sidecars or first:  # a sidecar may be the way to what TxLog's own container reads before the pod starts
+        found["initContainers"] = [*(_sidecar(each) for each in added.sidecars), *first]
     spread = [_with_selector(cluster, component, each) for each in added.topology_spread_constraints]
     account = None if pod.get("serviceAccountName") else added.service_account_name
     chosen = {

@@ -18,10 +18,10 @@ from txlog_operator.specs.common import (
     build_object,
     container,
     internal_credentials,
-    labels,
     pod_spec,
     selector,
 )
+from txlog_operator.specs.pod_template import build_pod_template
 
 COMPONENT: Final = "recovery"
 CONFIG_FILE: Final = "recovery.json"
@@ -93,7 +93,7 @@ def recovery_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeOb
         "replicas": 1,
         "strategy": {"type": "Recreate"},
         "selector": {"matchLabels": selector(cluster, COMPONENT)},
-        "template": {"metadata": {"labels": labels(cluster, COMPONENT)}, "spec": pod},
+        "template": build_pod_template(cluster, COMPONENT, pod),
     }
     return [build_object(cluster, around, "apps/v1", "Deployment", names.recovery, COMPONENT, spec=spec)]
 
