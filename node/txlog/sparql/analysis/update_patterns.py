@@ -15,11 +15,8 @@ from typing import Final, NamedTuple
 from txlog.model.errors import BadInput, TooLarge
 from txlog.model.quad_pattern import DEFAULT_GRAPH, EVERY_QUAD, PatternCollector, PatternTerm, QuadPattern
 from txlog.sparql.analysis.pattern_reader import PatternReader, UnknownPatterns, pattern_term
-from txlog.sparql.expansion_limit import limit_for
-from txlog.sparql.prologue import Prologue
-from txlog.sparql.rewrite.read_query import parse_prologue
-from txlog.sparql.rewrite.token_rewriter import skip_trivia
-from txlog.sparql.tokens import TOKEN, Token, tokens
+from txlog.sparql.rewrite.read_query import tokens_with_full_names
+from txlog.sparql.tokens import TOKEN, Token
 
 Patterns = tuple[QuadPattern, ...]
 _TRIVIA: Final = ("SPACE", "COMMENT")
@@ -39,20 +36,12 @@ def find_written_patterns(update: str) -> Patterns:
 
 def find_query_patterns(query: str, *, union: bool = False) -> Patterns:
     """What a client's query reads. ``union``: as above. A text that is no query reads everything."""
-    toks = skip_trivia(tokens(query))
-    names = Prologue(None, limit_for(len(query)))
     found = PatternCollector()
     try:
-        start = parse_prologue(query, toks, names)
-        full = [
-            Token("IRI", f"<{names.expand(query, each, lenient=True)}>", each.start)
-            if each.kind in ("IRI", "PNAME")
-            else each
-            for each in toks[start:]
-        ]
-        if names.has_relative_iris and names.base is None:
-            raise UnknownPatterns
-        _read_query(full, found, union=union)
+        body = tokens_with_full_names(query)
+        if body is None:
+            return (EVERY_QUAD,)
+        _read_query(body, found, union=union)
     except (UnknownPatterns, BadInput, TooLarge, ValueError):
         return (EVERY_QUAD,)
     return found.patterns()

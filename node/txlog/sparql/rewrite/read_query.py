@@ -96,22 +96,29 @@ def query_form(query: str) -> str:
 def query_predicates(query: str) -> frozenset[str] | None:
     """The predicates (``<iri>``) of all quads that a query may read; None: any, or not known. The worker reports a text
     that is no query."""
-    toks = skip_trivia(tokens(query))
-    names = Prologue(None, limit_for(len(query)))
     try:
-        start = parse_prologue(query, toks, names)
-        full = [
-            Token("IRI", f"<{names.expand(query, each, lenient=True)}>", each.start)
-            if each.kind in ("IRI", "PNAME")
-            else each
-            for each in toks[start:]
-        ]
-        if names.has_relative_iris and names.base is None:
+        body = tokens_with_full_names(query)
+        if body is None:
             return None
-        found = predicates_of_query(full)
+        found = predicates_of_query(body)
     except (UnknownPredicates, BadInput, TooLarge):
         return None
     return found if len(found) <= PREDICATES_MAX else None
+
+
+def tokens_with_full_names(query: str) -> list[Token] | None:
+    """The tokens after the prologue, each name as its whole IRI in brackets. None when a relative IRI has no base in
+    the text. Raises :class:`BadInput` and :class:`TooLarge`."""
+    toks = skip_trivia(tokens(query))
+    names = Prologue(None, limit_for(len(query)))
+    start = parse_prologue(query, toks, names)
+    body = [
+        Token("IRI", f"<{names.expand(query, each, lenient=True)}>", each.start)
+        if each.kind in ("IRI", "PNAME")
+        else each
+        for each in toks[start:]
+    ]
+    return None if names.has_relative_iris and names.base is None else body
 
 
 def parse_prologue(query: str, toks: list[Token], names: Prologue) -> int:
