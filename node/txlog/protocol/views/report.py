@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from txlog.protocol.log.incoming_queue import OriginQueue
 from txlog.protocol.log.log_state import LogState
-from txlog.wire.messages import Checkpoint, PendingConfigChange, QueuedTransactions
+from txlog.wire.messages import Checkpoint, QueuedTransactions
+from txlog.wire.report_parts import PendingConfigChange
 
 
 def build_checkpoints(agreement: LogState) -> list[Checkpoint]:
