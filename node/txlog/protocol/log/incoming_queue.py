@@ -176,6 +176,10 @@ class OriginQueue:
         """Which seqs in the log carry a key, of those kept in memory."""
         return [seq for seq in self._keys if self.first_kept <= seq <= self.in_log]
 
+    def named(self) -> list[tuple[int, int, str]]:
+        """Seq, kind and key of each one that carries a key, in the log or not, of those kept in memory."""
+        return [(seq, self.kind(seq), key) for seq, key in self._keys.items() if seq >= self.first_kept]
+
     def first_stamp_beyond(self, stamp_max: int, seq_max: int) -> int:
         """The stamp of the first transaction above either bound; a value above every stamp when there is none."""
         waiting = len(self)

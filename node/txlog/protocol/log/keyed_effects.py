@@ -99,20 +99,26 @@ class KeyedEffects:
         first stamps, or the stamps of those that have none recorded; 0 for neither: they came at ``now``."""
         if not any(keys):
             return
-        for offset, key in enumerate(keys):
-            if key and kinds[offset] & 255 == KIND_CONFIG:
-                self.configurations.held[Txid(origin, first_seq + offset)] = key
-            elif key := idempotency_key_of(kinds[offset] & 255, key):
+        for offset, named in enumerate(keys):
+            kind, txid = kinds[offset] & 255, Txid(origin, first_seq + offset)
+            key = named
+            if kind in SYNCHRONOUS_AND_DECISION:
+                self.synchronous.wait(txid, kind, named)
+                key = idempotency_key_of(kind, named)
+            if key and kind == KIND_CONFIG:
+                self.configurations.held[txid] = key
+            elif key:
                 content = bytes(hashes[offset * HASH_BYTES : (offset + 1) * HASH_BYTES])
-                first = FirstUse(Txid(origin, first_seq + offset), stamps[offset] or now, content)
-                self.keys.wait(key, first)
+                self.keys.wait(key, FirstUse(txid, stamps[offset] or now, content))
 
     def wait_again(self, queue: OriginQueue, count: int) -> None:
         """The first ``count`` of a queue have left the log."""
         for seq in queue.keyed(count):
-            key = idempotency_key_of(queue.kind(seq), queue.key(seq))
-            if key:
-                self.keys.wait(key, FirstUse(Txid(queue.origin, seq), queue.age_stamp(seq), queue.content(seq)))
+            txid, kind, key = Txid(queue.origin, seq), queue.kind(seq), queue.key(seq)
+            if kind in SYNCHRONOUS_AND_DECISION:
+                self.synchronous.wait(txid, kind, key)
+            if key := idempotency_key_of(kind, key):
+                self.keys.wait(key, FirstUse(txid, queue.age_stamp(seq), queue.content(seq)))
 
     def mark_final(self, index: int) -> None:
         """No entry up to here leaves the log again."""
@@ -122,7 +128,7 @@ class KeyedEffects:
     def restore(self, start: LogStart) -> None:
         """The log begins after this log start."""
         self.keys.restore(start)
-        self.synchronous.restore(start.synchronous)
+        self.synchronous.restore(start)
         self.noops = {index: Txid(Origin(node, birth), seq) for index, node, birth, seq in start.noops}
         self.skips = dict(start.skips)
         if start.configuration is not None:

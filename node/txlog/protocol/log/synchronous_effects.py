@@ -12,10 +12,11 @@ from typing import Final
 
 from txlog.model.entry import Span
 from txlog.model.ids import Origin, Txid
-from txlog.model.records import OpenRecord, SynchronousState
+from txlog.model.records import LogStart, OpenRecord, SynchronousState
 from txlog.model.synchronous_entry import (
     KIND_DECISION,
     DecisionKind,
+    SynchronousKey,
     decode_decision,
     decode_synchronous_key,
     encode_synchronous_key,
@@ -39,21 +40,45 @@ NO_REPEATS: Final[Mapping[Txid, Txid]] = {}
 
 class SynchronousEffects:
     """``limbo``: what is open. ``known_until``: the log start has decided everything up to this index. ``repeats``: by
-    index, the transactions that would take effect there but repeat a key, and those that count instead."""
+    index, the transactions that would take effect there but repeat a key, and those that count instead. ``waiting``:
+    kinds and keys of persisted synchronous transactions that are not in the log."""
 
     def __init__(self, keys: IdempotencyKeys) -> None:
         self.limbo = Limbo()
         self.known_until = 0
         self.repeats: dict[int, dict[Txid, Txid]] = {}
+        self.waiting: dict[Txid, tuple[int, SynchronousKey]] = {}
+        self._decisions_waiting: dict[Txid, list[Txid]] = {}
         self._keys = keys
         self._places: dict[Txid, int] = {}
         self._commits: list[tuple[int, int]] = []
         """Of each COMMIT after the log start, its index and that of the first transaction that it commits."""
 
+    # The queue
+
+    def wait(self, txid: Txid, kind: int, key: str) -> None:
+        """A synchronous transaction or a decision is persisted and not in the log."""
+        if kind == KIND_DECISION:
+            self._decisions_waiting[txid] = decode_decision(key).names()
+        else:
+            self.waiting[txid] = kind, decode_synchronous_key(key)
+
+    @property
+    def names_waiting(self) -> set[Txid]:
+        """What the decisions that are not in the log name."""
+        return {txid for names in self._decisions_waiting.values() for txid in names}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is undecided, in the log or waiting."""
+        return not self.limbo.open and not self.waiting
+
     # Along the log
 
     def apply(self, entry: LimboEntry, history: LogIndex) -> None:
         """The next synchronous transaction or decision in log order. ``history`` may have later entries already."""
+        self.waiting.pop(entry.txid, None)
+        self._decisions_waiting.pop(entry.txid, None)
         if entry.log_index <= self.known_until:
             self._apply_known(entry, history)
             return
@@ -167,8 +192,14 @@ class SynchronousEffects:
             [one for one in self._commits if log_start < one[0] <= index],
         )
 
-    def restore(self, state: SynchronousState | None) -> None:
-        """The log begins after a log start with this state."""
+    def restore(self, start: LogStart) -> None:
+        """The log begins after this log start."""
+        state, seqs = start.synchronous, {Origin(node, birth): seq for node, birth, seq in start.seqs}
+        if seqs:
+            self.waiting = {t: one for t, one in self.waiting.items() if t.seq > seqs.get(t.origin, 0)}
+            self._decisions_waiting = {
+                t: names for t, names in self._decisions_waiting.items() if t.seq > seqs.get(t.origin, 0)
+            }
         self.limbo, self.known_until = Limbo(), 0
         self.repeats, self._places, self._commits = {}, {}, []
         if state is None:
