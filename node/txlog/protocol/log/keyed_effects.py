@@ -85,6 +85,10 @@ class KeyedEffects:
         if counts is not None:
             self.noops[index] = counts
 
+    def noop_of(self, txid: Txid, index: int) -> Txid | None:
+        """The transaction that counts instead of this one, which would take effect at ``index``; None for none."""
+        return self.noops.get(index) or self.synchronous.repeats_at(index).get(txid)
+
     def track_waiting(
         self,
         origin: Origin,

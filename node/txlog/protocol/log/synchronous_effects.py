@@ -227,13 +227,18 @@ class SynchronousEffects:
         none, and for one that took effect before the log start."""
         return self._places.get(txid, 0)
 
+    def is_undecided(self, txid: Txid) -> bool:
+        """Whether this master has the synchronous transaction, and no decision in its log names it."""
+        return txid in self.limbo.open or txid in self.waiting
+
+    def has_no_effect(self, txid: Txid) -> bool:
+        """Whether a transaction of the log does not take effect at its own place: it is synchronous, and not decided,
+        rolled back, or in effect elsewhere."""
+        return txid in self._places or self.is_undecided(txid) or txid in self.limbo.rolled_back
+
     def rollback_index(self, txid: Txid) -> int:
         """Where a transaction is rolled back, 0 for none."""
         return self.limbo.rolled_back.get(txid, 0)
-
-    def is_open(self, txid: Txid) -> bool:
-        """Whether the log has the transaction, and no decision that names it."""
-        return txid in self.limbo.open
 
     def is_passed_over(self, index: int, kind: int) -> bool:
         """Whether a worker only moves its position at the synchronous transaction of this index: it takes effect

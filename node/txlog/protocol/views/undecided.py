@@ -177,7 +177,7 @@ class UndecidedTransactions:
         ``stable``, ``applied``: the indices that answers to clients may count on."""
         log, effects = state.log, state.log.synchronous
         commit, rollback = effects.effect_index(txid), effects.rollback_index(txid)
-        is_open = effects.is_open(txid) or txid in effects.waiting
+        is_open = effects.is_undecided(txid)
         if not (commit or rollback or is_open):
             return None
         certain = False
