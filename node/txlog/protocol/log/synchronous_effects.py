@@ -164,18 +164,7 @@ class SynchronousEffects:
             return None
         return SynchronousState(
             index,
-            [
-                OpenRecord(
-                    one.log_index,
-                    *one.txid.origin,
-                    one.txid.seq,
-                    one.kind,
-                    encode_synchronous_key(one.key),
-                    one.stamp,
-                    one.content,
-                )
-                for one in limbo.open.values()
-            ],
+            [_record_of(one) for one in limbo.open.values()],
             [
                 (*txid.origin, txid.seq, early.verdict is DecisionKind.COMMIT, early.stamp)
                 for txid, early in limbo.early.items()
