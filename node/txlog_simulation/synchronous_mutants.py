@@ -16,8 +16,6 @@ EFFECTS = "txlog/protocol/log/synchronous_effects.py"
 QUORATE = "txlog/protocol/views/quorate_view.py"
 UNDECIDED = "txlog/protocol/views/undecided.py"
 NEXT_VIEW = "txlog/protocol/views/next_view.py"
-CHECKS = "txlog/protocol/views/candidate_checks.py"
-VIEW = "txlog/model/view.py"
 _MODEL = "node/tests/protocol/test_synchronous_rules_model.py::test_masters_and_model_say_the_same_in_random_runs"
 _EARLY = (
     "node/tests/protocol/test_synchronous_rules_model.py"
@@ -126,9 +124,9 @@ SYNCHRONOUS_MUTANTS: tuple[Mutant, ...] = (
     _seen_in_runs(
         "every-view-decides",
         "S4",
-        VIEW,
-        "self.anchor is not None and self.anchor.number == self.number",
-        "self.anchor is not None",
+        ANCHORS,
+        "if not all(_is_majority(electorate, voters) for electorate in (previous.electorate, *under)):",
+        "if not previous.members:",
     ),
     _seen_in_runs(
         "held-by-who-has-not-said-so",

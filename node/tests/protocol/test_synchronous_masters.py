@@ -214,22 +214,20 @@ def test_it_is_refused_where_its_quorum_does_not_answer() -> None:
 
 
 def test_no_anchor_is_made_while_a_configured_master_is_out() -> None:
-    masters = SynchronousCluster("abc", max_peer_lag_ms=1000, idle_interval_ms=150).at_work()
-    masters.crash("c")
-    masters.run(600)
-    masters.backed_up("ab")
-    masters.run(3000)
+    masters = SynchronousCluster("abcd", max_peer_lag_ms=1000, idle_interval_ms=150).at_work()
     masters.settings["synchronous"] = True
+    masters.crash("d")
     for node in "ab":
         masters.crash(node)
-    for node in "ab":
         masters.start(node)
-    masters.run(4000)
+    masters.run(600)
+    masters.backed_up("abc")
+    masters.run(3000)
     view = masters.core("a").view
     assert view is not None
-    assert [member.node for member in view.members] == ["a", "b"]
+    assert [member.node for member in view.members] == ["a", "b", "c"]
     assert view.anchor is None
-    masters.start("c")
+    masters.start("d")
     masters.run(4000)
     view = masters.core("a").view
     assert view is not None
