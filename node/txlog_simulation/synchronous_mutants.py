@@ -142,12 +142,13 @@ SYNCHRONOUS_MUTANTS: tuple[Mutant, ...] = (
         "kind != KIND_DECISION and index not in self.limbo.early_commits",
         "kind != KIND_DECISION and index in self.limbo.early_commits",
     ),
-    _seen_in_runs(
-        "effects-forgotten-by-a-restart",
-        "S7",
-        "txlog/journal/recovered_state.py",
-        "_ALWAYS_RETURNED: Final = (*CONTROL_KINDS, *SYNCHRONOUS_AND_DECISION)",
-        "_ALWAYS_RETURNED: Final = CONTROL_KINDS",
+    _mutant(
+        "decided-again-behind-a-log-start",
+        "S13",
+        EFFECTS,
+        "if entry.log_index <= self.known_until:",
+        "if entry.log_index < 0:",
+        test="node/tests/protocol/test_synchronous_s13_log_start.py",
     ),
     _seen_in_runs("effects-stay-when-the-log-is-cut", "S7", EFFECTS, "        self.limbo.truncate(known)\n", ""),
     _seen_in_runs(
