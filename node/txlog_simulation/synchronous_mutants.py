@@ -174,7 +174,7 @@ SYNCHRONOUS_MUTANTS: tuple[Mutant, ...] = (
         EFFECTS,
         "            [_record_of(one) for one in limbo.open.values()],\n",
         "            [],\n",
-        test=_MASTERS + "test_a_log_start_carries_what_is_open_there",
+        test="node/tests/protocol/test_synchronous_s13_log_start.py",
     ),
     _mutant(
         "without-limit",

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 from core_cluster import Cluster, update
 
 from txlog.model.durability import Durability
 from txlog.model.errors import Refused, Unavailable
 from txlog.model.ids import Txid
-from txlog.model.records import EMPTY_LOG_START
 from txlog.model.synchronous_entry import KIND_DECISION, KIND_SYNCHRONOUS_UPDATE
 from txlog.protocol.events import Submission, SubmissionAccepted
-from txlog.protocol.log.synchronous_effects import SynchronousEffects
 from txlog.protocol.views.decisions import SynchronousAnswer, find_answer
 
 
@@ -268,23 +265,6 @@ def test_a_master_of_an_older_program_is_not_let_into_a_cluster_with_an_anchor()
     view = masters.core("a").view
     assert view is not None
     assert [member.node for member in view.members] == ["a", "b"]
-
-
-def test_a_log_start_carries_what_is_open_there() -> None:
-    masters = cluster("abc")
-    masters.submit("b", "before")
-    txid = masters.take("a", "waits", quorum="all", key="k")
-    log = masters.core("a").log_state
-    assert log is not None
-    masters.run(20)
-    masters.crash("c")
-    masters.run(3000)
-    state = log.synchronous.state_at(log.final_index, 0)
-    assert state is not None
-    copy = SynchronousEffects(log.keys)
-    copy.restore(msgspec.structs.replace(EMPTY_LOG_START, synchronous=state))
-    assert copy.limbo.snapshot() == log.synchronous.limbo.copy_at(log.final_index).snapshot()
-    assert copy.is_undecided(txid) == log.synchronous.is_undecided(txid)
 
 
 def test_the_log_is_not_trimmed_below_what_is_open_where_it_is_served_from() -> None:
