@@ -151,12 +151,13 @@ SYNCHRONOUS_MUTANTS: tuple[Mutant, ...] = (
         test="node/tests/protocol/test_synchronous_s13_log_start.py",
     ),
     _seen_in_runs("effects-stay-when-the-log-is-cut", "S7", EFFECTS, "        self.limbo.truncate(known)\n", ""),
-    _seen_in_runs(
-        "key-by-the-entry",
+    _mutant(
+        "rolled-back-keeps-its-key",
         "S11",
         EFFECTS,
-        "FirstUse(one.txid, effect.stamp, one.content)",
-        "FirstUse(one.txid, one.stamp, one.content)",
+        "            self._keys.forget_waiting(client_key, txid)\n",
+        "            assert client_key is not None, txid\n",
+        test=_MASTERS + "test_what_only_a_minority_held_is_rolled_back_when_it_is_late",
     ),
     _seen_in_runs(
         "branch-by-votes", "S12", NEXT_VIEW, "if len(forks) > 1 and decided", "if len(forks) < 1 and decided"
