@@ -284,3 +284,13 @@ def test_the_log_is_not_trimmed_below_what_is_open_where_it_is_served_from() -> 
     assert effects.log_start_for(own - 1) == own - 1
     assert effects.log_start_for(own) == own - 1
     assert effects.log_start_for(commit) == commit
+
+
+def test_none_holds_no_order_so_nothing_synchronous_is_taken() -> None:
+    masters = SynchronousCluster("abc", synchronous=True, strategy="None").at_work()
+    view = masters.core("a").view
+    assert view is not None
+    assert view.anchor is None
+    refused = masters.refusal("a", "x")
+    assert isinstance(refused, Unavailable)
+    assert refused.reason == "SynchroNone"

@@ -48,6 +48,8 @@ class SynchronousEffects:
         self.known_until = 0
         self.repeats: dict[int, dict[Txid, Txid]] = {}
         self.waiting: dict[Txid, tuple[int, SynchronousKey]] = {}
+        self.version = 0
+        """Grows with every change of what is undecided."""
         self._decisions_waiting: dict[Txid, list[Txid]] = {}
         self._keys = keys
         self._places: dict[Txid, int] = {}
@@ -58,6 +60,7 @@ class SynchronousEffects:
 
     def wait(self, txid: Txid, kind: int, key: str) -> None:
         """A synchronous transaction or a decision is persisted and not in the log."""
+        self.version += 1
         if kind == KIND_DECISION:
             self._decisions_waiting[txid] = decode_decision(key).names()
         else:
@@ -73,10 +76,18 @@ class SynchronousEffects:
         """Whether nothing is undecided, in the log or waiting."""
         return not self.limbo.open and not self.waiting
 
+    @property
+    def is_unused(self) -> bool:
+        """Whether this master has no synchronous transaction and no decision that may still change its place."""
+        return not (
+            self.waiting or self._decisions_waiting or self.limbo.open or self.limbo.early or self._places
+        ) and (not self.limbo.rolled_back)
+
     # Along the log
 
     def apply(self, entry: LimboEntry, history: LogIndex) -> None:
         """The next synchronous transaction or decision in log order. ``history`` may have later entries already."""
+        self.version += 1
         self.waiting.pop(entry.txid, None)
         self._decisions_waiting.pop(entry.txid, None)
         if entry.log_index <= self.known_until:
@@ -127,6 +138,7 @@ class SynchronousEffects:
 
     def truncate(self, cut: int) -> None:
         """The entries after ``cut`` have left the log."""
+        self.version += 1
         known = max(cut, self.known_until)
         self.limbo.truncate(known)
         self._places = {txid: at for txid, at in self._places.items() if at <= cut}

@@ -127,6 +127,9 @@ class UndecidedTransactions:
         """Why a synchronous transaction is not taken: nothing of it is logged then (rules S2, S15). ``counted``: own
         undecided transactions and their bytes, those taken just now among them."""
         view, anchor = self.views.accepted, self.quorate_anchor
+        if view is not None and view.anchor is None and view.strategy == "None":
+            text = "workers that do not go back after a split cannot hold one order: splitRecovery is None"
+            return Unavailable("SynchroNone", f"{text}; nothing was logged", RETRY_S)
         if view is None or view.anchor is None:
             text = "synchronous transactions are not in use: no view of every configured master has begun them"
             return Unavailable("NoQuorum", f"{text}; nothing was logged", RETRY_S)
