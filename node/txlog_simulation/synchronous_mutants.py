@@ -121,12 +121,29 @@ SYNCHRONOUS_MUTANTS: tuple[Mutant, ...] = (
         "compute_needs(key.quorum, anchor.electorate), [m.node for m in view.members]",
         test=_MASTERS + "test_it_is_refused_where_its_quorum_does_not_answer",
     ),
-    _seen_in_runs(
+    _mutant(
         "every-view-decides",
         "S4",
         ANCHORS,
         "if not all(_is_majority(electorate, voters) for electorate in (previous.electorate, *under)):",
         "if not previous.members:",
+        test="node/tests/protocol/test_synchronous_voters.py",
+    ),
+    _mutant(
+        "first-births-do-not-vote",
+        "S4",
+        QUORATE,
+        "voters=births)",
+        "voters=[])",
+        test="node/tests/protocol/test_synchronous_voters.py",
+    ),
+    _mutant(
+        "voters-are-forgotten",
+        "S4",
+        QUORATE,
+        "msgspec.structs.replace(found.anchor, voters=sorted(voters))",
+        "msgspec.structs.replace(found.anchor, voters=anchors[0].voters)",
+        test="node/tests/protocol/test_synchronous_voters.py",
     ),
     _seen_in_runs(
         "held-by-who-has-not-said-so",
