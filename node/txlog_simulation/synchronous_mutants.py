@@ -176,8 +176,21 @@ SYNCHRONOUS_MUTANTS: tuple[Mutant, ...] = (
         "            assert client_key is not None, txid\n",
         test=_MASTERS + "test_what_only_a_minority_held_is_rolled_back_when_it_is_late",
     ),
-    _seen_in_runs(
-        "branch-by-votes", "S12", NEXT_VIEW, "if len(forks) > 1 and decided", "if len(forks) < 1 and decided"
+    _mutant(
+        "branch-by-votes",
+        "S12",
+        NEXT_VIEW,
+        "if len(forks) > 1 and decided",
+        "if len(forks) < 1 and decided",
+        test="node/tests/protocol/test_synchronous_s12_branches.py",
+    ),
+    _mutant(
+        "any-anchor-leads",
+        "S12",
+        "txlog/protocol/views/decided_branch.py",
+        "any(number < other for other in theirs) or all(number == other for other in theirs)",
+        "not theirs",
+        test="node/tests/protocol/test_synchronous_s12_branches.py",
     ),
     _seen_in_runs(
         "trimmed-before-its-commit",
