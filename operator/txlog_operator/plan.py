@@ -34,6 +34,7 @@ from txlog_operator.actions import (
 )
 from txlog_operator.cluster_phase import DIVERGED_PHASES, ClusterPhase
 from txlog_operator.drift import hash_of, matches, with_hash
+from txlog_operator.hibernation import is_scaled_to_zero, without_new_work
 from txlog_operator.job_plan import plan_jobs
 from txlog_operator.object_names import ObjectNames
 from txlog_operator.object_ownership import is_owned
@@ -76,7 +77,11 @@ def make_plan(
     """The actions, in the order in which the applier performs them; empty while ``spec.paused`` is set."""
     if cluster.spec.paused:
         return []
-    around = replace(around, master_count=desired_master_count(cluster, seen))
+    asleep = is_scaled_to_zero(cluster, seen)
+    around = replace(around, master_count=desired_master_count(cluster, seen), hibernated=asleep)
+    work = plan_jobs(cluster, around, seen, situation)
+    if asleep:
+        return [*_plan_objects(cluster, around, seen), *without_new_work(work)]
     actions: list[PlanAction] = [
         *_plan_down_reports(seen),
         *_plan_settings(cluster, seen, situation),
@@ -86,7 +91,7 @@ def make_plan(
         *_plan_removed_peers(cluster, seen, situation),
         *_plan_restarts(cluster, seen, situation),
         *_plan_stalled_stores(cluster, seen),
-        *plan_jobs(cluster, around, seen, situation),
+        *(without_new_work(work) if cluster.spec.hibernated else work),
     ]
     return _limit_to_one_disruption(actions)
 

@@ -19,6 +19,7 @@ from txlog_operator import conditions, reconcile_outcome, status_writer
 from txlog_operator.actions import ApplyObject, FailedAction, PlanAction
 from txlog_operator.cluster_phase import ClusterPhase, cluster_phase_of
 from txlog_operator.cluster_secrets import ClusterSecrets, MasterAccess
+from txlog_operator.hibernation import HIBERNATED
 from txlog_operator.kube_client import HTTP_FORBIDDEN, ApiError, KubeClient
 from txlog_operator.kubernetes_events import action_events, transition_events
 from txlog_operator.manifest_validation import read_manifest
@@ -146,7 +147,8 @@ class Reconciler:
         self, now: ClusterStatus, situation: ClusterPhase, done: Sequence[PlanAction], failed: Sequence[FailedAction]
     ) -> bool:
         ready = next(each.status for each in now.conditions if each.type == "Ready")
-        return ready == "True" and situation is ClusterPhase.JOINED and not done and not failed
+        settled = now.state == HIBERNATED or (ready == "True" and situation is ClusterPhase.JOINED)
+        return settled and not done and not failed
 
     async def _read_spec(self, found: KubeObject) -> tuple[TxLogCluster | None, MasterAccess, list[str]]:
         """The manifest in effect, the credentials for its masters, and the problems. While the newest manifest or its

@@ -28,6 +28,21 @@ def immutable(what: str) -> dict[str, Any]:
     return cel_rules(("self == oldSelf", f"{what} cannot be changed"))
 
 
+def growable(what: str) -> dict[str, Any]:
+    """Keywords of a volume that may grow, and not change otherwise; ``what`` names whose it is in the error."""
+    return cel_rules(
+        (
+            "quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",
+            f"storage of {what} can grow, and not shrink",
+        ),
+        (
+            "has(self.storageClassName) == has(oldSelf.storageClassName)"
+            " && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",
+            f"storage class of {what} cannot be changed",
+        ),
+    )
+
+
 def list_map(*keys: str) -> dict[str, Any]:
     """A list whose elements are identified by these fields."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}

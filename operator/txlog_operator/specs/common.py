@@ -50,6 +50,8 @@ class BuildContext:
     last_seen: Mapping[str, LastSeenIncarnation] = field(default_factory=dict)
     master_count: int | None = None
     pipeline_account: str | None = None
+    hibernated: bool = False
+    """No pod runs."""
 
 
 def labels(cluster: TxLogCluster, component: str) -> dict[str, str]:

@@ -160,7 +160,7 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
     marks = {CONFIG_HASH_ANNOTATION: restart_hash(cluster, around)}
     template = build_pod_template(cluster, COMPONENT, _pod(cluster, around), marks)
     spec: KubeObject = {
-        "replicas": replica_count(cluster, around),
+        "replicas": 0 if around.hibernated else replica_count(cluster, around),
         "serviceName": names.master_hosts,
         "ordinals": {"start": 1},
         # All masters bootstrap the cluster together, and none is ready before that.

@@ -46,7 +46,7 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
     # As process 1 of a container it would ignore SIGTERM.
     pod = pod_spec([store], [], terminationGracePeriodSeconds=30, shareProcessNamespace=True)
     spec: KubeObject = {
-        "replicas": workers.replicas,
+        "replicas": 0 if around.hibernated else workers.replicas,
         "serviceName": names.worker_hosts,
         "ordinals": {"start": 1},
         "podManagementPolicy": "Parallel",
