@@ -265,9 +265,12 @@ class KubeClient:
         body = {**found, "status": status}
         return await self._write("PUT", f"{_path_of(found)}/status", body, field_manager=FIELD_MANAGER)
 
-    async def delete(self, kind: str, namespace: str, name: str, uid: str | None = None) -> None:
-        """Deletes the object. Does nothing when it is gone, or when another object (by ``uid``) has its name."""
-        body: KubeObject = {"propagationPolicy": "Background"}
+    async def delete(
+        self, kind: str, namespace: str, name: str, uid: str | None = None, *, orphan: bool = False
+    ) -> None:
+        """Deletes the object, and what it owns unless ``orphan``. Does nothing when it is gone, or when another object
+        (by ``uid``) has its name."""
+        body: KubeObject = {"propagationPolicy": "Orphan" if orphan else "Background"}
         if uid is not None:
             body["preconditions"] = {"uid": uid}
         try:

@@ -51,6 +51,7 @@ from txlog_operator.specs import (
 )
 from txlog_operator.specs.common import labels, peer_address
 from txlog_operator.volume_claims import claim_blocks_master, plan_claims
+from txlog_operator.volume_growth import built_sizes, plan_growth
 
 OWNED_KINDS: Final = (
     "ConfigMap",
@@ -78,14 +79,20 @@ def make_plan(
     if cluster.spec.paused:
         return []
     asleep = is_scaled_to_zero(cluster, seen)
-    around = replace(around, master_count=desired_master_count(cluster, seen), hibernated=asleep)
+    around = replace(
+        around,
+        master_count=desired_master_count(cluster, seen),
+        hibernated=asleep,
+        volume_sizes=built_sizes(cluster, seen),
+    )
     work = plan_jobs(cluster, around, seen, situation)
     if asleep:
-        return [*_plan_objects(cluster, around, seen), *without_new_work(work)]
+        return [*_plan_objects(cluster, around, seen), *plan_growth(cluster, seen), *without_new_work(work)]
     actions: list[PlanAction] = [
         *_plan_down_reports(seen),
         *_plan_settings(cluster, seen, situation),
         *_plan_objects(cluster, around, seen),
+        *plan_growth(cluster, seen),
         *plan_claims(cluster, seen, situation, _configuration(seen)),
         *_plan_added_peers(cluster, seen),
         *_plan_removed_peers(cluster, seen, situation),
@@ -141,6 +148,8 @@ def _plan_objects(cluster: TxLogCluster, around: BuildContext, seen: ClusterObse
     for key, each in wanted.items():
         if key == job and (others or _is_being_deleted(seen.objects.get(key))):
             continue  # two pipeline Jobs must never run at the same time
+        if key[0] == "StatefulSet" and _is_being_deleted(seen.objects.get(key)):
+            continue  # it is replaced when it is gone
         if key == job and key in seen.objects and _job_has_finished(seen.objects[key]):
             yield DeleteObject(*key, _uid_of(seen.objects[key]), "it has ended; the next one follows")
         elif not matches(seen.objects.get(key), each) and seen.unchanged.get(key) != hash_of(each):

@@ -31,6 +31,7 @@ from txlog_operator.plan import make_plan
 from txlog_operator.plan_applier import PlanApplier, failed_in_kubernetes
 from txlog_operator.specs import BuildContext, KubeObject, desired_objects
 from txlog_operator.specs.masters import accepted_manifest
+from txlog_operator.volume_growth import growing_volumes
 
 log = logging.getLogger("txlog_operator")
 
@@ -136,7 +137,9 @@ class Reconciler:
         plan = make_plan(cluster, around, seen, situation)
         done, failed = await self._applier.apply_plan(plan, access.with_hosts(seen.tls_hosts))
         mine = _own_objects(cluster, around, seen)
-        outcome = reconcile_outcome.check_plan(failed_in_kubernetes(failed), cluster.spec.paused, mine, problems)
+        outcome = reconcile_outcome.check_plan(
+            failed_in_kubernetes(failed), cluster.spec.paused, mine, problems, growing_volumes(cluster, seen)
+        )
         after = status_writer.make_status(cluster, generation, seen, situation, problems, before, outcome)
         await self._write_status(written, now, after)
         await self._emit_events(found, before, after, done, failed)

@@ -30,6 +30,7 @@ from txlog_operator.job_plan import last_backup, open_duties
 from txlog_operator.observation import ClusterObservation, ObservedMaster
 from txlog_operator.specs import KubeObject, executors, pipeline, workers
 from txlog_operator.specs.common import selector
+from txlog_operator.volume_growth import requested_sizes
 
 STATE_SEVERITY = (
     "Isolated",
@@ -114,6 +115,7 @@ def make_status(
         split=_split_status(seen, situation, before),
         pipeline=_pipeline_status(cluster, seen),
         last_backup=last[0] if last is not None else None,
+        volume_sizes=requested_sizes(cluster, seen) or before.volume_sizes,
         **_scale_fields(cluster, seen),
     )
     found = check_conditions(cluster, seen, situation, status, problems, peer_lag_s(cluster, seen), reconciled)

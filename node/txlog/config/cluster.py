@@ -21,8 +21,8 @@ from txlog.config.manifest_model import (
     ManifestModel,
     cel_rules,
     expected_error,
-    growable,
     immutable,
+    immutable_storage_class,
     list_map,
 )
 from txlog.config.pipeline_spec import PipelineSpec
@@ -136,7 +136,7 @@ class MastersSpec(ManifestModel):
     storage: StorageSpec = Field(
         default=StorageSpec(),
         description="The volume of each master's journal.",
-        json_schema_extra=growable("masters that exist"),
+        json_schema_extra=immutable_storage_class("masters that exist"),
     )
     resources: ResourceRequirements = ResourceRequirements()
     pod_template: PodTemplate = Field(default=PodTemplate(), description="Additions to the pods of masters.")
@@ -176,7 +176,7 @@ class WorkersSpec(ManifestModel):
     storage: StorageSpec = Field(
         default=StorageSpec(),
         description="The volume of each store.",
-        json_schema_extra=growable("workers that exist"),
+        json_schema_extra=immutable_storage_class("workers that exist"),
     )
     resources: ResourceRequirements = ResourceRequirements()
     pod_template: PodTemplate = Field(default=PodTemplate(), description="Additions to the pods of these stores.")

@@ -28,18 +28,14 @@ def immutable(what: str) -> dict[str, Any]:
     return cel_rules(("self == oldSelf", f"{what} cannot be changed"))
 
 
-def growable(what: str) -> dict[str, Any]:
-    """Keywords of a volume that may grow, and not change otherwise; ``what`` names whose it is in the error."""
+def immutable_storage_class(what: str) -> dict[str, Any]:
+    """Keywords of a volume whose size alone may change; ``what`` names whose it is in the error."""
     return cel_rules(
-        (
-            "quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",
-            f"storage of {what} can grow, and not shrink",
-        ),
         (
             "has(self.storageClassName) == has(oldSelf.storageClassName)"
             " && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",
             f"storage class of {what} cannot be changed",
-        ),
+        )
     )
 
 

@@ -52,6 +52,8 @@ class BuildContext:
     pipeline_account: str | None = None
     hibernated: bool = False
     """No pod runs."""
+    volume_sizes: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of the volumes by component, while they are not those of the manifest."""
 
 
 def labels(cluster: TxLogCluster, component: str) -> dict[str, str]:

@@ -66,6 +66,11 @@ def replica_count(cluster: TxLogCluster, around: BuildContext) -> int:
     return cluster.own_peer.masters if around.master_count is None else around.master_count
 
 
+def journal_size(cluster: TxLogCluster, around: BuildContext) -> int:
+    """Bytes of the volume of each journal."""
+    return around.volume_sizes.get(COMPONENT, cluster.spec.masters.storage.size)
+
+
 def node_names(cluster: TxLogCluster, around: BuildContext) -> list[str]:
     """Node ids of the running masters, including one that leaves."""
     return [f"{cluster.data_center}-{index}" for index in range(1, replica_count(cluster, around) + 1)]
@@ -85,7 +90,7 @@ def master_config(cluster: TxLogCluster, node: str, around: BuildContext) -> Nod
             return f"http://{names.master_host(index)}:{SECURE_PEER_PORT if is_secured(cluster) else MASTER_PORT}"
         return f"http://{peer_address(cluster, peer, index)}"
 
-    return build_node_config(
+    found = build_node_config(
         cluster,
         node,
         url_of=url_of,
@@ -98,6 +103,7 @@ def master_config(cluster: TxLogCluster, node: str, around: BuildContext) -> Nod
         identity_file=TERMINATION_LOG,
         **_security_fields(cluster),
     )
+    return found.model_copy(update={"journal_bytes_max": journal_size(cluster, around)})
 
 
 def _security_fields(cluster: TxLogCluster) -> dict[str, Any]:
@@ -171,7 +177,9 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
         "selector": {"matchLabels": selector(cluster, COMPONENT)},
         "template": template,
-        "volumeClaimTemplates": [volume_claim(CLAIM, masters.storage.size, masters.storage.storage_class_name)],
+        "volumeClaimTemplates": [
+            volume_claim(CLAIM, journal_size(cluster, around), masters.storage.storage_class_name)
+        ],
     }
     return build_object(cluster, around, "apps/v1", "StatefulSet", names.masters, COMPONENT, spec=spec)
 

@@ -29,6 +29,7 @@ CLAIM: Final = "store"
 def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
     """The StatefulSet of the stores."""
     names, workers = ObjectNames(cluster), cluster.spec.workers
+    size = around.volume_sizes.get(COMPONENT, workers.storage.size)
     probe = {"httpGet": {"path": "/", "port": "http"}}
     store = container(
         cluster,
@@ -55,7 +56,7 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
         "selector": {"matchLabels": selector(cluster, COMPONENT)},
         "template": build_pod_template(cluster, COMPONENT, pod),
-        "volumeClaimTemplates": [volume_claim(CLAIM, workers.storage.size, workers.storage.storage_class_name)],
+        "volumeClaimTemplates": [volume_claim(CLAIM, size, workers.storage.storage_class_name)],
     }
     return build_object(cluster, around, "apps/v1", "StatefulSet", names.workers, COMPONENT, spec=spec)
 
