@@ -125,6 +125,20 @@ def test_each_namespace_gets_its_role_and_no_other(tmp_path: Path) -> None:
     assert deployment["spec"]["strategy"] == {"type": "Recreate"}
 
 
+def test_the_network_of_the_operator_is_closed_but_for_what_looks_at_it(tmp_path: Path) -> None:
+    def policy(**values: Any) -> dict[str, Any]:
+        (found,) = [each for each in rendered(OPERATOR, tmp_path, **values) if each["kind"] == "NetworkPolicy"]
+        spec: dict[str, Any] = found["spec"]
+        return spec
+
+    (rule,) = policy()["ingress"]
+    assert [each["port"] for each in rule["ports"]] == ["health", "metrics"]
+    assert "from" not in rule
+    (rule,) = policy(networkPolicy={"from": [{"namespaceSelector": {}}]})["ingress"]
+    assert rule["from"] == [{"namespaceSelector": {}}]
+    assert "NetworkPolicy" not in kinds(rendered(OPERATOR, tmp_path, networkPolicy={"enabled": False}))
+
+
 def test_the_operator_leaves_a_lost_node_soon(tmp_path: Path) -> None:
     more = [{"key": "dedicated", "operator": "Exists"}]
     for given, count in (({}, 2), ({"tolerations": more}, 3)):

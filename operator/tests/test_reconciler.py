@@ -26,7 +26,7 @@ from txlog_operator.specs import KubeObject
 pytestmark = pytest.mark.kubernetes
 
 QUICK = OperatorSettings("txlog:1", interval=ReconcileInterval(0.2, 0.2, 0.05))
-MADE = 13
+MADE = 14
 """Objects of one data centre."""
 
 

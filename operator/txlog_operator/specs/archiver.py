@@ -29,7 +29,7 @@ CONFIG_FILE: Final = "archiver.json"
 CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config"
 TERMINATION_GRACE_S: Final = 30
 """What was read is archived at the end."""
-REQUESTS: Final = {"cpu": "50m", "memory": "256Mi"}
+REQUESTS: Final = {"cpu": "50m", "memory": "256Mi", "ephemeral-storage": "64Mi"}
 
 
 def archiver_config(cluster: TxLogCluster) -> ArchiverConfig | None:

@@ -135,10 +135,13 @@ def pod_spec(containers: list[KubeObject], volumes: list[KubeObject], **rest: An
     }
 
 
-def resource_requirements(given: ResourceRequirements) -> KubeObject:
-    """The manifest's requests and limits in the notation of Kubernetes."""
-    found = {"requests": dict(given.requests), "limits": dict(given.limits)}
-    return {key: value for key, value in found.items() if value}
+def resource_requirements(given: ResourceRequirements, default_requests: Mapping[str, str]) -> KubeObject:
+    """The manifest's requests and limits in the notation of Kubernetes. A resource that the manifest names in neither
+    gets the default request: without one the pod would be the first to be evicted, and a ResourceQuota admits none.
+    There is no default limit: too low a one ends a process, and how much a log or a store needs is not known here."""
+    named = {*given.requests, *given.limits}
+    requests = {key: value for key, value in default_requests.items() if key not in named} | dict(given.requests)
+    return {key: value for key, value in (("requests", requests), ("limits", dict(given.limits))) if value}
 
 
 def volume_claim(

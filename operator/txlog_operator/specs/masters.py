@@ -46,6 +46,8 @@ PEER_TLS_FOLDER: Final = Path("/etc/txlog-peer-tls")
 TERMINATION_LOG: Final = Path("/dev/termination-log")
 """Each container has its own. After the end it holds the identity of the process, which proves that this process is
 gone."""
+REQUESTS: Final = {"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "64Mi"}
+"""Of each master, where the manifest names none: enough for a log of some million entries."""
 INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
 CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config"
 ENDPOINT_DRAIN_S: Final = 2
@@ -200,7 +202,7 @@ def _pod(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         ["python", "-m", "txlog.server", f"--config={config}"],
         env=env,
         ports=[{"name": name, "containerPort": port} for name, port in _ports(cluster)],
-        resources=resource_requirements(cluster.spec.masters.resources),
+        resources=resource_requirements(cluster.spec.masters.resources, REQUESTS),
         startupProbe=_probe(cluster, "startup", periodSeconds=1, failureThreshold=600),
         livenessProbe=_probe(cluster, "live", periodSeconds=10, timeoutSeconds=5, failureThreshold=6),
         readinessProbe=_probe(cluster, "ready", periodSeconds=1, timeoutSeconds=2, failureThreshold=2),

@@ -26,7 +26,7 @@ from txlog_operator.specs.pod_template import build_pod_template
 COMPONENT: Final = "recovery"
 CONFIG_FILE: Final = "recovery.json"
 """Key of the configuration, beside those of the masters."""
-REQUESTS: Final = {"cpu": "100m", "memory": "512Mi"}
+REQUESTS: Final = {"cpu": "100m", "memory": "512Mi", "ephemeral-storage": "64Mi"}
 
 
 def recovery_spec(cluster: TxLogCluster) -> RecoverySpec | None:

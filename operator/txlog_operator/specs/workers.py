@@ -24,6 +24,8 @@ from txlog_operator.specs.pod_template import build_pod_template
 COMPONENT: Final = "worker"
 CLAIM: Final = "store"
 """The volume claim of each store."""
+REQUESTS: Final = {"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "64Mi"}
+"""Of each store, where the manifest names none."""
 
 
 def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
@@ -38,7 +40,7 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         # The adapter refuses a store with --union-default-graph.
         ["oxigraph", "serve", "-l", str(DATA_FOLDER / "store"), "-b", f"0.0.0.0:{WORKER_PORT}"],
         ports=[{"name": "http", "containerPort": WORKER_PORT}],
-        resources=resource_requirements(workers.resources),
+        resources=resource_requirements(workers.resources, REQUESTS),
         startupProbe={**probe, "periodSeconds": 1, "failureThreshold": 600},
         readinessProbe={**probe, "periodSeconds": 2, "timeoutSeconds": 5, "failureThreshold": 3},
         livenessProbe={**probe, "periodSeconds": 10, "timeoutSeconds": 10, "failureThreshold": 6},
