@@ -47,6 +47,11 @@ class OperatorMetrics:
             names,
             registry=self.registry,
         )
+        self.leader = Gauge(
+            "txlog_operator_leader",
+            "1 in the operator that acts, 0 in a standby",
+            registry=self.registry,
+        )
         self.forbidden = Counter(
             "txlog_operator_forbidden_total", "Requests that the API server refused (403)", registry=self.registry
         )
