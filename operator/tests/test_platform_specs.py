@@ -19,16 +19,16 @@ EVERYTHING: dict[str, Any] = {
 COMPONENTS = {"master", "worker", "pipeline", "backup", "duty", "archiver", "recovery"}
 
 
-def templates(cluster: TxLogCluster) -> Iterator[KubeObject]:
+def templates(cluster: TxLogCluster, around: BuildContext = ACCOUNT) -> Iterator[KubeObject]:
     """Of all pods that the operator or Spark makes for a cluster."""
-    made = desired_objects(cluster, ACCOUNT)
+    made = desired_objects(cluster, around)
     for command in (jobs.backup_command("a", "manual"), jobs.duty_command("--release")):
-        made.append(jobs.build_job(cluster, ACCOUNT, "a", command))
+        made.append(jobs.build_job(cluster, around, "a", command))
     for each in made:
         if "template" in each.get("spec", {}):
             yield each["spec"]["template"]
     if executors.executor_count(cluster):
-        yield executors.pod_template(cluster, ACCOUNT, pipeline.SCRATCH_FOLDER)
+        yield executors.pod_template(cluster, around, pipeline.SCRATCH_FOLDER)
 
 
 @pytest.mark.parametrize("mode", ["local", "executors"])

@@ -248,6 +248,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--image", default=os.environ.get("TXLOG_IMAGE"), help="of what it makes; default: TXLOG_IMAGE")
     parser.add_argument("--pull-policy", default=os.environ.get("TXLOG_PULL_POLICY", "IfNotPresent"))
     parser.add_argument("--pipeline-account", help="of Spark's driver where executors are pods; none: they are refused")
+    parser.add_argument("--platform-ids", action="store_true", help="pods name no user and no group: the platform does")
     parser.add_argument("--lease", help="name of the Lease by which one of several operators is chosen; none: it acts")
     parser.add_argument("--lease-namespace", help="default: the pod's own")
     parser.add_argument("--liveness", default="http://0.0.0.0:8080/healthz", help="where it says that it lives")
@@ -260,7 +261,12 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error("which image? --image, or TXLOG_IMAGE")
     namespaces = options.namespace or [_pod_namespace(parser)]
     place = asyncio.run(ApiEndpoint.find())
-    settings = OperatorSettings(options.image, options.pull_policy, pipeline_account=options.pipeline_account)
+    settings = OperatorSettings(
+        options.image,
+        options.pull_policy,
+        pipeline_account=options.pipeline_account,
+        platform_ids=options.platform_ids,
+    )
     election = None
     if options.lease:
         identity = f"{socket.gethostname()}_{uuid4()}"

@@ -54,6 +54,8 @@ class OperatorSettings:
     pull_policy: str = "IfNotPresent"
     interval: ReconcileInterval = ReconcileInterval()
     pipeline_account: str | None = None
+    platform_ids: bool = False
+    """The platform chooses user and group of each pod."""
 
 
 HTTP_CONFLICT: Final = 409
@@ -131,6 +133,7 @@ class Reconciler:
             owner_uid=found["metadata"]["uid"],
             last_seen=status_writer.last_seen_incarnations(now),
             pipeline_account=self._settings.pipeline_account,
+            platform_ids=self._settings.platform_ids,
         )
         # The status is written before any action, so that a crash loses no observation.
         written = await self._write_status(found, before, now)

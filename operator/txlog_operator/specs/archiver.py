@@ -81,4 +81,4 @@ def _pod(cluster: TxLogCluster, around: BuildContext, config: str) -> KubeObject
         terminationMessagePolicy="FallbackToLogsOnError",
         volumeMounts=mounts,
     )
-    return pod_spec([archiver], volumes, terminationGracePeriodSeconds=TERMINATION_GRACE_S)
+    return pod_spec(around, [archiver], volumes, terminationGracePeriodSeconds=TERMINATION_GRACE_S)

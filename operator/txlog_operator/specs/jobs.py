@@ -133,7 +133,7 @@ def build_job(
         terminationMessagePolicy="FallbackToLogsOnError",
         volumeMounts=mounts,
     )
-    pod = pod_spec([worker], volumes, restartPolicy="Never", terminationGracePeriodSeconds=30)
+    pod = pod_spec(around, [worker], volumes, restartPolicy="Never", terminationGracePeriodSeconds=30)
     spec: KubeObject = {
         "backoffLimit": 0,
         "activeDeadlineSeconds": DEADLINE_S,

@@ -221,6 +221,7 @@ def _pod(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         *(recovery.recovery_volumes(cluster) if first else []),
     ]
     return pod_spec(
+        around,
         [master],
         volumes,
         **({"initContainers": first} if first else {}),

@@ -118,6 +118,7 @@ def _pod(cluster: TxLogCluster, around: BuildContext, config: str) -> KubeObject
     # Spark creates executors through the API server; only the operator has an account there besides.
     account = {"serviceAccountName": around.pipeline_account, "automountServiceAccountToken": True} if apart else {}
     return pod_spec(
+        around,
         [driver],
         [*volumes, *own.volumes],
         restartPolicy="OnFailure",

@@ -88,7 +88,7 @@ def recovery_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeOb
         volumeMounts=[config, *own.mounts, *(mount for _, mount in _targets(cluster)), TMP_MOUNT],
     )
     volumes: list[KubeObject] = [{"name": "config", "configMap": {"name": names.master_hosts}}, *own.volumes]
-    pod = pod_spec([filler], [*volumes, *recovery_volumes(cluster)], terminationGracePeriodSeconds=30)
+    pod = pod_spec(around, [filler], [*volumes, *recovery_volumes(cluster)], terminationGracePeriodSeconds=30)
     spec: KubeObject = {
         "replicas": 1,
         "strategy": {"type": "Recreate"},

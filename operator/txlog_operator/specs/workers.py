@@ -47,7 +47,7 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         volumeMounts=[{"name": CLAIM, "mountPath": str(DATA_FOLDER)}, TMP_MOUNT],
     )
     # As process 1 of a container it would ignore SIGTERM.
-    pod = pod_spec([store], [], terminationGracePeriodSeconds=30, shareProcessNamespace=True)
+    pod = pod_spec(around, [store], [], terminationGracePeriodSeconds=30, shareProcessNamespace=True)
     spec: KubeObject = {
         "replicas": 0 if around.hibernated else workers.replicas,
         "serviceName": names.worker_hosts,
