@@ -215,10 +215,20 @@ AWAKE_MEMBERS = "the number of masters here cannot change while they are hiberna
 MIXED_ENGINES_REQUIRED = "true where the workers have several engines, which execute some updates differently"
 
 
+def _weight_of(peer: str) -> str:
+    """In CEL. The definition has no defaults inside of lists."""
+    return f"(has({peer}.voteWeight) ? {peer}.voteWeight : 1)"
+
+
+def _engine_of(worker: str) -> str:
+    """As :func:`_weight_of`."""
+    return f"(has({worker}.engine) ? {worker}.engine : 'oxigraph')"
+
+
 def _no_worker_of(*engines: str) -> str:
     """A rule in CEL."""
     return (
-        f"(has(self.workers.external) ? self.workers.external.all(w, !(w.engine in {[*engines]}))"
+        f"(has(self.workers.external) ? self.workers.external.all(w, !({_engine_of('w')} in {[*engines]}))"
         f" : !has(self.workers.engine) || !(self.workers.engine in {[*engines]}))"
     )
 
@@ -238,10 +248,10 @@ class ClusterSpec(Preferences):
                 "repository cannot be changed",
             ),
             ("self.peers.map(p, p.masters).sum() <= 64", "peers: at most 64 masters in all of them together"),
-            ("self.peers.exists(p, p.voteWeight > 0)", "peers: a voteWeight above 0 for at least one of them"),
+            (f"self.peers.exists(p, {_weight_of('p')} > 0)", "peers: a voteWeight above 0 for at least one of them"),
             (
-                "self.splitMode != 'Majority' || self.peers.all(p, 2 * p.voteWeight < self.peers.map(q, q.masters *"
-                " q.voteWeight).sum())",
+                f"self.splitMode != 'Majority' || self.peers.all(p, 2 * {_weight_of('p')} <"
+                f" self.peers.map(q, q.masters * {_weight_of('q')}).sum())",
                 "splitMode: Majority needs less than half of all votes for each master (three masters at least)",
             ),
             (f"!self.mixedEngines || {_no_worker_of(*STANDALONE_ENGINES)}", f"mixedEngines: {VIRTUOSO_NOT_MIXED}"),
@@ -251,7 +261,7 @@ class ClusterSpec(Preferences):
             ),
             (
                 "self.mixedEngines || !has(self.workers.external)"
-                " || self.workers.external.all(w, w.engine == self.workers.external[0].engine)",
+                f" || self.workers.external.all(w, {_engine_of('w')} == {_engine_of('self.workers.external[0]')})",
                 f"mixedEngines: {MIXED_ENGINES_REQUIRED}",
             ),
             (

@@ -255,7 +255,8 @@ def _convert(given: Schema, known: Mapping[str, Schema], *, defaults: bool) -> S
         inner = defaults and not schema.get(NO_DEFAULTS, False)
         _convert_object(schema, found, known, inner)
     elif kind == "array":
-        found["items"] = _convert(schema["items"], known, defaults=True)
+        # Tools that compare lists as a whole take a default that the API server adds inside of one for a change.
+        found["items"] = _convert(schema["items"], known, defaults=False)
         found.setdefault("maxItems", ITEMS_MAX)
     elif kind == "string" and "enum" not in found:
         found.setdefault("maxLength", TEXT_MAX)
