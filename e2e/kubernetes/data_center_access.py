@@ -112,11 +112,14 @@ class DataCenterAccess:
         return self.kubectl("exec", pod, "--", *command)
 
     def operator(self) -> str:
-        """Its pod; after a kill the next one."""
+        """The pod that acts; after a kill the one that takes over."""
         path = f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=app.kubernetes.io/name=txlog-operator"
+        leases = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 
         def looked() -> str:
-            return next(str(each["metadata"]["name"]) for each in self.api.items(path) if _stays(each))
+            holders = {str(each["spec"].get("holderIdentity")).partition("_")[0] for each in self.api.items(leases)}
+            names = (str(each["metadata"]["name"]) for each in self.api.items(path) if _stays(each))
+            return next((name for name in names if name in holders), "")
 
         return wait_until(f"{self.name} has an operator", 60, looked)
 

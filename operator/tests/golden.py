@@ -10,8 +10,8 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import LiteralScalarString
 
-from txlog.config.cluster import PipelineSpec
 from txlog.config.manifest_reader import ClusterManifest, load_manifests
+from txlog.config.pipeline_spec import PipelineSpec
 from txlog.config.process_config import LastSeenIncarnation
 from txlog_operator.manifest_validation import unsupported_fields
 from txlog_operator.specs import BuildContext, KubeObject, desired_objects

@@ -34,6 +34,11 @@ def rendered(chart: Path, folder: Path, namespace: str = "graphs", **values: Any
     return [each for each in YAML(typ="safe").load_all(io.StringIO(text)) if each]
 
 
+def roles(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those for the namespaces that are looked after."""
+    return [each for each in found if each["kind"] == "Role" and not each["metadata"]["name"].endswith("-lease")]
+
+
 def kinds(found: list[dict[str, Any]]) -> set[str]:
     return {each["kind"] for each in found}
 
@@ -117,12 +122,40 @@ def test_the_api_server_takes_all_of_it(plane: ControlPlane, namespace: str, tmp
 
 def test_each_namespace_gets_its_role_and_no_other(tmp_path: Path) -> None:
     found = rendered(OPERATOR, tmp_path, watchNamespaces=["one", "two"])
-    assert [each["metadata"]["namespace"] for each in found if each["kind"] == "Role"] == ["one", "two"]
+    assert [each["metadata"]["namespace"] for each in roles(found)] == ["one", "two"]
     assert not {"ClusterRole", "ClusterRoleBinding"} & kinds(found)
     deployment = next(each for each in found if each["kind"] == "Deployment")
     command = deployment["spec"]["template"]["spec"]["containers"][0]["command"]
     assert [word for word in command if word.startswith("--namespace")] == ["--namespace=one", "--namespace=two"]
-    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_one_of_two_operators_acts(tmp_path: Path) -> None:
+    found = rendered(OPERATOR, tmp_path)
+    deployment = next(each for each in found if each["kind"] == "Deployment")["spec"]
+    assert deployment["replicas"] == 2
+    assert "--lease=rel" in deployment["template"]["spec"]["containers"][0]["command"]
+    assert "PodDisruptionBudget" in kinds(found)
+    (role,) = [each for each in found if each["kind"] == "Role" and each["metadata"]["name"] == "rel-lease"]
+    assert [(each.get("resourceNames"), each["verbs"]) for each in role["rules"]] == [
+        (["rel"], ["get", "update"]),
+        (None, ["create"]),
+    ]
+    lone = rendered(OPERATOR, tmp_path, replicas=1)
+    assert "PodDisruptionBudget" not in kinds(lone), "a drain would wait for ever"
+
+
+def test_the_network_of_the_operator_is_closed_but_for_what_looks_at_it(tmp_path: Path) -> None:
+    def policy(**values: Any) -> dict[str, Any]:
+        (found,) = [each for each in rendered(OPERATOR, tmp_path, **values) if each["kind"] == "NetworkPolicy"]
+        spec: dict[str, Any] = found["spec"]
+        return spec
+
+    (rule,) = policy()["ingress"]
+    assert [each["port"] for each in rule["ports"]] == ["health", "metrics"]
+    assert "from" not in rule
+    (rule,) = policy(networkPolicy={"from": [{"namespaceSelector": {}}]})["ingress"]
+    assert rule["from"] == [{"namespaceSelector": {}}]
+    assert "NetworkPolicy" not in kinds(rendered(OPERATOR, tmp_path, networkPolicy={"enabled": False}))
 
 
 def test_the_operator_leaves_a_lost_node_soon(tmp_path: Path) -> None:
@@ -135,7 +168,7 @@ def test_the_operator_leaves_a_lost_node_soon(tmp_path: Path) -> None:
 
 
 def test_no_rule_reads_secrets_or_is_for_everything(tmp_path: Path) -> None:
-    role = next(each for each in rendered(OPERATOR, tmp_path) if each["kind"] == "Role")
+    (role,) = roles(rendered(OPERATOR, tmp_path))
     for rule in role["rules"]:
         assert "secrets" not in rule["resources"]
         assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
@@ -154,7 +187,7 @@ def test_who_makes_executors_has_an_account_of_its_own_and_only_where_somebody_s
         assert (subject["name"], subject["namespace"]) == ("rel-pipeline", binding["metadata"]["namespace"])
         assert binding["roleRef"]["name"] == "rel-pipeline"
     rules = YAML(typ="safe").load((OPERATOR / "executors-role.yaml").read_text())
-    assert [each["rules"] for each in found if each["kind"] == "Role"] == [rules, rules]
+    assert [each["rules"] for each in roles(found)] == [rules, rules]
     accounts = [each for each in found if each["kind"] == "ServiceAccount"]
     assert [each["imagePullSecrets"] for each in accounts] == [[{"name": "mine"}]] * 2
     deployment = next(each for each in rendered(OPERATOR, tmp_path, **given) if each["kind"] == "Deployment")
@@ -169,7 +202,7 @@ def test_the_account_of_executors_may_do_what_the_operator_may_not(tmp_path: Pat
 
 
 def test_secrets_are_read_by_name_and_only_where_somebody_says_so(tmp_path: Path) -> None:
-    role = next(each for each in rendered(OPERATOR, tmp_path, readSecrets=["door", "people"]) if each["kind"] == "Role")
+    (role,) = roles(rendered(OPERATOR, tmp_path, readSecrets=["door", "people"]))
     (rule,) = [rule for rule in role["rules"] if "secrets" in rule["resources"]]
     assert rule == {
         "apiGroups": [""],

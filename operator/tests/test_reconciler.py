@@ -26,7 +26,7 @@ from txlog_operator.specs import KubeObject
 pytestmark = pytest.mark.kubernetes
 
 QUICK = OperatorSettings("txlog:1", interval=ReconcileInterval(0.2, 0.2, 0.05))
-MADE = 13
+MADE = 14
 """Objects of one data centre."""
 
 
@@ -71,11 +71,14 @@ async def conditions(kube: KubeClient, namespace: str) -> dict[str, KubeObject]:
 
 
 @contextmanager
-def operator(plane: ControlPlane, namespace: str, token: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+def operator(
+    plane: ControlPlane, namespace: str, token: str, folder: Path, *more: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    folder.mkdir(exist_ok=True)
     config = plane.kubeconfig(token, folder / "operator.kubeconfig")
     (port,) = free_ports(1)
     command = [sys.executable, "-m", "txlog_operator", "--namespace", namespace, "--image", "txlog:1"]
-    command += ["--liveness", f"http://127.0.0.1:{port}/healthz", "--metrics-port", "0"]
+    command += ["--liveness", f"http://127.0.0.1:{port}/healthz", "--metrics-port", "0", *more]
     with open(folder / "operator.log", "wb") as log:
         process = subprocess.Popen(command, env={**os.environ, "KUBECONFIG": str(config)}, stdout=log, stderr=log)
     try:

@@ -105,7 +105,8 @@ def test_names_leave_room_for_those_of_pods(plane: ControlPlane, namespace: str)
     [
         ({"dataCenter": "us"}, "dataCenter cannot be changed"),
         ({"repository": "other"}, "repository cannot be changed"),
-        ({"masters": {"storage": {"size": "1Gi"}}}, "storage of masters that exist cannot be changed"),
+        ({"masters": {"storage": {"size": "1Gi"}}}, "at least the size of the volumes, which do not shrink"),
+        ({"masters": {"storage": {"storageClassName": "fast"}}}, "storage class of masters that exist cannot be"),
     ],
 )
 def test_what_was_founded_with_stays(plane: ControlPlane, namespace: str, change: dict[str, Any], said: str) -> None:
@@ -116,6 +117,34 @@ def test_what_was_founded_with_stays(plane: ControlPlane, namespace: str, change
     assert said in applied(plane, after)
 
 
+def test_volumes_grow_and_go_back_only_to_what_they_have(plane: ControlPlane, namespace: str) -> None:
+    def want(part: str, size: str | int) -> str:
+        return applied(plane, resource(namespace, **{part: {"storage": {"size": size}}}))
+
+    patch = ("-n", namespace, "patch", "txl", "catalogue", "--type=merge", "--subresource=status", "-p")
+    for part, component in (("masters", "master"), ("workers", "worker")):
+        assert want(part, "20Gi") == ""
+        assert want(part, "40Gi") == ""
+        assert "which do not shrink" in want(part, "20Gi")
+        assert "which do not shrink" in want(part, 20 << 30)
+        # The storage refused to grow, or has not done so yet.
+        plane.kubectl(*patch, json.dumps({"status": {"volumeSizes": {component: "30Gi"}}}))
+        assert "which do not shrink" in want(part, "20Gi")
+        assert want(part, "30Gi") == ""
+        plane.kubectl("-n", namespace, "delete", "txl", "catalogue")
+
+
+def test_the_number_of_masters_stays_in_hibernation(plane: ControlPlane, namespace: str) -> None:
+    two, three = ([{"name": "uk", "masters": count, "address": "uk-{index}.example.net"}, OTHER] for count in (2, 3))
+    assert applied(plane, resource(namespace, peers=two)) == ""
+    assert applied(plane, resource(namespace, peers=two, hibernated=True)) == ""
+    for hibernated in (True, False):
+        assert "while they are hibernated" in applied(plane, resource(namespace, peers=three, hibernated=hibernated))
+    assert applied(plane, resource(namespace, peers=two, hibernated=False)) == ""
+    assert applied(plane, resource(namespace, peers=three)) == ""
+
+
+OTHER = {"name": "us", "masters": 1, "address": "us.example.net"}
 PEER_TLS = {"peerTlsSecretRef": {"name": "a"}}
 USERS = {"users": {"secretRef": {"name": "a"}}}
 
@@ -144,7 +173,8 @@ def test_defaults_are_filled_in(plane: ControlPlane, namespace: str) -> None:
     assert applied(plane, resource(namespace)) == ""
     told = plane.kubectl("-n", namespace, "get", "txl", "catalogue", "-o", "json").stdout
     spec = json.loads(told)["spec"]
-    assert (spec["splitRecovery"], spec["maxPeerLag"], spec["peers"][0]["voteWeight"]) == ("Smart", "1m", 1)
+    assert (spec["splitRecovery"], spec["maxPeerLag"]) == ("Smart", "1m")
+    assert spec["peers"] == PEERS, "lists stay as they were written"
     assert spec["masters"]["storage"]["size"] == "20Gi"
     assert spec["workers"] == {}
 

@@ -33,6 +33,30 @@ class DeleteObject:
 
 
 @dataclass(frozen=True)
+class GrowVolume:
+    """Let a claim request a larger size, if its uid still matches."""
+
+    name: str
+    uid: str | None
+    size: str
+
+    def __str__(self) -> str:
+        return f"grow PersistentVolumeClaim {self.name} to {self.size}"
+
+
+@dataclass(frozen=True)
+class ReplaceStatefulSet:
+    """Delete a StatefulSet without its pods, if its uid still matches. The next reconcile creates it again."""
+
+    name: str
+    uid: str | None
+    reason: str
+
+    def __str__(self) -> str:
+        return f"replace StatefulSet {self.name}: {self.reason}"
+
+
+@dataclass(frozen=True)
 class RestartMaster:
     """Terminate a master's pod gracefully; its StatefulSet creates it again."""
 
@@ -123,6 +147,8 @@ class ReportDutyFailed:
 PlanAction = (
     ApplyObject
     | DeleteObject
+    | GrowVolume
+    | ReplaceStatefulSet
     | RestartMaster
     | ChangeMasterSettings
     | ReportDown

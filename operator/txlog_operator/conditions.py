@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.cluster_status import ClusterStatus, ConditionType
 from txlog.config.units import format_duration
 from txlog_operator.cluster_phase import ClusterPhase
+from txlog_operator.hibernation import hibernation_state
 from txlog_operator.job_plan import blocked_jobs, last_backup
 from txlog_operator.object_names import ObjectNames
 from txlog_operator.observation import ClusterObservation
@@ -57,7 +58,29 @@ def check_conditions(
         _check_pipeline(seen, status),
         _check_jobs(cluster, seen),
     ]
-    return [summarise_ready(found), *found]
+    asleep, why = hibernation_state(cluster, seen)
+    return _asleep_checks(found, asleep, why) if asleep else [summarise_ready(found), *found]
+
+
+_WITHOUT_PODS: Final = (
+    ConditionType.SPEC_VALID,
+    ConditionType.RECONCILED,
+    ConditionType.LAST_BACKUP_SUCCEEDED,
+)
+"""The conditions that also a cluster without pods has."""
+
+
+def _asleep_checks(found: Sequence[ConditionCheck], state: str, why: str) -> list[ConditionCheck]:
+    """The conditions of a hibernated cluster. Masters, stores and pipeline report nothing, which is
+    no fault. A problem with the manifest or its objects still shows in ``Ready``."""
+    kept = [each for each in found if each.kind in _WITHOUT_PODS]
+    ready = summarise_ready(kept)
+    if ready.status == "True":
+        ready = ConditionCheck(ConditionType.READY, "False", state, why)
+    known = {each.kind for each in kept} | {ConditionType.AVAILABLE}
+    checks = [each if each.kind in known else ConditionCheck(each.kind, "Unknown", state, why) for each in found]
+    unavailable = ConditionCheck(ConditionType.AVAILABLE, "False", state, why)
+    return [ready, *(unavailable if each.kind is ConditionType.AVAILABLE else each for each in checks)]
 
 
 def invalid_spec_checks(problems: Sequence[str]) -> list[ConditionCheck]:

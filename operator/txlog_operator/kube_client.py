@@ -77,6 +77,7 @@ RESOURCES: Final[Mapping[str, Resource]] = {
         ("batch/v1", "Job", "jobs"),
         ("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
         ("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
+        ("coordination.k8s.io/v1", "Lease", "leases"),
         ("txlog.io/v1alpha1", "TxLogCluster", "txlogclusters"),
         ("txlog.io/v1alpha1", "TxLogBackup", "txlogbackups"),
         ("txlog.io/v1alpha1", "TxLogRestore", "txlogrestores"),
@@ -260,14 +261,21 @@ class KubeClient:
         """Creates an object and returns it as the server stored it."""
         return await self._write("POST", _path_of(wanted).rpartition("/")[0], wanted, field_manager=FIELD_MANAGER)
 
+    async def replace(self, found: KubeObject) -> KubeObject:
+        """Replaces the whole object. :class:`ApiError` 409 when it changed in the meantime."""
+        return await self._write("PUT", _path_of(found), found, field_manager=FIELD_MANAGER)
+
     async def replace_status(self, found: KubeObject, status: KubeObject) -> KubeObject:
         """Replaces the whole status. :class:`ApiError` 409 when the object changed in the meantime."""
         body = {**found, "status": status}
         return await self._write("PUT", f"{_path_of(found)}/status", body, field_manager=FIELD_MANAGER)
 
-    async def delete(self, kind: str, namespace: str, name: str, uid: str | None = None) -> None:
-        """Deletes the object. Does nothing when it is gone, or when another object (by ``uid``) has its name."""
-        body: KubeObject = {"propagationPolicy": "Background"}
+    async def delete(
+        self, kind: str, namespace: str, name: str, uid: str | None = None, *, orphan: bool = False
+    ) -> None:
+        """Deletes the object, and what it owns unless ``orphan``. Does nothing when it is gone, or when another object
+        (by ``uid``) has its name."""
+        body: KubeObject = {"propagationPolicy": "Orphan" if orphan else "Background"}
         if uid is not None:
             body["preconditions"] = {"uid": uid}
         try:

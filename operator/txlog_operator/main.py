@@ -9,14 +9,18 @@ import argparse
 import asyncio
 import logging
 import os
+import socket
 import time
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 import kopf
 from prometheus_client import start_http_server
 
+from txlog.telemetry.json_log import install_json_log
 from txlog_operator.kube_client import RESOURCES, SERVICE_ACCOUNT_FOLDER, ApiEndpoint, ApiError, KubeClient
+from txlog_operator.leadership import LeaderElection, LeadershipLost
 from txlog_operator.metrics import OperatorMetrics
 from txlog_operator.object_cache import CachedKubeClient
 from txlog_operator.object_names import GROUP
@@ -33,14 +37,20 @@ IDLE_MAX_S: Final = 120.0
 """The operator counts as hanging when no reconcile has ended for so many seconds."""
 WATCH_TIMEOUT_S: Final = 300
 CONNECT_TIMEOUT_S: Final = 10.0
+LEADERSHIP_LOST_EXIT_CODE: Final = 75
+"""Of ``sysexits.h``: a failure that passes."""
 
 
 class Operator:
     """All reconcilers of the namespaces that the operator manages."""
 
-    def __init__(self, place: ApiEndpoint, settings: OperatorSettings) -> None:
+    def __init__(self, place: ApiEndpoint, settings: OperatorSettings, election: LeaderElection | None = None) -> None:
+        """``election``: among several operators; without one, this operator acts at once."""
         self._endpoint = place
         self._settings = settings
+        self._election = election
+        self._election_task: asyncio.Task[None] | None = None
+        self._leads = election is None
         self._kube: KubeClient | None = None
         self._reconcilers: dict[tuple[str, str], tuple[Reconciler, asyncio.Task[None]]] = {}
         self._generations: dict[tuple[str, str], int] = {}
@@ -59,15 +69,38 @@ class Operator:
         if missing:
             text = f"the API server serves no {', '.join(sorted(missing))}: install the definitions (crds.install)"
             raise kopf.TemporaryError(text, delay=START_RETRY_S)
+        self.metrics.leader.set(self._leads)
+        if self._election is not None and self._election_task is None:
+            self._election_task = asyncio.get_running_loop().create_task(self._elect(self._kube, self._election))
+
+    async def _elect(self, kube: KubeClient, election: LeaderElection) -> None:
+        """Ends the process when leadership is lost, as other operators may act now."""
+        try:
+            await election.run(kube, self.lead)
+        except LeadershipLost as lost:
+            log.error("%s: this operator ends, and starts again as a standby", lost)
+            end_process(LEADERSHIP_LOST_EXIT_CODE)
+
+    def lead(self) -> None:
+        """Starts the reconcilers of all clusters that are known so far."""
+        self._leads = True
+        self.metrics.leader.set(True)
+        self.metrics.last_reconcile_at = time.monotonic()
+        for namespace, name in list(self._generations):
+            self._start_reconciler(namespace, name)
 
     async def stop(self) -> None:
-        """Cancels all reconcilers, waits for them, and closes the client."""
+        """Cancels all reconcilers, waits for them, gives leadership up, and closes the client."""
         tasks = [task for _, task in self._reconcilers.values()]
+        if self._election_task is not None:
+            tasks.append(self._election_task)
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
         if self._kube is not None:
+            if self._election is not None:
+                await self._election.release(self._kube)
             await self._kube.close()
 
     @property
@@ -83,18 +116,22 @@ class Operator:
     def on_changed(self, namespace: str, name: str, generation: int) -> None:
         """A cluster was created or changed. An update of the status alone comes from the reconciler and wakes nothing:
         the reconciler would never sleep while the log grows."""
-        assert self._kube is not None, "started before anything is watched"
         key = (namespace, name)
-        if key not in self._reconcilers:
-            reconciler = Reconciler(self._kube, namespace, name, self._settings, self.metrics)
-            task = asyncio.get_running_loop().create_task(reconciler.run(), name=f"{namespace}/{name}")
-            self._reconcilers[key] = (reconciler, task)
-        elif self._generations[key] != generation:
+        if self._leads and key not in self._reconcilers:
+            self._start_reconciler(namespace, name)
+        elif self._generations.get(key) != generation:
             self.wake(namespace, name)
         self._generations[key] = generation
 
+    def _start_reconciler(self, namespace: str, name: str) -> None:
+        assert self._kube is not None, "started before anything is watched"
+        reconciler = Reconciler(self._kube, namespace, name, self._settings, self.metrics)
+        task = asyncio.get_running_loop().create_task(reconciler.run(), name=f"{namespace}/{name}")
+        self._reconcilers[namespace, name] = (reconciler, task)
+
     def on_deleted(self, namespace: str, name: str) -> None:
         """Stops the reconciler of a deleted cluster and drops its metrics."""
+        self._generations.pop((namespace, name), None)
         entry = self._reconcilers.pop((namespace, name), None)
         if entry is not None:
             entry[1].cancel()
@@ -124,6 +161,12 @@ class Operator:
     def idle_s(self) -> float:
         """Seconds since the last reconcile ended; 0 while there is no cluster."""
         return time.monotonic() - self.metrics.last_reconcile_at if self._reconcilers else 0.0
+
+
+def end_process(code: int) -> None:
+    """Ends at once: what runs now must not go on while another operator acts."""
+    logging.shutdown()
+    os._exit(code)
 
 
 def build_registry(operator: Operator, place: ApiEndpoint) -> kopf.OperatorRegistry:
@@ -205,18 +248,30 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--image", default=os.environ.get("TXLOG_IMAGE"), help="of what it makes; default: TXLOG_IMAGE")
     parser.add_argument("--pull-policy", default=os.environ.get("TXLOG_PULL_POLICY", "IfNotPresent"))
     parser.add_argument("--pipeline-account", help="of Spark's driver where executors are pods; none: they are refused")
+    parser.add_argument("--platform-ids", action="store_true", help="pods name no user and no group: the platform does")
+    parser.add_argument("--lease", help="name of the Lease by which one of several operators is chosen; none: it acts")
+    parser.add_argument("--lease-namespace", help="default: the pod's own")
     parser.add_argument("--liveness", default="http://0.0.0.0:8080/healthz", help="where it says that it lives")
     parser.add_argument("--metrics-port", type=int, default=9100, help="0: none")
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    install_json_log("operator")
     for busy in ("kopf", "aiohttp.access"):
         logging.getLogger(busy).setLevel(logging.WARNING)
     if not options.image:
         parser.error("which image? --image, or TXLOG_IMAGE")
     namespaces = options.namespace or [_pod_namespace(parser)]
     place = asyncio.run(ApiEndpoint.find())
-    settings = OperatorSettings(options.image, options.pull_policy, pipeline_account=options.pipeline_account)
-    operator = Operator(place, settings)
+    settings = OperatorSettings(
+        options.image,
+        options.pull_policy,
+        pipeline_account=options.pipeline_account,
+        platform_ids=options.platform_ids,
+    )
+    election = None
+    if options.lease:
+        identity = f"{socket.gethostname()}_{uuid4()}"
+        election = LeaderElection(options.lease_namespace or _pod_namespace(parser), options.lease, identity)
+    operator = Operator(place, settings, election)
     if options.metrics_port:
         start_http_server(options.metrics_port, registry=operator.metrics.registry)
     kopf.run(

@@ -7,6 +7,7 @@ import time
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from txlog.config.cluster_status import ClusterStatus, ConditionType
+from txlog_operator.hibernation import HIBERNATION_STATES
 
 HTTP_FORBIDDEN = 403
 STATUS_WORDS = ("True", "False", "Unknown")
@@ -40,6 +41,17 @@ class OperatorMetrics:
         self._applied = Gauge(
             "txlog_cluster_applied_index", "What every worker has executed", names, registry=self.registry
         )
+        self._hibernated = Gauge(
+            "txlog_cluster_hibernated",
+            "1 while spec.hibernated keeps a cluster without pods",
+            names,
+            registry=self.registry,
+        )
+        self.leader = Gauge(
+            "txlog_operator_leader",
+            "1 in the operator that acts, 0 in a standby",
+            registry=self.registry,
+        )
         self.forbidden = Counter(
             "txlog_operator_forbidden_total", "Requests that the API server refused (403)", registry=self.registry
         )
@@ -70,6 +82,7 @@ class OperatorMetrics:
         for each in status.conditions:
             for word in STATUS_WORDS:
                 self._conditions.labels(namespace, name, each.type, word).set(each.status == word)
+        self._hibernated.labels(namespace, name).set(status.state in HIBERNATION_STATES)
         if status.applied is not None:
             self._applied.labels(namespace, name).set(status.applied)
 
@@ -79,6 +92,7 @@ class OperatorMetrics:
             self._remove(self._reconciles, namespace, name, word)
         self._remove(self._last_reconcile, namespace, name)
         self._remove(self._applied, namespace, name)
+        self._remove(self._hibernated, namespace, name)
         for kind in ConditionType:
             for word in STATUS_WORDS:
                 self._remove(self._conditions, namespace, name, str(kind), word)

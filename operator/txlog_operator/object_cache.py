@@ -202,9 +202,11 @@ class CachedKubeClient(KubeClient):
             return await super().list(kind, namespace, selector, fields)
         return await self._copy(kind, namespace).objects(selector)
 
-    async def delete(self, kind: str, namespace: str, name: str, uid: str | None = None) -> None:
+    async def delete(
+        self, kind: str, namespace: str, name: str, uid: str | None = None, *, orphan: bool = False
+    ) -> None:
         """As of :class:`KubeClient`. The copy shows the object until the API server tells of its end."""
-        await super().delete(kind, namespace, name, uid)
+        await super().delete(kind, namespace, name, uid, orphan=orphan)
         if (kind, namespace) in self._copies:
             found = await self.get_live(kind, namespace, name)
             copy = self._copies[kind, namespace][0]

@@ -50,6 +50,8 @@ class ObjectNames:
         """The ConfigMap with the configuration of Jobs."""
         self.archiver = bounded_name(f"{self.cluster}-archiver", LABEL_MAX - HASH_DIGITS - 1)
         self.recovery = bounded_name(f"{self.cluster}-recovery", LABEL_MAX - HASH_DIGITS - 1)
+        self.closed = bounded_name(f"{self.cluster}-closed")
+        """The NetworkPolicy of pods that accept no connections."""
         self.split_backups = bounded_name(f"{self.cluster}-split-backups")
         """The volume for split backups where the manifest names no target."""
         self.peer_token = f"{self.cluster}-peer-token"

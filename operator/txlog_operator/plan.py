@@ -34,6 +34,7 @@ from txlog_operator.actions import (
 )
 from txlog_operator.cluster_phase import DIVERGED_PHASES, ClusterPhase
 from txlog_operator.drift import hash_of, matches, with_hash
+from txlog_operator.hibernation import is_scaled_to_zero, without_new_work
 from txlog_operator.job_plan import plan_jobs
 from txlog_operator.object_names import ObjectNames
 from txlog_operator.object_ownership import is_owned
@@ -50,6 +51,7 @@ from txlog_operator.specs import (
 )
 from txlog_operator.specs.common import labels, peer_address
 from txlog_operator.volume_claims import claim_blocks_master, plan_claims
+from txlog_operator.volume_growth import built_sizes, plan_growth
 
 OWNED_KINDS: Final = (
     "ConfigMap",
@@ -76,17 +78,27 @@ def make_plan(
     """The actions, in the order in which the applier performs them; empty while ``spec.paused`` is set."""
     if cluster.spec.paused:
         return []
-    around = replace(around, master_count=desired_master_count(cluster, seen))
+    asleep = is_scaled_to_zero(cluster, seen)
+    around = replace(
+        around,
+        master_count=desired_master_count(cluster, seen),
+        hibernated=asleep,
+        volume_sizes=built_sizes(cluster, seen),
+    )
+    work = plan_jobs(cluster, around, seen, situation)
+    if asleep:
+        return [*_plan_objects(cluster, around, seen), *plan_growth(cluster, seen), *without_new_work(work)]
     actions: list[PlanAction] = [
         *_plan_down_reports(seen),
         *_plan_settings(cluster, seen, situation),
         *_plan_objects(cluster, around, seen),
+        *plan_growth(cluster, seen),
         *plan_claims(cluster, seen, situation, _configuration(seen)),
         *_plan_added_peers(cluster, seen),
         *_plan_removed_peers(cluster, seen, situation),
         *_plan_restarts(cluster, seen, situation),
         *_plan_stalled_stores(cluster, seen),
-        *plan_jobs(cluster, around, seen, situation),
+        *(without_new_work(work) if cluster.spec.hibernated else work),
     ]
     return _limit_to_one_disruption(actions)
 
@@ -136,6 +148,8 @@ def _plan_objects(cluster: TxLogCluster, around: BuildContext, seen: ClusterObse
     for key, each in wanted.items():
         if key == job and (others or _is_being_deleted(seen.objects.get(key))):
             continue  # two pipeline Jobs must never run at the same time
+        if key[0] == "StatefulSet" and _is_being_deleted(seen.objects.get(key)):
+            continue  # it is replaced when it is gone
         if key == job and key in seen.objects and _job_has_finished(seen.objects[key]):
             yield DeleteObject(*key, _uid_of(seen.objects[key]), "it has ended; the next one follows")
         elif not matches(seen.objects.get(key), each) and seen.unchanged.get(key) != hash_of(each):

@@ -17,9 +17,11 @@ from txlog_operator.actions import (
     ChangeMasterSettings,
     DeleteObject,
     FailedAction,
+    GrowVolume,
     PatchStatus,
     PlanAction,
     RemovePeer,
+    ReplaceStatefulSet,
     ReportDown,
     ReportDutyFailed,
     RestartMaster,
@@ -124,6 +126,10 @@ class PlanApplier:
                 self.applied.record(action.desired, await apply_own(self._kube, action.desired))
             case DeleteObject():
                 await self._kube.delete(action.kind, self._namespace, action.name, action.uid)
+            case GrowVolume():
+                await self._kube.apply(claim_of_size(self._namespace, action))
+            case ReplaceStatefulSet():
+                await self._kube.delete("StatefulSet", self._namespace, action.name, action.uid, orphan=True)
             case RestartMaster():
                 await self._kube.delete("Pod", self._namespace, action.pod, action.uid)
             case PatchStatus():
@@ -132,8 +138,15 @@ class PlanApplier:
                 await asyncio.to_thread(_request_master, action, access)
 
 
+def claim_of_size(namespace: str, action: GrowVolume) -> KubeObject:
+    """A claim with nothing but its requested size: all else of it belongs to the controller that made it."""
+    meta = {"name": action.name, "namespace": namespace} | ({"uid": action.uid} if action.uid is not None else {})
+    spec = {"resources": {"requests": {"storage": action.size}}}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec}
+
+
 def _is_refusal(action: PlanAction, wrong: TxLogError) -> bool:
-    if not isinstance(action, ApplyObject | DeleteObject):
+    if not isinstance(action, ApplyObject | DeleteObject | GrowVolume):
         return False
     return isinstance(wrong, ForeignObject) or (isinstance(wrong, ApiError) and wrong.code in HTTP_NOT_ALLOWED)
 

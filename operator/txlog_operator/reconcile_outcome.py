@@ -29,10 +29,15 @@ def check_before(before: ClusterStatus, generation: int) -> ConditionCheck:
 
 
 def check_plan(
-    failed: Sequence[FailedAction], paused: bool, mine: Sequence[KubeObject], problems: Sequence[str]
+    failed: Sequence[FailedAction],
+    paused: bool,
+    mine: Sequence[KubeObject],
+    problems: Sequence[str],
+    growing: Sequence[str] = (),
 ) -> ConditionCheck:
     """After the actions. ``mine``: the objects as they are, for fields that others added to them; ``problems``: what is
-    wrong with the newest manifest, which is then not the one that was carried out."""
+    wrong with the newest manifest, which is then not the one that was carried out; ``growing``: volumes that do not
+    have their size yet."""
     kind = ConditionType.RECONCILED
     if paused:
         return ConditionCheck(kind, "True", PAUSED, "spec.paused: nothing is changed, also not put right")
@@ -40,6 +45,9 @@ def check_plan(
         text = "; ".join(f"{each.action}: {each.error}" for each in failed[:MANY])
         more = f"; and {len(failed) - MANY} more" if len(failed) > MANY else ""
         return ConditionCheck(kind, "False", failure_reason(failed[0].error), f"{text}{more}")
+    if growing:
+        more = f"; and {len(growing) - MANY} more" if len(growing) > MANY else ""
+        return ConditionCheck(kind, "Unknown", "VolumesGrow", f"volumes grow: {'; '.join(growing[:MANY])}{more}")
     if problems:
         return ConditionCheck(kind, "True", "LastValid", "the last valid manifest is carried out; see SpecValid")
     others = [

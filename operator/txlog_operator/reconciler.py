@@ -19,6 +19,7 @@ from txlog_operator import conditions, reconcile_outcome, status_writer
 from txlog_operator.actions import ApplyObject, FailedAction, PlanAction
 from txlog_operator.cluster_phase import ClusterPhase, cluster_phase_of
 from txlog_operator.cluster_secrets import ClusterSecrets, MasterAccess
+from txlog_operator.hibernation import HIBERNATED
 from txlog_operator.kube_client import HTTP_FORBIDDEN, ApiError, KubeClient
 from txlog_operator.kubernetes_events import action_events, transition_events
 from txlog_operator.manifest_validation import read_manifest
@@ -30,6 +31,7 @@ from txlog_operator.plan import make_plan
 from txlog_operator.plan_applier import PlanApplier, failed_in_kubernetes
 from txlog_operator.specs import BuildContext, KubeObject, desired_objects
 from txlog_operator.specs.masters import accepted_manifest
+from txlog_operator.volume_growth import growing_volumes
 
 log = logging.getLogger("txlog_operator")
 
@@ -52,6 +54,8 @@ class OperatorSettings:
     pull_policy: str = "IfNotPresent"
     interval: ReconcileInterval = ReconcileInterval()
     pipeline_account: str | None = None
+    platform_ids: bool = False
+    """The platform chooses user and group of each pod."""
 
 
 HTTP_CONFLICT: Final = 409
@@ -129,13 +133,16 @@ class Reconciler:
             owner_uid=found["metadata"]["uid"],
             last_seen=status_writer.last_seen_incarnations(now),
             pipeline_account=self._settings.pipeline_account,
+            platform_ids=self._settings.platform_ids,
         )
         # The status is written before any action, so that a crash loses no observation.
         written = await self._write_status(found, before, now)
         plan = make_plan(cluster, around, seen, situation)
         done, failed = await self._applier.apply_plan(plan, access.with_hosts(seen.tls_hosts))
         mine = _own_objects(cluster, around, seen)
-        outcome = reconcile_outcome.check_plan(failed_in_kubernetes(failed), cluster.spec.paused, mine, problems)
+        outcome = reconcile_outcome.check_plan(
+            failed_in_kubernetes(failed), cluster.spec.paused, mine, problems, growing_volumes(cluster, seen)
+        )
         after = status_writer.make_status(cluster, generation, seen, situation, problems, before, outcome)
         await self._write_status(written, now, after)
         await self._emit_events(found, before, after, done, failed)
@@ -146,7 +153,8 @@ class Reconciler:
         self, now: ClusterStatus, situation: ClusterPhase, done: Sequence[PlanAction], failed: Sequence[FailedAction]
     ) -> bool:
         ready = next(each.status for each in now.conditions if each.type == "Ready")
-        return ready == "True" and situation is ClusterPhase.JOINED and not done and not failed
+        settled = now.state == HIBERNATED or (ready == "True" and situation is ClusterPhase.JOINED)
+        return settled and not done and not failed
 
     async def _read_spec(self, found: KubeObject) -> tuple[TxLogCluster | None, MasterAccess, list[str]]:
         """The manifest in effect, the credentials for its masters, and the problems. While the newest manifest or its

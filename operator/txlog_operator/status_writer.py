@@ -25,10 +25,12 @@ from txlog.supervision.last_seen import should_remember
 from txlog_operator import reconcile_outcome
 from txlog_operator.cluster_phase import ClusterPhase
 from txlog_operator.conditions import ConditionCheck, check_conditions, summarise_ready
+from txlog_operator.hibernation import HIBERNATING, hibernation_state
 from txlog_operator.job_plan import last_backup, open_duties
 from txlog_operator.observation import ClusterObservation, ObservedMaster
 from txlog_operator.specs import KubeObject, executors, pipeline, workers
 from txlog_operator.specs.common import selector
+from txlog_operator.volume_growth import requested_sizes
 
 STATE_SEVERITY = (
     "Isolated",
@@ -89,6 +91,8 @@ def make_status(
     out in full is one that this status is of."""
     reconciled = reconciled or reconcile_outcome.check_before(before, generation)
     is_carried_out = reconciled.status == "True" and reconciled.reason != reconcile_outcome.PAUSED and not problems
+    asleep, _ = hibernation_state(cluster, seen)
+    is_carried_out = is_carried_out and asleep != HIBERNATING
     masters = seen.reachable_masters
     peers = _peer_statuses(cluster, seen, before)
     reported = _worker_statuses(seen, before)
@@ -99,7 +103,7 @@ def make_status(
     indexes = [worker.index for worker in reported if worker.index is not None]
     status = ClusterStatus(
         observed_generation=generation if is_carried_out else before.observed_generation,
-        state=_worst_state(seen),
+        state=asleep or _worst_state(seen),
         masters_ready=f"{ready}/{cluster.own_peer.masters}",
         peers_reachable=f"{len(reachable)}/{len(peers)}",
         lag=_lag_by_peer(cluster, seen) if masters else "-",
@@ -111,6 +115,7 @@ def make_status(
         split=_split_status(seen, situation, before),
         pipeline=_pipeline_status(cluster, seen),
         last_backup=last[0] if last is not None else None,
+        volume_sizes=requested_sizes(cluster, seen) or before.volume_sizes,
         **_scale_fields(cluster, seen),
     )
     found = check_conditions(cluster, seen, situation, status, problems, peer_lag_s(cluster, seen), reconciled)

@@ -16,20 +16,27 @@ from txlog.config.access_specs import CorsSpec, LoadSpec, SecuritySpec
 from txlog.config.archive_policy import ArchivePolicy
 from txlog.config.backup_policy import BackupPolicy
 from txlog.config.limit_specs import LimitsSpec
-from txlog.config.manifest_model import NO_DEFAULTS, ManifestModel, cel_rules, expected_error, immutable, list_map
+from txlog.config.manifest_model import (
+    NO_DEFAULTS,
+    ManifestModel,
+    cel_rules,
+    expected_error,
+    immutable,
+    immutable_storage_class,
+    list_map,
+)
+from txlog.config.pipeline_spec import PipelineSpec
 from txlog.config.pod_template import PodTemplate
 from txlog.config.preferences import Preferences
 from txlog.config.recovery_policy import BootstrapSpec
 from txlog.config.resource_specs import ResourceRequirements, SecretRef, StorageSpec
 from txlog.config.units import (
     STANDALONE_ENGINES,
-    CpuQuantity,
     Duration,
     Engine,
     Quantity,
     duration_within,
     size_at_least,
-    size_at_most,
 )
 from txlog.model.durability import Durability
 
@@ -129,7 +136,7 @@ class MastersSpec(ManifestModel):
     storage: StorageSpec = Field(
         default=StorageSpec(),
         description="The volume of each master's journal.",
-        json_schema_extra=immutable("storage of masters that exist"),
+        json_schema_extra=immutable_storage_class("masters that exist"),
     )
     resources: ResourceRequirements = ResourceRequirements()
     pod_template: PodTemplate = Field(default=PodTemplate(), description="Additions to the pods of masters.")
@@ -169,7 +176,7 @@ class WorkersSpec(ManifestModel):
     storage: StorageSpec = Field(
         default=StorageSpec(),
         description="The volume of each store.",
-        json_schema_extra=immutable("storage of workers that exist"),
+        json_schema_extra=immutable_storage_class("workers that exist"),
     )
     resources: ResourceRequirements = ResourceRequirements()
     pod_template: PodTemplate = Field(default=PodTemplate(), description="Additions to the pods of these stores.")
@@ -196,73 +203,6 @@ class WorkersSpec(ManifestModel):
         return self
 
 
-_EXECUTOR_FIELDS = {"executors": "executors", "executor_cores": "executorCores", "executor_cpu": "executorCpu"} | {
-    "executor_memory": "executorMemory"
-}
-"""Fields of :class:`PipelineSpec` that say something of executors, as they are written."""
-
-
-class PipelineSpec(ManifestModel):
-    """The Spark application of this data centre. ``txlog up`` runs each mode as one local process."""
-
-    model_config = ConfigDict(
-        json_schema_extra=cel_rules(
-            *(
-                (
-                    f"self.mode == 'executors' || !has(self.{name})",
-                    f"no {name} with mode: local; remove it, or set mode: executors",
-                )
-                for name in _EXECUTOR_FIELDS.values()
-            )
-        )
-    )
-    mode: Literal["executors", "local"] = Field(
-        default="local",
-        description="`local`: one pod executes everything. `executors`: Spark creates further pods and runs tasks in "
-        "them.",
-    )
-    executors: int | None = Field(
-        default=None,
-        ge=1,
-        le=1000,
-        strict=True,
-        description="Number of executor pods, by default 2. Has an effect on Kubernetes only.",
-    )
-    executor_cores: int | None = Field(
-        default=None,
-        ge=1,
-        le=256,
-        strict=True,
-        description="Tasks that one executor runs at once, by default as many as the workers need. May exceed its "
-        "processors, since tasks mostly wait for stores.",
-    )
-    executor_cpu: CpuQuantity | None = Field(
-        default=None,
-        description="Processor request of each executor pod, by default `250m`. Has an effect on Kubernetes only.",
-    )
-    executor_memory: (
-        Annotated[Quantity, AfterValidator(size_at_least("1Gi")), AfterValidator(size_at_most("256Gi"))] | None
-    ) = Field(
-        default=None,
-        description="Memory request and limit of each executor pod, by default `1536Mi`. Has an effect on Kubernetes "
-        "only.",
-    )
-    resources: ResourceRequirements = Field(
-        default=ResourceRequirements(),
-        description="Resources of the driver pod. With `mode: local` it is the only pod.",
-    )
-    pod_template: PodTemplate = Field(
-        default=PodTemplate(), description="Additions to the pods of the driver and of executors."
-    )
-
-    @model_validator(mode="after")
-    def _check_executor_fields(self) -> Self:
-        for field, name in _EXECUTOR_FIELDS.items():
-            if self.mode == "local" and getattr(self, field) is not None:
-                raise expected_error(f"no {name} with mode: local; remove it, or set mode: executors", name)
-        return self
-
-
 VIRTUOSO_NOT_MIXED = (
     "false where a worker is a virtuoso or an rdf4j-as-written; other engines hold 1, 1.0 and 01 in another way"
 )
@@ -271,13 +211,24 @@ VIRTUOSO_REFUSES_EFFECTS = (
 )
 ARCHIVE_NEEDS_TARGET = "a target, since there is no backup.target"
 ARCHIVE_KEEP_NEEDS_BACKUPS = "no archive.target beside it: the window needs the backups on the target of the archive"
+AWAKE_MEMBERS = "the number of masters here cannot change while they are hibernated; wake them first"
 MIXED_ENGINES_REQUIRED = "true where the workers have several engines, which execute some updates differently"
+
+
+def _weight_of(peer: str) -> str:
+    """In CEL. The definition has no defaults inside of lists."""
+    return f"(has({peer}.voteWeight) ? {peer}.voteWeight : 1)"
+
+
+def _engine_of(worker: str) -> str:
+    """As :func:`_weight_of`."""
+    return f"(has({worker}.engine) ? {worker}.engine : 'oxigraph')"
 
 
 def _no_worker_of(*engines: str) -> str:
     """A rule in CEL."""
     return (
-        f"(has(self.workers.external) ? self.workers.external.all(w, !(w.engine in {[*engines]}))"
+        f"(has(self.workers.external) ? self.workers.external.all(w, !({_engine_of('w')} in {[*engines]}))"
         f" : !has(self.workers.engine) || !(self.workers.engine in {[*engines]}))"
     )
 
@@ -297,10 +248,10 @@ class ClusterSpec(Preferences):
                 "repository cannot be changed",
             ),
             ("self.peers.map(p, p.masters).sum() <= 64", "peers: at most 64 masters in all of them together"),
-            ("self.peers.exists(p, p.voteWeight > 0)", "peers: a voteWeight above 0 for at least one of them"),
+            (f"self.peers.exists(p, {_weight_of('p')} > 0)", "peers: a voteWeight above 0 for at least one of them"),
             (
-                "self.splitMode != 'Majority' || self.peers.all(p, 2 * p.voteWeight < self.peers.map(q, q.masters *"
-                " q.voteWeight).sum())",
+                f"self.splitMode != 'Majority' || self.peers.all(p, 2 * {_weight_of('p')} <"
+                f" self.peers.map(q, q.masters * {_weight_of('q')}).sum())",
                 "splitMode: Majority needs less than half of all votes for each master (three masters at least)",
             ),
             (f"!self.mixedEngines || {_no_worker_of(*STANDALONE_ENGINES)}", f"mixedEngines: {VIRTUOSO_NOT_MIXED}"),
@@ -310,7 +261,7 @@ class ClusterSpec(Preferences):
             ),
             (
                 "self.mixedEngines || !has(self.workers.external)"
-                " || self.workers.external.all(w, w.engine == self.workers.external[0].engine)",
+                f" || self.workers.external.all(w, {_engine_of('w')} == {_engine_of('self.workers.external[0]')})",
                 f"mixedEngines: {MIXED_ENGINES_REQUIRED}",
             ),
             (
@@ -320,6 +271,11 @@ class ClusterSpec(Preferences):
             (
                 "!has(self.archive) || !has(self.archive.keep) || !has(self.archive.target)",
                 f"archive.keep: {ARCHIVE_KEEP_NEEDS_BACKUPS}",
+            ),
+            (
+                "!oldSelf.hibernated || self.peers.all(p, p.name != self.dataCenter"
+                " || oldSelf.peers.exists(q, q.name == p.name && q.masters == p.masters))",
+                f"peers: {AWAKE_MEMBERS}",
             ),
         )
     )
@@ -389,6 +345,11 @@ class ClusterSpec(Preferences):
     paused: bool = Field(
         default=False,
         description="The operator observes and reports, and changes nothing. Has an effect on Kubernetes only.",
+    )
+    hibernated: bool = Field(
+        default=False,
+        strict=True,
+        description="No pod of this data centre runs, and its volumes stay. Has an effect on Kubernetes only.",
     )
 
     @model_validator(mode="after")

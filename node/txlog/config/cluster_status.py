@@ -123,6 +123,9 @@ class ClusterStatus(ManifestModel):
         default=None, description="Pods of stores that TxLog runs, for `kubectl scale`. Absent with external workers."
     )
     worker_selector: str | None = Field(default=None, description="Labels of these pods, for `kubectl scale`.")
+    volume_sizes: dict[str, str] = Field(
+        default={}, description="Size that every volume of a `master` and of a `worker` has requested at least."
+    )
     last_backup: str | None = Field(default=None, description="Name of the last TxLogBackup that ended.")
     conditions: list[Condition] = Field(
         default=[],

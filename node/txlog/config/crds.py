@@ -69,6 +69,23 @@ _SPLIT_RULE = (
     " || !has(self.status) || !has(self.status.split)",
     "splitRecovery cannot be changed during a split; wait until status.split is gone",
 )
+
+
+def _growth_rule(part: str, component: str) -> tuple[str, str]:
+    """A size may also go back to what every volume has: the storage may refuse to grow."""
+    new, old, sizes = f"self.spec.{part}.storage", f"oldSelf.spec.{part}.storage", "self.status.volumeSizes"
+    return (
+        f"!has({new}) || !has({old}) || {_at_least(f'{new}.size', f'{old}.size')}"
+        f" || has(self.status) && has({sizes}) && '{component}' in {sizes}"
+        f" && {_at_least(f'{new}.size', f'{sizes}.{component}')}",
+        f"{part}.storage.size: at least the size of the volumes, which do not shrink",
+    )
+
+
+def _at_least(size: str, least: str) -> str:
+    return f"quantity(string({size})).compareTo(quantity(string({least}))) >= 0"
+
+
 _AGE_COLUMN = ("Age", "date", ".metadata.creationTimestamp", 0)
 
 
@@ -102,7 +119,7 @@ DEFINITIONS: Final = (
             ("Backup", "string", ".status.lastBackup", 1),
             _AGE_COLUMN,
         ),
-        (_NAME_RULE, _SPLIT_RULE),
+        (_NAME_RULE, _SPLIT_RULE, _growth_rule("masters", "master"), _growth_rule("workers", "worker")),
         {
             "specReplicasPath": ".spec.workers.replicas",
             "statusReplicasPath": ".status.workerReplicas",
@@ -238,7 +255,8 @@ def _convert(given: Schema, known: Mapping[str, Schema], *, defaults: bool) -> S
         inner = defaults and not schema.get(NO_DEFAULTS, False)
         _convert_object(schema, found, known, inner)
     elif kind == "array":
-        found["items"] = _convert(schema["items"], known, defaults=True)
+        # Tools that compare lists as a whole take a default that the API server adds inside of one for a change.
+        found["items"] = _convert(schema["items"], known, defaults=False)
         found.setdefault("maxItems", ITEMS_MAX)
     elif kind == "string" and "enum" not in found:
         found.setdefault("maxLength", TEXT_MAX)

@@ -28,6 +28,17 @@ def immutable(what: str) -> dict[str, Any]:
     return cel_rules(("self == oldSelf", f"{what} cannot be changed"))
 
 
+def immutable_storage_class(what: str) -> dict[str, Any]:
+    """Keywords of a volume whose size alone may change; ``what`` names whose it is in the error."""
+    return cel_rules(
+        (
+            "has(self.storageClassName) == has(oldSelf.storageClassName)"
+            " && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",
+            f"storage class of {what} cannot be changed",
+        )
+    )
+
+
 def list_map(*keys: str) -> dict[str, Any]:
     """A list whose elements are identified by these fields."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}

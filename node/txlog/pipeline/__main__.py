@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from txlog.config.process_config import PipelineConfig
 from txlog.pipeline.application import run
 from txlog.pipeline.kubernetes_executors import DriverPodUnknown
+from txlog.telemetry.json_log import install_json_log
 
 WRONG_CONFIG = 64
 
@@ -21,7 +22,7 @@ def main() -> int:
     start."""
     parser = argparse.ArgumentParser(prog="python -m txlog.pipeline", description=__doc__)
     parser.add_argument("--config", type=Path, required=True, help="a PipelineConfig as JSON")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    install_json_log("pipeline")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     file: Path = parser.parse_args().config
     try:
@@ -29,6 +30,7 @@ def main() -> int:
     except (OSError, ValidationError) as wrong:
         logging.error("%s: %s", file, wrong)
         return WRONG_CONFIG
+    install_json_log(f"{config.data_center}-pipeline")
     try:
         return run(config)
     except DriverPodUnknown as wrong:

@@ -22,16 +22,18 @@ __all__ = [
 
 
 def desired_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeObject]:
-    """All objects, in the order of their creation."""
-    return [
+    """All objects, in the order of their creation. Of a hibernated cluster only what has no pods, or none now."""
+    found = [
         *master_objects(cluster, around),
         *worker_objects(cluster, around),
         *network_policies.network_policies(cluster, around),
-        *pipeline_objects(cluster, around),
-        *job_objects(cluster, around),
-        *archiver.archiver_objects(cluster, around),
-        *recovery.recovery_objects(cluster, around),
     ]
+    if not around.hibernated:
+        found += pipeline_objects(cluster, around)
+    found += job_objects(cluster, around)
+    if not around.hibernated:
+        found += [*archiver.archiver_objects(cluster, around), *recovery.recovery_objects(cluster, around)]
+    return found
 
 
 def master_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeObject]:

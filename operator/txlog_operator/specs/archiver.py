@@ -29,7 +29,7 @@ CONFIG_FILE: Final = "archiver.json"
 CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config"
 TERMINATION_GRACE_S: Final = 30
 """What was read is archived at the end."""
-REQUESTS: Final = {"cpu": "50m", "memory": "256Mi"}
+REQUESTS: Final = {"cpu": "50m", "memory": "256Mi", "ephemeral-storage": "64Mi"}
 
 
 def archiver_config(cluster: TxLogCluster) -> ArchiverConfig | None:
@@ -81,4 +81,4 @@ def _pod(cluster: TxLogCluster, around: BuildContext, config: str) -> KubeObject
         terminationMessagePolicy="FallbackToLogsOnError",
         volumeMounts=mounts,
     )
-    return pod_spec([archiver], volumes, terminationGracePeriodSeconds=TERMINATION_GRACE_S)
+    return pod_spec(around, [archiver], volumes, terminationGracePeriodSeconds=TERMINATION_GRACE_S)

@@ -21,7 +21,7 @@ SECURE_PEER_PORT: Final = SECURED_PEER_PORT
 """Port of a master for peers with certificates; it serves nothing else."""
 WORKER_PORT: Final = 7878
 USER_ID: Final = 1000
-"""User of every process; its volumes belong to the group of this number."""
+"""User of every process, unless the platform chooses one; its volumes belong to the group of this number."""
 CONFIG_FOLDER: Final = Path("/etc/txlog")
 PEER_TOKEN_FOLDER: Final = Path("/etc/txlog-peers")
 DATA_FOLDER: Final = Path("/var/lib/txlog")
@@ -50,6 +50,12 @@ class BuildContext:
     last_seen: Mapping[str, LastSeenIncarnation] = field(default_factory=dict)
     master_count: int | None = None
     pipeline_account: str | None = None
+    platform_ids: bool = False
+    """The platform chooses user and group of each pod."""
+    hibernated: bool = False
+    """No pod runs."""
+    volume_sizes: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of the volumes by component, while they are not those of the manifest."""
 
 
 def labels(cluster: TxLogCluster, component: str) -> dict[str, str]:
@@ -119,22 +125,36 @@ def container(cluster: TxLogCluster, around: BuildContext, name: str, command: l
     }
 
 
-def pod_spec(containers: list[KubeObject], volumes: list[KubeObject], **rest: Any) -> KubeObject:
+ID_FIELDS: Final = ("runAsUser", "runAsGroup", "fsGroup", "fsGroupChangePolicy")
+"""Fields that a platform which chooses ids by itself refuses, such as OpenShift with ``restricted-v2``."""
+
+
+def pod_security(around: BuildContext) -> KubeObject:
+    """The security context of a pod."""
+    if not around.platform_ids:
+        return POD_SECURITY
+    return {key: value for key, value in POD_SECURITY.items() if key not in ID_FIELDS}
+
+
+def pod_spec(around: BuildContext, containers: list[KubeObject], volumes: list[KubeObject], **rest: Any) -> KubeObject:
     """The spec of a pod that has no access to the API server."""
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": POD_SECURITY,
+        "securityContext": pod_security(around),
         "containers": containers,
         "volumes": [*volumes, TMP_VOLUME],
         **rest,
     }
 
 
-def resource_requirements(given: ResourceRequirements) -> KubeObject:
-    """The manifest's requests and limits in the notation of Kubernetes."""
-    found = {"requests": dict(given.requests), "limits": dict(given.limits)}
-    return {key: value for key, value in found.items() if value}
+def resource_requirements(given: ResourceRequirements, default_requests: Mapping[str, str]) -> KubeObject:
+    """The manifest's requests and limits in the notation of Kubernetes. A resource that the manifest names in neither
+    gets the default request: without one the pod would be the first to be evicted, and a ResourceQuota admits none.
+    There is no default limit: too low a one ends a process, and how much a log or a store needs is not known here."""
+    named = {*given.requests, *given.limits}
+    requests = {key: value for key, value in default_requests.items() if key not in named} | dict(given.requests)
+    return {key: value for key, value in (("requests", requests), ("limits", dict(given.limits))) if value}
 
 
 def volume_claim(

@@ -112,6 +112,7 @@ def pod_template(cluster: TxLogCluster, around: BuildContext, scratch: Path) -> 
     )
     volumes: list[KubeObject] = [{"name": "spark-local-dir-1", "emptyDir": {}}, {"name": "turns", "emptyDir": {}}]
     spec = pod_spec(
+        around,
         [executor],
         [*volumes, *own.volumes],
         terminationGracePeriodSeconds=TERMINATION_GRACE_S,

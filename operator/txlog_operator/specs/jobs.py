@@ -38,7 +38,7 @@ BACKUP_CONFIG_FILE: Final = "backup.json"
 TERMINATION_LOG: Final = "/dev/termination-log"
 DEADLINE_S: Final = 24 * 3600
 """After so many seconds Kubernetes ends a Job: one that hangs must not stop all that follow."""
-REQUESTS: Final = {"cpu": "100m", "memory": "256Mi"}
+REQUESTS: Final = {"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "64Mi"}
 """Of each Job. A ResourceQuota admits no pod without requests."""
 WORK_ANNOTATION: Final = f"{GROUP}/work"
 """Which resource a Job is for, as kind/name/uid."""
@@ -133,7 +133,7 @@ def build_job(
         terminationMessagePolicy="FallbackToLogsOnError",
         volumeMounts=mounts,
     )
-    pod = pod_spec([worker], volumes, restartPolicy="Never", terminationGracePeriodSeconds=30)
+    pod = pod_spec(around, [worker], volumes, restartPolicy="Never", terminationGracePeriodSeconds=30)
     spec: KubeObject = {
         "backoffLimit": 0,
         "activeDeadlineSeconds": DEADLINE_S,

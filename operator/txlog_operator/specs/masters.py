@@ -46,6 +46,8 @@ PEER_TLS_FOLDER: Final = Path("/etc/txlog-peer-tls")
 TERMINATION_LOG: Final = Path("/dev/termination-log")
 """Each container has its own. After the end it holds the identity of the process, which proves that this process is
 gone."""
+REQUESTS: Final = {"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "64Mi"}
+"""Of each master, where the manifest names none: enough for a log of some million entries."""
 INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
 CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config"
 ENDPOINT_DRAIN_S: Final = 2
@@ -64,6 +66,11 @@ LOG_OWNED_FIELDS: Final = {"peers", "split_mode", "last_seen"}
 def replica_count(cluster: TxLogCluster, around: BuildContext) -> int:
     """The number of masters that run, including one that leaves, without one that may not start yet."""
     return cluster.own_peer.masters if around.master_count is None else around.master_count
+
+
+def journal_size(cluster: TxLogCluster, around: BuildContext) -> int:
+    """Bytes of the volume of each journal."""
+    return around.volume_sizes.get(COMPONENT, cluster.spec.masters.storage.size)
 
 
 def node_names(cluster: TxLogCluster, around: BuildContext) -> list[str]:
@@ -85,7 +92,7 @@ def master_config(cluster: TxLogCluster, node: str, around: BuildContext) -> Nod
             return f"http://{names.master_host(index)}:{SECURE_PEER_PORT if is_secured(cluster) else MASTER_PORT}"
         return f"http://{peer_address(cluster, peer, index)}"
 
-    return build_node_config(
+    found = build_node_config(
         cluster,
         node,
         url_of=url_of,
@@ -98,6 +105,7 @@ def master_config(cluster: TxLogCluster, node: str, around: BuildContext) -> Nod
         identity_file=TERMINATION_LOG,
         **_security_fields(cluster),
     )
+    return found.model_copy(update={"journal_bytes_max": journal_size(cluster, around)})
 
 
 def _security_fields(cluster: TxLogCluster) -> dict[str, Any]:
@@ -160,7 +168,7 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
     marks = {CONFIG_HASH_ANNOTATION: restart_hash(cluster, around)}
     template = build_pod_template(cluster, COMPONENT, _pod(cluster, around), marks)
     spec: KubeObject = {
-        "replicas": replica_count(cluster, around),
+        "replicas": 0 if around.hibernated else replica_count(cluster, around),
         "serviceName": names.master_hosts,
         "ordinals": {"start": 1},
         # All masters bootstrap the cluster together, and none is ready before that.
@@ -171,7 +179,9 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
         "selector": {"matchLabels": selector(cluster, COMPONENT)},
         "template": template,
-        "volumeClaimTemplates": [volume_claim(CLAIM, masters.storage.size, masters.storage.storage_class_name)],
+        "volumeClaimTemplates": [
+            volume_claim(CLAIM, journal_size(cluster, around), masters.storage.storage_class_name)
+        ],
     }
     return build_object(cluster, around, "apps/v1", "StatefulSet", names.masters, COMPONENT, spec=spec)
 
@@ -192,7 +202,7 @@ def _pod(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         ["python", "-m", "txlog.server", f"--config={config}"],
         env=env,
         ports=[{"name": name, "containerPort": port} for name, port in _ports(cluster)],
-        resources=resource_requirements(cluster.spec.masters.resources),
+        resources=resource_requirements(cluster.spec.masters.resources, REQUESTS),
         startupProbe=_probe(cluster, "startup", periodSeconds=1, failureThreshold=600),
         livenessProbe=_probe(cluster, "live", periodSeconds=10, timeoutSeconds=5, failureThreshold=6),
         readinessProbe=_probe(cluster, "ready", periodSeconds=1, timeoutSeconds=2, failureThreshold=2),
@@ -211,6 +221,7 @@ def _pod(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         *(recovery.recovery_volumes(cluster) if first else []),
     ]
     return pod_spec(
+        around,
         [master],
         volumes,
         **({"initContainers": first} if first else {}),

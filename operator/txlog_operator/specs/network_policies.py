@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from txlog.config.cluster import TxLogCluster
 from txlog.config.process_config import SPARK_BLOCKS_PORT, SPARK_DRIVER_PORT
 from txlog_operator.object_names import GROUP, ObjectNames
-from txlog_operator.specs import executors, masters, pipeline, workers
+from txlog_operator.specs import archiver, executors, jobs, masters, pipeline, recovery, workers
 from txlog_operator.specs.common import (
     MASTER_PORT,
     SECURE_PEER_PORT,
@@ -25,7 +25,8 @@ DNS_PORT: Final = 53
 
 def network_policies(cluster: TxLogCluster, around: BuildContext) -> list[KubeObject]:
     """Masters accept every client on their ports, stores only pods of this cluster, and Spark's driver only its
-    executors. Executors reach the driver, each other, masters, stores and DNS servers, and nothing else."""
+    executors. No other pod accepts connections. Executors reach the driver, each other, masters, stores and DNS
+    servers, and nothing else."""
     names = ObjectNames(cluster)
     same = {key: value for key, value in selector(cluster, "").items() if not key.endswith("/component")}
     assert same[f"{GROUP}/data-center"] == cluster.data_center
@@ -33,12 +34,29 @@ def network_policies(cluster: TxLogCluster, around: BuildContext) -> list[KubeOb
     found = [_policy(cluster, around, names.master_hosts, masters.COMPONENT, doors, None)]
     if not cluster.spec.workers.external:
         found.append(_policy(cluster, around, names.worker_hosts, workers.COMPONENT, [WORKER_PORT], same))
+    found.append(_closed_policy(cluster, around))
     if executors.executor_count(cluster):
         among = [SPARK_DRIVER_PORT, SPARK_BLOCKS_PORT]
         executor = selector(cluster, executors.COMPONENT)
         found.append(_policy(cluster, around, names.pipeline, pipeline.COMPONENT, among, executor))
         found.append(_executor_policies(cluster, around))
     return found
+
+
+CLOSED_COMPONENTS: Final = (
+    *(jobs.COMPONENT, jobs.DUTY_COMPONENT),
+    *(archiver.COMPONENT, recovery.COMPONENT, pipeline.COMPONENT),
+)
+"""What only connects to others. Policies add up: a driver with executors accepts those all the same."""
+
+
+def _closed_policy(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
+    shared = {key: value for key, value in selector(cluster, "").items() if not key.endswith("/component")}
+    among = {"key": "app.kubernetes.io/component", "operator": "In", "values": sorted(CLOSED_COMPONENTS)}
+    pods = {"matchLabels": shared, "matchExpressions": [among]}
+    spec = {"podSelector": pods, "policyTypes": ["Ingress"]}
+    name = ObjectNames(cluster).closed
+    return build_object(cluster, around, "networking.k8s.io/v1", "NetworkPolicy", name, pipeline.COMPONENT, spec=spec)
 
 
 def _executor_policies(cluster: TxLogCluster, around: BuildContext) -> KubeObject:

@@ -31,6 +31,8 @@ SCRATCH_FOLDER: Final = Path("/scratch")
 CONFIG_FILE: Final = "pipeline.json"
 TERMINATION_GRACE_S: Final = 30
 CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config"
+REQUESTS: Final = {"cpu": "250m", "memory": "1Gi", "ephemeral-storage": "256Mi"}
+"""Of the driver, where the manifest names none."""
 
 
 def pipeline_config(cluster: TxLogCluster, around: BuildContext) -> PipelineConfig:
@@ -103,7 +105,7 @@ def _pod(cluster: TxLogCluster, around: BuildContext, config: str) -> KubeObject
         workingDir=str(SCRATCH_FOLDER),
         env=[*env, *own.env],
         **more,
-        resources=resource_requirements(cluster.spec.pipeline.resources),
+        resources=resource_requirements(cluster.spec.pipeline.resources, REQUESTS),
         terminationMessagePolicy="FallbackToLogsOnError",
         volumeMounts=[
             {"name": "config", "mountPath": str(CONFIG_FOLDER), "readOnly": True},
@@ -116,6 +118,7 @@ def _pod(cluster: TxLogCluster, around: BuildContext, config: str) -> KubeObject
     # Spark creates executors through the API server; only the operator has an account there besides.
     account = {"serviceAccountName": around.pipeline_account, "automountServiceAccountToken": True} if apart else {}
     return pod_spec(
+        around,
         [driver],
         [*volumes, *own.volumes],
         restartPolicy="OnFailure",

@@ -26,7 +26,7 @@ from txlog_operator.specs.pod_template import build_pod_template
 COMPONENT: Final = "recovery"
 CONFIG_FILE: Final = "recovery.json"
 """Key of the configuration, beside those of the masters."""
-REQUESTS: Final = {"cpu": "100m", "memory": "512Mi"}
+REQUESTS: Final = {"cpu": "100m", "memory": "512Mi", "ephemeral-storage": "64Mi"}
 
 
 def recovery_spec(cluster: TxLogCluster) -> RecoverySpec | None:
@@ -88,7 +88,7 @@ def recovery_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeOb
         volumeMounts=[config, *own.mounts, *(mount for _, mount in _targets(cluster)), TMP_MOUNT],
     )
     volumes: list[KubeObject] = [{"name": "config", "configMap": {"name": names.master_hosts}}, *own.volumes]
-    pod = pod_spec([filler], [*volumes, *recovery_volumes(cluster)], terminationGracePeriodSeconds=30)
+    pod = pod_spec(around, [filler], [*volumes, *recovery_volumes(cluster)], terminationGracePeriodSeconds=30)
     spec: KubeObject = {
         "replicas": 1,
         "strategy": {"type": "Recreate"},

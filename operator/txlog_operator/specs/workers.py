@@ -24,11 +24,14 @@ from txlog_operator.specs.pod_template import build_pod_template
 COMPONENT: Final = "worker"
 CLAIM: Final = "store"
 """The volume claim of each store."""
+REQUESTS: Final = {"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "64Mi"}
+"""Of each store, where the manifest names none."""
 
 
 def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
     """The StatefulSet of the stores."""
     names, workers = ObjectNames(cluster), cluster.spec.workers
+    size = around.volume_sizes.get(COMPONENT, workers.storage.size)
     probe = {"httpGet": {"path": "/", "port": "http"}}
     store = container(
         cluster,
@@ -37,16 +40,16 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         # The adapter refuses a store with --union-default-graph.
         ["oxigraph", "serve", "-l", str(DATA_FOLDER / "store"), "-b", f"0.0.0.0:{WORKER_PORT}"],
         ports=[{"name": "http", "containerPort": WORKER_PORT}],
-        resources=resource_requirements(workers.resources),
+        resources=resource_requirements(workers.resources, REQUESTS),
         startupProbe={**probe, "periodSeconds": 1, "failureThreshold": 600},
         readinessProbe={**probe, "periodSeconds": 2, "timeoutSeconds": 5, "failureThreshold": 3},
         livenessProbe={**probe, "periodSeconds": 10, "timeoutSeconds": 10, "failureThreshold": 6},
         volumeMounts=[{"name": CLAIM, "mountPath": str(DATA_FOLDER)}, TMP_MOUNT],
     )
     # As process 1 of a container it would ignore SIGTERM.
-    pod = pod_spec([store], [], terminationGracePeriodSeconds=30, shareProcessNamespace=True)
+    pod = pod_spec(around, [store], [], terminationGracePeriodSeconds=30, shareProcessNamespace=True)
     spec: KubeObject = {
-        "replicas": workers.replicas,
+        "replicas": 0 if around.hibernated else workers.replicas,
         "serviceName": names.worker_hosts,
         "ordinals": {"start": 1},
         "podManagementPolicy": "Parallel",
@@ -55,7 +58,7 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
         "selector": {"matchLabels": selector(cluster, COMPONENT)},
         "template": build_pod_template(cluster, COMPONENT, pod),
-        "volumeClaimTemplates": [volume_claim(CLAIM, workers.storage.size, workers.storage.storage_class_name)],
+        "volumeClaimTemplates": [volume_claim(CLAIM, size, workers.storage.storage_class_name)],
     }
     return build_object(cluster, around, "apps/v1", "StatefulSet", names.workers, COMPONENT, spec=spec)
 

@@ -23,6 +23,7 @@ from txlog.pipeline.batch.catch_up import CatchUp
 from txlog.pipeline.batch.spark_context import start_spark_context
 from txlog.pipeline.batch.task_runner import InProcessRunner, SparkRunner, TaskRunner
 from txlog.pipeline.progress_reporter import ProgressReporter
+from txlog.telemetry.json_log import install_json_log
 from txlog.workers.adapter import TAKEOVER_S
 
 WRONG_CONFIG = 64
@@ -41,7 +42,7 @@ def main() -> int:
     parser.add_argument("--takeover", type=float, default=TAKEOVER_S, help="seconds until a silent owner is dead")
     parser.add_argument("--here", action="store_true", help="without Spark: a log that fits into memory")
     options = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    install_json_log("batch")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
         config = PipelineConfig.model_validate_json(options.config.read_bytes())

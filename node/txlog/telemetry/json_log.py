@@ -1,0 +1,43 @@
+"""Python's ``logging`` in the format of the event log: one line of JSON per record, to stderr."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+RECORD_EVENT: Final = "Log"
+"""The event of a record: it has a text where events of a master have fields."""
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+class JsonFormatter(logging.Formatter):
+    """``node``: which process writes, as for :class:`~txlog.telemetry.event_log.EventLog`."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__()
+        self._node = node
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record, without a line end."""
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "node": self._node,
+            "event": RECORD_EVENT,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return _encode(line).decode()
+
+
+def install_json_log(node: str, level: int = logging.INFO) -> None:
+    """All records of this process from ``level`` on go to stderr as JSON. A second call replaces the first."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter(node))
+    logging.basicConfig(level=level, handlers=[handler], force=True)
