@@ -17,6 +17,8 @@ _ADOPTION = "txlog/backup/store_adoption.py"
 _ONCE = "node/tests/protocol/test_founded_once.py::"
 _STORES = "node/tests/backup/test_other_stores.py::"
 _REFUSED = "node/tests/server/test_refused_stores.py::"
+_FORMS = "node/tests/protocol/test_forms_founded.py::"
+_LITERALS = "node/tests/server/test_literals_as_written.py::"
 _KEPT = "node/tests/server/test_decisions_kept.py::"
 
 
@@ -149,8 +151,8 @@ BOOTSTRAP_MUTANTS: tuple[Mutant, ...] = (
         "a-refused-store-is-read",
         "30",
         "txlog/server/frontdoor/read_router.py",
-        "if worker.state not in _READABLE_STATES or worker.refusal is not None:",
-        "if worker.state not in _READABLE_STATES:",
+        "if worker.state not in _READABLE_STATES or worker.refusal is not None or worker.is_form_undecided:",
+        "if worker.state not in _READABLE_STATES or worker.is_form_undecided:",
         _REFUSED + "test_a_store_of_another_cluster_is_refused_and_not_restored",
     ),
     _mutant(
@@ -272,5 +274,37 @@ BOOTSTRAP_MUTANTS: tuple[Mutant, ...] = (
         "if mine is not None and mine.cluster_id == view.cluster_id and mine.number in view.ancestors:",
         "if False:",
         _ONCE + "test_a_master_that_accepted_the_founding_view_knows_the_log_though_others_went_on",
+    ),
+    _mutant(
+        "one-founder-decides-the-form-of-literals",
+        "20",
+        _BOOTSTRAP,
+        "keeps_literals=mine.keeps_literals and all(others)",
+        "keeps_literals=mine.keeps_literals",
+        _FORMS + "test_rule_20_literals_are_kept_where_the_stores_of_every_founder_can",
+    ),
+    _mutant(
+        "the-form-of-literals-follows-the-manifest",
+        "20",
+        "txlog/runtime/literal_form.py",
+        "return self._named or (self._can_keep and self.founded_with is True)",
+        "return self._can_keep",
+        _LITERALS + "test_a_cluster_goes_on_as_it_was_founded",
+    ),
+    _mutant(
+        "a-store-is-filled-in-an-unknown-form",
+        "20",
+        "txlog/runtime/worker_state.py",
+        "        if self.is_form_undecided:\n",
+        "        if False:\n",
+        _LITERALS + "test_a_master_that_does_not_know_its_cluster_gives_nothing_to_its_stores",
+    ),
+    _mutant(
+        "a-store-is-read-in-an-unknown-form",
+        "20",
+        "txlog/server/frontdoor/read_router.py",
+        " or worker.is_form_undecided:",
+        ":",
+        _LITERALS + "test_a_master_that_does_not_know_its_cluster_gives_nothing_to_its_stores",
     ),
 )

@@ -20,8 +20,7 @@ from txlog.apply.log_source import MasterLog
 from txlog.client import JsonMarker, MasterClient, WorkerReport
 from txlog.model.errors import TxLogError
 
-# What a new cluster of RDF4J servers is to have (docs/reference/engines.md).
-STORE_KINDS: Final = {"oxigraph": StoreKind.DISK, "rdf4j": StoreKind.AS_WRITTEN}
+STORE_KINDS: Final = {"oxigraph": StoreKind.DISK, "rdf4j": StoreKind.RDF4J}
 BELL_S: Final = 1.0
 """How long the master is asked to wait for something to apply: an end is noticed so late."""
 _WORKER: Final = "worker"

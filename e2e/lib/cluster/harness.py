@@ -287,4 +287,6 @@ def start_master_harness(
         )
         made = MasterHarness(masters.urls[0], running, prompt, masters.pids[nodes[0][0]])
         stack.callback(made.close)
+        for worker in made.master.status().workers:  # with the form of literals that the cluster was founded with
+            running[worker.name].adapter = ADAPTERS[worker.engine]
         yield made

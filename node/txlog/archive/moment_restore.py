@@ -38,7 +38,7 @@ from txlog.backup.progress import BackupProgress, ProgressCallback, no_progress,
 from txlog.backup.read_lease import hold_lease
 from txlog.backup.target import BackupTarget
 from txlog.backup.verification import compare_digest, read_contents, read_manifest
-from txlog.config.units import AS_WRITTEN
+from txlog.config.units import AS_WRITTEN, server_of_engine
 from txlog.model.entry import KIND_UPDATE, Position
 from txlog.workers.adapter import LoadMarker, MarkerPosition
 from txlog.workers.canonical_literals import canonical_lines, lines_with_lower_tags
@@ -82,6 +82,16 @@ def plan_restore(reader: StreamReader, request: MomentRequest, engine: str | Non
         return make_plan(timelines, cluster, request.moment, choice, reader.read, request.timeline)
 
     return reader.with_sound_files(make)
+
+
+def engine_with_form(reader: StreamReader, backups: BackupTarget, engine: str) -> str:
+    """The engine of a store that takes over what stores of this archive's cluster held, where ``engine`` does not say
+    in which form it holds literals: that of the highest backup. Without one the log decides, which has them as they
+    were sent."""
+    if server_of_engine(engine) != server_of_engine(AS_WRITTEN):
+        return engine
+    found = [x.manifest.engine for x in newest_backups(backups, reader.stream.id.cluster.hex()) if x.manifest]
+    return next((one for one in found if server_of_engine(one) == server_of_engine(AS_WRITTEN)), AS_WRITTEN)
 
 
 def read_timelines(reader: StreamReader, request: MomentRequest) -> Timelines:

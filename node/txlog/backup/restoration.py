@@ -23,6 +23,7 @@ from txlog.backup.read_lease import hold_lease
 from txlog.backup.store_ownership import cluster_id_bytes, refuse_other_store
 from txlog.backup.target import BackupTarget
 from txlog.backup.verification import check_backup, read_contents, read_manifest
+from txlog.config.units import server_of_engine
 from txlog.model.entry import Position
 from txlog.model.hashes import content_base
 from txlog.workers.adapter import MarkerPosition
@@ -71,7 +72,7 @@ def restore_backup(
     if adopting is None:
         check_restorable(manifest, into, cluster, on_chain)
     else:
-        check_engine(manifest, into)
+        check_engine(manifest, into, adopting=True)
     emptying = adopting is not None and _holds_the_log_alone(into, cluster, on_chain)
     if not emptying:
         refuse_unless_empty(into, again=again)
@@ -107,9 +108,11 @@ def check_restorable(manifest: BackupManifest, into: RestoreTarget, cluster: str
     on_chain(manifest.position)
 
 
-def check_engine(manifest: BackupManifest, into: RestoreTarget) -> None:
-    """:class:`~txlog.backup.backup_errors.OtherEngine` unless the backup is of the worker's engine."""
-    if manifest.engine != into.adapter.engine:
+def check_engine(manifest: BackupManifest, into: RestoreTarget, *, adopting: bool = False) -> None:
+    """:class:`~txlog.backup.backup_errors.OtherEngine` unless the backup is of the worker's engine. ``adopting``: what
+    comes before the log may have its literals in either form, for no entry of the log is repeated in it."""
+    made, own = manifest.engine, into.adapter.engine
+    if made != own and not (adopting and server_of_engine(made) == server_of_engine(own)):
         raise OtherEngine(
             f"{manifest.name} is of the engine {manifest.engine}, {into.name} is {into.adapter.engine}; "
             "take a backup of that engine, or let the log fill the worker"

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from txlog.archive.archive_errors import NoArchive
 from txlog.archive.moment import parse_moment
-from txlog.archive.moment_restore import MomentRequest, MomentRestored, plan_restore, restore_to_moment
+from txlog.archive.moment_restore import (
+    MomentRequest,
+    MomentRestored,
+    engine_with_form,
+    plan_restore,
+    restore_to_moment,
+)
 from txlog.archive.restore_plan import EntryFacts, RestorePlan
 from txlog.archive.stream import Stream, StreamId, find_streams
 from txlog.archive.stream_reader import StreamReader
@@ -56,7 +64,8 @@ def run_moment_restore(
             closing.enter_context(hold_stream(stream))
         reader = StreamReader(stream)
         request = MomentRequest(wanted, backups, moment.base, moment.timeline)
-        store = _open_store(into.rstrip("/"), engine, cluster, closing) if into is not None else None
+        with_form = partial(engine_with_form, reader, backups)
+        store = _open_store(into.rstrip("/"), engine, with_form, cluster, closing) if into is not None else None
         if moment.dry_run or store is None:
             plan = plan_restore(reader, request, store.adapter.engine if store is not None else None)
             _show_plan(reader, plan, cluster.json)
@@ -82,7 +91,9 @@ def find_stream(place: BackupTarget, data_center: str | None, cluster: str | Non
     return streams[0]
 
 
-def _open_store(url: str, engine: str | None, cluster: ClusterOptions, closing: ExitStack) -> RestoreTarget:
+def _open_store(
+    url: str, engine: str | None, with_form: Callable[[str], str], cluster: ClusterOptions, closing: ExitStack
+) -> RestoreTarget:
     """:class:`Refused` for a worker of a cluster that answers: its pipeline would take it past the moment."""
     try:
         found = find_cluster(cluster)
@@ -95,7 +106,7 @@ def _open_store(url: str, engine: str | None, cluster: ClusterOptions, closing: 
             "that belongs to no cluster, and name its URL"
         )
     transport = closing.enter_context(HttpTransport(url, READ_TIMEOUT_S))
-    return RestoreTarget(url, ADAPTERS[detect_engine(transport, engine)], transport)
+    return RestoreTarget(url, ADAPTERS[detect_engine(transport, engine, with_form)], transport)
 
 
 def _workers_of(found: CliCluster, data_center: str) -> list[WorkerStatus]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ from txlog.successor.succession import (
     SuccessionRequest,
     found_successor,
     plan_succession,
+    recovered_engine,
     refuse_survivors,
     set_aside,
 )
@@ -51,6 +52,7 @@ class BegunSuccession:
         self._options = options
         self._folder = folder
         self._workers = plan.topology.workers
+        self._masters = plan.master_configs
         self._done = done
         self._as_json = as_json
         self._filled: list[dict[str, Any]] = []
@@ -73,7 +75,7 @@ class BegunSuccession:
         began = time.monotonic()
         for worker in self._workers:
             with HttpTransport(worker.url, READ_TIMEOUT_S) as transport:
-                self._fill(RestoreTarget(worker.name, ADAPTERS[worker.engine], transport), worker, began)
+                self._fill(transport, worker, began)
 
     def fill_or_report(self) -> None:
         """The same beside a supervisor in this process, which goes on when it fails."""
@@ -84,12 +86,14 @@ class BegunSuccession:
                 f"the stores are not all filled: {error.name}: {error}; when that is mended, repeat this command", "red"
             )
 
-    def _fill(self, into: RestoreTarget, worker: WorkerLocation, began: float) -> None:
-        _wait_until_answers(into, self._folder, self._done)
+    def _fill(self, transport: HttpTransport, worker: WorkerLocation, began: float) -> None:
         claim = self._done.claim
         stream, restore = _open_archive(self._options, f"position:{claim.index}:{claim.hash}")
+        reader = StreamReader(stream)
+        into = RestoreTarget(worker.name, ADAPTERS[_engine_of(self._masters, reader, restore, worker)], transport)
+        _wait_until_answers(into, self._folder, self._done)
         with progress_bars(self._as_json) as progress:
-            found = fill_store(StreamReader(stream), restore, into, bytes.fromhex(claim.successor), progress)
+            found = fill_store(reader, restore, into, bytes.fromhex(claim.successor), progress)
         if found is None:
             return
         seconds = round(time.monotonic() - began, 3)
@@ -122,7 +126,8 @@ def begin_succession(
             options.without_older_keys,
             on_step=lambda step: None if as_json else print_line(f"{step} …", style="dim"),
         )
-        for engine in sorted({worker.engine for worker in plan.topology.workers}):
+        workers = plan.topology.workers
+        for engine in sorted({_engine_of(plan.master_configs, request.reader, restore, each) for each in workers}):
             plan_restore(request.reader, restore, engine)  # stores that nothing could fill are known before a claim
         if options.dry_run:
             show_plan(request, as_json=as_json)
@@ -164,6 +169,14 @@ def _open_archive(options: SuccessionOptions, moment: str) -> tuple[Any, MomentR
     stream = find_stream(place, options.data_center, options.cluster_id)
     backups = options.open(options.backups) if options.backups else place
     return stream, MomentRequest(parse_moment(moment), backups, options.base, options.timeline)
+
+
+def _engine_of(
+    masters: Mapping[str, NodeConfig], reader: StreamReader, restore: MomentRequest, worker: WorkerLocation
+) -> str:
+    """With the form in which the lost cluster's stores held literals."""
+    master = next(each for each in masters.values() if each.data_center == worker.data_center)
+    return recovered_engine(master, reader, restore, next(w for w in master.workers if w.name == worker.name))
 
 
 def _first_master(plan: ProcessPlan) -> NodeConfig:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -110,13 +110,22 @@ def progress_bars(quiet: bool) -> Iterator[ProgressCallback]:
         yield show
 
 
-def detect_engine(transport: HttpTransport, expected: str | None) -> str:
-    """The engine of a store that no master knows. :class:`OtherEngine` if it reports another one than ``expected``;
-    :class:`BadInput` if it reports none and ``expected`` is None."""
+def engine_in_use(engine: str, masters: Sequence[MasterClient]) -> str:
+    """The engine of a new store beside these masters' workers, with the form in which those hold literals."""
+    found = next((each.engine for each in list_workers(masters) if each.engine), engine)
+    return found if server_of_engine(found) == server_of_engine(engine) else engine
+
+
+def detect_engine(
+    transport: HttpTransport, expected: str | None, with_form: Callable[[str], str] = lambda found: found
+) -> str:
+    """The engine of a store that no master knows. ``with_form``: adds the form of literals to what a store reports.
+    :class:`OtherEngine` if it reports another one than ``expected``; :class:`BadInput` if it reports none and
+    ``expected`` is None."""
     found = detect(transport)
     if expected is not None and found not in (None, server_of_engine(expected)):
         raise OtherEngine(f"{transport.url} is {found}, not {expected}")
-    engine = expected or found
+    engine = expected or (found and with_form(found))
     if engine is None:
         raise BadInput(
             f"{transport.url} does not say which engine it is; expected a store's URL, or --engine {ENGINE_NAMES}"

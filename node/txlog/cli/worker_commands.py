@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -30,6 +31,7 @@ from txlog.backup.graph_repair import known_graphs
 from txlog.backup.pinned_snapshot import POLL_S
 from txlog.backup.restoration import AdoptingLog, adopted_base
 from txlog.backup.store_ownership import cluster_id_bytes, first_position, refuse_other_store
+from txlog.backup.target import BackupTarget
 from txlog.backup.worker_rebuild import out_of_rotation
 from txlog.cli.cli_cluster import CliCluster, find_cluster, local_cluster
 from txlog.cli.divergence_view import print_divergence
@@ -40,6 +42,7 @@ from txlog.cli.tables import colour_state, format_size, print_line, show_json, s
 from txlog.cli.worker_access import (
     ENGINE_NAMES,
     detect_engine,
+    engine_in_use,
     find_source_worker,
     find_worker_by_name,
     open_restore_target,
@@ -48,6 +51,7 @@ from txlog.cli.worker_access import (
     wait_for_store,
 )
 from txlog.client import Divergence, MasterClient
+from txlog.config.units import server_of_engine
 from txlog.local.state_folder import StateFolder
 from txlog.local.supervisor_client import SupervisorClient
 from txlog.model.errors import BadInput, NotFound, Refused, TxLogError, Unavailable
@@ -138,7 +142,8 @@ def run_restore(
         if is_url:
             _, masters = found.open_masters(None, closing)
             transport = closing.enter_context(HttpTransport(into.rstrip("/"), READ_TIMEOUT_S))
-            store = RestoreTarget(into, ADAPTERS[detect_engine(transport, engine)], transport)
+            found_engine = detect_engine(transport, engine, partial(_form_of_backup, place, name))
+            store = RestoreTarget(into, ADAPTERS[found_engine], transport)
             pause = None
         else:
             _, masters, worker = find_worker_by_name(found, into, closing)
@@ -330,6 +335,12 @@ def _print_repair(done: RepairResult | RestoreResult, name: str, origin: str, se
         print_line(text)
 
 
+def _form_of_backup(place: BackupTarget, name: str, engine: str) -> str:
+    """The engine that a store at a URL reports, with the form in which the backup has literals."""
+    made = read_manifest(place, name).engine
+    return made if server_of_engine(made) == engine else engine
+
+
 @register(worker_app, "add")
 def add_worker(
     name: Annotated[str, typer.Argument(metavar="WORKER", help="name of the new worker, such as uk-worker-2")],
@@ -354,7 +365,7 @@ def add_worker(
         url, engine = supervisor.add_worker(name, where)
         try:
             transport = closing.enter_context(HttpTransport(url, READ_TIMEOUT_S))
-            into = RestoreTarget(name, ADAPTERS[engine], transport)
+            into = RestoreTarget(name, ADAPTERS[engine_in_use(engine, masters)], transport)
             wait_for_store(into)
             progress = closing.enter_context(progress_bars(local.json))
             chain = make_chain_check(masters)

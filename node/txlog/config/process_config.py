@@ -12,7 +12,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from txlog.config.units import AS_WRITTEN, Engine, server_of_engine
+from txlog.config.units import AS_WRITTEN, Engine, can_keep_literals
 from txlog.model.durability import Durability
 from txlog.model.ids import NODE_ID
 
@@ -162,21 +162,21 @@ class NodeConfig(StrictModel):
     )
 
     @property
-    def keeps_literals(self) -> bool:
-        """Whether the workers hold literals as they were sent, so that nothing is brought into the canonical form."""
+    def names_as_written(self) -> bool:
+        """Whether the workers hold literals as they were sent, whatever the cluster was founded with: the engine says
+        so by its name."""
         return any(worker.engine == AS_WRITTEN for worker in self.workers)
 
     @property
-    def could_keep_literals(self) -> bool:
-        """Whether each worker of this data centre is a server that could keep literals as they are sent, and does
-        not."""
-        engines = {worker.engine for worker in self.workers}
-        return engines == {server_of_engine(AS_WRITTEN)} and not self.mixed_engines
+    def can_keep_literals(self) -> bool:
+        """Whether each worker of this data centre is a server that can hold literals as they are sent. Whether it does
+        is decided when the cluster is founded (:class:`txlog.runtime.literal_form.LiteralForm`)."""
+        return can_keep_literals((worker.engine for worker in self.workers), mixed=self.mixed_engines)
 
     @model_validator(mode="after")
     def _check_literals(self) -> Self:
         same = all(worker.engine == AS_WRITTEN for worker in self.workers)
-        if self.keeps_literals and (self.mixed_engines or not same):
+        if self.names_as_written and (self.mixed_engines or not same):
             raise PydanticCustomError(
                 "expected", f"workers: expected {AS_WRITTEN} for all or none, without mixed_engines"
             )

@@ -7,7 +7,7 @@ back, and described in a schema, as text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, PlainSerializer, StringConstraints, WithJsonSchema
@@ -116,6 +116,12 @@ AS_WRITTEN: Final = "rdf4j-as-written"
 have this engine, or none. It is also the value of ``TxLog-Literals`` there."""
 STANDALONE_ENGINES: Final = ("virtuoso", AS_WRITTEN)
 """Engines that no other engine may stand beside."""
+
+
+def can_keep_literals(engines: Iterable[str], *, mixed: bool) -> bool:
+    """Whether stores of these engines, at least one, can all hold literals as they are sent. ``mixed``: an engine that
+    cannot is allowed beside them."""
+    return {server_of_engine(engine) for engine in engines} == {server_of_engine(AS_WRITTEN)} and not mixed
 
 
 def server_of_engine(engine: str) -> str:

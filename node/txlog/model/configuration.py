@@ -44,13 +44,15 @@ class Master(msgspec.Struct, array_like=True, frozen=True):
 
 class Configuration(msgspec.Struct, array_like=True, frozen=True):
     """``masters`` in order of precedence. ``majority``: ``splitMode: Majority``, else ``Continue``. ``version`` counts
-    the changes that took effect. ``removed``: node ids that were masters once."""
+    the changes that took effect. ``removed``: node ids that were masters once. ``keeps_literals``: stores hold
+    literals as they were sent (decisions/0101); only that of the founding configuration counts, which never changes."""
 
     masters: list[Master]
     majority: bool
     key_retention_ms: int
     version: int = 0
     removed: list[str] = []
+    keeps_literals: bool = False
 
     def master(self, node: str) -> Master | None:
         """The master with this node id."""

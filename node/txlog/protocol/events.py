@@ -60,6 +60,8 @@ class ProtocolSettings:
     """Of this master's own undecided transactions."""
     majority: bool = False
     """``splitMode: Majority``: a view needs more than half of the configured weight; else ``Continue``."""
+    keeps_literals: bool = False
+    """The engine of each store of this data centre can hold literals as they were sent."""
 
     @property
     def repeat_ms(self) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from txlog.config.process_config import NodeConfig
 from txlog.runtime.durability_tracker import DurabilityTracker
 from txlog.runtime.interactive_load import InteractiveLoad
+from txlog.runtime.literal_form import LiteralForm
 from txlog.runtime.master_loop import MasterLoop
 from txlog.runtime.master_status import MasterStatus
 from txlog.runtime.payload_transfer import PayloadTransfer
@@ -43,6 +44,11 @@ class MasterContext:
     def durability(self) -> DurabilityTracker:
         """The watermarks of the log and of this master's transactions."""
         return self.loop.durability
+
+    @property
+    def literals(self) -> LiteralForm:
+        """In which form the stores of this data centre hold literals."""
+        return self.registry.literals
 
     @property
     def state(self) -> str:

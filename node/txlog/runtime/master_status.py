@@ -105,6 +105,12 @@ class MasterStatus:
         return self._core.views.accepted
 
     @property
+    def cluster_view(self) -> View | None:
+        """The accepted view, once this master belongs to its cluster for good: it is installed, or follows another."""
+        view = self._core.views.accepted
+        return view if view is not None and (self._core.views.installed or view.ancestors) else None
+
+    @property
     def view_number(self) -> Number:
         """Its number; ``NO_VIEW`` without one."""
         return self._core.views.number

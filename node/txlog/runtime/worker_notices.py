@@ -77,6 +77,7 @@ class WorkerNotices:
             before.looks = worker.looks = merge_digests(before.looks, worker.looks)
             if worker.reported_at > before.reported_at:
                 worker.take_pauses_from(before)
+                worker.engine = before.engine  # that master may not know its cluster yet
                 known[worker.name] = worker
 
     def _merge_remote(self, known: dict[str, RegisteredWorker], reported: list[RegisteredWorker]) -> None:

@@ -18,6 +18,7 @@ from txlog.model.hashes import NO_HASH
 from txlog.protocol.log.executed_out_of_order import find_branch_position
 from txlog.runtime.divergence_state import DivergenceListener, DivergenceState
 from txlog.runtime.doorbell import WorkerDoorbell
+from txlog.runtime.literal_form import LiteralForm
 from txlog.runtime.master_loop import MasterLoop
 from txlog.runtime.read_balance import DurationCounter, ReadBalance
 from txlog.runtime.store_judgement import store_refusal
@@ -38,9 +39,14 @@ class WorkerRegistry:
         loop: MasterLoop,
         on_divergence: DivergenceListener = lambda name, finding: None,
         clock: Callable[[], float] = time.time,
+        mixed_engines: bool = False,
+        on_literals_settled: Callable[[], None] = lambda: None,
     ) -> None:
         self.data_center = data_center
-        self.known = KnownWorkers(data_center, [RegisteredWorker(w.name, w.url, w.engine) for w in workers])
+        self._on_literals_settled = on_literals_settled
+        status = loop.status
+        self.literals = LiteralForm((w.engine for w in workers), mixed=mixed_engines, view=lambda: status.cluster_view)
+        self.known = KnownWorkers(data_center, [self._register(w) for w in workers])
         self.reads = ReadBalance(self.known, loop.durability)
         self.divergence = DivergenceState(self.known, on_divergence)
         self.notices = WorkerNotices(self.known, clock)
@@ -73,7 +79,7 @@ class WorkerRegistry:
             if before.url != config.url:
                 raise Conflict(f"{config.name} is at {before.url}; take it out first")
             return
-        self.workers[config.name] = RegisteredWorker(config.name, config.url, config.engine)
+        self.workers[config.name] = self._register(config)
         self.notices.due.set()
         self.update_watermarks()
         self.doorbell.wake_all()
@@ -88,6 +94,21 @@ class WorkerRegistry:
         self.doorbell.remove(name)
         self.update_watermarks()
         self.doorbell.wake_all()
+
+    def _register(self, config: WorkerConfig) -> RegisteredWorker:
+        engine, undecided = self.literals.engine_of(config.engine), self.literals.is_undecided
+        return RegisteredWorker(config.name, config.url, engine, is_form_undecided=undecided)
+
+    def settle_literals(self) -> None:
+        """Give the workers the engine of the form in which they hold literals, once this master knows it."""
+        undecided = [worker for worker in self.workers.values() if worker.is_form_undecided]
+        if not undecided or self.literals.is_undecided:
+            return
+        for worker in undecided:
+            worker.engine, worker.is_form_undecided = self.literals.engine_of(worker.engine), False
+        self.notices.due.set()
+        self.doorbell.wake_all()
+        self._on_literals_settled()
 
     # Reports and notices
 
@@ -133,6 +154,7 @@ class WorkerRegistry:
         durability = self._durability
         if not (self.workers or self.remote_workers or durability.applied.value or durability.applied_all.value):
             return  # called in every turn, long before the first report
+        self.settle_literals()
         if durability.truncation_count != self._truncations_seen:  # what is stable now was on the log before, too
             self._truncations_seen, kept = durability.truncation_count, durability.stable.value
             self._proved = {name: (min(index, kept), fence) for name, (index, fence) in self._proved.items()}

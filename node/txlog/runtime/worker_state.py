@@ -97,6 +97,8 @@ class RegisteredWorker(msgspec.Struct, rename="camel"):
     fault: str | None = None
     """As in the report."""
     running: bool = False
+    is_form_undecided: bool = False
+    """This master does not know yet in which form the store holds literals: nothing may be applied to it or read."""
 
     @property
     def may_execute(self) -> bool:
@@ -115,6 +117,8 @@ class RegisteredWorker(msgspec.Struct, rename="camel"):
     @property
     def paused_at(self) -> int | None:
         """The lowest index of all pauses; None without one."""
+        if self.is_form_undecided:
+            return 0
         now = time.monotonic()
         looking = self.look_hold if now < self.look_hold_until else None
         repairing = self.repair_hold if now < self.repair_hold_until else None
@@ -180,7 +184,9 @@ class RegisteredWorker(msgspec.Struct, rename="camel"):
         return has_moved
 
     def take_pauses_from(self, other: RegisteredWorker | None) -> None:
-        """Use the pauses of ``other``, or none: pauses belong to one master and are not sent to others."""
+        """Use the pauses of ``other``, or none: pauses belong to one master and are not sent to others. The same holds
+        of what this master does not know yet."""
+        self.is_form_undecided = other is not None and other.is_form_undecided
         if other is None:
             self.hold = self.look_hold = self.repair_hold = None
             return

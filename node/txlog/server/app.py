@@ -28,7 +28,7 @@ from txlog.config.live_settings import (
     with_preferences,
 )
 from txlog.config.process_config import NodeConfig
-from txlog.config.units import AS_WRITTEN, server_of_engine
+from txlog.config.units import AS_WRITTEN
 from txlog.divergence.detector import DivergenceFinding
 from txlog.http.aiohttp_server import HttpServer
 from txlog.http.listener import Listener, listen
@@ -40,6 +40,7 @@ from txlog.protocol.core import Core
 from txlog.protocol.events import ConfiguredMember, ProtocolSettings
 from txlog.runtime.executor import Executor, JournalPort
 from txlog.runtime.interactive_load import InteractiveLoad
+from txlog.runtime.literal_form import UNDECIDED
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.master_listener import MasterListener, ViewTransition
 from txlog.runtime.master_loop import MasterLoop, clock_with_offset
@@ -54,7 +55,7 @@ from txlog.server.http_api import HttpApi
 from txlog.server.peers.peer_links import PeerLinks, listen_to_peers
 from txlog.server.removed_master_export import export_unlogged
 from txlog.telemetry.event_log import EventLog
-from txlog.workers.canonical_literals import stored_form
+from txlog.workers.canonical_literals import CANONICAL_FORM, stored_form
 
 REJECT_NEW_WORK_S = 0.5
 """Minimum time for which a stop answers 503, so that clients with a kept connection receive it before the close."""
@@ -82,6 +83,7 @@ def core_settings(config: NodeConfig) -> ProtocolSettings:
         last_seen_birth=seen.birth if seen else 0,
         last_seen_start=seen.start if seen else 0,
         majority=config.split_mode == "Majority",
+        keeps_literals=config.can_keep_literals,
         **protocol_fields(config),
     )
 
@@ -119,6 +121,7 @@ class MasterApp(MasterListener):
         self._on_ended = ended
         self._tasks: list[asyncio.Task[None]] = []
         self._is_stopped = False
+        self._literals_reported = False
         self.links = PeerLinks(config, token, log, tls.peers)
         now = clock_with_offset(config.clock_offset_ms)
         live = read_effective_settings(config)
@@ -141,7 +144,14 @@ class MasterApp(MasterListener):
             batch_transactions=config.limits.batch_transactions,
             requests_in_flight=config.limits.requests_in_flight,
         )
-        self._registry = WorkerRegistry(config.data_center, config.workers, self.loop, self._on_divergence)
+        self._registry = WorkerRegistry(
+            config.data_center,
+            config.workers,
+            self.loop,
+            self._on_divergence,
+            mixed_engines=config.mixed_engines,
+            on_literals_settled=self._report_literals,
+        )
         self.context = MasterContext(
             config,
             self.loop,
@@ -187,11 +197,10 @@ class MasterApp(MasterListener):
             "Started",
             port=self.config.port,
             start=self.loop.status.start,
-            literals=stored_form(self.config.keeps_literals),
+            literals=UNDECIDED if self.context.literals.is_undecided else stored_form(self.context.literals.keeps),
         )
-        if self.config.could_keep_literals:
-            why = f"the engine {AS_WRITTEN} would keep literals as they are sent"
-            self.log.info("LiteralsRewritten", workers=server_of_engine(AS_WRITTEN), why=why)
+        self._registry.settle_literals()
+        self._report_literals()
 
     # Events of the loop: none comes before its first turn, so not before this object is complete
 
@@ -205,6 +214,7 @@ class MasterApp(MasterListener):
 
     def on_view_changed(self, change: ViewTransition) -> None:
         """The history of views and branches is kept for operators."""
+        self._registry.settle_literals()
         self.http_api.on_view_changed(change)
 
     def on_notice(self, peer: str, topic: str, body: bytes) -> None:
@@ -217,6 +227,20 @@ class MasterApp(MasterListener):
         if isinstance(error, Fatal):
             error = export_unlogged(error, self.config.journal_folder, self.loop.status.log_state, self.journal)
         self._on_ended(error)
+
+    def _report_literals(self) -> None:
+        """Names what becomes of literals, once, as soon as it is known."""
+        literals = self.context.literals
+        if literals.is_undecided or self._literals_reported:
+            return
+        self._literals_reported = True
+        if literals.contradicts_cluster:
+            why = "this cluster was founded to keep literals as they are sent; other forms are refused"
+            self.log.warning("LiteralsDiffer", why=why, cannot=literals.why_rewritten)
+        elif literals.keeps:
+            self.log.info("LiteralsKept", form=AS_WRITTEN)
+        else:
+            self.log.info("LiteralsRewritten", form=CANONICAL_FORM, why=literals.why_rewritten)
 
     def _end(self, error: BaseException) -> None:
         self.loop.end(error)

@@ -34,7 +34,7 @@ from txlog.config.recovery_config import RecoveryConfig
 from txlog.model.errors import BadInput, TxLogError
 from txlog.successor.recovery_claim import find_claim
 from txlog.successor.store_fill import fill_store
-from txlog.successor.succession import SuccessionRequest, found_successor, has_journal
+from txlog.successor.succession import SuccessionRequest, found_successor, has_journal, recovered_engine
 from txlog.successor.successor_errors import AlreadyRecovered
 from txlog.telemetry.event_log import EventLog
 from txlog.workers import ADAPTERS
@@ -87,8 +87,9 @@ def fill(master: NodeConfig, config: RecoveryConfig, log: EventLog) -> None:
     moment = _place_of(place, config, cluster)
     for worker in master.workers:
         with HttpTransport(worker.url, READ_TIMEOUT_S) as transport:
-            into = RestoreTarget(worker.name, ADAPTERS[worker.engine], transport)
-            done = fill_store(_open_reader(place, config), _restore(place, config, moment), into, cluster)
+            reader, restore = _open_reader(place, config), _restore(place, config, moment)
+            engine = recovered_engine(master, reader, restore, worker)
+            done = fill_store(reader, restore, RestoreTarget(worker.name, ADAPTERS[engine], transport), cluster)
         if done is not None:
             log.info("StoreFilled", worker=worker.name, quads=done.quads, digest=done.digest)
 

@@ -17,12 +17,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from txlog.archive.moment import parse_moment
-from txlog.archive.moment_restore import MomentRequest, plan_restore, read_timelines
+from txlog.archive.moment_restore import MomentRequest, engine_with_form, plan_restore, read_timelines
 from txlog.archive.restore_plan import RestorePlan
 from txlog.archive.stream_reader import StreamReader
 from txlog.archive.window_retention import hold_stream
 from txlog.backup.target import BackupTarget
-from txlog.config.process_config import NodeConfig
+from txlog.config.process_config import NodeConfig, WorkerConfig
+from txlog.config.units import AS_WRITTEN
 from txlog.journal import Journal, OsVfs
 from txlog.model.configuration import Configuration, Master
 from txlog.model.decode_errors import DECODE_ERRORS
@@ -104,7 +105,7 @@ def _found(request: SuccessionRequest) -> Succession:
         return Succession(claim, plan_restore(request.reader, restore), None)
     request.on_step("reading the archive")
     plan, inherited = _read(request, restore)
-    first = _first_master(request.master, int(memory.birth, 16))
+    first = _first_master(request, int(memory.birth, 16))
     wanted = Claim(
         memory.token,
         request.restore.moment.text,
@@ -221,9 +222,24 @@ def _known_claim(request: SuccessionRequest, memory: _Memory) -> Claim | None:
     return found.claim if found is not None and found.claim.token == memory.token else None
 
 
-def _first_master(master: NodeConfig, birth: int) -> FirstMaster:
+def recovered_engine(master: NodeConfig, reader: StreamReader, restore: MomentRequest, worker: WorkerConfig) -> str:
+    """The engine of a store of the new cluster, with the form in which the lost one held literals. ``master``: one of
+    the store's data centre."""
+    if not master.can_keep_literals or master.names_as_written:
+        return worker.engine
+    return engine_with_form(reader, restore.backups, worker.engine)
+
+
+def _first_master(request: SuccessionRequest, birth: int) -> FirstMaster:
+    master = request.master
     masters = [Master(peer.node, peer.data_center, peer.weight) for peer in master.peers]
-    configuration = Configuration(masters, master.split_mode == "Majority", master.key_retention_ms)
+    engines = [recovered_engine(master, request.reader, request.restore, worker) for worker in master.workers]
+    configuration = Configuration(
+        masters,
+        master.split_mode == "Majority",
+        master.key_retention_ms,
+        keeps_literals=AS_WRITTEN in engines,
+    )
     return FirstMaster(master.node, birth, configuration, master.split_recovery)
 
 

@@ -72,7 +72,8 @@ class BatchScheduler:
         """The worker's configuration with the URL that the master reports: a worker may be added while the application
         runs. Where a master reports none, the configured one counts."""
         if worker.url:
-            store = WorkerConfig.model_validate({"name": worker.name, "url": worker.url})
+            fields = {"name": worker.name, "url": worker.url, "engine": worker.engine or "oxigraph"}
+            store = WorkerConfig.model_validate(fields)
             return self._config.model_copy(update={"workers": [store]})
         return self._config if worker.name in [each.name for each in self._config.workers] else None
 

@@ -14,6 +14,9 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
+from txlog.model.configuration import Configuration
 from txlog.model.errors import Conflict, Fatal, PeerFault
 from txlog.model.ids import Origin
 from txlog.model.records import RecoveredState, ViewAccepted, ViewInstalled
@@ -341,7 +344,7 @@ class ClusterBootstrap:
         ballot = max((v.ballot for v in same), default=above)
         if any(v.number > (1, ballot, self.local.node) for v in accepted if v.members != members):
             ballot = above  # else a master that has accepted that one would ignore this
-        first, mine = bootstrap_configuration(self.local.settings), self.views.accepted
+        first, mine = self._bootstrap_configuration(), self.views.accepted
         same_again = ((1, ballot, self.local.node), members, first)
         if mine is not None and (mine.number, mine.members, mine.bootstrap_configuration) == same_again:
             return mine  # proposed before; a master may prefer another strategy since
@@ -352,6 +355,13 @@ class ClusterBootstrap:
         level = min([PROTOCOL_LEVEL, *(self._replies[node].level for node in self._other_bootstrap_members)])
         strategy = min(prefers, key=STRATEGIES.index)
         return bootstrap_view(ballot, self.local.node, members, strategy, first, prefers, level)
+
+    def _bootstrap_configuration(self) -> Configuration:
+        """That of the manifests. Literals are kept as they were sent only where every founder's stores can: one engine
+        that cannot would make its stores differ from the others (rule 20)."""
+        mine = bootstrap_configuration(self.local.settings)
+        others = [self._replies[node].keeps_literals for node in self._other_bootstrap_members]
+        return msgspec.structs.replace(mine, keeps_literals=mine.keeps_literals and all(others))
 
     def _preferred_strategy(self, node: str) -> str:
         """The strategy that this member prefers; this master's own preference where the member's version does not

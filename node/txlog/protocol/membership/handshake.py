@@ -123,6 +123,7 @@ def build_hello_reply(who: Hello, views: ViewState, peers: list[PeerProgress]) -
         views.local.settings.strategy,
         views.local.clock.wall_ms,
         PROTOCOL_LEVEL,
+        views.local.settings.keeps_literals,
     )
 
 

@@ -68,7 +68,7 @@ class SkipHandler:
         changed = self._registry.notices.due
         while True:
             changed.clear()
-            if self._registry.workers:
+            if self._registry.workers and not self._registry.literals.is_undecided:
                 self._repairs.refresh_states()
                 message = wire.encode(wire.Notice(TOPIC, self._registry.notices.encode()))
                 for peer in self._context.other_nodes:

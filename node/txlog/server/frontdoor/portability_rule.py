@@ -55,6 +55,7 @@ class PortabilityRule:
         self._site = site
         self._mixed = site.config.mixed_engines
         self._workers = site.registry.known
+        self._literals = site.literals
 
     def check(self, prepared: TransactionBody) -> TransactionBody:
         """The same transaction. Raises :class:`~txlog.model.errors.NotDeterministic` where several engines may differ
@@ -119,7 +120,8 @@ class PortabilityRule:
         return lacking
 
     def _traits(self) -> EngineTraits:
-        return _traits_of(self._workers.engines())
+        traits = _traits_of(self._workers.engines())
+        return traits._replace(mixes_forms=True) if self._literals.contradicts_cluster else traits
 
 
 def _has_other_forms(kind: int, payload: bytes) -> bool:

@@ -133,7 +133,7 @@ class TransactionHandler:
             raise Unavailable("Closing", "this master is stopping; begin at another one")
         if len(self.open) >= self.open_max:
             raise Unavailable("TransactionsOpen", f"{len(self.open)} transactions are open here; commit some first")
-        one = OpenTransaction(str(uuid.uuid4()), level, as_written=self._site.config.keeps_literals)
+        one = OpenTransaction(str(uuid.uuid4()), level, as_written=self._site.literals.keeps)
         self.open[one.name] = one
         self._expire_idle()
         location = f"{request.url.with_query(None)}/{one.name}"
@@ -343,7 +343,7 @@ class TransactionHandler:
             raise BadInput("explain: a query of a transaction that has written is evaluated here, not by a worker")
         wanted = query_predicates(asked.text)
         answer = await (await self._view_for(request, one, wanted)).query(asked)
-        answer.headers["TxLog-Literals"] = stored_form(self._site.config.keeps_literals)
+        answer.headers["TxLog-Literals"] = stored_form(self._site.literals.keeps)
         if one.read_set is not None:
             one.read_set.add_read(wanted, query_request(asked))
         return answer
@@ -365,14 +365,14 @@ class TransactionHandler:
         if plain is not None:
             return await self._reads.statements_with_changes(request, plain)
         form = negotiate_format(request, tuple(RDF_FORMATS))
-        terms = pattern_terms(request, as_written=self._site.config.keeps_literals)
+        terms = pattern_terms(request, as_written=self._site.literals.keeps)
         graphs = context_parameters(request)
         wanted = None if terms[1] is None else frozenset((terms[1],))
         body = await (await self._view_for(request, one, wanted)).statements(terms, graphs, form)
         if one.read_set is not None:
             one.read_set.add_read(wanted, match_request(terms, graphs, form))
         answer = bytes_response(body, form.media_type)
-        answer.headers["TxLog-Literals"] = stored_form(self._site.config.keeps_literals)
+        answer.headers["TxLog-Literals"] = stored_form(self._site.literals.keeps)
         return answer
 
     async def _size(self, request: Request, one: OpenTransaction) -> Response:

@@ -84,7 +84,7 @@ class ReadHandler:
         self._site = site
         self._repository = site.config.repository
         self._bytes_max = site.config.limits.body_bytes
-        self._as_written = site.config.keeps_literals
+        self._literals = site.literals
         self._portability = PortabilityRule(site)
         self.router = ReadRouter(site)
 
@@ -310,7 +310,7 @@ class ReadHandler:
         """The statements that match subj, pred, obj and context, as they would be with these changes. In a format
         without graphs, a statement of several graphs appears once for each, as in RDF4J."""
         form = negotiate_format(request, tuple(RDF_FORMATS))
-        terms, graphs = _pattern_parameters(request, self._as_written)
+        terms, graphs = _pattern_parameters(request, self._literals.keeps)
         headers = {"Content-Disposition": f"attachment; filename=statements.{form.extension}"}
         # The master writes the final format, whatever the worker's is.
         headers["Content-Type"] = form.media_type
@@ -343,7 +343,7 @@ class ReadHandler:
         """All statements, or those that match subj, pred, obj and context."""
         self._check_repository(names)
         form = negotiate_format(request, tuple(RDF_FORMATS))
-        subject, predicate, value = pattern_terms(request, as_written=self._as_written)
+        subject, predicate, value = pattern_terms(request, as_written=self._literals.keeps)
         graphs = context_parameters(request)
         headers = {"Content-Disposition": f"attachment; filename=statements.{form.extension}"}
         if not form.has_graphs or (graphs is not None and len(graphs) == 1):

@@ -121,7 +121,7 @@ class ReadRouter:
         good = self._reads.min_index()
         workers = list(registry.workers.values())
         for at, worker in enumerate(workers):
-            if worker.state not in _READABLE_STATES or worker.refusal is not None:
+            if worker.state not in _READABLE_STATES or worker.refusal is not None or worker.is_form_undecided:
                 continue
             if worker.index < least or registry.is_off_chain(worker):
                 continue

@@ -49,7 +49,7 @@ def check_repository(names: Mapping[str, str], repository: str) -> None:
 def term_parameter(request: Request, name: str, *, as_written: bool) -> str | None:
     """A term in N-Triples (``subj``, ``pred``, ``obj``) as canonical text, None without the parameter. A literal is in
     the form in which stores hold it, so that a client finds it by the form that it wrote. ``as_written``: that is the
-    form which it has (:attr:`~txlog.config.process_config.NodeConfig.keeps_literals`)."""
+    form which it has (:attr:`~txlog.runtime.literal_form.LiteralForm.keeps`)."""
     text = request.query.get(name)
     if not text:
         return None

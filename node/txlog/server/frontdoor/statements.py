@@ -30,7 +30,7 @@ class StatementHandler:
         self._repository = site.config.repository
         self._level = site.config.durability
         self._seconds = site.config.write_timeout_s
-        self._as_written = site.config.keeps_literals
+        self._literals = site.literals
         self._writes = writes
         self._reads = reads
 
@@ -60,7 +60,7 @@ class StatementHandler:
     async def remove(self, request: Request, names: Mapping[str, str]) -> Response:
         """Deletes what matches subj, pred, obj and context; without any of them, everything."""
         check_repository(names, self._repository)
-        subject, predicate, value = pattern_terms(request, as_written=self._as_written)
+        subject, predicate, value = pattern_terms(request, as_written=self._literals.keeps)
         return await self._submit(request, delete_matching(subject, predicate, value, context_parameters(request)))
 
     # Graphs

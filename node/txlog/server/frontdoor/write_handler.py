@@ -44,7 +44,6 @@ from txlog.sparql import (
 )
 from txlog.sparql.formats.rdf4j_transaction_xml import prepare_rdf_transaction
 from txlog.sparql.packed_upload import is_packed, prepare_packed_removal, prepare_upload
-from txlog.workers.canonical_literals import stored_form
 
 _UPDATE = "application/sparql-update"
 _RDF_TRANSACTION = "application/x-rdftransaction"
@@ -77,7 +76,7 @@ class WriteHandler:
         self._level = site.config.durability
         self._seconds = site.config.write_timeout_s
         self.bytes_max = site.config.limits.body_bytes
-        self.response_formatter = WriteResponseFormatter(site.durability, stored_form(site.config.keeps_literals))
+        self.response_formatter = WriteResponseFormatter(site.durability, site.literals)
         self.hot_paths = [f"{prefix}/repositories/{self._repository}/statements" for prefix in ("", "/rdf4j-server")]
 
     def routes(self) -> list[Route]:

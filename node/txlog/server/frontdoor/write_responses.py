@@ -10,7 +10,9 @@ from txlog.model.durability import Durability
 from txlog.model.ids import Origin, Txid
 from txlog.protocol.events import SubmissionAccepted
 from txlog.runtime.durability_tracker import DurabilityTracker
+from txlog.runtime.literal_form import LiteralForm
 from txlog.runtime.master_loop import PendingWrite
+from txlog.workers.canonical_literals import stored_form
 
 
 def accepted_txid(write: PendingWrite, reached: bool) -> Txid | None:
@@ -23,12 +25,13 @@ def accepted_txid(write: PendingWrite, reached: bool) -> Txid | None:
 
 
 class WriteResponseFormatter:
-    """``durability`` knows the position that a transaction has reached. ``literals``: the engine in whose form the
-    stores hold literals."""
+    """``durability`` knows the position that a transaction has reached. ``literals``: the form in which the stores
+    hold literals, which is known once a transaction was accepted."""
 
-    def __init__(self, durability: DurabilityTracker, literals: str) -> None:
+    def __init__(self, durability: DurabilityTracker, literals: LiteralForm) -> None:
         self._durability = durability
-        self._literals_header = f"TxLog-Literals: {literals}\r\n"
+        self._literals = literals
+        self._literals_header = ""
         self._origin: Origin | None = None
         self._name = ""
         self._level: Durability | None = None
@@ -43,6 +46,8 @@ class WriteResponseFormatter:
             self._origin, self._name = origin, str(origin)
         if level is not self._level:
             self._level, self._level_header = level, "" if level is None else f"TxLog-Durability: {level.value}\r\n"
+        if not self._literals_header:
+            self._literals_header = f"TxLog-Literals: {stored_form(self._literals.keeps)}\r\n"
         position = self._position_header(txid)
         return f"TxLog-Transaction: {self._name}.{seq}\r\n{position}{self._level_header}{self._literals_header}"
 
