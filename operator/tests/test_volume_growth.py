@@ -7,7 +7,7 @@ from observations import World, manifest, whole
 from test_plan import of, planned, settled
 
 from txlog.config.cluster import TxLogCluster
-from txlog.config.cluster_status import ClusterStatus
+from txlog.config.cluster_status import ClusterStatus, VolumeSizes
 from txlog_operator.actions import ApplyObject, GrowVolume, PlanAction, ReplaceStatefulSet
 from txlog_operator.cluster_phase import cluster_phase_of
 from txlog_operator.observation import ClusterObservation
@@ -133,13 +133,13 @@ def test_the_status_says_what_grows_and_counts_the_generation_afterwards() -> No
     (condition,) = [each for each in status.conditions if each.type == "Reconciled"]
     assert (condition.status, condition.reason, status.observed_generation) == ("Unknown", "VolumesGrow", 0)
     assert "journal-catalogue-1 has 20Gi of 40Gi (waits for a pod)" in condition.message
-    assert status.volume_sizes == {"master": "20Gi", "worker": "20Gi"}
+    assert status.volume_sizes == VolumeSizes(master="20Gi", worker="20Gi")
     world = before("40Gi", "40Gi")
     world.objects.pop(("StatefulSet", "catalogue"))
     world.carry_out(planned(larger, whole(larger, world)))
     grown = said(larger, whole(larger, world))
-    assert (grown.observed_generation, grown.volume_sizes["master"]) == (3, "40Gi")
-    assert said(larger, replace(whole(larger, world), objects={})).volume_sizes == {}
+    assert (grown.observed_generation, grown.volume_sizes.master) == (3, "40Gi")
+    assert said(larger, replace(whole(larger, world), objects={})).volume_sizes == VolumeSizes()
 
 
 def test_nothing_grows_while_paused() -> None:

@@ -251,7 +251,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--platform-ids", action="store_true", help="pods name no user and no group: the platform does")
     parser.add_argument("--lease", help="name of the Lease by which one of several operators is chosen; none: it acts")
     parser.add_argument("--lease-namespace", help="default: the pod's own")
-    parser.add_argument("--liveness", default="http://0.0.0.0:8080/healthz", help="where it says that it lives")
+    parser.add_argument("--ip-family", choices=("IPv4", "IPv6"), default="IPv4", help="in which pods listen")
+    parser.add_argument("--liveness", help="URL of the liveness endpoint; default: port 8080 of every address")
     parser.add_argument("--metrics-port", type=int, default=9100, help="0: none")
     options = parser.parse_args(arguments)
     install_json_log("operator")
@@ -265,20 +266,22 @@ def main(arguments: list[str] | None = None) -> None:
         options.image,
         options.pull_policy,
         pipeline_account=options.pipeline_account,
+        ip_family=options.ip_family,
         platform_ids=options.platform_ids,
     )
+    host = "::" if options.ip_family == "IPv6" else "0.0.0.0"
     election = None
     if options.lease:
         identity = f"{socket.gethostname()}_{uuid4()}"
         election = LeaderElection(options.lease_namespace or _pod_namespace(parser), options.lease, identity)
     operator = Operator(place, settings, election)
     if options.metrics_port:
-        start_http_server(options.metrics_port, registry=operator.metrics.registry)
+        start_http_server(options.metrics_port, addr=host, registry=operator.metrics.registry)
     kopf.run(
         registry=build_registry(operator, place),
         standalone=True,
         namespaces=namespaces,
-        liveness_endpoint=options.liveness,
+        liveness_endpoint=options.liveness or f"http://{f'[{host}]' if ':' in host else host}:8080/healthz",
     )
 
 

@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.cluster_status import ClusterStatus
@@ -54,6 +54,7 @@ class OperatorSettings:
     pull_policy: str = "IfNotPresent"
     interval: ReconcileInterval = ReconcileInterval()
     pipeline_account: str | None = None
+    ip_family: Literal["IPv4", "IPv6"] = "IPv4"
     platform_ids: bool = False
     """The platform chooses user and group of each pod."""
 
@@ -133,6 +134,7 @@ class Reconciler:
             owner_uid=found["metadata"]["uid"],
             last_seen=status_writer.last_seen_incarnations(now),
             pipeline_account=self._settings.pipeline_account,
+            ip_family=self._settings.ip_family,
             platform_ids=self._settings.platform_ids,
         )
         # The status is written before any action, so that a crash loses no observation.

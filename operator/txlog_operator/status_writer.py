@@ -17,6 +17,7 @@ from txlog.config.cluster_status import (
     PeerStatus,
     PipelineStatus,
     SplitStatus,
+    VolumeSizes,
     WorkerStatusEntry,
 )
 from txlog.config.process_config import LastSeenIncarnation
@@ -115,7 +116,7 @@ def make_status(
         split=_split_status(seen, situation, before),
         pipeline=_pipeline_status(cluster, seen),
         last_backup=last[0] if last is not None else None,
-        volume_sizes=requested_sizes(cluster, seen) or before.volume_sizes,
+        volume_sizes=_volume_sizes(cluster, seen, before),
         **_scale_fields(cluster, seen),
     )
     found = check_conditions(cluster, seen, situation, status, problems, peer_lag_s(cluster, seen), reconciled)
@@ -131,6 +132,11 @@ def _scale_fields(cluster: TxLogCluster, seen: ClusterObservation) -> KubeObject
         "worker_replicas": sum(not pod.terminating for pod in seen.worker_pods.values()),
         "worker_selector": ",".join(f"{name}={value}" for name, value in sorted(labels.items())),
     }
+
+
+def _volume_sizes(cluster: TxLogCluster, seen: ClusterObservation, before: ClusterStatus) -> VolumeSizes:
+    """Those of a StatefulSet that is being replaced are kept."""
+    return before.volume_sizes.model_copy(update=requested_sizes(cluster, seen))
 
 
 def with_failure(before: ClusterStatus, check: ConditionCheck, generation: int, now: float) -> ClusterStatus:

@@ -52,7 +52,7 @@ NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?$"
 """Of clusters and data centres. Node ids append ``-<index>`` and stay a DNS label (63 characters)."""
 
 ADDRESS_PATTERN = (
-    r"^[A-Za-z0-9{]([A-Za-z0-9{}.-]{0,251}[A-Za-z0-9}])?"
+    r"^([A-Za-z0-9{]([A-Za-z0-9{}.-]{0,251}[A-Za-z0-9}])?|\[[0-9A-Fa-f:.]{0,45}(\{index\})?[0-9A-Fa-f:.]{0,45}\])"
     r"(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?$"
 )
 
@@ -105,7 +105,12 @@ class PeerSpec(ManifestModel):
     def address_of(self, index: int, port: int = PEER_PORT) -> str:
         """``host:port`` of the master of that index (from 1); ``port`` where the address names none."""
         host = self.address.replace("{index}", str(index))
-        return host if ":" in host else f"{host}:{port}"
+        return host if self.names_port else f"{host}:{port}"
+
+    @property
+    def names_port(self) -> bool:
+        """Whether the address has a port. The colons of an IPv6 address are in brackets."""
+        return ":" in self.address.rpartition("]")[2]
 
 
 class LogSpec(ManifestModel):

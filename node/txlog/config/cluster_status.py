@@ -94,6 +94,13 @@ class PipelineStatus(ManifestModel):
     )
 
 
+class VolumeSizes(ManifestModel):
+    """Size that every volume has requested at least. A manifest may not ask for less."""
+
+    master: str | None = Field(default=None, max_length=40, description="Of the masters' volumes.")
+    worker: str | None = Field(default=None, max_length=40, description="Of the stores' volumes.")
+
+
 class ClusterStatus(ManifestModel):
     """What the operator observes. It is the only writer."""
 
@@ -123,9 +130,7 @@ class ClusterStatus(ManifestModel):
         default=None, description="Pods of stores that TxLog runs, for `kubectl scale`. Absent with external workers."
     )
     worker_selector: str | None = Field(default=None, description="Labels of these pods, for `kubectl scale`.")
-    volume_sizes: dict[str, str] = Field(
-        default={}, description="Size that every volume of a `master` and of a `worker` has requested at least."
-    )
+    volume_sizes: VolumeSizes = VolumeSizes()
     last_backup: str | None = Field(default=None, description="Name of the last TxLogBackup that ended.")
     conditions: list[Condition] = Field(
         default=[],

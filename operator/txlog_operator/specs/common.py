@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from txlog.config.cluster import PEER_PORT, SECURED_PEER_PORT, PeerSpec, TxLogCluster
 from txlog.config.process_config import LastSeenIncarnation
@@ -50,6 +50,8 @@ class BuildContext:
     last_seen: Mapping[str, LastSeenIncarnation] = field(default_factory=dict)
     master_count: int | None = None
     pipeline_account: str | None = None
+    ip_family: Literal["IPv4", "IPv6"] = "IPv4"
+    """The family in which pods listen: that of their first address."""
     platform_ids: bool = False
     """The platform chooses user and group of each pod."""
     hibernated: bool = False
@@ -200,7 +202,17 @@ def remote_master_url(cluster: TxLogCluster, peer: PeerSpec, index: int) -> str 
     """
     if not is_secured(cluster):
         return f"{url_scheme(cluster)}://{peer.address_of(index)}"
-    return None if ":" in peer.address else f"{url_scheme(cluster)}://{peer.address_of(index)}"
+    return None if peer.names_port else f"{url_scheme(cluster)}://{peer.address_of(index)}"
+
+
+def listen_host(around: BuildContext) -> str:
+    """The address at which a pod listens: all addresses of the family."""
+    return "::" if around.ip_family == "IPv6" else "0.0.0.0"
+
+
+def ip_families(around: BuildContext) -> KubeObject:
+    """Fields of a Service. With IPv4 the cluster chooses, as it does without these fields."""
+    return {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv6"]} if around.ip_family == "IPv6" else {}
 
 
 @dataclass(frozen=True)

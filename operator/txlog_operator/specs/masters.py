@@ -25,7 +25,9 @@ from txlog_operator.specs.common import (
     KubeObject,
     build_object,
     container,
+    ip_families,
     is_secured,
+    listen_host,
     peer_address,
     pod_spec,
     resource_requirements,
@@ -100,7 +102,7 @@ def master_config(cluster: TxLogCluster, node: str, around: BuildContext) -> Nod
         journal_folder=DATA_FOLDER / "journal",
         token_file=PEER_TOKEN_FOLDER / PEER_TOKEN_KEY,
         workers=build_worker_configs(cluster, lambda index: worker_url(cluster, index)),
-        host="0.0.0.0",
+        host=listen_host(around),
         last_seen=around.last_seen.get(node),
         identity_file=TERMINATION_LOG,
         **_security_fields(cluster),
@@ -263,7 +265,7 @@ def services(cluster: TxLogCluster, around: BuildContext) -> list[KubeObject]:
     """A headless Service for host names, which peers need before any master is ready, and a Service for clients."""
     names = ObjectNames(cluster)
     ports = [{"name": name, "port": port, "targetPort": name} for name, port in _ports(cluster)]
-    select: dict[str, Any] = {"selector": selector(cluster, COMPONENT), "ports": ports[:1]}
+    select: dict[str, Any] = {"selector": selector(cluster, COMPONENT), "ports": ports[:1], **ip_families(around)}
     hosts = {"clusterIP": "None", "publishNotReadyAddresses": True, **select, "ports": ports}
     return [
         build_object(cluster, around, "v1", "Service", names.master_hosts, COMPONENT, spec=hosts),

@@ -14,6 +14,8 @@ from txlog_operator.specs.common import (
     KubeObject,
     build_object,
     container,
+    ip_families,
+    listen_host,
     pod_spec,
     resource_requirements,
     selector,
@@ -38,7 +40,7 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         around,
         COMPONENT,
         # The adapter refuses a store with --union-default-graph.
-        ["oxigraph", "serve", "-l", str(DATA_FOLDER / "store"), "-b", f"0.0.0.0:{WORKER_PORT}"],
+        ["oxigraph", "serve", "-l", str(DATA_FOLDER / "store"), "-b", f"{_listen_address(around)}:{WORKER_PORT}"],
         ports=[{"name": "http", "containerPort": WORKER_PORT}],
         resources=resource_requirements(workers.resources, REQUESTS),
         startupProbe={**probe, "periodSeconds": 1, "failureThreshold": 600},
@@ -63,6 +65,11 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
     return build_object(cluster, around, "apps/v1", "StatefulSet", names.workers, COMPONENT, spec=spec)
 
 
+def _listen_address(around: BuildContext) -> str:
+    host = listen_host(around)
+    return f"[{host}]" if ":" in host else host
+
+
 def service(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
     """A headless Service: masters and the pipeline address each store by name."""
     spec = {
@@ -70,6 +77,7 @@ def service(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         "publishNotReadyAddresses": True,
         "selector": selector(cluster, COMPONENT),
         "ports": [{"name": "http", "port": WORKER_PORT, "targetPort": "http"}],
+        **ip_families(around),
     }
     return build_object(cluster, around, "v1", "Service", ObjectNames(cluster).worker_hosts, COMPONENT, spec=spec)
 
