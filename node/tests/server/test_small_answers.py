@@ -177,3 +177,19 @@ def test_an_engine_that_finds_literals_by_their_value_is_not_asked_for_one(
     assert StatementPattern(None, None, '"1"' + INTEGER.decode(), None).is_query_for(able) is literals
     assert StatementPattern(None, "<urn:p>", "<urn:o>", None).is_query_for(able) is names
     assert not StatementPattern(None, None, None, None).is_query_for(able)
+
+
+def test_an_engine_with_its_own_search_is_asked_for_a_pattern_by_it() -> None:
+    for engine, adapter in ADAPTERS.items():
+        able = adapter.capabilities
+        has = engine in ("rdf4j", "rdf4j-as-written")
+        assert StatementPattern(None, "<urn:p>", '"x"', ("", "<urn:g>")).is_match_for(able) is has
+        assert not StatementPattern(None, None, None, None).is_match_for(able)
+        assert not StatementPattern(None, "<urn:p>", None, ()).is_match_for(able)
+        assert not StatementPattern(None, None, "<<( <urn:a> <urn:b> <urn:c> )>>", None).is_match_for(able)
+        if not has:
+            with pytest.raises(NotImplementedError, match=engine):
+                adapter.match((None, "<urn:p>", None), None)
+    request = ADAPTERS["rdf4j"].match((None, "<urn:p>", '"x"@en'), ("", "<urn:g>", ""))
+    assert request.path == "/statements?pred=%3Curn%3Ap%3E&obj=%22x%22%40en&context=null&context=%3Curn%3Ag%3E"
+    assert request.headers == {"Accept": "application/n-quads"}

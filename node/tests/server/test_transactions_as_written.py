@@ -19,8 +19,6 @@ from test_isolation_levels import KEY
 from test_open_transactions import QUADS, RESULTS, UPDATE, act, begin
 from worker_driver import Driver, Served
 
-from txlog.config.units import AS_WRITTEN
-
 XSD = "http://www.w3.org/2001/XMLSchema#"
 pytestmark = pytest.mark.spark
 
@@ -36,7 +34,7 @@ def store() -> Iterator[AsWrittenProcess]:
 @pytest.fixture
 async def served(store: AsWrittenProcess, clusters: Callable[..., Cluster]) -> AsyncIterator[Served]:
     store.clear()
-    workers = [{"name": "w-1", "url": store.url, "engine": AS_WRITTEN}]
+    workers = [{"name": "w-1", "url": store.url, "engine": "rdf4j"}]  # a new cluster keeps forms by itself
     cluster = clusters(1, workers=workers, durability="applied", write_timeout_s=120.0)
     await cluster.start()
     driver = Driver(cluster.url(0), "w-1", store)
@@ -60,6 +58,31 @@ async def _increment(cluster: Cluster, url: str) -> None:
     assert line == _int(value)
     await act(cluster, url, "DELETE", line, Content_Type=QUADS)
     await act(cluster, url, "ADD", _int(value + 1), Content_Type=QUADS)
+
+
+_TERMS = {"subj": "<urn:s>", "pred": "<urn:p>", "obj": f'"01"^^<{XSD}int>'}
+
+
+@pytest.mark.parametrize("graphs", [(), ("<urn:g>",), ("null",), ("null", "<urn:g>")])
+async def test_a_pattern_gives_what_it_matches_in_its_graphs(served: Served, graphs: tuple[str, ...]) -> None:
+    """RDF4J's own search answers, which knows nothing of the marker's place and of forms."""
+    literals = [f'"01"^^<{XSD}int>', f'"1"^^<{XSD}int>', '"x"@en-us', '"\\u00e9\\n"', "<urn:o>"]
+    lines = [f"<urn:s> <urn:p> {term} {graph}." for term in literals for graph in ("", "<urn:g> ", "<urn:h> ")]
+    await _put(served, *lines)
+    everything = await served.quads()
+    assert len(everything) == len(lines)
+    for names in (("subj",), ("pred",), ("obj",), ("subj", "pred", "obj")):
+        query = "&".join(f"{name}={quote(_TERMS[name])}" for name in names)
+        query += "".join(f"&context={quote(graph)}" for graph in graphs)
+        found = (await served.send("GET", f"/statements?{query}", status=200, Accept=QUADS)).splitlines()
+        wanted = [line for line in everything if _graph_of(line) in (graphs or (_graph_of(line),))]
+        wanted = [line for line in wanted if "obj" not in names or _TERMS["obj"] in line]
+        assert sorted(found) == sorted(wanted), (names, graphs)
+        assert found
+
+
+def _graph_of(line: str) -> str:
+    return next((name for name in ("<urn:g>", "<urn:h>") if line.endswith(f" {name} .")), "null")
 
 
 @pytest.mark.parametrize("level", ["READ_COMMITTED", "SNAPSHOT", "SERIALIZABLE"])

@@ -137,8 +137,7 @@ class HelloReply(msgspec.Struct, array_like=True, frozen=True, tag="known"):
     """``known_incarnations``: what the sender knows of the asker. ``accepted``/``installed``: the sender's own view.
     ``held``: last seq that the sender holds of each origin of that view. ``configuration``: the sender's, None before
     the bootstrap; ``members`` counts until then. ``prefers``: its strategy for splits, for the bootstrap; empty: not
-    sent. ``clock_ms``, ``level``: as in ``Hello``. ``keeps_literals``: the stores that it knows can hold literals as
-    they were sent, for the bootstrap."""
+    sent. ``clock_ms``, ``level``: as in ``Hello``. ``keeps_literals``: its stores can, for the bootstrap."""
 
     node: NodeId
     birth: Birth

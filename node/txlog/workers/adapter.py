@@ -194,6 +194,7 @@ class Capabilities:
     ``parts``: :meth:`~Adapter.dump` can be restricted to predicates.
     ``exact_rows``: the rows of a query have the literals that :meth:`~Adapter.clean_snapshot` gives of a snapshot.
     ``finds_literals``: a literal in a pattern matches exactly the quads that have it, in its canonical form.
+    ``matches``: it has :meth:`~Adapter.match`, which costs less than a query.
     """
 
     atomic_request: bool
@@ -209,6 +210,7 @@ class Capabilities:
     parts: bool = True
     exact_rows: bool = True
     finds_literals: bool = True
+    matches: bool = False
 
 
 _RDF4J: Final = Capabilities(
@@ -231,8 +233,8 @@ CAPABILITIES: Mapping[str, Capabilities] = {
         union_of=("urn:x-arq:DefaultGraph", "urn:x-arq:UnionGraph"),
         finds_literals=False,
     ),
-    "rdf4j": _RDF4J,
-    AS_WRITTEN: replace(_RDF4J, terms=False),
+    "rdf4j": replace(_RDF4J, matches=True),
+    AS_WRITTEN: replace(_RDF4J, terms=False, matches=True),
     "virtuoso": Capabilities(
         atomic_request=True,
         guard=True,
@@ -434,6 +436,9 @@ class Adapter(Protocol):
     def snapshot(self, accept: str = "application/n-quads") -> WorkerRequest:
         """Ask for all statements of all graphs as of one moment; stream it. N-Quads have to go through
         :meth:`clean_snapshot`."""
+
+    def match(self, terms: Sequence[str | None], graphs: Sequence[str] | None) -> WorkerRequest:
+        """As :meth:`snapshot`, the statements with these terms (None: any), in these graphs ("": the default one)."""
 
     def clean_snapshot(self, chunks: Iterable[bytes]) -> Iterable[bytes]:
         """The N-Quads of :meth:`snapshot`, without system graphs and with canonical literals. A chunk may end inside a

@@ -230,6 +230,11 @@ class Rdf4jAdapter(TripleMarkerAdapter):
         which = urlencode({"context": "null" if graph is None else f"<{graph}>"})
         return WorkerRequest("GET", f"{self.data_path}?{which}", {"Accept": accept})
 
+    def match(self, terms: Sequence[str | None], graphs: Sequence[str] | None) -> WorkerRequest:
+        given = [(name, term) for name, term in zip(("subj", "pred", "obj"), terms, strict=True) if term]
+        given += [("context", graph or "null") for graph in dict.fromkeys(graphs or ())]
+        return WorkerRequest("GET", f"{self.data_path}?{urlencode(given)}", {"Accept": "application/n-quads"})
+
     # -- registration
 
     def probe_steps(self) -> Sequence[ProbeStep]:

@@ -100,6 +100,9 @@ class SparqlAdapter:
     def snapshot(self, accept: str = N_QUADS) -> WorkerRequest:
         return WorkerRequest("GET", self.data_path, {"Accept": accept})
 
+    def match(self, terms: Sequence[str | None], graphs: Sequence[str] | None) -> WorkerRequest:
+        raise NotImplementedError(f"{self.engine} has no search by terms: Capabilities.matches")
+
     # -- responses
 
     def parse_system_graphs(self, response: WorkerResponse) -> SystemGraphs:

@@ -74,6 +74,8 @@ class AnswerSteps(NamedTuple):
 
 def steps_for(adapter: Adapter, build: WorkerRequestSpec, media: str) -> AnswerSteps:
     """What an engine's answer of that media type to this request needs before it is one of a repository."""
+    if isinstance(build, StatementPattern) and build.is_match_for(adapter.capabilities):
+        return AnswerSteps(media, clean_lines(adapter))
     if isinstance(build, StatementPattern) and build.is_query_for(adapter.capabilities):
         return AnswerSteps(N_QUADS, lines_of_rows(adapter))
     if not isinstance(build, (StatementPattern, str)):

@@ -198,6 +198,8 @@ class ReadRouter:
         it."""
         adapter = store.adapter
         able = adapter.capabilities
+        if isinstance(build, StatementPattern) and build.is_match_for(able):
+            return adapter.match(build[:3], build.graphs)
         if isinstance(build, StatementPattern):
             by_query = build.is_query_for(able)
             build = WorkerQuery(build.query(), RESULTS_JSON, union=False) if by_query else ALL_STATEMENTS

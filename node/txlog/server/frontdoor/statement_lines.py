@@ -102,6 +102,12 @@ class StatementPattern(NamedTuple):
             return False
         return engine.finds_literals or not (self.value or "").startswith(('"', "<<"))
 
+    def is_match_for(self, engine: Capabilities) -> bool:
+        """Whether an engine's own search answers with the same statements, which are lines already."""
+        if self.is_everything or self.graphs == ():
+            return False
+        return engine.matches and not (self.value or "").startswith("<<")
+
     def line_filter(self) -> Callable[[bytes], bool] | None:
         """Matches the lines; None if all match."""
         if self.is_everything:
