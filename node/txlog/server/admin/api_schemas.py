@@ -41,7 +41,8 @@ from txlog.server.admin.store_decisions import StoreDecision
 from txlog.server.admin.views import BootstrapRequest, DownReport, ForceViewRequest
 from txlog.supervision.duties import DutyKind
 from txlog.wire.archive_report import ArchivePlace, ArchiveReport
-from txlog.wire.change_feed import FeedEvent
+from txlog.wire.change_feed import NAMESPACE_KIND, UNDECIDED, CommittedTransaction, FeedEvent
+from txlog.wire.log_page import KIND_NAMES
 
 _ANSWERS: Final[dict[type[msgspec.Struct], str]] = {
     JsonPosition: "Place",
@@ -54,6 +55,7 @@ _ANSWERS: Final[dict[type[msgspec.Struct], str]] = {
     Duty: "Duty",
     TransactionStatus: "Transaction",
     FeedEvent: "FeedEvent",
+    CommittedTransaction: "CommittedTransaction",
     StreamStatus: "ArchiveStream",
 }
 """Struct to the name of its schema. A master sends all fields, but for structs that omit defaults."""
@@ -107,8 +109,10 @@ _FIELDS: Final[dict[str, dict[str, Schema]]] = {
     "FeedEvent": {
         "event": {"enum": ["position", "entry", "rewound", "gone", "diverged", "closing", "not-quads"]},
         "id": {"type": "string", "pattern": "^[0-9]+:[0-9a-f]{32}$"},
-        "kind": {"enum": ["quads", "update", "skip", "namespace", "configuration"]},
+        "kind": {"enum": [NAMESPACE_KIND, *KIND_NAMES.values()]},
+        "synchronous": {"enum": [UNDECIDED]},
     },
+    "CommittedTransaction": {"kind": {"enum": ["quads", "update"]}},
     "GraphDigests": {"kind": {"enum": list(KINDS)}},
     "DutyReport": {"state": {"enum": ["done", "begun", "failed"]}},
     "ClusterOptions": {"splitMode": nullable(SPLIT_MODE)},
