@@ -111,6 +111,10 @@ class ChangePending(Refused):
     """A configuration change is not in effect yet; try again when it is."""
 
 
+class NotAllHere(Refused):
+    """Rules about graphs change only while every configured master is in the view."""
+
+
 class OffTheLog(Refused):
     """A position that is not on the part of this master's log that every branch has: no backup there helps this
     master."""

@@ -16,7 +16,12 @@ from txlog.divergence.repair_policy import CompletedRepair, RepairStatus
 from txlog.model.graph_digests import KINDS, GraphDigests
 from txlog.runtime.worker_state import PipelineReport, WorkerMarker
 from txlog.server.admin.archive_reports import StreamStatus
-from txlog.server.admin.configuration import AddMasterRequest, ChangeMasterRequest, ClusterOptionsRequest
+from txlog.server.admin.configuration import (
+    AddMasterRequest,
+    ChangeMasterRequest,
+    ClusterOptionsRequest,
+    GraphRuleRequest,
+)
 from txlog.server.admin.duties import Duty, DutyPosition, DutyReport
 from txlog.server.admin.json_schema import (
     ANY_OBJECT,
@@ -71,6 +76,7 @@ _REQUESTS: Final[dict[type[msgspec.Struct], str]] = {
     AddMasterRequest: "AddMaster",
     ChangeMasterRequest: "ChangeMaster",
     ClusterOptionsRequest: "ClusterOptions",
+    GraphRuleRequest: "GraphRule",
     DownReport: "DownReport",
     BootstrapRequest: "Bootstrap",
     ForceViewRequest: "ForceView",
@@ -241,6 +247,7 @@ _HAND_WRITTEN: Final[dict[str, Schema]] = {
             )
         ),
         removed=array_of(STRING),
+        graphs=array_of(object_of(match=STRING, quorum=STRING, timeout=STRING)),
         pending=nullable(STRING),
     ),
 }
