@@ -16,6 +16,7 @@ from txlog_simulation.source_patches import SourceEdit
 
 CORE = "txlog/protocol"
 AGREEMENT = "txlog/protocol/log/log_state.py"
+BASE_LOG = "txlog/protocol/log/base_log.py"
 QUEUES = "txlog/protocol/log/incoming_queue.py"
 STANDING = "txlog/protocol/views/view_state.py"
 MEMBERSHIP = "txlog/protocol/views/participant.py"
@@ -33,6 +34,7 @@ _NO_RISING_STAMPS_CHECK = SourceEdit(
     "            if item.stamp <= last_stamp:\n",
     "            if item.stamp < 0:\n",
 )
+_NO_CHECK_OF_UNNAMED_STAMPS = SourceEdit(BASE_LOG, "        if not _grows_above(", "        if False and not _grows_above(")
 _NO_SETTLED_CHECK = (
     SourceEdit(MEMBERSHIP, "sound = agreement.final_index <= accept.cut <=", "sound = 0 <= accept.cut <="),
     SourceEdit(AGREEMENT, "        assert self.final_index <= cut <=", "        assert 0 <= cut <="),
@@ -175,6 +177,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
             ),
             _NO_ORDER_ASSERTION,
             _NO_RISING_STAMPS_CHECK,
+            _NO_CHECK_OF_UNNAMED_STAMPS,
         ),
         profile="views",
         counts=HARM,
