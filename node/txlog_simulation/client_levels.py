@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from txlog.model.durability import Durability
 from txlog.model.ids import Txid
 from txlog.protocol.events import DurabilityMarks
+from txlog.protocol.views.decisions import SynchronousAnswer
 from txlog.runtime.durability_tracker import DurabilityTracker, DurabilityWaiter
 from txlog.runtime.executor import Executor
 from txlog.runtime.master_loop import MasterLoop
@@ -50,6 +51,11 @@ class ClientLevels:
         if level is not None:
             self.check(txid, level)
         return level
+
+    def synchronous_answer(self, txid: Txid, level: Durability) -> SynchronousAnswer | None:
+        """A client asks what became of a synchronous transaction."""
+        self._tracker.detect_view_change()
+        return self._tracker.synchronous_answer(txid, level)
 
     def on_released(self, marks: DurabilityMarks | None) -> None:
         """The executor has let something out."""

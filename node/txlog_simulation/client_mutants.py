@@ -42,7 +42,7 @@ CLIENT_MUTANTS: tuple[Mutant, ...] = (
         "another-body-in-the-same-batch-is-a-repeat",
         "16",
         False,
-        (SourceEdit(SUBMISSION, "txid, content = fresh[one.key]", "(txid, _), content = fresh[one.key], one.content"),),
+        (SourceEdit(SUBMISSION, "txid, content = fresh[key]", "(txid, _), content = fresh[key], one.content"),),
     ),
     Mutant(
         "a-repeat-told-before-its-disk-has-it",

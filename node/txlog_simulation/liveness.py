@@ -40,8 +40,10 @@ def bound_ms(plan: RunPlan, chain: bool) -> int:
     changes = 2 * (plan.masters + 1) * plan.round_timeout_ms + 12 * (HELLO_MS + round_ms)
     if plan.profile in (MEMBERS_PROFILE, *ORDERS_SHARES):  # what was begun goes on: one is taken out, one is let in
         changes *= 3
+    decisions = 4 * plan.masters * plan.round_timeout_ms if plan.synchronous else 0  # by rank, and a view of new votes
     return (
-        leftovers_ms
+        decisions
+        + leftovers_ms
         + changes
         + plan.round_timeout_ms
         + RESENDS * resend_ms
@@ -100,7 +102,7 @@ def has_converged(world: Simulation) -> bool:
             return False
         if machine.durable_state.log_length != length or any(len(queue) for queue in agreement.queues):
             return False
-    return True
+    return not world.synchronous.is_waiting
 
 
 def is_at_work(world: Simulation) -> bool:

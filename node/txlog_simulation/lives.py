@@ -222,6 +222,61 @@ def _loop(seed: int) -> RunPlan:
     )
 
 
+def _synchronous(seed: int) -> RunPlan:
+    """Clients bring synchronous transactions while the masters split, and who has written a decision is cut off."""
+    rng = Random(f"synchronous plan {seed}")
+    base = rng.choice(("splits", "splits", "isolated", "views", "majority", "crashes", "links", "calm", "duels"))
+    plan = draw_plan(seed, base)
+    masters = rng.choice((3, 3, 4, 5, 5))
+    plan = _with_more_masters(with_masters(masters, plan), masters, rng)
+    end_ms = rng.choice((1600, 2400))
+    work = [
+        PlannedWork(
+            rng.randrange(BEGIN_MS, end_ms),
+            rng.randrange(plan.masters),
+            rng.randint(1, 5),
+            rng.random() < 0.4,
+            True,
+            False,
+        )
+        for _ in range(rng.randint(10, 24))
+    ]
+    return replace(
+        plan,
+        profile="synchronous",
+        synchronous=True,
+        safety_ms=end_ms,
+        max_peer_lag_ms=rng.choice((200, 400)),
+        strategy=rng.choice(("Smart", "Smart", "Simple")),
+        preferred_strategies=(),
+        strategy_changes=(),
+        work=tuple(sorted((*plan.work, *work))),
+        clients=(),
+        clock_jumps=(),
+        **_true_time(rng, plan),
+    )
+
+
+def _with_more_masters(plan: RunPlan, masters: int, rng: Random) -> RunPlan:
+    """The plan with so many masters at least, of one vote each, and mostly without weights."""
+    more = max(0, masters - plan.masters)
+    count = plan.masters + more
+    sides = tuple(slot for slot in range(count) if rng.random() < 0.5) or (0,)
+    rest = tuple(slot for slot in range(count) if slot not in sides)
+    return replace(
+        plan,
+        masters=count,
+        centres=plan.centres + tuple(slot % 2 for slot in range(more)),
+        weights=plan.weights + (1,) * more if rng.random() < 0.3 else (1,) * count,
+        clock_offsets_ms=plan.clock_offsets_ms + (0,) * more,
+        clock_rates=plan.clock_rates + (1.0,) * more,
+        late_master=-1,
+        partition=(sides, rest) if plan.partition and rest else (),
+        links=(),
+        deaf_master=-1,
+    )
+
+
 _SAFETY_MS_MAX: Final = 2_400
 """Of a plan without a sleep."""
 _LOOP_FAULTS: Final = (*("crash-in-turn",) * 5, "disk-error", "full", "pause")
@@ -283,5 +338,6 @@ LIVES: Final[dict[str, tuple[float, Life]]] = {
     "retries": (0.04, _retries),
     "old": (0.02, _old),
     "loop": (0.04, _loop),
+    "synchronous": (0.03, _synchronous),
 }
 """By name: the share of all seeds, and what draws the plan of one. New ones at the end: the others keep theirs."""

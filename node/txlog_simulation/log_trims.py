@@ -115,13 +115,13 @@ class LogTrims:
     def on_worker_restored(self, machine: SimulatedMaster, agreement: LogState) -> None:
         """A worker was restored from its own backups; where the log does not reach back to them, from another's."""
         history, worker = agreement.log_index, machine.worker
-        if worker.index >= history.start:
+        if worker.index >= history.served_from:
             return
         found = [
             one
             for other in self._world.simulated_masters
             for one in other.worker.backups
-            if one[0] >= history.start and history.has_hash_at(one[0]) and history.hash_at(one[0]) == one[1]
+            if one[0] >= history.served_from and history.has_hash_at(one[0]) and history.hash_at(one[0]) == one[1]
         ]
         if not found:
             text = f"worker of {machine.name} goes back to {worker.index}, the log is kept from {history.start} on"

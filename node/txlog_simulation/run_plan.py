@@ -144,6 +144,8 @@ class RunPlan:
     """The journals that the masters find when the run begins; None: empty disks."""
     loop: PlannedLoop | None = None
     """None: the simulator drives the executors itself."""
+    synchronous: bool = False
+    """Synchronous transactions are allowed, and clients bring some."""
 
     def network_ms(self, a: int, b: int) -> int:
         """How long a message takes from one master to another, when nothing is wrong."""

@@ -163,6 +163,13 @@ LIVES_COVERAGE = (
     "too many requests",
     "view changes under waiting clients",
     "waited until durable",
+    "answered committed",
+    "answered rolled-back",
+    "commit",
+    "decided by another one",
+    "isolated with a decision",
+    "rollback",
+    "synchronous effect",
 )
 """What only the lives of ``lives.py`` meet."""
 RARE_FROM_SEEDS = 5000

@@ -178,7 +178,7 @@ class SimulatedMaster:
             self.levels = ClientLevels(self, self.executor, self.process.loop)
             return
         self.executor = Executor(core, ProbedJournal(self, journal))
-        self.levels = ClientLevels(self, self.executor) if world.plan.clients else None
+        self.levels = ClientLevels(self, self.executor) if world.plan.clients or world.plan.synchronous else None
         self.schedule_turn(world.now_ms)
 
     def settings(self) -> ProtocolSettings:
@@ -198,6 +198,7 @@ class SimulatedMaster:
             none_split_delay_ms=plan.max_peer_lag_ms,
             max_clock_skew_ms=plan.max_clock_skew_ms,
             strategy=self.strategy,
+            synchronous=plan.synchronous,
         )
 
     def on_step(self, name: str) -> None:
@@ -416,6 +417,7 @@ class SimulatedMaster:
             if self.origin is not None and not self.damaged:
                 trimmed = self.durable_state.trimmed_seqs
                 world.clients.on_answers(self.origin, batch, answers, world.now_ms, trimmed)
+                world.synchronous.on_answers(self, batch, answers)
             refused = [answer for answer in answers if isinstance(answer, Refused)]
             world.trace_event(self.name, "submit", f"count={len(batch)} refused={len(refused)}")
             for answer in refused:
@@ -438,6 +440,7 @@ class SimulatedMaster:
         self.pending_records.append(record)
         if isinstance(record, TransactionsPersisted) and record.run.origin == self.origin:
             record_changes(self.world, self.name, record.run.items)
+            self.world.synchronous.on_own_persisted(self, record.run.items)
         if isinstance(record, LogAppended) and self.executor is not None:
             core = self.executor.core
             present = {peer.origin for peer in core.peers if core.is_present(peer)}

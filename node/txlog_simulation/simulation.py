@@ -46,6 +46,7 @@ from txlog_simulation.run_plan import NAMES, PlannedWork, RunPlan
 from txlog_simulation.simulated_master import EPOCH_MS, SimulatedMaster
 from txlog_simulation.simulated_network import SimulatedNetwork
 from txlog_simulation.submissions import build_submission, configured_members
+from txlog_simulation.synchronous_world import SynchronousWorld
 from txlog_simulation.trace import EventTrace
 from txlog_simulation.violation import PROCESS, Violation, ViolationLog
 
@@ -103,6 +104,7 @@ class Simulation:
         self.network = SimulatedNetwork(plan, Random(f"network {plan.seed}"), self.coverage, self._deliver)
         self.simulated_masters = [SimulatedMaster(self, slot, name) for slot, name in enumerate(names)]
         self.trims = LogTrims(self)
+        self.synchronous = SynchronousWorld(self)
         self.foundings = FoundingChecker(self)
         self._receivers = [machine.receive for machine in self.simulated_masters]
         self.damaged = plan.liar >= 0
@@ -162,6 +164,7 @@ class Simulation:
         self.acknowledgements.check_final(self.durable_states, self._damaged_origins(), complete)
         if complete:
             self.clients.check_final(self.log.longest)
+            self.synchronous.check_final()
         trace = self.trace
         return RunResult(
             plan.seed,
@@ -206,7 +209,8 @@ class Simulation:
                     text = before
             elif key:
                 self._keys.append((key, text))
-            batch.append(build_submission(text, key, self.rng.choice((KIND_UPDATE, KIND_QUADS))))
+            one = build_submission(text, key, self.rng.choice((KIND_UPDATE, KIND_QUADS)))
+            batch.append(self.synchronous.submission(one))
         if work.skip and self.log.longest:
             txid = self.rng.choice(self.log.longest).txid
             batch.append(build_submission(f"why {self._made}", str(txid), KIND_SKIP))

@@ -92,8 +92,8 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 BRANCHES,
-                "if _absent_members(one, branches) or not any(_extends(one, other, own) for other in leaves)\n",
-                "if not any(_extends(one, other, own) for other in leaves)\n",
+                "        if _absent_members(one, branches)\n        or not any(_extends(",
+                "        if not any(_extends(",
             ),
         ),
         test="node/tests/protocol/test_closing.py::test_rule_25_the_same_as_the_model",

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from txlog.model.ids import Origin, Txid
+from txlog.model.synchronous_entry import SYNCHRONOUS_AND_DECISION
 from txlog.protocol.log.executed_out_of_order import BranchPosition, ExecutedElsewhere, find_branch_position
 from txlog.protocol.log.log_state import LogState
 from txlog.runtime.executor import Executor
 from txlog_simulation.checkers.workers import SimulatedWorker
 from txlog_simulation.process_states import UP
 from txlog_simulation.refused_stores import is_refused
+from txlog_simulation.synchronous_driver import execute_synchronous, note_state
 from txlog_simulation.violation import WORKER
 
 if TYPE_CHECKING:
@@ -60,9 +62,9 @@ def _execute(machine: SimulatedMaster, executor: Executor) -> None:
     worker.past_stable |= to_end and end > machine.released_marks.stable
     over = ExecutedElsewhere(paths) if paths and worker.left_positions else None
     worker.births.add(machine.last_seen[0])
-    if worker.index < history.start:
+    if worker.index < history.served_from:
         machine.world.violations.add(
-            WORKER, "19", f"worker of {machine.name} at {worker.index}, kept from {history.start}"
+            WORKER, "19", f"worker of {machine.name} at {worker.index}, served from {history.served_from}"
         )
         return
     with machine.guard:
@@ -74,12 +76,17 @@ def _execute(machine: SimulatedMaster, executor: Executor) -> None:
                 worker.follow(view.cluster_id)
                 for item in run.items:
                     index = worker.index + 1
+                    if item.kind in SYNCHRONOUS_AND_DECISION:
+                        execute_synchronous(machine, executor, branch, Txid(origin, seq), item)
+                        seq += 1
+                        continue
                     passes = over is not None and (
                         over.was_executed(index, origin, seq)
                         or over.repeats_executed_key(agreement, Txid(origin, seq), item.key, item.stamp)
                     )
                     noop, value = agreement.noops.get(index), history.hash_at(index)
                     worker.execute(branch, origin, seq, item, noop, value, to_end=to_end, passes=passes)
+                    note_state(machine)
                     seq += 1
                 left -= len(run.items)
     if machine.world.trace.wanted:

@@ -29,6 +29,7 @@ from txlog.protocol.log.idempotency_keys import IdempotencyKeys
 from txlog.protocol.log.key_table import ROW_BYTES, FirstUse, KeyTable
 from txlog.protocol.log.log_start import SnapshotChunks, decode_log_start
 from txlog.protocol.log.log_state import LogState
+from txlog.protocol.log.synchronous_effects import SynchronousEffects
 from txlog.wire.messages import FetchSnapshot, SnapshotChunk
 
 A = Origin("a", 1)
@@ -49,7 +50,10 @@ def log_with(keys: int) -> LogState:
         EMPTY_LOG_START, index=9, hash=b"h" * 16, seqs=[("a", 1, 5)], abandoned_branches=branches
     )
     noops = {8: Txid(A, 1), 11: Txid(A, 2)}
-    log = SimpleNamespace(keys=found, log_index=SimpleNamespace(log_start=start), noops=noops, final_index=20)
+    synchronous = SynchronousEffects(found)
+    log = SimpleNamespace(
+        keys=found, log_index=SimpleNamespace(log_start=start), noops=noops, final_index=20, synchronous=synchronous
+    )
     return cast(LogState, log)
 
 

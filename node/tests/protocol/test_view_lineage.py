@@ -13,8 +13,9 @@ from txlog.model.records import ViewAccepted, ViewInstalled
 from txlog.model.view import LEARNER_STAMPS, NO_VIEW, Number, View
 from txlog.protocol.views.branch_selection import ViewBranch
 from txlog.protocol.views.view_lineage import NextLineage, extend_lineage
-from txlog.wire.messages import Checkpoint, PendingConfigChange, RejectView, ViewReport
+from txlog.wire.messages import Checkpoint, RejectView, ViewReport
 from txlog.wire.protocol_level import PROTOCOL_LEVEL
+from txlog.wire.report_parts import PendingConfigChange
 
 LONG: list[Number] = [(number, 1, "a") for number in range(1, 9)]
 ELSEWHERE: Number = (6, 1, "c")

@@ -46,6 +46,15 @@ MET = {
         "told quorum",
         "told applied",
     ),
+    "synchronous": (
+        "answered committed",
+        "answered rolled-back",
+        "commit",
+        "decided by another one",
+        "isolated with a decision",
+        "rollback",
+        "synchronous effect",
+    ),
 }
 """By life: what some of its seeds come to."""
 SEEDS = {"old": 12}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
+from typing import Final
 
 from txlog.journal.log_order import HOLE, subtract_spans
 from txlog.journal.origin_index import OriginIndex, RecordLocation
@@ -16,6 +17,11 @@ from txlog.model.entry import CONTROL_KINDS, Span
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import AbandonedBranch, Damage, QueuedMetadata, RecoveredKeyEntry, RecoveredState
+from txlog.model.synchronous_entry import SYNCHRONOUS_AND_DECISION
+
+_ALWAYS_RETURNED: Final = (*CONTROL_KINDS, *SYNCHRONOUS_AND_DECISION)
+_WITHOUT_CLIENT_KEY: Final = _ALWAYS_RETURNED
+"""What is synchronous is in no abandoned branch: workers that stay on one cannot hold one order."""
 
 
 def rebuild_state(found: JournalScan, reader: RecordReader) -> RecoveredState:
@@ -140,7 +146,7 @@ def _idempotency_keys(found: JournalScan) -> list[RecoveredKeyEntry]:
             one, named = Span(span.node, span.birth, seq, 1), found.keyed[origin][seq]
             stamp = found.index.get_or_create(origin).restamps.get(seq, named.stamp)
             at = index + seq - span.first_seq
-            if at > found.log_start.keys_index or named.kind in CONTROL_KINDS:  # else the table of keys has it
+            if at > found.log_start.keys_index or named.kind in _ALWAYS_RETURNED:  # else the table of keys has it
                 keys.append(RecoveredKeyEntry(at, named.kind, named.key, stamp, named.content, one, named.first_stamp))
         index += span.count
     return keys
@@ -156,7 +162,7 @@ def _abandoned_branches(found: JournalScan) -> list[AbandonedBranch]:
 def _keys_in(found: JournalScan, span: Span) -> Iterator[tuple[str, Txid]]:
     origin = Origin(span.node, span.birth)
     for seq, named in sorted(found.keyed.get(origin, {}).items()):
-        if span.first_seq <= seq < span.first_seq + span.count and named.kind not in CONTROL_KINDS:
+        if span.first_seq <= seq < span.first_seq + span.count and named.kind not in _WITHOUT_CLIENT_KEY:
             yield named.key, Txid(origin, seq)
 
 

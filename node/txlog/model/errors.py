@@ -200,7 +200,7 @@ class LogGone(Refused):
 class Unavailable(Refused):
     """``reason`` is a stable word (QueueFull, KeysFull, ClockUnconfirmed, DiskFull, NotFounded, Starting, Closing,
     Muted, Removed, NoWorker, EffectsBusy, QueryTimeout, QueryTooLarge, NoEvaluator, Damaged,
-    OlderMaster)."""
+    OlderMaster, NoQuorum, SynchroNone, SynchroFull)."""
 
     status = 503
 

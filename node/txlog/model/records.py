@@ -138,6 +138,40 @@ class KeyTableWritten(msgspec.Struct, frozen=True):
     part: KeyTablePart
 
 
+class OpenRecord(msgspec.Struct, array_like=True, frozen=True):
+    """A synchronous transaction of the log that no decision has named: its index, txid, kind, key, the stamp from which
+    the age of its client's key counts, and its content hash."""
+
+    index: int
+    node: str
+    birth: int
+    seq: int
+    kind: int
+    key: str
+    stamp: int
+    content: bytes
+
+
+class SynchronousState(msgspec.Struct, array_like=True, frozen=True):
+    """What synchronous transactions have come to at an index, which is final: what a log start carries of them, without
+    payloads (rule S13). Transactions are node, birth, seq.
+
+    ``open``: in the order of the log. ``early``: decisions that precede what they name: whether it is a COMMIT, and the
+    stamp. ``rolled_back``: spans. ``idle_names``: by index of a decision after the log start, what it names in vain.
+    ``early_commits``: the indices after the log start of transactions that take effect at their own place. ``repeats``:
+    effects after the log start that repeat a key: index, transaction, the one that counts instead. ``reaches``: for
+    decisions after the log start, its index and that of the first transaction that it concludes."""
+
+    index: int = 0
+    open: list[OpenRecord] = []
+    early: list[tuple[str, int, int, bool, int]] = []
+    rolled_back: list[Span] = []
+    idle_names: list[tuple[int, list[Span]]] = []
+    early_commits: list[int] = []
+    repeats: list[tuple[int, tuple[str, int, int], tuple[str, int, int]]] = []
+    reaches: list[tuple[int, int]] = []
+
+
 class LogStart(msgspec.Struct, array_like=True, frozen=True):
     """What is kept for ever of a log that was trimmed after its first ``index`` entries (rule 19). ``hash``: the chain
     hash there; ``last``, ``stamp``: the last entry's origin and stamp; ``seqs``: the last seq of each origin among
@@ -170,10 +204,15 @@ class LogStart(msgspec.Struct, array_like=True, frozen=True):
     """The table of keys, wherever a log start is used: in a snapshot, and as recovery returns it."""
     has_first_stamps: bool = False
     """Entries of the log have a first stamp: every configured master knew it then."""
+    served_from: int = 0
+    """Positions from here on can be served; 0: from ``index`` on. Between the two, payloads are missing of synchronous
+    transactions that take effect there."""
+    synchronous: SynchronousState | None = None
+    """None in a cluster without synchronous transactions."""
 
     def without_keys(self) -> LogStart:
         """The log start as a running master keeps it: its keys are in the log's own table."""
-        return msgspec.structs.replace(self, keys=[], noops=[], key_table=[])
+        return msgspec.structs.replace(self, keys=[], noops=[], key_table=[], synchronous=None)
 
     def last_seq_of(self, node: str, birth: int) -> int:
         """The last seq of an origin at the log start, 0 for one that has none."""

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from txlog.model.bounds import COUNT_MAX, KEY_BYTES_MAX
-from txlog.model.entry import Span
+from txlog.model.entry import CONTROL_KINDS, Span
 from txlog.model.errors import BadInput
 from txlog.model.ids import Origin, Txid, parse_txid
 from txlog.model.quorum import Quorum, format_quorum, parse_quorum
@@ -26,6 +26,8 @@ KIND_SYNCHRONOUS_QUADS: Final = 8
 KIND_DECISION: Final = 9
 """The key says which transactions take effect here, or are rolled back. The payload is empty."""
 SYNCHRONOUS_KINDS: Final = (KIND_SYNCHRONOUS_UPDATE, KIND_SYNCHRONOUS_QUADS)
+
+SYNCHRONOUS_AND_DECISION: Final = (*SYNCHRONOUS_KINDS, KIND_DECISION)
 
 DECIDED_MAX: Final = 500
 """So many transactions one decision names at most."""
@@ -76,6 +78,25 @@ def decode_synchronous_key(text: str) -> SynchronousKey:
     if encode_synchronous_key(found) != text:
         raise BadInput(f"not the key of a synchronous transaction: {text[:100]!r}")
     return found
+
+
+def idempotency_key_of(kind: int, key: str) -> str:
+    """The client's Idempotency-Key in the key of an entry; empty for an entry that has none."""
+    if kind in SYNCHRONOUS_KINDS:
+        return decode_synchronous_key(key).client_key
+    return "" if kind in (*CONTROL_KINDS, KIND_DECISION) else key
+
+
+def key_error(kind: int, key: str) -> str:
+    """Why no master makes an entry of this kind with this key; empty where one may."""
+    try:
+        if kind in SYNCHRONOUS_KINDS:
+            decode_synchronous_key(key)
+        elif kind == KIND_DECISION:
+            decode_decision(key)
+    except BadInput as wrong:
+        return str(wrong)
+    return ""
 
 
 def join_spans(names: Iterable[Txid]) -> list[Span]:

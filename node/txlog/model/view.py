@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from txlog.model.anchor import Anchor
 from txlog.model.bounds import Birth, Count, NodeId
 from txlog.model.configuration import Configuration
 from txlog.model.hashes import CLUSTER_ID_BYTES
@@ -72,7 +73,10 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     holds. ``NO_VIEW``: all ancestors are listed.
 
     ``level``: each configured master that was ever in this cluster had at least this level when it was last in it. The
-    members report theirs; for absent masters, the views before bound it."""
+    members report theirs; for absent masters, the views before bound it.
+
+    ``anchor``: what is known of the latest quorate view, which is this one where the numbers are equal; None in a
+    cluster that has no synchronous transactions."""
 
     epoch: int
     ballot: int
@@ -98,6 +102,12 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     lineage_start: Number = NO_VIEW
     foreign_views: list[Number] = []
     level: int = 0
+    anchor: Anchor | None = None
+
+    @property
+    def is_quorate(self) -> bool:
+        """Whether this view decides about synchronous transactions (rule S4)."""
+        return self.anchor is not None and self.anchor.number == self.number
 
     @property
     def number(self) -> Number:

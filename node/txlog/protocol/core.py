@@ -13,6 +13,7 @@ from txlog.model.errors import Refused, Unavailable
 from txlog.model.ids import Txid
 from txlog.model.master_state import MasterState
 from txlog.model.records import LogStart, RecoveredState
+from txlog.model.synchronous_entry import SYNCHRONOUS_KINDS, decode_synchronous_key
 from txlog.model.view import View
 from txlog.protocol.events import (
     NO_EFFECTS,
@@ -42,7 +43,9 @@ from txlog.protocol.replication.peer_progress import PeerProgress
 from txlog.protocol.replication.replication import Replication
 from txlog.protocol.replication.replication_state import AppendRule
 from txlog.protocol.replication.submission import SubmissionTerms
+from txlog.protocol.views.decisions import Progress
 from txlog.protocol.views.split_backup import SplitBackup
+from txlog.protocol.views.undecided import SynchronousStatus
 from txlog.protocol.views.view_manager import ViewManager
 from txlog.protocol.views.view_state import FOREVER_MS, ViewState
 from txlog.wire.messages import Message
@@ -233,8 +236,16 @@ class Core:
         wake = min(wake, bootstrap.next_ms(now.mono), departure.leave_when_replicated(replication.state, now))
         if not self.views.is_active:
             return wake
+        wake = min(wake, self._write_decisions(replication, now))
         wake = min(wake, replication.sender.remember_counter(now))
         return min(wake, self._send_posts(replication, now), replication.sender.fetch_missing(now))
+
+    def _write_decisions(self, replication: Replication, now: ClockReading) -> int:
+        """Write the decisions that are due about synchronous transactions. Returns when to ask again."""
+        due = self.view_manager.decisions.due(replication.state)
+        if due.submissions and self.membership.admission.error() is None:
+            self.submit(due.submissions, now, not self.disk_full)
+        return due.wake_ms
 
     def _send_posts(self, replication: Replication, now: ClockReading) -> int:
         """Send the posts that are due. Returns when the next one is."""
@@ -305,11 +316,27 @@ class Core:
             submissions = replication.submissions
             refusal = submissions.queue_full_error(len(batch))
             if refusal is None:
-                refusals = self.membership.admission.refusals(batch)
+                refusals = self._synchronous_refusals(replication, batch, self.membership.admission.refusals(batch))
                 replication.state.raise_counter(now)  # also without a view: first stamps tell when a key was taken
                 return submissions.submit(batch, refusals, self._submission_terms(replication), now)
         assert refusal is not None
         return [refusal] * len(batch)
+
+    def _synchronous_refusals(
+        self, replication: Replication, batch: list[Submission], refusals: list[Refused | None]
+    ) -> list[Refused | None]:
+        """The refusals of a batch, with those of its synchronous transactions (rules S2, S15)."""
+        if all(one.kind not in SYNCHRONOUS_KINDS for one in batch):
+            return refusals
+        undecided, found = self.view_manager.undecided, list(refusals)
+        count, size = undecided.count_own(replication.state)
+        for at, one in enumerate(batch):
+            if one.kind in SYNCHRONOUS_KINDS and found[at] is None:
+                key = decode_synchronous_key(one.key)
+                found[at] = undecided.refusal(replication.state, key, (count, size))
+                if found[at] is None:
+                    count, size = count + 1, size + len(one.payload)
+        return found
 
     def _submission_terms(self, replication: Replication) -> SubmissionTerms:
         configured, log = self.views.configured_members, replication.log
@@ -346,6 +373,24 @@ class Core:
         """The submission that makes ``wanted`` follow the configuration in force. :class:`BadInput` when ``wanted`` is
         not valid, :class:`ChangePending`, or :class:`Conflict` where there is no configuration to change yet."""
         return self.membership.changes.prepare_change(wanted, why)
+
+    # Synchronous transactions
+
+    @property
+    def synchronous_status(self) -> SynchronousStatus | None:
+        """Whether this master's view decides, by which votes, and what is undecided; None in a cluster without
+        synchronous transactions."""
+        replication = self.lifecycle.replication
+        return self.view_manager.undecided.status(replication.state) if replication is not None else None
+
+    def synchronous_progress(self, txid: Txid, stable: int, applied: int) -> Progress | None:
+        """What this master knows of a synchronous transaction, for :func:`.find_answer`; None for an ordinary one, and
+        for one that took effect in the trimmed part of the log. ``stable``, ``applied``: the indices up to which
+        clients may get an answer."""
+        replication = self.lifecycle.replication
+        if replication is None:
+            return None
+        return self.view_manager.undecided.progress(replication.state, txid, stable, applied)
 
     # Workers and backups
 

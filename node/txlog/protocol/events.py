@@ -53,6 +53,11 @@ class ProtocolSettings:
     max_peer_lag_ms: int = 60_000
     none_split_delay_ms: int = 10_000
     strategy: str = "Smart"
+    synchronous: bool = False
+    """Synchronous transactions are allowed: the masters make the first anchor once all can read it."""
+    synchronous_transactions_max: int = 10_000
+    synchronous_bytes_max: int = 64 << 20
+    """Of this master's own undecided transactions."""
     majority: bool = False
     """``splitMode: Majority``: a view needs more than half of the configured weight; else ``Continue``."""
 

@@ -14,6 +14,7 @@ from txlog.model.entry import Position
 from txlog.model.ids import Txid
 from txlog.protocol.events import NOT_TRUNCATED, DurabilityMarks
 from txlog.protocol.log.log_state import LogState
+from txlog.protocol.views.decisions import SynchronousAnswer, find_answer
 from txlog.runtime.executor import Executor
 from txlog.runtime.master_listener import MasterListener, ViewTransition
 from txlog.runtime.master_status import MasterStatus
@@ -100,17 +101,25 @@ class DurabilityTracker:
         return min(self.log_index, agreement.log_index.length)
 
     def index_of(self, txid: Txid) -> int:
-        """The log index of a transaction as far as it is durable here, else 0."""
+        """The log index at which a transaction takes effect, as far as it is durable here, else 0: its own, or that of
+        its COMMIT."""
         agreement = self._status.log_state
         if agreement is None:
             return 0
         index = agreement.log_index.index_of(txid.origin, txid.seq)
+        if agreement.synchronous.has_no_effect(txid):
+            index = agreement.synchronous.effect_index(txid)
         return index if index <= self._valid_index(agreement) else 0
 
     def is_trimmed(self, txid: Txid) -> bool:
-        """Whether the transaction is in the trimmed part of the log: every worker of every data centre is past it."""
+        """Whether the transaction took effect in the trimmed part of the log: every worker of every data centre is past
+        it."""
         agreement = self._status.log_state
-        return agreement is not None and agreement.log_index.is_trimmed(txid.origin, txid.seq)
+        return (
+            agreement is not None
+            and agreement.log_index.is_trimmed(txid.origin, txid.seq)
+            and not agreement.synchronous.has_no_effect(txid)
+        )
 
     def is_own(self, txid: Txid) -> bool:
         """Whether this incarnation of this master accepted the transaction."""
@@ -119,6 +128,8 @@ class DurabilityTracker:
 
     def level_of(self, txid: Txid) -> Durability | None:
         """The highest level that this transaction is known to have reached; None when this master does not know it."""
+        if self.synchronous_answer(txid, Durability.QUORUM) is not None:
+            return self._synchronous_level(txid)
         index = self.index_of(txid)
         if (index and index <= self.applied_all.value) or self.is_trimmed(txid):
             return Durability.APPLIED_ALL
@@ -136,6 +147,21 @@ class DurabilityTracker:
             return Durability.QUORUM
         return Durability.ACCEPTED if self._foreign_reached(txid, Durability.ACCEPTED) else None
 
+    # Synchronous transactions
+
+    def synchronous_answer(self, txid: Txid, level: Durability) -> SynchronousAnswer | None:
+        """What a client that asked for this level may be answered now (rule S10); None for a transaction that is not
+        known to be synchronous."""
+        applied = self.applied_all if level is Durability.APPLIED_ALL else self.applied
+        progress = self._status.synchronous_progress(txid, self.stable.value, applied.value)
+        return find_answer(level, progress) if progress is not None else None
+
+    def _synchronous_level(self, txid: Txid) -> Durability | None:
+        for level in (Durability.APPLIED_ALL, Durability.APPLIED, Durability.SYNCED, Durability.QUORUM):
+            if self.synchronous_answer(txid, level) is SynchronousAnswer.COMMITTED:
+                return level
+        return Durability.ACCEPTED if self._status.is_persisted(txid) else None
+
     # Waiters
 
     def add_waiter(self, level: Durability, seq: int, waiter: Waiter) -> None:
@@ -144,9 +170,13 @@ class DurabilityTracker:
         self._watermarks[level].add_waiter(seq, waiter)
 
     def wait_txid(self, txid: Txid, level: Durability) -> asyncio.Future[bool]:
-        """Resolves to True as soon as the transaction, of any master, has reached accepted, quorum or synced."""
+        """Resolves to True as soon as the transaction, of any master, has reached accepted, quorum or synced; to False
+        once it is rolled back."""
         future = self._asyncio_loop.create_future()
-        if self.is_own(txid):
+        if self.synchronous_answer(txid, level) is not None:
+            self._foreign_waiters.append(DurabilityWaiter(txid, _waited_for(level), future))
+            self._notify_foreign_waiters()
+        elif self.is_own(txid):
             self.add_waiter(level, txid.seq, future)
         elif self._foreign_reached(txid, level):
             future.set_result(True)
@@ -168,6 +198,9 @@ class DurabilityTracker:
         is no quorum by itself: the view may be a minority (``Continue``)."""
         if self.is_trimmed(txid):
             return True
+        answer = self.synchronous_answer(txid, level)
+        if answer is not None and level is not Durability.ACCEPTED:
+            return answer is SynchronousAnswer.COMMITTED
         index = self.index_of(txid)
         if level is Durability.ACCEPTED:
             return index > 0 or self._status.is_persisted(txid)
@@ -240,6 +273,8 @@ class DurabilityTracker:
                 continue
             if self._foreign_reached(one.txid, one.level):
                 one.future.set_result(True)
+            elif self.synchronous_answer(one.txid, one.level) is SynchronousAnswer.ROLLED_BACK:
+                one.future.set_result(False)
             else:
                 self._foreign_waiters.append(one)
 
@@ -285,3 +320,8 @@ class DurabilityTracker:
 def _resolve_false(future: asyncio.Future[bool]) -> None:
     if not future.done():
         future.set_result(False)
+
+
+def _waited_for(level: Durability) -> Durability:
+    """What waits for a worker waits for the log first."""
+    return Durability.SYNCED if level in (Durability.APPLIED, Durability.APPLIED_ALL) else level

@@ -226,7 +226,8 @@ class Executor:
         if log is None or verdict.trim_to <= verdict.start:
             return verdict
         if self._is_worth_trimming(log, verdict.trim_to):
-            planned = PlannedLogStart(log, verdict.trim_to, self.stamp_at(log, verdict.trim_to))
+            stamp = self.stamp_at(log, verdict.trim_to)
+            planned = PlannedLogStart(log, verdict.trim_to, stamp, verdict.served_from)
             self._trim = TrimInProgress(planned, places, keep_from)
             self._continue_trim()
         return verdict

@@ -22,6 +22,8 @@ from typing import Final
 from txlog.model.durability import Durability
 from txlog.model.errors import PeerFault, Refused, Unavailable
 from txlog.model.hashes import HASH_BYTES
+from txlog.model.ids import Txid
+from txlog.model.synchronous_entry import SYNCHRONOUS_KINDS
 from txlog.protocol.events import ClockReading, ProtocolSettings, Submission, SubmissionAccepted
 from txlog.protocol.log.log_trim import RetentionPosition, TrimDecision
 from txlog.runtime.departures import DepartureHistory
@@ -334,7 +336,7 @@ class MasterLoop:
     def _await_level(self, write: PendingWrite) -> None:
         """Wait for the watermark of the last new seq. A repeated key names an earlier transaction, of any master, which
         the caller awaits separately."""
-        target = 0
+        target, synchronous = 0, self._last_synchronous(write)
         for answer in reversed(write.answers):
             if isinstance(answer, Refused):
                 self._count_refused(answer.reason if isinstance(answer, Unavailable) else answer.name)
@@ -344,10 +346,23 @@ class MasterLoop:
         self.counts.transactions += len(write.answers)
         if write.waiter.done():
             return
-        if target:
+        if synchronous is not None and write.level is not Durability.ACCEPTED:
+            reached = self.durability.wait_txid(synchronous, write.level)
+            reached.add_done_callback(lambda done: _pass_on(done, write.waiter))
+        elif target:
             self.durability.add_waiter(write.level, target, write.waiter)
         else:
             write.waiter.set_result(True)
+
+    @staticmethod
+    def _last_synchronous(write: PendingWrite) -> Txid | None:
+        """The last new synchronous transaction of a write, whose decision is waited for."""
+        taken = (
+            answer.txid
+            for one, answer in zip(write.batch, write.answers, strict=True)
+            if one.kind in SYNCHRONOUS_KINDS and isinstance(answer, SubmissionAccepted) and not answer.is_repeat
+        )
+        return max(taken, default=None)
 
     def _sync_done(self, error: BaseException | None) -> None:
         if self.end_reason is not None:
@@ -444,3 +459,8 @@ class MasterLoop:
             self._timer.cancel()
         with contextlib.suppress(RuntimeError):
             await self._asyncio_loop.run_in_executor(None, self._sync_thread.close, timeout_s)
+
+
+def _pass_on(done: asyncio.Future[bool], waiter: Waiter) -> None:
+    if not waiter.done():
+        waiter.set_result(not done.cancelled() and done.result())

@@ -13,6 +13,8 @@ from txlog.protocol.events import ConfiguredMember, ProtocolSettings, Submission
 from txlog.protocol.log.log_state import LogState
 from txlog.protocol.replication.durability_marks import is_held_by_quorum
 from txlog.protocol.replication.peer_progress import PeerProgress
+from txlog.protocol.views.decisions import Progress
+from txlog.protocol.views.undecided import SynchronousStatus
 from txlog.runtime.executor import Executor
 from txlog.wire.messages import ProposeView, ViewReport
 
@@ -248,6 +250,18 @@ class MasterStatus:
         agreement = self.log_state
         queue = agreement.by_origin.get(txid.origin) if agreement is not None else None
         return queue is not None and txid.seq <= queue.held and self._executor.is_durable(txid)
+
+    def synchronous_progress(self, txid: Txid, stable: int, applied: int) -> Progress | None:
+        """See :meth:`Core.synchronous_progress`. What a quorum holds counts once it is durable here, too."""
+        found = self._core.synchronous_progress(txid, stable, applied)
+        if found is None or not found.certain or self.is_persisted(txid):
+            return found
+        return found._replace(certain=False)
+
+    @property
+    def synchronous_status(self) -> SynchronousStatus | None:
+        """See :attr:`Core.synchronous_status`."""
+        return self._core.synchronous_status
 
     def is_held_by_quorum(self, txid: Txid) -> bool:
         """Whether this master and the members of its view that report the transaction have more than half of all

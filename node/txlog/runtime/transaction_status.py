@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from txlog.model.durability import Durability
 from txlog.model.entry import Position
 from txlog.model.ids import Txid
+from txlog.protocol.views.decisions import SynchronousAnswer
 from txlog.runtime.master_loop import MasterLoop
 from txlog.runtime.worker_registry import WorkerRegistry
 
@@ -17,8 +18,10 @@ LEVELS_ASCENDING = tuple(Durability)
 
 
 class TransactionOutcome(NamedTuple):
-    """``state``: ``unknown``, a level, ``blocked`` (workers refuse it) or ``skipped``. ``position`` is set once it is
-    synced. ``noop``: the transaction that counts instead. ``workers``: the answers of the workers that refused it."""
+    """``state``: ``unknown``, a level, ``blocked`` (workers refuse it), ``skipped`` or ``rolled-back``. ``position`` is
+    set once it is synced; of a synchronous one, it is that of its effect. ``noop``: the transaction that counts
+    instead.
+    ``workers``: the answers of the workers that refused it. ``synchronous``: what is known of a synchronous one."""
 
     txid: Txid
     state: str
@@ -26,10 +29,12 @@ class TransactionOutcome(NamedTuple):
     position: Position | None
     noop: Txid | None
     workers: dict[str, dict[str, Any]]
+    synchronous: SynchronousAnswer | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As the API shows it."""
         place = self.position
+        synchronous = {} if self.synchronous is None else {"synchronous": {"state": self.synchronous.value}}
         return {
             "txid": str(self.txid),
             "state": self.state,
@@ -39,6 +44,7 @@ class TransactionOutcome(NamedTuple):
             else {"epoch": place.epoch, "index": place.index, "hash": place.hash.hex()},
             "noop": None if self.noop is None else str(self.noop),
             "workers": self.workers,
+            **synchronous,
         }
 
 
@@ -75,17 +81,21 @@ class TransactionTracker:
         stable = 0 < index <= durability.stable.value
         name = str(txid)
         agreement = self._status.log_state
-        noop = agreement.noops.get(index) if agreement is not None and stable else None
+        noop = agreement.keyed.noop_of(txid, index) if agreement is not None and stable else None
         workers = {**self.skipped_refusals.get(name, {}), **self._registry.known.refusals(name)}
         state = "unknown" if level is None else level.value
-        if self.is_skipped(txid):
+        synchronous = durability.synchronous_answer(txid, Durability.QUORUM)
+        if synchronous is SynchronousAnswer.ROLLED_BACK:
+            state = synchronous.value
+        elif self.is_skipped(txid):
             state = "skipped"
             level = Durability.SYNCED if stable else level
         elif level in (Durability.APPLIED, Durability.APPLIED_ALL):
             self._registry.reads.raise_min_index(index)
         elif workers:
             state = "blocked"
-        return TransactionOutcome(txid, state, level, durability.position_at(index) if stable else None, noop, workers)
+        position = durability.position_at(index) if stable else None
+        return TransactionOutcome(txid, state, level, position, noop, workers, synchronous)
 
     async def wait_for_level(self, txid: Txid, level: Durability, seconds: float) -> bool:
         """Wait until the transaction has reached ``level``. False after ``seconds``, or when it cannot reach the

@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Final
 
+from txlog.model.anchor import DOOMED_SPANS_MAX, ELECTORATES_MAX, Anchor
 from txlog.model.bounds import COUNT_MAX, KEY_BYTES_MAX, NODE_CHARACTERS_MAX, SLOTS_MAX
 from txlog.model.configuration import MASTERS_MAX, Configuration
 from txlog.model.entry import Span
@@ -59,11 +60,32 @@ def configuration_error(configuration: Configuration | None) -> str:
     return ""
 
 
+def anchor_error(anchor: Anchor | None) -> str:
+    """Of what a view says of the latest quorate one. None is right."""
+    if anchor is None:
+        return ""
+    nodes = [node for node, _ in anchor.members]
+    electorates = [anchor.electorate, *anchor.under]
+    if not 1 <= len(nodes) <= MASTERS_MAX or len(set(nodes)) < len(nodes) or len(anchor.voters) > SLOTS_MAX:
+        return f"an anchor with {len(nodes)} members and {len(anchor.voters)} voters"
+    if len(electorates) > ELECTORATES_MAX or any(len(each) > MASTERS_MAX for each in electorates):
+        return f"an anchor with {len(electorates)} electorates, or with one of too many masters"
+    if any(not _is_count(master.weight) for each in electorates for master in each):
+        return "a vote weight of an anchor is out of bounds"
+    if len(anchor.known) > SLOTS_MAX or len(anchor.doomed) > DOOMED_SPANS_MAX:
+        return f"an anchor with {len(anchor.known)} incarnations and {len(anchor.doomed)} spans"
+    if any(not _is_count(span.first_seq + span.count) for span in anchor.doomed):
+        return "a span of an anchor is out of bounds"
+    return ""
+
+
 def view_error(view: View | None) -> str:
     """Of a view. None is right."""
     if view is None:
         return ""
-    wrong = members_error(view.members) or configuration_error(view.bootstrap_configuration)
+    wrong = (
+        members_error(view.members) or configuration_error(view.bootstrap_configuration) or anchor_error(view.anchor)
+    )
     if wrong:
         return wrong
     origins = set(view.origins)

@@ -37,7 +37,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from txlog.model.bounds import SLOTS_MAX, Birth, CoordinatorId, Count, Hash, Key, NodeId, Seq, Slot, Stamp
+from txlog.model.bounds import SLOTS_MAX, Birth, CoordinatorId, Count, Hash, NodeId, Seq, Slot, Stamp
 from txlog.model.configuration import Configuration
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.entry import Span, TransactionRun
@@ -46,6 +46,7 @@ from txlog.model.ids import Origin
 from txlog.model.records import ReassignedStamps
 from txlog.model.view import NO_VIEW, Member, Number, View
 from txlog.wire import message_checks
+from txlog.wire.report_parts import PendingConfigChange, SynchronousReference
 
 MESSAGE_FORMAT = 1
 """The format byte on the wire. A master refuses a message of another format by name and never guesses. The byte stays
@@ -225,15 +226,6 @@ class QueuedTransactions(msgspec.Struct, array_like=True, frozen=True):
         return Origin(self.node, self.birth)
 
 
-class PendingConfigChange(msgspec.Struct, array_like=True, frozen=True):
-    """A change of the configuration: its transaction and that transaction's key."""
-
-    node: NodeId
-    birth: Birth
-    seq: Seq
-    key: Key
-
-
 class ViewReport(msgspec.Struct, array_like=True, frozen=True, tag="report"):
     """One snapshot of a member whose view is stopped (rule 34). ``view``: its latest accepted one, None for a
     learner. ``tail``: the order of its log after ``shared``, which is one of the checkpoints or the empty log.
@@ -242,7 +234,8 @@ class ViewReport(msgspec.Struct, array_like=True, frozen=True, tag="report"):
     each other member from which it received a message directly. Only members active in this view count, and only
     messages since its own start. ``prefers``: its strategy for splits. ``changes``: of the configuration, those
     after ``shared`` or waiting. ``level``: :data:`.PROTOCOL_LEVEL`. ``foreign_views``: views that configuration changes
-    in its journal name and that are no ancestors of ``view``."""
+    in its journal name and that are no ancestors of ``view``. ``limbo``: the synchronous transactions and
+    decisions after ``shared`` or waiting."""
 
     number: Number
     node: NodeId
@@ -263,6 +256,7 @@ class ViewReport(msgspec.Struct, array_like=True, frozen=True, tag="report"):
     changes: list[PendingConfigChange] = []
     level: Count = 0
     foreign_views: list[Number] = []
+    limbo: list[SynchronousReference] = []
 
 
 class RejectView(msgspec.Struct, array_like=True, frozen=True, tag="refuse"):

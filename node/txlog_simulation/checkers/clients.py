@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from txlog.model.entry import CONTROL_KINDS, KIND_CONFIG
 from txlog.model.errors import KeyTaken, Refused
 from txlog.model.ids import Origin, Txid
+from txlog.model.synchronous_entry import KIND_DECISION, SYNCHRONOUS_AND_DECISION
 from txlog.protocol.events import Submission, SubmissionAccepted
 from txlog.protocol.log.key_table import TAG_BYTES
 from txlog_simulation.checkers.log import ObservedEntry
@@ -18,6 +19,8 @@ from txlog_simulation.checkers.transactions import TransactionChecker
 from txlog_simulation.run_plan import RunPlan
 from txlog_simulation.violation import ACKNOWLEDGEMENT, LOG, ViolationLog
 
+_NO_EFFECT: Final = (*CONTROL_KINDS, *SYNCHRONOUS_AND_DECISION)
+"""Kinds without an effect at their own place under their own key."""
 CEILING_MS: Final = 10_000
 """How far further ahead of the time each start may bring stamps: to the durable promise of the process before."""
 
@@ -101,7 +104,7 @@ class ClientChecker:
     def on_persisted(self, txid: Txid, key: str, kind: int, content: bytes) -> None:
         """A master has made a transaction of its own durable."""
         one = self.sent.get(txid)
-        if one is not None and kind != KIND_CONFIG and (one.key, one.content) != (key, content):
+        if one is not None and kind not in (KIND_CONFIG, KIND_DECISION) and (one.key, one.content) != (key, content):
             self._findings.add(LOG, "3", f"{txid} is durable with another body than its client was answered for")
 
     def on_told(self, txid: Txid, content: bytes) -> None:
@@ -124,7 +127,7 @@ class ClientChecker:
         first_of: dict[tuple[str, bytes], tuple[Txid, int]] = {}
         for entry in log:
             sent = self.sent.get(entry.txid)
-            if sent is None or not entry.key or entry.kind in CONTROL_KINDS or entry.counts_instead is not None:
+            if sent is None or not entry.key or entry.kind in _NO_EFFECT or entry.counts_instead is not None:
                 continue
             before = first_of.get((entry.key, entry.content))
             first_of[entry.key, entry.content] = entry.txid, sent.at_ms

@@ -9,7 +9,9 @@ from txlog.model.hashes import HASH_BYTES, chain_hash, chain_start, origin_tag
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import LogAppended, ReassignedStamps, TransactionsPersisted, ViewAccepted
 from txlog.model.stamp import LOGICAL_BITS
+from txlog.model.synchronous_entry import SYNCHRONOUS_AND_DECISION
 from txlog.model.view import Number, View
+from txlog_simulation.checkers.synchronous import ObservedEffect, ObservedSynchronous, SynchronousFold
 from txlog_simulation.checkers.transactions import TransactionChecker
 from txlog_simulation.durable_state import DurableState
 from txlog_simulation.violation import LOG, ViolationLog
@@ -46,6 +48,9 @@ class ObservedBranch:
         self.keeps_keys = retention >= 1 << 40
         """For longer than any run: of one key, one transaction counts."""
         self._uses_of_key: dict[str, list[tuple[Txid, int]]] = {}
+        self.synchronous = SynchronousFold()
+        self.effects: dict[int, list[ObservedEffect]] = {}
+        """What takes effect at entries of synchronous transactions and decisions, by index."""
 
     def hash_at(self, index: int) -> bytes:
         """Chain hash behind ``index``."""
@@ -69,17 +74,29 @@ class ObservedBranch:
         return other
 
     def settle(self, index: int) -> None:
-        """The first entry with a key counts, decided along the stable log: against all that counted before."""
+        """The first effect with a key counts, decided along the stable log: against all that counted before."""
         for at in range(self.settled, index):
             entry = self.entries[at]
-            if entry.kind not in CONTROL_KINDS and entry.key:
-                uses = self._uses_of_key.setdefault(entry.key, [])
-                near = [txid for txid, age in uses if abs(entry.age_stamp - age) <= self._retention]
-                if near:
-                    self.entries[at] = entry._replace(counts_instead=near[0])
-                else:
-                    uses.append((entry.txid, entry.age_stamp))
+            if entry.kind in SYNCHRONOUS_AND_DECISION:
+                self._settle_synchronous(at + 1, entry)
+            elif entry.kind not in CONTROL_KINDS and entry.key:
+                self.entries[at] = entry._replace(counts_instead=self._use(entry.key, entry.txid, entry.age_stamp))
         self.settled = max(self.settled, index)
+
+    def _settle_synchronous(self, index: int, entry: ObservedEntry) -> None:
+        found: list[ObservedEffect] = []
+        for one in self.synchronous.step(ObservedSynchronous(entry.txid, entry.key, entry.age_stamp), entry.kind):
+            found.append(ObservedEffect(one.txid, self._use(one.key, one.txid, one.age) if one.key else None))
+        if found:
+            self.effects[index] = found
+
+    def _use(self, key: str, txid: Txid, age: int) -> Txid | None:
+        """The transaction that counts instead; None when this one does."""
+        uses = self._uses_of_key.setdefault(key, [])
+        near = [first for first, before in uses if abs(age - before) <= self._retention]
+        if not near:
+            uses.append((txid, age))
+        return near[0] if near else None
 
 
 class LogChecker:

@@ -7,6 +7,7 @@ from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin, Txid
 from txlog.protocol.log.log_index import LogIndex
 from txlog_simulation.checkers.log import ObservedBranch
+from txlog_simulation.checkers.synchronous import ObservedEffect
 from txlog_simulation.violation import WORKER, ViolationLog
 
 
@@ -126,6 +127,29 @@ class SimulatedWorker:
             self.effects[entry.txid] = self.effects.get(entry.txid, 0) + 1
             if self.effects[entry.txid] > 1:
                 self._report("16", f"executes {entry.txid} twice")
+
+    def execute_synchronous(
+        self, branch: ObservedBranch, txid: Txid, served: list[ObservedEffect], value: bytes
+    ) -> list[Txid]:
+        """A synchronous transaction or a decision, and what its master says takes effect there. Returns what it
+        executes."""
+        self.index += 1
+        self.hash = value
+        if self.index > branch.settled:
+            self._report("15", f"executes {self.index}, no stable log has that")
+            return []
+        entry = branch.entries[self.index - 1]
+        if entry.txid != txid or branch.hash_at(self.index) != value:
+            self._report("14", f"executes {txid} at {self.index}, the log has {entry.txid}")
+        if served != branch.effects.get(self.index, []):
+            self._report("S7", f"executes {served} at {self.index}, by the log it is {branch.effects.get(self.index)}")
+        self.seen.add(txid)
+        found = [effect.txid for effect in served if effect.counts_instead is None]
+        for one in found:
+            self.effects[one] = self.effects.get(one, 0) + 1
+            if self.effects[one] > 1:
+                self._report("S7", f"executes {one} twice")
+        return found
 
     def _report(self, rule: str, text: str) -> None:
         self.findings.add(WORKER, rule, f"worker of {self.name} {text}")

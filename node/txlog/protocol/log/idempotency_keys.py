@@ -178,6 +178,12 @@ class IdempotencyKeys:
         if before is None or not self.is_repeat(before.stamp, use.stamp):
             self.waiting[key] = use
 
+    def forget_waiting(self, key: str, txid: Txid) -> None:
+        """This transaction will never take effect: its key is free again."""
+        waits = self.waiting.get(key)
+        if waits is not None and waits.txid == txid:
+            del self.waiting[key]
+
     def oldest_tentative(self) -> int:
         """The least first stamp of the keyed entries that may still leave the log; a value above all for none."""
         return self._open.oldest()

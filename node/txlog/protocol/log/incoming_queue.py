@@ -17,6 +17,7 @@ from txlog.model.entry import KIND_CONFIG, TransactionRun
 from txlog.model.errors import PeerFault
 from txlog.model.hashes import HASH_BYTES, chain_leaf, origin_tag
 from txlog.model.ids import Origin
+from txlog.model.synchronous_entry import SYNCHRONOUS_AND_DECISION, key_error
 
 _ASCII_KEY_MAX: Final = KEY_BYTES_MAX // 4
 """A key with at most this many characters fits the journal in any script."""
@@ -105,6 +106,16 @@ class OriginQueue:
         self.held += len(stamps)
         self.payload_bytes += sum([k >> 8 for k in kinds])
 
+    def extend_stamped(self, waiting: list[tuple[UnstampedTransaction, bytes]], stamps: list[int]) -> None:
+        """Add transactions that had no stamp, with these stamps. ``waiting``: each with its content hash."""
+        self.extend(
+            stamps,
+            b"".join([content for _, content in waiting]),
+            [one.key for one, _ in waiting],
+            [one.kind | one.size << 8 for one, _ in waiting],
+            [one.first_stamp for one, _ in waiting],
+        )
+
     @property
     def last_stamp(self) -> int:
         """The greatest stamp persisted and not in the log, else 0."""
@@ -164,6 +175,10 @@ class OriginQueue:
     def keyed_in_log(self) -> list[int]:
         """Which seqs in the log carry a key, of those kept in memory."""
         return [seq for seq in self._keys if self.first_kept <= seq <= self.in_log]
+
+    def named(self) -> list[tuple[int, int, str]]:
+        """Seq, kind and key of each one that carries a key, in the log or not, of those kept in memory."""
+        return [(seq, self.kind(seq), key) for seq, key in self._keys.items() if seq >= self.first_kept]
 
     def first_stamp_beyond(self, stamp_max: int, seq_max: int) -> int:
         """The stamp of the first transaction above either bound; a value above every stamp when there is none."""
@@ -262,10 +277,12 @@ def check_items(run: TransactionRun, known: int, last_stamp: int | None) -> None
     """:class:`PeerFault` when an item after the first ``known`` ones cannot be stored (rule 32). Unless ``last_stamp``
     is None, also when the stamps do not grow from above it."""
     for item in run.items[known:]:
-        if item.kind > KIND_CONFIG:  # the last one that this program gives a meaning
+        if item.kind > KIND_CONFIG and item.kind not in SYNCHRONOUS_AND_DECISION:  # this program gives it no meaning
             raise PeerFault(run.node, "UnknownKind", f"seq {run.first_seq + known} and later: kind {item.kind}")
         if item.kind < 1 or (len(item.key) > _ASCII_KEY_MAX and len(item.key.encode()) > KEY_BYTES_MAX):
             raise PeerFault(run.node, "Malformed", f"seq {run.first_seq + known} and later: a kind or a key")
+        if item.kind > KIND_CONFIG and (error := key_error(item.kind, item.key)):
+            raise PeerFault(run.node, "Malformed", f"seq {run.first_seq + known} and later: {error}")
         if item.first_stamp > item.stamp:
             raise PeerFault(run.node, "Malformed", f"seq {run.first_seq + known} and later: a first stamp comes later")
         if last_stamp is not None:

@@ -102,6 +102,15 @@ class Limbo:
         self.final_index = 0
         self._changes: list[_Change] = []
 
+    def copy_at(self, index: int) -> Limbo:
+        """The state after this entry of the log, which is final or later."""
+        other = Limbo()
+        other.open, other.early, other.rolled_back = dict(self.open), dict(self.early), dict(self.rolled_back)
+        other.idle_names, other.early_commits = dict(self.idle_names), set(self.early_commits)
+        other.final_index, other._changes = self.final_index, list(self._changes)
+        other.truncate(index)
+        return other
+
     def apply(self, entry: LimboEntry, place_of: PlaceOf) -> list[Effect]:
         """The next synchronous transaction or decision in log order; returns what takes effect at its index, in order.
         ``place_of``: of the log, which may have later entries already. :class:`BadInput`: a key that no master makes;

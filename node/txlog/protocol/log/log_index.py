@@ -85,6 +85,12 @@ class LogIndex:
         return self.log_start.hash if self.log_start.index else self.empty_log_hash
 
     @property
+    def served_from(self) -> int:
+        """The lowest position whose later entries can be served; from the log start up to there, payloads are missing
+        of synchronous transactions that take effect there (rule S13)."""
+        return max(self.start, self.log_start.served_from)
+
+    @property
     def length(self) -> int:
         """The last index of the log."""
         return self.start + len(self._order)

@@ -31,14 +31,21 @@ class PlannedLogStart:
     """A log start that is being written: the table of keys, part by part, then the log start itself.
 
     The table and what it decides are those of the final part of the log now. That may end behind the log start at
-    ``index``, whose entry has the stamp ``stamp``: so the journal's entries are not read again."""
+    ``index``, whose entry has the stamp ``stamp``: so the journal's entries are not read again. ``served_from``: the
+    lowest position that can be served from then on."""
 
-    def __init__(self, log: LogState, index: int, stamp: int) -> None:
+    def __init__(self, log: LogState, index: int, stamp: int, served_from: int = 0) -> None:
         self.log = log
         self.index = index
         self.table: KeyTableSnapshot = log.keys.snapshot()
         self.parts = 0
-        self._fields = {"stamp": stamp, "noops": _noops(log, index), **log.keys.log_start_fields(log.final_index)}
+        self._fields = {
+            "stamp": stamp,
+            "noops": _noops(log, index),
+            "served_from": served_from if served_from > index else 0,
+            "synchronous": log.synchronous.state_at(log.final_index, index),
+            **log.keys.log_start_fields(log.final_index),
+        }
 
     def log_start(self, *, keeps_branches: bool) -> LogStart:
         """The log start, once all parts are written. ``keeps_branches``: with all abandoned branches, because a worker
@@ -136,6 +143,7 @@ class _EncodedSnapshot:
         self._last_read = (-1, b"")
         fields = log.keys.log_start_fields(log.final_index)
         noops = _noops(log, self.source.index)
+        fields["synchronous"] = log.synchronous.state_at(log.final_index, self.source.index)
         self._log_start = msgspec.structs.replace(self.source, keys=[], key_parts=0, noops=noops, **fields)
         self._table_parts = -(-self._table.bucket_count // BUCKETS_IN_A_PART)
         self._add(self._piece(0))

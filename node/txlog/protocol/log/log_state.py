@@ -55,6 +55,7 @@ from txlog.protocol.log.keyed_effects import KeyedEffects
 from txlog.protocol.log.log_index import LogIndex
 from txlog.protocol.log.open_queues import OpenQueues
 from txlog.protocol.log.record_merge import record_persisted, record_stable
+from txlog.protocol.log.synchronous_effects import SynchronousEffects
 
 _RANK_MAX: Final = 256
 """Above the rank of every origin."""
@@ -156,8 +157,9 @@ class LogState:
             if seen.kind == KIND_CONFIG:
                 self.configurations.held[txid] = seen.key
             use = seen.index, seen.kind, seen.key, txid, seen.stamp, seen.first_stamp, seen.content
-            self.keyed.apply(*use, self.view.is_or_descends_from)
-        self.keys.mark_final(self.final_index)
+            self.keyed.apply(*use, self.view.is_or_descends_from, self.log_index)
+        self.keyed.mark_final(self.final_index)
+        self.synchronous.wait_for_open()
         self.own_synced = self._compute_own_synced()
         self.open.refresh()
 
@@ -239,6 +241,11 @@ class LogState:
         return self.keyed.configurations
 
     @property
+    def synchronous(self) -> SynchronousEffects:
+        """What synchronous transactions come to along the log."""
+        return self.keyed.synchronous
+
+    @property
     def noops(self) -> dict[int, Txid]:
         """Index → txid that counts instead."""
         return self.keyed.noops
@@ -305,11 +312,8 @@ class LogState:
             return False
         floor = stamp_floor(self.log_key, self.ranks, self.slots.get(queue.origin))
         check_items(run, known, None if fetched else max(queue.last_stamp, floor))
-        self._enqueue(
-            queue,
-            TransactionRun(run.node, run.birth, run.first_seq + known, items),
-            content_hashes(run, known, contents),
-        )
+        rest = TransactionRun(run.node, run.birth, run.first_seq + known, items)
+        self._enqueue(queue, rest, content_hashes(run, known, contents))
         return True
 
     def _enqueue(self, queue: OriginQueue, run: TransactionRun, contents: list[bytes]) -> None:
@@ -391,7 +395,7 @@ class LogState:
         for slot in self.open.slots:
             self.queues[slot].mark_final(self.log_index.seq_within(slot, self._final_index))
         self.open.drop_settled()
-        self.keys.mark_final(self.final_index)
+        self.keyed.mark_final(self.final_index)
 
     def _compute_own_synced(self) -> int:
         return self.log_index.seq_within(self.slots[self.own.origin], self.stable)
@@ -488,13 +492,7 @@ class LogState:
             return []
         own, count = self.own, len(self.unstamped)
         first, stamps = own.held + 1, list(range(self.last_stamp + 1, self.last_stamp + 1 + count))
-        own.extend(
-            stamps,
-            b"".join([content for _, content in self.unstamped]),
-            [one.key for one, _ in self.unstamped],
-            [one.kind | one.size << 8 for one, _ in self.unstamped],
-            [one.first_stamp for one, _ in self.unstamped],
-        )
+        own.extend_stamped(self.unstamped, stamps)
         self.unstamped.clear()
         self.last_stamp = stamps[-1]
         return [ReassignedStamps(own.origin.node, own.origin.birth, first, stamps)]

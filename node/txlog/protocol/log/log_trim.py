@@ -20,6 +20,7 @@ BACKUP: Final = "backup"
 SPLIT_BACKUP: Final = "split backup"
 ARCHIVE: Final = "archive"
 KEEP: Final = "keep"
+SYNCHRONOUS: Final = "synchronous"
 UNKNOWN_INDEX: Final = -1
 
 
@@ -48,12 +49,14 @@ class TrimBlocker(NamedTuple):
 class TrimDecision(NamedTuple):
     """``start``: the index at which the log starts now; ``trim_to``: the highest index it may be trimmed to;
     ``blockers``: sorted by the index that they need, the lowest first. ``keeps_branches``: a worker still names
-    positions on abandoned branches, so all of these stay known."""
+    positions on abandoned branches, so all of these stay known. ``served_from``: the lowest position that the log
+    serves once it is trimmed to there; above ``trim_to`` where a synchronous transaction was undecided (rule S13)."""
 
     start: int
     trim_to: int
     blockers: list[TrimBlocker]
     keeps_branches: bool = False
+    served_from: int = 0
 
 
 def decide_trim(
@@ -76,7 +79,13 @@ def decide_trim(
     blockers.sort(key=lambda one: (one.log_index, one.kind, one.name))
     cut = min([log.final_index, *(one.log_index for one in blockers)])
     keeps_branches = any(one.is_unordered for one in positions)
-    return TrimDecision(history.start, max(cut, history.start), blockers, keeps_branches)
+    start = log.synchronous.log_start_for(cut)
+    if start < cut:
+        blockers.append(TrimBlocker(SYNCHRONOUS, "oldest undecided", max(start, history.start), f"needed at {cut}"))
+        blockers.sort(key=lambda one: (one.log_index, one.kind, one.name))
+    return TrimDecision(
+        history.start, max(start, history.start), blockers, keeps_branches, max(cut, history.served_from)
+    )
 
 
 def _master_blocker(log: LogState, node: str, known: Mapping[str, Checkpoint]) -> TrimBlocker:

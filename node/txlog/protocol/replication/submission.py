@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from txlog.model.entry import CONTROL_KINDS, KIND_CONFIG, RunItem
+from txlog.model.entry import KIND_SKIP, RunItem
 from txlog.model.errors import KeyTaken, Refused, Unavailable
 from txlog.model.ids import Txid
+from txlog.model.synchronous_entry import idempotency_key_of
 from txlog.protocol.events import ClockReading, Submission, SubmissionAccepted
 from txlog.protocol.log.log_state import LogState
 from txlog.protocol.replication.replication_state import ReplicationState
@@ -53,7 +54,7 @@ class SubmissionHandler:
             if before is not None:
                 answers.append(before)
                 continue
-            is_keyed = bool(one.key) and one.kind not in CONTROL_KINDS
+            is_keyed = bool(idempotency_key_of(one.kind, one.key))
             if is_keyed and terms.keys_refused is not None:
                 answers.append(terms.keys_refused)
                 continue
@@ -63,8 +64,8 @@ class SubmissionHandler:
             items.append(RunItem(0 if terms.stopped else stamp, one.kind, one.key, one.payload, first_stamp))
             contents.append(one.content)
             answer = SubmissionAccepted(Txid(log.own.origin, seq), repeat=False)
-            if one.key and one.kind != KIND_CONFIG:
-                fresh[one.key] = answer.txid, one.content
+            if key := _repeatable_key(one):
+                fresh[key] = answer.txid, one.content
             answers.append(answer)
         if items and terms.stopped:
             log.persist_unstamped(items, contents)
@@ -87,15 +88,21 @@ class SubmissionHandler:
 def _find_repeat(
     log: LogState, one: Submission, stamp: int, fresh: dict[str, tuple[Txid, bytes]]
 ) -> SubmissionAccepted | Refused | None:
-    if not one.key or one.kind == KIND_CONFIG:
+    key = _repeatable_key(one)
+    if not key:
         return None
-    if one.key in fresh:
-        txid, content = fresh[one.key]
+    if key in fresh:
+        txid, content = fresh[key]
     else:
-        first = log.keys.find_first_use(one.key, stamp)
+        first = log.keys.find_first_use(key, stamp)
         if first is None:
             return None
         txid, content = first.txid, first.content
     if not one.content.startswith(content):
-        return key_taken(one.key, txid)
+        return key_taken(key, txid)
     return SubmissionAccepted(txid, repeat=True)
+
+
+def _repeatable_key(one: Submission) -> str:
+    """The key under which a submission repeats an earlier one; empty for one that repeats none."""
+    return one.key if one.kind == KIND_SKIP else idempotency_key_of(one.kind, one.key)

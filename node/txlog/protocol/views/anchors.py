@@ -7,9 +7,9 @@ COMMIT exist?* has one answer at every view change, and no transaction has both 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from txlog.model.anchor import Anchor
+from txlog.model.anchor import DOOMED_SPANS_MAX, Anchor
 from txlog.model.configuration import Master
 from txlog.model.entry import Span
 from txlog.model.ids import Origin, Txid, ViewNumber
@@ -17,9 +17,6 @@ from txlog.model.quorum import MAJORITY, compute_needs, meets_needs
 from txlog.model.stamp import LOGICAL_BITS
 from txlog.model.synchronous import NO_TIMEOUT
 from txlog.model.synchronous_entry import join_spans
-
-DOOMED_SPANS_MAX: Final = 1000
-"""What does not fit is not doomed by this view."""
 
 
 class AnchorReport(NamedTuple):

@@ -7,7 +7,7 @@ one of them wins.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from txlog.model.hashes import HASH_BYTES
@@ -131,15 +131,19 @@ def surviving_branch(branches: list[ViewBranch]) -> ViewBranch:
     return next(branch for branch in branches if branch.view is view)
 
 
-def find_branches(branches: list[ViewBranch], own: LogIndex) -> list[ViewBranch]:
+def find_branches(
+    branches: list[ViewBranch], own: LogIndex, leads: Callable[[ViewBranch, ViewBranch], bool] = lambda *_: False
+) -> list[ViewBranch]:
     """The branches without the lagging ones. A lagging branch's view is an ancestor of another or was never installed.
     Of the others, a branch lags when its log is a prefix of another's. Every member of its view must then be present,
-    or have been seen in a later accepted view."""
+    or have been seen in a later accepted view. ``leads``: whether the first one decided what the second one lacks, and
+    does not lag behind it for that."""
     leaves = [b for b in branches if not any(_is_superseded_by(b, other) for other in branches)]
     return [
         one
         for one in leaves
-        if _absent_members(one, branches) or not any(_extends(one, other, own) for other in leaves)
+        if _absent_members(one, branches)
+        or not any(_extends(one, other, own) and not leads(one, other) for other in leaves)
     ]
 
 

@@ -6,6 +6,7 @@ from txlog.model.bounds import SLOTS_MAX
 from txlog.model.errors import PeerFault
 from txlog.model.view import FORGETTING_LEVEL, LISTED_ANCESTORS_MAX, NO_VIEW, View
 from txlog.wire.messages import Hello
+from txlog.wire.protocol_level import LEVEL_SYNCHRONOUS
 
 
 def check_admissible(view: View | None, who: Hello) -> None:
@@ -22,6 +23,14 @@ def check_admissible(view: View | None, who: Hello) -> None:
             "OlderProgram",
             f"its program has level {who.level} and cannot read views with forgotten ancestors; update it",
         )
+    if not can_read_anchor(view, who.level):
+        text = f"its program has level {who.level} and cannot read synchronous transactions; update it"
+        raise PeerFault(who.node, "OlderProgram", text)
+
+
+def can_read_anchor(view: View | None, level: int) -> bool:
+    """Whether a program of this level can work in a cluster that has had synchronous transactions (rule S16)."""
+    return view is None or view.anchor is None or level >= LEVEL_SYNCHRONOUS
 
 
 def has_room_for_origins(view: View | None, added: set[tuple[str, int]]) -> bool:

@@ -9,13 +9,15 @@ from array import array
 from typing import Final
 
 from txlog.model.hashes import HASH_BYTES
-from txlog.model.ids import Origin
+from txlog.model.ids import Origin, Txid
 from txlog.model.view import NO_VIEW, Member, View
 from txlog.protocol.log.log_index import LogIndex
+from txlog.protocol.log.log_state import LogState
 from txlog.protocol.views.branch_selection import InsufficientReports, surviving_view
 from txlog.protocol.views.next_view import compute_next_view, is_majority_change, summarize_report
 from txlog.protocol.views.participant import ViewParticipant
-from txlog.protocol.views.report import build_checkpoints
+from txlog.protocol.views.quorate_view import OwnSynchronous
+from txlog.protocol.views.report import build_checkpoints, synchronous_references
 from txlog.protocol.views.view_change import ViewChange, ViewChangeEvent, ViewChangePhase
 from txlog.protocol.views.view_state import FOREVER_MS, ViewState
 from txlog.wire.messages import (
@@ -112,6 +114,7 @@ class ViewCoordinator:
                 weights,
                 is_majority_change(reports, self.views.local.settings.majority),
                 agreement.configurations,
+                self._own_synchronous(agreement),
             )
         except InsufficientReports as why:
             self.views.failed_members = change.members
@@ -145,6 +148,10 @@ class ViewCoordinator:
             return
         self.views.pending_accept, self.views.accept_sender = accept, self.views.local.node
         self.try_accept()
+
+    def _own_synchronous(self, agreement: LogState) -> OwnSynchronous:
+        references = {Txid(Origin(one.node, one.birth), one.seq): one for one in synchronous_references(agreement, 0)}
+        return OwnSynchronous(agreement.synchronous, references, self.views.local.settings.synchronous)
 
     def try_accept(self) -> None:
         """Accept the received view, if all of it is persisted here: as its coordinator send it to the members, else

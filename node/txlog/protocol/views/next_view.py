@@ -26,6 +26,7 @@ from txlog.protocol.views.branch_selection import (
     group_by_view,
     surviving_branch,
 )
+from txlog.protocol.views.decided_branch import DecidedBranches
 from txlog.protocol.views.log_merge import (
     MergedLog,
     TransactionRefs,
@@ -34,6 +35,7 @@ from txlog.protocol.views.log_merge import (
     merge_branches,
     transactions_known_to,
 )
+from txlog.protocol.views.quorate_view import NextViewLog, OwnSynchronous, compute_anchor, named_references
 from txlog.protocol.views.view_lineage import extend_lineage
 from txlog.wire.messages import Departure, ReportSummary, ViewReport
 
@@ -75,11 +77,13 @@ def compute_next_view(
     weights: dict[str, int],
     majority: bool,
     configurations: ConfigurationHistory | None = None,
+    synchronous: OwnSynchronous | None = None,
 ) -> NextView:
     """The view of this number, of these members, each of which has sent one of these reports. ``own``: the log that
     the reports' ``shared`` positions refer to; ``weights``: of all configured masters, in order of precedence;
     ``configurations``: the configurations along ``own``. They decide wherever the cluster has a founding
-    configuration. :class:`InsufficientReports` when the reports do not suffice."""
+    configuration. ``synchronous``: what this master knows of synchronous transactions. :class:`InsufficientReports`
+    when the reports do not suffice."""
     branches = group_by_view(reports, own)
     if not branches:
         raise InsufficientReports("no reporting master has a view")
@@ -89,8 +93,14 @@ def compute_next_view(
     if majority:
         forks = keeping = [surviving_branch(branches)]
     else:
-        forks = find_branches(branches, own)
-        forks = sorted(forks, key=lambda b: branch_weight(b, branches, forks, members, weights), reverse=True)
+        decided = DecidedBranches(own, reports, named_references(synchronous, reports))
+        forks = find_branches(branches, own, lambda one, other: decided.leads(one, [other]))
+        leading = [b.number for b in forks if len(forks) > 1 and decided.leads(b, [o for o in forks if o is not b])]
+        forks = sorted(
+            forks,
+            key=lambda b: (b.number in leading, branch_weight(b, branches, forks, members, weights)),
+            reverse=True,
+        )
         keeping = branches_with_all_final_entries(forks, own)
     winner = keeping[0]
     merged = len(keeping) > 1 and _shared_strategy(keeping) == "Simple"
@@ -114,6 +124,12 @@ def compute_next_view(
     jointly = along.joint_configurations(stable) if along is not None else []
     configured = {m.node for one in jointly for m in one.masters} | set(weights)
     lineage = extend_lineage(winner, reports, configured)
+    known_seqs = [known.get(Origin(*one), base.last_seq(Origin(*one))) for one in origins]
+    ends = {Origin(*one): seq for one, seq in zip(origins, known_seqs, strict=True) if seq}
+    settled = max(r.view.final_index(r.stable, r.installed) for r in winner.reports if r.view is not None)
+    masters = along.latest.masters if along is not None else []
+    begins = NextViewLog(base, waiting, ends, rest, settled, masters)
+    anchor = compute_anchor(number, members, reports, begins, own, synchronous)
     view = View(
         epoch,
         ballot,
@@ -125,9 +141,9 @@ def compute_next_view(
         origins,
         lineage.ancestors,
         floor,
-        _strategy(members, winner, prefers, bool(silent)),
+        _strategy(members, winner, prefers, bool(silent), anchor is not None),
         _diverged_index(winner, gone, members, majority, out),
-        [known.get(Origin(*one), base.last_seq(Origin(*one))) for one in origins],
+        known_seqs,
         lineage.strategies,
         merged,
         silent,
@@ -139,6 +155,7 @@ def compute_next_view(
         lineage.start,
         lineage.foreign_views,
         lineage.level,
+        anchor,
     )
     needed = mode_before if winner.view.bootstrap_configuration is not None else majority
     numbers = [b.number for b in keeping]
@@ -198,9 +215,15 @@ def _preferred_strategies(members: list[Member], reports: list[ViewReport]) -> l
     return [preferred[m.node] for m in members]
 
 
-def _strategy(members: list[Member], winner: ViewBranch, prefers: list[str], split: bool) -> str:
+def _strategy(members: list[Member], winner: ViewBranch, prefers: list[str], split: bool, one_order: bool) -> str:
     """The safest strategy that its members prefer. A view that only loses members keeps its strategy. So does one of
-    the same members, unless a preference was changed while no master was out by silence."""
+    the same members, unless a preference was changed while no master was out by silence. ``one_order``: the cluster has
+    synchronous transactions, so that workers have to go back to one order: never ``None``."""
+    chosen = _preferred_strategy(members, winner, prefers, split)
+    return "Smart" if one_order and chosen == "None" else chosen
+
+
+def _preferred_strategy(members: list[Member], winner: ViewBranch, prefers: list[str], split: bool) -> str:
     before = winner.view
     same = [(m.node, m.birth) for m in members] == [(m.node, m.birth) for m in before.members]
     changed = same and not split and prefers != [before.preferred_by(m.node) for m in members]

@@ -13,13 +13,14 @@ from typing import Final
 from txlog.model.errors import PeerFault
 from txlog.model.ids import Origin
 from txlog.model.view import NO_VIEW, Number
-from txlog.protocol.views.candidate_checks import can_read_lineage
+from txlog.protocol.views.candidate_checks import can_read_anchor, can_read_lineage
 from txlog.protocol.views.next_view import highest_view
 from txlog.protocol.views.report import (
     last_shared,
     non_final_transactions,
     parked_transactions,
     pending_configuration_changes,
+    synchronous_references,
 )
 from txlog.protocol.views.view_change import ViewChangeEvent, departure_applies, has_override
 from txlog.protocol.views.view_state import FOREVER_MS, ViewState
@@ -93,6 +94,8 @@ class ViewParticipant:
             return None
         if not can_read_lineage(self.views.accepted, proposal.level):
             return "OlderProgram", "", "the coordinator's program cannot read views with forgotten ancestors"
+        if not can_read_anchor(self.views.accepted, proposal.level):
+            return "OlderProgram", "", "the coordinator's program cannot read anchors"
         stay = {(m.node, m.birth) for m in proposal.members}
         nodes = {m.node for m in proposal.members}
         gone = {(one.node, one.birth): one for one in proposal.gone}
@@ -230,6 +233,7 @@ class ViewParticipant:
             pending_configuration_changes(agreement, shared.index),
             PROTOCOL_LEVEL,
             sorted(agreement.configurations.views_outside(agreement.view.is_or_descends_from)),
+            synchronous_references(agreement, shared.index),
         )
 
     def on_accept(self, peer: str, accept: AcceptView) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from txlog.model.synchronous_entry import SYNCHRONOUS_AND_DECISION
 from txlog.protocol.log.incoming_queue import OriginQueue
 from txlog.protocol.log.log_state import LogState
-from txlog.wire.messages import Checkpoint, PendingConfigChange, QueuedTransactions
+from txlog.wire.messages import Checkpoint, QueuedTransactions
+from txlog.wire.report_parts import PendingConfigChange, SynchronousReference
 
 
 def build_checkpoints(agreement: LogState) -> list[Checkpoint]:
@@ -50,6 +52,20 @@ def pending_configuration_changes(agreement: LogState, shared: int) -> list[Pend
         in_log = queue is not None and txid.origin in agreement.slots and txid.seq <= queue.in_log
         if not in_log or agreement.log_index.index_of(txid.origin, txid.seq) > shared:
             found.append(PendingConfigChange(txid.origin.node, txid.origin.birth, txid.seq, key))
+    return found
+
+
+def synchronous_references(agreement: LogState, shared: int) -> list[SynchronousReference]:
+    """The synchronous transactions and decisions that are persisted and may still change their place, without those at
+    or below index ``shared`` of the log."""
+    if agreement.view.anchor is None:
+        return []
+    found: list[SynchronousReference] = []
+    for origin, queue in sorted(agreement.by_origin.items()):
+        for seq, kind, key in queue.named():
+            in_log = seq <= queue.in_log and origin in agreement.slots
+            if kind in SYNCHRONOUS_AND_DECISION and (not in_log or agreement.log_index.index_of(origin, seq) > shared):
+                found.append(SynchronousReference(origin.node, origin.birth, seq, kind, key))
     return found
 
 

@@ -2,7 +2,7 @@
 
 ``view_state.py`` has its view, its promises and its knowledge of the others. ``participant.py`` promises and accepts,
 ``coordinator.py`` drives a view change, ``view_policy.py`` decides when one is wanted, and ``backfill.py`` fetches the
-transactions that a view names.
+transactions that a view names. ``undecided.py`` and ``decision_writer.py`` decide about synchronous transactions.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 from txlog.model.errors import PeerFault
 from txlog.protocol.views.backfill import Backfill
 from txlog.protocol.views.coordinator import ViewCoordinator
+from txlog.protocol.views.decision_writer import DecisionWriter
 from txlog.protocol.views.participant import ViewParticipant
+from txlog.protocol.views.undecided import UndecidedTransactions
 from txlog.protocol.views.view_policy import ViewPolicy
 from txlog.protocol.views.view_state import ViewState
 from txlog.wire import messages as wire
@@ -26,6 +28,8 @@ class ViewManager:
         self.participant = ViewParticipant(views)
         self.coordinator = ViewCoordinator(views, self.participant)
         self.policy = ViewPolicy(views, self.backfill, self.coordinator)
+        self.undecided = UndecidedTransactions(views)
+        self.decisions = DecisionWriter(self.undecided)
 
     def on_message(self, peer: str, message: Message) -> None:
         """Process one message of a view change. :class:`PeerFault` when it is refused, and for any other message."""

@@ -22,6 +22,7 @@ from txlog.protocol.views.view_state import (
     ViewState,
 )
 from txlog.wire.messages import Departure, Hello
+from txlog.wire.protocol_level import LEVEL_SYNCHRONOUS
 
 PREFERENCE_DELAY_MS: Final = 500
 """From a changed preference to the view that follows: it is mostly changed at several masters, one by one."""
@@ -248,6 +249,8 @@ class ViewPolicy:
             return True
         if self._split_mode_changed(view, wanted) or self._silent_member_removed(view):
             return True
+        if self._anchor_wanted(view, wanted) or self._electorate_changed(view, wanted):
+            return True
         waiting = [self.views.hellos.get(m.node) for m in wanted]
         return any(who is not None and who.stopped and who.view == view.number for who in waiting)
 
@@ -257,6 +260,28 @@ class ViewPolicy:
         assert self.views.log_state is not None
         now = self.views.log_state.configurations.at_index(self.views.log_state.stable).configuration
         return any(node in now.removed for node in view.silent_members)
+
+    def _anchor_wanted(self, view: View, wanted: list[Member]) -> bool:
+        """Whether synchronous transactions are allowed and no view has an anchor yet: one of every configured master
+        follows, once each of them is known to read anchors (rule S16)."""
+        settings = self.views.local.settings
+        if not settings.synchronous or view.anchor is not None or view.bootstrap_configuration is None:
+            return False
+        nodes = [m.node for m in wanted]
+        others = [node for node in nodes if node != settings.node]
+        return self.views.includes_all_configured(nodes) and self.views.local.peer_levels.are_all(
+            LEVEL_SYNCHRONOUS, others, others if view.level >= LEVEL_SYNCHRONOUS else []
+        )
+
+    def _electorate_changed(self, view: View, wanted: list[Member]) -> bool:
+        """Whether every configured master is here, and synchronous transactions are decided by other votes than those
+        of the configuration: a view of the same members follows, with these (rule S4)."""
+        agreement = self.views.log_state
+        if view.anchor is None or agreement is None or not self.views.includes_all_configured(m.node for m in wanted):
+            return False
+        configured = agreement.configurations.at_index(agreement.stable).configuration.masters
+        votes = [[(m.node, m.data_center, m.weight) for m in each] for each in (configured, view.anchor.electorate)]
+        return votes[0] != votes[1]
 
     def _split_mode_changed(self, view: View, wanted: list[Member]) -> bool:
         """Whether ``splitMode`` was changed, and every master is here: a view of the same members follows, in the other

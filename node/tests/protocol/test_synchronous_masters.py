@@ -1,0 +1,199 @@
+"""Whole masters with synchronous transactions: who may decide, what takes effect, and what clients hear."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from core_cluster import Cluster, update
+
+from txlog.model.durability import Durability
+from txlog.model.errors import Refused, Unavailable
+from txlog.model.ids import Txid
+from txlog.model.synchronous_entry import KIND_DECISION, KIND_SYNCHRONOUS_UPDATE
+from txlog.protocol.events import Submission, SubmissionAccepted
+from txlog.protocol.views.decisions import SynchronousAnswer, find_answer
+
+
+def synchronous(text: str, key: str = "", quorum: str = "N/2+1", timeout_ms: int = 30_000) -> Submission:
+    return update(text, f"{quorum} {timeout_ms} {key}", KIND_SYNCHRONOUS_UPDATE)
+
+
+class SynchronousCluster(Cluster):
+    def at_work(self) -> SynchronousCluster:
+        self.founded()
+        self.run(2000)
+        return self
+
+    def take(self, node: str, text: str, **terms: Any) -> Txid:
+        answer = self.ask(node, synchronous(text, **terms))
+        assert isinstance(answer, SubmissionAccepted), answer
+        return answer.txid
+
+    def refusal(self, node: str, text: str, **terms: Any) -> Refused:
+        answer = self.ask(node, synchronous(text, **terms))
+        assert isinstance(answer, Refused), answer
+        return answer
+
+    def answer(self, node: str, txid: Txid, level: Durability = Durability.SYNCED) -> SynchronousAnswer | None:
+        log = self.core(node).log_state
+        assert log is not None
+        progress = self.core(node).synchronous_progress(txid, log.stable, log.stable)
+        return find_answer(level, progress) if progress is not None else None
+
+    def effects(self, node: str) -> list[str]:
+        """What a worker of the master would execute, in order."""
+        log, found = self.core(node).log_state, list[str]()
+        assert log is not None
+        for index in range(1, log.stable + 1):
+            span = log.log_index.spans(index - 1, index)[0]
+            item = self.journals[node].read(span.node, span.birth, span.first_seq, 1, 1).items[0]
+            if item.kind == KIND_DECISION:
+                repeats = log.synchronous.repeats_at(index)
+                names = log.synchronous.committed_at(index, item.key, log.log_index)
+                found += [self._text(node, txid) for txid in names if txid not in repeats]
+            elif item.kind == KIND_SYNCHRONOUS_UPDATE and log.synchronous.is_passed_over(index, item.kind):
+                continue
+            elif index not in log.noops and item.payload:
+                found.append(item.payload.decode())
+        return found
+
+    def _text(self, node: str, txid: Txid) -> str:
+        return str(self.journals[node].read(*txid.origin, txid.seq, 1, 1).items[0].payload.decode())
+
+    def split(self, side: str) -> None:
+        other = [node for node in self.journals if node not in side]
+        self.cut |= {pair for a in side for b in other for pair in ((a, b), (b, a))}
+
+    def join(self) -> None:
+        self.cut.clear()
+
+    def backed_up(self, side: str) -> None:
+        """The workers of these masters are backed up where they are, so that the side may go on."""
+        for node in side:
+            log = self.core(node).log_state
+            assert log is not None
+            self.executors[node].backup_done(log.stable, log.log_index.hash_at(log.stable))
+
+
+def cluster(nodes: str = "abcde", **settings: Any) -> SynchronousCluster:
+    return SynchronousCluster(nodes, synchronous=True, max_peer_lag_ms=1000, idle_interval_ms=150, **settings).at_work()
+
+
+def test_the_first_anchor_is_made_by_a_view_of_every_configured_master() -> None:
+    masters = cluster("abc")
+    for node in "abc":
+        view = masters.core(node).view
+        assert view is not None
+        assert view.is_quorate
+        assert view.anchor is not None
+        assert [master.node for master in view.anchor.electorate] == ["a", "b", "c"]
+        assert masters.core(node).synchronous_status is not None
+
+
+def test_without_the_setting_no_view_has_an_anchor_and_nothing_synchronous_is_taken() -> None:
+    masters = SynchronousCluster("abc").at_work()
+    view = masters.core("a").view
+    assert view is not None
+    assert view.anchor is None
+    refused = masters.refusal("a", "x")
+    assert isinstance(refused, Unavailable)
+    assert refused.reason == "NoQuorum"
+    assert masters.core("a").synchronous_status is None
+
+
+def test_it_takes_effect_at_its_commit_on_every_master() -> None:
+    masters = cluster()
+    txid = masters.take("a", "one")
+    masters.submit("b", "two")
+    masters.run(3000)
+    for node in "abcde":
+        assert masters.answer(node, txid) is SynchronousAnswer.COMMITTED
+        assert sorted(masters.effects(node)) == ["one", "two"]
+        assert masters.effects(node) == masters.effects("a")
+
+
+def test_a_minority_refuses_it_and_goes_on_with_all_else() -> None:
+    masters = cluster()
+    masters.split("ab")
+    masters.run(600)
+    masters.backed_up("abcde")
+    masters.run(4000)
+    refused = masters.refusal("a", "x")
+    assert isinstance(refused, Unavailable)
+    assert refused.reason == "NoQuorum"
+    masters.submit("a", "ordinary")
+    txid = masters.take("c", "y")
+    masters.run(3000)
+    assert "ordinary" in masters.effects("a")
+    assert masters.answer("c", txid) is SynchronousAnswer.COMMITTED
+    status = masters.core("a").synchronous_status
+    assert status is not None
+    assert not status.quorate
+    masters.join()
+    masters.run(6000)
+    for node in "abcde":
+        assert sorted(masters.effects(node)) == ["ordinary", "y"]
+        assert masters.answer(node, txid) is SynchronousAnswer.COMMITTED
+
+
+@pytest.mark.parametrize(("timeout_ms", "answer"), [(100, "rolled-back"), (60_000, "committed")])
+def test_what_only_a_minority_held_is_rolled_back_when_it_is_late(timeout_ms: int, answer: str) -> None:
+    masters = cluster()
+    masters.split("a")
+    txid = masters.take("a", "alone", timeout_ms=timeout_ms, key="k")
+    masters.run(600)
+    masters.backed_up("abcde")
+    masters.run(4000)
+    assert masters.answer("a", txid) is SynchronousAnswer.PENDING
+    for node in "abcde":
+        masters.wall_ms[node] += 1_000_000  # microseconds: walls stand still in these clusters
+    masters.join()
+    masters.run(8000)
+    for node in "abcde":
+        assert masters.answer(node, txid) == answer
+        assert masters.effects(node) == (["alone"] if answer == "committed" else [])
+    again = masters.ask("c", synchronous("alone", key="k", timeout_ms=timeout_ms))
+    assert isinstance(again, SubmissionAccepted)
+    assert again.is_repeat == (answer == "committed")
+
+
+def test_another_member_commits_what_its_origin_cannot() -> None:
+    masters = cluster()
+    txid = masters.take("a", "one")
+    masters.run(2)
+    masters.split("a")
+    masters.run(600)
+    masters.backed_up("abcde")
+    masters.run(6000)
+    assert masters.answer("c", txid) is SynchronousAnswer.COMMITTED
+    masters.join()
+    masters.run(6000)
+    assert masters.effects("a") == ["one"]
+
+
+def test_a_restart_changes_nothing_of_it() -> None:
+    masters = cluster("abc")
+    txid = masters.take("a", "one", key="k")
+    masters.run(2000)
+    masters.split("a")
+    pending = masters.take("a", "two")
+    masters.crash("a")
+    masters.start("a")
+    masters.run(600)
+    assert masters.answer("a", txid) is not SynchronousAnswer.ROLLED_BACK
+    assert masters.answer("a", pending) is SynchronousAnswer.PENDING
+    masters.join()
+    masters.run(4000)
+    for node in "abc":
+        assert masters.effects(node) == ["one", "two"]
+
+
+def test_too_many_undecided_ones_are_refused() -> None:
+    masters = cluster("abc", synchronous_transactions_max=2)
+    masters.split("a")
+    masters.take("a", "one")
+    masters.take("a", "two")
+    refused = masters.refusal("a", "three")
+    assert isinstance(refused, Unavailable)
+    assert refused.reason == "SynchroFull"

@@ -1,0 +1,96 @@
+"""Writes COMMIT and ROLLBACK (rules S6, S8): the origin at once; for other origins each member after its rank, so that
+one decision is mostly enough. Two that name the same transaction do no harm: the first one in the log counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from txlog.model.hashes import content_hash
+from txlog.model.ids import Txid
+from txlog.model.synchronous_entry import DECIDED_MAX, KIND_DECISION, DecisionKind, decide, encode_decision
+from txlog.model.view import NO_VIEW
+from txlog.protocol.events import Submission
+from txlog.protocol.log.log_state import LogState
+from txlog.protocol.replication.replication_state import ReplicationState
+from txlog.protocol.views.undecided import UndecidedTransactions, list_undecided
+from txlog.protocol.views.view_state import FOREVER_MS
+
+COMMIT_BYTES_MAX: Final = 1 << 20
+"""Payload bytes that one COMMIT lets take effect at once; a larger transaction is committed alone."""
+DECISIONS_A_TURN: Final = 4
+
+
+class DueDecisions(NamedTuple):
+    """``submissions``: this master's own transactions. ``wake_ms``: when to ask again, in ``mono`` milliseconds."""
+
+    submissions: list[Submission]
+    wake_ms: int
+
+
+class DecisionWriter:
+    """Remembers since when each transaction of another origin may be decided."""
+
+    def __init__(self, undecided: UndecidedTransactions) -> None:
+        self._undecided = undecided
+        self._view = NO_VIEW
+        self._since_ms: dict[Txid, int] = {}
+
+    def due(self, state: ReplicationState) -> DueDecisions:
+        """The decisions that this master writes now. Only in a quorate view at work."""
+        log = state.log
+        if self._undecided.quorate_anchor is None or state.local.disk_full or log.synchronous.is_empty:
+            self._since_ms.clear()
+            return DueDecisions([], FOREVER_MS)
+        if self._view != log.view.number:
+            self._view = log.view.number
+            self._since_ms.clear()
+        found = self._undecided.judge(state, list_undecided(log))
+        now_ms = state.now_ms
+        self._since_ms = {
+            txid: self._since_ms.get(txid, now_ms)
+            for txid in (*found.certain, *found.doomed)
+            if txid.origin != log.own.origin
+        }
+        wait_ms = (1 + self._rank(state)) * state.local.settings.round_timeout_ms
+        late = {txid for txid, since_ms in self._since_ms.items() if now_ms - since_ms >= wait_ms}
+        submissions = [
+            *_decisions(DecisionKind.COMMIT, self._mine(found.certain, log, late), log),
+            *_decisions(DecisionKind.ROLLBACK, self._mine(found.doomed, log, late), log),
+        ][:DECISIONS_A_TURN]
+        waiting = [since_ms + wait_ms for txid, since_ms in self._since_ms.items() if txid not in late]
+        return DueDecisions(submissions, min(waiting, default=FOREVER_MS))
+
+    @staticmethod
+    def _rank(state: ReplicationState) -> int:
+        """The place of this master among the members of its view."""
+        return next((at for at, m in enumerate(state.log.view.members) if m.node == state.local.node), 0)
+
+    @staticmethod
+    def _mine(names: Iterable[Txid], log: LogState, late: set[Txid]) -> list[Txid]:
+        return [txid for txid in names if txid.origin == log.own.origin or txid in late]
+
+
+def _decisions(verdict: DecisionKind, names: list[Txid], log: LogState) -> list[Submission]:
+    """As few as the limits of one decision allow."""
+    found: list[Submission] = []
+    batch: list[Txid] = []
+    size = 0
+    for txid in names:
+        more = _payload_bytes(txid, log) if verdict is DecisionKind.COMMIT else 0
+        if batch and (len(batch) == DECIDED_MAX or size + more > COMMIT_BYTES_MAX):
+            found.append(_submission(verdict, batch))
+            batch, size = [], 0
+        batch.append(txid)
+        size += more
+    return [*found, _submission(verdict, batch)] if batch else found
+
+
+def _payload_bytes(txid: Txid, log: LogState) -> int:
+    queue = log.by_origin[txid.origin]
+    return queue.size(txid.seq) if queue.first_kept <= txid.seq <= queue.held else 0
+
+
+def _submission(verdict: DecisionKind, names: list[Txid]) -> Submission:
+    key = encode_decision(decide(verdict, names))
+    return Submission(KIND_DECISION, key, b"", content_hash(KIND_DECISION, key, b""))

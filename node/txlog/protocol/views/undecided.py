@@ -1,0 +1,187 @@
+"""The synchronous transactions of log and queue that no decision names, and which members are known to hold them.
+
+Pure of time. What a master may do about them is in ``decisions.py``; ``decision_writer.py`` does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+from txlog.model.anchor import Anchor
+from txlog.model.errors import Refused, Unavailable
+from txlog.model.ids import Txid
+from txlog.model.quorum import QuorumNeeds, compute_needs, count_votes, format_quorum, meets_needs
+from txlog.model.synchronous_entry import SynchronousKey
+from txlog.model.view import Number
+from txlog.protocol.log.log_state import LogState
+from txlog.protocol.replication.replication_state import ReplicationState
+from txlog.protocol.views.anchors import Candidate
+from txlog.protocol.views.decisions import DecidableTransactions, Progress, UndecidedTransaction, judge
+from txlog.protocol.views.view_state import ViewState
+
+RETRY_S = 2
+"""After which a refused transaction may be tried again, in seconds."""
+
+
+class UndecidedState(StrEnum):
+    """What becomes of an undecided transaction, as far as this master knows."""
+
+    WAITING = "waiting"
+    CERTAIN = "certain"
+    """A quorum holds it: it takes effect in any case."""
+    DOOMED = "doomed"
+    """This view rolls it back."""
+
+
+class UndecidedEntry(NamedTuple):
+    """``log_index``: 0 while it is not in the log. ``stamp``: from which its time-out counts."""
+
+    txid: Txid
+    log_index: int
+    kind: int
+    key: SynchronousKey
+    stamp: int
+
+
+class UndecidedStatus(NamedTuple):
+    """One undecided transaction, for people. ``needs``: the votes of its quorum. ``holders``: the members that are
+    known in this view to hold it. ``is_late``: its time-out has passed."""
+
+    transaction: UndecidedEntry
+    state: UndecidedState
+    needs: QuorumNeeds
+    holders: list[str]
+    is_late: bool
+
+
+class SynchronousStatus(NamedTuple):
+    """``quorate``: this master is at work in a view that decides. ``anchor``: of the latest quorate view that is known
+    here; its ``electorate`` has the votes. ``present``: the members that answer, this master among them."""
+
+    quorate: bool
+    view: Number
+    anchor: Anchor
+    present: list[str]
+    undecided: list[UndecidedStatus]
+
+
+def list_undecided(log: LogState) -> list[UndecidedEntry]:
+    """Those of the log in its order, then those that wait for their place in this view."""
+    effects = log.synchronous
+    named = effects.names_waiting
+    found = [
+        UndecidedEntry(one.txid, one.log_index, one.kind, one.key, one.stamp)
+        for one in effects.limbo.open.values()
+        if one.txid not in named
+    ]
+    found += [one for one in _waiting(log) if one.txid not in named and one.txid not in effects.limbo.early]
+    return found
+
+
+def _waiting(log: LogState) -> Iterator[UndecidedEntry]:
+    for txid, (kind, key) in log.synchronous.waiting.items():
+        queue = log.by_origin.get(txid.origin)
+        if queue is not None and queue.in_log < txid.seq <= min(queue.limit, queue.held):
+            yield UndecidedEntry(txid, 0, kind, key, queue.age_stamp(txid.seq))
+
+
+class UndecidedTransactions:
+    """What this master knows of them in its view."""
+
+    def __init__(self, views: ViewState) -> None:
+        self.views = views
+
+    @property
+    def quorate_anchor(self) -> Anchor | None:
+        """The anchor of the view at work, where that view decides; None elsewhere."""
+        view = self.views.accepted
+        works = self.views.is_active and self.views.newer_view is None
+        return view.anchor if works and view is not None and view.is_quorate else None
+
+    def holders(self, state: ReplicationState, txid: Txid) -> set[str]:
+        """The members that are known, in this view, to hold a transaction: all of them where it is in the view's base
+        or queue, else those that report it (rule S6)."""
+        log = state.log
+        slot = log.slots.get(txid.origin)
+        if slot is None:
+            return set()
+        known = log.view.known_seqs
+        if slot < len(known) and txid.seq <= known[slot]:
+            return {member.node for member in log.view.members}
+        own = {state.local.node} if txid.seq <= log.by_origin[txid.origin].held else set[str]()
+        return own | {p.node for p in state.peers if p.fault is None and p.held_seq(slot) >= txid.seq}
+
+    def judge(self, state: ReplicationState, undecided: list[UndecidedEntry]) -> DecidableTransactions:
+        """Which of these this master may commit or roll back now."""
+        anchor = self.quorate_anchor
+        if anchor is None or not undecided:
+            return DecidableTransactions([], [])
+        names = [UndecidedTransaction(one.txid, one.key.quorum) for one in undecided]
+        return judge(names, anchor, lambda txid: self.holders(state, txid), quorate=True)
+
+    # Clients
+
+    def refusal(self, state: ReplicationState, key: SynchronousKey, counted: tuple[int, int]) -> Refused | None:
+        """Why a synchronous transaction is not taken: nothing of it is logged then (rules S2, S15). ``counted``: own
+        undecided transactions and their bytes, those taken just now among them."""
+        view, anchor = self.views.accepted, self.quorate_anchor
+        if view is None or view.anchor is None:
+            text = "synchronous transactions are not in use: no view of every configured master has begun them"
+            return Unavailable("NoQuorum", f"{text}; nothing was logged", RETRY_S)
+        if anchor is None:
+            text = "this master is not at work in a view that most votes decided: nothing was logged"
+            return Unavailable("NoQuorum", f"{text}; ask a master of the other side", RETRY_S)
+        needs, here = compute_needs(key.quorum, anchor.electorate), self.present(state)
+        if not meets_needs(needs, anchor.electorate, here):
+            votes = count_votes(anchor.electorate, here)
+            text = f"{votes} of {needs.total} votes are here, {format_quorum(key.quorum)} needs {needs.votes}"
+            return Unavailable("NoQuorum", f"{text}: nothing was logged; ask a master of the other side", RETRY_S)
+        settings = state.local.settings
+        if counted[0] >= settings.synchronous_transactions_max or counted[1] > settings.synchronous_bytes_max:
+            text = f"{counted[0]} synchronous transactions of this master wait for their decision"
+            return Unavailable("SynchroFull", text, RETRY_S)
+        return None
+
+    def count_own(self, state: ReplicationState) -> tuple[int, int]:
+        """This master's undecided transactions, and the bytes of those that may still change their place."""
+        log = state.log
+        own = [one.txid.seq for one in list_undecided(log) if one.txid.origin == log.own.origin]
+        return len(own), sum(log.own.size(seq) for seq in own if seq >= log.own.first_kept)
+
+    def present(self, state: ReplicationState) -> list[str]:
+        """The members that answer, this master first."""
+        return [state.local.node, *(peer.node for peer in state.peers if state.is_present(peer))]
+
+    def status(self, state: ReplicationState) -> SynchronousStatus | None:
+        """What operators see; None in a cluster without synchronous transactions."""
+        view, log = self.views.accepted, state.log
+        if view is None or view.anchor is None:
+            return None
+        anchor, undecided = view.anchor, list_undecided(log)
+        decidable, found = self.judge(state, undecided), list[UndecidedStatus]()
+        certain, doomed = set(decidable.certain), set(decidable.doomed)
+        for one in undecided:
+            named = UndecidedState.DOOMED if one.txid in doomed else UndecidedState.WAITING
+            named = UndecidedState.CERTAIN if one.txid in certain else named
+            is_late = Candidate(one.stamp, one.txid, one.key.timeout_ms).is_late(log.last_stamp)
+            holders = sorted(self.holders(state, one.txid))
+            found.append(
+                UndecidedStatus(one, named, compute_needs(one.key.quorum, anchor.electorate), holders, is_late)
+            )
+        return SynchronousStatus(self.quorate_anchor is not None, view.number, anchor, self.present(state), found)
+
+    def progress(self, state: ReplicationState, txid: Txid, stable: int, applied: int) -> Progress | None:
+        """What this master knows of a synchronous transaction; None for one that it does not know to be synchronous.
+        ``stable``, ``applied``: the indices that answers to clients may count on."""
+        log, effects = state.log, state.log.synchronous
+        commit, rollback = effects.effect_index(txid), effects.rollback_index(txid)
+        is_open = effects.is_undecided(txid)
+        if not (commit or rollback or is_open):
+            return None
+        certain = False
+        if is_open and not rollback:
+            found = next((one for one in list_undecided(log) if one.txid == txid), None)
+            certain = found is not None and txid in self.judge(state, [found]).certain
+        return Progress(certain, commit, rollback, stable, applied, self.quorate_anchor is not None)
