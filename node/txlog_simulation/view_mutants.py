@@ -34,7 +34,9 @@ _NO_RISING_STAMPS_CHECK = SourceEdit(
     "            if item.stamp <= last_stamp:\n",
     "            if item.stamp < 0:\n",
 )
-_NO_CHECK_OF_UNNAMED_STAMPS = SourceEdit(BASE_LOG, "        if not _grows_above(", "        if False and not _grows_above(")
+_NO_CHECK_OF_UNNAMED_STAMPS = SourceEdit(
+    BASE_LOG, "        if not _grows_above(", "        if False and not _grows_above("
+)
 _NO_SETTLED_CHECK = (
     SourceEdit(MEMBERSHIP, "sound = agreement.final_index <= accept.cut <=", "sound = 0 <= accept.cut <="),
     SourceEdit(AGREEMENT, "        assert self.final_index <= cut <=", "        assert 0 <= cut <="),

@@ -33,7 +33,7 @@ from txlog.model.synchronous_entry import (
     encode_synchronous_key,
 )
 from txlog.model.view import NO_VIEW
-from txlog.server.feed.synchronous_pages import NoSynchronousEffects, SynchronousEntries
+from txlog.server.feed.synchronous_pages import SynchronousEntries
 from txlog.wire.log_page import LogPage, PageEntry, decode_page, encode_page, page_to_json
 
 ORIGIN = Origin("uk-1", 7)
@@ -169,12 +169,6 @@ def test_several_effects_are_shown_to_people(log: WrittenLog) -> None:
     assert isinstance(shown, list)
     assert "effects" not in shown[0]
     assert (shown[2]["payload"], len(shown[2]["effects"])) == ("", 2)
-
-
-def test_a_log_without_synchronous_transactions_has_no_effects_of_them() -> None:
-    none = NoSynchronousEffects()
-    assert not none.takes_effect_at_own_place(1)
-    assert not none.effects_at(1, "")
 
 
 @pytest.mark.parametrize("payload", [b"\xc1", b"\x91\x01", msgspec.msgpack.encode([["uk-1", 7, 1, 4, b""]])])

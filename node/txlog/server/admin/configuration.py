@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -13,12 +14,14 @@ from txlog.config.cluster_properties_writer import write_masters
 from txlog.config.durability_specs import to_rule_spec
 from txlog.config.units import format_duration, parse_duration
 from txlog.http.router import Request, Response, Route, json_response, read_body
+from txlog.model import synchronous
 from txlog.model.configuration import LEAVING, MEMBER, MUTED, Configuration, Master
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.durability import Durability
 from txlog.model.errors import BadInput, Conflict, Fatal, NotAllHere, NotFound, Refused, Unavailable
 from txlog.model.synchronous import GraphRule, check_rules, parse_rule, refuse_unserved
 from txlog.runtime.master_context import MasterContext
+from txlog.wire.protocol_level import LEVEL_SYNCHRONOUS
 
 POLL_S: Final = 0.1
 """Poll interval for the configuration in force. The core has no event for it, and it changes a few times a year."""
@@ -102,6 +105,8 @@ class ConfigurationHandler:
                 self._last_seen = now
                 self._context.log.info("Configuration", **_to_dict(now))
                 self._on_change(now)
+                if now.graphs and synchronous.SERVED and not status.settings.synchronous:
+                    loop.adopt(replace(status.settings, synchronous=True))
                 await self._write_properties(now)
             if status.is_removed and loop.has_left:
                 node = self._context.config.node
@@ -187,6 +192,9 @@ class ConfigurationHandler:
         out = [m.node for m in now.masters if view is None or view.member(m.node) is None]
         if out:
             raise NotAllHere(f"graphs change while every configured master is in the view; {', '.join(out)} is not")
+        older = status.older_masters(LEVEL_SYNCHRONOUS)
+        if older:
+            raise Unavailable("NotSpoken", f"the program of {', '.join(older)} knows no such rules; update it", 10)
         return rules
 
     async def add(self, request: Request, _: Mapping[str, str]) -> Response:

@@ -16,12 +16,12 @@ from txlog.model.entry import Position, RunItem
 from txlog.model.errors import BadInput, LogAhead, LogDiverged, LogNeedsRestore, NotAcceptable, Unavailable
 from txlog.model.hashes import NO_HASH
 from txlog.model.ids import Origin, Txid
-from txlog.model.synchronous_entry import KIND_DECISION, SYNCHRONOUS_KINDS
+from txlog.model.synchronous_entry import SYNCHRONOUS_AND_DECISION
 from txlog.model.view import Number
 from txlog.protocol.log.executed_out_of_order import ExecutedElsewhere, find_branch_position
 from txlog.protocol.log.log_state import LogState
 from txlog.runtime.master_context import MasterContext
-from txlog.server.feed.synchronous_pages import NoSynchronousEffects, SynchronousEntries
+from txlog.server.feed.synchronous_pages import LoggedEffects, SynchronousEntries
 from txlog.wire.log_page import MEDIA_TYPE, LogPage, PageEntry, encode_page, page_to_json
 
 STEP_ENTRIES = 500
@@ -32,7 +32,6 @@ PAGE_BYTES_MAX = 8 << 20
 """Maximum size of one page that a reader may request, in bytes; it is in memory twice while it is sent."""
 PAGE_ENTRIES_MAX = 50_000
 UNORDERED_POSITIONS_MAX = 1000
-_NOT_AT_OWN_PLACE = (*SYNCHRONOUS_KINDS, KIND_DECISION)
 
 
 class LogPageHandler:
@@ -125,7 +124,7 @@ class LogPageHandler:
             return Position(agreement.view.epoch, after, NO_HASH)
         if after > end:
             raise LogAhead(f"index {after} is above this master's stable index {end}; ask again later")
-        start = agreement.log_index.start
+        start = agreement.log_index.served_from
         if after < start:
             raise LogNeedsRestore(
                 f"index {after} is below {start}, from which the log is kept: restore a backup or copy a live worker"
@@ -178,7 +177,7 @@ class LogPageHandler:
                 await asyncio.sleep(0)
                 if self._durability.truncation_count != cuts:
                     raise Unavailable("Rejoining", "the log was cut while this page was read; ask again")
-                if index < agreement.log_index.start:
+                if index < agreement.log_index.served_from:
                     raise Unavailable("Trimmed", "the log was trimmed while this page was read; ask again")
                 began = time.monotonic()
         return entries
@@ -214,7 +213,7 @@ class LogPageHandler:
                     noop = self._skip_mark(agreement, f"{span.node}.{span.birth:016x}.{seq}")
                 if over is not None and not noop:
                     noop = _executed_mark(over, agreement, index, Txid(Origin(span.node, span.birth), seq), item)
-                is_synchronous = item.kind in _NOT_AT_OWN_PLACE
+                is_synchronous = item.kind in SYNCHRONOUS_AND_DECISION
                 entry = PageEntry(
                     index,
                     hash_at(index),
@@ -239,7 +238,7 @@ class LogPageHandler:
             return self._status.read_transactions(*txid.origin, txid.seq, 1, STEP_BYTES).items[0]
 
         return SynchronousEntries(
-            NoSynchronousEffects(), read, lambda txid: bool(self._skip_mark(agreement, str(txid)))
+            LoggedEffects(agreement), read, lambda txid: bool(self._skip_mark(agreement, str(txid)))
         )
 
     def _skip_mark(self, agreement: LogState, txid: str) -> str:

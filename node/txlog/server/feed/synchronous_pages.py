@@ -16,6 +16,7 @@ from txlog.model.entry import KIND_SKIP, RunItem
 from txlog.model.entry_effects import EXECUTED_KINDS, NOOP_SKIP, NOOP_SYNCHRONOUS, EntryEffect, encode_effects
 from txlog.model.ids import Txid
 from txlog.model.synchronous_entry import KIND_DECISION, SYNCHRONOUS_KINDS
+from txlog.protocol.log.log_state import LogState
 from txlog.wire.log_page import PageEntry
 
 
@@ -29,16 +30,22 @@ class EffectsInLog(Protocol):
         """What takes effect at the decision with this key at this index, in order, without repeated keys."""
 
 
-class NoSynchronousEffects:
-    """The effects in a log that has no synchronous transactions."""
+class LoggedEffects:
+    """The effects in this master's log."""
+
+    def __init__(self, log: LogState) -> None:
+        self._log = log
 
     def takes_effect_at_own_place(self, index: int) -> bool:
-        """Never."""
-        return False
+        """See :class:`EffectsInLog`."""
+        found = self._log.synchronous
+        return index in found.limbo.early_commits and not found.repeats_at(index)
 
     def effects_at(self, index: int, key: str) -> Sequence[Txid]:
-        """None."""
-        return ()
+        """See :class:`EffectsInLog`."""
+        found = self._log.synchronous
+        repeats = found.repeats_at(index)
+        return [txid for txid in found.committed_at(index, key, self._log.log_index) if txid not in repeats]
 
 
 class SynchronousEntries:
