@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from txlog.changesets import CaptureStore, EntryRefused, follow_step
 from txlog.changesets.capture_follower import executable_index
+from txlog.cli.changes_view import change_event
 from txlog.client import JsonMarker, JsonPosition, StatusResponse, WorkerStatus
-from txlog.model.entry import KIND_QUADS, KIND_UPDATE, Position
+from txlog.model.entry import KIND_QUADS, KIND_SKIP, KIND_UPDATE, Position
+from txlog.model.entry_effects import NOOP_SYNCHRONOUS, EntryEffect
 from txlog.model.errors import LogAhead, LogDiverged
+from txlog.model.synchronous_entry import KIND_DECISION, KIND_SYNCHRONOUS_QUADS
 from txlog.wire.log_page import LogPage, PageEntry
 
 START = Position(0, 0, b"s" * 16)
@@ -73,6 +77,28 @@ def test_an_entry_waits_for_a_worker_that_works(tmp_path: Path) -> None:
     assert follow_step(store, log, settled=True).changes == []
     log.settled = 8
     assert len(follow_step(store, log, settled=True).changes) == 1
+    store.close()
+
+
+def test_what_takes_effect_at_a_commit_is_its_change_set(tmp_path: Path) -> None:
+    key = "N/2+1 30000 "
+    log = ListedLog([*_quads(1), (KIND_SYNCHRONOUS_QUADS, b"A <x:late> <x:p> <x:o> .\n"), (KIND_DECISION, b"")])
+    effects = [
+        EntryEffect("m", 1, 2, KIND_QUADS, b"A <x:late> <x:p> <x:o> .\n"),
+        EntryEffect("m", 1, 9, KIND_UPDATE, b"DELETE WHERE { <x:late> <x:p> ?o } ; INSERT DATA { <x:n> <x:p> 1 }"),
+        EntryEffect("m", 1, 10, KIND_SKIP, b""),
+    ]
+    log.entries[1] = msgspec.structs.replace(log.entries[1], noop=NOOP_SYNCHRONOUS, key=key)
+    log.entries[2] = msgspec.structs.replace(log.entries[2], key="commit m.0000000000000001.2", effects=effects)
+    store = CaptureStore(tmp_path, START)
+    ordinary, passed_over, commit = follow_step(store, log).changes
+    assert len(ordinary.change.adds) == 1
+    assert not len(passed_over.change)
+    assert commit.change.encode() == b'A <x:n> <x:p> "1"^^<http://www.w3.org/2001/XMLSchema#integer> .\n'
+    event = change_event(commit.entry, commit.change, b"b" * 16, 3)
+    assert (event.kind, event.payload, event.noop) == ("quads", commit.change.encode().decode(), "")
+    store.undo_to(2)
+    assert store.end.index == 2
     store.close()
 
 

@@ -14,8 +14,10 @@ from store_process import COUNT_ONE, Store
 from txlog.apply import ApplyOutcome, MasterLog, WorkerState, apply_up_to
 from txlog.client import MasterClient, WorkerReport
 from txlog.config.process_config import PipelineConfig
-from txlog.model.entry import KIND_UPDATE
+from txlog.model.entry import KIND_QUADS, KIND_SKIP, KIND_UPDATE
+from txlog.model.entry_effects import EntryEffect, encode_effects
 from txlog.model.quads import encode_quads
+from txlog.model.synchronous_entry import KIND_DECISION
 from txlog.pipeline.batch.bucket_load import LOAD_BYTES, LOAD_QUADS, _join_bodies
 from txlog.pipeline.batch.catch_up import CatchUp, CatchUpResult
 from txlog.pipeline.batch.log_range_reader import read_ranges
@@ -203,6 +205,29 @@ def test_segments_cut_by_updates_into_a_worker_that_is_behind(site: Site, seed: 
     site.assert_equal()
 
 
+def decided(log: StubLog, *texts: bytes, skipped: bool = False) -> int:
+    """Append a COMMIT at which these take effect, as a page has it. ``skipped``: one more is skipped."""
+    effects = [
+        EntryEffect("us-1", 9, seq, KIND_QUADS if text[1:2] == b" " else KIND_UPDATE, text)
+        for seq, text in enumerate(texts, 1)
+    ]
+    effects += [EntryEffect("us-1", 9, 99, KIND_SKIP, b"")] * skipped
+    return log.append(encode_effects(effects), kind=KIND_DECISION)
+
+
+def test_transactions_of_one_commit(site: Site) -> None:
+    mixed_log(site.log, 30, seed=4)
+    decided(site.log, encode_quads([], [quad(1, 7), quad(2, 7)]), encode_quads([quad(1, 7)], [quad(99, 9)]))
+    mixed_log(site.log, 10, seed=5)
+    updated = decided(site.log, encode_quads([], [quad(50)]), COUNT_ONE, encode_quads([quad(50)], []), COUNT_ONE)
+    mixed_log(site.log, 30, seed=6)
+    ended = site.batch()
+    assert (ended.state, ended.error) == (WorkerState.WORKING, None)
+    assert ended.marker is not None
+    assert ended.marker.position.index >= updated - 1
+    site.assert_equal()
+
+
 def test_one_bucket_alone_hears_of_all_updates(site: Site) -> None:
     """A log may have millions of them, and there are hundreds of buckets."""
     mixed_log(site.log, 20, seed=1)
@@ -380,6 +405,16 @@ def test_a_skip_behind_a_load_that_broke_off(site: Site) -> None:
         site.batch(faults)
     assert site.system(site.worker).loading
     site.log.skip(4)
+    ended = site.batch()
+    assert ended.state is WorkerState.DIVERGED
+    assert "rebuild" in (ended.error or "")
+
+
+def test_a_skip_of_one_in_a_commit_behind_a_load_that_broke_off(site: Site) -> None:
+    mixed_log(site.log, 10, seed=1)
+    decided(site.log, encode_quads([], [quad(1)]), skipped=True)
+    with pytest.raises(Cut):
+        site.batch(Faults(12))
     ended = site.batch()
     assert ended.state is WorkerState.DIVERGED
     assert "rebuild" in (ended.error or "")

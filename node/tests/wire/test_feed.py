@@ -10,13 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from txlog.model.entry import KIND_CONFIG, KIND_QUADS, KIND_SKIP, KIND_UPDATE
+from txlog.model.entry_effects import NOOP_SYNCHRONOUS, EntryEffect
 from txlog.model.errors import BadInput, PeerFault
+from txlog.model.ids import Origin, Txid
 from txlog.model.namespaces import NamespaceChange, encode_namespace_change
+from txlog.model.synchronous_entry import (
+    KIND_DECISION,
+    KIND_SYNCHRONOUS_QUADS,
+    DecisionKind,
+    decide,
+    encode_decision,
+)
 from txlog.wire.change_feed import (
     HEARTBEAT,
     NDJSON_MEDIA_TYPE,
     RDF_PATCH_MEDIA_TYPE,
     SSE_MEDIA_TYPE,
+    UNDECIDED,
     FeedEvent,
     entry_event,
     is_inexpressible_in_patch,
@@ -163,3 +173,59 @@ def test_updates_stop_a_patch_unless_they_do_nothing() -> None:
     assert is_inexpressible_in_patch(entry(KIND_UPDATE, b"CLEAR ALL"))
     assert not is_inexpressible_in_patch(entry(KIND_UPDATE, b"CLEAR ALL", noop="skip"))
     assert not is_inexpressible_in_patch(entry(KIND_QUADS, b""))
+
+
+COMMIT = encode_decision(decide(DecisionKind.COMMIT, [Txid(Origin("uk-1", 9), seq) for seq in (1, 2)]))
+ROLLBACK = encode_decision(decide(DecisionKind.ROLLBACK, [Txid(Origin("uk-1", 9), 1)]))
+
+
+def decision(key: str, *payloads: tuple[int, bytes]) -> FeedEvent:
+    effects = [EntryEffect("uk-1", 9, seq, *one) for seq, one in enumerate(payloads, 1)]
+    noop = "" if effects else NOOP_SYNCHRONOUS
+    made = PageEntry(7, HASH, "uk-1", 0xC0FFEE, 3, 5 << 16, KIND_DECISION, b"", noop, key, 0, effects)
+    return entry_event(made, BEFORE, key, True)
+
+
+def test_a_synchronous_transaction_without_effect_at_its_own_place() -> None:
+    event = entry(KIND_SYNCHRONOUS_QUADS, b"A <urn:s> <urn:p> <urn:o> .\n", NOOP_SYNCHRONOUS)
+    assert (event.kind, event.synchronous, event.payload) == ("synchronous-quads", UNDECIDED, "")
+    assert [row for row in rows(event) if row.startswith(("A ", "H syn"))] == ['H synchronous "undecided" .']
+    assert not is_inexpressible_in_patch(event)
+
+
+def test_one_whose_commit_precedes_it() -> None:
+    effect = EntryEffect("uk-1", 0xC0FFEE, 3, KIND_QUADS, b"A <urn:s> <urn:p> <urn:o> .\n")
+    made = PageEntry(7, HASH, "uk-1", 0xC0FFEE, 3, 5, KIND_SYNCHRONOUS_QUADS, effect.payload, "", "", 0, [effect])
+    event = entry_event(made, BEFORE, "", True)
+    assert (event.kind, event.synchronous, event.commits, event.payload) == ("quads", "", [], effect.payload.decode())
+
+
+def test_a_commit_is_one_transaction_of_all_that_takes_effect() -> None:
+    event = decision(COMMIT, (KIND_QUADS, b"A <urn:s> <urn:p> <urn:o> .\n"), (KIND_QUADS, b"D <urn:x> <urn:p> 1 .\n"))
+    assert [each.kind for each in event.commits] == ["quads", "quads"]
+    assert parse_event_line("m", render_event(event, NDJSON_MEDIA_TYPE)) == event
+    shown = json.loads(render_event(event, NDJSON_MEDIA_TYPE))
+    assert [each["txid"] for each in shown["commits"]] == [str(Txid(Origin("uk-1", 9), seq)) for seq in (1, 2)]
+    assert "rollsBack" not in shown
+    found = rows(event)
+    assert [row for row in found if row[:2] in ("TX", "A ", "D ", "TC")] == [
+        "TX .",
+        "A <urn:s> <urn:p> <urn:o> .",
+        "D <urn:x> <urn:p> 1 .",
+        "TC .",
+    ]
+
+
+def test_a_rollback_names_what_never_takes_effect() -> None:
+    event = decision(ROLLBACK)
+    assert (event.kind, event.noop, event.rolls_back) == ("decision", NOOP_SYNCHRONOUS, ["uk-1.0000000000000009.1"])
+    assert json.loads(render_event(event, NDJSON_MEDIA_TYPE))["rollsBack"] == event.rolls_back
+    assert 'H rolled-back "uk-1.0000000000000009.1" .' in rows(event)
+
+
+def test_updates_of_a_commit_in_a_patch() -> None:
+    alone = decision(COMMIT, (KIND_UPDATE, b"CLEAR ALL"))
+    several = decision(COMMIT, (KIND_UPDATE, b"CLEAR ALL"), (KIND_QUADS, b""))
+    assert 'H update "CLEAR ALL" .' in rows(alone)
+    assert [is_inexpressible_in_patch(alone, reads_updates=reads) for reads in (False, True)] == [True, False]
+    assert [is_inexpressible_in_patch(several, reads_updates=reads) for reads in (False, True)] == [True, True]

@@ -62,7 +62,7 @@ def test_indexes_with_a_gap_are_malformed() -> None:
 
 def test_later_fields_of_an_entry_are_ignored() -> None:
     wide = msgspec.msgpack.encode(
-        [[1, 0, b"a" * 16], [[1, b"h" * 16, "uk-1", 7, 1, 9, 1, b"x", "", "key", 5, "new"]], [1, 1, b""]]
+        [[1, 0, b"a" * 16], [[1, b"h" * 16, "uk-1", 7, 1, 9, 1, b"x", "", "key", 5, [], "new"]], [1, 1, b""]]
     )
     assert decode_page("m", bytes([LOG_PAGE_FORMAT]) + wide).entries == [
         PageEntry(1, b"h" * 16, "uk-1", 7, 1, 9, KIND_UPDATE, b"x", "", "key", 5)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from txlog.apply.clock import MonotonicClock, SystemClock
+from txlog.apply.entry_operations import executed_txid, find_operations, find_refused, is_noop
 from txlog.apply.log_source import LogSource
 from txlog.apply.outcome import ApplyOutcome, ForeignLock, Refusal, WorkerState
 from txlog.apply.session_errors import (
@@ -27,7 +28,8 @@ from txlog.apply.session_errors import (
     TransactionRefused,
 )
 from txlog.apply.suspect import ENDED_MIN, Fault, Suspect, add_failure
-from txlog.model.entry import CONTROL_KINDS, LogEntry, Position
+from txlog.apply.suspect_check import check_suspect
+from txlog.model.entry import LogEntry, Position
 from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore
 from txlog.model.hashes import NO_HASH
 from txlog.workers.adapter import (
@@ -210,7 +212,7 @@ class _ApplySession:
                     if not trusted and self.marker is not None and not self._is_at(self.marker):
                         raise PositionChanged
                     return None
-                self._check_suspect(entries)
+                self.suspect = check_suspect(self.suspect, entries[0].index - 1, entries, self.clock.now())
                 if self.locking and not self._lock():
                     return "another applier has the lock of this worker; waiting until it is done or silent"
                 self._apply_all(entries)
@@ -227,21 +229,6 @@ class _ApplySession:
                 if self._budget_spent():
                     self._read_position()
                     return "another applier was faster; going on at the next call"
-
-    def _check_suspect(self, entries: list[LogEntry]) -> None:
-        """Raise :class:`TransactionHarmful` where the next transaction is known to end or stall this worker, and is not
-        skipped. Forget a suspect that the worker has passed."""
-        suspect, index = self.suspect, self.marker.position.index if self.marker is not None else 0
-        if suspect is None:
-            return
-        if index >= suspect.last or index < suspect.after:
-            self.suspect = None
-            return
-        entry = next((e for e in entries if not _is_noop(e)), None)
-        if suspect.verdict is None or entry is None or str(entry.txid) != suspect.txid:
-            return
-        if suspect.is_held(self.clock.now()):
-            raise TransactionHarmful(entry, suspect.verdict, suspect)
 
     def _back_off(self) -> None:
         """Pause before the next try. The worker has moved since it was read, so another applier is active on it; that
@@ -425,15 +412,32 @@ class _ApplySession:
             for entry in batch:
                 self._apply_batch([entry])
             return
-        entry = batch[0]
-        if _is_noop(entry):
+        entry, operations = batch[0], find_operations(batch)
+        if not operations:
             raise UnexpectedAnswer("moving the position", response)
-        other = self.adapter.rewrite_refused(StoreOperation(entry.kind, entry.payload), response)
-        if other is not None and self._send_batch(batch, (other,)) is None:
-            return
+        rewritten = -1
+        while True:
+            at, response = find_refused(operations, response, self._try_prefix)
+            other = self.adapter.rewrite_refused(operations[at], response) if at > rewritten else None
+            if other is None:
+                break
+            operations[at], rewritten = other, at
+            again = self._send_batch(batch, operations)
+            if again is None:
+                return
+            response = again
         if self.marker is not None and not self._is_at(self.marker):
             raise PositionChanged
-        raise TransactionRefused(Refusal(entry.index, entry.txid, response.status, response.text))
+        raise TransactionRefused(Refusal(entry.index, executed_txid(entry, at), response.status, response.text))
+
+    def _try_prefix(self, operations: Sequence[StoreOperation]) -> WorkerResponse | None:
+        """The worker's refusal of these operations; None where it accepts them. Nothing of them stays."""
+        trial = self.adapter.apply(operations, self.marker, None, lock=self._lock_action(), token=self.token or 0)
+        response = self._send(trial)
+        verdict = self.adapter.parse_apply_result(response)
+        if verdict is ApplyResult.CONTENDED:
+            raise LockContended
+        return response if verdict is ApplyResult.REFUSED else None
 
     def _send_batch(self, batch: list[LogEntry], form: Sequence[StoreOperation] = ()) -> WorkerResponse | None:
         """Send the batch as one request, in another ``form`` where one is given. None: applied. Otherwise the worker's
@@ -442,11 +446,8 @@ class _ApplySession:
         before = self.marker or EMPTY_MARKER
         position, cluster = Position(self.epoch(), last.index, last.hash), self.cluster() or before.cluster
         new = before._replace(position=position, cluster=cluster)
-        operations = form or [StoreOperation(e.kind, e.payload) for e in batch if not _is_noop(e)]
-        lock, release = LockAction.NONE, False
-        if self.token is not None:
-            lock = LockAction.KEEP if self.confirmed else LockAction.CONFIRM
-            release = last.index >= self.target
+        operations = form or find_operations(batch)
+        lock, release = self._lock_action(), self.token is not None and last.index >= self.target
         request = self.adapter.apply(operations, self.marker, new, lock=lock, token=self.token or 0, release=release)
         try:
             response = self._send(replace(request, timeout_s=self._time_limit(batch)))
@@ -471,6 +472,11 @@ class _ApplySession:
             self.token, self.confirmed = None, False
         return None
 
+    def _lock_action(self) -> LockAction:
+        if self.token is None:
+            return LockAction.NONE
+        return LockAction.KEEP if self.confirmed else LockAction.CONFIRM
+
     def _time_limit(self, batch: list[LogEntry]) -> float:
         """Seconds in which the worker has to answer."""
         size = sum(len(entry.payload) for entry in batch)
@@ -478,8 +484,7 @@ class _ApplySession:
 
     def _note_failure(self, batch: list[LogEntry], lost: Unreachable) -> None:
         """Remember the entries of a request to which the worker gave no answer. Moving the position harms no worker."""
-        harmful = [entry for entry in batch if not _is_noop(entry)]
-        if harmful:
+        if harmful := [entry for entry in batch if not is_noop(entry)]:
             stalled = isinstance(lost.__cause__, TimeoutError)
             txid = str(harmful[0].txid) if len(harmful) == 1 else ""
             after = (self.marker or EMPTY_MARKER).position.index
@@ -493,7 +498,3 @@ class _ApplySession:
             return self._is_at(new)
         except Unreachable:
             return False
-
-
-def _is_noop(entry: LogEntry) -> bool:
-    return bool(entry.noop) or entry.kind in CONTROL_KINDS

@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
+import msgspec
+
 from txlog.changesets.capture_store import CaptureStore, LogStep
 from txlog.changesets.change_log import LogEnd
 from txlog.changesets.change_record import CapturedEntry
 from txlog.changesets.change_set import ChangeSet
 from txlog.changesets.operations import EntryRefused
 from txlog.client.responses import StatusResponse
+from txlog.model.entry_effects import encode_effects
 from txlog.model.errors import LogAhead, LogDiverged
+from txlog.model.synchronous_entry import KIND_DECISION
 from txlog.wire.log_page import LogPage, PageEntry
 
 PAGE_BYTES: Final = 1 << 20
@@ -73,7 +77,7 @@ def follow_step(
     except LogDiverged:
         return _go_back(store, master)
     limit = min(page.settled, target) if settled else target
-    steps = [LogStep(captured_entry(each), each.payload) for each in page.entries if each.index <= limit]
+    steps = [_log_step(each) for each in page.entries if each.index <= limit]
     try:
         done = store.apply(steps)
     except EntryRefused:
@@ -96,6 +100,14 @@ def executable_index(status: StatusResponse) -> int:
 def captured_entry(entry: PageEntry) -> CapturedEntry:
     """What the log says of an entry, without its payload."""
     return CapturedEntry(entry.index, entry.hash, str(entry.txid), entry.stamp, entry.kind, entry.noop, entry.key)
+
+
+def _log_step(entry: PageEntry) -> LogStep:
+    """The entry to execute. Synchronous transactions that take effect here are one step, whatever the entry is."""
+    found = captured_entry(entry)
+    if not entry.effects:
+        return LogStep(found, entry.payload)
+    return LogStep(msgspec.structs.replace(found, kind=KIND_DECISION), encode_effects(entry.effects))
 
 
 def _has_left(store: CaptureStore, status: StatusResponse) -> bool:

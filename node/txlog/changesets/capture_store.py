@@ -29,6 +29,7 @@ from txlog.changesets.operations import EntryRefused, apply_change, apply_entry,
 from txlog.config.atomic_file import write_durably
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.entry import CONTROL_KINDS, KIND_QUADS, Position
+from txlog.model.synchronous_entry import SYNCHRONOUS_KINDS
 from txlog.workers.adapter import StoreOperation
 
 CHECKPOINT_ENTRIES: Final = 10_000
@@ -46,7 +47,7 @@ class LogStep(NamedTuple):
     @property
     def changes_nothing(self) -> bool:
         """Whether workers only move their position over it."""
-        return bool(self.entry.noop) or self.entry.kind in CONTROL_KINDS
+        return bool(self.entry.noop) or self.entry.kind in (*CONTROL_KINDS, *SYNCHRONOUS_KINDS)
 
 
 class _Checkpoint(msgspec.Struct, frozen=True, rename="camel"):

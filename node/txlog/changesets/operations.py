@@ -12,8 +12,10 @@ from typing import Any, Final, NamedTuple
 import pyoxigraph as ox
 
 from txlog.changesets.change_set import ChangeSet, combine
-from txlog.model.entry import KIND_QUADS, KIND_UPDATE
+from txlog.model.entry import KIND_QUADS, KIND_SKIP, KIND_UPDATE
+from txlog.model.entry_effects import decode_effects
 from txlog.model.errors import WorkerFault
+from txlog.model.synchronous_entry import KIND_DECISION
 from txlog.sparql.update_operations import (
     ClearOperation,
     CreateOperation,
@@ -98,6 +100,13 @@ def _changes(store: ox.Store, entry: StoreOperation) -> Iterator[tuple[ChangeSet
     elif entry.kind == KIND_UPDATE:
         operations = list(parse_operations(entry.payload.decode()))
         changes = ((operation_change(store, each), len(operations) == 1) for each in operations)
+    elif entry.kind == KIND_DECISION:
+        changes = (
+            (change, False)
+            for effect in decode_effects(entry.payload)
+            if effect.kind != KIND_SKIP
+            for change, _ in _changes(store, StoreOperation(effect.kind, effect.payload))
+        )
     else:
         raise ValueError(f"kind {entry.kind} is not known here; a newer capture store may know it")
     return (change for change in changes if len(change[0]))

@@ -26,6 +26,7 @@ from txlog.model.entry import KIND_QUADS, KIND_UPDATE, Position
 from txlog.model.errors import Conflict, LogAhead, LogDiverged, LogNeedsRestore, NotFound, Unavailable
 from txlog.model.hashes import chain_start
 from txlog.model.namespaces import decode_namespace_change
+from txlog.model.synchronous_entry import KIND_DECISION
 from txlog.wire.change_feed import (
     NAMESPACE_KIND,
     FeedEvent,
@@ -39,7 +40,7 @@ ENGINE: Final = "oxigraph"
 POLL_S: Final = 0.2
 """Between two questions to the masters while nothing arrives."""
 PRUNE_STEPS: Final = 100
-_EFFECTS: Final = (KIND_UPDATE, KIND_QUADS)
+_EFFECTS: Final = (KIND_UPDATE, KIND_QUADS, KIND_DECISION)
 
 
 def watch_changes(

@@ -16,6 +16,7 @@ from txlog.cli.options import ClusterOptions, MasterOption, StateOption, YesOpti
 from txlog.cli.tables import format_cell, out, show_json, show_table
 from txlog.client import FeedFollower, MasterClient
 from txlog.local.state_folder import DEFAULT_FOLDER
+from txlog.model.entry_effects import find_effects
 from txlog.model.errors import BadInput
 from txlog.model.ids import parse_txid
 from txlog.model.stamp import stamp_ms
@@ -94,7 +95,7 @@ def show_log(
                 stamp_ms(entry.stamp),
                 KIND_NAMES.get(entry.kind, entry.kind),
                 len(entry.payload),
-                f"({entry.noop})" if entry.noop else _payload_text(entry.payload, full),
+                f"({entry.noop})" if entry.noop else _payload_text(_executed_bytes(entry), full),
             )
             for entry in entries
         ],
@@ -115,6 +116,11 @@ def _log_entries(client: MasterClient, after: int | None, limit: int) -> list[Pa
     return found[:limit]
 
 
+def _executed_bytes(entry: PageEntry) -> bytes:
+    """The payloads of all that takes effect at the entry, one after the other."""
+    return b"\n".join(effect.payload for effect in find_effects(entry.entry)) or entry.payload
+
+
 def _payload_text(payload: bytes, full: bool) -> str:
     text = payload.decode("utf-8", "replace").rstrip("\n")
     if full or len(text) <= 80:
@@ -130,7 +136,7 @@ def _entry_to_dict(entry: PageEntry) -> dict[str, Any]:
         "stamp": entry.stamp,
         "kind": KIND_NAMES.get(entry.kind, str(entry.kind)),
         "noop": entry.noop,
-        "payload": entry.payload.decode("utf-8", "replace"),
+        "payload": _executed_bytes(entry).decode("utf-8", "replace"),
     }
 
 
@@ -197,7 +203,9 @@ def watch(
     else:
         events = FeedFollower(cluster.masters, start, until=end, settled=settled)
     for event in events:
-        if form is FeedFormat.PATCH and updates is UpdateHandling.STOP and is_inexpressible_in_patch(event):
+        if form is FeedFormat.PATCH and is_inexpressible_in_patch(
+            event, reads_updates=updates is not UpdateHandling.STOP
+        ):
             raise BadInput(
                 f"the entry after {event.previous}, {event.txid}, is a SPARQL update, which RDF Patch cannot say: "
                 "--updates header writes it into a header, --updates quads what it changed, --format json as it is"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ from txlog.cli.cli_cluster import CliCluster, find_cluster
 from txlog.cli.options import ClusterOptions, YesOption, register
 from txlog.cli.tables import format_cell, out, print_line, show_json, show_table
 from txlog.client import MasterClient
+from txlog.config.durability_specs import read_graph_rules
 from txlog.model.errors import BadInput, TxLogError, Unavailable
 from txlog.runtime.connectivity_matrix import diagnose
 
@@ -168,14 +170,21 @@ def weight(
 def configuration(
     split_mode: Annotated[str | None, typer.Option(help="new value: Continue or Majority")] = None,
     key_retention: Annotated[str | None, typer.Option(help="new value, such as 24h")] = None,
+    graphs: Annotated[
+        Path | None,
+        typer.Option(help="file with the new rules: YAML or JSON, a list as in spec.durability.graphs", dir_okay=False),
+    ] = None,
     *,
     cluster: ClusterOptions,
 ) -> None:
     """Show the configuration that is in the log, or change it."""
-    if split_mode is None and key_retention is None:
+    rules = None if graphs is None else read_graph_rules(graphs)
+    given = {"splitMode": split_mode, "keyRetention": key_retention, "graphs": rules}
+    options = {name: value for name, value in given.items() if value is not None}  # an older master knows no graphs
+    if not options:
         _update(cluster, MasterClient.configuration, "")
     else:
-        _update(cluster, lambda client: client.configure(split_mode, key_retention), "")
+        _update(cluster, lambda client: client.configure(options), "")
 
 
 def _update(cluster: ClusterOptions, change: Callable[[MasterClient], dict[str, Any]], done: str) -> None:
@@ -196,6 +205,9 @@ def _show_configuration(found: dict[str, Any], done: str, json: bool) -> None:
         for m in found["masters"]
     ]
     show_table(["MASTER", "DATA CENTRE", "WEIGHT", "ROLE", "IN VIEW", "URL"], rows)
+    rules = [(rule["match"], rule["quorum"], rule["timeout"]) for rule in found.get("graphs", [])]
+    if rules:
+        show_table(["GRAPHS", "QUORUM", "TIMEOUT"], rules)
     print_line(
         f"splitMode {found['splitMode']}, keyRetention {found['keyRetention']}, version {found['version']}"
         + (f", removed: {', '.join(found['removed'])}" if found["removed"] else "")

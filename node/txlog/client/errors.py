@@ -71,6 +71,8 @@ _BY_NAME: dict[str, type[TxLogError]] = {
         *_BY_STATUS.values(),
         errors.Conflict,
         errors.ChangePending,
+        errors.NotAllHere,
+        errors.CommitPending,
         errors.OffTheLog,
         errors.KeyNotTaken,
         errors.KeyTaken,
@@ -84,7 +86,9 @@ _BY_NAME: dict[str, type[TxLogError]] = {
 """Errors whose constructor takes only a message."""
 
 
-_BY_REASON: dict[str, type[TxLogError]] = {c.reason: c for c in (errors.KeyNotTaken, errors.KeyTaken)}
+_BY_REASON: dict[str, type[TxLogError]] = {
+    c.reason: c for c in (errors.KeyNotTaken, errors.KeyTaken, errors.RolledBack, errors.Undecided)
+}
 
 
 def parse_error(url: str, status: int, headers: Mapping[str, str] | Message, body: bytes) -> TxLogError:

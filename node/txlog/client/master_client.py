@@ -427,10 +427,9 @@ class MasterClient:
         methods return the same."""
         return self._json.get("/txlog/configuration", dict[str, Any])
 
-    def configure(self, split_mode: str | None, key_retention: str | None) -> dict[str, Any]:
-        """Change the values that are not None. Raises :class:`BadInput` and :class:`ChangePending`."""
-        body = {"splitMode": split_mode, "keyRetention": key_retention}
-        return self._change("PATCH", "/txlog/configuration", body)
+    def configure(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Change ``splitMode``, ``keyRetention`` or ``graphs``. Raises :class:`BadInput`, :class:`ChangePending`."""
+        return self._change("PATCH", "/txlog/configuration", options)
 
     def add_peer(self, node: str, data_center: str, urls: Sequence[str], weight: int = 1) -> dict[str, Any]:
         """Add a master to the configuration. Raises :class:`Conflict` when it is there, and :class:`ChangePending`."""

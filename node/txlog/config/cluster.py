@@ -15,6 +15,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from txlog.config.access_specs import CorsSpec, LoadSpec, SecuritySpec
 from txlog.config.archive_policy import ArchivePolicy
 from txlog.config.backup_policy import BackupPolicy
+from txlog.config.durability_specs import DurabilityDefaults, find_rule_error
 from txlog.config.limit_specs import LimitsSpec
 from txlog.config.manifest_model import (
     NO_DEFAULTS,
@@ -38,7 +39,7 @@ from txlog.config.units import (
     duration_within,
     size_at_least,
 )
-from txlog.model.durability import Durability
+from txlog.model.configuration import Master
 
 API_VERSION = "txlog.io/v1alpha1"
 CLUSTER_KIND = "TxLogCluster"
@@ -121,17 +122,6 @@ class LogSpec(ManifestModel):
     )
     max_size: Annotated[Quantity, AfterValidator(size_at_least("64Mi"))] = Field(
         default=10 << 30, description="Size of a master's journal above which `keep` has no effect."
-    )
-
-
-class DurabilityDefaults(ManifestModel):
-    """The durability level of writes that choose none, and how long they wait for it."""
-
-    default: Durability = Field(
-        default=Durability.APPLIED, description="Durability level of a write without the header `TxLog-Durability`."
-    )
-    write_timeout: Annotated[Duration, AfterValidator(duration_within("100ms", "10m"))] = Field(
-        default=30_000, description="How long a write waits for its level. Then the answer is 202."
     )
 
 
@@ -402,6 +392,15 @@ class ClusterSpec(Preferences):
             raise expected_error(ARCHIVE_NEEDS_TARGET, "archive", "target")
         if self.archive is not None and self.archive.keep is not None and self.archive.target is not None:
             raise expected_error(ARCHIVE_KEEP_NEEDS_BACKUPS, "archive", "keep")
+        return self
+
+    @model_validator(mode="after")
+    def _check_graph_rules(self) -> Self:
+        masters = [Master(node, peer.name, peer.vote_weight) for peer in self.peers for node in peer.nodes]
+        goes_back = self.split_recovery != "None"
+        wrong = find_rule_error(self.durability.graphs, masters, workers_go_back=goes_back)
+        if wrong:
+            raise expected_error(wrong, "durability", "graphs")
         return self
 
     @model_validator(mode="after")

@@ -12,6 +12,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from txlog.config.durability_specs import GraphRuleSpec
 from txlog.config.units import AS_WRITTEN, Engine, can_keep_literals
 from txlog.model.durability import Durability
 from txlog.model.ids import NODE_ID
@@ -58,6 +59,10 @@ class Limits(StrictModel):
         default=2_000_000, ge=100, description="waiting for their order; 100 to 200 bytes each"
     )
     queue_bytes: int = Field(default=4 << 30, ge=1 << 20, description="payload waiting for its order, on disk")
+    synchronous_transactions: int = Field(
+        default=10_000, ge=1, description="undecided synchronous transactions of this master"
+    )
+    synchronous_bytes: int = Field(default=64 << 20, ge=1 << 20, description="bytes of their payloads")
     keys_max: int = Field(default=20_000_000, ge=1000, description="idempotency keys that are kept; 32 bytes each")
     batch_transactions: int = Field(
         default=10_000, ge=1, description="transactions in one run of the journal and the wire"
@@ -139,6 +144,9 @@ class NodeConfig(StrictModel):
     key_retention_ms: int = Field(default=24 * 3600 * 1000, ge=1000)
     durability: Durability = Durability.APPLIED
     write_timeout_s: float = Field(default=30.0, gt=0)
+    graphs: list[GraphRuleSpec] = Field(
+        default=[], description="graphs whose transactions are synchronous; counts when the cluster is bootstrapped"
+    )
     non_deterministic_updates: Literal["effects", "refuse"] = "effects"
     mixed_engines: bool = False
     updates_without_graph: Literal["default", "all"] = "all"

@@ -87,7 +87,12 @@ def build_node_config(
         non_deterministic_updates=spec.non_deterministic_updates,
         mixed_engines=spec.mixed_engines,
         updates_without_graph=spec.updates_without_graph,
-        limits=Limits(keys_max=spec.limits.keys_max),
+        graphs=spec.durability.graphs,
+        limits=Limits(
+            keys_max=spec.limits.keys_max,
+            synchronous_transactions=spec.durability.synchronous_queue.transactions,
+            synchronous_bytes=spec.durability.synchronous_queue.bytes,
+        ),
         load=_build_load_config(spec.load),
         archive=_build_master_archive_config(spec.archive),
         cors_origins=spec.cors.allowed_origins,

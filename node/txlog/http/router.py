@@ -56,7 +56,7 @@ _REPOSITORY_PATHS = ("/repositories", "/rdf4j-server/repositories")
 """Only answers below these may be compressed (:mod:`.body_compression`)."""
 _ABSOLUTE_FORM = re.compile(r"https?://[^/?#]+", re.IGNORECASE)
 _NO_PARAMETERS: Mapping[str, str] = {}
-_REASONS = {200: "OK", 202: "Accepted", 204: "No Content"}
+_REASONS = {200: "OK", 202: "Accepted", 204: "No Content", 409: "Conflict", 504: "Gateway Timeout"}
 
 
 class Route(NamedTuple):

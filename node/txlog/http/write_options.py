@@ -1,27 +1,35 @@
-"""The options of a write in its headers: durability level, time-out, idempotency key."""
+"""The options of a write in its headers: durability level, time-out, idempotency key, quorum."""
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
 
+from txlog.config.units import parse_duration
 from txlog.http.router import Request, seconds_parameter
 from txlog.model.durability import Durability
 from txlog.model.errors import BadInput
+from txlog.model.synchronous import NO_REQUEST, SynchronousRequest, parse_request
 
 WAIT_S_MAX = 600.0
 KEY_LENGTH_MAX = 200
 _KEY_PATTERN = re.compile(rf"[\x21-\x7e]{{1,{KEY_LENGTH_MAX}}}")
 _LEVELS_BY_NAME = {level.value: level for level in Durability}
+SYNCHRONOUS_HEADER = "TxLog-Synchronous"
+_RESPOND_ASYNC = re.compile(r"(?:^|[,;\s])respond-async(?:$|[,;\s])", re.IGNORECASE)
 _PREFER_WAIT_PATTERN = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?([^\s,;\"]*)", re.IGNORECASE)
 
 
 class WriteOptions(NamedTuple):
-    """``timeout_s``: seconds until the answer is 202."""
+    """``timeout_s``: seconds until the answer is 202. ``names_level``: the request itself chose ``level``.
+    ``knows_pending``: the client shows that it knows an answer without a final outcome."""
 
     level: Durability
     timeout_s: float
     key: str
+    synchronous: SynchronousRequest = NO_REQUEST
+    names_level: bool = False
+    knows_pending: bool = False
 
 
 def parse_durability(text: str, name: str = "TxLog-Durability") -> Durability:
@@ -43,9 +51,41 @@ def write_options_of(request: Request, level: Durability, seconds: float) -> Wri
     """The options from the headers of a request, over the cluster's defaults. :class:`BadInput` names a wrong
     header."""
     headers = request.headers
-    return parse_write_options(
+    asked = parse_write_options(
         headers.get("TxLog-Durability"), headers.get("Prefer"), headers.get("Idempotency-Key"), level, seconds
     )
+    header, parameter = headers.get(SYNCHRONOUS_HEADER), request.query.get("synchronous")
+    if header is not None and parameter is not None and header.strip() != parameter.strip():
+        raise BadInput(f"{SYNCHRONOUS_HEADER}: {header[:40]!r}, and the parameter synchronous is {parameter[:40]!r}")
+    if header is not None:
+        return with_synchronous(asked, header, SYNCHRONOUS_HEADER)
+    return asked if parameter is None else with_synchronous(asked, parameter, "parameter synchronous")
+
+
+def with_synchronous(asked: WriteOptions, text: str, name: str) -> WriteOptions:
+    """The options with what a client asked for under this name: ``true``, ``false`` or a quorum, and perhaps
+    ``; timeout=10s``. :class:`BadInput` names what is wrong."""
+    return asked._replace(synchronous=parse_synchronous(text, name), knows_pending=True)
+
+
+def parse_synchronous(text: str, name: str) -> SynchronousRequest:
+    """What :func:`with_synchronous` reads."""
+    value, *more = (part.strip() for part in text.split(";"))
+    timeout_ms: int | None = None
+    for part in more:
+        word, _, duration = part.partition("=")
+        if word.strip() != "timeout" or timeout_ms is not None:
+            raise BadInput(f"{name}: {part[:40]!r}: expected a value, and perhaps ; timeout=10s")
+        try:
+            timeout_ms = parse_duration(duration.strip())
+        except ValueError as wrong:
+            raise BadInput(f"{name}: timeout: {wrong}") from None
+    if not value and timeout_ms is None:
+        raise BadInput(f"{name}: expected true, false, or a quorum such as N/2+1 or all")
+    try:
+        return parse_request(value, timeout_ms)
+    except BadInput as wrong:
+        raise BadInput(f"{name}: {wrong}") from None
 
 
 def parse_write_options(
@@ -58,4 +98,6 @@ def parse_write_options(
         found = _PREFER_WAIT_PATTERN.search(prefer)
         if found is not None:
             seconds = seconds_parameter(found[1], "Prefer: wait", seconds, WAIT_S_MAX)
-    return WriteOptions(level, seconds, "" if key is None else check_key(key))
+    knows_pending = durability is not None or (prefer is not None and _RESPOND_ASYNC.search(prefer) is not None)
+    checked = "" if key is None else check_key(key)
+    return WriteOptions(level, seconds, checked, names_level=durability is not None, knows_pending=knows_pending)

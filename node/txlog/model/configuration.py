@@ -15,6 +15,7 @@ import msgspec
 
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.ids import NODE_ID, ViewNumber
+from txlog.model.synchronous import GraphRule, find_rule_problem
 
 InLineage = Callable[[ViewNumber], bool]
 """Whether a chain descends from the view of this number, or is that view's."""
@@ -45,7 +46,8 @@ class Master(msgspec.Struct, array_like=True, frozen=True):
 class Configuration(msgspec.Struct, array_like=True, frozen=True):
     """``masters`` in order of precedence. ``majority``: ``splitMode: Majority``, else ``Continue``. ``version`` counts
     the changes that took effect. ``removed``: node ids that were masters once. ``keeps_literals``: stores hold
-    literals as they were sent (decisions/0101); only that of the founding configuration counts, which never changes."""
+    literals as they were sent (decisions/0101); only that of the founding configuration counts, which never changes.
+    ``graphs``: whose transactions are synchronous."""
 
     masters: list[Master]
     majority: bool
@@ -53,6 +55,7 @@ class Configuration(msgspec.Struct, array_like=True, frozen=True):
     version: int = 0
     removed: list[str] = []
     keeps_literals: bool = False
+    graphs: list[GraphRule] = []
 
     def master(self, node: str) -> Master | None:
         """The master with this node id."""
@@ -92,7 +95,7 @@ class Configuration(msgspec.Struct, array_like=True, frozen=True):
                 return f"without {', '.join(m.node for m in self.masters if m.role == LEAVING)}: {without}"
         if self.key_retention_ms < 1:
             return f"a keyRetention of {self.key_retention_ms} ms: more than nothing"
-        return ""
+        return find_rule_problem(self.graphs, self.masters)
 
 
 class ConfigurationChange(msgspec.Struct, array_like=True, frozen=True):

@@ -111,6 +111,27 @@ class ChangePending(Refused):
     """A configuration change is not in effect yet; try again when it is."""
 
 
+class NotAllHere(Refused):
+    """Rules about graphs change only while every configured master is in the view."""
+
+
+class CommitPending(Refused):
+    """The commit of an RDF4J transaction was handed to the log, and it is not known yet whether it takes effect."""
+
+
+class RolledBack(Refused):
+    """A synchronous transaction that no quorum held in time: it takes no effect, and its key is free again."""
+
+    reason: ClassVar[str] = "RolledBack"
+
+
+class Undecided(Refused):
+    """It is not known yet whether a synchronous transaction takes effect. For clients that take 202 for success."""
+
+    status = 504
+    reason: ClassVar[str] = "Undecided"
+
+
 class OffTheLog(Refused):
     """A position that is not on the part of this master's log that every branch has: no backup there helps this
     master."""

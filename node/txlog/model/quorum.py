@@ -20,12 +20,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from txlog.model.configuration import Master
 from txlog.model.errors import BadInput
+
+if TYPE_CHECKING:
+    from txlog.model.configuration import Master
 
 GRAMMAR: Final = "N/2+1, N-1, all, a number from 1 on, D/2+1 or D, joined with &"
 VOTES_MAX: Final = 64_000

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from txlog.model.configuration import Master
 from txlog.model.errors import BadInput
 from txlog.model.graph_set import SYSTEM_GRAPH_PREFIX, EveryGraph, WrittenGraphs
 from txlog.model.quorum import (
@@ -27,6 +26,13 @@ from txlog.model.quorum import (
     parse_quorum,
 )
 
+if TYPE_CHECKING:
+    from txlog.model.configuration import Master
+
+SERVED: bool = False
+"""Whether masters of this program serve synchronous transactions. Where it is off, no rule and no request gets in."""
+GRAPH_RULES_MAX: Final = 64
+MATCH_CHARACTERS_MAX: Final = 500
 DEFAULT_GRAPH: Final = "default"
 """The ``match`` of the default graph."""
 TIMEOUT_MS_DEFAULT: Final = 30_000
@@ -67,6 +73,12 @@ class SynchronousTerms(msgspec.Struct, frozen=True):
     matches: tuple[str, ...] = ()
 
 
+def refuse_unserved(name: str) -> None:
+    """:class:`BadInput` that names what was asked for, where this program serves no synchronous transactions."""
+    if not SERVED:
+        raise BadInput(f"{name}: this version of TxLog does not serve synchronous transactions")
+
+
 def parse_rule(match: str, quorum: str = "N/2+1", timeout_ms: int = TIMEOUT_MS_DEFAULT) -> GraphRule:
     """One rule of a manifest. :class:`BadInput` names the part that is wrong."""
     return GraphRule(_check_match(match), parse_quorum(quorum), check_timeout(timeout_ms))
@@ -81,6 +93,8 @@ def _check_match(match: str) -> str:
     shown = repr(match[:200])
     if match == DEFAULT_GRAPH:
         return match
+    if len(match) > MATCH_CHARACTERS_MAX:
+        raise BadInput(f"match {shown}...: more than {MATCH_CHARACTERS_MAX} characters")
     name = match.removesuffix("*")
     if "*" in name:
         raise BadInput(f"match {shown}: * is allowed at the end only, where it makes the rest a prefix")
@@ -118,23 +132,16 @@ def parse_request(asked: str, timeout_ms: int | None = None) -> SynchronousReque
 
 
 def check_rules(rules: Sequence[GraphRule], electorate: Sequence[Master], *, workers_go_back: bool) -> None:
-    """Refuse rules that cannot hold in this electorate. ``workers_go_back``: false under the split recovery ``None``,
-    whose workers keep what the other side never had. :class:`BadInput`."""
+    """Refuse rules that are set and cannot hold in this electorate. ``workers_go_back``: false under the split recovery
+    ``None``, whose workers keep what the other side never had. :class:`BadInput`."""
     if not rules:
         return
     if not workers_go_back:
         raise BadInput("graphs with a quorum need workers that go back to one order: splitRecovery None has none")
-    half = find_half_of_votes(electorate)
-    if half is not None:
-        raise BadInput(
-            f"{half.node} has {half.weight} of {sum(master.weight for master in electorate)} votes: where graphs have a"
-            " quorum, each of three or more masters needs less than half"
-        )
-    seen = set[str]()
+    problem = find_rule_problem(rules, electorate)
+    if problem:
+        raise BadInput(problem)
     for rule in rules:
-        if rule.match in seen:
-            raise BadInput(f"two rules match {rule.match}: join their quorums with &")
-        seen.add(rule.match)
         needs = compute_needs(rule.quorum, electorate)
         numbers = [term.votes for term in rule.quorum.terms if term.form is QuorumForm.VOTES]
         if numbers and numbers[0] < needs.total // 2 + 1:
@@ -142,6 +149,32 @@ def check_rules(rules: Sequence[GraphRule], electorate: Sequence[Master], *, wor
                 f"{rule.match}: quorum {numbers[0]} is less than half of {needs.total} votes; the least is"
                 f" {needs.total // 2 + 1} (N/2+1)"
             )
+
+
+def find_rule_problem(rules: Sequence[GraphRule], electorate: Sequence[Master]) -> str:
+    """Why no configuration has these rules and this electorate; empty where one may. A number of votes that is too low
+    is no reason: masters that were added since may have made it so, and it counts as N/2+1."""
+    if len(rules) > GRAPH_RULES_MAX:
+        return f"{len(rules)} rules for graphs: at most {GRAPH_RULES_MAX}"
+    half = find_half_of_votes(electorate) if rules else None
+    if half is not None:
+        return (
+            f"{half.node} has {half.weight} of {sum(master.weight for master in electorate)} votes: where graphs have a"
+            " quorum, each of three or more masters needs less than half"
+        )
+    seen = set[str]()
+    for rule in rules:
+        if rule.match in seen:
+            return f"two rules match {rule.match}: join their quorums with &"
+        seen.add(rule.match)
+        try:
+            _check_match(rule.match)
+            check_timeout(rule.timeout_ms)
+            if parse_quorum(format_quorum(rule.quorum)) != rule.quorum:
+                return f"{rule.match}: {format_quorum(rule.quorum)!r} is written in another order"
+        except BadInput as wrong:
+            return str(wrong)
+    return ""
 
 
 def find_rules(written: WrittenGraphs, rules: Iterable[GraphRule]) -> tuple[GraphRule, ...]:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from txlog.model.entry import Span
 from txlog.model.ids import Txid
 from txlog.model.records import Record
+from txlog.model.synchronous import GraphRule
 from txlog.wire.messages import Message, RunsReply
 
 NOT_TRUNCATED: Final = 1 << 63
@@ -58,6 +59,8 @@ class ProtocolSettings:
     synchronous_transactions_max: int = 10_000
     synchronous_bytes_max: int = 64 << 20
     """Of this master's own undecided transactions."""
+    graphs: tuple[GraphRule, ...] = ()
+    """Whose transactions are synchronous, in the configuration that the cluster is bootstrapped with."""
     majority: bool = False
     """``splitMode: Majority``: a view needs more than half of the configured weight; else ``Continue``."""
     keeps_literals: bool = False

@@ -34,6 +34,7 @@ from txlog.http.aiohttp_server import HttpServer
 from txlog.http.listener import Listener, listen
 from txlog.http.router import Router
 from txlog.journal import Journal, OsVfs
+from txlog.model import synchronous
 from txlog.model.errors import Fatal, TxLogError
 from txlog.model.records import RecoveredState
 from txlog.protocol.core import Core
@@ -84,6 +85,10 @@ def core_settings(config: NodeConfig) -> ProtocolSettings:
         last_seen_start=seen.start if seen else 0,
         majority=config.split_mode == "Majority",
         keeps_literals=config.can_keep_literals,
+        graphs=tuple(rule.parse() for rule in config.graphs),
+        synchronous=bool(config.graphs) and synchronous.SERVED,
+        synchronous_transactions_max=limits.synchronous_transactions,
+        synchronous_bytes_max=limits.synchronous_bytes,
         **protocol_fields(config),
     )
 

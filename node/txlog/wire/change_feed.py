@@ -13,9 +13,11 @@ from typing import Final
 import msgspec
 
 from txlog.model.decode_errors import DECODE_ERRORS
+from txlog.model.entry_effects import EntryEffect
 from txlog.model.errors import BadInput, PeerFault
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.namespaces import decode_namespace_change
+from txlog.model.synchronous_entry import KIND_DECISION, SYNCHRONOUS_KINDS, DecisionKind, decode_decision
 from txlog.wire.log_page import KIND_NAMES, PageEntry
 
 SSE_MEDIA_TYPE: Final = "text/event-stream"
@@ -32,6 +34,18 @@ _PLACE = re.compile(r"([0-9]{1,18})|(?:[0-9]{1,18}:)?([0-9]{1,18}):([0-9A-Fa-f]{
 _ESCAPED: Final = {ord("\\"): "\\\\", ord('"'): '\\"', ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
 
 
+UNDECIDED: Final = "undecided"
+"""``FeedEvent.synchronous``: the transaction takes no effect here; a later decision may commit it, or roll it back."""
+
+
+class CommittedTransaction(msgspec.Struct, frozen=True):
+    """A synchronous transaction that takes effect at a decision: ``kind`` and ``payload`` as of an event."""
+
+    txid: str
+    kind: str
+    payload: str
+
+
 class FeedEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One event; ``event`` is its kind:
 
@@ -39,8 +53,10 @@ class FeedEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     - ``entry``: the log's next entry. ``id`` is the position after it, ``previous`` the one before. ``kind``:
       ``quads`` (``payload``: lines ``D`` and ``A`` of N-Quads, deletes first), ``update`` (a SPARQL update), ``skip``
       (every worker skips the transaction named by ``key``), ``namespace`` (``key`` encodes the change),
-      ``configuration``. ``noop`` is empty, or why this entry changes nothing: ``key TXID`` or ``skip``. ``settled`` is
-      False while a rejoin may still move it.
+      ``configuration``. ``noop`` is empty, or why this entry changes nothing: ``key TXID``, ``skip`` or
+      ``synchronous``. ``settled`` is False while a rejoin may still move it. A synchronous transaction without effect
+      at its own place has ``synchronous`` :data:`UNDECIDED` and no payload. A ``decision`` has ``commits``: what takes
+      effect there, in order, all at once; or ``rollsBack``: transactions that never take effect.
     - ``rewound``: a rejoin has reordered what this follower received after ``id``; ``previous`` is the follower's old
       position. All events in between are void, and the log's present entries follow.
     - ``gone``, ``diverged``: this feed cannot continue from ``id``; ``message`` is the reason. ``closing``: this
@@ -60,6 +76,9 @@ class FeedEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     settled: bool = True
     payload: str = ""
     message: str = ""
+    synchronous: str = ""
+    commits: list[CommittedTransaction] = []
+    rolls_back: list[str] = msgspec.field(default_factory=list, name="rollsBack")
 
 
 class FeedPosition(msgspec.Struct, frozen=True):
@@ -88,8 +107,18 @@ def format_feed_position(index: int, value: bytes) -> str:
 
 
 def entry_event(entry: PageEntry, previous: bytes, key: str, settled: bool) -> FeedEvent:
-    """The event of an entry. ``previous``: the chain hash before it; ``key``: its key, of kinds that workers skip."""
+    """The event of an entry. ``previous``: the chain hash before it; ``key``: its key, of kinds that workers skip, and
+    of a decision. A synchronous transaction and a decision are as in a page with keys."""
     kind = KIND_NAMES.get(entry.kind, str(entry.kind))
+    commits, rolls_back, synchronous, payload = [_committed(each) for each in entry.effects], [], "", entry.payload
+    if entry.kind == KIND_DECISION:
+        decision, key = decode_decision(key), ""
+        if decision.verdict is DecisionKind.ROLLBACK:
+            rolls_back = [str(txid) for txid in decision.names()]
+    elif entry.kind in SYNCHRONOUS_KINDS and not commits:
+        synchronous, payload = UNDECIDED, b""
+    elif commits:
+        kind, commits = commits[0].kind, []
     return FeedEvent(
         event="entry",
         id=format_feed_position(entry.index, entry.hash),
@@ -101,14 +130,27 @@ def entry_event(entry: PageEntry, previous: bytes, key: str, settled: bool) -> F
         noop=entry.noop,
         key=key,
         settled=settled,
-        payload=entry.payload.decode("utf-8", "backslashreplace"),
+        payload=payload.decode("utf-8", "backslashreplace"),
+        synchronous=synchronous,
+        commits=commits,
+        rolls_back=rolls_back,
     )
 
 
-def is_inexpressible_in_patch(event: FeedEvent) -> bool:
+def _committed(effect: EntryEffect) -> CommittedTransaction:
+    kind = KIND_NAMES.get(effect.kind, str(effect.kind))
+    return CommittedTransaction(str(effect.txid), kind, effect.payload.decode("utf-8", "backslashreplace"))
+
+
+def is_inexpressible_in_patch(event: FeedEvent, *, reads_updates: bool = False) -> bool:
     """Whether RDF Patch cannot express this entry: each store itself decides what a SPARQL update changes. Unless the
-    follower declares that it reads updates, its feed ends before this entry, by name."""
-    return event.event == "entry" and event.kind == "update" and not event.noop
+    follower declares that it reads updates, its feed ends before this entry, by name. Of several transactions that one
+    decision commits, no header can say which quads come before an update."""
+    if event.event != "entry" or event.noop:
+        return False
+    if len(event.commits) > 1:
+        return any(each.kind == "update" for each in event.commits)
+    return not reads_updates and (event.kind == "update" or any(each.kind == "update" for each in event.commits))
 
 
 # Writing
@@ -146,8 +188,9 @@ def _render_rdf_patch(event: FeedEvent) -> str:
     change = decode_namespace_change(event.key) if event.kind == NAMESPACE_KIND else None
     if event.noop:
         pass
-    elif event.kind == "quads":
-        rows += event.payload.split("\n")  # splitlines() would break literals at U+2028 and the like
+    elif event.kind in ("quads", "decision"):
+        payloads = [event.payload, *(each.payload for each in event.commits if each.kind == "quads")]
+        rows += [row for each in payloads for row in each.split("\n")]  # splitlines() would break literals at U+2028
     elif change is not None and change.prefix is not None:
         end = f" <{change.name}> ." if change.name is not None else " ."
         rows.append(f"{'PD' if change.name is None else 'PA'} {_quote_literal(change.prefix)}{end}")
@@ -156,9 +199,15 @@ def _render_rdf_patch(event: FeedEvent) -> str:
 
 def _patch_headers(event: FeedEvent) -> list[tuple[str, str]]:
     """The properties of an entry that only an RDF Patch header can express."""
-    fields: list[tuple[str, str]] = []
+    fields: list[tuple[str, str]] = [("rolled-back", txid) for txid in event.rolls_back]
+    fields += [("commits", each.txid) for each in event.commits]
+    fields += [("update", each.payload) for each in event.commits if each.kind == "update"]
+    if event.synchronous:
+        fields.append(("synchronous", event.synchronous))
     if event.noop:
         fields.append(("noop", event.noop))
+    elif event.kind == "decision":
+        pass
     elif event.kind == "update":
         fields.append(("update", event.payload))
     elif event.kind != "quads":

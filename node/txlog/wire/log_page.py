@@ -12,8 +12,10 @@ import msgspec
 
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.entry import KIND_CONFIG, KIND_QUADS, KIND_SKIP, KIND_UPDATE, LogEntry, Position
+from txlog.model.entry_effects import EntryEffect, find_effects
 from txlog.model.errors import PeerFault
 from txlog.model.ids import Origin, Txid
+from txlog.model.synchronous_entry import KIND_DECISION, KIND_SYNCHRONOUS_QUADS, KIND_SYNCHRONOUS_UPDATE
 from txlog.model.view import NO_VIEW, Number
 
 LOG_PAGE_FORMAT = 1
@@ -22,14 +24,25 @@ LOG_PAGE_FORMAT = 1
 MEDIA_TYPE = "application/x-txlog-page"
 """The media type of these bytes in ``Accept`` and ``Content-Type``."""
 
-KIND_NAMES = {KIND_UPDATE: "update", KIND_QUADS: "quads", KIND_SKIP: "skip", KIND_CONFIG: "configuration"}
+KIND_NAMES = {
+    KIND_UPDATE: "update",
+    KIND_QUADS: "quads",
+    KIND_SKIP: "skip",
+    KIND_CONFIG: "configuration",
+    KIND_SYNCHRONOUS_UPDATE: "synchronous-update",
+    KIND_SYNCHRONOUS_QUADS: "synchronous-quads",
+    KIND_DECISION: "decision",
+}
 
 
 class PageEntry(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A :class:`~txlog.model.entry.LogEntry` without nesting. ``hash`` is the chain hash after this entry.
 
     ``key`` and ``first_stamp`` are those of :class:`~txlog.model.entry.RunItem`, in a page with keys; otherwise they
-    have their defaults."""
+    have their defaults. A page with keys has a synchronous transaction and a decision as they are in the log, and in
+    ``effects`` what takes effect there. Another page has what takes effect in place of the entry
+    (:func:`~txlog.model.entry_effects.find_effects`): so one transaction may have its txid at two indexes, and is a
+    no-op at the first of them."""
 
     index: int
     hash: bytes
@@ -42,6 +55,7 @@ class PageEntry(msgspec.Struct, array_like=True, frozen=True, gc=False):
     noop: str
     key: str = ""
     first_stamp: int = 0
+    effects: list[EntryEffect] = []
 
     @property
     def txid(self) -> Txid:
@@ -165,6 +179,7 @@ def page_to_json(page: LogPage) -> dict[str, object]:
                 "payload": e.payload.decode("utf-8", "backslashreplace"),
                 "noop": e.noop,
                 **({"key": e.key, "firstStamp": e.first_stamp} if page.has_keys else {}),
+                **_effects_to_json(e),
             }
             for e in page.entries
         ],
@@ -172,6 +187,22 @@ def page_to_json(page: LogPage) -> dict[str, object]:
         "cluster": page.cluster.hex(),
         **more,
     }
+
+
+def _effects_to_json(entry: PageEntry) -> dict[str, object]:
+    """What takes effect at an entry, where that is not the entry itself."""
+    effects = entry.effects or find_effects(entry.entry)
+    if not effects or (entry.kind != KIND_DECISION and not entry.effects):
+        return {}
+    shown = [
+        {
+            "txid": str(effect.txid),
+            "kind": KIND_NAMES.get(effect.kind, str(effect.kind)),
+            "payload": effect.payload.decode("utf-8", "backslashreplace"),
+        }
+        for effect in effects
+    ]
+    return {"effects": shown, "payload": ""} if entry.kind == KIND_DECISION else {"effects": shown}
 
 
 def _position_to_json(position: Position) -> dict[str, object]:

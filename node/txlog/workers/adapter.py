@@ -353,14 +353,16 @@ class Adapter(Protocol):
         self,
         operations: Sequence[StoreOperation],
         expected: MarkerPosition | LoadMarker | None,
-        new: MarkerPosition | LoadMarker,
+        new: MarkerPosition | LoadMarker | None,
         *,
         lock: LockAction = LockAction.NONE,
         token: int = 0,
         release: bool = False,
     ) -> WorkerRequest:
         """Apply ``operations`` in order, together with the move from ``expected`` (None: the store is empty) to
-        ``new``, in one transaction. ``release``: release the lock ``token`` in the same transaction."""
+        ``new``, in one transaction. ``release``: release the lock ``token`` in the same transaction. ``new`` None: a
+        trial, which changes nothing. Its last part fails as for a moved marker (:attr:`ApplyResult.MOVED`), so any
+        other refusal is that of an operation."""
 
     def parse_apply_result(self, response: WorkerResponse) -> ApplyResult:
         """The meaning of the response to :meth:`apply`."""

@@ -32,7 +32,7 @@ from txlog.workers.adapter import (
 )
 from txlog.workers.canonical_literals import canonical_lines
 from txlog.workers.jena_joins import FAULT, separate_joins
-from txlog.workers.marker_names import marker_name, marker_or_load_name
+from txlog.workers.marker_names import TRIAL_NAME, marker_name, marker_or_load_name
 from txlog.workers.sparql_http import ALWAYS_TRUE_QUERY, USER_GRAPHS_FILTER, dataset_parameters
 from txlog.workers.triple_marker import (
     GUARD_GRAPH,
@@ -134,7 +134,7 @@ class FusekiAdapter(TripleMarkerAdapter):
         self,
         operations: Sequence[StoreOperation],
         expected: MarkerPosition | LoadMarker | None,
-        new: MarkerPosition | LoadMarker,
+        new: MarkerPosition | LoadMarker | None,
         *,
         lock: LockAction = LockAction.NONE,
         token: int = 0,
@@ -144,7 +144,8 @@ class FusekiAdapter(TripleMarkerAdapter):
             self.fail_if(NON_EMPTY_PATTERN) if expected is None else self.delete_or_fail(marker_or_load_name(expected))
         )
         given = [_rewrite_update(text) for text in update_texts(operations, _normalise_quads)]
-        return self._update([*texts, *given, insert_marker(marker_or_load_name(new))])
+        end = self.delete_or_fail(TRIAL_NAME) if new is None else [insert_marker(marker_or_load_name(new))]
+        return self._update([*texts, *given, *end])
 
     def parse_apply_result(self, response: WorkerResponse) -> ApplyResult:
         if response.ok:

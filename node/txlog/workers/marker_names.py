@@ -16,6 +16,8 @@ from txlog.workers.adapter import SYSTEM, LoadMarker, MarkerPosition, SystemGrap
 
 VERSION: Final = 2
 """Of the names that this program writes for markers with a cluster."""
+TRIAL_NAME: Final = f"{SYSTEM}:trial"
+"""A system graph that no store has: a trial ends by expecting it (:meth:`~txlog.workers.adapter.Adapter.apply`)."""
 _HASH = f"[0-9a-f]{{{2 * HASH_BYTES}}}"
 _ID = f"[0-9a-f]{{{2 * CLUSTER_ID_BYTES}}}"
 _PATHS = rf"((?::u\d{{1,19}}-{_HASH})*)"

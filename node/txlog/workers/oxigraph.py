@@ -33,7 +33,7 @@ from txlog.workers.adapter import (
     WorkerRequest,
     WorkerResponse,
 )
-from txlog.workers.marker_names import loading_name, marker_name, marker_or_load_name
+from txlog.workers.marker_names import TRIAL_NAME, loading_name, marker_name, marker_or_load_name
 from txlog.workers.sparql_http import ALWAYS_TRUE_QUERY, N_QUADS, USER_GRAPHS_FILTER, SparqlAdapter, parse_rows
 from txlog.workers.update_batches import OPERATION_SEPARATOR, group_by_graph, update_texts
 
@@ -98,7 +98,7 @@ class OxigraphAdapter(SparqlAdapter):
         self,
         operations: Sequence[StoreOperation],
         expected: MarkerPosition | LoadMarker | None,
-        new: MarkerPosition | LoadMarker,
+        new: MarkerPosition | LoadMarker | None,
         *,
         lock: LockAction = LockAction.NONE,
         token: int = 0,
@@ -123,7 +123,7 @@ class OxigraphAdapter(SparqlAdapter):
         else:
             texts.append(f"DROP GRAPH <{marker_or_load_name(expected)}>")
         texts += update_texts(operations)
-        texts.append(f"CREATE GRAPH <{marker_or_load_name(new)}>")
+        texts.append(f"DROP GRAPH <{TRIAL_NAME}>" if new is None else f"CREATE GRAPH <{marker_or_load_name(new)}>")
         if recreate:
             texts += [f"CREATE SILENT GRAPH {name}" for name in mine]
         # Oxigraph accepts a prologue only at the very beginning, so updates of the log have none and use full IRIs.

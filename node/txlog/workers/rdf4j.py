@@ -36,7 +36,7 @@ from txlog.workers.adapter import (
     WorkerResponse,
 )
 from txlog.workers.canonical_literals import canonical_lines, clean_quads, lines_with_lower_tags
-from txlog.workers.marker_names import marker_name, marker_or_load_name
+from txlog.workers.marker_names import TRIAL_NAME, marker_name, marker_or_load_name
 from txlog.workers.rdf4j_values import name_values
 from txlog.workers.sparql_http import ALWAYS_TRUE_QUERY, dataset_parameters
 from txlog.workers.triple_marker import (
@@ -137,7 +137,7 @@ class Rdf4jAdapter(TripleMarkerAdapter):
         self,
         operations: Sequence[StoreOperation],
         expected: MarkerPosition | LoadMarker | None,
-        new: MarkerPosition | LoadMarker,
+        new: MarkerPosition | LoadMarker | None,
         *,
         lock: LockAction = LockAction.NONE,
         token: int = 0,
@@ -164,7 +164,7 @@ class Rdf4jAdapter(TripleMarkerAdapter):
             for each in operations
         ]
         texts += update_texts(given, self.normalise_quads)
-        texts.append(insert_marker(marker_or_load_name(new)))
+        texts += self.delete_or_fail(TRIAL_NAME) if new is None else [insert_marker(marker_or_load_name(new))]
         if lock is not LockAction.NONE and not release and not stays:
             texts.append(insert_marker(_lock(token)))
         return self._update(texts)

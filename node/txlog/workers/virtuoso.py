@@ -41,7 +41,7 @@ from txlog.workers.adapter import (
     WorkerResponse,
 )
 from txlog.workers.canonical_literals import canonical_lines, clean_quads
-from txlog.workers.marker_names import loading_name, marker_name, marker_or_load_name
+from txlog.workers.marker_names import TRIAL_NAME, loading_name, marker_name, marker_or_load_name
 from txlog.workers.sparql_http import N_QUADS, TSV, SparqlAdapter, dataset_parameters, parse_boolean
 from txlog.workers.union_default_graph import (
     DefaultGraphScope,
@@ -138,16 +138,15 @@ class VirtuosoAdapter(SparqlAdapter):
         self,
         operations: Sequence[StoreOperation],
         expected: MarkerPosition | LoadMarker | None,
-        new: MarkerPosition | LoadMarker,
+        new: MarkerPosition | LoadMarker | None,
         *,
         lock: LockAction = LockAction.NONE,
         token: int = 0,
         release: bool = False,
     ) -> WorkerRequest:
         parts = [ProcedureStep("vacant") if expected is None else ProcedureStep("leave", marker_or_load_name(expected))]
-        return encode_steps(
-            [*parts, *steps_for_operations(operations), ProcedureStep("enter", marker_or_load_name(new))]
-        )
+        end = ProcedureStep("leave", TRIAL_NAME) if new is None else ProcedureStep("enter", marker_or_load_name(new))
+        return encode_steps([*parts, *steps_for_operations(operations), end])
 
     def parse_apply_result(self, response: WorkerResponse) -> ApplyResult:
         if response.ok:

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from txlog.apply import WorkerState
 from txlog.apply.applier import MERGE_BYTES, MERGE_TRANSACTIONS
+from txlog.apply.entry_operations import find_operations
 from txlog.client import FailoverClient, JsonMarker, WorkerReport
 from txlog.config.process_config import PipelineConfig, WorkerConfig
-from txlog.model.entry import CONTROL_KINDS, LogEntry, Position
+from txlog.model.entry import LogEntry, Position
 from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore, TxLogError
 from txlog.model.hashes import NO_HASH
 from txlog.pipeline.batch.cost_model import LogEstimate, estimate_log
@@ -28,7 +29,6 @@ from txlog.workers import ADAPTERS
 from txlog.workers.adapter import (
     EMPTY_MARKER,
     MarkerPosition,
-    StoreOperation,
     Transport,
     UnexpectedAnswer,
     Unreachable,
@@ -270,8 +270,7 @@ class CatchUp:
                 raise LogAhead(f"no master has the log up to index {upto} yet")
             for batch in _split_batches(entries):
                 last = batch[-1]
-                done = [each for each in batch if not each.noop and each.kind not in CONTROL_KINDS]
-                operations = [StoreOperation(each.kind, each.payload) for each in done]
+                operations = find_operations(batch)
                 place = Position(at.position.epoch, last.index, last.hash)
                 refused = self._session.advance(operations, at._replace(position=place))
                 if refused is not None:

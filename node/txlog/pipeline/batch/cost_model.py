@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from txlog.client import FailoverClient
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
+from txlog.model.entry_effects import find_effects
 
 SAMPLES = 8
 SAMPLE_BYTES = 64 << 10
@@ -60,12 +61,11 @@ def estimate_log(masters: FailoverClient, after: int, end: int) -> LogEstimate:
         at = after + (end - after) * number // samples
         for entry in masters.log_page(at, None, end, SAMPLE_BYTES).entries:
             entries += 1
-            if entry.noop:
-                continue
-            if entry.kind == KIND_QUADS:
-                operations += entry.payload.count(b"\n")
-                size += len(entry.payload)
-            elif entry.kind == KIND_UPDATE:
-                updates += 1
+            for effect in find_effects(entry.entry):
+                if effect.kind == KIND_QUADS:
+                    operations += effect.payload.count(b"\n")
+                    size += len(effect.payload)
+                elif effect.kind == KIND_UPDATE:
+                    updates += 1
     seen = max(1, entries)
     return LogEstimate(end - after, operations / seen, updates / seen, size / seen)

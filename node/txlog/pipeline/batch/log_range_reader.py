@@ -9,7 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from txlog.apply import WorkerState
 from txlog.client import FailoverClient
 from txlog.config.units import AS_WRITTEN
-from txlog.model.entry import CONTROL_KINDS, KIND_UPDATE, Position
+from txlog.model.entry import KIND_UPDATE, Position
+from txlog.model.entry_effects import find_effects, skips_effect
 from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore, TxLogError
 from txlog.pipeline.batch.net_effect import split_into_buckets
 from txlog.pipeline.batch.task_messages import BucketPiece, LoadJob, LogRange, TaskFault, UpdateIndexes
@@ -56,22 +57,22 @@ def _read_range(job: LoadJob, wanted: LogRange, source: FailoverClient, cuts: li
         at = wanted.after
         coming: Future[LogPage] | None = ahead.submit(_fetch_page, source, at, wanted.end)
         while coming is not None:
-            entries = coming.result().entries
+            entries = coming.result().log_entries()
             at = Position(0, entries[-1].index, entries[-1].hash)
             coming = ahead.submit(_fetch_page, source, at, wanted.end) if at.index < wanted.end.index else None
             payloads: list[bytes] = []
             for entry in entries:
-                if entry.noop or entry.kind in CONTROL_KINDS:
-                    if job.repeats_load and entry.noop == "skip" and entry.kind not in CONTROL_KINDS:
-                        # The process that began this load may have read and loaded the entry before it was skipped.
-                        raise LogDiverged(
-                            f"the transaction {entry.txid} at index {entry.index} was skipped, and a load that broke "
-                            "off may have executed it: rebuild this worker (txlog worker rebuild)"
-                        )
-                elif entry.kind == KIND_UPDATE:
+                if job.repeats_load and skips_effect(entry):
+                    # The process that began this load may have read and loaded the entry before it was skipped.
+                    raise LogDiverged(
+                        f"a transaction of the entry {entry.txid} at index {entry.index} was skipped, and a load that "
+                        "broke off may have executed it: rebuild this worker (txlog worker rebuild)"
+                    )
+                effects = find_effects(entry)
+                if any(effect.kind == KIND_UPDATE for effect in effects):
                     cuts.append(entry.index)
                 elif not cuts:
-                    payloads.append(entry.payload)
+                    payloads += [effect.payload for effect in effects]
             yield from split_into_buckets(entries[0].index, payloads, job.buckets, as_written=job.engine == AS_WRITTEN)
     if at.hash != wanted.end.hash:
         raise LogDiverged(f"at index {at.index} this log's hash is {at.hash.hex()}, not {wanted.end.hash.hex()}")

@@ -47,7 +47,13 @@ def _supersedes(later: Departure, before: Departure) -> bool:
 def bootstrap_configuration(settings: ProtocolSettings) -> Configuration:
     """The configuration of the manifests. It is the cluster's until the founding record exists, and part of that."""
     masters = [Master(m.node, m.data_center, m.weight) for m in settings.members]
-    return Configuration(masters, settings.majority, settings.key_retention_ms, keeps_literals=settings.keeps_literals)
+    return Configuration(
+        masters,
+        settings.majority,
+        settings.key_retention_ms,
+        keeps_literals=settings.keeps_literals,
+        graphs=list(settings.graphs),
+    )
 
 
 class ViewState:

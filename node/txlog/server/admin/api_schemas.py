@@ -16,7 +16,12 @@ from txlog.divergence.repair_policy import CompletedRepair, RepairStatus
 from txlog.model.graph_digests import KINDS, GraphDigests
 from txlog.runtime.worker_state import PipelineReport, WorkerMarker
 from txlog.server.admin.archive_reports import StreamStatus
-from txlog.server.admin.configuration import AddMasterRequest, ChangeMasterRequest, ClusterOptionsRequest
+from txlog.server.admin.configuration import (
+    AddMasterRequest,
+    ChangeMasterRequest,
+    ClusterOptionsRequest,
+    GraphRuleRequest,
+)
 from txlog.server.admin.duties import Duty, DutyPosition, DutyReport
 from txlog.server.admin.json_schema import (
     ANY_OBJECT,
@@ -41,7 +46,8 @@ from txlog.server.admin.store_decisions import StoreDecision
 from txlog.server.admin.views import BootstrapRequest, DownReport, ForceViewRequest
 from txlog.supervision.duties import DutyKind
 from txlog.wire.archive_report import ArchivePlace, ArchiveReport
-from txlog.wire.change_feed import FeedEvent
+from txlog.wire.change_feed import NAMESPACE_KIND, UNDECIDED, CommittedTransaction, FeedEvent
+from txlog.wire.log_page import KIND_NAMES
 
 _ANSWERS: Final[dict[type[msgspec.Struct], str]] = {
     JsonPosition: "Place",
@@ -54,6 +60,7 @@ _ANSWERS: Final[dict[type[msgspec.Struct], str]] = {
     Duty: "Duty",
     TransactionStatus: "Transaction",
     FeedEvent: "FeedEvent",
+    CommittedTransaction: "CommittedTransaction",
     StreamStatus: "ArchiveStream",
 }
 """Struct to the name of its schema. A master sends all fields, but for structs that omit defaults."""
@@ -69,6 +76,7 @@ _REQUESTS: Final[dict[type[msgspec.Struct], str]] = {
     AddMasterRequest: "AddMaster",
     ChangeMasterRequest: "ChangeMaster",
     ClusterOptionsRequest: "ClusterOptions",
+    GraphRuleRequest: "GraphRule",
     DownReport: "DownReport",
     BootstrapRequest: "Bootstrap",
     ForceViewRequest: "ForceView",
@@ -107,8 +115,10 @@ _FIELDS: Final[dict[str, dict[str, Schema]]] = {
     "FeedEvent": {
         "event": {"enum": ["position", "entry", "rewound", "gone", "diverged", "closing", "not-quads"]},
         "id": {"type": "string", "pattern": "^[0-9]+:[0-9a-f]{32}$"},
-        "kind": {"enum": ["quads", "update", "skip", "namespace", "configuration"]},
+        "kind": {"enum": [NAMESPACE_KIND, *KIND_NAMES.values()]},
+        "synchronous": {"enum": [UNDECIDED]},
     },
+    "CommittedTransaction": {"kind": {"enum": ["quads", "update"]}},
     "GraphDigests": {"kind": {"enum": list(KINDS)}},
     "DutyReport": {"state": {"enum": ["done", "begun", "failed"]}},
     "ClusterOptions": {"splitMode": nullable(SPLIT_MODE)},
@@ -237,6 +247,7 @@ _HAND_WRITTEN: Final[dict[str, Schema]] = {
             )
         ),
         removed=array_of(STRING),
+        graphs=array_of(object_of(match=STRING, quorum=STRING, timeout=STRING)),
         pending=nullable(STRING),
     ),
 }

@@ -4,26 +4,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from txlog.config.cluster_properties_writer import write_masters
+from txlog.config.durability_specs import to_rule_spec
 from txlog.config.units import format_duration, parse_duration
 from txlog.http.router import Request, Response, Route, json_response, read_body
+from txlog.model import synchronous
 from txlog.model.configuration import LEAVING, MEMBER, MUTED, Configuration, Master
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.durability import Durability
-from txlog.model.errors import BadInput, Conflict, Fatal, NotFound, Refused, Unavailable
+from txlog.model.errors import BadInput, Conflict, Fatal, NotAllHere, NotFound, Refused, Unavailable
+from txlog.model.synchronous import GraphRule, check_rules, parse_rule, refuse_unserved
 from txlog.runtime.master_context import MasterContext
+from txlog.wire.protocol_level import LEVEL_SYNCHRONOUS
 
 POLL_S: Final = 0.1
 """Poll interval for the configuration in force. The core has no event for it, and it changes a few times a year."""
 BODY_MAX: Final = 16 << 10
 _ADD_EXAMPLE = '{"node": "uk-3", "dataCenter": "uk", "weight": 1, "urls": ["http://host:7300"]}'
 _ALTER_EXAMPLE = '{"weight": 2} or {"muted": true}'
-_OPTIONS_EXAMPLE = '{"splitMode": "Continue" or "Majority", "keyRetention": "24h"}'
+_OPTIONS_EXAMPLE = '{"splitMode": "Continue" or "Majority", "keyRetention": "24h", "graphs": [{"match": "http://…/*"}]}'
 RETENTION_MS_MIN: Final = 1000
 MODES: Final = ("Continue", "Majority")
 T = TypeVar("T")
@@ -45,11 +50,28 @@ class ChangeMasterRequest(msgspec.Struct, forbid_unknown_fields=True):
     muted: bool | None = None
 
 
+class GraphRuleRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """A rule about graphs, as in a manifest."""
+
+    match: str
+    quorum: str = "N/2+1"
+    timeout: str = "30s"
+
+    def parse(self) -> GraphRule:
+        """The rule. :class:`BadInput` names the part that is wrong."""
+        try:
+            timeout_ms = parse_duration(self.timeout)
+        except ValueError as wrong:
+            raise BadInput(f"{self.match[:80]}: timeout: {wrong}") from None
+        return parse_rule(self.match, self.quorum, timeout_ms)
+
+
 class ClusterOptionsRequest(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     """Changes of the cluster's options; None leaves the value."""
 
     split_mode: str | None = None
     key_retention: str | None = None
+    graphs: list[GraphRuleRequest] | None = None
 
 
 class ConfigurationHandler:
@@ -83,6 +105,8 @@ class ConfigurationHandler:
                 self._last_seen = now
                 self._context.log.info("Configuration", **_to_dict(now))
                 self._on_change(now)
+                if now.graphs and synchronous.SERVED and not status.settings.synchronous:
+                    loop.adopt(replace(status.settings, synchronous=True))
                 await self._write_properties(now)
             if status.is_removed and loop.has_left:
                 node = self._context.config.node
@@ -109,8 +133,8 @@ class ConfigurationHandler:
 
     def describe(self) -> dict[str, Any]:
         """``{"version", "splitMode", "keyRetention", "masters": [{"node", "dataCenter", "weight", "role", "urls",
-        "inView"}], "removed": [NODE...], "pending": TXID|null}``: the configuration at the stable end of this master's
-        log."""
+        "inView"}], "removed": [NODE...], "graphs": [{"match", "quorum", "timeout"}], "pending": TXID|null}``: the
+        configuration at the stable end of this master's log."""
         status = self._context.status
         view = status.view
         found = _to_dict(self._current())
@@ -128,7 +152,7 @@ class ConfigurationHandler:
     # Changes
 
     async def patch(self, request: Request, _: Mapping[str, str]) -> Response:
-        """Changes ``splitMode`` and ``keyRetention`` of the whole cluster."""
+        """Changes ``splitMode``, ``keyRetention`` and ``graphs`` of the whole cluster."""
         options = await _decode_body(request, ClusterOptionsRequest, _OPTIONS_EXAMPLE)
         now = self._current()
         majority, retention_ms = now.majority, now.key_retention_ms
@@ -144,7 +168,34 @@ class ConfigurationHandler:
             if retention_ms < RETENTION_MS_MIN:
                 raise BadInput(f"a keyRetention of {options.key_retention[:20]}: a second at least")
         wanted = msgspec.structs.replace(now, majority=majority, key_retention_ms=retention_ms)
-        return await self._submit_change(wanted, "splitMode or keyRetention")
+        if options.graphs is not None:
+            wanted = msgspec.structs.replace(wanted, graphs=self._checked_rules(options.graphs, now))
+        return await self._submit_change(
+            wanted, "graphs" if options.graphs is not None else "splitMode or keyRetention"
+        )
+
+    @property
+    def _workers_go_back(self) -> bool:
+        """Whether neither the view nor this master asks for a split recovery that leaves workers out of order."""
+        status = self._context.status
+        return "None" not in (status.settings.strategy, status.view.strategy if status.view is not None else "")
+
+    def _checked_rules(self, given: Sequence[GraphRuleRequest], now: Configuration) -> list[GraphRule]:
+        """The rules. They change only where every configured master takes part: another side of a split would go on
+        without them. :class:`BadInput`, :class:`Conflict`."""
+        if given:
+            refuse_unserved("graphs")
+        rules = [rule.parse() for rule in given]
+        status = self._context.status
+        check_rules(rules, now.masters, workers_go_back=self._workers_go_back)
+        view = status.view
+        out = [m.node for m in now.masters if view is None or view.member(m.node) is None]
+        if out:
+            raise NotAllHere(f"graphs change while every configured master is in the view; {', '.join(out)} is not")
+        older = status.older_masters(LEVEL_SYNCHRONOUS)
+        if older:
+            raise Unavailable("NotSpoken", f"the program of {', '.join(older)} knows no such rules; update it", 10)
+        return rules
 
     async def add(self, request: Request, _: Mapping[str, str]) -> Response:
         """Adds a new master. It joins once its process runs, reaches the others and has caught up."""
@@ -246,6 +297,7 @@ def _to_dict(now: Configuration) -> dict[str, Any]:
             for m in now.masters
         ],
         "removed": list(now.removed),
+        "graphs": [to_rule_spec(rule) for rule in now.graphs],
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -102,7 +103,9 @@ class SettingsHandler:
             why = wrong.strerror if isinstance(wrong, OSError) else wrong
             raise Unavailable("NotKept", f"{live_settings.settings_path(config)}: {why}; nothing was changed") from None
         self._live = new
-        self._context.loop.adopt(self._core_settings(live_settings.with_preferences(config, new.preferences)))
+        loop = self._context.loop
+        settings = self._core_settings(live_settings.with_preferences(config, new.preferences))
+        loop.adopt(replace(settings, synchronous=loop.status.settings.synchronous))
 
     def describe(self) -> dict[str, Any]:
         """``{"node", "dataCenter", "state", "view": {"number", "splitRecovery", "prefers", "renewing"}, "settings":

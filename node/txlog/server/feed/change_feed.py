@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -29,6 +29,7 @@ from txlog.model.errors import (
     NotAcceptable,
     Unavailable,
 )
+from txlog.model.synchronous_entry import KIND_DECISION
 from txlog.protocol.log.log_state import LogState
 from txlog.runtime.master_context import MasterContext
 from txlog.server.feed.log_pages import LogPageHandler
@@ -46,7 +47,6 @@ from txlog.wire.change_feed import (
     parse_feed_position,
     render_event,
 )
-from txlog.wire.log_page import PageEntry
 
 FOLLOWERS_MAX: Final = 64
 """Followers at one master."""
@@ -74,6 +74,11 @@ class _FeedRequest(msgspec.Struct, frozen=True):
     settled: bool
     heartbeat_s: int
     updates: bool
+
+    def count_expressible(self, events: Sequence[FeedEvent]) -> int:
+        """How many of the events come before the first one that RDF Patch cannot express for this follower."""
+        wrong = (at for at, each in enumerate(events) if is_inexpressible_in_patch(each, reads_updates=self.updates))
+        return next(wrong, len(events))
 
 
 class ChangeFeedHandler:
@@ -179,15 +184,10 @@ class ChangeFeedHandler:
         return Position(mine.epoch, start.index, start.hash)
 
     async def _refuse_update(self, wish: _FeedRequest, at: Position) -> None:
-        if (
-            wish.form != RDF_PATCH_MEDIA_TYPE
-            or wish.updates
-            or not self.is_on_log(at)
-            or at.index >= self._durability.stable.value
-        ):
+        if wish.form != RDF_PATCH_MEDIA_TYPE or not self.is_on_log(at) or at.index >= self._durability.stable.value:
             return
         (entry, *_) = await self.read(at, at.index + 1)
-        if is_inexpressible_in_patch(entry):
+        if not wish.count_expressible([entry]):
             raise NotAcceptable(_not_quads_message(entry))
 
     # The state of the log
@@ -238,15 +238,11 @@ class ChangeFeedHandler:
         """The next entries, at least one."""
         found: list[FeedEvent] = []
         settled, previous = self.log_state().final_index, at.hash
-        for entry in await self._pages.read(at, upto, PAGE_BYTES):
-            found.append(entry_event(entry, previous, self._key(entry), entry.index <= settled))
+        for entry in await self._pages.read(at, upto, PAGE_BYTES, keys=True):
+            key = entry.key if entry.kind in (*CONTROL_KINDS, KIND_DECISION) else ""
+            found.append(entry_event(entry, previous, key, entry.index <= settled))
             previous = entry.hash
         return found
-
-    def _key(self, entry: PageEntry) -> str:
-        if entry.kind not in CONTROL_KINDS:
-            return ""
-        return self._status.read_transactions(entry.node, entry.birth, entry.seq, 1, 1).items[0].key
 
     async def wait_past(self, index: int, seconds: float) -> None:
         """Waits until the stable index is above ``index``, another event wakes the follower, or the time is over."""
@@ -347,10 +343,9 @@ class _FollowerStream:
         except (LogDiverged, LogAhead, LogNeedsRestore, Unavailable):
             return False
         form = self._options.form
-        if form == RDF_PATCH_MEDIA_TYPE and not self._options.updates:
-            count = next((at for at, event in enumerate(events) if is_inexpressible_in_patch(event)), len(events))
-        else:
-            count = len(events)
+        count = len(events)
+        if form == RDF_PATCH_MEDIA_TYPE:
+            count = self._options.count_expressible(events)
         if count:
             last = events[count - 1]
             self._position = Position(self._position.epoch, last.index, bytes.fromhex(last.id.partition(":")[2]))
@@ -442,4 +437,7 @@ def _not_quads_message(entry: FeedEvent) -> str:
     return (
         f"the entry behind {entry.previous}, {entry.txid}, is a SPARQL update, which RDF Patch cannot say: ask with "
         "updates=header, or for another format, and carry it out yourself"
+        if len(entry.commits) < 2
+        else f"the entry behind {entry.previous}, {entry.txid}, commits several transactions, one of them a SPARQL "
+        "update, which RDF Patch cannot say: ask for another format"
     )

@@ -16,10 +16,12 @@ from txlog.model.entry import Position, RunItem
 from txlog.model.errors import BadInput, LogAhead, LogDiverged, LogNeedsRestore, NotAcceptable, Unavailable
 from txlog.model.hashes import NO_HASH
 from txlog.model.ids import Origin, Txid
+from txlog.model.synchronous_entry import SYNCHRONOUS_AND_DECISION
 from txlog.model.view import Number
 from txlog.protocol.log.executed_out_of_order import ExecutedElsewhere, find_branch_position
 from txlog.protocol.log.log_state import LogState
 from txlog.runtime.master_context import MasterContext
+from txlog.server.feed.synchronous_pages import LoggedEffects, SynchronousEntries
 from txlog.wire.log_page import MEDIA_TYPE, LogPage, PageEntry, encode_page, page_to_json
 
 STEP_ENTRIES = 500
@@ -87,8 +89,9 @@ class LogPageHandler:
             agreement.view.number,
         )
 
-    async def read(self, after: Position, upto: int, bytes_max: int) -> list[PageEntry]:
-        """The entries of the log after ``after``, up to ``upto`` at most, for readers in this process."""
+    async def read(self, after: Position, upto: int, bytes_max: int, *, keys: bool = False) -> list[PageEntry]:
+        """The entries of the log after ``after``, up to ``upto`` at most, for readers in this process. ``keys``: as in
+        a page with keys."""
         agreement = self._log_state()
         self._checked_start(agreement, after.index, after.hash.hex() if after.index else None)
         return await self._read_entries(
@@ -97,6 +100,7 @@ class LogPageHandler:
             min(upto, self._durability.executable.value),
             bytes_max,
             self._durability.truncation_count,
+            keys=keys,
         )
 
     def _log_state(self) -> LogState:
@@ -120,7 +124,7 @@ class LogPageHandler:
             return Position(agreement.view.epoch, after, NO_HASH)
         if after > end:
             raise LogAhead(f"index {after} is above this master's stable index {end}; ask again later")
-        start = agreement.log_index.start
+        start = agreement.log_index.served_from
         if after < start:
             raise LogNeedsRestore(
                 f"index {after} is below {start}, from which the log is kept: restore a backup or copy a live worker"
@@ -168,12 +172,12 @@ class LogPageHandler:
             step = self._read_step(agreement, index, min(upto, index + STEP_ENTRIES), room, over, keys)
             entries += step
             index += len(step)
-            size += sum(len(entry.payload) + 60 for entry in step)
+            size += sum(map(_size, step))
             if index < upto and size < bytes_max and time.monotonic() - began > 0.004:
                 await asyncio.sleep(0)
                 if self._durability.truncation_count != cuts:
                     raise Unavailable("Rejoining", "the log was cut while this page was read; ask again")
-                if index < agreement.log_index.start:
+                if index < agreement.log_index.served_from:
                     raise Unavailable("Trimmed", "the log was trimmed while this page was read; ask again")
                 began = time.monotonic()
         return entries
@@ -209,27 +213,42 @@ class LogPageHandler:
                     noop = self._skip_mark(agreement, f"{span.node}.{span.birth:016x}.{seq}")
                 if over is not None and not noop:
                     noop = _executed_mark(over, agreement, index, Txid(Origin(span.node, span.birth), seq), item)
-                entries.append(
-                    PageEntry(
-                        index,
-                        hash_at(index),
-                        span.node,
-                        span.birth,
-                        seq,
-                        item.stamp,
-                        item.kind,
-                        item.payload,
-                        noop,
-                        item.key if keys else "",
-                        item.first_stamp if keys else 0,
-                    )
+                is_synchronous = item.kind in SYNCHRONOUS_AND_DECISION
+                entry = PageEntry(
+                    index,
+                    hash_at(index),
+                    span.node,
+                    span.birth,
+                    seq,
+                    item.stamp,
+                    item.kind,
+                    item.payload,
+                    noop,
+                    item.key if keys or is_synchronous else "",
+                    item.first_stamp if keys else 0,
                 )
-                bytes_max -= len(item.payload) + 60
+                entries.append(
+                    self._synchronous_entries(agreement).serve(entry, keys=keys) if is_synchronous else entry
+                )
+                bytes_max -= _size(entries[-1])
         return entries
+
+    def _synchronous_entries(self, agreement: LogState) -> SynchronousEntries:
+        def read(txid: Txid) -> RunItem:
+            return self._status.read_transactions(*txid.origin, txid.seq, 1, STEP_BYTES).items[0]
+
+        return SynchronousEntries(
+            LoggedEffects(agreement), read, lambda txid: bool(self._skip_mark(agreement, str(txid)))
+        )
 
     def _skip_mark(self, agreement: LogState, txid: str) -> str:
         at = agreement.skips.get(txid, 0)
         return "skip" if 0 < at <= self._durability.stable.value else ""
+
+
+def _size(entry: PageEntry) -> int:
+    """About as many bytes as the entry takes in a page."""
+    return len(entry.payload) + sum(len(effect.payload) + 30 for effect in entry.effects) + 60
 
 
 def _parse_position(text: str) -> tuple[int, bytes]:

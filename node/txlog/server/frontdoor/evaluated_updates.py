@@ -21,7 +21,8 @@ from txlog.evaluation.pipe_protocol import OUT_OF_MEMORY_REASON, TIMEOUT_REASON,
 from txlog.http.router import Request
 from txlog.http.write_options import WriteOptions
 from txlog.model.durability import Durability
-from txlog.model.entry import CONTROL_KINDS, Position
+from txlog.model.entry import Position
+from txlog.model.entry_effects import find_effects
 from txlog.model.errors import (
     BadInput,
     Conflict,
@@ -297,9 +298,7 @@ class OptimisticUpdateExecutor:
             if not entries:
                 return
             operations = [
-                StoreOperation(entry.kind, entry.payload)
-                for entry in entries
-                if not entry.noop and entry.kind not in CONTROL_KINDS
+                StoreOperation(effect.kind, effect.payload) for each in entries for effect in find_effects(each.entry)
             ]
             last = Position(0, entries[-1].index, entries[-1].hash)
             await copy.apply_operations(operations, last)

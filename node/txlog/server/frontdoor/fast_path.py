@@ -43,7 +43,7 @@ CACHED_HEADS_MAX: Final = 512
 _HEAD_PATTERN = re.compile(rb"POST (/[\x21-\x7e]*) HTTP/1\.1((?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t\x20-\x7e]*+|)*+)")
 _UNSUPPORTED_HEADERS: Final = frozenset(
     b"transfer-encoding content-encoding expect upgrade te trailer http2-settings sec-websocket-key"
-    b" origin sec-fetch-site txlog-updates-without-graph".split()
+    b" origin sec-fetch-site txlog-updates-without-graph txlog-synchronous".split()
 )
 """Headers that the fast path leaves to aiohttp or another handler."""
 
@@ -240,7 +240,7 @@ class FastPathConnection(asyncio.Protocol):
     def _submit(self, head: PlainWriteHead, body: bytes) -> bool:
         """False when the request must be refused: aiohttp's side finds the same error and reports it."""
         key, loop = head.key, self._fast_path.loop
-        if loop.end_reason is not None or loop.durability.is_aborted:
+        if loop.end_reason is not None or loop.durability.is_aborted or self._fast_path.writes.synchronous_door.rules:
             return False
         try:
             kind, payload = KIND_QUADS, parse_plain_quad(body) if head.media_type == "application/n-quads" else None

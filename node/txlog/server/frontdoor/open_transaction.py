@@ -36,6 +36,8 @@ class OpenTransaction:
         self.net_lines: dict[bytes, bool] | None = {}
         self.netted_count = 0
         self.committing = False
+        self.synchronous: str | None = None
+        """What its beginning asked for in ``transaction-setting__txlog.synchronous``."""
         self._as_written = as_written
 
     def update_net_lines(self) -> None:

@@ -16,10 +16,11 @@ from urllib.parse import parse_qsl
 from aiohttp import web
 
 from txlog.http.router import RawResponse, Request, Response, Route, bytes_response, read_body, text_response
-from txlog.http.write_options import WriteOptions, write_options_of
+from txlog.http.write_options import WriteOptions, parse_synchronous, with_synchronous, write_options_of
 from txlog.model.entry import KIND_QUADS
-from txlog.model.errors import BadInput, Conflict, Refused, TooLarge, TxLogError, Unavailable
+from txlog.model.errors import BadInput, CommitPending, Conflict, Refused, RolledBack, TooLarge, TxLogError, Unavailable
 from txlog.model.hashes import content_hash
+from txlog.model.synchronous import NO_REQUEST
 from txlog.protocol.events import Submission
 from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.evaluator_pool import EvaluatorPool
@@ -35,12 +36,15 @@ from txlog.server.frontdoor.request_parameters import (
 from txlog.server.frontdoor.result_formats import RDF_FORMATS, negotiate_format
 from txlog.server.frontdoor.statement_lines import LineChanges
 from txlog.server.frontdoor.transaction_view import (
-    COPY_BYTES_MAX,
+    LOWER_LEVEL_ADVICE,
+    SMALLER_READ_ADVICE,
     VIEWS_MAX,
     TransactionView,
     count_request,
     match_request,
     query_request,
+    view_lost,
+    view_too_large,
 )
 from txlog.server.frontdoor.write_handler import WriteHandler
 from txlog.sparql import EvaluatedUpdate, TransactionBody, concatenate, query_predicates, required_predicates
@@ -62,6 +66,7 @@ _LEVEL_PARAMETERS: Final = (
     "isolation-level",
     "transaction-setting__org.eclipse.rdf4j.common.transaction.IsolationLevel",
 )
+_SYNCHRONOUS_SETTING: Final = "transaction-setting__txlog.synchronous"
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
@@ -134,6 +139,9 @@ class TransactionHandler:
         if len(self.open) >= self.open_max:
             raise Unavailable("TransactionsOpen", f"{len(self.open)} transactions are open here; commit some first")
         one = OpenTransaction(str(uuid.uuid4()), level, as_written=self._site.literals.keeps)
+        one.synchronous = parameters.get(_SYNCHRONOUS_SETTING)
+        if one.synchronous is not None:
+            parse_synchronous(one.synchronous, _SYNCHRONOUS_SETTING)
         self.open[one.name] = one
         self._expire_idle()
         location = f"{request.url.with_query(None)}/{one.name}"
@@ -196,6 +204,11 @@ class TransactionHandler:
         async with one.lock:
             if one.name not in self.open:
                 raise BadInput(f"unable to find registered connection for transaction id '{one.name}': it is over")
+            if one.committing and action == self._rollback:
+                raise CommitPending(
+                    f"'{one.name}' was handed to the log, and may still take effect: it cannot be rolled back; send "
+                    "COMMIT again"
+                )
             if one.committing and action not in (self._commit, self._ping):
                 raise BadInput(
                     f"Transaction handling error: '{one.name}' was handed to the log, and it is not known yet "
@@ -282,7 +295,7 @@ class TransactionHandler:
             self._release_view(one)
         if one.view is not None and not one.view.evaluator.is_usable:
             if one.reads_snapshot:
-                raise _view_lost()
+                raise view_lost()
             self._release_view(one)
         if one.view is None or one.view.predicates is not None:
             payloads = [part.payload.decode() for part in one.changes if part.kind != KIND_QUADS]
@@ -329,11 +342,11 @@ class TransactionHandler:
             except TooLarge:
                 self._too_large_until = now + TOO_LARGE_CACHE_S
         if not part:
-            raise _view_too_large("the repository", _LOWER_LEVEL_ADVICE if one.reads_snapshot else _SMALLER_READ_ADVICE)
+            raise view_too_large("the repository", LOWER_LEVEL_ADVICE if one.reads_snapshot else SMALLER_READ_ADVICE)
         try:
             return await create(wanted, log_index)
         except TooLarge:
-            raise _view_too_large("all that has the predicates which it names", _SMALLER_READ_ADVICE) from None
+            raise view_too_large("all that has the predicates which it names", SMALLER_READ_ADVICE) from None
 
     async def _query(self, request: Request, one: OpenTransaction) -> Response:
         if not self._has_own_view(one):
@@ -403,7 +416,7 @@ class TransactionHandler:
     async def _commit(self, request: Request, one: OpenTransaction) -> Response:
         """Commits as one entry of the log. Its idempotency key is the transaction itself unless the client gives one. A
         repeated commit, here or at another master, therefore takes effect once."""
-        asked = write_options_of(request, self._level, self._seconds)
+        asked = self._commit_options(request, one)
         prepared = concatenate(one.changes)
         if not prepared.payload:
             self._close_transaction(one, "it was committed, and had written nothing")
@@ -422,10 +435,21 @@ class TransactionHandler:
             raise
         if answer.status == 202:
             return answer
+        if isinstance(answer, RawResponse) and answer.status == RolledBack.status:
+            one.committing = False  # nothing of it took effect, and its key is free again
+            return answer
         self._close_transaction(one, "it was committed")
         if isinstance(answer, RawResponse) and answer.status == 204:
             return answer.as_status(200)
         return answer
+
+    def _commit_options(self, request: Request, one: OpenTransaction) -> WriteOptions:
+        """The options of a commit, whose client knows 202: RDF4J's own insists on 200 here."""
+        asked = write_options_of(request, self._level, self._seconds)._replace(knows_pending=True)
+        setting = request.query.get(_SYNCHRONOUS_SETTING, one.synchronous)
+        if setting is None or asked.synchronous is not NO_REQUEST:
+            return asked
+        return with_synchronous(asked, setting, _SYNCHRONOUS_SETTING)
 
     async def _commit_serializable(
         self, request: Request, one: OpenTransaction, looked: ReadSet, overlay: TransactionView, asked: WriteOptions
@@ -470,24 +494,6 @@ async def _commit_condition(
     one: OpenTransaction, looked: ReadSet, view: TransactionView
 ) -> tuple[EvaluatedUpdate, ReadCondition]:
     if not view.evaluator.is_usable:
-        raise _view_lost()
+        raise view_lost()
     update = await asyncio.to_thread(looked.conditional_update, one.changes)
     return update, await looked.condition(view, update.read_predicates)
-
-
-_LOWER_LEVEL_ADVICE: Final = "begin it at READ_COMMITTED"
-_SMALLER_READ_ADVICE: Final = "read before writing, or name predicates that fewer have"
-
-
-def _view_too_large(what: str, advice: str) -> Conflict:
-    return Conflict(
-        f"Transaction handling error: this transaction reads a copy, and {what} is larger than "
-        f"{COPY_BYTES_MAX >> 20} MiB of N-Quads; {advice}"
-    )
-
-
-def _view_lost() -> Conflict:
-    return Conflict(
-        "Transaction handling error: what it saw went with an evaluation that took too much time or memory, and it "
-        "asked to see nothing newer; roll it back"
-    )

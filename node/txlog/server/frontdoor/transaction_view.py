@@ -33,7 +33,7 @@ from txlog.evaluation.pipe_protocol import (
 )
 from txlog.http.router import Request, Response, bytes_response
 from txlog.model.entry import KIND_QUADS
-from txlog.model.errors import NotAcceptable, TooLarge, Unavailable, WorkerFault
+from txlog.model.errors import Conflict, NotAcceptable, TooLarge, Unavailable, WorkerFault
 from txlog.server.frontdoor.blank_nodes import restore_blank_nodes
 from txlog.server.frontdoor.evaluator_pool import Evaluator, EvaluatorPool, decode_fingerprint
 from txlog.server.frontdoor.query_request import ParsedQuery
@@ -216,3 +216,23 @@ def _convert_result(body: bytes, written: str, wanted: str) -> bytes:
     out = io.BytesIO()
     (convert_to_binary_table if wanted == BINARY_TABLE else converter(RDF_FORMATS[wanted]))(io.BytesIO(body), out)
     return out.getvalue()
+
+
+LOWER_LEVEL_ADVICE: Final = "begin it at READ_COMMITTED"
+SMALLER_READ_ADVICE: Final = "read before writing, or name predicates that fewer have"
+
+
+def view_too_large(what: str, advice: str) -> Conflict:
+    """``what`` is larger than a copy may be."""
+    return Conflict(
+        f"Transaction handling error: this transaction reads a copy, and {what} is larger than "
+        f"{COPY_BYTES_MAX >> 20} MiB of N-Quads; {advice}"
+    )
+
+
+def view_lost() -> Conflict:
+    """The copy that a transaction reads is gone, and it asked to see nothing newer."""
+    return Conflict(
+        "Transaction handling error: what it saw went with an evaluation that took too much time or memory, and it "
+        "asked to see nothing newer; roll it back"
+    )

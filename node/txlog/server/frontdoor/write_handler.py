@@ -13,10 +13,11 @@ from txlog.http.router import RawResponse, Request, Response, Route, json_respon
 from txlog.http.write_options import WriteOptions, write_options_of
 from txlog.model.durability import Durability
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
-from txlog.model.errors import BadInput, Conflict, KeyNotTaken, NotDeterministic, Refused, Unsupported
+from txlog.model.errors import BadInput, Conflict, KeyNotTaken, NotDeterministic, Refused, Undecided, Unsupported
 from txlog.model.hashes import content_hash, content_state
 from txlog.model.ids import Txid
 from txlog.protocol.events import Submission
+from txlog.protocol.views.decisions import SynchronousAnswer
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.master_loop import PendingWrite
 from txlog.runtime.payload_transfer import LARGE_PAYLOAD_BYTES
@@ -28,6 +29,8 @@ from txlog.server.frontdoor.namespace_changes import build_entries
 from txlog.server.frontdoor.portability_rule import PortabilityRule
 from txlog.server.frontdoor.read_router import ReadRouter
 from txlog.server.frontdoor.request_parameters import check_repository, context_parameters, draw_blank_node_seed
+from txlog.server.frontdoor.synchronous_answers import find_reply
+from txlog.server.frontdoor.synchronous_door import SynchronousDoor, is_synchronous, level_of
 from txlog.server.frontdoor.update_request import (
     UpdateRequest,
     means_all_graphs,
@@ -77,6 +80,7 @@ class WriteHandler:
         self._seconds = site.config.write_timeout_s
         self.bytes_max = site.config.limits.body_bytes
         self.response_formatter = WriteResponseFormatter(site.durability, site.literals)
+        self.synchronous_door = SynchronousDoor(lambda: site.status.configuration)
         self.hot_paths = [f"{prefix}/repositories/{self._repository}/statements" for prefix in ("", "/rdf4j-server")]
 
     def routes(self) -> list[Route]:
@@ -229,6 +233,9 @@ class WriteHandler:
         status. ``before``: submissions that go with it, at smaller indexes; none of them may be a repeat. Raises
         :class:`BadInput` for a term that not every store of the cluster can keep."""
         self._portability.check_terms(submission.kind, submission.payload)
+        submission = self.synchronous_door.convert(submission, asked.synchronous)
+        if is_synchronous(submission):
+            asked = asked._replace(level=level_of(asked))
         loop = self._loop
         if len(submission.payload) >= LARGE_PAYLOAD_BYTES and self._site.payload_transfer is not None:
             loop.in_flight += 1
@@ -242,6 +249,8 @@ class WriteHandler:
         loop.in_flight += 1
         try:
             reached = await self._durability.wait_for(write.reached, asked.timeout_s)
+            if is_synchronous(submission):
+                return await self._synchronous_response(write, asked)
             return self.fast_response(write, asked, reached) or await self.final_response(write, asked, reached)
         finally:
             loop.in_flight -= 1
@@ -270,6 +279,25 @@ class WriteHandler:
             if reached
             else self._pending_response(outcome)
         )
+
+    async def _synchronous_response(self, write: PendingWrite, asked: WriteOptions) -> Response:
+        """What may be answered about a synchronous transaction now. Raises the error with which the core refused it."""
+        if not write.answers:
+            if not asked.knows_pending:
+                raise Undecided("not known yet whether it was accepted; look at the data, or repeat it under its key")
+            return _timeout_response()
+        answer = write.answers[-1]
+        if isinstance(answer, Refused):
+            raise answer
+        txid, transactions = answer.txid, self._site.transactions
+        if answer.is_repeat or asked.level not in BELOW_APPLIED:
+            await transactions.wait_for_level(txid, asked.level, asked.timeout_s)
+        outcome = transactions.outcome(txid)
+        if outcome.state in ("skipped", "blocked") and asked.level not in BELOW_APPLIED:
+            return _worker_refusal_response(outcome)
+        known = self._durability.synchronous_answer(txid, asked.level) or SynchronousAnswer.COMMITTED
+        reply = find_reply(known, asked.level, knows_pending=asked.knows_pending)
+        return self.response_formatter.synchronous_response(txid, outcome.level, reply)
 
     def _success_response(self, txid: Txid, level: Durability) -> RawResponse:
         return RawResponse(204, self.response_formatter.headers(txid, level).encode())

@@ -6,13 +6,15 @@ import time
 
 from aiohttp.helpers import rfc822_formatted_time
 
+from txlog.http.router import RawResponse
+from txlog.http.write_options import SYNCHRONOUS_HEADER
 from txlog.model.durability import Durability
 from txlog.model.ids import Origin, Txid
 from txlog.protocol.events import SubmissionAccepted
 from txlog.runtime.durability_tracker import DurabilityTracker
 from txlog.runtime.literal_form import LiteralForm
 from txlog.runtime.master_loop import PendingWrite
-from txlog.workers.canonical_literals import stored_form
+from txlog.server.frontdoor.synchronous_answers import SynchronousReply
 
 
 def accepted_txid(write: PendingWrite, reached: bool) -> Txid | None:
@@ -50,6 +52,18 @@ class WriteResponseFormatter:
             self._literals_header = f"TxLog-Literals: {stored_form(self._literals.keeps)}\r\n"
         position = self._position_header(txid)
         return f"TxLog-Transaction: {self._name}.{seq}\r\n{position}{self._level_header}{self._literals_header}"
+
+    def synchronous_response(self, txid: Txid, level: Durability | None, reply: SynchronousReply) -> RawResponse:
+        """The whole answer about a synchronous transaction."""
+        headers = f"{self.headers(txid, level)}{SYNCHRONOUS_HEADER}: {reply.answer.value}\r\n"
+        if reply.reason:
+            headers += f"TxLog-Error: {reply.reason}\r\n"
+        if reply.has_location:
+            headers += f"Location: /txlog/transactions/{txid}\r\n"
+        if not reply.text:
+            return RawResponse(reply.status, headers.encode())
+        headers += "Content-Type: text/plain; charset=utf-8\r\n"
+        return RawResponse(reply.status, headers.encode(), f"{txid}: {reply.text}\n".encode())
 
     def _position_header(self, txid: Txid) -> str:
         durability = self._durability

@@ -1,0 +1,88 @@
+"""``PATCH /txlog/configuration`` with rules about graphs, at real masters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from master_cluster import Cluster
+
+from txlog.model import synchronous
+
+RULES = [{"match": "http://ex.org/accounts/*", "quorum": "all", "timeout": "10s"}, {"match": "default"}]
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synchronous, "SERVED", True)
+
+
+async def patch(cluster: Cluster, graphs: Any) -> tuple[int, Any]:
+    async with cluster.session.patch(cluster.url(0, "/txlog/configuration"), json={"graphs": graphs}) as answer:
+        return answer.status, await answer.json()
+
+
+async def test_a_program_that_does_not_serve_them(one: Cluster) -> None:
+    status, body = await patch(one, RULES)
+    assert (status, body["error"]) == (400, "BadInput")
+    assert "graphs: this version of TxLog does not serve synchronous transactions" in body["message"]
+    assert (await one.get(0, "/txlog/configuration"))["graphs"] == []
+
+
+@pytest.mark.usefixtures("served")
+async def test_rules_are_set_and_taken_away(one: Cluster) -> None:
+    status, body = await patch(one, RULES)
+    assert status == 200, body
+    expected = [RULES[0], {"match": "default", "quorum": "N/2+1", "timeout": "30s"}]
+    assert (await one.get(0, "/txlog/configuration"))["graphs"] == expected
+    status, body = await patch(one, [])
+    assert (status, body["graphs"], body["version"]) == (200, [], 2)
+
+
+@pytest.mark.usefixtures("served")
+@pytest.mark.parametrize(
+    ("graphs", "said"),
+    [
+        ([{"match": "x:a", "quorum": "N/2"}], "N/2+1, N-1, all"),
+        ([{"match": "x:a", "quorum": "2*N"}], "is no quorum"),
+        ([{"match": "x:a", "quorum": "0"}], "is no quorum"),
+        ([{"match": "x:a", "quorum": "D+1"}], "is no quorum"),
+        ([{"match": "x:a"}, {"match": "x:a"}], "two rules match x:a"),
+        ([{"match": "no-scheme"}], "IRI with its scheme"),
+        ([{"match": "x:*:b"}], "at the end only"),
+        ([{"match": "urn:txlog:system"}], "belong to TxLog"),
+        ([{"match": "x:a", "timeout": "1ms"}], "100ms to 24h"),
+        ([{"match": "x:a", "timeout": "30"}], "x:a: timeout: a duration"),
+        ([{"match": "x:" + "a" * 500}], "more than 500 characters"),
+        ([{"match": f"x:{n}"} for n in range(65)], "at most 64"),
+        ([{"quorum": "all"}], "expected {"),
+        ("x:a", "expected {"),
+    ],
+)
+async def test_bad_rules(one: Cluster, graphs: Any, said: str) -> None:
+    status, body = await patch(one, graphs)
+    assert status == 400
+    assert said in body["message"]
+
+
+@pytest.mark.usefixtures("served")
+async def test_rules_need_workers_that_go_back(clusters: Callable[..., Cluster]) -> None:
+    cluster = clusters(1, split_recovery="None")
+    await cluster.start()
+    status, body = await patch(cluster, RULES)
+    assert (status, "splitRecovery None has none" in body["message"]) == (400, True)
+
+
+@pytest.mark.usefixtures("served")
+async def test_rules_change_only_while_everybody_is_there(one: Cluster) -> None:
+    status, body = await patch(one, [])
+    assert status == 200
+    async with one.session.post(
+        one.url(0, "/txlog/peers"),
+        json={"node": "uk-9", "dataCenter": "uk", "weight": 0, "urls": ["http://127.0.0.1:9"]},
+    ) as answer:
+        assert answer.status == 200
+    status, body = await patch(one, [])
+    assert (status, body["error"]) == (409, "NotAllHere")
+    assert "uk-9 is not" in body["message"]

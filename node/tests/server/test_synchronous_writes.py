@@ -1,0 +1,211 @@
+"""Synchronous transactions end to end: three masters, real stores, and what a client is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apart import back_up, cut, states
+from master_cluster import Cluster, until
+from worker_driver import Driver, OxigraphProcess, Served
+
+from txlog.model import synchronous
+
+GRAPH = "http://ex.org/accounts/1"
+RULES = [{"match": "http://ex.org/accounts/*"}]
+
+
+def insert(what: object, graph: str = GRAPH) -> str:
+    return f'INSERT DATA {{ GRAPH <{graph}> {{ <urn:s:{what}> <urn:p> "o" }} }}'
+
+
+async def rules(cluster: Cluster, graphs: Any) -> None:
+    async with cluster.session.patch(cluster.url(0, "/txlog/configuration"), json={"graphs": graphs}) as answer:
+        assert answer.status == 200, await answer.text()
+
+
+def decides(cluster: Cluster, at: int) -> bool:
+    found = cluster.app(at).loop.status.synchronous_status
+    return found is not None and found.quorate
+
+
+@pytest.fixture
+async def three_with_store(
+    tmp_path: Path, clusters: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Served]:
+    """Three masters that serve synchronous transactions of the graphs of a rule, and one store."""
+    monkeypatch.setattr(synchronous, "SERVED", True)
+    store = OxigraphProcess(tmp_path / "store")
+    cluster = clusters(3, workers=[{"name": "w-1", "url": store.url}], durability="applied", max_peer_lag_ms=2000)
+    await cluster.start()
+    await rules(cluster, RULES)
+    await until(lambda: all(decides(cluster, at) for at in range(3)))
+    driver = Driver(cluster.url(0), "w-1", store)
+    yield Served(cluster, store, driver)
+    await asyncio.to_thread(driver.close)
+    store.kill()
+
+
+async def post(cluster: Cluster, at: int, update: str, **headers: str) -> tuple[int, dict[str, str]]:
+    """The status and the headers; a plain client sends none."""
+    sent = {"Content-Type": "application/sparql-update"}
+    sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+    url = cluster.url(at, "/repositories/demo/statements")
+    async with cluster.session.post(url, data=update, headers=sent) as answer:
+        return answer.status, {**answer.headers, "body": await answer.text()}
+
+
+async def test_it_is_committed_by_a_quorum_and_executed_at_its_commit(three_with_store: Served) -> None:
+    cluster, store = three_with_store.cluster, three_with_store.store
+    status, headers = await post(cluster, 0, insert("a"))
+    assert status == 204, headers
+    assert headers["TxLog-Synchronous"] == "committed"
+    assert headers["TxLog-Durability"] == "applied-all"
+    assert store.quads() == [f'<urn:s:a> <urn:p> "o" <{GRAPH}> .']
+    page = await cluster.get(0, "/txlog/log", headers={"Accept": "application/json"})
+    own = next(e for e in page["entries"] if e["kind"] == "synchronous-update" or e["kind"] == "synchronous-quads")
+    assert (own["txid"], own["noop"]) == (headers["TxLog-Transaction"], "synchronous")
+    index = int(headers["TxLog-Position"].split(":")[1])
+    assert index > own["index"], "the position is that of the effect"
+    assert page["entries"][index - 1]["txid"] == own["txid"]
+
+
+async def test_an_ordinary_transaction_of_other_graphs_is_as_before(three_with_store: Served) -> None:
+    status, headers = await post(three_with_store.cluster, 1, insert("b", "http://ex.org/other"))
+    assert status == 204, headers
+    assert "TxLog-Synchronous" not in headers
+
+
+async def test_levels(three_with_store: Served) -> None:
+    cluster = three_with_store.cluster
+    for level, expected in (
+        ("quorum", 204),
+        ("synced", 204),
+        ("applied", 204),
+        ("applied-all", 204),
+        ("accepted", 202),
+    ):
+        status, headers = await post(cluster, 1, insert(level), TxLog_Durability=level)
+        assert status == expected, (level, headers)
+        assert headers["TxLog-Synchronous"] == ("pending" if level == "accepted" else "committed")
+    txid = headers["TxLog-Transaction"]
+    assert headers["Location"] == f"/txlog/transactions/{txid}"
+
+    async def is_applied() -> bool:
+        found = await cluster.get(1, f"/txlog/transactions/{txid}")
+        return bool(found["durability"] == "applied-all" and found["synchronous"]["state"] == "committed")
+
+    await until(is_applied)
+
+
+async def test_a_key_repeats_its_transaction(three_with_store: Served) -> None:
+    cluster, store = three_with_store.cluster, three_with_store.store
+    first = await post(cluster, 0, insert("a"), Idempotency_Key="once")
+    again = await post(cluster, 1, insert("a"), Idempotency_Key="once")
+    assert (first[0], again[0]) == (204, 204)
+    assert first[1]["TxLog-Transaction"] == again[1]["TxLog-Transaction"]
+    assert first[1]["TxLog-Position"] == again[1]["TxLog-Position"]
+    assert len(store.quads()) == 1
+
+
+async def test_a_request_asks_for_more(three_with_store: Served) -> None:
+    cluster = three_with_store.cluster
+    other = insert("x", "http://ex.org/other")
+    for text in ("true", "all", "N/2+1; timeout=10s", "3"):
+        status, headers = await post(cluster, 0, other, TxLog_Synchronous=text)
+        assert (status, headers["TxLog-Synchronous"]) == (204, "committed"), (text, headers)
+    url = cluster.url(0, "/repositories/demo/statements?synchronous=all")
+    async with cluster.session.post(url, data=other, headers={"Content-Type": "application/sparql-update"}) as answer:
+        assert (answer.status, answer.headers["TxLog-Synchronous"]) == (204, "committed")
+
+
+BAD_REQUESTS = [
+    ("maybe", "expected true, false, or a quorum"),
+    ("", "expected true, false, or a quorum"),
+    ("N/2", "expected true, false, or a quorum"),
+    ("all; timeout=10", "timeout: a duration"),
+    ("all; timeout=1ms", "100ms to 24h"),
+    ("all; within=10s", "perhaps ; timeout=10s"),
+    ("false; timeout=10s", "takes no timeout"),
+    ("false", "the rule of http://ex.org/accounts/* asks for N/2+1"),
+]
+
+
+async def test_bad_requests(three_with_store: Served) -> None:
+    for text, said in BAD_REQUESTS:
+        status, headers = await post(three_with_store.cluster, 0, insert("a"), TxLog_Synchronous=text)
+        assert status == 400, text
+        assert said in headers["body"]
+
+
+async def test_a_timeout_alone_needs_a_synchronous_transaction(three_with_store: Served) -> None:
+    cluster = three_with_store.cluster
+    status, headers = await post(cluster, 0, insert("a", "http://ex.org/other"), TxLog_Synchronous="; timeout=10s")
+    assert (status, "timeout without a synchronous transaction" in headers["body"]) == (400, True)
+    status, headers = await post(cluster, 0, insert("a"), TxLog_Synchronous="; timeout=10s")
+    assert (status, headers["TxLog-Synchronous"]) == (204, "committed")
+
+
+async def isolate(cluster: Cluster) -> Callable[[], None]:
+    """uk-1 and uk-2 go on without uk-3, which goes on alone. Returns what heals it."""
+    heal = cut(cluster)
+
+    async def apart() -> bool:
+        done = [await back_up(cluster, at) for at in range(3)]
+        return all(done) and states(cluster) == {"Isolated"}
+
+    await until(apart)
+    return heal
+
+
+async def test_the_minority_of_a_split_refuses_it_and_goes_on_with_others(three_with_store: Served) -> None:
+    cluster = three_with_store.cluster
+    heal = await isolate(cluster)
+    status, headers = await post(cluster, 2, insert("no"), TxLog_Durability="synced")
+    assert (status, headers["TxLog-Error"]) == (503, "NoQuorum"), headers
+    assert "nothing was logged" in headers["body"]
+    status, headers = await post(cluster, 2, insert("plain", "http://ex.org/other"), TxLog_Durability="synced")
+    assert status == 204, headers
+    status, headers = await post(cluster, 1, insert("yes"), TxLog_Durability="synced")
+    assert (status, headers["TxLog-Synchronous"]) == (204, "committed"), headers
+    heal()
+    await until(lambda: states(cluster) == {"Joined"})
+
+
+async def test_what_was_pending_on_the_minority_is_decided_at_the_rejoin(three_with_store: Served) -> None:
+    """Nothing but the minority held it, and it was late by then: rolled back, and its key is free again."""
+    cluster, store = three_with_store.cluster, three_with_store.store
+    heal = cut(cluster)
+    asked = {"TxLog_Synchronous": "true; timeout=100ms", "Prefer": "wait=1"}
+    (first, plain), (second, known) = await asyncio.gather(
+        post(cluster, 2, insert("late"), Prefer="wait=1", Idempotency_Key="k"),
+        post(cluster, 2, insert("later"), Idempotency_Key="l", **asked),
+    )
+    assert (first, plain["TxLog-Error"], plain["TxLog-Synchronous"]) == (504, "Undecided", "pending"), plain
+    assert (second, known["TxLog-Synchronous"]) == (202, "pending"), known
+
+    async def apart() -> bool:
+        done = [await back_up(cluster, at) for at in range(3)]
+        return all(done) and states(cluster) == {"Isolated"}
+
+    await until(apart)
+    assert (await cluster.get(2, known["Location"]))["synchronous"]["state"] == "pending"
+    status, wrote = await post(cluster, 0, insert("elsewhere"))
+    assert status == 204, wrote
+    heal()
+    await until(lambda: states(cluster) == {"Joined"})
+
+    async def state(headers: dict[str, str]) -> str:
+        return str((await cluster.get(0, headers["Location"]))["synchronous"]["state"])
+
+    async def decided() -> bool:
+        return await state(plain) == "committed" and await state(known) == "rolled-back"
+
+    await until(decided)
+    status, again = await post(cluster, 2, insert("later"), Idempotency_Key="l", **asked)
+    assert (status, again["TxLog-Synchronous"]) == (204, "committed"), again
+    assert again["TxLog-Transaction"] != known["TxLog-Transaction"]
+    assert [quad.split()[0] for quad in sorted(store.quads())] == ["<urn:s:elsewhere>", "<urn:s:late>", "<urn:s:later>"]
