@@ -13,7 +13,7 @@ from txlog.archive.stream import Stream, StreamId
 from txlog.backup.chain_check import read_cluster_id
 from txlog.client import MasterClient
 from txlog.rehearsal.live_state import LiveState
-from txlog.rehearsal.planted_faults import FAULTS, NotPlantable, RehearsalFault, Planting, make_planting
+from txlog.rehearsal.planted_faults import FAULTS, NotPlantable, Planting, RehearsalFault, make_planting
 from txlog.rehearsal.rehearsal import RehearsalRequest, rehearse
 from txlog.wire.rehearsal_report import RehearsalReport
 
