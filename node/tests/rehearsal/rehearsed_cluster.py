@@ -27,8 +27,6 @@ from txlog.workers.adapter import SystemGraphs
 from txlog.workers.digest import Digest, digest_worker
 from txlog.workers.http_transport import HttpTransport
 
-DAY_MS = 24 * 3600 * 1000
-
 
 def insert(what: object) -> str:
     return f'INSERT DATA {{ GRAPH <urn:g:{len(str(what)) % 2}> {{ <urn:s:{what}> <urn:p> "{what}" }} }}'
@@ -82,7 +80,7 @@ class Rehearsed:
     def request(self, **changes: Any) -> RehearsalRequest:
         self._runs += 1
         scratch = folder(self._folder / str(self._runs))
-        made = RehearsalRequest("uk", [self.master], self.target, self.target, scratch, DAY_MS, archived_s=10.0)
+        made = RehearsalRequest("uk", [self.master], self.target, self.target, scratch, archived_s=10.0)
         return replace(made, **changes)
 
     async def rehearse(self, **changes: Any) -> RehearsalReport:

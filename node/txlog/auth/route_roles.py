@@ -83,6 +83,7 @@ _ADMIN_ROUTES: Final = (
     ("POST", "/txlog/duties/{id}"),
     ("POST", "/txlog/backups"),
     ("POST", "/txlog/archive"),
+    ("POST", "/txlog/rehearsals"),
     ("GET", "/txlog/splits"),
     ("GET", "/txlog/branch"),
     ("GET", "/txlog/view-report"),

@@ -21,6 +21,7 @@ from txlog.cli import (
     log_commands,
     override_commands,
     peer_commands,
+    rehearsal_commands,
     rejoin_commands,
     settings_commands,
     split_commands,
@@ -49,6 +50,7 @@ for module in (
     override_commands,
     peer_commands,
     rejoin_commands,
+    rehearsal_commands,
     top_commands,
 ):
     module.add_to(app)

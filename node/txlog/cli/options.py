@@ -71,7 +71,7 @@ class TargetOptions:
         """The target that the options name. Without ``--target`` it is that of the data centre's manifest, by default
         of the first data centre that has one. :class:`BadInput` when there is none."""
         if self.target is not None:
-            return open_target(self._config(self.target))
+            return open_target(self.to_config(self.target))
         folder = StateFolder(state)
         names = [data_center] if data_center else folder.topology().data_centers if folder.exists else []
         for name in names:
@@ -82,7 +82,8 @@ class TargetOptions:
             "no target: the manifest has no spec.backup; name one with --target FOLDER or s3://BUCKET/PREFIX"
         )
 
-    def _config(self, text: str) -> TargetConfig:
+    def to_config(self, text: str) -> TargetConfig:
+        """The configuration of a target as ``--target`` names it. :class:`BadInput` for another form."""
         if text.startswith("s3://"):
             parts = urlsplit(text)
             if not parts.netloc:

@@ -13,6 +13,7 @@ from txlog.archive.stream import Stream
 from txlog.backup.backup_job import READ_TIMEOUT_S, find_worker
 from txlog.backup.pinned_snapshot import SourceWorker, open_snapshot
 from txlog.client import MasterClient
+from txlog.config.units import parse_duration
 from txlog.model.errors import LogNeedsRestore, TxLogError, Unavailable
 from txlog.model.stamp import stamp_ms
 from txlog.rehearsal.verdict import PlacedDigest
@@ -62,6 +63,11 @@ def measure_rpo(masters: Sequence[MasterClient], stream: Stream, now: Callable[[
         kept = int((master.status().trim or {}).get("keptFrom", stable - 1))
         oldest = master.log_page(kept, upto=kept + 1).entries[0]
     return max(0.0, now() - stamp_ms(oldest.stamp) / 1000)
+
+
+def read_key_retention_ms(masters: Sequence[MasterClient]) -> int:
+    """How long idempotency keys count in this cluster, in milliseconds."""
+    return parse_duration(_first_answering(masters)[0].configuration()["keyRetention"])
 
 
 def _first_answering(masters: Sequence[MasterClient]) -> tuple[MasterClient, int]:

@@ -37,7 +37,7 @@ from txlog.backup.target import BackupTarget
 from txlog.client import MasterClient
 from txlog.config.process_config import NodeConfig, PeerConfig
 from txlog.model.errors import TxLogError
-from txlog.rehearsal.live_state import LiveState, read_live_state
+from txlog.rehearsal.live_state import LiveState, read_key_retention_ms, read_live_state
 from txlog.rehearsal.phase_clock import PhaseClock
 from txlog.rehearsal.rehearsal_errors import NotArchivedInTime
 from txlog.rehearsal.scratch_store import free_loopback_port, scratch_store
@@ -68,8 +68,8 @@ StoreOpener = Callable[[str, Path], AbstractContextManager[RestoreTarget]]
 @dataclass(frozen=True)
 class RehearsalRequest:
     """``backups``: where the bases are. ``folder``: an existing one, whose content is the caller's to delete.
-    ``key_retention_ms``: of the cluster. ``archived_s``: bound of the wait for the archiver. ``read_live``:
-    reads what the result is compared with. ``change_restored`` plants a fault: it is given the store and what was read
+    ``archived_s``: bound of the wait for the archiver. ``read_live``: reads what the result is compared with.
+    ``change_restored`` plants a fault: it is given the store and what was read
     from it, and returns what counts instead."""
 
     data_center: str
@@ -77,7 +77,6 @@ class RehearsalRequest:
     archive: BackupTarget
     backups: BackupTarget
     folder: Path
-    key_retention_ms: int
     bounds: RehearsalBounds = NO_BOUNDS
     base: str | None = None
     archived_s: float = ARCHIVED_S
@@ -106,6 +105,7 @@ class _Rehearsal:
     def __init__(self, request: RehearsalRequest, clock: PhaseClock) -> None:
         self._request = request
         self._clock = clock
+        self._key_retention_ms = 0
         self.report = RehearsalReport(at=round(time.time(), 3), ok=False)
 
     def note(self, **facts: object) -> None:
@@ -116,6 +116,7 @@ class _Rehearsal:
         request, clock = self._request, self._clock
         clock.begin("live")
         cluster = bytes.fromhex(read_cluster_id(request.masters))
+        self._key_retention_ms = read_key_retention_ms(request.masters)
         stream = Stream(request.archive, StreamId(cluster, request.data_center))
         if stream.read_start() is None:
             raise NoArchive(f"{stream.location}: stream.json is missing; see txlog archive check")
@@ -156,7 +157,7 @@ class _Rehearsal:
         clock.begin("claim")
         _refuse_claimed(request.archive, stream.id)
         clock.begin("found")
-        master = scratch_master(request)
+        master = scratch_master(request, self._key_retention_ms)
         founded = found_successor(SuccessionRequest(master, request.archive, reader, moment, is_copy=True))
         clock.begin("prepare")
         into = closing.enter_context(request.open_store(live.engine, request.folder))
@@ -171,8 +172,9 @@ class _Rehearsal:
         return compared
 
 
-def scratch_master(request: RehearsalRequest) -> NodeConfig:
-    """The first master of a cluster that no other process knows: alone, on the loopback address, without a worker."""
+def scratch_master(request: RehearsalRequest, key_retention_ms: int) -> NodeConfig:
+    """The first master of a cluster that no other process knows: alone, on the loopback address, without a worker.
+    ``key_retention_ms``: of the cluster, so that as many keys are read."""
     port = free_loopback_port()
     peer = PeerConfig(node=NODE, data_center=request.data_center, url=f"http://127.0.0.1:{port}")
     return NodeConfig(
@@ -183,7 +185,7 @@ def scratch_master(request: RehearsalRequest) -> NodeConfig:
         journal_folder=request.folder / NODE / "journal",
         peer_token_file=request.folder / NODE / "token",
         peers=[peer],
-        key_retention_ms=request.key_retention_ms,
+        key_retention_ms=key_retention_ms,
     )
 
 

@@ -42,6 +42,7 @@ from txlog.server.admin.views import BootstrapRequest, DownReport, ForceViewRequ
 from txlog.supervision.duties import DutyKind
 from txlog.wire.archive_report import ArchivePlace, ArchiveReport
 from txlog.wire.change_feed import FeedEvent
+from txlog.wire.rehearsal_report import RehearsalReport
 
 _ANSWERS: Final[dict[type[msgspec.Struct], str]] = {
     JsonPosition: "Place",
@@ -66,6 +67,7 @@ _REQUESTS: Final[dict[type[msgspec.Struct], str]] = {
     BackupReport: "BackupReport",
     ArchivePlace: "ArchivePlace",
     ArchiveReport: "ArchiveReport",
+    RehearsalReport: "RehearsalReport",
     AddMasterRequest: "AddMaster",
     ChangeMasterRequest: "ChangeMaster",
     ClusterOptionsRequest: "ClusterOptions",
@@ -91,6 +93,9 @@ _COUNTS: Final = (
     "errors",
     "gaps",
     "losses",
+    "entries",
+    "graphs",
+    "differing",
 )
 _FIELDS: Final[dict[str, dict[str, Schema]]] = {
     "Place": {"epoch": COUNT},
@@ -178,7 +183,19 @@ _HAND_WRITTEN: Final[dict[str, Schema]] = {
             bytesMax=COUNT,
             alarm=BOOLEAN,
         ),
-        archive=nullable(object_of(streams=array_of(schema_ref("ArchiveStream")))),
+        archive=nullable(
+            object_of(
+                streams=array_of(schema_ref("ArchiveStream")),
+                rehearsals=array_of(
+                    object_of(
+                        dataCenter=STRING,
+                        lastGoodAt=nullable(NUMBER),
+                        dueAt=nullable(NUMBER),
+                        last=nullable(schema_ref("RehearsalReport")),
+                    )
+                ),
+            )
+        ),
         queue=object_of(transactions=COUNT, bytes=COUNT),
         counter=COUNT,
         members=array_of(object_of(node=STRING, birth=STRING, weight=COUNT, dataCenter=STRING)),

@@ -217,6 +217,11 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
         _ok(object_of(known=COUNT)),
         body=schema_ref("ArchiveReport"),
     ),
+    ("POST", "/txlog/rehearsals"): _operation(
+        "the result of a rehearsed recovery of this data centre",
+        _ok(object_of(known=COUNT)),
+        body=schema_ref("RehearsalReport"),
+    ),
     ("GET", "/txlog/splits"): _operation(
         "what this master saw of splits", _ok(object_of(node=STRING, dataCenter=STRING, records=array_of(ANY_OBJECT)))
     ),
