@@ -41,8 +41,8 @@ def rehearse(
     target: TargetOptions,
     cluster: ClusterOptions,
 ) -> None:
-    """Rehearse a recovery: build a new cluster's journal and a store from the archive, in a throw-away place, and
-    compare the store with a live worker at the same index. The cluster stays as it is. Exit code 1 unless it is good.
+    """Rehearse a recovery in a throw-away place. It makes a new cluster's journal and a store from the archive, and
+    compares the store with a live worker at the same index. The cluster stays as it is. Exit code 1 unless it is good.
     """
     found = find_cluster(cluster)
     where = data_center or next(iter(found.data_centers))

@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import msgspec
 from pydantic import ValidationError
@@ -21,6 +21,8 @@ from txlog.backup.backup_job import print_result
 from txlog.config.process_config import RehearsalConfig
 from txlog.model.errors import BadInput, TxLogError
 from txlog.rehearsal.rehearsal_job import RehearsalJob
+
+MESSAGE_MAX: Final = 1000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print_result({"ok": False, "error": "Interrupted", "message": "ended from outside"}, options.answer)
         return 130
     fields: dict[str, Any] = msgspec.to_builtins(report)
+    del fields["differ"]  # named in the message; a termination message of Kubernetes holds no more than 4 kB
+    fields["message"] = report.message[:MESSAGE_MAX]
     print_result({**fields, "problems": problems}, options.answer)
     return 0 if report.ok else 1
 
