@@ -82,6 +82,17 @@ class TargetOptions:
             "no target: the manifest has no spec.backup; name one with --target FOLDER or s3://BUCKET/PREFIX"
         )
 
+    def is_of_manifest(self, state: Path, data_center: str) -> bool:
+        """Whether the options name the target of the data centre's manifest, as far as the state folder knows it. What
+        lies elsewhere must not replace what the masters know of that target."""
+        path = StateFolder(state).backup(data_center)
+        if not path.is_file():
+            return False
+        if self.target is None:
+            return True
+        known = open_target(BackupJobConfig.model_validate_json(path.read_bytes()).target)
+        return known.location == open_target(self.to_config(self.target)).location
+
     def to_config(self, text: str) -> TargetConfig:
         """The configuration of a target as ``--target`` names it. :class:`BadInput` for another form."""
         if text.startswith("s3://"):
