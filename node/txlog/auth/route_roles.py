@@ -84,6 +84,8 @@ _ADMIN_ROUTES: Final = (
     ("POST", "/txlog/backups"),
     ("POST", "/txlog/archive"),
     ("POST", "/txlog/rehearsals"),
+    ("GET", "/txlog/restore-points"),
+    ("POST", "/txlog/restore-points"),
     ("GET", "/txlog/splits"),
     ("GET", "/txlog/branch"),
     ("GET", "/txlog/view-report"),

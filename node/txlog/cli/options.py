@@ -116,7 +116,7 @@ class MomentOptions:
         str | None,
         typer.Option(
             "--to",
-            help="a moment instead of BACKUP: latest, time:RFC3339, position:INDEX:HASH, TXID or before:TXID",
+            help="a moment instead of BACKUP: latest, time:RFC3339, position:INDEX:HASH, point:NAME, TXID, before:TXID",
             show_default=False,
         ),
     ] = None

@@ -37,6 +37,7 @@ from txlog.server.admin.json_schema import (
 )
 from txlog.server.admin.live_schema import LIVE, RECOVERY
 from txlog.server.admin.log_retention import BackupReport, VerifiedBackup
+from txlog.server.admin.restore_points import RestorePointRequest
 from txlog.server.admin.store_decisions import StoreDecision
 from txlog.server.admin.views import BootstrapRequest, DownReport, ForceViewRequest
 from txlog.supervision.duties import DutyKind
@@ -68,6 +69,7 @@ _REQUESTS: Final[dict[type[msgspec.Struct], str]] = {
     ArchivePlace: "ArchivePlace",
     ArchiveReport: "ArchiveReport",
     RehearsalReport: "RehearsalReport",
+    RestorePointRequest: "NewRestorePoint",
     AddMasterRequest: "AddMaster",
     ChangeMasterRequest: "ChangeMaster",
     ClusterOptionsRequest: "ClusterOptions",
@@ -205,6 +207,14 @@ _HAND_WRITTEN: Final[dict[str, Schema]] = {
         repository=STRING,
         dataCenter=STRING,
         uptimeSeconds=NUMBER,
+    ),
+    "RestorePoint": object_of(name=STRING, index=COUNT, hash=nullable(STRING), at=nullable(NUMBER)),
+    "CreatedRestorePoint": object_of(
+        name=STRING,
+        transaction=nullable(STRING),
+        index=nullable(COUNT),
+        hash=nullable(STRING),
+        at=nullable(NUMBER),
     ),
     "Live": LIVE,
     "Recovery": RECOVERY,

@@ -147,7 +147,7 @@ class MetricsHandler:
         text = "1 for a worker that gives no answer to a transaction: suspected, ended or stalled"
         yield _gauges("worker_fault", text, ["worker", "fault"], faults)
         agreement = self._context.status.log_state
-        skips = 0 if agreement is None else len(agreement.skips)
+        skips = 0 if agreement is None else sum(" " not in key for key in agreement.skips)  # others name namespaces
         yield _gauges("log_skips", "transactions that the log skips", [], {(): skips})
         self._repairs.refresh_states()
         differs: dict[tuple[str, ...], float] = {}
