@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native classes lock crds reference docs docs-run house demo demo-split test test-again test-clients test-kubernetes lint types simulate trace-digest console console-test mutants model model-synchronous model-certification model-crosslog bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity pitr archive-faults lost-everything recovery-crashes soak rolling determinism w3c roundtrip rdf4j-differences rdf4j-suite fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
+.PHONY: help install install-dev native classes lock crds reference docs docs-run house demo demo-split test test-again test-clients test-kubernetes lint types simulate trace-digest console console-test mutants model model-synchronous model-certification model-crosslog bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity pitr archive-faults rehearse lost-everything recovery-crashes soak rolling determinism w3c roundtrip rdf4j-differences rdf4j-suite fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -175,6 +175,9 @@ pitr: $(VENV)/.installed ## a store restored to random moments of a real log, by
 
 archive-faults: $(VENV)/.installed ## archives in S3 and in a folder, while stores, archivers and links fail (AWAY=300 seconds, SEED=n)
 	@$(BIN)/python -m e2e.scenarios.archive_faults $(if $(AWAY),--away $(AWAY)) $(if $(SEED),--seed $(SEED))
+
+rehearse: native ## a recovery rehearsed beside a running cluster, by hand, by schedule, and with twelve planted faults
+	@$(BIN)/python -m e2e.scenarios.rehearse
 
 lost-everything: native ## kill -9 of two data centres under load, all disks deleted: a new cluster from the archive alone (SECONDS=10)
 	$(BIN)/python -m e2e.scenarios.total_loss $(if $(SECONDS),--seconds $(SECONDS))

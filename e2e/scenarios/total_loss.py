@@ -26,6 +26,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from e2e.lib.cluster.local import LocalCluster, run_txlog
+from e2e.lib.host_metrics import descendants
 from e2e.lib.load.requests import N_QUADS
 from e2e.lib.report import BenchReport, CannotMeasure, console
 from e2e.lib.wait import NotYet, wait_until
@@ -177,16 +178,19 @@ def archived_index(cluster: LocalCluster) -> int:
 
 
 def kill_everything(cluster: LocalCluster) -> None:
-    """The supervisor first, so that it restarts nothing, and no master leaves its view."""
+    """The supervisor first, so that it restarts nothing, and no master leaves its view. With its children: Spark's JVM
+    would outlive its driver for a moment, and write into folders that are being deleted."""
     marks = [cluster.state.read("supervisor.json", {}), *cluster.state.read("processes.json", {}).values()]
-    for mark in marks:
-        with suppress(ProcessLookupError, KeyError):
-            os.kill(int(mark["pid"]), signal.SIGKILL)
-    wait_until("everything has ended", 60.0, lambda: _refuse_alive(marks))
+    pids = [int(mark["pid"]) for mark in marks if "pid" in mark]
+    pids += [child for pid in pids for child in descendants(pid) if child not in pids]
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    wait_until("everything has ended", 60.0, lambda: _refuse_alive(pids))
 
 
-def _refuse_alive(marks: Sequence[dict[str, Any]]) -> bool:
-    alive = [mark["pid"] for mark in marks if Path(f"/proc/{mark.get('pid', 0)}/stat").exists() and _runs(mark["pid"])]
+def _refuse_alive(pids: Sequence[int]) -> bool:
+    alive = [pid for pid in pids if _runs(pid)]
     if alive:
         raise NotYet(f"{alive} still run")
     return True

@@ -27,12 +27,14 @@ START_DEADLINE_S: Final = 300.0
 """A Job whose pod does not run after so many seconds has failed: the next attempt, or another Job, gets its turn."""
 FAILED_JOBS_KEPT: Final = 3
 HISTORY_KEPT: Final = 10
-"""Ended TxLogRestores, and failed TxLogBackups, that are kept of those which the operator created."""
+"""Ended TxLogRestores and TxLogRehearsals, and failed TxLogBackups, that are kept of those which the operator
+created."""
 SCHEDULED_ATTEMPTS_MAX: Final = 4
 RESOURCE_NAME_MAX: Final = 55
 """Longest name of a resource that the operator creates."""
 JOB_NAME_MAX: Final = 40
 """Most characters of the resource's name in the name of its Job: kind, hash and attempt follow."""
+REHEARSAL: Final = "TxLogRehearsal"
 NOT_STARTED: Final = "its pod did not start"
 
 
@@ -55,7 +57,7 @@ def job_status(work: KubeObject) -> JobStatus:
 
 
 def duty_kind(work: KubeObject) -> DutyKind | None:
-    """As what ``python -m txlog.backup.duty`` performs it; None for a backup that is no duty."""
+    """As what ``python -m txlog.backup.duty`` performs it; None for a rehearsal, and for a backup that is no duty."""
     duty = str(work["spec"].get("duty") or "")
     if work["kind"] == "TxLogRestore":
         return kind_of(duty) or DutyKind.RESTORE
@@ -63,8 +65,11 @@ def duty_kind(work: KubeObject) -> DutyKind | None:
 
 
 def job_command(cluster: TxLogCluster, work: KubeObject) -> list[str] | None:
-    """The command of the Job; None for a backup of a cluster whose manifest names no target."""
+    """The command of the Job; None for a backup of a cluster whose manifest names no target, and for a rehearsal of one
+    without an archive."""
     spec, kind = work["spec"], duty_kind(work)
+    if work["kind"] == REHEARSAL:
+        return jobs.rehearsal_command() if cluster.spec.archive is not None else None
     if kind is not None:
         return jobs.duty_command(kind.job_argument(str(spec.get("duty") or ""), spec.get("worker")))
     if cluster.spec.backup is None:
@@ -186,14 +191,17 @@ def plan_removed_jobs(cluster: TxLogCluster, seen: ClusterObservation) -> Iterat
 def plan_removed_resources(
     seen: ClusterObservation, owner_uid: str | None, is_needed: set[str]
 ) -> Iterator[DeleteObject]:
-    """Removes the oldest ended TxLogRestores and failed TxLogBackups that the operator created; ``is_needed``: names of
-    those that act again. What people created is theirs: a tool that applies it again would start it again."""
-    ended: dict[str, list[tuple[str, KubeObject]]] = {"TxLogRestore": [], "TxLogBackup": []}
+    """Removes the oldest ended TxLogRestores and TxLogRehearsals, and failed TxLogBackups, that the operator created;
+    ``is_needed``: names of those that act again. What people created is theirs: a tool that applies it again would
+    start it again."""
+    ended: dict[str, list[tuple[str, KubeObject]]] = {"TxLogRestore": [], "TxLogBackup": [], REHEARSAL: []}
     for work in seen.job_resources:
         status, meta = job_status(work), work["metadata"]
         if owner_uid is None or not is_owned(work, owner_uid) or not meta.get("ownerReferences"):
             continue
-        counts = status.state == "Failed" or (status.state == "Done" and work["kind"] == "TxLogRestore")
+        counts = status.state == "Failed" or (
+            status.state == "Done" and work["kind"] in ended and work["kind"] != "TxLogBackup"
+        )
         if counts and status.finished is not None and meta["name"] not in is_needed:
             ended[work["kind"]].append((status.finished, work))
     for kind, found in ended.items():

@@ -32,6 +32,7 @@ from txlog_operator.actions import ApplyObject, DeleteObject, PatchStatus, PlanA
 from txlog_operator.cluster_phase import ClusterPhase
 from txlog_operator.job_attempts import (
     NOT_STARTED,
+    REHEARSAL,
     RESOURCE_NAME_MAX,
     attempt_job_name,
     duty_kind,
@@ -53,6 +54,7 @@ from txlog_operator.job_attempts import (
 )
 from txlog_operator.object_names import bounded_name, short_hash
 from txlog_operator.observation import ClusterObservation
+from txlog_operator.rehearsal_plan import describe_rehearsal, plan_rehearsals
 from txlog_operator.specs import BuildContext, KubeObject, jobs
 from txlog_operator.specs.common import build_object
 
@@ -66,6 +68,7 @@ def plan_jobs(
     return [
         *_plan_duties(cluster, around, seen),
         *_plan_schedules(cluster, around, seen),
+        *plan_rehearsals(cluster, around, seen),
         *_plan_job_resources(cluster, around, seen),
         *_plan_release(cluster, around, seen, situation),
     ]
@@ -227,6 +230,8 @@ def _start_job(
     command = job_command(cluster, work)
     if command is None:
         message = "spec.backup of the cluster names no target; set it, and make another TxLogBackup"
+        if work["kind"] == REHEARSAL:
+            message = "the cluster has no spec.archive; set it, and make another TxLogRehearsal"
         yield _patch_status(work, JobStatus(state="Failed", finished=format_time(seen.now), message=message))
         return
     yield _patch_status(work, JobStatus(state="Running", job=name, attempts=attempt, started=format_time(seen.now)))
@@ -265,8 +270,9 @@ def _complete(
 ) -> Iterator[PlanAction]:
     backup = result.get("name") or result.get("backup")
     position = result.get("position") or (f"index {result['index']}" if "index" in result else None)
+    message = describe_rehearsal(result) if work["kind"] == REHEARSAL else output[:1000]
     yield _patch_status(
-        work, JobStatus(state="Done", backup=backup, position=position, message=output[:1000] or None, **facts)
+        work, JobStatus(state="Done", backup=backup, position=position, message=message or None, **facts)
     )
     for each in seen.job_resources:
         if each["kind"] == "TxLogBackup" and job_status(each).backup in result.get("retired", []):

@@ -81,6 +81,7 @@ RESOURCES: Final[Mapping[str, Resource]] = {
         ("txlog.io/v1alpha1", "TxLogCluster", "txlogclusters"),
         ("txlog.io/v1alpha1", "TxLogBackup", "txlogbackups"),
         ("txlog.io/v1alpha1", "TxLogRestore", "txlogrestores"),
+        ("txlog.io/v1alpha1", "TxLogRehearsal", "txlogrehearsals"),
         ("txlog.io/v1alpha1", "TxLogBackupSchedule", "txlogbackupschedules"),
     )
 }

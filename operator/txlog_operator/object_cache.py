@@ -19,7 +19,7 @@ log = logging.getLogger("txlog_operator")
 
 OURS: Final = {"app.kubernetes.io/name": "txlog"}
 CACHED_KINDS: Final[Mapping[str, Mapping[str, str] | None]] = {
-    **dict.fromkeys(("TxLogCluster", "TxLogBackup", "TxLogRestore", "TxLogBackupSchedule")),
+    **dict.fromkeys(("TxLogCluster", "TxLogBackup", "TxLogRestore", "TxLogRehearsal", "TxLogBackupSchedule")),
     **dict.fromkeys(("Pod", "ConfigMap", "Service", "StatefulSet", "Deployment", "PersistentVolumeClaim"), OURS),
     **dict.fromkeys(("PodDisruptionBudget", "NetworkPolicy", "Job"), OURS),
 }

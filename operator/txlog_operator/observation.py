@@ -63,9 +63,9 @@ class ObservedMaster:
 class ClusterObservation:
     """``now``: seconds since 1970. ``objects``: existing objects by kind and name. ``master_pods``: pods by node id.
     ``masters``: this data centre's masters by node id; None when one did not answer. ``urls``: their URLs.
-    ``job_resources``: its TxLogBackups and TxLogRestores, and ``schedules``. ``job_pods``: their pods, by the name of
-    the Job. ``masters_to_notify``: URL and answer of all masters, also of other data centres, while there is a down
-    report for them."""
+    ``job_resources``: its TxLogBackups, TxLogRestores and TxLogRehearsals, and ``schedules``. ``job_pods``: their pods,
+    by the name of the Job. ``masters_to_notify``: URL and answer of all masters, also of other data centres, while
+    there is a down report for them."""
 
     now: float
     objects: Mapping[tuple[str, str], KubeObject] = field(default_factory=dict)

@@ -28,7 +28,7 @@ from txlog_operator.specs.common import MASTER_PORT, KubeObject, remote_master_u
 
 REQUEST_TIMEOUT_S: Final = 2.0
 CONNECT_TIMEOUT_S: Final = 1.0
-JOB_RESOURCE_KINDS: Final = ("TxLogBackup", "TxLogRestore", "TxLogBackupSchedule")
+JOB_RESOURCE_KINDS: Final = ("TxLogBackup", "TxLogRestore", "TxLogRehearsal", "TxLogBackupSchedule")
 LASTING_KINDS: Final = ("PersistentVolumeClaim",)
 """Kinds whose content outlives the cluster. It deletes claims of masters and stores that have left alone."""
 WARNINGS_READ_S: Final = 5.0
@@ -51,7 +51,7 @@ async def observe(
         asyncio.gather(*(kube.list(kind, namespace) for kind in JOB_RESOURCE_KINDS)),
     )
     found = dict(zip(kinds, lists, strict=True))
-    backups, restores, schedules = (
+    backups, restores, rehearsals, schedules = (
         [each for each in listed if each["spec"].get("cluster") == cluster.metadata.name] for listed in resources
     )
     all_pods = found.pop("Pod")
@@ -79,7 +79,7 @@ async def observe(
         executor_pods=_pods_by_name(pods, of_executors.COMPONENT),
         masters=reports,
         urls=urls,
-        job_resources=(*backups, *restores),
+        job_resources=(*backups, *restores, *rehearsals),
         schedules=tuple(schedules),
         job_pods=job_pods,
         job_problems=await _job_problems(kube, namespace, found["Job"], job_pods, now),

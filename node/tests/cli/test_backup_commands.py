@@ -135,6 +135,7 @@ def is_equal(cluster: Cluster) -> bool:
 def test_by_hand_from_create_to_delete(cluster: Cluster) -> None:
     made = cluster.json("backup", "create", "--name", "mine", "--held")
     assert (made["name"], made["quads"], made["position"]["index"], made["retention"]) == ("mine", QUADS, 60, "held")
+    assert made["registered"] is True
     listed = {each["name"]: each for each in cluster.json("backup", "list")}
     assert listed["mine"]["state"] == "complete"
     assert listed["mine"]["held"] is True

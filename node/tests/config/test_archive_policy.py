@@ -8,7 +8,12 @@ from pydantic import ValidationError
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.process_config import MasterArchiveConfig, S3Config
-from txlog.config.process_config_builder import build_archiver_config, build_backup_config, build_node_config
+from txlog.config.process_config_builder import (
+    build_archiver_config,
+    build_backup_config,
+    build_node_config,
+    build_rehearsal_config,
+)
 
 FOLDER = {"folder": {"path": "/archive"}}
 S3 = {"s3": {"bucket": "backups", "secretRef": {"name": "keys"}}}
@@ -100,3 +105,46 @@ def test_a_recovery_window_counts_for_the_archive_and_for_its_backups() -> None:
 def test_a_window_that_cannot_be_kept(archive: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=r"keep|no archive\.target"):
         cluster(archive=archive, backup={"target": S3})
+
+
+def test_rehearsals() -> None:
+    given = cluster(archive={"target": FOLDER}, backup={"target": S3})
+    config = build_rehearsal_config(given, ["http://a"], lambda name: Path("/secrets") / name)
+    assert config is not None
+    assert (config.max_rpo_s, config.max_rto_s) == (None, None)  # by hand, without bounds
+    assert str(getattr(config.target, "folder", "")) == "/archive"
+    assert isinstance(config.backups, S3Config)
+    assert master(given) == MasterArchiveConfig(max_delay_ms=1000)
+    assert build_rehearsal_config(cluster(), ["http://a"], Path) is None
+
+    policy = {"schedule": "@weekly", "maxRto": "30m"}
+    given = cluster(archive={"target": FOLDER, "maxDelay": "5s", "rehearsal": policy})
+    config = build_rehearsal_config(given, ["http://a"], Path, Path("/scratch"))
+    assert config is not None
+    assert (config.max_rpo_s, config.max_rto_s, config.backups) == (50.0, 1800.0, None)
+    assert config.scratch_folder == Path("/scratch")
+    found = master(given)
+    assert found is not None
+    assert found.rehearsal_max_age_ms == 8 * 24 * 3600 * 1000
+    given = cluster(archive={"target": FOLDER, "rehearsal": {**policy, "maxRpo": "3s", "maxAge": "2h"}})
+    config, found = build_rehearsal_config(given, ["http://a"], Path), master(given)
+    assert config is not None
+    assert found is not None
+    assert (config.max_rpo_s, found.rehearsal_max_age_ms) == (3.0, 2 * 3600 * 1000)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {},
+        {"schedule": "now and then"},
+        {"schedule": "@weekly", "maxAge": "1m"},
+        {"schedule": "@weekly", "maxRpo": "10ms"},
+        {"schedule": "@weekly", "maxRto": "0s"},
+        {"schedule": "@weekly", "level": "cluster"},
+        {"schedule": 7},
+    ],
+)
+def test_bad_policies_of_rehearsals(policy: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="rehearsal"):
+        cluster(archive={"target": FOLDER, "rehearsal": policy})

@@ -54,6 +54,10 @@ class AmbiguousTimeline(Refused):
     """Several timelines fit the request, and none of them continues the other ones."""
 
 
+class AmbiguousPoint(Refused):
+    """Several restore points have this name."""
+
+
 class NoBase(Refused):
     """No backup from which the archived entries lead to the moment."""
 

@@ -1,4 +1,5 @@
-"""Which moment of the log a restore asks for: ``latest``, ``time:…``, ``position:…``, ``[before:]TXID``. Pure."""
+"""Which moment of the log a restore asks for: ``latest``, ``time:…``, ``position:…``, ``point:…``, ``[before:]TXID``.
+Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ from typing import Final
 from txlog.model.errors import BadInput
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Txid, parse_txid
+from txlog.model.restore_points import check_point_name
 
-FORMS: Final = "latest, time:2026-01-31T12:00:00Z, position:INDEX:HASH, TXID or before:TXID"
+FORMS: Final = "latest, time:2026-01-31T12:00:00Z, position:INDEX:HASH, point:NAME, TXID or before:TXID"
 _POSITION: Final = re.compile(rf"^([0-9]{{1,18}}):([0-9a-f]{{8,{2 * HASH_BYTES}}})$")
 
 
@@ -22,6 +24,7 @@ class MomentKind(Enum):
     LATEST = "latest"
     TIME = "time"
     POSITION = "position"
+    POINT = "point"
     TRANSACTION = "transaction"
 
 
@@ -29,7 +32,7 @@ class MomentKind(Enum):
 class Moment:
     """``text``: as a person wrote it. ``milliseconds``: since 1970, of a time. ``index`` and ``hash_digits``: of a
     position; the digits may be the first ones alone, at least 8. ``txid``: of a transaction. ``is_before``: the moment
-    before that transaction."""
+    before that transaction. ``name``: of a restore point."""
 
     kind: MomentKind
     text: str
@@ -38,6 +41,7 @@ class Moment:
     hash_digits: str = ""
     txid: Txid | None = None
     is_before: bool = False
+    name: str = ""
 
 
 def parse_moment(text: str) -> Moment:
@@ -52,6 +56,8 @@ def parse_moment(text: str) -> Moment:
         if found is None:
             raise BadInput(f"{text[:100]!r}: expected position:INDEX:HASH with at least 8 digits of the hash")
         return Moment(MomentKind.POSITION, text, index=int(found[1]), hash_digits=found[2])
+    if colon and head == "point":
+        return Moment(MomentKind.POINT, text, name=check_point_name(rest))
     is_before = bool(colon) and head == "before"
     try:
         txid = parse_txid(rest if is_before else text)

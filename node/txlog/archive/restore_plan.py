@@ -7,7 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from txlog.archive.archive_errors import AmbiguousTimeline, ArchiveGap, BeforeWindow, BeyondArchive, NoBase
+from txlog.archive.archive_errors import (
+    AmbiguousPoint,
+    AmbiguousTimeline,
+    ArchiveGap,
+    BeforeWindow,
+    BeyondArchive,
+    NoBase,
+)
 from txlog.archive.block_codec import ArchivedEntry
 from txlog.archive.file_name import Node
 from txlog.archive.moment import Moment, MomentKind, format_milliseconds
@@ -16,8 +23,10 @@ from txlog.model.entry import CONTROL_KINDS
 from txlog.model.errors import BadInput
 from txlog.model.hashes import chain_start
 from txlog.model.ids import Txid, parse_txid
+from txlog.model.restore_points import decode_restore_point
 from txlog.model.stamp import stamp_ms
 
+_POINTS_SHOWN: Final = 10
 EMPTY_BASE: Final = "empty"
 """As the name of a base: the workers held nothing before the first entry of the log."""
 
@@ -170,6 +179,8 @@ def _find_place(timeline: Timeline, moment: Moment, read: FileReader) -> Node:
         return _place_at_time(timeline, moment, read)
     if moment.kind is MomentKind.TRANSACTION:
         return _place_of_transaction(timeline, moment, read)
+    if moment.kind is MomentKind.POINT:
+        return _place_of_point(timeline, moment, read)
     head = timeline.head
     if moment.index > head.index:
         raise BeyondArchive(f"{moment.text} is beyond the archive, which ends at {head}; wait, or choose latest")
@@ -217,6 +228,28 @@ def _place_of_transaction(timeline: Timeline, moment: Moment, read: FileReader) 
     found = timeline.find_place(index - 1 if moment.is_before else index, read)
     assert found is not None, "a place before an archived entry is known"
     return found
+
+
+def find_points(timeline: Timeline) -> list[tuple[int, str]]:
+    """Index and name of each restore point, the oldest first."""
+    found = ((index, decode_restore_point(key)) for key, index in timeline.skips().items())
+    return sorted((index, name) for index, name in found if name is not None)
+
+
+def _place_of_point(timeline: Timeline, moment: Moment, read: FileReader) -> Node:
+    every = find_points(timeline)
+    indexes = [index for index, name in every if name == moment.name]
+    if not indexes:
+        names = ", ".join(dict.fromkeys(name for _, name in every[-_POINTS_SHOWN:])) or "none"
+        raise BeyondArchive(
+            f"the archive up to {timeline.head} has no restore point {moment.name}; the last ones are: {names}"
+        )
+    places = [timeline.find_place(index, read) for index in indexes]
+    if len(places) > 1:
+        forms = " or ".join(f"position:{place.index}:{place.hash.hex()}" for place in places if place is not None)
+        raise AmbiguousPoint(f"{len(places)} restore points are called {moment.name}: choose {forms}")
+    assert places[0] is not None, "an archived entry has a place"
+    return places[0]
 
 
 def find_transaction(timeline: Timeline, txid: Txid, read: FileReader) -> int | None:

@@ -9,10 +9,12 @@
     _archive/<cluster>/<data centre>/lost/….json     where the masters lost entries that were final
     _archive/<cluster>/<data centre>/begin/….json    where the paths begin since older files were deleted
     _archive/<cluster>/<data centre>/lease/….json, retiring/….json   who reads now, and who deletes now
+    _archive/<cluster>/<data centre>/rehearsal/….json   the results of rehearsed recoveries
 """
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -225,6 +227,15 @@ class Stream:
     def read_losses(self) -> list[dict[str, Any]]:
         """The fields of :meth:`record_lost`, for people."""
         return list(self._read_records("lost"))
+
+    def record_rehearsal(self, at: float, fields: dict[str, Any]) -> None:
+        """The result of a rehearsed recovery that began ``at``, in seconds since 1970."""
+        key = f"{self.id.folder}/rehearsal/{int(at * 1000):013d}-{secrets.token_hex(4)}.json"
+        self._target.create(key, encode_checked(fields))
+
+    def read_rehearsals(self) -> list[dict[str, Any]]:
+        """The fields of :meth:`record_rehearsal`, the oldest first; damaged ones are passed over."""
+        return list(self._read_records("rehearsal"))
 
     def _file_key(self, name: FileName) -> str:
         return f"{self.id.folder}/log{name.level}/{name}"

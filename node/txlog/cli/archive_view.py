@@ -1,4 +1,4 @@
-"""The streams of the archive, as ``txlog status`` shows them."""
+"""The streams of the archive and the rehearsals from it, as ``txlog status`` shows them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from txlog.cli.tables import colour_state, out, show_table
+from txlog.cli.tables import colour_state, format_time, out, show_table
 from txlog.client.responses import StatusResponse
 
 
@@ -21,13 +21,12 @@ def print_archive(masters: Sequence[StatusResponse]) -> None:
             name = stream["dataCenter"]
             if name not in found or rank > found[name][0]:
                 found[name] = (rank, stream)
-    if not found:
-        return
-    out.print()
-    show_table(
-        ["ARCHIVE", "STATE", "ARCHIVED", "VERIFIED", "DELAY", "GAPS", "REPORTED", ""],
-        [_row(name, stream) for name, (_, stream) in sorted(found.items())],
-    )
+    if found:
+        out.print()
+        show_table(
+            ["ARCHIVE", "STATE", "ARCHIVED", "VERIFIED", "DELAY", "GAPS", "REPORTED", ""],
+            [_row(name, stream) for name, (_, stream) in sorted(found.items())],
+        )
 
 
 def _row(name: str, stream: dict[str, Any]) -> tuple[Any, ...]:
@@ -42,3 +41,53 @@ def _row(name: str, stream: dict[str, Any]) -> tuple[Any, ...]:
         "never" if reported_at is None else f"{max(0.0, time.time() - reported_at):.0f} s ago",
         stream["error"],
     )
+
+
+def print_rehearsals(masters: Sequence[StatusResponse]) -> None:
+    """Print the last rehearsal of each data centre; nothing where none was made or expected. Of several reports the
+    newest counts."""
+    found: dict[str, dict[str, Any]] = {}
+    for master in masters:
+        for each in (master.archive or {}).get("rehearsals", ()):
+            known = found.get(each["dataCenter"])
+            if known is None or _begun_at(each) > _begun_at(known):
+                found[each["dataCenter"]] = each
+    if found:
+        out.print()
+        show_table(
+            ["REHEARSED", "STATE", "LAST", "LAST GOOD", "INDEX", "RPO", "RTO WRITES", "RTO READS", ""],
+            [_rehearsal_row(name, each) for name, each in sorted(found.items())],
+        )
+
+
+def rehearsal_row(schedule: dict[str, Any]) -> tuple[object, ...]:
+    """A schedule of the supervisor, with the result of its last process."""
+    due = format_time(schedule["next"]) if schedule.get("next") else ""
+    last = schedule.get("last") or {}
+    result = colour_state("Good", "Running") if last.get("ok") else colour_state(last["error"]) if last else ""
+    return schedule["dataCenter"], schedule["schedule"] or "by hand", due, result, last.get("message", "")
+
+
+def _begun_at(rehearsal: dict[str, Any]) -> float:
+    return float(rehearsal["last"]["at"]) if rehearsal["last"] else 0.0
+
+
+def _rehearsal_row(name: str, found: dict[str, Any]) -> tuple[Any, ...]:
+    last, now = found["last"], time.time()
+    is_late = found["dueAt"] is not None and now > found["dueAt"]
+    if last is None:
+        return (name, colour_state("TooOld", "Failed") if is_late else "none yet")
+    state = colour_state(last["error"], "Failed") if not last["ok"] else colour_state("Good", "Running")
+    return (
+        name,
+        colour_state("TooOld", "Failed") if is_late and last["ok"] else state,
+        format_time(last["at"]),
+        format_time(found["lastGoodAt"]) if found["lastGoodAt"] else "never",
+        last["index"] or "",
+        *(_seconds(last[field]) for field in ("rpoSeconds", "rtoWritesSeconds", "rtoReadsSeconds")),
+        last["message"],
+    )
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f} s"

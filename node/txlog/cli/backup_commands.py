@@ -28,10 +28,11 @@ from txlog.backup import (
     take_backup,
 )
 from txlog.backup.backup_job import READ_TIMEOUT_S, find_worker, list_workers
+from txlog.backup.backup_registration import register_backups
 from txlog.backup.catalogue import COMPLETE, INCOMPLETE_AGE_S
 from txlog.cli.cli_cluster import find_cluster
 from txlog.cli.options import ClusterOptions, DataCenterOption, LocalOptions, TargetOptions, register
-from txlog.cli.tables import Row, colour_state, format_size, format_time, print_line, show_json, show_table
+from txlog.cli.tables import Row, colour_state, format_size, format_time, print_line, show_json, show_table, warn
 from txlog.cli.worker_access import find_worker_by_name, open_restore_target, open_source_worker, progress_bars
 from txlog.config.units import parse_duration
 from txlog.model.errors import BadInput, TxLogError
@@ -70,15 +71,21 @@ def create_backup(
             read_cluster_id(masters), where, "manual", "held" if held else "normal", name=name, at=at, deadline_s=wait
         )
         made = take_backup(source, place, request, closing.enter_context(progress_bars(cluster.json)))
+        is_registered = target.is_of_manifest(cluster.state, where)
+        if is_registered:
+            register_backups(place, masters, made.cluster, where)
     seconds = time.monotonic() - began
     if cluster.json:
-        show_json({**manifest_to_dict(made), "target": place.location, "seconds": round(seconds, 3)})
+        facts = {"target": place.location, "registered": is_registered, "seconds": round(seconds, 3)}
+        show_json({**manifest_to_dict(made), **facts})
         return
     print_line(
         f"{made.name}: {made.quads:,} quads of {made.worker} at index {made.place.index}, "
         f"{format_size(made.plain_bytes)} in {format_size(made.stored_bytes)}, {len(made.parts)} parts, "
         f"copied and read back in {seconds:.1f} s"
     )
+    if not is_registered:
+        warn("the masters do not know it: they keep the log for the backups on the target of the manifest alone")
 
 
 @register(app, "adopt")

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from txlog.cli.archive_view import print_archive
+from txlog.cli.archive_view import print_archive, print_rehearsals, rehearsal_row
 from txlog.cli.cli_cluster import CliCluster, find_cluster, use_credentials
 from txlog.cli.divergence_view import print_divergence
 from txlog.cli.options import ClusterOptions, LocalOptions, SuccessionOptions, register
@@ -213,6 +213,7 @@ def show_status(cluster: CliCluster, json: bool) -> None:
         ],
     )
     print_archive(reached)
+    print_rehearsals(reached)
     print_divergence({found.data_center: found.workers for found in reversed(reached)})
     outside = _excluded_members(reached)
     if outside:
@@ -267,6 +268,12 @@ def _show_processes(supervisor: dict[str, Any]) -> None:
         show_table(
             ["BACKUPS OF", "SCHEDULE", "NEXT", "LAST", ""],
             [_backup_row(each) for each in supervisor["backups"]],
+        )
+    if supervisor.get("rehearsals"):
+        out.print()
+        show_table(
+            ["REHEARSALS OF", "SCHEDULE", "NEXT", "LAST", ""],
+            [rehearsal_row(each) for each in supervisor["rehearsals"]],
         )
     for process in supervisor["processes"]:
         if process["said"]:

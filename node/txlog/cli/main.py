@@ -21,6 +21,8 @@ from txlog.cli import (
     log_commands,
     override_commands,
     peer_commands,
+    point_commands,
+    rehearsal_commands,
     rejoin_commands,
     settings_commands,
     split_commands,
@@ -49,11 +51,13 @@ for module in (
     override_commands,
     peer_commands,
     rejoin_commands,
+    rehearsal_commands,
     top_commands,
 ):
     module.add_to(app)
 app.add_typer(backup_commands.app, name="backup")
 app.add_typer(archive_commands.app, name="archive")
+app.add_typer(point_commands.app, name="restore-point")
 app.add_typer(link_commands.app, name="link")
 app.add_typer(journal_commands.journal_app, name="journal")
 app.add_typer(user_commands.user_app, name="user")

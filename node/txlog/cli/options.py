@@ -71,7 +71,7 @@ class TargetOptions:
         """The target that the options name. Without ``--target`` it is that of the data centre's manifest, by default
         of the first data centre that has one. :class:`BadInput` when there is none."""
         if self.target is not None:
-            return open_target(self._config(self.target))
+            return open_target(self.to_config(self.target))
         folder = StateFolder(state)
         names = [data_center] if data_center else folder.topology().data_centers if folder.exists else []
         for name in names:
@@ -82,7 +82,19 @@ class TargetOptions:
             "no target: the manifest has no spec.backup; name one with --target FOLDER or s3://BUCKET/PREFIX"
         )
 
-    def _config(self, text: str) -> TargetConfig:
+    def is_of_manifest(self, state: Path, data_center: str) -> bool:
+        """Whether the options name the target of the data centre's manifest, as far as the state folder knows it. What
+        lies elsewhere must not replace what the masters know of that target."""
+        path = StateFolder(state).backup(data_center)
+        if not path.is_file():
+            return False
+        if self.target is None:
+            return True
+        known = open_target(BackupJobConfig.model_validate_json(path.read_bytes()).target)
+        return known.location == open_target(self.to_config(self.target)).location
+
+    def to_config(self, text: str) -> TargetConfig:
+        """The configuration of a target as ``--target`` names it. :class:`BadInput` for another form."""
         if text.startswith("s3://"):
             parts = urlsplit(text)
             if not parts.netloc:
@@ -104,7 +116,7 @@ class MomentOptions:
         str | None,
         typer.Option(
             "--to",
-            help="a moment instead of BACKUP: latest, time:RFC3339, position:INDEX:HASH, TXID or before:TXID",
+            help="a moment instead of BACKUP: latest, time:RFC3339, position:INDEX:HASH, point:NAME, TXID, before:TXID",
             show_default=False,
         ),
     ] = None

@@ -8,7 +8,27 @@ from pydantic import AfterValidator, Field
 
 from txlog.config.backup_policy import BackupTargetSpec
 from txlog.config.manifest_model import ManifestModel
+from txlog.config.schedule import validate_schedule
 from txlog.config.units import Duration, duration_within
+
+
+class RehearsalPolicy(ManifestModel):
+    """Rehearsals of a recovery from this archive, by a schedule."""
+
+    schedule: Annotated[str, AfterValidator(validate_schedule)] = Field(
+        max_length=200, description="Five cron fields (UTC), `@weekly` and the like, or `@every 6h`."
+    )
+    max_age: Annotated[Duration, AfterValidator(duration_within("1h", "3650d"))] = Field(
+        default=8 * 24 * 3600 * 1000, description="An alert says when the last good rehearsal is older."
+    )
+    max_rpo: Annotated[Duration, AfterValidator(duration_within("1s", "365d"))] | None = Field(
+        default=None,
+        description="A rehearsal fails when a loss would cost more than this. By default ten times `maxDelay`, and at "
+        "least 10s.",
+    )
+    max_rto: Annotated[Duration, AfterValidator(duration_within("1s", "365d"))] = Field(
+        default=2 * 3600 * 1000, description="A rehearsal fails when the stores are filled later than this."
+    )
 
 
 class ArchivePolicy(ManifestModel):
@@ -31,4 +51,7 @@ class ArchivePolicy(ManifestModel):
         description="The log is kept until it is archived and read back. When the journal has used 80 % of its size, "
         "`gap` trims the log all the same, so the archive has a gap. `hold` keeps the log until the masters refuse "
         "writes.",
+    )
+    rehearsal: RehearsalPolicy | None = Field(
+        default=None, description="Rehearses a recovery regularly. By default never."
     )

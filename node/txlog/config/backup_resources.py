@@ -1,5 +1,5 @@
-"""The other resources: one backup, one restore, backups again and again. Their data centre is a ``TxLogCluster`` of the
-same namespace."""
+"""The other resources: one backup, one restore, one rehearsal, backups again and again. Their data centre is a
+``TxLogCluster`` of the same namespace."""
 
 from __future__ import annotations
 
@@ -38,6 +38,15 @@ class RestoreSpec(ManifestModel):
     )
 
 
+class RehearsalSpec(ManifestModel):
+    """Rehearses a recovery from the cluster's archive once. It cannot be changed."""
+
+    cluster: str = Field(pattern=NAME_PATTERN, description="Name of the TxLogCluster in the same namespace.")
+    why: Literal["manual", "schedule"] = Field(
+        default="manual", description="The operator sets `schedule` for those of `archive.rehearsal`."
+    )
+
+
 class ScheduleSpec(ManifestModel):
     """Creates a TxLogBackup regularly. A backup is skipped while the last one runs. One that was due while no operator
     ran is made when one runs again, once."""
@@ -50,10 +59,10 @@ class ScheduleSpec(ManifestModel):
 
 
 class JobStatus(ManifestModel):
-    """Progress and result of a backup or a restore. The operator writes it."""
+    """Progress and result of a backup, a restore or a rehearsal. The operator writes it."""
 
     state: Literal["Waiting", "Running", "Done", "Failed"] = Field(
-        default="Waiting", description="Progress of the backup or restore."
+        default="Waiting", description="Progress of the backup, restore or rehearsal."
     )
     job: str | None = Field(default=None, description="Name of the Kubernetes Job.")
     attempts: int = Field(default=0, ge=0, description="Number of attempts so far.")
@@ -64,7 +73,9 @@ class JobStatus(ManifestModel):
         default=None, pattern=TIME_PATTERN, max_length=20, description="End of the last attempt."
     )
     backup: str | None = Field(default=None, description="Name of the backup at the target.")
-    position: str | None = Field(default=None, description="Position of the backup or of the restored worker.")
+    position: str | None = Field(
+        default=None, description="Position of the backup, of the restored worker, or of the rehearsal's comparison."
+    )
     released: bool | None = Field(default=None, description="Whether a split backup is no longer pinned.")
     message: str | None = Field(default=None, max_length=2000, description="Result or error, in words.")
 
@@ -97,6 +108,15 @@ class TxLogRestore(ManifestModel):
     kind: Literal["TxLogRestore"]
     metadata: ObjectMeta
     spec: RestoreSpec
+
+
+class TxLogRehearsal(ManifestModel):
+    """One rehearsed recovery."""
+
+    api_version: Literal["txlog.io/v1alpha1"]
+    kind: Literal["TxLogRehearsal"]
+    metadata: ObjectMeta
+    spec: RehearsalSpec
 
 
 class TxLogBackupSchedule(ManifestModel):

@@ -17,7 +17,14 @@ from typing import Any, Final
 from pydantic import BaseModel
 from ruamel.yaml import YAML
 
-from txlog.config.backup_resources import BackupSpec, JobStatus, RestoreSpec, ScheduleSpec, ScheduleStatus
+from txlog.config.backup_resources import (
+    BackupSpec,
+    JobStatus,
+    RehearsalSpec,
+    RestoreSpec,
+    ScheduleSpec,
+    ScheduleStatus,
+)
 from txlog.config.cluster import API_VERSION, ClusterSpec
 from txlog.config.cluster_status import ClusterStatus
 from txlog.config.manifest_model import CEL_RULES, NO_DEFAULTS, cel_rules
@@ -145,6 +152,14 @@ DEFINITIONS: Final = (
         RestoreSpec,
         JobStatus,
         (("Cluster", "string", ".spec.cluster", 0), ("Worker", "string", ".spec.worker", 0), *_JOB_COLUMNS),
+        (_IMMUTABLE_RULE,),
+    ),
+    ResourceDefinition(
+        "TxLogRehearsal",
+        "txlx",
+        RehearsalSpec,
+        JobStatus,
+        (("Cluster", "string", ".spec.cluster", 0), ("Why", "string", ".spec.why", 0), *_JOB_COLUMNS),
         (_IMMUTABLE_RULE,),
     ),
     ResourceDefinition(

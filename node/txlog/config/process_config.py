@@ -95,6 +95,7 @@ class MasterArchiveConfig(StrictModel):
 
     max_delay_ms: int = Field(ge=100, le=3_600_000)
     on_full: Literal["gap", "hold"] = "gap"
+    rehearsal_max_age_ms: int | None = Field(default=None, ge=1, description="of the last good rehearsal; None: none")
 
 
 class NodeConfig(StrictModel):
@@ -349,6 +350,21 @@ class DutyJobConfig(StrictModel):
     elsewhere: list[list[str]] = []
     shown: Path | None = None
     repaired: Path | None = None
+
+
+class RehearsalConfig(StrictModel):
+    """One rehearsal of a recovery of one data centre. ``target``: of the archive. ``backups``: where the bases are, by
+    default there as well. ``scratch_folder``: where the throw-away store lies, by default the system's folder for
+    temporary files."""
+
+    data_center: str = Field(pattern=NODE_ID.pattern)
+    masters: list[str] = Field(min_length=1, description="URLs of the masters of this data centre, nearest first")
+    target: TargetConfig
+    backups: TargetConfig | None = None
+    max_rpo_s: float | None = Field(default=None, ge=0)
+    max_rto_s: float | None = Field(default=None, ge=0)
+    archived_s: float = Field(default=60.0, ge=0, description="how long the archiver may take to come to the worker")
+    scratch_folder: Path | None = None
 
 
 class ArchiverConfig(StrictModel):

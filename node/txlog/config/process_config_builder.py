@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from txlog.config.access_specs import LoadSpec
-from txlog.config.archive_policy import ArchivePolicy
+from txlog.config.archive_policy import ArchivePolicy, RehearsalPolicy
 from txlog.config.backup_policy import BackupTargetSpec
 from txlog.config.cluster import PeerSpec, TxLogCluster
 from txlog.config.preferences import config_fields
@@ -21,6 +21,7 @@ from txlog.config.process_config import (
     MasterArchiveConfig,
     NodeConfig,
     PeerConfig,
+    RehearsalConfig,
     S3Config,
     TargetConfig,
     WorkerConfig,
@@ -110,7 +111,11 @@ def _build_load_config(load: LoadSpec | None) -> LoadConfig | None:
 def _build_master_archive_config(archive: ArchivePolicy | None) -> MasterArchiveConfig | None:
     if archive is None:
         return None
-    return MasterArchiveConfig(max_delay_ms=archive.max_delay, on_full=archive.on_full)
+    return MasterArchiveConfig(
+        max_delay_ms=archive.max_delay,
+        on_full=archive.on_full,
+        rehearsal_max_age_ms=archive.rehearsal.max_age if archive.rehearsal is not None else None,
+    )
 
 
 def build_target_config(target: BackupTargetSpec, secret_folder: Callable[[str], Path]) -> TargetConfig:
@@ -166,6 +171,33 @@ def build_archiver_config(
         max_delay_ms=archive.max_delay,
         window_s=_window_s(archive),
     )
+
+
+def build_rehearsal_config(
+    cluster: TxLogCluster,
+    masters: Sequence[str],
+    secret_folder: Callable[[str], Path],
+    scratch_folder: Path | None = None,
+) -> RehearsalConfig | None:
+    """A rehearsal of a recovery of this data centre; None without an archive. Without ``archive.rehearsal`` its RPO and
+    RTO are not bounded. ``secret_folder`` as in :func:`build_target_config`."""
+    archive, target, backup = cluster.spec.archive, archive_target(cluster), cluster.spec.backup
+    if archive is None or target is None:
+        return None
+    policy = archive.rehearsal
+    return RehearsalConfig(
+        data_center=cluster.data_center,
+        masters=list(masters),
+        target=build_target_config(target, secret_folder),
+        backups=build_target_config(backup.target, secret_folder) if backup is not None else None,
+        max_rpo_s=_max_rpo_ms(archive, policy) / 1000 if policy is not None else None,
+        max_rto_s=policy.max_rto / 1000 if policy is not None else None,
+        scratch_folder=scratch_folder,
+    )
+
+
+def _max_rpo_ms(archive: ArchivePolicy, policy: RehearsalPolicy) -> int:
+    return policy.max_rpo if policy.max_rpo is not None else max(10 * archive.max_delay, 10_000)
 
 
 def _window_s(archive: ArchivePolicy | None) -> float | None:

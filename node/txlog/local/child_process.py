@@ -20,7 +20,7 @@ _PR_SET_PDEATHSIG: Final = 1
 _libc: Any = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
-def _prepare_child(parent: int) -> None:
+def end_with_parent(parent: int) -> None:
     """Runs in the new process. It restores SIGINT, which a shell ignores for a supervisor in the background. On Linux
     it makes the kernel kill the process when its supervisor ends, for whatever reason."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -51,7 +51,7 @@ class ChildProcess:
                 stderr=subprocess.STDOUT,
                 pass_fds=[control.fileno()] if control else [],
                 start_new_session=True,
-                preexec_fn=lambda: _prepare_child(parent),
+                preexec_fn=lambda: end_with_parent(parent),
             )
         self.pid = self._process.pid
         self.identity: ProcessIdentity | None = identity_of(self.pid)

@@ -23,6 +23,7 @@ from txlog.config.process_config import (
     FolderConfig,
     NodeConfig,
     PipelineConfig,
+    RehearsalConfig,
     TargetConfig,
     WorkerConfig,
 )
@@ -31,6 +32,7 @@ from txlog.config.process_config_builder import (
     build_archiver_config,
     build_backup_config,
     build_node_config,
+    build_rehearsal_config,
     build_target_config,
     worker_names,
 )
@@ -77,6 +79,14 @@ class BackupPlan:
 
 
 @dataclass(frozen=True)
+class RehearsalPlan:
+    """``schedule``: as in the manifest; None: manual rehearsals only."""
+
+    config: RehearsalConfig
+    schedule: str | None
+
+
+@dataclass(frozen=True)
 class ProcessPlan:
     """Every process to run. ``master_configs`` and ``pipeline_configs``: configurations by process name."""
 
@@ -91,6 +101,8 @@ class ProcessPlan:
     """By data centre."""
     archiver_configs: Mapping[str, ArchiverConfig] = field(default_factory=dict)
     """By data centre; only those with an archive."""
+    rehearsal_plans: Mapping[str, RehearsalPlan] = field(default_factory=dict)
+    """The same."""
 
     @property
     def port_names(self) -> list[str]:
@@ -237,7 +249,12 @@ def make_plan(
         if manifest.cluster.spec.backup
     }
     duties = _duty_config(manifests, topology, state)
-    return ProcessPlan(topology, tuple(programs), links, nodes, pipelines, backups, duties, archivers)
+    rehearsals = {
+        manifest.data_center: plan
+        for manifest in manifests
+        if (plan := _rehearsal_plan(manifest, topology, state)) is not None
+    }
+    return ProcessPlan(topology, tuple(programs), links, nodes, pipelines, backups, duties, archivers, rehearsals)
 
 
 def _topology(manifests: Sequence[ClusterManifest], ports: Mapping[str, int], changes: WorkerChanges) -> Topology:
@@ -297,6 +314,15 @@ def _duty_config(
 def _archiver_config(manifest: ClusterManifest, topology: Topology, state: StateFolder) -> ArchiverConfig | None:
     masters = [master.url for master in topology.masters_of(manifest.data_center)]
     return build_archiver_config(manifest.cluster, masters, state.secret)
+
+
+def _rehearsal_plan(manifest: ClusterManifest, topology: Topology, state: StateFolder) -> RehearsalPlan | None:
+    masters = [master.url for master in topology.masters_of(manifest.data_center)]
+    config = build_rehearsal_config(manifest.cluster, masters, state.secret)
+    archive = manifest.cluster.spec.archive
+    if config is None or archive is None:
+        return None
+    return RehearsalPlan(config, archive.rehearsal.schedule if archive.rehearsal is not None else None)
 
 
 def _backup_plan(manifest: ClusterManifest, backup: BackupPolicy, topology: Topology, state: StateFolder) -> BackupPlan:

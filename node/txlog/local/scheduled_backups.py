@@ -1,6 +1,7 @@
-"""Scheduled backups of a local cluster. Each is a process, ``python -m txlog.backup``, one at a time in a data centre.
+"""Scheduled backups and rehearsals of a local cluster. Each is a process, such as ``python -m txlog.backup``. One of
+each kind runs at a time in a data centre.
 
-A due backup is skipped while the last one still runs, and when no supervisor runs.
+A due one is skipped while the last one still runs, and when no supervisor runs.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from txlog.config.schedule import Schedule, parse_schedule
 from txlog.local.child_process import ChildProcess
 from txlog.local.log_files import last_lines
-from txlog.local.process_plan import BackupPlan
+from txlog.local.process_plan import BackupPlan, RehearsalPlan
 from txlog.local.state_folder import StateFolder
 from txlog.supervision.backup_schedule import plan_scheduled_backup
 from txlog.supervision.job_output import parse_job_output
@@ -25,28 +27,55 @@ log = logging.getLogger("txlog.local")
 SCHEDULE_CHECK_INTERVAL_S: Final = 30.0
 """Longest single wait: the clock may be set meanwhile."""
 INTERRUPT_TIMEOUT_S: Final = 5.0
-"""How long an interrupted backup may take to delete its unfinished files."""
+"""How long an interrupted one may take to delete its unfinished files."""
+
+
+class ScheduledKind(NamedTuple):
+    """What is done by a schedule. ``noun``: for names of files. ``program``: the module that does it once. ``config``:
+    its configuration, by state folder and data centre."""
+
+    noun: str
+    program: str
+    config: Callable[[StateFolder, str], Path]
+
+    def log_name(self, data_center: str) -> str:
+        """Name of the log file of a data centre."""
+        return f"{data_center}-{self.noun}"
+
+    @property
+    def results_file(self) -> str:
+        """Where the state folder has the results."""
+        return f"{self.noun}s.json"
+
+
+BACKUPS: Final = ScheduledKind("backup", "txlog.backup", StateFolder.backup)
+REHEARSALS: Final = ScheduledKind("rehearsal", "txlog.rehearsal", StateFolder.rehearsal)
 
 
 def backup_log_name(data_center: str) -> str:
     """Name of the log file of a data centre's backups."""
-    return f"{data_center}-backup"
+    return BACKUPS.log_name(data_center)
 
 
 class ScheduledBackups:
     """The schedules of the data centres of one plan."""
 
     def __init__(
-        self, plans: Mapping[str, BackupPlan], state: StateFolder, clock: Callable[[], float] = time.time
+        self,
+        plans: Mapping[str, BackupPlan | RehearsalPlan],
+        state: StateFolder,
+        clock: Callable[[], float] = time.time,
+        kind: ScheduledKind = BACKUPS,
     ) -> None:
+        self._kind = kind
         self._schedules = {dc: parse_schedule(plan.schedule) for dc, plan in plans.items() if plan.schedule}
         self._texts = {dc: plan.schedule for dc, plan in plans.items()}
         self._state = state
         self._clock = clock
-        self._results: dict[str, dict[str, Any]] = state.read("backups.json", {})
+        self._results: dict[str, dict[str, Any]] = state.read(kind.results_file, {})
 
     async def run(self) -> None:
-        """Runs until it is cancelled; interrupts a running backup then."""
+        """Runs until it is cancelled; interrupts a running one then."""
         async with asyncio.TaskGroup() as group:
             for data_center, schedule in self._schedules.items():
                 group.create_task(self._run_schedule(data_center, schedule))
@@ -64,7 +93,7 @@ class ScheduledBackups:
         while True:
             step = plan_scheduled_backup(schedule.next_after, due_at, self._clock(), busy=False)
             if step.starts:
-                await self._back_up(data_center)
+                await self._carry_out(data_center)
                 due_at = None  # what came due meanwhile is skipped
                 continue
             if step.next_at != due_at:
@@ -72,23 +101,25 @@ class ScheduledBackups:
             due_at = step.next_at
             await asyncio.sleep(max(0.0, min(due_at - self._clock(), SCHEDULE_CHECK_INTERVAL_S)))
 
-    async def _back_up(self, data_center: str) -> None:
+    async def _carry_out(self, data_center: str) -> None:
         try:
             code = await self._run_process(data_center)
         except OSError as error:
-            log.error("a backup of %s cannot be started: %s", data_center, error)
+            log.error("a %s of %s cannot be started: %s", self._kind.noun, data_center, error)
             return
-        output = "\n".join(last_lines(self._state.log(backup_log_name(data_center)), 1))
+        output = "\n".join(last_lines(self._state.log(self._kind.log_name(data_center)), 1))
         result = parse_job_output(output) or {"error": "Ended", "message": output}
         self._record_result(data_center, last={"exitCode": code, **result})
         if code:
-            log.error("a scheduled backup of %s failed: %s", data_center, output)
+            log.error("a scheduled %s of %s failed: %s", self._kind.noun, data_center, output)
 
     async def _run_process(self, data_center: str) -> int:
-        command = (sys.executable, "-m", "txlog.backup", "--config", str(self._state.backup(data_center)))
-        child = ChildProcess(command, self._state.own_environment, self._state.log(backup_log_name(data_center)))
+        config = self._kind.config(self._state, data_center)
+        command = (sys.executable, "-m", self._kind.program, "--config", str(config))
+        log_file = self._state.log(self._kind.log_name(data_center))
+        child = ChildProcess(command, self._state.own_environment, log_file)
         return await child.wait_or_interrupt(INTERRUPT_TIMEOUT_S)
 
     def _record_result(self, data_center: str, **facts: Any) -> None:
         self._results[data_center] = {**self._results.get(data_center, {}), **facts}
-        self._state.write("backups.json", self._results)
+        self._state.write(self._kind.results_file, self._results)

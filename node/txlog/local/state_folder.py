@@ -18,6 +18,7 @@ workers/NAME/      the store's own files
 pipelines/DC/      config.json, scratch/
 backups/DC.json    where backups of that data centre go, how many stay
 backups.json       when the next is due, how the last one ended
+rehearsals/        DC.json, and beside it rehearsals.json: the same of rehearsed recoveries
 archivers/DC.json  the archiver of that data centre
 repaired/DC/       quads that repairs removed from workers and added
 shown/DC/          of restored workers: the graphs that differ from what they had served
@@ -202,6 +203,10 @@ class StateFolder:
     def archiver(self, data_center: str) -> Path:
         """The configuration of a data centre's archiver."""
         return self.root / "archivers" / f"{data_center}.json"
+
+    def rehearsal(self, data_center: str) -> Path:
+        """The configuration of a data centre's rehearsals."""
+        return self.root / "rehearsals" / f"{data_center}.json"
 
     def duties(self, data_center: str) -> Path:
         """The configuration of a data centre's duty jobs."""

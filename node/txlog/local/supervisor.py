@@ -43,7 +43,7 @@ from txlog.local.master_requests import request_master
 from txlog.local.peer_registration import register_new_masters
 from txlog.local.process_identity import ProcessIdentity
 from txlog.local.process_plan import LINK_PROXY_NAME, ProcessPlan, ProcessSpec
-from txlog.local.scheduled_backups import ScheduledBackups, backup_log_name
+from txlog.local.scheduled_backups import BACKUPS, REHEARSALS, ScheduledBackups
 from txlog.local.stalled_stores import StalledStoreRestarter
 from txlog.local.state_folder import StateFolder
 from txlog.model.errors import Fatal, NotFound, TxLogError
@@ -112,6 +112,7 @@ class Supervisor:
         self.state = state
         self.links = LinkFaultTable(plan.topology)
         self.backups = ScheduledBackups(plan.backup_plans, state)
+        self.rehearsals = ScheduledBackups(plan.rehearsal_plans, state, kind=REHEARSALS)
         self.duties = DutyRunner(plan.duty_configs, state)
         self._intervals = pace or SupervisorIntervals()
         self._processes = {program.name: SupervisedProcess(program) for program in plan.programs}
@@ -139,7 +140,7 @@ class Supervisor:
         watchers.insert(0, asyncio.create_task(self._register_masters()))
         stalled = StalledStoreRestarter(self.plan.duty_configs, self.state, self.end_stalled)
         watchers.insert(0, asyncio.create_task(stalled.run()))
-        watchers += [asyncio.create_task(self.backups.run()), asyncio.create_task(self.duties.run())]
+        watchers += [asyncio.create_task(each.run()) for each in (self.rehearsals, self.backups, self.duties)]
         try:
             for kept in self._processes.values():
                 self._start_process(kept)
@@ -148,7 +149,7 @@ class Supervisor:
             self._is_stopping = True
             for task in (*watchers, *self._down_reports):
                 task.cancel()
-            await asyncio.wait(watchers[-2:])  # a running backup ends before the stores that it reads
+            await asyncio.wait(watchers[-3:])  # a running backup ends before the stores that it reads
             await self._stop_all()
             await asyncio.gather(*watchers, *self._down_reports, return_exceptions=True)
             self.state.write("processes.json", {})
@@ -179,6 +180,8 @@ class Supervisor:
             self.state.write_config(self.state.backup(data_center), backup.config)
         for data_center, archiver in self.plan.archiver_configs.items():
             self.state.write_config(self.state.archiver(data_center), archiver)
+        for data_center, rehearsal in self.plan.rehearsal_plans.items():
+            self.state.write_config(self.state.rehearsal(data_center), rehearsal.config)
         for data_center, duties in self.plan.duty_configs.items():
             self.state.write_config(self.state.duties(data_center), duties)
             if isinstance(duties.target, FolderConfig) and duties.target.folder == self.state.split_backups(
@@ -401,8 +404,9 @@ class Supervisor:
             await asyncio.sleep(self._intervals.rotate_logs_s)
             for name in list(self._processes):
                 await asyncio.to_thread(rotate_log, self.state.log(name))
-            for data_center in self.plan.backup_plans:
-                await asyncio.to_thread(rotate_log, self.state.log(backup_log_name(data_center)))
+            for kind, plans in ((BACKUPS, self.plan.backup_plans), (REHEARSALS, self.plan.rehearsal_plans)):
+                for data_center in plans:
+                    await asyncio.to_thread(rotate_log, self.state.log(kind.log_name(data_center)))
             for data_center in self.plan.duty_configs:
                 await asyncio.to_thread(rotate_log, self.state.log(duty_log_name(data_center)))
             await asyncio.to_thread(rotate_log, self.state.log("supervisor"))
@@ -460,6 +464,7 @@ class Supervisor:
             "processes": [self._describe_process(kept) for kept in self._processes.values()],
             "faults": self.links.rows(),
             "backups": self.backups.describe(),
+            "rehearsals": self.rehearsals.describe(),
             "duties": self.duties.describe(),
         }
 

@@ -26,6 +26,7 @@ from txlog.model.quad_pattern import (
     pattern_of_line,
 )
 from txlog.model.quads import decode_quads
+from txlog.model.restore_points import KEY_PREFIX as POINT_PREFIX
 
 _TAG: Final = b"#w1"
 _TERM: Final = re.compile(rb' (\*|-|<[^<>\s"\\]*+>|"[^"\\\r\n]*+")')
@@ -63,7 +64,7 @@ def find_writes(kind: int, key: str, payload: bytes) -> WriteSet:
     if kind == KIND_UPDATE:
         declared = decode_declaration(payload)
         return WRITES_ANYTHING if declared is None else WriteSet(may_write=declared)
-    if kind == KIND_CONFIG or (kind == KIND_SKIP and key.startswith(KEY_PREFIX)):
+    if kind == KIND_CONFIG or (kind == KIND_SKIP and key.startswith((KEY_PREFIX, POINT_PREFIX))):
         return WRITES_NOTHING
     return WRITES_ANYTHING  # a skip changes the effect of another entry
 

@@ -19,6 +19,7 @@ from txlog.server.admin.log_retention import LogRetention
 from txlog.server.admin.metrics import MetricsHandler
 from txlog.server.admin.openapi import OpenApiHandler
 from txlog.server.admin.recovery_view import RecoveryHandler
+from txlog.server.admin.restore_points import RestorePointHandler
 from txlog.server.admin.settings import SettingsHandler
 from txlog.server.admin.skip_transaction import SkipHandler
 from txlog.server.admin.split_history import SplitHistory
@@ -95,6 +96,7 @@ class HttpApi:
             StatusHandler(site, self._views, duties, repairs, links.describe, self._log_retention, self._archive),
             MetricsHandler(site, self._views, repairs, links.describe, self._log_retention, self._archive, tls),
             self._archive,
+            RestorePointHandler(site),
             self._skip_handler,
             self._views,
             duties,

@@ -6,9 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from txlog.config.backup_policy import BackupTargetSpec
 from txlog.config.cluster import TxLogCluster
 from txlog.config.process_config import DutyJobConfig, FolderConfig, TargetConfig
-from txlog.config.process_config_builder import build_backup_config, build_target_config
+from txlog.config.process_config_builder import (
+    archive_target,
+    build_backup_config,
+    build_rehearsal_config,
+    build_target_config,
+)
 from txlog_operator.object_names import GROUP, ObjectNames
 from txlog_operator.specs.common import (
     CONFIG_FOLDER,
@@ -33,6 +39,8 @@ SCHEDULE_COMPONENT: Final = "schedule"
 BACKUPS_FOLDER: Final = Path("/backups")
 """Folder of split backups when the manifest names no target: a volume of its own."""
 DUTY_PROGRAM: Final = "txlog.backup.duty"
+REHEARSAL_PROGRAM: Final = "txlog.rehearsal"
+REHEARSAL_CONFIG_FILE: Final = "rehearsal.json"
 DUTY_CONFIG_FILE: Final = "duty.json"
 BACKUP_CONFIG_FILE: Final = "backup.json"
 TERMINATION_LOG: Final = "/dev/termination-log"
@@ -40,6 +48,8 @@ DEADLINE_S: Final = 24 * 3600
 """After so many seconds Kubernetes ends a Job: one that hangs must not stop all that follow."""
 REQUESTS: Final = {"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "64Mi"}
 """Of each Job. A ResourceQuota admits no pod without requests."""
+REHEARSAL_REQUESTS: Final = {"cpu": "100m", "memory": "512Mi"}
+"""With a store in the same container."""
 WORK_ANNOTATION: Final = f"{GROUP}/work"
 """Which resource a Job is for, as kind/name/uid."""
 
@@ -60,6 +70,9 @@ def config_map(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
     if cluster.spec.backup is not None:
         config = build_backup_config(cluster, masters, target)
         data[BACKUP_CONFIG_FILE] = config.model_dump_json(indent=1, exclude_defaults=True) + "\n"
+    rehearsal = build_rehearsal_config(cluster, masters, lambda name: SECRETS_FOLDER / name)
+    if rehearsal is not None:
+        data[REHEARSAL_CONFIG_FILE] = rehearsal.model_dump_json(indent=1, exclude_defaults=True) + "\n"
     return build_object(cluster, around, "v1", "ConfigMap", ObjectNames(cluster).jobs, COMPONENT, data=data)
 
 
@@ -98,6 +111,11 @@ def backup_command(name: str, why: str) -> list[str]:
     ]
 
 
+def rehearsal_command() -> list[str]:
+    """The command of a rehearsal. It starts a store beside itself, which lies in the pod's temporary folder."""
+    return ["python", "-m", REHEARSAL_PROGRAM, f"--config={CONFIG_FOLDER}/{REHEARSAL_CONFIG_FILE}"]
+
+
 def duty_command(*way: str) -> list[str]:
     """The command of a duty; ``way`` are its options."""
     return ["python", "-m", DUTY_PROGRAM, f"--config={CONFIG_FOLDER}/{DUTY_CONFIG_FILE}", *way]
@@ -109,26 +127,20 @@ def build_job(
     """A Job that runs ``command`` once, without retries. A pod that a drain or a preemption ended is no attempt: it is
     created again. ``work``: which resource the Job is for."""
     component = DUTY_COMPONENT if command[2] == DUTY_PROGRAM else COMPONENT
-    names, backup, own = ObjectNames(cluster), cluster.spec.backup, internal_credentials(cluster)
+    names, own = ObjectNames(cluster), internal_credentials(cluster)
+    is_rehearsal = command[2] == REHEARSAL_PROGRAM
     mounts = [{"name": "config", "mountPath": str(CONFIG_FOLDER), "readOnly": True}, *own.mounts, TMP_MOUNT]
     volumes: list[KubeObject] = [{"name": "config", "configMap": {"name": names.jobs}}, *own.volumes]
-    if backup is None:
-        mounts.append({"name": "backups", "mountPath": str(BACKUPS_FOLDER)})
-        volumes.append({"name": "backups", "persistentVolumeClaim": {"claimName": names.split_backups}})
-    elif backup.target.folder is not None:
-        mounts.append({"name": "backups", "mountPath": backup.target.folder.path})
-        volumes.append({"name": "backups", "persistentVolumeClaim": {"claimName": backup.target.folder.claim_name}})
-    elif backup.target.s3 is not None and backup.target.s3.secret_ref is not None:
-        secret = backup.target.s3.secret_ref.name
-        mounts.append({"name": "secret", "mountPath": str(SECRETS_FOLDER / secret), "readOnly": True})
-        volumes.append({"name": "secret", "secret": {"secretName": secret}})
+    for volume, mount in _target_volumes(cluster, with_archive=is_rehearsal):
+        volumes.append(volume)
+        mounts.append(mount)
     worker = container(
         cluster,
         around,
         component,
         [*command, f"--answer={TERMINATION_LOG}"],
         env=[{"name": "HOME", "value": "/tmp"}, *own.env],
-        resources={"requests": dict(REQUESTS)},
+        resources={"requests": dict(REHEARSAL_REQUESTS if is_rehearsal else REQUESTS)},
         terminationMessagePath=TERMINATION_LOG,
         terminationMessagePolicy="FallbackToLogsOnError",
         volumeMounts=mounts,
@@ -150,3 +162,30 @@ def build_job(
     if work:
         found["metadata"]["annotations"] = {WORK_ANNOTATION: work}
     return found
+
+
+def _target_volumes(cluster: TxLogCluster, *, with_archive: bool) -> list[tuple[KubeObject, KubeObject]]:
+    """Volume and mount of the backups' target, and of the archive's where it is another one."""
+    names, backup = ObjectNames(cluster), cluster.spec.backup
+    found: list[tuple[KubeObject, KubeObject]] = []
+    if backup is not None:
+        found += _target_volume("backups", "secret", backup.target)
+    elif not with_archive:
+        claim = {"name": "backups", "persistentVolumeClaim": {"claimName": names.split_backups}}
+        found.append((claim, {"name": "backups", "mountPath": str(BACKUPS_FOLDER)}))
+    archive = archive_target(cluster) if with_archive else None
+    for each in _target_volume("archive", "archive-secret", archive) if archive is not None else ():
+        if each[1]["mountPath"] not in [mount["mountPath"] for _, mount in found]:
+            found.append(each)
+    return found
+
+
+def _target_volume(name: str, secret_name: str, target: BackupTargetSpec) -> list[tuple[KubeObject, KubeObject]]:
+    if target.folder is not None:
+        volume = {"name": name, "persistentVolumeClaim": {"claimName": target.folder.claim_name}}
+        return [(volume, {"name": name, "mountPath": target.folder.path})]
+    if target.s3 is None or target.s3.secret_ref is None:
+        return []
+    secret = target.s3.secret_ref.name
+    volume = {"name": secret_name, "secret": {"secretName": secret}}
+    return [(volume, {"name": secret_name, "mountPath": str(SECRETS_FOLDER / secret), "readOnly": True})]

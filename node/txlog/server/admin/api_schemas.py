@@ -42,12 +42,14 @@ from txlog.server.admin.json_schema import (
 )
 from txlog.server.admin.live_schema import LIVE, RECOVERY
 from txlog.server.admin.log_retention import BackupReport, VerifiedBackup
+from txlog.server.admin.restore_points import RestorePointRequest
 from txlog.server.admin.store_decisions import StoreDecision
 from txlog.server.admin.views import BootstrapRequest, DownReport, ForceViewRequest
 from txlog.supervision.duties import DutyKind
 from txlog.wire.archive_report import ArchivePlace, ArchiveReport
 from txlog.wire.change_feed import NAMESPACE_KIND, UNDECIDED, CommittedTransaction, FeedEvent
 from txlog.wire.log_page import KIND_NAMES
+from txlog.wire.rehearsal_report import RehearsalReport
 
 _ANSWERS: Final[dict[type[msgspec.Struct], str]] = {
     JsonPosition: "Place",
@@ -73,6 +75,8 @@ _REQUESTS: Final[dict[type[msgspec.Struct], str]] = {
     BackupReport: "BackupReport",
     ArchivePlace: "ArchivePlace",
     ArchiveReport: "ArchiveReport",
+    RehearsalReport: "RehearsalReport",
+    RestorePointRequest: "NewRestorePoint",
     AddMasterRequest: "AddMaster",
     ChangeMasterRequest: "ChangeMaster",
     ClusterOptionsRequest: "ClusterOptions",
@@ -99,6 +103,9 @@ _COUNTS: Final = (
     "errors",
     "gaps",
     "losses",
+    "entries",
+    "graphs",
+    "differing",
 )
 _FIELDS: Final[dict[str, dict[str, Schema]]] = {
     "Place": {"epoch": COUNT},
@@ -188,7 +195,19 @@ _HAND_WRITTEN: Final[dict[str, Schema]] = {
             bytesMax=COUNT,
             alarm=BOOLEAN,
         ),
-        archive=nullable(object_of(streams=array_of(schema_ref("ArchiveStream")))),
+        archive=nullable(
+            object_of(
+                streams=array_of(schema_ref("ArchiveStream")),
+                rehearsals=array_of(
+                    object_of(
+                        dataCenter=STRING,
+                        lastGoodAt=nullable(NUMBER),
+                        dueAt=nullable(NUMBER),
+                        last=nullable(schema_ref("RehearsalReport")),
+                    )
+                ),
+            )
+        ),
         queue=object_of(transactions=COUNT, bytes=COUNT),
         counter=COUNT,
         members=array_of(object_of(node=STRING, birth=STRING, weight=COUNT, dataCenter=STRING)),
@@ -198,6 +217,14 @@ _HAND_WRITTEN: Final[dict[str, Schema]] = {
         repository=STRING,
         dataCenter=STRING,
         uptimeSeconds=NUMBER,
+    ),
+    "RestorePoint": object_of(name=STRING, index=COUNT, hash=nullable(STRING), at=nullable(NUMBER)),
+    "CreatedRestorePoint": object_of(
+        name=STRING,
+        transaction=nullable(STRING),
+        index=nullable(COUNT),
+        hash=nullable(STRING),
+        at=nullable(NUMBER),
     ),
     "Live": LIVE,
     "Recovery": RECOVERY,

@@ -18,6 +18,7 @@ from txlog.model.stamp import stamp_ms
 from txlog.protocol.log.log_state import LogState
 from txlog.runtime.master_context import MasterContext
 from txlog.server.admin.archive_delay import PlaceMemory, StableAges
+from txlog.server.admin.rehearsal_reports import RehearsalReports
 from txlog.wire import messages as wire
 from txlog.wire.archive_report import PLACES_REPORTED_MAX, ArchivePlace, ArchiveReport
 
@@ -97,16 +98,17 @@ class ArchiveReports:
         self._received: tuple[ArchiveReport, float] | None = None
         self._due = asyncio.Event()
         self._ages = StableAges()
+        self.rehearsals = RehearsalReports(site, send, wall_clock)
         if site.config.archive is not None:
             self._streams[site.config.data_center] = _KnownStream(site.config.archive.max_delay_ms / 1000)
 
     def routes(self) -> list[Route]:
         """The paths of this handler."""
-        return [Route("POST", "/txlog/archive", self.report)]
+        return [Route("POST", "/txlog/archive", self.report), *self.rehearsals.routes()]
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
         """The tasks that run until the process ends, by name."""
-        return {"archive-notices": self._send_notices()}
+        return {"archive-notices": self._send_notices(), **self.rehearsals.tasks()}
 
     async def report(self, request: Request, _: Mapping[str, str]) -> Response:
         """Takes the report of this data centre's archiver. Answers ``{"known"}``, the number of its places."""
@@ -137,6 +139,7 @@ class ArchiveReports:
 
     def on_notice(self, peer: str, topic: str, body: bytes) -> None:
         """Handles a notice from another master."""
+        self.rehearsals.on_notice(peer, topic, body)
         if topic != TOPIC:
             return
         try:
@@ -171,8 +174,10 @@ class ArchiveReports:
 
     def describe(self) -> dict[str, Any] | None:
         """The section ``archive`` of the status; None in a cluster without an archive."""
-        streams = self.streams()
-        return {"streams": msgspec.to_builtins(streams)} if streams else None
+        streams, rehearsals = self.streams(), self.rehearsals.describe()
+        if not streams and not rehearsals:
+            return None
+        return {"streams": msgspec.to_builtins(streams), "rehearsals": rehearsals}
 
     def streams(self) -> list[StreamStatus]:
         """Every stream that this master expects or heard of."""

@@ -19,8 +19,10 @@ from txlog.model.view import LISTED_ANCESTORS_MAX
 from txlog.runtime.master_context import MasterContext
 from txlog.server.admin.archive_reports import ArchiveReports, StreamStatus
 from txlog.server.admin.log_retention import LogRetention
+from txlog.server.admin.rehearsal_reports import KnownRehearsals
 from txlog.server.admin.views import ViewHandler
 from txlog.server.admin.worker_repairs import WorkerRepairs
+from txlog.wire.rehearsal_report import RehearsalReport
 
 _MASTER_STATES = (*MasterState, "Restoring", "Damaged")
 """The core's states, and those of a process that has no core."""
@@ -73,6 +75,7 @@ class MetricsHandler:
         yield from self._view_metrics()
         yield from self._retention_metrics()
         yield from self._archive_metrics()
+        yield from self._rehearsal_metrics()
         yield from self._certificate_metrics()
         yield from self._worker_metrics()
 
@@ -144,7 +147,7 @@ class MetricsHandler:
         text = "1 for a worker that gives no answer to a transaction: suspected, ended or stalled"
         yield _gauges("worker_fault", text, ["worker", "fault"], faults)
         agreement = self._context.status.log_state
-        skips = 0 if agreement is None else len(agreement.skips)
+        skips = 0 if agreement is None else sum(" " not in key for key in agreement.skips)  # others name namespaces
         yield _gauges("log_skips", "transactions that the log skips", [], {(): skips})
         self._repairs.refresh_states()
         differs: dict[tuple[str, ...], float] = {}
@@ -205,6 +208,33 @@ class MetricsHandler:
         }
         for name, (text, count_of) in counters.items():
             yield _counters(f"archive_{name}", text, label, {(s.data_center,): count_of(s) for s in streams})
+
+    def _rehearsal_metrics(self) -> Iterable[Any]:
+        """The last rehearsed recovery of each data centre; nothing where none was made or expected."""
+        known = self._archive.rehearsals.known()
+        if not known:
+            return
+        gauges: dict[str, tuple[str, Callable[[KnownRehearsals], float | None]]] = {
+            "success_timestamp_seconds": ("of the last good one, since 1970", lambda k: k.good.at if k.good else None),
+            "due_timestamp_seconds": ("when the last good one is too old, since 1970", lambda k: k.due_at),
+        }
+        for name, (text, value_of) in gauges.items():
+            found = {(k.data_center,): value for k in known if (value := value_of(k)) is not None}
+            yield _gauges(f"rehearsal_{name}", text, ["data_center"], found)
+        figures: dict[str, tuple[str, Callable[[RehearsalReport], float | None]]] = {
+            "failed": ("1 while the last one was not good", lambda last: float(not last.ok)),
+            "rpo_seconds": ("what a loss would have cost at the last one", lambda last: last.rpo_seconds),
+            "rto_writes_seconds": ("until writes, at the last one", lambda last: last.rto_writes_seconds),
+            "rto_reads_seconds": ("until reads, at the last one", lambda last: last.rto_reads_seconds),
+        }
+        for name, (text, figure_of) in figures.items():
+            measured = ((k.data_center, figure_of(k.last)) for k in known if k.last is not None)
+            yield _gauges(
+                f"rehearsal_{name}",
+                text,
+                ["data_center"],
+                {(dc,): value for dc, value in measured if value is not None},
+            )
 
     def _view_metrics(self) -> Iterable[Any]:
         """The view, the masters out of it, and which master receives messages from which."""

@@ -217,6 +217,23 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
         _ok(object_of(known=COUNT)),
         body=schema_ref("ArchiveReport"),
     ),
+    ("POST", "/txlog/rehearsals"): _operation(
+        "the result of a rehearsed recovery of this data centre",
+        _ok(object_of(known=COUNT)),
+        body=schema_ref("RehearsalReport"),
+    ),
+    ("GET", "/txlog/restore-points"): _operation(
+        "the restore points of the log, the oldest first",
+        _ok(object_of(points=array_of(schema_ref("RestorePoint")))),
+    ),
+    ("POST", "/txlog/restore-points"): _operation(
+        "name this place of the log",
+        {
+            "200": _response("it is stable", schema_ref("CreatedRestorePoint")),
+            "202": _response("it is not stable yet", schema_ref("CreatedRestorePoint")),
+        },
+        body=schema_ref("NewRestorePoint"),
+    ),
     ("GET", "/txlog/splits"): _operation(
         "what this master saw of splits", _ok(object_of(node=STRING, dataCenter=STRING, records=array_of(ANY_OBJECT)))
     ),

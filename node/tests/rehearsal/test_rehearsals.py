@@ -1,0 +1,128 @@
+"""A recovery is rehearsed against a real master and a real worker; nothing of it touches them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from rehearsed_cluster import Rehearsed, insert
+
+from txlog.archive.stream import Stream, find_streams
+from txlog.backup.folder_target import FolderTarget
+from txlog.client import MasterClient
+from txlog.rehearsal.live_state import LiveState, measure_rpo, read_live_state
+from txlog.rehearsal.planted_faults import FAULTS
+from txlog.rehearsal.planted_run import rehearse_planted
+from txlog.rehearsal.verdict import RehearsalBounds
+
+RENAME = "INSERT { GRAPH <urn:g:0> { ?s <urn:q> ?o } } WHERE { GRAPH <urn:g:1> { ?s <urn:p> ?o } }"
+
+
+async def test_a_good_rehearsal(rehearsed: Rehearsed) -> None:
+    await rehearsed.archive(insert("a"), insert("bb"))
+    backup = await rehearsed.back_up()
+    place = await rehearsed.archive(insert("ccc"), RENAME, insert("dddd"))
+    before = await rehearsed.content()
+    found = await rehearsed.rehearse(bounds=RehearsalBounds(60.0, 600.0))
+    assert (found.ok, found.error, found.message) == (True, "", "")
+    assert (found.index, found.hash, found.base, found.worker) == (place.index, place.hash.hex(), backup.name, "w-1")
+    assert (found.graphs, found.differing, found.entries, found.engine) == (2, 0, 3, "oxigraph")
+    assert found.quads == before[1].quads
+    assert list(found.phases) == ["live", "find", "claim", "found", "prepare", "base", "files", "load", "compare"]
+    assert found.rpo_seconds == 0.0
+    assert found.rto_writes_seconds is not None
+    assert found.rto_reads_seconds is not None
+    assert found.rto_reads_seconds >= found.rto_writes_seconds > 0
+    # The cluster is as before: no claim, no pause, no other marker.
+    assert await rehearsed.content() == before
+    (stream,) = find_streams(rehearsed.target)
+    assert list(rehearsed.target.list_nested(f"{stream.id.folder}/recovery")) == []
+    assert [each.hold for each in await asyncio.to_thread(rehearsed.master.workers)] == [None]
+
+
+async def test_twelve_planted_faults_are_named(rehearsed: Rehearsed) -> None:
+    await rehearsed.archive(insert("a"), insert("bb"))
+    await rehearsed.back_up()
+    await rehearsed.archive(insert("ccc"), RENAME, insert("dddd"))
+    objects = sorted(each.key for each in rehearsed.target.list_nested(""))
+    run = await asyncio.to_thread(rehearse_planted, rehearsed.request())
+    assert run.sound.ok, run.sound
+    found = {each.name: (each.error, each.message) for each in run.faults if not each.named}
+    assert found == {}
+    assert (run.ok, len(run.faults), len({each.name for each in FAULTS})) == (True, 12, 12)
+    assert sorted(each.key for each in rehearsed.target.list_nested("")) == objects
+
+
+async def test_no_fault_is_planted_behind_a_failed_rehearsal(rehearsed: Rehearsed) -> None:
+    await rehearsed.archive(insert("a"))
+    run = await asyncio.to_thread(rehearse_planted, rehearsed.request())
+    assert (run.ok, run.sound.error, run.faults) == (False, "NoBase", [])
+    assert run.to_dict()["named"] == 0
+
+
+async def test_faults_without_a_place_are_not_named(rehearsed: Rehearsed) -> None:
+    """The backup is at the worker's place, so no file of the archive is read."""
+    await rehearsed.archive(insert("a"))
+    await rehearsed.back_up()
+    run = await asyncio.to_thread(rehearse_planted, rehearsed.request())
+    assert run.sound.ok
+    assert {each.name for each in run.faults if not each.planted} >= {"bit-in-file", "file-missing", "end-missing"}
+    assert not run.ok
+    assert all(each.named for each in run.faults if each.planted)
+
+
+async def test_more_would_be_lost_than_allowed(rehearsed: Rehearsed) -> None:
+    """The archiver is behind when the rehearsal begins, and comes to the worker's place a moment later."""
+    await rehearsed.archive(insert("a"))
+    await rehearsed.back_up()
+    await rehearsed.write(insert("late"))
+    loop = asyncio.get_running_loop()
+
+    def read_then_archive(masters: Sequence[MasterClient], stream: Stream) -> LiveState:
+        live = read_live_state(masters, stream)
+        asyncio.run_coroutine_threadsafe(rehearsed.runner.reach(live.held.place), loop).result(60)
+        return live
+
+    found = await rehearsed.rehearse(bounds=RehearsalBounds(rpo_s=0.0), read_live=read_then_archive)
+    assert (found.ok, found.error, found.phase) == (False, "RpoExceeded", "compare")
+    assert (found.graphs, found.differing) == (2, 0)
+    assert found.rpo_seconds is not None
+    assert found.rpo_seconds > 0
+
+
+async def test_a_recovery_that_takes_too_long(rehearsed: Rehearsed) -> None:
+    await rehearsed.archive(insert("a"))
+    await rehearsed.back_up()
+    found = await rehearsed.rehearse(bounds=RehearsalBounds(rto_s=0.0))
+    assert (found.ok, found.error, found.phase) == (False, "RtoExceeded", "compare")
+
+
+async def test_an_archive_that_ends_too_early(rehearsed: Rehearsed) -> None:
+    await rehearsed.archive(insert("a"))
+    await rehearsed.back_up()
+    await rehearsed.write(insert("late"))
+    found = await rehearsed.rehearse(archived_s=0.2)
+    assert (found.ok, found.error, found.phase) == (False, "NotArchivedInTime", "live")
+    assert found.rpo_seconds is not None
+    assert found.rpo_seconds > 0
+
+
+async def test_without_an_archive(rehearsed: Rehearsed) -> None:
+    await rehearsed.write(insert("a"))
+    empty = rehearsed.request().folder
+    found = await rehearsed.rehearse(archive=FolderTarget(empty))
+    assert (found.ok, found.error, found.phase) == (False, "NoArchive", "live")
+
+
+async def test_the_loss_is_measured_at_the_target(rehearsed: Rehearsed) -> None:
+    place = await rehearsed.archive(insert("a"))
+    (stream,) = find_streams(rehearsed.target)
+    assert await asyncio.to_thread(measure_rpo, [rehearsed.master], stream) == 0.0
+    await rehearsed.write(insert("b"), insert("c"))
+
+    def ask() -> tuple[float, int]:
+        entry = rehearsed.master.log_page(place.index, upto=place.index + 1).entries[0]
+        now_s = (entry.stamp >> 16) / 1000 + 7.5
+        return measure_rpo([rehearsed.master], stream, lambda: now_s), entry.index
+
+    assert await asyncio.to_thread(ask) == (7.5, place.index + 1)

@@ -1,0 +1,70 @@
+"""``python -m txlog.rehearsal --config FILE.json``: one rehearsal of a recovery, as a process of its own.
+
+The supervisor starts it for schedules. The last line on standard output is JSON: the report
+(:class:`~txlog.wire.rehearsal_report.RehearsalReport`) with ``problems``; exit code 1 unless it was good.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import msgspec
+from pydantic import ValidationError
+
+from txlog.backup.backup_job import print_result
+from txlog.config.process_config import RehearsalConfig
+from txlog.model.errors import BadInput, TxLogError
+from txlog.rehearsal.rehearsal_job import RehearsalJob
+
+MESSAGE_MAX: Final = 1000
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parses the arguments and rehearses. Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="txlog.rehearsal", description="a rehearsed recovery of one data centre")
+    parser.add_argument("--config", type=Path, required=True, help="a RehearsalConfig as JSON")
+    parser.add_argument("--answer", type=Path, help="the last line goes into this file, too")
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        report, problems = RehearsalJob(_read_config(options.config), _print_phase).run()
+    except TxLogError as error:
+        print_result({"ok": False, "error": error.name, "message": str(error)}, options.answer)
+        return 1
+    except KeyboardInterrupt:
+        print_result({"ok": False, "error": "Interrupted", "message": "ended from outside"}, options.answer)
+        return 130
+    fields: dict[str, Any] = msgspec.to_builtins(report)
+    del fields["differ"]  # named in the message; a termination message of Kubernetes holds no more than 4 kB
+    fields["message"] = report.message[:MESSAGE_MAX]
+    print_result({**fields, "problems": problems}, options.answer)
+    return 0 if report.ok else 1
+
+
+def _interrupt(*_: object) -> NoReturn:
+    """The throw-away store and folder go with the contexts that this unwinds."""
+    raise KeyboardInterrupt
+
+
+def _print_phase(phase: str) -> None:
+    print(json.dumps({"phase": phase}), flush=True)
+
+
+def _read_config(path: Path) -> RehearsalConfig:
+    try:
+        return RehearsalConfig.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadInput(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())
