@@ -15,6 +15,7 @@ from txlog.runtime.durability_tracker import DurabilityTracker
 from txlog.runtime.literal_form import LiteralForm
 from txlog.runtime.master_loop import PendingWrite
 from txlog.server.frontdoor.synchronous_answers import SynchronousReply
+from txlog.workers.canonical_literals import stored_form
 
 
 def accepted_txid(write: PendingWrite, reached: bool) -> Txid | None:
