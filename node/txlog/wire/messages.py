@@ -154,8 +154,7 @@ class HelloReply(msgspec.Struct, array_like=True, frozen=True, tag="known"):
 
 
 class ProposeBootstrap(msgspec.Struct, array_like=True, frozen=True, tag="found"):
-    """The first view of a new cluster, proposed by the member that bootstraps it. ``forgets``: an operator ordered that
-    members which lost the journal of an earlier cluster begin this one."""
+    """View 1, proposed by the master that founds. ``forgets``: members that lost an earlier journal may accept, too."""
 
     view: View
     forgets: bool = False

@@ -46,7 +46,9 @@ async def explain_query(
 
     :class:`BadInput` if no worker here has an engine that tells plans; :class:`Unavailable` if none can be reached."""
     media = _JSON if _JSON in query.accept.lower() else _TEXT
-    stores = [store for store in await router.choose(request, seconds) if server_of_engine(store.adapter.engine) == ENGINE]
+    stores = [
+        store for store in await router.choose(request, seconds) if server_of_engine(store.adapter.engine) == ENGINE
+    ]
     if not stores:
         raise BadInput(
             "explain: its engine's plan is not available, because no worker of this data centre has an engine that "
