@@ -134,6 +134,7 @@ def _rule(engines: list[str], levels: dict[str, int], *, mixed: bool = False) ->
         config=SimpleNamespace(mixed_engines=mixed),
         registry=SimpleNamespace(known=SimpleNamespace(engines=lambda: tuple(engines))),
         other_nodes=list(levels),
+        literals=SimpleNamespace(contradicts_cluster=False),
         status=SimpleNamespace(older_masters=lambda level: peers.older(level, ["never heard", *levels])),
     )
     return PortabilityRule(site)

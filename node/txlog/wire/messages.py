@@ -135,9 +135,9 @@ class KnownIncarnation(msgspec.Struct, array_like=True, frozen=True):
 
 class HelloReply(msgspec.Struct, array_like=True, frozen=True, tag="known"):
     """``known_incarnations``: what the sender knows of the asker. ``accepted``/``installed``: the sender's own view.
-    ``held``: last seq that the sender holds of each origin of that view. ``configuration``: the sender's, None before
-    the bootstrap; ``members`` counts until then. ``prefers``: its strategy for splits, for the bootstrap; empty: not
-    sent. ``clock_ms``, ``level``: as in ``Hello``. ``keeps_literals``: its stores can, for the bootstrap."""
+    ``held``: last seq that it holds of each origin of that view. ``configuration``: None before the bootstrap;
+    ``members`` counts until then. For the bootstrap, ``prefers``: its strategy for splits; empty: not sent;
+    ``keeps_literals``: its stores can. ``clock_ms``, ``level``: as in ``Hello``."""
 
     node: NodeId
     birth: Birth
@@ -155,8 +155,7 @@ class HelloReply(msgspec.Struct, array_like=True, frozen=True, tag="known"):
 
 
 class ProposeBootstrap(msgspec.Struct, array_like=True, frozen=True, tag="found"):
-    """The first view of a new cluster, proposed by the member that bootstraps it. ``forgets``: an operator ordered that
-    members which lost the journal of an earlier cluster begin this one."""
+    """View 1, proposed by the master that founds. ``forgets``: members that lost an earlier journal may accept, too."""
 
     view: View
     forgets: bool = False

@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 
 from aiohttp import ClientError, ClientResponse
 
+from txlog.config.units import server_of_engine
 from txlog.http.router import Request, Response, bytes_response
 from txlog.model.errors import BadInput, Unavailable
 from txlog.server.frontdoor.read_router import RETRY_S, ReadRouter, WorkerQuery
@@ -45,7 +46,9 @@ async def explain_query(
 
     :class:`BadInput` if no worker here has an engine that tells plans; :class:`Unavailable` if none can be reached."""
     media = _JSON if _JSON in query.accept.lower() else _TEXT
-    stores = [store for store in await router.choose(request, seconds) if store.adapter.engine == ENGINE]
+    stores = [
+        store for store in await router.choose(request, seconds) if server_of_engine(store.adapter.engine) == ENGINE
+    ]
     if not stores:
         raise BadInput(
             "explain: its engine's plan is not available, because no worker of this data centre has an engine that "
