@@ -10,7 +10,7 @@ from e2e.model.synchronous.masters import ModelMaster
 from e2e.model.synchronous.values import Missing, ModelAnchor, ModelTransaction, TransactionKind, Weights
 
 
-class Undecided(NamedTuple):
+class OpenVerdicts(NamedTuple):
     """What a master knows of what no decision in its log or queue names. ``certain``: a quorum holds it. ``doomed``: to
     be rolled back. ``late_own``: only under ``local_timeout``."""
 
@@ -25,7 +25,7 @@ class DecisionRules:
 
     anchors: AnchorRules
 
-    def judge(self, master: ModelMaster, now: int, due: dict[str, int]) -> Undecided:
+    def judge(self, master: ModelMaster, now: int, due: dict[str, int]) -> OpenVerdicts:
         """What the master may decide now; ``due``: the step from which a transaction is late."""
         missing, anchor = self.anchors.missing, master.view.anchor
         assert anchor is not None, master.view
@@ -39,7 +39,7 @@ class DecisionRules:
             and not self._is_held_by_quorum(master, anchor, each)
         ]
         if not master.view.quorate:
-            return Undecided([], [], late_own)
+            return OpenVerdicts([], [], late_own)
         doomed = anchor.doomed
         if Missing.UNDOOMED in missing and master.number != min(master.view.members):
             doomed = frozenset()
@@ -54,7 +54,7 @@ class DecisionRules:
                 for each in waiting
                 if now >= due[each.txid] and master.places.get(each.txid, master.stable + 1) <= master.stable
             ]
-        return Undecided(certain, rolled_back, late_own)
+        return OpenVerdicts(certain, rolled_back, late_own)
 
     def _is_held_by_quorum(self, master: ModelMaster, anchor: ModelAnchor, transaction: ModelTransaction) -> bool:
         """S6: the quorum is counted in the view's electorate, among members known in this view to hold it."""
