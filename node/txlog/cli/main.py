@@ -24,6 +24,7 @@ from txlog.cli import (
     rejoin_commands,
     settings_commands,
     split_commands,
+    synchro_commands,
     top_commands,
     user_commands,
     worker_commands,
@@ -49,6 +50,7 @@ for module in (
     override_commands,
     peer_commands,
     rejoin_commands,
+    synchro_commands,
     top_commands,
 ):
     module.add_to(app)

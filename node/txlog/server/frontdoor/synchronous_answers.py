@@ -44,7 +44,7 @@ _REPLIES: Final[dict[tuple[SynchronousAnswer, bool], tuple[int, str]]] = {
 
 def find_reply(known: SynchronousAnswer, level: Durability, *, knows_pending: bool) -> SynchronousReply:
     """The reply to a write. ``known``: what may be answered at ``level`` now. A client that asked for ``accepted`` does
-    not wait: it is never told that its transaction takes effect."""
+    not wait: it is never answered that its transaction takes effect."""
     if level is Durability.ACCEPTED and known is SynchronousAnswer.COMMITTED:
         known = SynchronousAnswer.PENDING
     status, reason = _REPLIES[known, knows_pending]
