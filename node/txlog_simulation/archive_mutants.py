@@ -31,7 +31,7 @@ ARCHIVE_MUTANTS: tuple[Mutant, ...] = (
         PLAN,
         "            if name.level and now - modified[name] >= grace_s:\n",
         "            if name.level and now:\n",
-        f"{COMPACTION_TEST}test_both_orders_stay_what_they_were",
+        f"{COMPACTION_TEST}test_small_files_stay_until_the_grace_is_over",
     ),
     _mutant(
         "archive-compacts-what-is-not-final",

@@ -89,6 +89,20 @@ def test_both_orders_stay_what_they_were(tmp_path: Path, seed: int) -> None:
     assert third == CompactionResult([], [], [])
 
 
+def test_small_files_stay_until_the_grace_is_over(tmp_path: Path) -> None:
+    """A reader that listed the small files before the merge has so long to read them."""
+    history = History(tmp_path / "target", 1, length=40)
+    (first,) = compact(history, tmp_path, 1)
+    assert first.written
+    newest = max(each.modified for each in history.stream.list_files() if not each.name.level)
+    for path in tmp_path.rglob("log1/*.txl"):
+        os.utime(path, (newest - LIMITS.grace_s + 1,) * 2)
+    assert compactor(history.stream).run().deleted == []
+    for path in tmp_path.rglob("log1/*.txl"):
+        os.utime(path, (newest - LIMITS.grace_s,) * 2)
+    assert set(compactor(history.stream).run().deleted) == set(first.merged)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_every_place_keeps_its_view(tmp_path: Path, seed: int) -> None:
     """The epoch of a restored marker is that of the view in which its place was stable."""
