@@ -225,7 +225,7 @@ def _loop(seed: int) -> RunPlan:
 def _synchronous(seed: int) -> RunPlan:
     """Clients bring synchronous transactions while the masters split, and who has written a decision is cut off."""
     rng = Random(f"synchronous plan {seed}")
-    base = rng.choice(("splits", "splits", "isolated", "views", "majority", "crashes", "links", "calm", "duels"))
+    base = rng.choice(("splits", "splits", "isolated", "views", "majority", "crashes", "links", "members", "wipes"))
     plan = draw_plan(seed, base)
     masters = rng.choice((3, 3, 4, 5, 5))
     plan = _with_more_masters(with_masters(masters, plan), masters, rng)

@@ -1,17 +1,21 @@
 """Safeguards of synchronous transactions (S4 to S13), one each taken out. Imports nothing of ``txlog``.
 
-No master of the simulator makes such a transaction yet, so that tests kill them: the runs of the model, in which the
-rules of the masters are asked in every step, and directed ones.
+Tests kill those of the pure rules: the runs of the model, in which the rules of the masters are asked in every step,
+and directed ones. Runs of whole masters and tests of these kill the others.
 """
 
 from __future__ import annotations
 
-from txlog_simulation.mutant import Mutant
+from txlog_simulation.mutant import HARM, Mutant
 from txlog_simulation.source_patches import SourceEdit
 
 ANCHORS = "txlog/protocol/views/anchors.py"
 DECISIONS = "txlog/protocol/views/decisions.py"
 LIMBO = "txlog/protocol/log/limbo.py"
+EFFECTS = "txlog/protocol/log/synchronous_effects.py"
+QUORATE = "txlog/protocol/views/quorate_view.py"
+UNDECIDED = "txlog/protocol/views/undecided.py"
+NEXT_VIEW = "txlog/protocol/views/next_view.py"
 _MODEL = "node/tests/protocol/test_synchronous_rules_model.py::test_masters_and_model_say_the_same_in_random_runs"
 _EARLY = (
     "node/tests/protocol/test_synchronous_rules_model.py"
@@ -22,8 +26,15 @@ _DOOM = "node/tests/protocol/test_synchronous_s09_doom.py"
 _ANSWERS = "node/tests/protocol/test_synchronous_s10_answers.py"
 
 
+_MASTERS = "node/tests/protocol/test_synchronous_masters.py::"
+
+
 def _mutant(name: str, rule: str, file: str, old: str, new: str, test: str = _MODEL) -> Mutant:
     return Mutant(f"synchronous-{name}", rule, True, (SourceEdit(file, old, new),), test=test)
+
+
+def _seen_in_runs(name: str, rule: str, file: str, old: str, new: str) -> Mutant:
+    return Mutant(f"synchronous-{name}", rule, True, (SourceEdit(file, old, new),), profile="synchronous", counts=HARM)
 
 
 SYNCHRONOUS_MUTANTS: tuple[Mutant, ...] = (
@@ -102,4 +113,122 @@ SYNCHRONOUS_MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant("start-without-early-decisions", "S13", LIMBO, "tuple(self.early.items()),", "(),", test=_EARLY),
     _mutant("start-forgets-what-was-rolled-back", "S13", LIMBO, "tuple(self.rolled_back.items()))", "())"),
+    _mutant(
+        "taken-by-who-is-away",
+        "S2",
+        UNDECIDED,
+        "compute_needs(key.quorum, anchor.electorate), self.present(state)",
+        "compute_needs(key.quorum, anchor.electorate), [m.node for m in view.members]",
+        test=_MASTERS + "test_it_is_refused_where_its_quorum_does_not_answer",
+    ),
+    _mutant(
+        "every-view-decides",
+        "S4",
+        ANCHORS,
+        "if not all(_is_majority(electorate, voters) for electorate in (previous.electorate, *under)):",
+        "if not previous.members:",
+        test="node/tests/protocol/test_synchronous_voters.py",
+    ),
+    _mutant(
+        "first-births-do-not-vote",
+        "S4",
+        QUORATE,
+        "voters=births)",
+        "voters=[])",
+        test="node/tests/protocol/test_synchronous_voters.py",
+    ),
+    _mutant(
+        "voters-are-forgotten",
+        "S4",
+        QUORATE,
+        "msgspec.structs.replace(found.anchor, voters=sorted(voters))",
+        "msgspec.structs.replace(found.anchor, voters=anchors[0].voters)",
+        test="node/tests/protocol/test_synchronous_voters.py",
+    ),
+    _seen_in_runs(
+        "held-by-who-has-not-said-so",
+        "S6",
+        UNDECIDED,
+        "if slot < len(known) and txid.seq <= known[slot]:",
+        "if slot < len(known):",
+    ),
+    _seen_in_runs(
+        "in-effect-at-its-own-place",
+        "S7",
+        EFFECTS,
+        "kind != KIND_DECISION and index not in self.limbo.early_commits",
+        "kind != KIND_DECISION and index in self.limbo.early_commits",
+    ),
+    _mutant(
+        "decided-again-behind-a-log-start",
+        "S13",
+        EFFECTS,
+        "if entry.log_index <= self.known_until:",
+        "if entry.log_index < 0:",
+        test="node/tests/protocol/test_synchronous_s13_log_start.py",
+    ),
+    _seen_in_runs("effects-stay-when-the-log-is-cut", "S7", EFFECTS, "        self.limbo.truncate(known)\n", ""),
+    _mutant(
+        "rolled-back-keeps-its-key",
+        "S11",
+        EFFECTS,
+        "            self._keys.forget_waiting(client_key, txid)\n",
+        "            assert client_key is not None, txid\n",
+        test=_MASTERS + "test_what_only_a_minority_held_is_rolled_back_when_it_is_late",
+    ),
+    _mutant(
+        "branch-by-votes",
+        "S12",
+        NEXT_VIEW,
+        "if len(forks) > 1 and decided",
+        "if len(forks) < 1 and decided",
+        test="node/tests/protocol/test_synchronous_s12_branches.py",
+    ),
+    _mutant(
+        "any-anchor-leads",
+        "S12",
+        "txlog/protocol/views/decided_branch.py",
+        "any(number < other for other in theirs) or all(number == other for other in theirs)",
+        "not theirs",
+        test="node/tests/protocol/test_synchronous_s12_branches.py",
+    ),
+    _seen_in_runs(
+        "trimmed-before-its-commit",
+        "S13",
+        EFFECTS,
+        "return min([find_log_start(served_from, LimboSnapshot(open_there)), *(first - 1 for first in later)])",
+        "return served_from",
+    ),
+    _mutant(
+        "log-start-says-nothing",
+        "S13",
+        EFFECTS,
+        "            [_record_of(one) for one in limbo.open.values()],\n",
+        "            [],\n",
+        test="node/tests/protocol/test_synchronous_s13_log_start.py",
+    ),
+    _mutant(
+        "without-limit",
+        "S15",
+        UNDECIDED,
+        "if counted[0] >= settings.synchronous_transactions_max or",
+        "if",
+        test=_MASTERS + "test_too_many_undecided_ones_are_refused",
+    ),
+    _mutant(
+        "first-anchor-without-all",
+        "S16",
+        QUORATE,
+        "not own.may_begin or older or not is_whole:",
+        "not own.may_begin or older:",
+        test=_MASTERS + "test_no_anchor_is_made_while_a_configured_master_is_out",
+    ),
+    _mutant(
+        "older-programs-work-with-anchors",
+        "S16",
+        QUORATE,
+        "not own.may_begin or older or not is_whole:",
+        "not own.may_begin or not is_whole:",
+        test=_MASTERS + "test_no_anchor_is_made_with_an_older_program",
+    ),
 )

@@ -73,9 +73,9 @@ def test_version_1_is_written_as_ever() -> None:
     assert to_text(golden_journal()) == path.read_text()
 
 
-@pytest.mark.parametrize("name", ["version-1", "version-1-all-ancestors"])
+@pytest.mark.parametrize("name", ["version-1", "version-1-all-ancestors", "version-1-without-anchors"])
 def test_version_1_is_read_back(name: str) -> None:
-    """Also one that was written before views could have forgotten ancestors."""
+    """Also those that were written before views could have forgotten ancestors, and before they had anchors."""
     files = MemoryVfs.load(from_text((GOLDEN / f"{name}.hex").read_text()))
     journal, found = open_journal(files)
     assert (found.start, found.ceiling, found.stable, found.damage) == (2, 5000, 15, [])

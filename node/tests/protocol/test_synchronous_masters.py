@@ -197,3 +197,100 @@ def test_too_many_undecided_ones_are_refused() -> None:
     refused = masters.refusal("a", "three")
     assert isinstance(refused, Unavailable)
     assert refused.reason == "SynchroFull"
+
+
+def test_it_is_refused_where_its_quorum_does_not_answer() -> None:
+    masters = cluster()
+    masters.split("ab")
+    masters.run(600)
+    refused = masters.refusal("a", "x")
+    assert isinstance(refused, Unavailable)
+    assert "2 of 5 votes are here, N/2+1 needs 3" in str(refused)
+    assert masters.refusal("c", "x", quorum="all").args[0].startswith("3 of 5 votes are here, all needs 5")
+    masters.take("c", "x")
+
+
+def test_no_anchor_is_made_while_a_configured_master_is_out() -> None:
+    masters = SynchronousCluster("abcd", max_peer_lag_ms=1000, idle_interval_ms=150).at_work()
+    masters.settings["synchronous"] = True
+    masters.crash("d")
+    for node in "ab":
+        masters.crash(node)
+        masters.start(node)
+    masters.run(600)
+    masters.backed_up("abc")
+    masters.run(3000)
+    view = masters.core("a").view
+    assert view is not None
+    assert [member.node for member in view.members] == ["a", "b", "c"]
+    assert view.anchor is None
+    masters.start("d")
+    masters.run(4000)
+    view = masters.core("a").view
+    assert view is not None
+    assert view.is_quorate
+
+
+class OneOlder(SynchronousCluster):
+    without_level = "c"
+
+
+def test_no_anchor_is_made_with_an_older_program() -> None:
+    masters = OneOlder("abc", max_peer_lag_ms=1000, idle_interval_ms=150).at_work()
+    masters.settings["synchronous"] = True
+    masters.crash("a")
+    masters.start("a")
+    masters.crash("b")
+    masters.run(600)
+    masters.backed_up("ac")
+    masters.run(3000)
+    masters.start("b")
+    masters.run(3000)
+    view = masters.core("a").view
+    assert view is not None
+    assert [member.node for member in view.members] == ["a", "b", "c"]
+    assert view.anchor is None
+
+
+def test_a_master_of_an_older_program_is_not_let_into_a_cluster_with_an_anchor() -> None:
+    masters = cluster("abc")
+    masters.crash("c")
+    masters.run(600)
+    masters.backed_up("ab")
+    masters.run(3000)
+    masters.without_level = "c"
+    masters.start("c")
+    masters.run(3000)
+    assert "OlderProgram" in masters.faults["a"]
+    view = masters.core("a").view
+    assert view is not None
+    assert [member.node for member in view.members] == ["a", "b"]
+
+
+def test_the_log_is_not_trimmed_below_what_is_open_where_it_is_served_from() -> None:
+    masters = cluster("abc")
+    for text in ("one", "two", "three"):
+        masters.submit("b", text)
+    masters.run(1500)
+    masters.split("c")
+    txid = masters.take("a", "waits", quorum="N/2+1")
+    masters.join()
+    masters.run(3000)
+    log = masters.core("a").log_state
+    assert log is not None
+    effects, own = log.synchronous, log.log_index.index_of(txid.origin, txid.seq)
+    commit = effects.effect_index(txid)
+    assert own < commit
+    assert effects.log_start_for(own - 1) == own - 1
+    assert effects.log_start_for(own) == own - 1
+    assert effects.log_start_for(commit) == commit
+
+
+def test_none_holds_no_order_so_nothing_synchronous_is_taken() -> None:
+    masters = SynchronousCluster("abc", synchronous=True, strategy="None").at_work()
+    view = masters.core("a").view
+    assert view is not None
+    assert view.anchor is None
+    refused = masters.refusal("a", "x")
+    assert isinstance(refused, Unavailable)
+    assert refused.reason == "SynchroNone"

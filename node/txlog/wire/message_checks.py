@@ -16,13 +16,16 @@ from txlog.model.configuration import MASTERS_MAX, Configuration
 from txlog.model.entry import Span
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import NODE_ID
-from txlog.model.records import LogStart, ReassignedStamps
+from txlog.model.records import LogStart, ReassignedStamps, SynchronousState
 from txlog.model.stamp import STAMP_MAX
+from txlog.model.synchronous_entry import SYNCHRONOUS_AND_DECISION, key_error
 from txlog.model.view import NO_VIEW, STRATEGIES, Member, View, bootstrap_view
 
 if TYPE_CHECKING:
     from txlog.wire.messages import AcceptView, HelloReply, QueuedTransactions, ViewReport
 
+DECIDED_NAMES_MAX: Final = 50_000_000
+"""Rolled-back transactions that a log start may name; each takes memory."""
 _BIRTH_MAX: Final = (1 << 64) - 1
 _STAMP_BYTES: Final = 8
 
@@ -145,7 +148,18 @@ def report_error(report: ViewReport) -> str:
         return f"a log of {report.log.index} that is stable up to {report.stable}"
     if report.prefers not in STRATEGIES:
         return f"unknown strategy: {report.prefers[:40]}"
-    return view_error(report.view) or queued_error([*report.pending, *report.parked])
+    return (
+        view_error(report.view)
+        or queued_error([*report.pending, *report.parked])
+        or next(filter(None, (named_error(one.kind, one.key) for one in report.limbo)), "")
+    )
+
+
+def named_error(kind: int, key: str) -> str:
+    """Of a synchronous transaction or a decision that comes without its payload."""
+    if kind not in SYNCHRONOUS_AND_DECISION:
+        return f"kind {kind} is no synchronous transaction and no decision"
+    return key_error(kind, key)
 
 
 def accept_error(accept: AcceptView) -> str:
@@ -203,6 +217,26 @@ def log_start_error(start: LogStart, index: int) -> str:
     since, configuration = start.configuration or (0, None)
     numbers = [since, start.retention, *(number for one in start.retentions for number in one)]
     numbers += [start.keys_index, *(number for index, _, _, seq in start.noops for number in (index, seq))]
-    if not all(_is_count(number) for number in (*numbers, *(at for _, at in start.skips))):
+    if not all(_is_count(number) for number in (*numbers, start.served_from, *(at for _, at in start.skips))):
         return "a number of the log start is out of bounds"
-    return configuration_error(configuration)
+    return synchronous_error(start.synchronous) or configuration_error(configuration)
+
+
+def synchronous_error(state: SynchronousState | None) -> str:
+    """Of what a log start says about synchronous transactions. None is right."""
+    if state is None:
+        return ""
+    names = [(one.node, one.birth, one.seq) for one in state.open]
+    names += [row[:3] for row in state.early] + [name for _, *some in state.repeats for name in some]
+    if not all(_is_origin(node, birth) and 1 <= seq <= COUNT_MAX for node, birth, seq in names):
+        return "a synchronous transaction of the log start is out of bounds"
+    spans = [*state.rolled_back, *(span for _, some in state.idle_names for span in some)]
+    if sum(span.count for span in spans) > DECIDED_NAMES_MAX:
+        return f"the log start names more than {DECIDED_NAMES_MAX} decided transactions"
+    numbers = [state.index, *state.early_commits, *(one.index for one in state.open)]
+    numbers += [number for row in state.reaches for number in row] + [at for at, _ in state.idle_names]
+    stamps = [*(one.stamp for one in state.open), *(row[4] for row in state.early)]
+    if not all(_is_count(number) for number in numbers) or not all(_is_stamp(stamp) for stamp in stamps):
+        return "a number of what the log start says about synchronous transactions is out of bounds"
+    errors = (named_error(one.kind, one.key) for one in state.open if len(one.content) == HASH_BYTES)
+    return next(filter(None, errors), "")

@@ -6,11 +6,13 @@ shipped code against the small model in the same way, on drawn reports. Here the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
-from txlog.model.view import Number, View
+from txlog.model.synchronous_entry import KIND_DECISION
+from txlog.model.view import NO_VIEW, Number, View
 from txlog.protocol.views.next_view import NextView
 from txlog.wire.messages import QueuedTransactions, ViewReport
 from txlog_simulation.checkers.log import LogChecker
@@ -60,7 +62,13 @@ def check_next_view(
     forgotten = [r.node for r in reports if r.view is not None and r.view.number < closed.view.lineage_start]
     if forgotten:
         findings.add(LOG, "21", f"{number} does not list the views that {', '.join(forgotten)} report")
-    model = _NextViewModel([m for m in masters if m.view is not None], {r.node for r in reports}, weights, majority)
+    model = _NextViewModel(
+        [m for m in masters if m.view is not None],
+        {r.node for r in reports},
+        weights,
+        majority,
+        lambda origin, seq: log.transactions.kind_of(origin, seq) == KIND_DECISION,
+    )
     if model.order[0] != closed.branches[0] or set(model.order) != set(closed.branches):
         findings.add(LOG, "25", f"{number} grows from {closed.branches}, these reports mean {model.order}")
         return
@@ -126,7 +134,15 @@ class _NextViewModel:
     """``order``: the branches, the winner first. ``complete_count``: how many of them have what is settled in the
     others."""
 
-    def __init__(self, masters: list[MemberReport], here: set[str], weights: dict[str, int], majority: bool) -> None:
+    def __init__(
+        self,
+        masters: list[MemberReport],
+        here: set[str],
+        weights: dict[str, int],
+        majority: bool,
+        is_decision: Callable[[Origin, int], bool],
+    ) -> None:
+        self.is_decision = is_decision
         self.reports_by_view: dict[Number, list[MemberReport]] = {}
         self.view: dict[Number, View] = {}
         for one in masters:
@@ -152,7 +168,13 @@ class _NextViewModel:
         else:
             forks = [n for n in self.leaves if not self._is_lagger(n)]
             self.order = sorted(
-                forks, key=lambda n: (self._has_all_final(n, forks), self._weight(n, forks)), reverse=True
+                forks,
+                key=lambda n: (
+                    self._has_all_final(n, forks),
+                    self._leads(n, [z for z in forks if z != n]),
+                    self._weight(n, forks),
+                ),
+                reverse=True,
             )
             self.complete_count = sum(self._has_all_final(n, forks) for n in forks)
 
@@ -189,8 +211,24 @@ class _NextViewModel:
             return False
         mine = self.log[n]
         return any(
-            self.log[z][: len(mine)] == mine and (len(self.log[z]) > len(mine) or z > n) for z in self.leaves if z != n
+            self.log[z][: len(mine)] == mine and (len(self.log[z]) > len(mine) or z > n) and not self._leads(n, [z])
+            for z in self.leaves
+            if z != n
         )
+
+    def _leads(self, n: Number, others: list[Number]) -> bool:
+        """S12: it is of the latest anchor, which not all are of, and has, closed, a decision that others lack."""
+        anchors = {z: anchor.number for z in (n, *others) if (anchor := self.view[z].anchor) is not None}
+        if n not in anchors or not others:
+            return False
+        theirs = [anchors.get(z, NO_VIEW) for z in others]
+        if max(theirs) > anchors[n] or min(theirs) == anchors[n]:
+            return False
+        mine, logs = self._closed_log(n), [self._closed_log(z) for z in others]
+        shared = 0
+        while shared < len(mine) and all(log[shared : shared + 1] == mine[shared : shared + 1] for log in logs):
+            shared += 1
+        return any(self.is_decision(one.origin, one.seq) for one in mine[shared:])
 
     def _has_all_final(self, n: Number, forks: list[Number]) -> bool:
         """What is settled never moves: where a fork lacks some of it, its own comes behind."""

@@ -36,6 +36,11 @@ class TransactionChecker:
         self.on_own: Callable[[Txid, str, int, bytes], None] | None = None
         """Told of each transaction that its origin has made durable."""
 
+    def kind_of(self, origin: Origin, seq: int) -> int:
+        """Of a transaction that its origin has made durable; 0 for none."""
+        rows = self.by_origin.get(origin, [])
+        return rows[seq - 1].kind if seq <= len(rows) else 0
+
     def on_submitted(self, node: str, batch: list[Submission]) -> None:
         """A client brought this to a master."""
         self.submitted.setdefault(node, set()).update([one.content for one in batch])

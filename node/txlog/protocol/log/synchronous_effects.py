@@ -48,7 +48,10 @@ class SynchronousEffects:
         self.known_until = 0
         self.repeats: dict[int, dict[Txid, Txid]] = {}
         self.waiting: dict[Txid, tuple[int, SynchronousKey]] = {}
-        self._decisions_waiting: dict[Txid, list[Txid]] = {}
+        self.version = 0
+        """Grows with every change of what is undecided."""
+        self.decisions_waiting: dict[Txid, tuple[DecisionKind, list[Txid]]] = {}
+        """What the decisions say that are persisted and not in the log."""
         self._keys = keys
         self._places: dict[Txid, int] = {}
         self._commits: list[tuple[int, int]] = []
@@ -58,27 +61,32 @@ class SynchronousEffects:
 
     def wait(self, txid: Txid, kind: int, key: str) -> None:
         """A synchronous transaction or a decision is persisted and not in the log."""
+        self.version += 1
         if kind == KIND_DECISION:
-            self._decisions_waiting[txid] = decode_decision(key).names()
+            decision = decode_decision(key)
+            self.decisions_waiting[txid] = decision.verdict, decision.names()
         else:
             self.waiting[txid] = kind, decode_synchronous_key(key)
-
-    @property
-    def names_waiting(self) -> set[Txid]:
-        """What the decisions that are not in the log name."""
-        return {txid for names in self._decisions_waiting.values() for txid in names}
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is undecided, in the log or waiting."""
         return not self.limbo.open and not self.waiting
 
+    @property
+    def is_unused(self) -> bool:
+        """Whether this master has no synchronous transaction and no decision that may still change its place."""
+        return not (self.waiting or self.decisions_waiting or self.limbo.open or self.limbo.early or self._places) and (
+            not self.limbo.rolled_back
+        )
+
     # Along the log
 
     def apply(self, entry: LimboEntry, history: LogIndex) -> None:
         """The next synchronous transaction or decision in log order. ``history`` may have later entries already."""
+        self.version += 1
         self.waiting.pop(entry.txid, None)
-        self._decisions_waiting.pop(entry.txid, None)
+        self.decisions_waiting.pop(entry.txid, None)
         if entry.log_index <= self.known_until:
             self._apply_known(entry, history)
             return
@@ -127,6 +135,7 @@ class SynchronousEffects:
 
     def truncate(self, cut: int) -> None:
         """The entries after ``cut`` have left the log."""
+        self.version += 1
         known = max(cut, self.known_until)
         self.limbo.truncate(known)
         self._places = {txid: at for txid, at in self._places.items() if at <= cut}
@@ -164,18 +173,7 @@ class SynchronousEffects:
             return None
         return SynchronousState(
             index,
-            [
-                OpenRecord(
-                    one.log_index,
-                    *one.txid.origin,
-                    one.txid.seq,
-                    one.kind,
-                    encode_synchronous_key(one.key),
-                    one.stamp,
-                    one.content,
-                )
-                for one in limbo.open.values()
-            ],
+            [_record_of(one) for one in limbo.open.values()],
             [
                 (*txid.origin, txid.seq, early.verdict is DecisionKind.COMMIT, early.stamp)
                 for txid, early in limbo.early.items()
@@ -197,8 +195,8 @@ class SynchronousEffects:
         state, seqs = start.synchronous, {Origin(node, birth): seq for node, birth, seq in start.seqs}
         if seqs:
             self.waiting = {t: one for t, one in self.waiting.items() if t.seq > seqs.get(t.origin, 0)}
-            self._decisions_waiting = {
-                t: names for t, names in self._decisions_waiting.items() if t.seq > seqs.get(t.origin, 0)
+            self.decisions_waiting = {
+                t: one for t, one in self.decisions_waiting.items() if t.seq > seqs.get(t.origin, 0)
             }
         self.limbo, self.known_until = Limbo(), 0
         self.repeats, self._places, self._commits = {}, {}, []
@@ -235,6 +233,18 @@ class SynchronousEffects:
         """Whether a transaction of the log does not take effect at its own place: it is synchronous, and not decided,
         rolled back, or in effect elsewhere."""
         return txid in self._places or self.is_undecided(txid) or txid in self.limbo.rolled_back
+
+    def is_commit_known(self, txid: Txid) -> bool:
+        """Whether this master has a COMMIT of the transaction, in its log or not. None is written before a quorum holds
+        the transaction, so that it takes effect in any case."""
+        early = self.limbo.early.get(txid)
+        return (
+            txid in self._places
+            or (early is not None and early.verdict is DecisionKind.COMMIT)
+            or any(
+                verdict is DecisionKind.COMMIT and txid in names for verdict, names in self.decisions_waiting.values()
+            )
+        )
 
     def rollback_index(self, txid: Txid) -> int:
         """Where a transaction is rolled back, 0 for none."""

@@ -131,9 +131,16 @@ def surviving_branch(branches: list[ViewBranch]) -> ViewBranch:
     return next(branch for branch in branches if branch.view is view)
 
 
-def find_branches(
-    branches: list[ViewBranch], own: LogIndex, leads: Callable[[ViewBranch, ViewBranch], bool] = lambda *_: False
-) -> list[ViewBranch]:
+Leads = Callable[[ViewBranch, ViewBranch], bool]
+"""Whether the first branch decided about synchronous transactions what the second one lacks (rule S12)."""
+
+
+def never_leads(one: ViewBranch, other: ViewBranch) -> bool:
+    """Where no branch has decisions."""
+    return False
+
+
+def find_branches(branches: list[ViewBranch], own: LogIndex, leads: Leads = never_leads) -> list[ViewBranch]:
     """The branches without the lagging ones. A lagging branch's view is an ancestor of another or was never installed.
     Of the others, a branch lags when its log is a prefix of another's. Every member of its view must then be present,
     or have been seen in a later accepted view. ``leads``: whether the first one decided what the second one lacks, and

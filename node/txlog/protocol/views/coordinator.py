@@ -151,7 +151,9 @@ class ViewCoordinator:
 
     def _own_synchronous(self, agreement: LogState) -> OwnSynchronous:
         references = {Txid(Origin(one.node, one.birth), one.seq): one for one in synchronous_references(agreement, 0)}
-        return OwnSynchronous(agreement.synchronous, references, self.views.local.settings.synchronous)
+        settings = self.views.local.settings
+        may_begin = settings.synchronous and "None" not in (settings.strategy, agreement.view.strategy)
+        return OwnSynchronous(agreement.synchronous, references, may_begin)
 
     def try_accept(self) -> None:
         """Accept the received view, if all of it is persisted here: as its coordinator send it to the members, else

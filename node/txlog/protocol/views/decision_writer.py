@@ -19,6 +19,7 @@ from txlog.protocol.views.view_state import FOREVER_MS
 COMMIT_BYTES_MAX: Final = 1 << 20
 """Payload bytes that one COMMIT lets take effect at once; a larger transaction is committed alone."""
 DECISIONS_A_TURN: Final = 4
+_NEVER_JUDGED: Final = (-1, -1, -1)
 
 
 class DueDecisions(NamedTuple):
@@ -29,19 +30,26 @@ class DueDecisions(NamedTuple):
 
 
 class DecisionWriter:
-    """Remembers since when each transaction of another origin may be decided."""
+    """Remembers since when each transaction of another origin may be decided, and what it has judged."""
 
     def __init__(self, undecided: UndecidedTransactions) -> None:
         self._undecided = undecided
         self._view = NO_VIEW
         self._since_ms: dict[Txid, int] = {}
+        self._judged: tuple[int, int, int] = _NEVER_JUDGED
+        self._wake_ms = FOREVER_MS
 
     def due(self, state: ReplicationState) -> DueDecisions:
         """The decisions that this master writes now. Only in a quorate view at work."""
         log = state.log
         if self._undecided.quorate_anchor is None or state.local.disk_full or log.synchronous.is_empty:
             self._since_ms.clear()
+            self._judged = _NEVER_JUDGED
             return DueDecisions([], FOREVER_MS)
+        known = (state.schedule.version, log.synchronous.version, log.own.held)
+        if known == self._judged and state.now_ms < self._wake_ms and self._view == log.view.number:
+            return DueDecisions([], self._wake_ms)
+        self._judged = known
         if self._view != log.view.number:
             self._view = log.view.number
             self._since_ms.clear()
@@ -59,7 +67,8 @@ class DecisionWriter:
             *_decisions(DecisionKind.ROLLBACK, self._mine(found.doomed, log, late), log),
         ][:DECISIONS_A_TURN]
         waiting = [since_ms + wait_ms for txid, since_ms in self._since_ms.items() if txid not in late]
-        return DueDecisions(submissions, min(waiting, default=FOREVER_MS))
+        self._wake_ms = min(waiting, default=FOREVER_MS)
+        return DueDecisions(submissions, self._wake_ms)
 
     @staticmethod
     def _rank(state: ReplicationState) -> int:

@@ -58,7 +58,7 @@ def pending_configuration_changes(agreement: LogState, shared: int) -> list[Pend
 def synchronous_references(agreement: LogState, shared: int) -> list[SynchronousReference]:
     """The synchronous transactions and decisions that are persisted and may still change their place, without those at
     or below index ``shared`` of the log."""
-    if agreement.view.anchor is None:
+    if agreement.view.anchor is None and agreement.synchronous.is_unused:
         return []
     found: list[SynchronousReference] = []
     for origin, queue in sorted(agreement.by_origin.items()):

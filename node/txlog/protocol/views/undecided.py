@@ -70,7 +70,7 @@ class SynchronousStatus(NamedTuple):
 def list_undecided(log: LogState) -> list[UndecidedEntry]:
     """Those of the log in its order, then those that wait for their place in this view."""
     effects = log.synchronous
-    named = effects.names_waiting
+    named = {t for at, (_, names) in effects.decisions_waiting.items() if _is_queued(log, at) for t in names}
     found = [
         UndecidedEntry(one.txid, one.log_index, one.kind, one.key, one.stamp)
         for one in effects.limbo.open.values()
@@ -82,9 +82,14 @@ def list_undecided(log: LogState) -> list[UndecidedEntry]:
 
 def _waiting(log: LogState) -> Iterator[UndecidedEntry]:
     for txid, (kind, key) in log.synchronous.waiting.items():
-        queue = log.by_origin.get(txid.origin)
-        if queue is not None and queue.in_log < txid.seq <= min(queue.limit, queue.held):
-            yield UndecidedEntry(txid, 0, kind, key, queue.age_stamp(txid.seq))
+        if _is_queued(log, txid):
+            yield UndecidedEntry(txid, 0, kind, key, log.by_origin[txid.origin].age_stamp(txid.seq))
+
+
+def _is_queued(log: LogState, txid: Txid) -> bool:
+    """Whether it waits for its place in this view: it is not of another branch."""
+    queue = log.by_origin.get(txid.origin)
+    return queue is not None and queue.in_log < txid.seq <= min(queue.limit, queue.held)
 
 
 class UndecidedTransactions:
@@ -127,6 +132,9 @@ class UndecidedTransactions:
         """Why a synchronous transaction is not taken: nothing of it is logged then (rules S2, S15). ``counted``: own
         undecided transactions and their bytes, those taken just now among them."""
         view, anchor = self.views.accepted, self.quorate_anchor
+        if view is not None and view.anchor is None and view.strategy == "None":
+            text = "workers that do not go back after a split cannot hold one order: splitRecovery is None"
+            return Unavailable("SynchroNone", f"{text}; nothing was logged", RETRY_S)
         if view is None or view.anchor is None:
             text = "synchronous transactions are not in use: no view of every configured master has begun them"
             return Unavailable("NoQuorum", f"{text}; nothing was logged", RETRY_S)
@@ -180,8 +188,8 @@ class UndecidedTransactions:
         is_open = effects.is_undecided(txid)
         if not (commit or rollback or is_open):
             return None
-        certain = False
-        if is_open and not rollback:
+        certain = not rollback and effects.is_commit_known(txid)
+        if is_open and not rollback and not certain:
             found = next((one for one in list_undecided(log) if one.txid == txid), None)
             certain = found is not None and txid in self.judge(state, [found]).certain
         return Progress(certain, commit, rollback, stable, applied, self.quorate_anchor is not None)

@@ -267,6 +267,8 @@ class ViewPolicy:
         settings = self.views.local.settings
         if not settings.synchronous or view.anchor is not None or view.bootstrap_configuration is None:
             return False
+        if "None" in (settings.strategy, view.strategy):
+            return False  # workers that do not go back cannot hold one order
         nodes = [m.node for m in wanted]
         others = [node for node in nodes if node != settings.node]
         return self.views.includes_all_configured(nodes) and self.views.local.peer_levels.are_all(
@@ -277,7 +279,12 @@ class ViewPolicy:
         """Whether every configured master is here, and synchronous transactions are decided by other votes than those
         of the configuration: a view of the same members follows, with these (rule S4)."""
         agreement = self.views.log_state
-        if view.anchor is None or agreement is None or not self.views.includes_all_configured(m.node for m in wanted):
+        if (
+            view.anchor is None
+            or not view.is_quorate
+            or agreement is None
+            or not self.views.includes_all_configured(m.node for m in wanted)
+        ):
             return False
         configured = agreement.configurations.at_index(agreement.stable).configuration.masters
         votes = [[(m.node, m.data_center, m.weight) for m in each] for each in (configured, view.anchor.electorate)]
