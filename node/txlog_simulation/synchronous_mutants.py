@@ -231,4 +231,28 @@ SYNCHRONOUS_MUTANTS: tuple[Mutant, ...] = (
         "not own.may_begin or not is_whole:",
         test=_MASTERS + "test_no_anchor_is_made_with_an_older_program",
     ),
+    _mutant(
+        "given-up-votes-count",
+        "S4",
+        QUORATE,
+        "electorates = [[m for m in each if m.node not in given_up] for each in",
+        "electorates = [[m for m in each if m.node] for each in",
+        test=_MASTERS + "test_votes_that_are_lost_for_good_can_be_given_up",
+    ),
+    _mutant(
+        "votes-of-who-lives-are-given-up",
+        "S4",
+        UNDECIDED,
+        "if node == views.local.node or node in views.failure_detector.reachable():",
+        "if node == views.local.node:",
+        test=_MASTERS + "test_votes_that_are_lost_for_good_can_be_given_up",
+    ),
+    _mutant(
+        "answered-by-what-is-not-certain",
+        "S10",
+        UNDECIDED,
+        "certain = not rollback and effects.is_commit_known(txid)",
+        "certain = False",
+        test="node/tests/runtime/test_synchronous_levels.py",
+    ),
 )

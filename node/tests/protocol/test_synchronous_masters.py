@@ -8,7 +8,7 @@ import pytest
 from core_cluster import Cluster, update
 
 from txlog.model.durability import Durability
-from txlog.model.errors import Refused, Unavailable
+from txlog.model.errors import Conflict, Refused, Unavailable
 from txlog.model.ids import Txid
 from txlog.model.synchronous_entry import KIND_DECISION, KIND_SYNCHRONOUS_UPDATE
 from txlog.protocol.events import Submission, SubmissionAccepted
@@ -294,3 +294,33 @@ def test_none_holds_no_order_so_nothing_synchronous_is_taken() -> None:
     refused = masters.refusal("a", "x")
     assert isinstance(refused, Unavailable)
     assert refused.reason == "SynchroNone"
+
+
+def test_votes_that_are_lost_for_good_can_be_given_up() -> None:
+    masters = cluster()
+    with pytest.raises(Conflict, match="no vote is missing"):
+        masters.core("a").give_up_votes(["e"])
+    txid = masters.take("a", "one")
+    masters.run(1000)
+    for node in "cde":
+        masters.crash(node)
+    masters.run(600)
+    masters.backed_up("ab")
+    masters.run(4000)
+    assert masters.refusal("a", "x").name == "Unavailable"
+    with pytest.raises(Conflict, match="b answers"):
+        masters.core("a").give_up_votes(["b", "c"])
+    with pytest.raises(Conflict, match="f has no vote"):
+        masters.core("a").give_up_votes(["f"])
+    masters.executors["a"].give_up_votes(["c", "d", "e"])
+    masters.run(3000)
+    view = masters.core("b").view
+    assert view is not None
+    assert view.is_quorate
+    assert view.anchor is not None
+    assert [master.node for master in view.anchor.electorate] == ["a", "b"]
+    later = masters.take("b", "two")
+    masters.run(2000)
+    assert masters.answer("a", later) is SynchronousAnswer.COMMITTED
+    assert masters.answer("b", txid) is SynchronousAnswer.COMMITTED
+    assert masters.effects("a") == ["one", "two"]

@@ -392,6 +392,10 @@ class Core:
             return None
         return self.view_manager.undecided.progress(replication.state, txid, stable, applied)
 
+    def give_up_votes(self, nodes: list[str]) -> None:
+        """See :meth:`UndecidedTransactions.give_up_votes`."""
+        self.view_manager.undecided.give_up_votes(nodes)
+
     # Workers and backups
 
     @property

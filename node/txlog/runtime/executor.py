@@ -209,6 +209,11 @@ class Executor:
         self.core.force_view(without)
         self._collect_effects()
 
+    def give_up_votes(self, nodes: list[str]) -> None:
+        """See :meth:`Core.give_up_votes`."""
+        self.core.give_up_votes(nodes)
+        self._collect_effects()
+
     def backup_done(self, index: int, value: bytes, epoch: int = -1) -> None:
         """See :meth:`Core.on_backup_verified`."""
         self.core.on_backup_verified(index, value, epoch)

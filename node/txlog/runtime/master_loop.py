@@ -231,6 +231,11 @@ class MasterLoop:
         self.departures.record()
         self._schedule()
 
+    def give_up_votes(self, nodes: list[str]) -> None:
+        """See :meth:`Core.give_up_votes`; its :class:`Conflict` is the caller's answer."""
+        self.executor.give_up_votes(nodes)
+        self._schedule()
+
     async def wait_durable(self) -> None:
         """Wait until every earlier record is on the disk. Raises :class:`Unavailable` when this master ends before;
         then the record may be there or not."""

@@ -153,7 +153,7 @@ class ViewCoordinator:
         references = {Txid(Origin(one.node, one.birth), one.seq): one for one in synchronous_references(agreement, 0)}
         settings = self.views.local.settings
         may_begin = settings.synchronous and "None" not in (settings.strategy, agreement.view.strategy)
-        return OwnSynchronous(agreement.synchronous, references, may_begin)
+        return OwnSynchronous(agreement.synchronous, references, may_begin, self.views.given_up_votes)
 
     def try_accept(self) -> None:
         """Accept the received view, if all of it is persisted here: as its coordinator send it to the members, else

@@ -305,6 +305,8 @@ class ViewParticipant:
             return None
         self.views.accepted = accept.view
         self.views.installed = False
+        if accept.view.is_quorate or accept.view.coordinator == self.views.local.node:
+            self.views.given_up_votes = frozenset()
         self.views.newer_view = None
         self.views.other_branches.clear()
         self.views.backup_index = min(self.views.backup_index, accept.cut)

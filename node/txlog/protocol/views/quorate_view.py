@@ -38,11 +38,12 @@ References = Mapping[Txid, SynchronousReference]
 class OwnSynchronous(NamedTuple):
     """What the computing master brings. ``effects``: of its log. ``references``: of the part of its log that may still
     change, and of its queue. ``may_begin``: its configuration allows synchronous transactions, so that a view without
-    an anchor before it may have the first one."""
+    an anchor before it may have the first one. ``given_up``: masters whose votes an operator has given up for good."""
 
     effects: SynchronousEffects
     references: References
     may_begin: bool
+    given_up: frozenset[str] = frozenset()
 
 
 class NextViewLog(NamedTuple):
@@ -97,7 +98,8 @@ def compute_anchor(
         folded.candidates,
         {txid for txid in doomed if 0 < folded.limbo.rolled_back.get(txid, 0) <= closed.settled},
     )
-    found = next_anchor(number, births, [_anchor_report(report, voters, history) for report in reports], log)
+    given = [_anchor_report(report, voters, history, own.given_up) for report in reports]
+    found = next_anchor(number, births, given, log)
     return msgspec.structs.replace(found.anchor, voters=sorted(voters))
 
 
@@ -110,14 +112,25 @@ def _voters(anchors: Sequence[Anchor], reports: Sequence[ViewReport]) -> set[tup
     return {(node, birth) for node, birth in found if births.get(node, birth) == birth}
 
 
-def _anchor_report(report: ViewReport, voters: set[tuple[str, int]], history: LogIndex) -> AnchorReport:
+def _without(anchor: Anchor, given_up: frozenset[str]) -> Anchor:
+    """The anchor as if these masters had had no votes, and held nothing."""
+    if not given_up:
+        return anchor
+    electorates = [[m for m in each if m.node not in given_up] for each in (anchor.electorate, *anchor.under)]
+    members = [(node, birth) for node, birth in anchor.members if node not in given_up]
+    return msgspec.structs.replace(anchor, members=members, electorate=electorates[0], under=electorates[1:])
+
+
+def _anchor_report(
+    report: ViewReport, voters: set[tuple[str, int]], history: LogIndex, given_up: frozenset[str]
+) -> AnchorReport:
     view = report.view
     return AnchorReport(
         report.node,
         report.birth,
         view.number if view is not None else NO_VIEW,
         view is not None and report.installed,
-        view.anchor if view is not None else None,
+        _without(view.anchor, given_up) if view is not None and view.anchor is not None else None,
         (report.node, report.birth) in voters,
         report.counter,
         _held_seqs(report, history),

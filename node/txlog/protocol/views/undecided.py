@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from txlog.model.anchor import Anchor
-from txlog.model.errors import Refused, Unavailable
+from txlog.model.errors import Conflict, Refused, Unavailable
 from txlog.model.ids import Txid
 from txlog.model.quorum import QuorumNeeds, compute_needs, count_votes, format_quorum, meets_needs
 from txlog.model.synchronous_entry import SynchronousKey
@@ -161,6 +161,24 @@ class UndecidedTransactions:
     def present(self, state: ReplicationState) -> list[str]:
         """The members that answer, this master first."""
         return [state.local.node, *(peer.node for peer in state.peers if state.is_present(peer))]
+
+    def give_up_votes(self, nodes: list[str]) -> None:
+        """The operator's override: these masters are lost for good, and their votes with them. The next view is judged
+        as if they had had none. It is wrong where one of them lives. :class:`Conflict` when it is not needed or not
+        valid. It is kept in memory: after a restart before that view it is given again."""
+        views, view = self.views, self.views.accepted
+        if view is None or view.anchor is None:
+            raise Conflict("this cluster has no synchronous transactions")
+        if self.quorate_anchor is not None:
+            raise Conflict("this master is at work in a view that most votes decided: no vote is missing")
+        voting = {master.node for each in (view.anchor.electorate, *view.anchor.under) for master in each}
+        for node in nodes:
+            if node not in voting:
+                raise Conflict(f"{node} has no vote for synchronous transactions")
+            if node == views.local.node or node in views.failure_detector.reachable():
+                raise Conflict(f"{node} answers: its vote is not lost")
+        views.given_up_votes = frozenset(nodes)
+        views.needs_check = True
 
     def status(self, state: ReplicationState) -> SynchronousStatus | None:
         """What operators see; None in a cluster without synchronous transactions."""

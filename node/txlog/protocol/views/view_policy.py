@@ -251,6 +251,8 @@ class ViewPolicy:
             return True
         if self._anchor_wanted(view, wanted) or self._electorate_changed(view, wanted):
             return True
+        if self.views.given_up_votes and not view.is_quorate:
+            return True
         waiting = [self.views.hellos.get(m.node) for m in wanted]
         return any(who is not None and who.stopped and who.view == view.number for who in waiting)
 

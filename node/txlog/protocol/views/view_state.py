@@ -79,6 +79,8 @@ class ViewState:
         replaces another."""
         self.bootstrap_members = recovered.overrides.bootstrap_members
         """The masters that bootstrap the cluster by the operator's override; empty without one."""
+        self.given_up_votes: frozenset[str] = frozenset()
+        """Masters whose votes an operator has given up, until a view is quorate again."""
         self.newer_view: View | None = None
         self.other_branches: dict[str, View] = {}
         """Other branches, by the node that reports one."""
