@@ -104,6 +104,8 @@ class KeyedEffects:
         if not any(keys):
             return
         for offset, named in enumerate(keys):
+            if not named:
+                continue
             kind, txid = kinds[offset] & 255, Txid(origin, first_seq + offset)
             key = named
             if kind in SYNCHRONOUS_AND_DECISION:
