@@ -35,8 +35,8 @@ POISON_MUTANTS: tuple[Mutant, ...] = (
         (
             SourceEdit(
                 "txlog/config/process_config_builder.py",
-                "limits=Limits(keys_max=spec.limits.keys_max)",
-                "limits=Limits()",
+                "            keys_max=spec.limits.keys_max,\n",
+                "",
             ),
         ),
         test="node/tests/config/test_limits.py::test_the_keys_that_a_manifest_allows_are_those_of_the_core",

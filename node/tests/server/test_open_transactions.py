@@ -98,7 +98,7 @@ async def test_a_commit_without_an_answer_may_be_repeated(one: Cluster) -> None:
     await act(one, url, "ADD", '<urn:s> <urn:p> "1" .', Content_Type=QUADS)
     text = await act(one, url, "COMMIT", status=202, TxLog_Durability="applied", Prefer="wait=0.01")
     assert "/txlog/transactions/" in text
-    assert "send COMMIT again" in await act(one, url, "ROLLBACK", status=400)
+    assert "send COMMIT again" in await act(one, url, "ROLLBACK", status=409)
     assert "send COMMIT again" in await act(one, url, "ADD", "", status=400, Content_Type=QUADS)
     await act(one, url, "COMMIT", TxLog_Durability="synced")
     assert one.app(0).loop.durability.log_index == 1

@@ -11,7 +11,7 @@ from txlog.model import synchronous
 from txlog.model.configuration import Configuration, Master
 from txlog.model.durability import Durability
 from txlog.model.entry import KIND_QUADS, KIND_SKIP, KIND_UPDATE
-from txlog.model.errors import BadInput, CommitPending, RolledBack, Undecided
+from txlog.model.errors import BadInput, CommitPending, OutcomeUndecided, RolledBack
 from txlog.model.hashes import content_hash
 from txlog.model.quorum import ALL, MAJORITY
 from txlog.model.synchronous import NO_REQUEST, GraphRule, SynchronousRequest, parse_rule
@@ -57,7 +57,7 @@ def test_accepted_is_never_told_as_done() -> None:
 
 
 def test_each_error_has_the_status_of_its_answer() -> None:
-    assert (Undecided.status, RolledBack.status, CommitPending.status) == (504, 409, 409)
+    assert (OutcomeUndecided.status, RolledBack.status, CommitPending.status) == (504, 409, 409)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -49,13 +51,20 @@ async def three_with_store(
     store.kill()
 
 
-async def post(cluster: Cluster, at: int, update: str, **headers: str) -> tuple[int, dict[str, str]]:
-    """The status and the headers; a plain client sends none."""
+async def post(
+    cluster: Cluster, at: int, update: str, *, again: bool = True, **headers: str
+) -> tuple[int, dict[str, str]]:
+    """The status and the headers; a plain client sends none. ``again``: repeat what is refused because others do not
+    answer at the moment, as a client does. Nothing of it was logged."""
     sent = {"Content-Type": "application/sparql-update"}
     sent |= {name.replace("_", "-"): value for name, value in headers.items()}
-    url = cluster.url(at, "/repositories/demo/statements")
-    async with cluster.session.post(url, data=update, headers=sent) as answer:
-        return answer.status, {**answer.headers, "body": await answer.text()}
+    url, deadline = cluster.url(at, "/repositories/demo/statements"), time.monotonic() + 30
+    while True:
+        async with cluster.session.post(url, data=update, headers=sent) as answer:
+            found = {**answer.headers, "body": await answer.text()}
+            if not again or found.get("TxLog-Error") != "NoQuorum" or time.monotonic() > deadline:
+                return answer.status, found
+        await asyncio.sleep(0.05)
 
 
 async def test_it_is_committed_by_a_quorum_and_executed_at_its_commit(three_with_store: Served) -> None:
@@ -164,7 +173,7 @@ async def isolate(cluster: Cluster) -> Callable[[], None]:
 async def test_the_minority_of_a_split_refuses_it_and_goes_on_with_others(three_with_store: Served) -> None:
     cluster = three_with_store.cluster
     heal = await isolate(cluster)
-    status, headers = await post(cluster, 2, insert("no"), TxLog_Durability="synced")
+    status, headers = await post(cluster, 2, insert("no"), again=False, TxLog_Durability="synced")
     assert (status, headers["TxLog-Error"]) == (503, "NoQuorum"), headers
     assert "nothing was logged" in headers["body"]
     status, headers = await post(cluster, 2, insert("plain", "http://ex.org/other"), TxLog_Durability="synced")
@@ -181,8 +190,8 @@ async def test_what_was_pending_on_the_minority_is_decided_at_the_rejoin(three_w
     heal = cut(cluster)
     asked = {"TxLog_Synchronous": "true; timeout=100ms", "Prefer": "wait=1"}
     (first, plain), (second, known) = await asyncio.gather(
-        post(cluster, 2, insert("late"), Prefer="wait=1", Idempotency_Key="k"),
-        post(cluster, 2, insert("later"), Idempotency_Key="l", **asked),
+        post(cluster, 2, insert("late"), again=False, Prefer="wait=1", Idempotency_Key="k"),
+        post(cluster, 2, insert("later"), again=False, Idempotency_Key="l", **asked),
     )
     assert (first, plain["TxLog-Error"], plain["TxLog-Synchronous"]) == (504, "Undecided", "pending"), plain
     assert (second, known["TxLog-Synchronous"]) == (202, "pending"), known
@@ -209,3 +218,98 @@ async def test_what_was_pending_on_the_minority_is_decided_at_the_rejoin(three_w
     assert (status, again["TxLog-Synchronous"]) == (204, "committed"), again
     assert again["TxLog-Transaction"] != known["TxLog-Transaction"]
     assert [quad.split()[0] for quad in sorted(store.quads())] == ["<urn:s:elsewhere>", "<urn:s:late>", "<urn:s:later>"]
+
+
+async def test_what_operators_see(three_with_store: Served) -> None:
+    cluster = three_with_store.cluster
+    shown = await cluster.get(0, "/txlog/synchro")
+    assert (shown["quorate"], shown["electorate"]["votes"], shown["electorate"]["here"]) == (True, 3, 3)
+    assert all(master["here"] and master["counts"] for master in shown["electorate"]["masters"])
+    rule = {"match": RULES[0]["match"], "quorum": "N/2+1", "timeout": "30s", "needs": 2, "asked": None}
+    assert shown["graphs"] == [rule | {"here": 3, "reached": True}]
+    heal = await isolate(cluster)
+    minority = await cluster.get(2, "/txlog/synchro")
+    assert (minority["quorate"], minority["graphs"][0]["here"], minority["graphs"][0]["reached"]) == (False, 1, False)
+    assert (await cluster.get(0, "/txlog/synchro"))["graphs"][0]["reached"] is True
+    metrics = await cluster.get(2, "/metrics")
+    assert "txlog_view_quorate 0.0" in metrics
+    assert 'txlog_synchro_needs{match="http://ex.org/accounts/*"} 2.0' in metrics
+    assert 'txlog_synchro_here{match="http://ex.org/accounts/*"} 1.0' in metrics
+    heal()
+    await until(lambda: states(cluster) == {"Joined"})
+
+
+async def test_json_lines(three_with_store: Served) -> None:
+    cluster = three_with_store.cluster
+    lines = [
+        {"update": insert("a")},
+        {"update": insert("b", "http://ex.org/other")},
+        {"update": insert("c", "http://ex.org/other"), "synchronous": "all", "timeout": "10s"},
+        {"update": insert("d", "http://ex.org/other"), "synchronous": True},
+        {"update": insert("e"), "synchronous": False},
+        {"update": insert("f"), "synchronous": "N/2"},
+        {"update": insert("g", "http://ex.org/other"), "timeout": "10s"},
+        {"update": insert("h"), "timeout": "10s"},
+    ]
+    body = "".join(json.dumps(line) + "\n" for line in lines)
+    found = await cluster.post(0, "/txlog/transactions", body, 200)
+    assert [line.get("synchronous") for line in found] == [
+        "committed",
+        None,
+        "committed",
+        "committed",
+        None,
+        None,
+        None,
+        "committed",
+    ]
+    assert [line.get("error") for line in found] == [None] * 4 + ["BadInput"] * 3 + [None]
+
+
+async def test_a_transaction_of_rdf4j(three_with_store: Served) -> None:
+    """Its commit is pending while the others are silent: it cannot be rolled back, and takes effect once."""
+    cluster, store = three_with_store.cluster, three_with_store.store
+    setting = "transaction-setting__txlog.synchronous"
+
+    async def act(method: str, url: str, **more: Any) -> tuple[int, dict[str, str]]:
+        async with cluster.session.request(method, url, **more) as answer:
+            return answer.status, {**answer.headers, "body": await answer.text()}
+
+    begin = cluster.url(0, "/repositories/demo/transactions")
+    assert (await act("POST", f"{begin}?{setting}=maybe"))[0] == 400
+    status, headers = await act("POST", f"{begin}?{setting}=all")
+    assert status == 201
+    url, quad = headers["Location"], "<urn:s:tx> <urn:p> <urn:o> <http://ex.org/other> .\n"
+    added = await act("PUT", f"{url}?action=ADD", data=quad, headers={"Content-Type": "application/n-quads"})
+    assert added[0] == 200
+    heal = cut(cluster)
+    status, headers = await act("PUT", f"{url}?action=COMMIT", headers={"Prefer": "wait=0.3"})
+    assert (status, headers["TxLog-Synchronous"]) == (202, "pending"), headers
+    status, headers = await act("DELETE", url)
+    assert (status, "cannot be rolled back" in headers["body"]) == (409, True), headers
+    heal()
+    status, headers = await act("PUT", f"{url}?action=COMMIT")
+    assert (status, headers["TxLog-Synchronous"]) == (200, "committed"), headers
+    assert store.quads() == ["<urn:s:tx> <urn:p> <urn:o> <http://ex.org/other> ."]
+
+
+async def test_an_update_that_is_evaluated_once(three_with_store: Served) -> None:
+    cluster, store = three_with_store.cluster, three_with_store.store
+    update = f"INSERT {{ GRAPH <{GRAPH}> {{ <urn:s:r> <urn:p> ?r }} }} WHERE {{ BIND(STRUUID() AS ?r) }}"
+    status, headers = await post(cluster, 0, update)
+    assert (status, headers["TxLog-Synchronous"]) == (204, "committed"), headers
+    assert len(store.quads()) == 1
+
+
+async def test_a_follower_gets_them_at_their_commit(three_with_store: Served) -> None:
+    cluster = three_with_store.cluster
+    status, headers = await post(cluster, 0, insert("a"))
+    assert status == 204, headers
+    txid = headers["TxLog-Transaction"]
+    events = await cluster.get(0, "/txlog/watch?from=0&until=now", headers={"Accept": "application/x-ndjson"})
+    undecided = [event for event in events if event.get("synchronous") == "undecided"]
+    commits = [event for event in events if event.get("commits")]
+    assert [event["txid"] for event in undecided] == [txid]
+    assert "payload" not in undecided[0]
+    assert [[one["txid"] for one in event["commits"]] for event in commits] == [[txid]]
+    assert GRAPH in commits[0]["commits"][0]["payload"]

@@ -45,6 +45,7 @@ _READER_ROUTES: Final = (
     ("GET", "/txlog/status"),
     ("GET", "/txlog/live"),
     ("GET", "/txlog/recovery"),
+    ("GET", "/txlog/synchro"),
     ("GET", "/txlog/openapi.json"),
     ("GET", "/txlog/transactions/{txid}"),
 )

@@ -26,6 +26,7 @@ from txlog.cli import (
     rejoin_commands,
     settings_commands,
     split_commands,
+    synchro_commands,
     top_commands,
     user_commands,
     worker_commands,
@@ -52,6 +53,7 @@ for module in (
     peer_commands,
     rejoin_commands,
     rehearsal_commands,
+    synchro_commands,
     top_commands,
 ):
     module.add_to(app)

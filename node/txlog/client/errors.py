@@ -72,7 +72,6 @@ _BY_NAME: dict[str, type[TxLogError]] = {
         errors.Conflict,
         errors.ChangePending,
         errors.NotAllHere,
-        errors.CommitPending,
         errors.OffTheLog,
         errors.KeyNotTaken,
         errors.KeyTaken,
@@ -87,7 +86,8 @@ _BY_NAME: dict[str, type[TxLogError]] = {
 
 
 _BY_REASON: dict[str, type[TxLogError]] = {
-    c.reason: c for c in (errors.KeyNotTaken, errors.KeyTaken, errors.RolledBack, errors.Undecided)
+    c.reason: c
+    for c in (errors.KeyNotTaken, errors.KeyTaken, errors.RolledBack, errors.OutcomeUndecided, errors.CommitPending)
 }
 
 

@@ -150,8 +150,7 @@ class MasterClient:
         :class:`LogAhead` or :class:`LogNeedsRestore` when this log does not continue there.
 
         ``unordered``: positions (index, chain hash) on abandoned branches. Entries that were executed up to them are
-        returned as no-ops. Raises :class:`Unavailable` ``UnknownBranch`` from a master that never had such a
-        branch.
+        returned as no-ops. Raises :class:`Unavailable` ``UnknownBranch`` from a master that never had such a branch.
 
         ``keys``: a page with keys (:class:`LogPage`), which ends at the stable index also under ``None``. A master of
         an earlier version answers with another one (:attr:`LogPage.has_keys`)."""
@@ -421,14 +420,17 @@ class MasterClient:
 
     # -- the configuration of the cluster
 
+    def synchro(self) -> dict[str, Any]:
+        """``GET /txlog/synchro``."""
+        return self._json.get("/txlog/synchro", dict[str, Any])
+
     def configuration(self) -> dict[str, Any]:
-        """The configuration in force by this master's log: ``version``, ``splitMode``, ``keyRetention``, ``masters``,
-        ``removed``, ``pending``. Raises :class:`Conflict` before the master belongs to a cluster. The next four
-        methods return the same."""
+        """The configuration in force by this master's log, as the API has it. Raises :class:`Conflict` before the
+        master belongs to a cluster. The next four methods return the same."""
         return self._json.get("/txlog/configuration", dict[str, Any])
 
     def configure(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Change ``splitMode``, ``keyRetention`` or ``graphs``. Raises :class:`BadInput`, :class:`ChangePending`."""
+        """Change options. Raises :class:`BadInput` and :class:`ChangePending`."""
         return self._change("PATCH", "/txlog/configuration", options)
 
     def add_peer(self, node: str, data_center: str, urls: Sequence[str], weight: int = 1) -> dict[str, Any]:
@@ -442,8 +444,7 @@ class MasterClient:
 
     def remove_peer(self, node: str, *, lost: bool = False) -> dict[str, Any]:
         """Remove a master for good. It is among ``removed`` once the others have its transactions. ``lost``: the
-        master is gone. Raises :class:`Conflict` for a ``lost`` master that is in the view, and
-        for one that is not lost and is out of the view."""
+        master is gone. Raises :class:`Conflict` for a ``lost`` one in the view, and for another one out of it."""
         return self._change("DELETE", f"/txlog/peers/{quote(node)}{'?lost=true' if lost else ''}", {})
 
     def _change(self, how: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -221,17 +221,21 @@ class TransactionStatus(msgspec.Struct, frozen=True):
     position: JsonPosition | None = None
     noop: str | None = None
     workers: dict[str, Any] = {}
+    synchronous: dict[str, Any] | None = None
 
 
 class WriteRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line to submit: either ``update`` (SPARQL), or ``quads`` (N-Quads to add), or ``add`` and ``delete``.
-    ``key`` is an Idempotency-Key: with it a repetition is harmless."""
+    ``key`` is an Idempotency-Key: with it a repetition is harmless. ``synchronous``: True, or the quorum that must hold
+    it; ``timeout``: how long it may stay undecided, as ``10s``."""
 
     update: str | None = None
     quads: str | None = None
     add: str | None = None
     delete: str | None = None
     key: str | None = None
+    synchronous: bool | str | None = None
+    timeout: str | None = None
 
 
 class QueryResult(msgspec.Struct, frozen=True):

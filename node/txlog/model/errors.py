@@ -118,6 +118,8 @@ class NotAllHere(Refused):
 class CommitPending(Refused):
     """The commit of an RDF4J transaction was handed to the log, and it is not known yet whether it takes effect."""
 
+    reason: ClassVar[str] = "CommitPending"
+
 
 class RolledBack(Refused):
     """A synchronous transaction that no quorum held in time: it takes no effect, and its key is free again."""
@@ -125,7 +127,7 @@ class RolledBack(Refused):
     reason: ClassVar[str] = "RolledBack"
 
 
-class Undecided(Refused):
+class OutcomeUndecided(Refused):
     """It is not known yet whether a synchronous transaction takes effect. For clients that take 202 for success."""
 
     status = 504

@@ -34,7 +34,6 @@ class TransactionOutcome(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """As the API shows it."""
         place = self.position
-        synchronous = {} if self.synchronous is None else {"synchronous": {"state": self.synchronous.value}}
         return {
             "txid": str(self.txid),
             "state": self.state,
@@ -44,7 +43,7 @@ class TransactionOutcome(NamedTuple):
             else {"epoch": place.epoch, "index": place.index, "hash": place.hash.hex()},
             "noop": None if self.noop is None else str(self.noop),
             "workers": self.workers,
-            **synchronous,
+            "synchronous": None if self.synchronous is None else {"state": self.synchronous.value},
         }
 
 

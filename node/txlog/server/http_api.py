@@ -25,6 +25,7 @@ from txlog.server.admin.skip_transaction import SkipHandler
 from txlog.server.admin.split_history import SplitHistory
 from txlog.server.admin.status import StatusHandler
 from txlog.server.admin.store_decisions import StoreDecisions
+from txlog.server.admin.synchronous_view import SynchronousHandler
 from txlog.server.admin.view_report import ViewReportHandler
 from txlog.server.admin.views import ViewHandler
 from txlog.server.admin.worker_repairs import WorkerRepairs
@@ -82,6 +83,7 @@ class HttpApi:
         self._views = ViewHandler(site, links.send)
         self._split_history = SplitHistory(site)
         self._configuration = ConfigurationHandler(site, links.on_configuration)
+        synchronous = SynchronousHandler(site)
         self._handlers = (
             self.writes,
             self.reads,
@@ -94,7 +96,9 @@ class HttpApi:
             self.change_feed,
             self._worker_reports,
             StatusHandler(site, self._views, duties, repairs, links.describe, self._log_retention, self._archive),
-            MetricsHandler(site, self._views, repairs, links.describe, self._log_retention, self._archive, tls),
+            MetricsHandler(
+                site, self._views, repairs, links.describe, self._log_retention, self._archive, synchronous, tls
+            ),
             self._archive,
             RestorePointHandler(site),
             self._skip_handler,
@@ -119,6 +123,7 @@ class HttpApi:
                 duties=lambda: [duty.to_dict() for duty in duties.open_duties()],
                 refresh=repairs.refresh_states,
             ),
+            synchronous,
             RecoveryHandler(site, self._log_retention.reported_backups, self._archive.streams),
             JolokiaHandler(site, settings, self._configuration, self.reads.count),
             links,

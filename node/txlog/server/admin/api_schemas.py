@@ -257,6 +257,41 @@ _HAND_WRITTEN: Final[dict[str, Schema]] = {
             )
         ),
     ),
+    "Synchro": object_of(
+        quorate=BOOLEAN,
+        view=nullable(STRING),
+        anchor=nullable(STRING),
+        electorate=object_of(
+            votes=COUNT,
+            here=COUNT,
+            masters=array_of(object_of(node=STRING, votes=COUNT, here=BOOLEAN, counts=BOOLEAN)),
+        ),
+        graphs=array_of(
+            object_of(
+                match=STRING,
+                quorum=STRING,
+                timeout=STRING,
+                needs=COUNT,
+                asked=nullable(COUNT),
+                here=COUNT,
+                reached=BOOLEAN,
+            )
+        ),
+        queue=object_of(undecided=COUNT, own=COUNT, limit=COUNT, oldestSeconds=NUMBER, doomed=COUNT),
+        undecided=array_of(
+            object_of(
+                txid=STRING,
+                owner=STRING,
+                index=nullable(COUNT),
+                quorum=STRING,
+                needs=COUNT,
+                held=array_of(STRING),
+                late=BOOLEAN,
+                state={"enum": ["waiting", "certain", "doomed"]},
+                ageSeconds=NUMBER,
+            )
+        ),
+    ),
     "Configuration": object_of(
         _optional=("txid",),
         txid=STRING,

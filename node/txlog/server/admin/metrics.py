@@ -20,6 +20,7 @@ from txlog.runtime.master_context import MasterContext
 from txlog.server.admin.archive_reports import ArchiveReports, StreamStatus
 from txlog.server.admin.log_retention import LogRetention
 from txlog.server.admin.rehearsal_reports import KnownRehearsals
+from txlog.server.admin.synchronous_view import SynchronousHandler
 from txlog.server.admin.views import ViewHandler
 from txlog.server.admin.worker_repairs import WorkerRepairs
 from txlog.wire.rehearsal_report import RehearsalReport
@@ -39,8 +40,10 @@ class MetricsHandler:
         peers: Callable[[], dict[str, Any]],
         trimming: LogRetention,
         archive: ArchiveReports,
+        synchronous: SynchronousHandler,
         tls: TlsConfig = NO_TLS,
     ) -> None:
+        self._synchronous = synchronous
         self._context = site
         self._view_handler = membership
         self._repairs = repairs
@@ -76,6 +79,7 @@ class MetricsHandler:
         yield from self._retention_metrics()
         yield from self._archive_metrics()
         yield from self._rehearsal_metrics()
+        yield from self._synchronous_metrics()
         yield from self._certificate_metrics()
         yield from self._worker_metrics()
 
@@ -235,6 +239,20 @@ class MetricsHandler:
                 ["data_center"],
                 {(dc,): value for dc, value in measured if value is not None},
             )
+
+    def _synchronous_metrics(self) -> Iterable[Any]:
+        """Quorums and undecided transactions; nothing in a cluster that has no synchronous transactions."""
+        found = self._synchronous.describe()
+        if found["anchor"] is None and not found["graphs"]:
+            return
+        yield _gauge("view_quorate", "1 while this master decides about synchronous transactions", found["quorate"])
+        queue = found["queue"]
+        yield _gauge("synchro_undecided", "synchronous transactions without a decision", queue["undecided"])
+        yield _gauge("synchro_oldest_seconds", "age of the oldest undecided one", queue["oldestSeconds"])
+        yield _gauge("synchro_doomed", "undecided ones that this view rolls back", queue["doomed"])
+        for name, text in (("needs", "votes that the quorum of a rule needs"), ("here", "votes that are here")):
+            values = {(rule["match"],): rule[name] for rule in found["graphs"]}
+            yield _gauges(f"synchro_{name}", text, ["match"], values)
 
     def _view_metrics(self) -> Iterable[Any]:
         """The view, the masters out of it, and which master receives messages from which."""

@@ -85,6 +85,10 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
         "to which moments a store can be restored, as far as this master knows",
         {"200": _response("backups, archives, and times of the log", schema_ref("Recovery"))},
     ),
+    ("GET", "/txlog/synchro"): _operation(
+        "whether this side decides about synchronous transactions, and what is undecided",
+        {"200": _response("quorums, votes and undecided transactions", schema_ref("Synchro"))},
+    ),
     ("GET", "/txlog/log"): _operation(
         "entries of the log, up to the stable index",
         {

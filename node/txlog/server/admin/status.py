@@ -12,10 +12,13 @@ from txlog.http.write_options import WAIT_S_MAX, parse_durability
 from txlog.model.errors import NotFound
 from txlog.model.ids import parse_txid
 from txlog.native import is_native
+from txlog.protocol.views.decisions import SynchronousAnswer
 from txlog.runtime.master_context import MasterContext
+from txlog.runtime.transaction_status import TransactionOutcome
 from txlog.server.admin.archive_reports import ArchiveReports
 from txlog.server.admin.duties import DutyHandler
 from txlog.server.admin.log_retention import LogRetention
+from txlog.server.admin.synchronous_view import describe_undecided
 from txlog.server.admin.views import ViewHandler
 from txlog.server.admin.worker_repairs import WorkerRepairs
 
@@ -129,7 +132,17 @@ class StatusHandler:
         outcome = transactions.outcome(txid)
         if outcome.level is None:
             raise NotFound(f"{txid} is not known at this master; another one may know it")
-        return json_response(outcome.to_dict())
+        return json_response(self._with_quorum(outcome))
+
+    def _with_quorum(self, outcome: TransactionOutcome) -> dict[str, Any]:
+        """The outcome; for an undecided synchronous transaction, with its quorum and the members that hold it."""
+        shown = outcome.to_dict()
+        status = self._context.status.synchronous_status
+        if outcome.synchronous is SynchronousAnswer.PENDING and status is not None:
+            waiting = next((one for one in status.undecided if one.transaction.txid == outcome.txid), None)
+            if waiting is not None:
+                shown["synchronous"] |= describe_undecided(waiting) | {"state": SynchronousAnswer.PENDING.value}
+        return shown
 
     async def live(self, request: Request, _: Mapping[str, str]) -> Response:
         """Whether the process is alive."""

@@ -36,11 +36,14 @@ from txlog.model.errors import (
     WorkerFault,
 )
 from txlog.model.hashes import content_hash
+from txlog.model.ids import Txid
+from txlog.model.synchronous import SynchronousRequest
 from txlog.protocol.events import Submission
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.master_loop import AwaitedWrite, PendingWrite
 from txlog.server.frontdoor.evaluator_pool import EvaluatorPool, RemoteCopy
 from txlog.server.frontdoor.read_router import RETRY_S, ReadRouter
+from txlog.server.frontdoor.synchronous_door import SynchronousDoor, is_synchronous
 from txlog.sparql import EvaluatedUpdate, RandomBits
 from txlog.wire.log_page import PageEntry
 from txlog.workers.adapter import StoreOperation
@@ -96,6 +99,7 @@ class OptimisticUpdateExecutor:
         self._read_log = read_log
         self._draw = draw
         self._bytes_max = site.config.limits.body_bytes
+        self._synchronous_door = SynchronousDoor(lambda: site.status.configuration)
         self._lock = asyncio.Lock()
         self._queued = 0
         self._evaluator_pool = evaluators
@@ -116,7 +120,7 @@ class OptimisticUpdateExecutor:
         """
         deadline = asyncio.get_running_loop().time() + asked.timeout_s
         async with self._turn(asked.timeout_s):
-            return await self._submit_with_retries(request, update, deadline, condition)
+            return await self._submit_with_retries(request, update, deadline, condition, asked.synchronous)
 
     async def check(
         self, request: Request, update: EvaluatedUpdate, condition: DataCondition, timeout_s: float
@@ -154,7 +158,12 @@ class OptimisticUpdateExecutor:
             self._restart_idle_timer()
 
     async def _submit_with_retries(
-        self, request: Request, update: EvaluatedUpdate, deadline: float, condition: DataCondition | None
+        self,
+        request: Request,
+        update: EvaluatedUpdate,
+        deadline: float,
+        condition: DataCondition | None,
+        synchronous: SynchronousRequest,
     ) -> tuple[PendingWrite, bool]:
         for _ in range(ATTEMPTS_MAX):
             copy = await self._current_copy(request, update)
@@ -162,9 +171,8 @@ class OptimisticUpdateExecutor:
                 await self._check(copy, condition)
             effect = await copy.evaluate(update, self._draw, self._bytes_max)
             kind, payload = effect.body.kind, effect.body.payload
-            write = self._loop.write(
-                [Submission(kind, "", payload, content_hash(kind, "", payload))], Durability.SYNCED
-            )
+            submission = Submission(kind, "", payload, content_hash(kind, "", payload))
+            write = self._loop.write([self._synchronous_door.convert(submission, synchronous)], Durability.SYNCED)
             stands = await self._took_effect(copy, write, update, effect, deadline)
             if stands is None or stands:
                 return write, stands is not None
@@ -199,6 +207,8 @@ class OptimisticUpdateExecutor:
             await self._catch_up(copy, index - 1)
             if copy.position.index != index - 1:
                 return None
+            if is_synchronous(write.batch[0]) and not await self._is_first_effect(copy, answer.txid):
+                return None
             stands = found == index - 1 or await copy.fingerprint(update.read_predicates) == effect.fingerprint
             await self._catch_up(copy, index)
         except (LogAhead, LogDiverged, LogNeedsRestore, Unavailable):
@@ -207,6 +217,13 @@ class OptimisticUpdateExecutor:
             self._discard_copy()
             return None
         return stands
+
+    async def _is_first_effect(self, copy: RemoteCopy, txid: Txid) -> bool:
+        """Whether the transaction is the first one that takes effect at the next index. Of several that one decision
+        commits, only the data before the first one is known here."""
+        entries = await self._read_log(copy.position, copy.position.index + 1, 1)
+        effects = find_effects(entries[0].entry) if entries else []
+        return bool(effects) and effects[0].txid == txid
 
     # The copy
 

@@ -16,18 +16,22 @@ from aiohttp import web
 
 from txlog.http.body_compression import DecodedBody, request_coding
 from txlog.http.router import API_HEADER, API_VERSION, RawResponse, Request, Response, Route, encode_json, send_continue
-from txlog.http.write_options import WriteOptions, check_key, write_options_of
+from txlog.http.write_options import WriteOptions, check_key, parse_synchronous, write_options_of
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.durability import Durability
 from txlog.model.errors import BadInput, PeerFault, Refused, TooLarge, TxLogError, Unavailable
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Txid
+from txlog.model.synchronous import SynchronousRequest
 from txlog.protocol.events import Submission, SubmissionAccepted
+from txlog.protocol.views.decisions import SynchronousAnswer
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.master_loop import AwaitedWrite
 from txlog.runtime.transaction_status import BELOW_APPLIED
 from txlog.server.frontdoor.portability_rule import PortabilityRule
 from txlog.server.frontdoor.request_parameters import draw_blank_node_seed
+from txlog.server.frontdoor.synchronous_answers import find_reply
+from txlog.server.frontdoor.synchronous_door import SynchronousDoor, is_synchronous, level_of
 from txlog.server.frontdoor.update_request import now_text
 from txlog.sparql import TransactionBody, prepare_lines, prepare_update
 
@@ -40,13 +44,22 @@ _RESPONSE_HEADERS = f"Content-Type: application/x-ndjson\r\n{API_HEADER}: {API_V
 
 class NdjsonTransaction(msgspec.Struct):
     """Exactly one of ``update``, ``quads``, or ``add`` with ``delete``; N-Quads or SPARQL text. ``key``: idempotency
-    key."""
+    key. ``synchronous``: true, false or a quorum; ``timeout``: how long it may stay undecided, as ``10s``."""
 
     quads: str | None = None
     update: str | None = None
     add: str | None = None
     delete: str | None = None
     key: str = ""
+    synchronous: bool | str | None = None
+    timeout: str = ""
+
+    def request(self, default: SynchronousRequest) -> SynchronousRequest:
+        """What the line asks for. ``default``: what the whole request asks for. :class:`BadInput`."""
+        if self.synchronous is None and not self.timeout:
+            return default
+        text = str(self.synchronous).lower() if isinstance(self.synchronous, bool) else self.synchronous or ""
+        return parse_synchronous(f"{text}; timeout={self.timeout}" if self.timeout else text, "synchronous")
 
 
 _decoder = msgspec.json.Decoder(NdjsonTransaction)
@@ -54,12 +67,15 @@ _decoder = msgspec.json.Decoder(NdjsonTransaction)
 
 class NdjsonBatch(NamedTuple):
     """``refused`` maps the offset of a line in the batch to its error. ``write`` has the other lines, in order.
-    ``deadline`` is a time of the event loop's clock, in seconds."""
+    ``deadline`` is a time of the event loop's clock, in seconds. ``level``: what the lines wait for.
+    ``has_synchronous``: one of them takes effect only where a quorum holds it."""
 
     line_count: int
     refused: dict[int, TxLogError]
     write: AwaitedWrite | None
     deadline: float
+    level: Durability
+    has_synchronous: bool = False
 
 
 class NdjsonWriteHandler:
@@ -75,6 +91,7 @@ class NdjsonWriteHandler:
         self._batch_max = site.config.limits.batch_transactions
         self._level = site.config.durability
         self._seconds = site.config.write_timeout_s
+        self._synchronous_door = SynchronousDoor(lambda: site.status.configuration)
 
     def routes(self) -> list[Route]:
         """The paths of this handler."""
@@ -92,7 +109,7 @@ class NdjsonWriteHandler:
             batch = self._submit(lines, asked)
             self._loop.in_flight += 1
             try:
-                body = await self._render_answers(batch, asked)
+                body = await self._render_answers(batch)
             finally:
                 self._loop.in_flight -= 1
             return RawResponse(200, _RESPONSE_HEADERS, body)
@@ -111,7 +128,7 @@ class NdjsonWriteHandler:
             while True:
                 while batches:
                     batch = batches.popleft()
-                    await response.write(await self._render_answers(batch, asked))
+                    await response.write(await self._render_answers(batch))
                     room.release()
                 if finished:
                     return
@@ -135,7 +152,7 @@ class NdjsonWriteHandler:
                 try:
                     lines = await reader.read()
                 except (TooLarge, BadInput) as wrong:
-                    batches.append(NdjsonBatch(1, {0: wrong}, None, 0.0))
+                    batches.append(NdjsonBatch(1, {0: wrong}, None, 0.0, asked.level))
                     break
             finished = True
             filled.set()
@@ -173,23 +190,27 @@ class NdjsonWriteHandler:
                     self._portability.check_terms(prepared.kind, prepared.payload)
                 else:
                     prepared = self._portability.check(_prepare_transaction(transaction))
+                kind, payload = prepared.kind, prepared.payload
+                one = Submission(kind, key, payload, content_hash(kind, key, payload))
+                add(self._synchronous_door.convert(one, transaction.request(asked.synchronous)))
             except DECODE_ERRORS as wrong:
                 refused[at] = BadInput(f"not a JSON line of a transaction: {wrong}")
                 continue
             except TxLogError as wrong:
                 refused[at] = wrong
                 continue
-            kind, payload = prepared.kind, prepared.payload
-            add(Submission(kind, key, payload, content_hash(kind, key, payload)))
+        has_synchronous = any(map(is_synchronous, submissions))
+        level = level_of(asked) if has_synchronous else asked.level
         write: AwaitedWrite | None = None
         if submissions:
             try:
-                write = self._loop.write(submissions, asked.level)
+                write = self._loop.write(submissions, level)
             except Unavailable as wrong:
                 refused = dict.fromkeys(range(len(lines)), wrong) | refused
-        return NdjsonBatch(len(lines), refused, write, asyncio.get_running_loop().time() + asked.timeout_s)
+        deadline = asyncio.get_running_loop().time() + asked.timeout_s
+        return NdjsonBatch(len(lines), refused, write, deadline, level, has_synchronous)
 
-    async def _render_answers(self, batch: NdjsonBatch, asked: WriteOptions) -> bytes:
+    async def _render_answers(self, batch: NdjsonBatch) -> bytes:
         """The answer lines of the batch, once all its transactions have reached their level or the deadline has
         passed."""
         write = batch.write
@@ -202,14 +223,15 @@ class NdjsonWriteHandler:
             answers = write.answers or [Unavailable("Late", "not known yet whether it was accepted")] * len(write.batch)
             last = next((a for a in reversed(answers) if isinstance(a, SubmissionAccepted) and not a.is_repeat), None)
             for one in answers:
-                if isinstance(one, SubmissionAccepted) and one.is_repeat and one.txid not in repeats:
-                    await self._wait_for_level(one.txid, asked, batch.deadline)
+                waits = isinstance(one, SubmissionAccepted) and (one.is_repeat or batch.has_synchronous)
+                if isinstance(one, SubmissionAccepted) and waits and one.txid not in repeats:
+                    await self._wait_for_level(one.txid, batch.level, batch.deadline)
                     repeats.add(one.txid)
-            if last is not None and reached and asked.level not in BELOW_APPLIED:
-                reached = await self._wait_for_level(last.txid, asked, batch.deadline)
-        whole = reached and asked.level in BELOW_APPLIED and not repeats
+            if last is not None and reached and batch.level not in BELOW_APPLIED:
+                reached = await self._wait_for_level(last.txid, batch.level, batch.deadline)
+        whole = reached and batch.level in BELOW_APPLIED and not repeats
         if whole and not batch.refused and answers:
-            formatted = self._render_uniform_batch(answers, asked.level)
+            formatted = self._render_uniform_batch(answers, batch.level)
             if formatted is not None:
                 return formatted
         given = iter(answers)
@@ -220,9 +242,9 @@ class NdjsonWriteHandler:
             lines.append(_render_error(answer) if isinstance(answer, TxLogError) else self._render_outcome(answer.txid))
         return b"".join(lines)
 
-    async def _wait_for_level(self, txid: Txid, asked: WriteOptions, deadline: float) -> bool:
+    async def _wait_for_level(self, txid: Txid, level: Durability, deadline: float) -> bool:
         left = deadline - asyncio.get_running_loop().time()
-        return await self._site.transactions.wait_for_level(txid, asked.level, max(0.0, left))
+        return await self._site.transactions.wait_for_level(txid, level, max(0.0, left))
 
     def _render_outcome(self, txid: Txid) -> bytes:
         outcome = self._site.transactions.outcome(txid)
@@ -231,6 +253,11 @@ class NdjsonWriteHandler:
         if outcome.state in ("skipped", "blocked"):
             fields |= {"error": "Conflict", "reason": outcome.state.capitalize(), "workers": outcome.workers}
             fields["message"] = "workers refused this transaction; it is in the log"
+        if outcome.synchronous is not None:
+            fields["synchronous"] = outcome.synchronous.value
+        if outcome.synchronous is SynchronousAnswer.ROLLED_BACK:
+            reply = find_reply(outcome.synchronous, Durability.SYNCED, knows_pending=True)
+            fields |= {"error": reply.reason, "reason": reply.reason, "message": reply.text}
         return encode_json(fields) + b"\n"
 
     def _render_uniform_batch(self, answers: list[SubmissionAccepted | Refused], level: Durability) -> bytes | None:

@@ -13,7 +13,7 @@ from txlog.http.router import RawResponse, Request, Response, Route, json_respon
 from txlog.http.write_options import WriteOptions, write_options_of
 from txlog.model.durability import Durability
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
-from txlog.model.errors import BadInput, Conflict, KeyNotTaken, NotDeterministic, Refused, Undecided, Unsupported
+from txlog.model.errors import BadInput, Conflict, KeyNotTaken, NotDeterministic, OutcomeUndecided, Refused, Unsupported
 from txlog.model.hashes import content_hash, content_state
 from txlog.model.ids import Txid
 from txlog.protocol.events import Submission
@@ -199,11 +199,17 @@ class WriteHandler:
         self._loop.in_flight += 1
         try:
             write, known = await effects.submit(request, update, asked, condition)
-            return await self.final_response(write, asked, True) if known else self._outcome_unknown(write)
+            if not known:
+                return self._outcome_unknown(write, asked)
+            if is_synchronous(write.batch[-1]):
+                return await self._synchronous_response(write, asked._replace(level=level_of(asked)))
+            return await self.final_response(write, asked, True)
         finally:
             self._loop.in_flight -= 1
 
-    def _outcome_unknown(self, write: PendingWrite) -> Response:
+    def _outcome_unknown(self, write: PendingWrite, asked: WriteOptions) -> Response:
+        if is_synchronous(write.batch[-1]) and not asked.knows_pending:
+            raise OutcomeUndecided("not known yet whether this update takes effect; look at the data")
         if not write.answers or isinstance(write.answers[0], Refused):
             return _timeout_response()
         txid = write.answers[0].txid
@@ -284,7 +290,9 @@ class WriteHandler:
         """What may be answered about a synchronous transaction now. Raises the error with which the core refused it."""
         if not write.answers:
             if not asked.knows_pending:
-                raise Undecided("not known yet whether it was accepted; look at the data, or repeat it under its key")
+                raise OutcomeUndecided(
+                    "not known yet whether it was accepted; look at the data, or repeat it under its key"
+                )
             return _timeout_response()
         answer = write.answers[-1]
         if isinstance(answer, Refused):
