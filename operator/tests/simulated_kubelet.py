@@ -84,13 +84,23 @@ class Kubelet:
                 pods = await self._kube.list("Pod", self._namespace, {"app.kubernetes.io/component": "master"})
             except ApiError as error:
                 _let_pass(error)
-                pods = []
+                await asyncio.sleep(0.1)
+                continue
+            await self._end_removed({f"{pod['metadata']['name']}/{pod['metadata']['uid']}" for pod in pods})
             for pod in pods:
                 try:
                     await self._look(pod)
                 except ApiError as error:
                     _let_pass(error)
             await asyncio.sleep(0.1)
+
+    async def _end_removed(self, present: set[str]) -> None:
+        """A pod on no node is removed from the API server at once, and its process ends in order all the same."""
+        for key in [key for key in self._now if key not in present]:
+            process = self._now.pop(key).process
+            if process.poll() is None:
+                process.terminate()
+                await asyncio.to_thread(process.wait)
 
     def stop(self) -> None:
         for container in self._now.values():

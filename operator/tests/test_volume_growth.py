@@ -142,6 +142,22 @@ def test_the_status_says_what_grows_and_counts_the_generation_afterwards() -> No
     assert said(larger, replace(whole(larger, world), objects={})).volume_sizes == VolumeSizes()
 
 
+def test_the_claim_for_split_backups_grows_when_it_has_a_volume() -> None:
+    larger, world = sized("20Gi", "30Gi"), before()
+    claim = world.objects["PersistentVolumeClaim", "catalogue-split-backups"]
+
+    def applied() -> list[str]:
+        plan = of(ApplyObject, planned(larger, whole(larger, world)))
+        claims = [each.desired for each in plan if each.desired["kind"] == "PersistentVolumeClaim"]
+        return [each["spec"]["resources"]["requests"]["storage"] for each in claims]
+
+    assert applied() == [], "it waits for its first pod, and cannot change"
+    claim["status"] = {"phase": "Bound"}
+    assert applied() == ["30Gi"]
+    claim["spec"]["resources"]["requests"]["storage"] = "50Gi"
+    assert applied() == [], "no claim shrinks"
+
+
 def test_nothing_grows_while_paused() -> None:
     paused = sized("40Gi", paused=True)
     assert planned(paused, whole(paused, before())) == []

@@ -179,8 +179,12 @@ async def test_masters_sleep_with_their_journals_and_wake_with_them(site: Site) 
     found = await site.kube.get("TxLogCluster", site.namespace, "catalogue")
     assert found is not None
     assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
-    for index in (1, 2):
-        assert "Left" in site.kubelet.log(f"catalogue-{index}"), "it was stopped in order"
+
+    async def left() -> bool:
+        """Each was stopped in order; the last one finds no other one to confirm it."""
+        return all('Left"' in site.kubelet.log(f"catalogue-{index}") for index in (1, 2))
+
+    await becomes(left, 60)
 
     await site.want(2)
     await becomes(site.ready("2/2"), 90)

@@ -17,7 +17,7 @@ from txlog.config.units import format_quantity, parse_quantity
 from txlog_operator.actions import GrowVolume, ReplaceStatefulSet
 from txlog_operator.object_names import ObjectNames
 from txlog_operator.observation import ClusterObservation
-from txlog_operator.specs import KubeObject, masters, workers
+from txlog_operator.specs import KubeObject, jobs, masters, workers
 from txlog_operator.specs.common import selector
 
 CLAIM_KIND: Final = "PersistentVolumeClaim"
@@ -60,7 +60,11 @@ class _Volumes:
 
 def built_sizes(cluster: TxLogCluster, seen: ClusterObservation) -> dict[str, int]:
     """By component, the size in bytes with which objects are built while another one is not reached."""
-    return {each.component: each.template for each in _all_volumes(cluster, seen) if each.template is not None}
+    found = {each.component: each.template for each in _all_volumes(cluster, seen) if each.template is not None}
+    lone = seen.objects.get((CLAIM_KIND, ObjectNames(cluster).split_backups))
+    if lone is not None and (_requested(lone) > cluster.spec.workers.storage.size or not _is_bound(lone)):
+        found[jobs.COMPONENT] = _requested(lone)  # a claim without a volume cannot change, and none shrinks
+    return found
 
 
 def requested_sizes(cluster: TxLogCluster, seen: ClusterObservation) -> dict[str, str]:
@@ -114,7 +118,7 @@ def _volumes(
         and name.removeprefix(f"{claim}-{stateful_set}-").isdecimal()
         and mine <= (found["metadata"].get("labels") or {}).items()
         and "deletionTimestamp" not in found["metadata"]
-        and found.get("status", {}).get("phase") == "Bound"
+        and _is_bound(found)
     )
     template = _requested(owner["spec"]["volumeClaimTemplates"][0]) if owner is not None else None
     is_going = owner is not None and "deletionTimestamp" in owner["metadata"]
@@ -123,6 +127,10 @@ def _volumes(
 
 def _requested(claim: KubeObject) -> int:
     return _bytes(claim["spec"]["resources"]["requests"]["storage"])
+
+
+def _is_bound(claim: KubeObject) -> bool:
+    return bool(claim.get("status", {}).get("phase") == "Bound")
 
 
 def _capacity(claim: KubeObject) -> int:

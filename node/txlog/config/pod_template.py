@@ -71,7 +71,7 @@ class PodTemplate(ManifestModel):
         default=[],
         max_length=16,
         description="How pods are spread over zones and nodes. Without a `labelSelector` it means the pods of the same "
-        "component. By default, masters and executors are spread over nodes where possible.",
+        "component. By default, masters, stores and executors are spread over nodes where possible.",
     )
     priority_class_name: str | None = Field(
         default=None, pattern=RESOURCE_NAME_PATTERN, description="PriorityClass of the pods."

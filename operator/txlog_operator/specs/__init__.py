@@ -61,7 +61,7 @@ def job_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeObject]
     """The objects that Jobs of backups and duties use."""
     return [
         jobs.config_map(cluster, around),
-        *jobs.split_backup_volume(cluster),
+        *jobs.split_backup_volume(cluster, around),
         *jobs.backup_schedules(cluster, around),
     ]
 

@@ -150,6 +150,13 @@ def pod_spec(around: BuildContext, containers: list[KubeObject], volumes: list[K
     }
 
 
+def spread_over_nodes(cluster: TxLogCluster, component: str) -> list[KubeObject]:
+    """Constraints that place the pods of a component on different nodes, where there are enough."""
+    pods = {"matchLabels": selector(cluster, component)}
+    over = {"topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
+    return [{"maxSkew": 1, **over, "labelSelector": pods}]
+
+
 def resource_requirements(given: ResourceRequirements, default_requests: Mapping[str, str]) -> KubeObject:
     """The manifest's requests and limits in the notation of Kubernetes. A resource that the manifest names in neither
     gets the default request: without one the pod would be the first to be evicted, and a ResourceQuota admits none.

@@ -25,6 +25,7 @@ from txlog_operator.specs.common import (
     internal_credentials,
     pod_spec,
     selector,
+    spread_over_nodes,
 )
 from txlog_operator.specs.pod_template import build_pod_template
 
@@ -116,14 +117,7 @@ def pod_template(cluster: TxLogCluster, around: BuildContext, scratch: Path) -> 
         [executor],
         [*volumes, *own.volumes],
         terminationGracePeriodSeconds=TERMINATION_GRACE_S,
-        topologySpreadConstraints=[
-            {
-                "maxSkew": 1,
-                "topologyKey": "kubernetes.io/hostname",
-                "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": selector(cluster, COMPONENT)},
-            }
-        ],
+        topologySpreadConstraints=spread_over_nodes(cluster, COMPONENT),
     )
     return {"apiVersion": "v1", "kind": "Pod", **build_pod_template(cluster, COMPONENT, spec)}
 

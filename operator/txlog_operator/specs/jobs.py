@@ -76,13 +76,14 @@ def config_map(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
     return build_object(cluster, around, "v1", "ConfigMap", ObjectNames(cluster).jobs, COMPONENT, data=data)
 
 
-def split_backup_volume(cluster: TxLogCluster) -> list[KubeObject]:
+def split_backup_volume(cluster: TxLogCluster, around: BuildContext) -> list[KubeObject]:
     """The volume for split backups, where the manifest names no target. It has no owner: its content outlives the
     resource."""
     if cluster.spec.backup is not None:
         return []
-    names, size = ObjectNames(cluster), cluster.spec.workers.storage
-    found = volume_claim(names.split_backups, size.size, size.storage_class_name, labels(cluster, COMPONENT))
+    names, storage = ObjectNames(cluster), cluster.spec.workers.storage
+    size = around.volume_sizes.get(COMPONENT, storage.size)
+    found = volume_claim(names.split_backups, size, storage.storage_class_name, labels(cluster, COMPONENT))
     found["metadata"]["namespace"] = names.namespace
     return [found]
 

@@ -32,6 +32,7 @@ from txlog_operator.specs.common import (
     pod_spec,
     resource_requirements,
     selector,
+    spread_over_nodes,
     url_scheme,
     volume_claim,
     worker_url,
@@ -228,14 +229,7 @@ def _pod(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         volumes,
         **({"initContainers": first} if first else {}),
         terminationGracePeriodSeconds=termination_grace_s(cluster),
-        topologySpreadConstraints=[
-            {
-                "maxSkew": 1,
-                "topologyKey": "kubernetes.io/hostname",
-                "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": selector(cluster, COMPONENT)},
-            }
-        ],
+        topologySpreadConstraints=spread_over_nodes(cluster, COMPONENT),
     )
 
 

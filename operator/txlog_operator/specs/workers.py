@@ -19,6 +19,7 @@ from txlog_operator.specs.common import (
     pod_spec,
     resource_requirements,
     selector,
+    spread_over_nodes,
     volume_claim,
 )
 from txlog_operator.specs.pod_template import build_pod_template
@@ -49,7 +50,14 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         volumeMounts=[{"name": CLAIM, "mountPath": str(DATA_FOLDER)}, TMP_MOUNT],
     )
     # As process 1 of a container it would ignore SIGTERM.
-    pod = pod_spec(around, [store], [], terminationGracePeriodSeconds=30, shareProcessNamespace=True)
+    pod = pod_spec(
+        around,
+        [store],
+        [],
+        terminationGracePeriodSeconds=30,
+        shareProcessNamespace=True,
+        topologySpreadConstraints=spread_over_nodes(cluster, COMPONENT),
+    )
     spec: KubeObject = {
         "replicas": 0 if around.hibernated else workers.replicas,
         "serviceName": names.worker_hosts,
