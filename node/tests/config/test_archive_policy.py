@@ -121,7 +121,7 @@ def test_rehearsals() -> None:
     given = cluster(archive={"target": FOLDER, "maxDelay": "5s", "rehearsal": policy})
     config = build_rehearsal_config(given, ["http://a"], Path, Path("/scratch"))
     assert config is not None
-    assert (config.max_rpo_s, config.max_rto_s, config.backups) == (50.0, 1800.0, None)
+    assert (config.max_rpo_s, config.max_rto_s, config.backups, config.level) == (50.0, 1800.0, None, "cluster")
     assert config.scratch_folder == Path("/scratch")
     found = master(given)
     assert found is not None
@@ -141,7 +141,7 @@ def test_rehearsals() -> None:
         {"schedule": "@weekly", "maxAge": "1m"},
         {"schedule": "@weekly", "maxRpo": "10ms"},
         {"schedule": "@weekly", "maxRto": "0s"},
-        {"schedule": "@weekly", "level": "cluster"},
+        {"schedule": "@weekly", "level": "everything"},
         {"schedule": 7},
     ],
 )

@@ -185,6 +185,7 @@ def build_rehearsal_config(
         masters=list(masters),
         target=build_target_config(target, secret_folder),
         backups=build_target_config(backup.target, secret_folder) if backup is not None else None,
+        level=policy.level if policy is not None else "cluster",
         max_rpo_s=_max_rpo_ms(archive, policy) / 1000 if policy is not None else None,
         max_rto_s=policy.max_rto / 1000 if policy is not None else None,
         scratch_folder=scratch_folder,

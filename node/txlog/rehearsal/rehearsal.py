@@ -5,6 +5,8 @@ live       a live worker is read at its place, and the loss at this moment is me
 find       the stream is listed, a base and files are chosen
 claim      would the claim be free? none is taken
 found      the journal of a new cluster's first master is written, as a copy
+start      (level ``cluster``) that master is started, and takes a write
+repeat     (level ``cluster``) it refuses another transaction under an archived idempotency key
 base       the backup is read
 files      the archived entries are read and proved
 load       the throw-away store is filled, and executes updates
@@ -35,11 +37,12 @@ from txlog.backup.dataset_load import RestoreTarget
 from txlog.backup.pinned_snapshot import read_system_graphs
 from txlog.backup.target import BackupTarget
 from txlog.client import MasterClient
-from txlog.config.process_config import NodeConfig, PeerConfig
+from txlog.config.process_config import NodeConfig, PeerConfig, RehearsalLevel
 from txlog.model.errors import TxLogError
 from txlog.rehearsal.live_state import LiveState, read_key_retention_ms, read_live_state
 from txlog.rehearsal.phase_clock import PhaseClock
 from txlog.rehearsal.rehearsal_errors import NotArchivedInTime
+from txlog.rehearsal.scratch_cluster import refuse_forgotten, scratch_master_process, write_first
 from txlog.rehearsal.scratch_store import free_loopback_port, scratch_store
 from txlog.rehearsal.verdict import (
     NO_BOUNDS,
@@ -51,7 +54,7 @@ from txlog.rehearsal.verdict import (
     measure_times,
 )
 from txlog.successor.recovery_claim import find_claim
-from txlog.successor.succession import SuccessionRequest, found_successor
+from txlog.successor.succession import Succession, SuccessionRequest, found_successor
 from txlog.successor.successor_errors import AlreadyRecovered
 from txlog.wire.rehearsal_report import DIFFERING_SHOWN_MAX, RehearsalReport
 from txlog.workers.digest import digest_worker
@@ -79,6 +82,7 @@ class RehearsalRequest:
     folder: Path
     bounds: RehearsalBounds = NO_BOUNDS
     base: str | None = None
+    level: RehearsalLevel = "data"
     archived_s: float = ARCHIVED_S
     open_store: StoreOpener = scratch_store
     on_phase: Callable[[str], None] = lambda _: None
@@ -106,7 +110,7 @@ class _Rehearsal:
         self._request = request
         self._clock = clock
         self._key_retention_ms = 0
-        self.report = RehearsalReport(at=round(time.time(), 3), ok=False)
+        self.report = RehearsalReport(at=round(time.time(), 3), ok=False, level=request.level)
 
     def note(self, **facts: object) -> None:
         """Replaces fields of the report."""
@@ -159,6 +163,8 @@ class _Rehearsal:
         clock.begin("found")
         master = scratch_master(request, self._key_retention_ms)
         founded = found_successor(SuccessionRequest(master, request.archive, reader, moment, is_copy=True))
+        if request.level == "cluster":
+            self._start_cluster(master, founded)
         clock.begin("prepare")
         into = closing.enter_context(request.open_store(live.engine, request.folder))
         clock.begin("base")
@@ -170,6 +176,17 @@ class _Rehearsal:
         compared = compare_digests(live.held, found)
         clock.end()
         return compared
+
+    def _start_cluster(self, master: NodeConfig, founded: Succession) -> None:
+        """Only one master is started: another one would learn everything from it. No client reads through it, since the
+        store itself is compared."""
+        self._clock.begin("start")
+        with scratch_master_process(master, self._request.folder) as client:
+            write_first(client, master.repository)
+            self._clock.begin("repeat")
+            keys = founded.inherited.keys if founded.inherited is not None else []
+            if keys:
+                refuse_forgotten(client, master.repository, keys[-1][0])
 
 
 def scratch_master(request: RehearsalRequest, key_retention_ms: int) -> NodeConfig:
