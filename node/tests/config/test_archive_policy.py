@@ -126,6 +126,10 @@ def test_rehearsals() -> None:
     found = master(given)
     assert found is not None
     assert found.rehearsal_max_age_ms == 8 * 24 * 3600 * 1000
+    given = cluster(archive={"target": FOLDER, "maxDelay": "1h"})
+    config = build_rehearsal_config(given, ["http://a"], Path)
+    assert config is not None
+    assert config.archived_s == 7200.0  # an archiver may take an hour for its next file
     given = cluster(archive={"target": FOLDER, "rehearsal": {**policy, "maxRpo": "3s", "maxAge": "2h"}})
     config, found = build_rehearsal_config(given, ["http://a"], Path), master(given)
     assert config is not None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from archiver_runs import stable
@@ -113,6 +115,19 @@ async def test_an_archive_that_ends_too_early(rehearsed: Rehearsed) -> None:
     assert (found.ok, found.error, found.phase) == (False, "NotArchivedInTime", "live")
     assert found.rpo_seconds is not None
     assert found.rpo_seconds > 0
+
+
+async def test_no_room_for_what_is_thrown_away(rehearsed: Rehearsed) -> None:
+    await rehearsed.archive(insert("a"))
+    await rehearsed.back_up()
+    gone = rehearsed.request().folder / "gone" / "deeper"
+    found = await rehearsed.rehearse(folder=gone, open_store=refuse_store)
+    assert (found.ok, found.error, found.phase) == (False, "NoScratchStore", "prepare")
+    assert "--scratch" in found.message
+
+
+def refuse_store(_: str, folder: Path) -> NoReturn:
+    raise OSError(28, "No space left on device", str(folder))
 
 
 async def test_without_an_archive(rehearsed: Rehearsed) -> None:

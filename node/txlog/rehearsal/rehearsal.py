@@ -41,7 +41,7 @@ from txlog.config.process_config import NodeConfig, PeerConfig, RehearsalLevel
 from txlog.model.errors import TxLogError
 from txlog.rehearsal.live_state import LiveState, read_key_retention_ms, read_live_state
 from txlog.rehearsal.phase_clock import PhaseClock
-from txlog.rehearsal.rehearsal_errors import NotArchivedInTime
+from txlog.rehearsal.rehearsal_errors import NoScratchStore, NotArchivedInTime
 from txlog.rehearsal.scratch_cluster import refuse_forgotten, scratch_master_process, write_first
 from txlog.rehearsal.scratch_store import free_loopback_port, scratch_store
 from txlog.rehearsal.verdict import (
@@ -91,7 +91,7 @@ class RehearsalRequest:
 
 
 def rehearse(request: RehearsalRequest) -> RehearsalReport:
-    """The report, of a good rehearsal or of a failed one. Only what is no error of TxLog's is raised."""
+    """The report, of a good rehearsal or of a failed one. Only programming errors are raised."""
     clock = PhaseClock(request.on_phase)
     run = _Rehearsal(request, clock)
     try:
@@ -99,6 +99,10 @@ def rehearse(request: RehearsalRequest) -> RehearsalReport:
     except TxLogError as error:
         clock.end()
         run.note(ok=False, phase=clock.current, error=error.name, message=str(error))
+    except OSError as error:  # no room, or no rights, for what is throw-away
+        clock.end()
+        message = f"{request.folder}: {error}; set TMPDIR, or --scratch, to a folder with room"
+        run.note(ok=False, phase=clock.current, error=NoScratchStore.__name__, message=message)
     phases = {name: round(seconds, 3) for name, seconds in clock.seconds.items()}
     return msgspec.structs.replace(run.report, phases=phases)
 
