@@ -30,6 +30,7 @@ from txlog_simulation.mutant import Mutant
 from txlog_simulation.override_mutants import ORDER_MUTANTS
 from txlog_simulation.poison_mutants import POISON_MUTANTS
 from txlog_simulation.queue_mutants import QUEUE_MUTANTS
+from txlog_simulation.rehearsal_mutants import REHEARSAL_MUTANTS
 from txlog_simulation.source_patches import SourceEdit
 from txlog_simulation.split_mutants import SPLIT_MUTANTS
 from txlog_simulation.succession_mutants import SUCCESSION_MUTANTS
@@ -449,6 +450,7 @@ MUTANTS = (
     *BOUNDS_MUTANTS,
     *BOOTSTRAP_MUTANTS,
     *SUCCESSION_MUTANTS,
+    *REHEARSAL_MUTANTS,
     *STORE_MUTANTS,
     *SYNCHRONOUS_MUTANTS,
     *SYNCHRONOUS_PAGE_MUTANTS,

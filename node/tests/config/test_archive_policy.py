@@ -121,11 +121,15 @@ def test_rehearsals() -> None:
     given = cluster(archive={"target": FOLDER, "maxDelay": "5s", "rehearsal": policy})
     config = build_rehearsal_config(given, ["http://a"], Path, Path("/scratch"))
     assert config is not None
-    assert (config.max_rpo_s, config.max_rto_s, config.backups) == (50.0, 1800.0, None)
+    assert (config.max_rpo_s, config.max_rto_s, config.backups, config.level) == (50.0, 1800.0, None, "cluster")
     assert config.scratch_folder == Path("/scratch")
     found = master(given)
     assert found is not None
     assert found.rehearsal_max_age_ms == 8 * 24 * 3600 * 1000
+    given = cluster(archive={"target": FOLDER, "maxDelay": "1h"})
+    config = build_rehearsal_config(given, ["http://a"], Path)
+    assert config is not None
+    assert config.archived_s == 7200.0  # an archiver may take an hour for its next file
     given = cluster(archive={"target": FOLDER, "rehearsal": {**policy, "maxRpo": "3s", "maxAge": "2h"}})
     config, found = build_rehearsal_config(given, ["http://a"], Path), master(given)
     assert config is not None
@@ -141,7 +145,7 @@ def test_rehearsals() -> None:
         {"schedule": "@weekly", "maxAge": "1m"},
         {"schedule": "@weekly", "maxRpo": "10ms"},
         {"schedule": "@weekly", "maxRto": "0s"},
-        {"schedule": "@weekly", "level": "cluster"},
+        {"schedule": "@weekly", "level": "everything"},
         {"schedule": 7},
     ],
 )

@@ -13,9 +13,9 @@ from typing import Any
 import psutil
 import pytest
 
-from txlog.config.process_config import BackupJobConfig, FolderConfig
-from txlog.local.process_plan import BackupPlan
-from txlog.local.scheduled_backups import ScheduledBackups, backup_log_name
+from txlog.config.process_config import BackupJobConfig, FolderConfig, RehearsalConfig
+from txlog.local.process_plan import BackupPlan, RehearsalPlan
+from txlog.local.scheduled_backups import REHEARSALS, ScheduledBackups, backup_log_name
 from txlog.local.state_folder import StateFolder
 
 DEADLINE = 60.0
@@ -98,3 +98,25 @@ async def test_without_a_schedule_nothing_is_done(state: StateFolder) -> None:
     made = backups(state, "http://127.0.0.1:9", None)
     await asyncio.wait_for(made.run(), DEADLINE)
     assert told(made) == {"dataCenter": "uk", "schedule": None, "next": None}
+
+
+async def test_rehearsals_are_done_and_kept_apart_from_backups(state: StateFolder) -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # nobody listens
+        url = f"http://127.0.0.1:{held.getsockname()[1]}"
+        target = FolderConfig(folder=state.root)
+        config = RehearsalConfig(data_center="uk", masters=[url], target=target)
+        state.write_config(state.rehearsal("uk"), config)
+        made = ScheduledBackups({"uk": RehearsalPlan(config, "@every 1s")}, state, kind=REHEARSALS)
+        running = asyncio.create_task(made.run())
+        await eventually(lambda: "last" in told(made))
+        running.cancel()
+        await asyncio.wait([running])
+    last = told(made)["last"]
+    assert (last["exitCode"], last["ok"], last["phase"]) == (1, False, "live")
+    assert last["error"] in ("MasterUnreachable", "Unavailable")
+    assert "did not take the report" in str(last["problems"])
+    assert state.read("backups.json", {}) == {}
+    assert state.log("uk-rehearsal").exists()
+    kept = ScheduledBackups({"uk": RehearsalPlan(config, None)}, state, kind=REHEARSALS).describe()[0]
+    assert (kept["last"]["exitCode"], kept["next"]) == (1, None)

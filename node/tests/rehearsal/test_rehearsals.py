@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
 
+import pytest
+from archiver_runs import stable
 from rehearsed_cluster import Rehearsed, insert
 
 from txlog.archive.stream import Stream, find_streams
 from txlog.backup.folder_target import FolderTarget
 from txlog.client import MasterClient
+from txlog.model.records import Record
+from txlog.rehearsal import scratch_cluster
 from txlog.rehearsal.live_state import LiveState, measure_rpo, read_live_state
 from txlog.rehearsal.planted_faults import FAULTS
 from txlog.rehearsal.planted_run import rehearse_planted
 from txlog.rehearsal.verdict import RehearsalBounds
+from txlog.successor import succession
+from txlog.successor.first_records import FirstMaster, first_records
+from txlog.successor.inheritance import Inheritance
 
 RENAME = "INSERT { GRAPH <urn:g:0> { ?s <urn:q> ?o } } WHERE { GRAPH <urn:g:1> { ?s <urn:p> ?o } }"
 
@@ -107,6 +117,19 @@ async def test_an_archive_that_ends_too_early(rehearsed: Rehearsed) -> None:
     assert found.rpo_seconds > 0
 
 
+async def test_no_room_for_what_is_thrown_away(rehearsed: Rehearsed) -> None:
+    await rehearsed.archive(insert("a"))
+    await rehearsed.back_up()
+    gone = rehearsed.request().folder / "gone" / "deeper"
+    found = await rehearsed.rehearse(folder=gone, open_store=refuse_store)
+    assert (found.ok, found.error, found.phase) == (False, "NoScratchStore", "prepare")
+    assert "--scratch" in found.message
+
+
+def refuse_store(_: str, folder: Path) -> NoReturn:
+    raise OSError(28, "No space left on device", str(folder))
+
+
 async def test_without_an_archive(rehearsed: Rehearsed) -> None:
     await rehearsed.write(insert("a"))
     empty = rehearsed.request().folder
@@ -126,3 +149,48 @@ async def test_the_loss_is_measured_at_the_target(rehearsed: Rehearsed) -> None:
         return measure_rpo([rehearsed.master], stream, lambda: now_s), entry.index
 
     assert await asyncio.to_thread(ask) == (7.5, place.index + 1)
+
+
+async def test_a_master_of_the_new_cluster_takes_writes_and_knows_the_keys(rehearsed: Rehearsed) -> None:
+    await rehearsed.archive(insert("a"))
+    await rehearsed.back_up()
+    await rehearsed.cluster.write(0, insert("bb"), TxLog_Durability="applied", Idempotency_Key="once")
+    await rehearsed.archive(insert("ccc"))
+    found = await rehearsed.rehearse(level="cluster")
+    assert (found.ok, found.error, found.message) == (True, "", "")
+    assert list(found.phases)[2:7] == ["claim", "found", "start", "repeat", "prepare"]
+    assert found.rto_writes_seconds is not None
+    assert found.rto_writes_seconds >= found.phases["start"]
+    # The rehearsed cluster has got nothing of it.
+    assert len((await rehearsed.cluster.get(0, "/txlog/status"))["members"]) == 1
+    assert (await stable(rehearsed.cluster)).index == 3
+
+
+async def test_a_forgotten_key_is_named(rehearsed: Rehearsed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if founding had not taken over the keys of the archive."""
+    await rehearsed.archive(insert("a"))
+    await rehearsed.back_up()
+    await rehearsed.cluster.write(0, insert("bb"), TxLog_Durability="applied", Idempotency_Key="once")
+    await rehearsed.archive(insert("ccc"))
+
+    def without_keys(inherited: Inheritance, first: FirstMaster) -> list[Record]:
+        return first_records(dataclasses.replace(inherited, keys=[]), first)
+
+    monkeypatch.setattr(succession, "first_records", without_keys)
+    found = await rehearsed.rehearse(level="cluster")
+    assert (found.ok, found.error, found.phase) == (False, "KeyForgotten", "repeat")
+    assert "'once'" in found.message
+
+
+async def test_a_master_that_does_not_start_is_named(rehearsed: Rehearsed, monkeypatch: pytest.MonkeyPatch) -> None:
+    await rehearsed.archive(insert("a"))
+    await rehearsed.back_up()
+    monkeypatch.setattr(scratch_cluster, "secrets", NoToken)
+    found = await rehearsed.rehearse(level="cluster")
+    assert (found.ok, found.error, found.phase) == (False, "NoScratchMaster", "start")
+
+
+class NoToken:
+    @staticmethod
+    def token_hex(_: int) -> str:
+        return ""

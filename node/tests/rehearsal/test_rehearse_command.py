@@ -49,6 +49,7 @@ async def test_a_good_one_is_reported(rehearsed: Rehearsed) -> None:
     assert done.exit_code == 0, (done.output, done.exception)
     found = json.loads(done.stdout)
     assert (found["ok"], found["graphs"], found["differing"], found["problems"]) == (True, 2, 0, [])
+    assert (found["level"], {"start", "repeat"} <= found["phases"].keys()) == ("cluster", True)
     (stream,) = find_streams(rehearsed.target)
     (stored,) = stream.read_rehearsals()
     assert (stored["ok"], stored["index"], stored["at"]) == (True, 4, found["at"])
@@ -82,6 +83,7 @@ async def test_planted_faults_are_shown_and_reported_to_nobody(rehearsed: Rehear
     [
         (["--data-center", "us"], "there are uk"),
         (["--max-rpo", "soon"], "--max-rpo soon"),
+        (["--level", "all"], "expected data or cluster"),
         (["--max-rto", "1parsec"], "--max-rto 1parsec"),
         (["--backups", "ftp://x"], "expected a folder or s3://"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import msgspec
 import typer
@@ -12,7 +12,7 @@ from txlog.archive.archive_errors import NoArchive
 from txlog.cli.cli_cluster import find_cluster
 from txlog.cli.options import ClusterOptions, DataCenterOption, TargetOptions, register
 from txlog.cli.tables import colour_state, err, print_line, show_json, show_table, warn
-from txlog.config.process_config import RehearsalConfig
+from txlog.config.process_config import RehearsalConfig, RehearsalLevel
 from txlog.config.units import parse_duration
 from txlog.local.state_folder import StateFolder
 from txlog.model.errors import BadInput
@@ -33,6 +33,9 @@ def rehearse(
     ] = None,
     max_rpo: Annotated[str | None, typer.Option("--max-rpo", help="such as 10s; default: the manifest's")] = None,
     max_rto: Annotated[str | None, typer.Option("--max-rto", help="such as 2h; default: the manifest's")] = None,
+    level: Annotated[
+        str | None, typer.Option("--level", help="data or cluster; default: the manifest's, else cluster")
+    ] = None,
     scratch: Annotated[
         Path | None, typer.Option("--scratch", help="where the throw-away store lies; default: the temporary folder")
     ] = None,
@@ -53,6 +56,7 @@ def rehearse(
         "backups": target.to_config(backups) if backups else None,
         "max_rpo_s": _seconds("--max-rpo", max_rpo),
         "max_rto_s": _seconds("--max-rto", max_rto),
+        "level": _level(level),
         "scratch_folder": scratch,
     }
     config = config.model_copy(update={name: value for name, value in changes.items() if value is not None})
@@ -81,6 +85,12 @@ def _read_config(state: StateFolder | None, where: str, masters: list[str], targ
             f"the manifest of {where} has no spec.archive; name one with --target FOLDER or s3://BUCKET/PREFIX"
         )
     return RehearsalConfig(data_center=where, masters=masters, target=target.to_config(target.target))
+
+
+def _level(text: str | None) -> str | None:
+    if text not in (None, *get_args(RehearsalLevel)):
+        raise BadInput(f"--level {text[:20] if text else ''}: expected {' or '.join(get_args(RehearsalLevel))}")
+    return text
 
 
 def _be_quiet(_: str) -> None:

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field
 
 from txlog.config.backup_policy import BackupTargetSpec
 from txlog.config.manifest_model import ManifestModel
+from txlog.config.process_config import RehearsalLevel
 from txlog.config.schedule import validate_schedule
 from txlog.config.units import Duration, duration_within
 
@@ -17,6 +18,11 @@ class RehearsalPolicy(ManifestModel):
 
     schedule: Annotated[str, AfterValidator(validate_schedule)] = Field(
         max_length=200, description="Five cron fields (UTC), `@weekly` and the like, or `@every 6h`."
+    )
+    level: RehearsalLevel = Field(
+        default="cluster",
+        description="`data`: a journal and a store are made, and the store is compared. `cluster`: a master of the new "
+        "cluster is also started; it takes a write, and still knows an idempotency key.",
     )
     max_age: Annotated[Duration, AfterValidator(duration_within("1h", "3650d"))] = Field(
         default=8 * 24 * 3600 * 1000, description="An alert says when the last good rehearsal is older."

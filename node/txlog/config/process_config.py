@@ -352,6 +352,10 @@ class DutyJobConfig(StrictModel):
     repaired: Path | None = None
 
 
+RehearsalLevel = Literal["data", "cluster"]
+"""Of a rehearsal: the data alone, or with a master of the new cluster, which takes a write."""
+
+
 class RehearsalConfig(StrictModel):
     """One rehearsal of a recovery of one data centre. ``target``: of the archive. ``backups``: where the bases are, by
     default there as well. ``scratch_folder``: where the throw-away store lies, by default the system's folder for
@@ -361,6 +365,7 @@ class RehearsalConfig(StrictModel):
     masters: list[str] = Field(min_length=1, description="URLs of the masters of this data centre, nearest first")
     target: TargetConfig
     backups: TargetConfig | None = None
+    level: RehearsalLevel = "cluster"
     max_rpo_s: float | None = Field(default=None, ge=0)
     max_rto_s: float | None = Field(default=None, ge=0)
     archived_s: float = Field(default=60.0, ge=0, description="how long the archiver may take to come to the worker")

@@ -27,6 +27,9 @@ from txlog.config.process_config import (
     WorkerConfig,
 )
 
+ARCHIVED_MIN_S = 60.0
+ARCHIVED_DELAYS = 2
+"""A rehearsal waits for the archiver so many times ``archive.maxDelay``, and at least so long."""
 MASTER_STOP_MARGIN_S = 10.0
 """Added to its ``leaveTimeout``: for answers in progress, the last sync, and the exit of Python."""
 
@@ -190,8 +193,10 @@ def build_rehearsal_config(
         masters=list(masters),
         target=build_target_config(target, secret_folder),
         backups=build_target_config(backup.target, secret_folder) if backup is not None else None,
+        level=policy.level if policy is not None else "cluster",
         max_rpo_s=_max_rpo_ms(archive, policy) / 1000 if policy is not None else None,
         max_rto_s=policy.max_rto / 1000 if policy is not None else None,
+        archived_s=max(ARCHIVED_MIN_S, ARCHIVED_DELAYS * archive.max_delay / 1000),
         scratch_folder=scratch_folder,
     )
 

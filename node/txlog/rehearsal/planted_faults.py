@@ -74,7 +74,7 @@ def make_planting(request: RehearsalRequest, stream: Stream, live: LiveState) ->
     place = live.held.place
     moment = MomentRequest(parse_moment(f"position:{place.index}:{place.hash.hex()}"), request.backups, request.base)
     plan = plan_restore(StreamReader(stream), moment, live.engine)
-    fixed = replace(request, read_live=lambda *_: live, archived_s=_ARCHIVED_S)
+    fixed = replace(request, read_live=lambda *_: live, archived_s=_ARCHIVED_S, level="data")
     return Planting(fixed, stream, live, plan)
 
 

@@ -5,6 +5,8 @@ live       a live worker is read at its place, and the loss at this moment is me
 find       the stream is listed, a base and files are chosen
 claim      would the claim be free? none is taken
 found      the journal of a new cluster's first master is written, as a copy
+start      (level ``cluster``) that master is started, and takes a write
+repeat     (level ``cluster``) it refuses another transaction under an archived idempotency key
 base       the backup is read
 files      the archived entries are read and proved
 load       the throw-away store is filled, and executes updates
@@ -35,11 +37,12 @@ from txlog.backup.dataset_load import RestoreTarget
 from txlog.backup.pinned_snapshot import read_system_graphs
 from txlog.backup.target import BackupTarget
 from txlog.client import MasterClient
-from txlog.config.process_config import NodeConfig, PeerConfig
+from txlog.config.process_config import NodeConfig, PeerConfig, RehearsalLevel
 from txlog.model.errors import TxLogError
 from txlog.rehearsal.live_state import LiveState, read_key_retention_ms, read_live_state
 from txlog.rehearsal.phase_clock import PhaseClock
-from txlog.rehearsal.rehearsal_errors import NotArchivedInTime
+from txlog.rehearsal.rehearsal_errors import NoScratchStore, NotArchivedInTime
+from txlog.rehearsal.scratch_cluster import refuse_forgotten, scratch_master_process, write_first
 from txlog.rehearsal.scratch_store import free_loopback_port, scratch_store
 from txlog.rehearsal.verdict import (
     NO_BOUNDS,
@@ -51,7 +54,7 @@ from txlog.rehearsal.verdict import (
     measure_times,
 )
 from txlog.successor.recovery_claim import find_claim
-from txlog.successor.succession import SuccessionRequest, found_successor
+from txlog.successor.succession import Succession, SuccessionRequest, found_successor
 from txlog.successor.successor_errors import AlreadyRecovered
 from txlog.wire.rehearsal_report import DIFFERING_SHOWN_MAX, RehearsalReport
 from txlog.workers.digest import digest_worker
@@ -79,6 +82,7 @@ class RehearsalRequest:
     folder: Path
     bounds: RehearsalBounds = NO_BOUNDS
     base: str | None = None
+    level: RehearsalLevel = "data"
     archived_s: float = ARCHIVED_S
     open_store: StoreOpener = scratch_store
     on_phase: Callable[[str], None] = lambda _: None
@@ -87,7 +91,7 @@ class RehearsalRequest:
 
 
 def rehearse(request: RehearsalRequest) -> RehearsalReport:
-    """The report, of a good rehearsal or of a failed one. Only what is no error of TxLog's is raised."""
+    """The report, of a good rehearsal or of a failed one. Only programming errors are raised."""
     clock = PhaseClock(request.on_phase)
     run = _Rehearsal(request, clock)
     try:
@@ -95,6 +99,10 @@ def rehearse(request: RehearsalRequest) -> RehearsalReport:
     except TxLogError as error:
         clock.end()
         run.note(ok=False, phase=clock.current, error=error.name, message=str(error))
+    except OSError as error:  # no room, or no rights, for what is throw-away
+        clock.end()
+        message = f"{request.folder}: {error}; set TMPDIR, or --scratch, to a folder with room"
+        run.note(ok=False, phase=clock.current, error=NoScratchStore.__name__, message=message)
     phases = {name: round(seconds, 3) for name, seconds in clock.seconds.items()}
     return msgspec.structs.replace(run.report, phases=phases)
 
@@ -106,7 +114,7 @@ class _Rehearsal:
         self._request = request
         self._clock = clock
         self._key_retention_ms = 0
-        self.report = RehearsalReport(at=round(time.time(), 3), ok=False)
+        self.report = RehearsalReport(at=round(time.time(), 3), ok=False, level=request.level)
 
     def note(self, **facts: object) -> None:
         """Replaces fields of the report."""
@@ -159,6 +167,8 @@ class _Rehearsal:
         clock.begin("found")
         master = scratch_master(request, self._key_retention_ms)
         founded = found_successor(SuccessionRequest(master, request.archive, reader, moment, is_copy=True))
+        if request.level == "cluster":
+            self._start_cluster(master, founded)
         clock.begin("prepare")
         into = closing.enter_context(request.open_store(live.engine, request.folder))
         clock.begin("base")
@@ -170,6 +180,17 @@ class _Rehearsal:
         compared = compare_digests(live.held, found)
         clock.end()
         return compared
+
+    def _start_cluster(self, master: NodeConfig, founded: Succession) -> None:
+        """Only one master is started: another one would learn everything from it. No client reads through it, since the
+        store itself is compared."""
+        self._clock.begin("start")
+        with scratch_master_process(master, self._request.folder) as client:
+            write_first(client, master.repository)
+            self._clock.begin("repeat")
+            keys = founded.inherited.keys if founded.inherited is not None else []
+            if keys:
+                refuse_forgotten(client, master.repository, keys[-1][0])
 
 
 def scratch_master(request: RehearsalRequest, key_retention_ms: int) -> NodeConfig:

@@ -25,5 +25,13 @@ class NotArchivedInTime(Refused):
     """The archive did not come to the place of the live worker."""
 
 
+class KeyForgotten(Refused):
+    """The rehearsed cluster does not know an idempotency key that still counts."""
+
+
+class NoScratchMaster(Refused):
+    """The throw-away master does not become ready."""
+
+
 class NoScratchStore(Refused):
     """No throw-away store of the cluster's engine can be started here."""

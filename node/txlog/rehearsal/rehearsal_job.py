@@ -65,6 +65,7 @@ class RehearsalJob:
             Path(folder),
             RehearsalBounds(config.max_rpo_s, config.max_rto_s),
             self._base,
+            config.level,
             config.archived_s,
             on_phase=self._on_phase,
         )

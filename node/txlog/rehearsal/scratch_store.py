@@ -16,6 +16,8 @@ from typing import Final
 
 from txlog.backup.dataset_load import RestoreTarget
 from txlog.backup.pinned_snapshot import POLL_S, read_system_graphs
+from txlog.client.ca_trust import CA_FILE
+from txlog.client.credentials import TOKEN_FILE
 from txlog.config.units import server_of_engine
 from txlog.local.child_process import end_with_parent
 from txlog.local.engines.fuseki_server import DATASET, fuseki_command, obtain_fuseki
@@ -31,6 +33,8 @@ from txlog.workers.http_transport import HttpTransport
 START_S: Final = 120.0
 STOP_S: Final = 10.0
 READ_TIMEOUT_S: Final = 600.0
+_SECRETS: Final = (TOKEN_FILE, CA_FILE, "AWS_")
+"""Names in the environment begin so, which no throw-away process gets."""
 _LOG_CHARS: Final = 500
 
 
@@ -62,6 +66,7 @@ def run_beside(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[b
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
+            env={name: value for name, value in os.environ.items() if not name.startswith(_SECRETS)},
             start_new_session=True,
             preexec_fn=lambda: end_with_parent(parent),
         )

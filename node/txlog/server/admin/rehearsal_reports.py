@@ -170,7 +170,6 @@ class RehearsalReports:
     def _write(self) -> None:
         new = self._path.with_name(FILE + ".new")
         try:
-            new.parent.mkdir(parents=True, exist_ok=True)
             new.write_bytes(msgspec.json.encode(self.known()))
             os.replace(new, self._path)
         except OSError as wrong:  # another module reports a full disk

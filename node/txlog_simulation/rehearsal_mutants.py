@@ -1,0 +1,55 @@
+"""Safeguards of rehearsed recoveries and restore points, one each taken out: a directed test must fail. Imports nothing
+of ``txlog``."""
+
+from __future__ import annotations
+
+from txlog_simulation.mutant import Mutant
+from txlog_simulation.source_patches import SourceEdit
+
+_VERDICT = "txlog/rehearsal/verdict.py"
+_REPORTS = "txlog/server/admin/rehearsal_reports.py"
+_PLAN = "txlog/archive/restore_plan.py"
+_VERDICT_TEST = "node/tests/rehearsal/test_verdict.py::"
+
+
+def _mutant(name: str, path: str, old: str, new: str, test: str) -> Mutant:
+    return Mutant(name, "rehearsal", True, (SourceEdit(path, old, new),), test=test)
+
+
+REHEARSAL_MUTANTS = (
+    _mutant(
+        "nothing-compared-is-equal",
+        _VERDICT,
+        "    if compared.graphs < 1:\n",
+        "    if compared.graphs < 0:\n",
+        f"{_VERDICT_TEST}test_only_equal_graphs_at_one_place_are_good",
+    ),
+    _mutant(
+        "compared-at-one-index-of-two-branches",
+        _VERDICT,
+        "    if live.place != restored.place:\n",
+        "    if live.place.index != restored.place.index:\n",
+        f"{_VERDICT_TEST}test_only_equal_graphs_at_one_place_are_good",
+    ),
+    _mutant(
+        "a-rehearsal-without-a-bound-for-the-loss",
+        _VERDICT,
+        "times.rpo_s > bounds.rpo_s",
+        "times.rpo_s > 100 * bounds.rpo_s",
+        f"{_VERDICT_TEST}test_names_of_faults",
+    ),
+    _mutant(
+        "a-failed-rehearsal-counts-as-good",
+        _REPORTS,
+        "        is_good = report.ok and (",
+        "        is_good = (",
+        "node/tests/server/test_rehearsal_reports.py::test_all_masters_know_the_last_one_and_the_last_good_one",
+    ),
+    _mutant(
+        "the-first-point-of-several",
+        _PLAN,
+        "    if len(places) > 1:\n",
+        "    if len(places) > 99:\n",
+        "node/tests/rehearsal/test_restore_to_points.py::test_several_of_one_name_and_none",
+    ),
+)
