@@ -1,11 +1,9 @@
-"""``make w3c``: the W3C's tests of RDF and SPARQL, 1.0 to 1.2, through a master and directly at its store's engine.
+"""``make w3c``: the W3C's tests of RDF and SPARQL, 1.0 to 1.2, through a master and straight at its store's engine.
 
-A master (one process, one store that executes its log) and a second store of the same engine, without a master, get
-the same data, uploads, queries and updates. What each answers is judged by the suite. The last line of stdout is JSON:
-``{"passed", "failed", "engine_passed", ...}``; ``passed`` and ``failed`` are the master's. A difference that the
-engine's list does not have is a miss; so is one that it has and that is not there.
-
-``--engine fuseki``: the tests of SPARQL alone. A master reads uploaded files itself, whatever engine stores them.
+A master (one process, one Oxigraph that carries out its log) and a second Oxigraph that nobody stands before get the
+same data, uploads, queries and updates. What each says is judged by the suite. The last line of stdout is JSON:
+``{"passed", "failed", "engine_passed", ...}``; ``passed`` and ``failed`` are the master's. A difference that
+docs/w3c.md does not list is a miss; so is one that it lists and that is not there.
 
 A master's default graph is the union of all graphs, as RDF4J's is: the suite's queries are asked with
 ``default-graph-uri=null``, RDF4J's name for the default graph alone.
@@ -44,12 +42,8 @@ from e2e.conformance.w3c.suite import RDF_FORMATS, W3cSuite, quads_of
 from e2e.lib.cluster.harness import TIMEOUT_S, MasterHarness, StoreKind, StoreProcess, start_master_harness
 from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, print_table
 
-_DOCS: Final = Path(__file__).parents[3] / "docs"
-EXPECTATIONS_FILE: Final = _DOCS / "w3c.md"
-EXPECTATIONS: Final = {"oxigraph": EXPECTATIONS_FILE, "fuseki": _DOCS / "w3c-fuseki.md"}
-ENGINES: Final = {"oxigraph": StoreKind.DISK, "fuseki": StoreKind.FUSEKI}
-DATA_PATHS: Final = {StoreKind.DISK: "/store", StoreKind.FUSEKI: "/data"}
-WORKER: Final = "worker"
+EXPECTATIONS_FILE: Final = Path(__file__).parents[3] / "docs" / "w3c.md"
+STORES: Final = {"worker": StoreKind.DISK}
 SHOWN_MAX: Final = 30
 ANY_ANSWER: Final = "application/sparql-results+json, application/n-triples;q=0.9"
 _MALFORMED: Final = 400
@@ -101,7 +95,7 @@ class MasterUnderTest:
         answer = self._door.request("PUT", path, body, headers)
         if answer.status != 204:
             raise RequestRejected(answer.status, answer.text)
-        self._door.apply_all(WORKER)
+        self._door.apply_all(*STORES)
         return self.contents()
 
     def _get(self, method: str, path: str, body: bytes, media: str) -> bytes:
@@ -115,16 +109,14 @@ class MasterUnderTest:
 class EngineUnderTest:
     """The store alone."""
 
-    def __init__(self, store: StoreProcess) -> None:
-        place = urlsplit(store.url)
-        self._http = http.client.HTTPConnection(place.netloc, timeout=TIMEOUT_S)
-        self._path, self._data = place.path, DATA_PATHS[store.kind]
+    def __init__(self, url: str) -> None:
+        self._http = http.client.HTTPConnection(urlsplit(url).netloc, timeout=TIMEOUT_S)
 
     def close(self) -> None:
         self._http.close()
 
     def fill(self, quads: Sequence[ox.Quad]) -> None:
-        self._ask("PUT", self._data, to_nquads(quads), {"Content-Type": N_QUADS})
+        self._ask("PUT", "/store", to_nquads(quads), {"Content-Type": N_QUADS})
 
     def query(self, text: str, media: str) -> bytes:
         headers = {"Content-Type": "application/sparql-query", "Accept": media}
@@ -134,21 +126,21 @@ class EngineUnderTest:
         self._ask("POST", "/update", text.encode(), {"Content-Type": "application/sparql-update"})
 
     def contents(self) -> Statements:
-        return statements_of(ox.parse(self._ask("GET", self._data, b"", {"Accept": N_QUADS}), ox.RdfFormat.N_QUADS))
+        return statements_of(ox.parse(self._ask("GET", "/store", b"", {"Accept": N_QUADS}), ox.RdfFormat.N_QUADS))
 
     def upload(self, body: bytes, form: ox.RdfFormat, base: str) -> Statements:
         """The base of a graph's file is the graph's name for this engine. A file of several graphs says its own."""
         if form.supports_datasets:
             based = f"@base <{base}> .\n".encode() + body if form in _BASED else body
-            self._ask("PUT", self._data, based, {"Content-Type": form.media_type})
+            self._ask("PUT", "/store", based, {"Content-Type": form.media_type})
             return self.contents()
-        path = f"{self._data}?" + urlencode({"graph": base})
+        path = "/store?" + urlencode({"graph": base})
         self._ask("PUT", path, body, {"Content-Type": form.media_type})
         triples = self._ask("GET", path, b"", {"Accept": ox.RdfFormat.N_TRIPLES.media_type})
         return statements_of(ox.parse(triples, ox.RdfFormat.N_TRIPLES))
 
     def _ask(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> bytes:
-        self._http.request(method, self._path + path, body=body, headers=headers)
+        self._http.request(method, path, body=body, headers=headers)
         answer = self._http.getresponse()
         data = answer.read()
         if answer.status >= 300:
@@ -243,7 +235,7 @@ def _names_graphs(text: str) -> bool:
 
 
 class ExpectedVerdict(NamedTuple):
-    """A line of an engine's list: what master and engine each come to, and why."""
+    """A line of docs/w3c.md: what master and engine each come to, and why."""
 
     master: str
     engine: str
@@ -277,10 +269,10 @@ def unexplained(
         if (through.word, straight.word) != (line.master, line.engine):
             wrong.append(
                 f"{through.name}: the master {through.word}, the engine {straight.word}; "
-                f"the list says {line.master} and {line.engine}"
+                f"docs/w3c.md says {line.master} and {line.engine}"
                 + "".join(f"\n    {who}: {v.why}" for who, v in (("master", through), ("engine", straight)) if v.why)
             )
-    return wrong + [f"{name}: listed, and no test of the suite" for name in known.keys() - seen]
+    return wrong + [f"{name}: listed in docs/w3c.md, and no test of the suite" for name in known.keys() - seen]
 
 
 def run_both(
@@ -288,13 +280,11 @@ def run_both(
     suite: W3cSuite,
     tests: Sequence[W3cTest],
     progress: Callable[[int], None] = lambda _: None,
-    kind: StoreKind = StoreKind.DISK,
 ) -> tuple[list[TestVerdict], list[TestVerdict]]:
     """The verdicts on a master and on its store's engine, in the order of ``tests``."""
-    with start_master_harness(folder / "door", {WORKER: kind}, (WORKER,), updates_without_graph="default") as at:
-        (folder / "alone").mkdir()
-        alone = StoreProcess(kind, folder / "alone" / "engine", folder / "engine.log")
-        with closing(alone), closing(EngineUnderTest(alone)) as engine:
+    with start_master_harness(folder / "door", STORES, tuple(STORES), updates_without_graph="default") as at:
+        alone = StoreProcess(StoreKind.DISK, folder / "engine", folder / "engine.log")
+        with closing(alone), closing(EngineUnderTest(alone.url)) as engine:
             through, straight = TestRunner(suite, MasterUnderTest(at)), TestRunner(suite, engine)
             verdicts: tuple[list[TestVerdict], list[TestVerdict]] = ([], [])
             for done, test in enumerate(tests, 1):
@@ -304,26 +294,19 @@ def run_both(
             return verdicts
 
 
-def choose_tests(suite: W3cSuite, engine: str, only: str) -> list[W3cTest]:
-    """The tests for a store of ``engine`` whose name contains ``only``."""
-    found = [test for test in [*suite.tests, *suite.rdf12_tests] if only in test.name]
-    return found if engine == "oxigraph" else [test for test in found if not isinstance(test, UploadTest)]
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m e2e.conformance.w3c.run", description=__doc__)
     parser.add_argument("--only", default="", help="tests whose name contains this; then the list is not complete")
-    parser.add_argument("--engine", choices=ENGINES, default="oxigraph", help="of the store")
     options = parser.parse_args(arguments)
     report = BenchReport("w3c")
     suite = W3cSuite()
-    tests = choose_tests(suite, options.engine, options.only)
+    tests = [test for test in [*suite.tests, *suite.rdf12_tests] if options.only in test.name]
     if not tests:
         parser.error(f"no test's name contains {options.only!r}")
     names = {test.name for test in tests}
     known = {
         name: line
-        for name, line in parse_listed(EXPECTATIONS[options.engine].read_text()).items()
+        for name, line in parse_listed(EXPECTATIONS_FILE.read_text()).items()
         if not options.only or name in names
     }
     shown = time.monotonic()
@@ -336,7 +319,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     folder = Path(tempfile.mkdtemp(prefix="txlog-w3c-"))
     try:
-        master, engine = run_both(folder, suite, tests, progress, ENGINES[options.engine])
+        master, engine = run_both(folder, suite, tests, progress)
     except CannotMeasure as wrong:
         report.failed("all tests are carried out", str(wrong))
         return report.end()

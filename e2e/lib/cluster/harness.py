@@ -26,7 +26,7 @@ from e2e.lib.report import CannotMeasure
 from txlog.apply.applier import apply_up_to
 from txlog.apply.log_source import MasterLog
 from txlog.apply.outcome import Refusal, WorkerState
-from txlog.client import JsonMarker, MasterClient, WorkerReport
+from txlog.client import JsonMarker, MasterClient, WorkerReport, WorkerStatus
 from txlog.config.units import AS_WRITTEN
 from txlog.local.engines.fuseki_server import DATASET, fuseki_command, obtain_fuseki
 from txlog.local.engines.java_runtime import obtain_java_home
@@ -268,6 +268,18 @@ class MasterHarness:
         self._reported[name] = now
 
 
+def _settled_workers(master: MasterClient) -> list[WorkerStatus]:
+    """The workers, with the form of literals that the cluster was founded with. They are paused until it is known."""
+    until = time.monotonic() + TIMEOUT_S
+    while True:
+        found = list(master.status().workers)
+        if all(worker.hold != 0 for worker in found):
+            return found
+        if time.monotonic() > until:
+            raise CannotMeasure("the master does not know in which form its stores hold literals")
+        time.sleep(0.05)
+
+
 @contextmanager
 def start_master_harness(
     folder: Path, stores: Mapping[str, StoreKind], prompt: tuple[str, ...], **settings: Any
@@ -287,6 +299,6 @@ def start_master_harness(
         )
         made = MasterHarness(masters.urls[0], running, prompt, masters.pids[nodes[0][0]])
         stack.callback(made.close)
-        for worker in made.master.status().workers:  # with the form of literals that the cluster was founded with
+        for worker in _settled_workers(made.master):
             running[worker.name].adapter = ADAPTERS[worker.engine]
         yield made

@@ -13,9 +13,10 @@ from master_cluster import UPDATE, Cluster, until
 from pydantic import ValidationError
 
 from txlog.client import MasterClient
-from txlog.config.process_config import NodeConfig
+from txlog.config.process_config import NodeConfig, WorkerConfig
 from txlog.config.units import AS_WRITTEN
 from txlog.model.errors import BadInput, Unavailable
+from txlog.runtime.worker_notices import WorkerNotice
 from txlog.runtime.worker_state import PipelineReport, RegisteredWorker, WorkerMarker
 
 STATEMENTS = "/repositories/demo/statements"
@@ -186,6 +187,18 @@ async def test_where_one_data_centre_cannot_keep_forms_none_does(clusters: Calla
     await cluster.start()
     assert [cluster.app(at).context.literals.keeps for at in (0, 1)] == [False, False]
     assert (await _send(cluster, "POST", OTHERS[0][1], OTHERS[0][0]))[:2] == (204, "oxigraph")
+
+
+async def test_a_worker_that_is_added_holds_what_the_others_hold(clusters: Callable[..., Cluster]) -> None:
+    cluster = clusters(1, workers=_workers("rdf4j"))
+    await cluster.start()
+    registry = cluster.app(0).context.registry
+    await until(lambda: _engines(cluster) == [AS_WRITTEN])
+    registry.add(WorkerConfig(name="w-2", url="http://127.0.0.1:2", engine="rdf4j"))
+    assert _engines(cluster) == [AS_WRITTEN, AS_WRITTEN]
+    stale = RegisteredWorker("w-1", "http://127.0.0.1:1", "rdf4j", reported_at=1e12)
+    registry.on_notice(msgspec.json.encode(WorkerNotice("uk", [stale])), "uk-2")
+    assert _engines(cluster) == [AS_WRITTEN, AS_WRITTEN]
 
 
 async def test_a_master_that_does_not_know_its_cluster_gives_nothing_to_its_stores(
