@@ -9,7 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from txlog.config.cluster import TxLogCluster
-from txlog.config.durability_specs import GraphRuleSpec, read_graph_rules, to_rule_spec
+from txlog.config.durability_specs import GraphRuleSpec, to_rule_spec
+from txlog.config.graph_rules_file import read_graph_rules
 from txlog.config.process_config_builder import build_node_config
 from txlog.model import synchronous
 from txlog.model.configuration import Configuration, ConfigurationChange, Master, apply_configuration_change

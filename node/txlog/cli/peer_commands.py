@@ -13,7 +13,7 @@ from txlog.cli.cli_cluster import CliCluster, find_cluster
 from txlog.cli.options import ClusterOptions, YesOption, register
 from txlog.cli.tables import format_cell, out, print_line, show_json, show_table
 from txlog.client import MasterClient
-from txlog.config.durability_specs import read_graph_rules
+from txlog.config.graph_rules_file import read_graph_rules
 from txlog.model.errors import BadInput, TxLogError, Unavailable
 from txlog.runtime.connectivity_matrix import diagnose
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
+from pydantic import AfterValidator, Field
 
 from txlog.config.manifest_model import ManifestModel
 from txlog.config.units import Duration, Quantity, duration_within, format_duration, size_at_least
@@ -104,18 +101,3 @@ def find_rule_error(rules: Sequence[GraphRuleSpec], electorate: Sequence[Master]
 def to_rule_spec(rule: GraphRule) -> dict[str, str]:
     """A rule as a manifest and the API have it."""
     return {"match": rule.match, "quorum": format_quorum(rule.quorum), "timeout": format_duration(rule.timeout_ms)}
-
-
-def read_graph_rules(file: Path) -> list[dict[str, str]]:
-    """The rules in a file of YAML or JSON, which is a list as in ``spec.durability.graphs``, as the API takes them.
-    :class:`BadInput` names what is wrong with the file."""
-    try:
-        found = YAML(typ="safe").load(file.read_text("utf-8"))
-        rules = TypeAdapter(list[GraphRuleSpec]).validate_python([] if found is None else found)
-    except ValidationError as wrong:
-        first = wrong.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise BadInput(f"{file}: {place + ': ' if place else ''}{first['msg']}; expected [{{match: …}}, …]") from None
-    except (OSError, ValueError, YAMLError) as wrong:
-        raise BadInput(f"{file}: {wrong}") from None
-    return [to_rule_spec(rule.parse()) for rule in rules]
