@@ -7,6 +7,7 @@ from txlog_simulation.source_patches import SourceEdit
 
 SUSPECT = "txlog/apply/suspect.py"
 APPLIER = "txlog/apply/applier.py"
+SUSPECT_CHECK = "txlog/apply/suspect_check.py"
 WORKERS = "txlog/runtime/worker_state.py"
 SKIPS = "txlog/server/admin/skip_transaction.py"
 _JUDGED = "node/tests/apply/test_suspect.py::"
@@ -101,7 +102,7 @@ POISON_MUTANTS: tuple[Mutant, ...] = (
         "a-judged-transaction-is-sent-again",
         "30",
         False,
-        (SourceEdit(APPLIER, "if suspect.is_held(self.clock.now()):", "if False:"),),
+        (SourceEdit(SUSPECT_CHECK, "    if suspect.is_held(now):", "    if False:"),),
         test=_REAL + "test_one_that_ends_every_worker",
     ),
 )
