@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import Final
 
 from txlog.journal.log_order import HOLE, subtract_spans
 from txlog.journal.origin_index import OriginIndex, RecordLocation
@@ -13,15 +12,11 @@ from txlog.journal.record_reader import HeldRecordHead, RecordReader, RecordUnre
 from txlog.journal.replay import DamagedRecords
 from txlog.journal.scan import JournalScan
 from txlog.journal.segment_gc import seqs_at
-from txlog.model.entry import CONTROL_KINDS, Span
+from txlog.model.entry import Span
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import AbandonedBranch, Damage, QueuedMetadata, RecoveredKeyEntry, RecoveredState
-from txlog.model.synchronous_entry import SYNCHRONOUS_AND_DECISION
-
-_ALWAYS_RETURNED: Final = (*CONTROL_KINDS, *SYNCHRONOUS_AND_DECISION)
-_WITHOUT_CLIENT_KEY: Final = _ALWAYS_RETURNED
-"""What is synchronous is in no abandoned branch: workers that stay on one cannot hold one order."""
+from txlog.model.synchronous_entry import KINDS_WITH_OWN_KEYS
 
 
 def rebuild_state(found: JournalScan, reader: RecordReader) -> RecoveredState:
@@ -146,7 +141,7 @@ def _idempotency_keys(found: JournalScan) -> list[RecoveredKeyEntry]:
             one, named = Span(span.node, span.birth, seq, 1), found.keyed[origin][seq]
             stamp = found.index.get_or_create(origin).restamps.get(seq, named.stamp)
             at = index + seq - span.first_seq
-            if at > found.log_start.keys_index or named.kind in _ALWAYS_RETURNED:  # else the table of keys has it
+            if at > found.log_start.keys_index or named.kind in KINDS_WITH_OWN_KEYS:  # else the table of keys has it
                 keys.append(RecoveredKeyEntry(at, named.kind, named.key, stamp, named.content, one, named.first_stamp))
         index += span.count
     return keys
@@ -162,7 +157,7 @@ def _abandoned_branches(found: JournalScan) -> list[AbandonedBranch]:
 def _keys_in(found: JournalScan, span: Span) -> Iterator[tuple[str, Txid]]:
     origin = Origin(span.node, span.birth)
     for seq, named in sorted(found.keyed.get(origin, {}).items()):
-        if span.first_seq <= seq < span.first_seq + span.count and named.kind not in _WITHOUT_CLIENT_KEY:
+        if span.first_seq <= seq < span.first_seq + span.count and named.kind not in KINDS_WITH_OWN_KEYS:
             yield named.key, Txid(origin, seq)
 
 

@@ -28,6 +28,8 @@ KIND_DECISION: Final = 9
 SYNCHRONOUS_KINDS: Final = (KIND_SYNCHRONOUS_UPDATE, KIND_SYNCHRONOUS_QUADS)
 
 SYNCHRONOUS_AND_DECISION: Final = (*SYNCHRONOUS_KINDS, KIND_DECISION)
+KINDS_WITH_OWN_KEYS: Final = (*CONTROL_KINDS, *SYNCHRONOUS_AND_DECISION)
+"""The key of such an entry is not the Idempotency-Key of a client as it was sent."""
 
 DECIDED_MAX: Final = 500
 """So many transactions one decision names at most."""

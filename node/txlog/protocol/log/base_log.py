@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import pairwise
 
-from txlog.model.entry import CONTROL_KINDS, Span
+from txlog.model.entry import Span
 from txlog.model.hashes import HASH_BYTES, chain_leaf, chain_next
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import AbandonedBranch, ReassignedStamps
-from txlog.model.synchronous_entry import SYNCHRONOUS_AND_DECISION
+from txlog.model.synchronous_entry import KINDS_WITH_OWN_KEYS
 from txlog.model.view import View
 from txlog.protocol.log.incoming_queue import OriginQueue
 from txlog.protocol.log.log_index import LogIndex
@@ -136,7 +136,7 @@ def keys_in_log_after(queues: Queues, history: LogIndex, index: int) -> list[tup
     for queue in queues.values():
         for seq in queue.keyed_in_log():
             at = history.index_of(queue.origin, seq)
-            if at > index and queue.kind(seq) not in (*CONTROL_KINDS, *SYNCHRONOUS_AND_DECISION):
+            if at > index and queue.kind(seq) not in KINDS_WITH_OWN_KEYS:
                 rows.append((at, queue.key(seq), Txid(queue.origin, seq)))
     return [(key, txid) for _, key, txid in sorted(rows)]
 
