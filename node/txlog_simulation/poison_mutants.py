@@ -101,7 +101,7 @@ POISON_MUTANTS: tuple[Mutant, ...] = (
         "a-judged-transaction-is-sent-again",
         "30",
         False,
-        (SourceEdit(APPLIER, "if suspect.is_held(self.clock.now()):", "if False:"),),
+        (SourceEdit("txlog/apply/suspect_check.py", "if suspect.is_held(now):", "if False:"),),
         test=_REAL + "test_one_that_ends_every_worker",
     ),
 )
