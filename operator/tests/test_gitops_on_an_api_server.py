@@ -42,8 +42,8 @@ def test_a_manifest_that_was_applied_shows_no_drift(plane: ControlPlane, namespa
             continue
         wanted["metadata"]["namespace"] = namespace
         assert applied(plane, wanted) == ""
-        told = plane.kubectl("-n", namespace, "get", "txl", wanted["metadata"]["name"], "-o", "json").stdout
-        live = json.loads(told)
+        reported = plane.kubectl("-n", namespace, "get", "txl", wanted["metadata"]["name"], "-o", "json").stdout
+        live = json.loads(reported)
         assert list(drift(wanted["spec"], live["spec"])) == []
         # Applied again, it is the same object: no generation, no reconcile.
         assert applied(plane, wanted) == ""

@@ -37,7 +37,7 @@ def asleep(cluster: TxLogCluster, world: World) -> ClusterObservation:
     return empty(cluster, world)
 
 
-def said(cluster: TxLogCluster, seen: ClusterObservation) -> ClusterStatus:
+def planned_status(cluster: TxLogCluster, seen: ClusterObservation) -> ClusterStatus:
     outcome = check_plan([], cluster.spec.paused, [], [])
     return make_status(cluster, 3, seen, cluster_phase_of(seen), [], ClusterStatus(), outcome)
 
@@ -78,9 +78,9 @@ def test_waking_brings_back_what_was_there() -> None:
 
 
 def job(cluster: TxLogCluster, name: str, component: str = jobs.COMPONENT, ended: bool = False) -> KubeObject:
-    told = [{"type": "Complete", "status": "True"}] if ended else []
+    reported = [{"type": "Complete", "status": "True"}] if ended else []
     meta = {"name": name, "labels": labels(cluster, component), "annotations": {jobs.WORK_ANNOTATION: "none"}}
-    return {"kind": "Job", "metadata": meta, "spec": {}, "status": {"conditions": told}}
+    return {"kind": "Job", "metadata": meta, "spec": {}, "status": {"conditions": reported}}
 
 
 def test_a_job_that_runs_is_finished_first() -> None:
@@ -91,7 +91,7 @@ def test_a_job_that_runs_is_finished_first() -> None:
         seen = whole(sleeping, world)
         changed = [each.desired["kind"] for each in of(ApplyObject, planned(sleeping, seen))]
         assert changed == ["ConfigMap"], "it holds the manifest"
-        status = said(sleeping, seen)
+        status = planned_status(sleeping, seen)
         assert (status.state, ready(status)) == ("Hibernating", ("False", "Hibernating"))
         assert "the Job monday runs" in next(each.message for each in status.conditions if each.type == "Ready")
     world.objects["Job", "monday"] = job(sleeping, "monday", ended=True)
@@ -100,8 +100,13 @@ def test_a_job_that_runs_is_finished_first() -> None:
 
 def backup(name: str, state: str | None = None) -> KubeObject:
     meta = {"name": name, "namespace": "graphs", "uid": f"uid-{name}"}
-    told = {"state": state, "attempts": 1, "started": format_time(NOW)} if state else {}
-    return {"kind": "TxLogBackup", "metadata": meta, "spec": {"cluster": "catalogue", "why": "manual"}, "status": told}
+    reported = {"state": state, "attempts": 1, "started": format_time(NOW)} if state else {}
+    return {
+        "kind": "TxLogBackup",
+        "metadata": meta,
+        "spec": {"cluster": "catalogue", "why": "manual"},
+        "status": reported,
+    }
 
 
 def test_no_job_is_begun_and_the_end_of_one_is_recorded() -> None:
@@ -119,8 +124,8 @@ def test_no_job_is_begun_and_the_end_of_one_is_recorded() -> None:
     (running,) = [each for key, each in world.objects.items() if key[0] == "Job" and "monday" in key[1]]
     running["status"] = {"conditions": [{"type": "Failed", "status": "True"}]}
     seen = replace(whole(sleeping, world), job_resources=(backup("monday", "Running"),))
-    (told,) = of(PatchStatus, planned(sleeping, seen))
-    assert told.status["state"] == "Failed"
+    (reported,) = of(PatchStatus, planned(sleeping, seen))
+    assert reported.status["state"] == "Failed"
 
 
 def test_a_master_that_leaves_has_left_first() -> None:
@@ -129,26 +134,26 @@ def test_a_master_that_leaves_has_left_first() -> None:
     assert [each for each in planned(sleeping, seen) if isinstance(each, RestartMaster)] == []
     world.carry_out(planned(sleeping, seen))
     assert sets(world)["catalogue"] == 3
-    assert said(sleeping, whole(sleeping, world)).state == "Hibernating"
+    assert planned_status(sleeping, whole(sleeping, world)).state == "Hibernating"
 
 
 def test_its_status_says_what_it_does() -> None:
     sleeping, world = manifest(hibernated=True), settled(manifest())
-    ending = said(sleeping, whole(sleeping, world))
+    ending = planned_status(sleeping, whole(sleeping, world))
     assert (ending.state, ready(ending), ending.observed_generation) == ("Hibernating", ("False", "Hibernating"), 0)
-    status = said(sleeping, asleep(sleeping, world))
+    status = planned_status(sleeping, asleep(sleeping, world))
     assert (status.state, ready(status), status.observed_generation) == ("Hibernated", ("False", "Hibernated"), 3)
-    told = {each.type: (each.status, each.reason) for each in status.conditions}
-    assert list(told) == [str(kind) for kind in ConditionType]
-    assert told["Available"] == ("False", "Hibernated")
-    assert told["MastersReady"] == told["HistoryConsistent"] == ("Unknown", "Hibernated")
-    assert told["SpecValid"][0] == told["Reconciled"][0] == "True"
+    reported = {each.type: (each.status, each.reason) for each in status.conditions}
+    assert list(reported) == [str(kind) for kind in ConditionType]
+    assert reported["Available"] == ("False", "Hibernated")
+    assert reported["MastersReady"] == reported["HistoryConsistent"] == ("Unknown", "Hibernated")
+    assert reported["SpecValid"][0] == reported["Reconciled"][0] == "True"
 
 
 def test_paused_counts_more() -> None:
     both = manifest(hibernated=True, paused=True)
     assert planned(both, whole(both, settled(manifest()))) == []
-    assert said(both, whole(both, settled(manifest()))).state == "Joined"
+    assert planned_status(both, whole(both, settled(manifest()))).state == "Joined"
 
 
 def test_what_was_deleted_by_hand_is_no_reason_to_start_pods() -> None:

@@ -19,8 +19,8 @@ IPV6 = replace(AROUND, ip_family="IPv6")
 def test_pods_listen_in_the_family_of_their_addresses() -> None:
     for around, host, store in ((AROUND, "0.0.0.0", "0.0.0.0:7878"), (IPV6, "::", "[::]:7878")):
         found = {(each["kind"], each["metadata"]["name"]): each for each in desired_objects(manifest(), around)}
-        told = json.loads(found["ConfigMap", "catalogue-masters"]["data"]["uk-1.json"])
-        assert told["host"] == host
+        reported = json.loads(found["ConfigMap", "catalogue-masters"]["data"]["uk-1.json"])
+        assert reported["host"] == host
         template = found["StatefulSet", "catalogue-worker"]["spec"]["template"]
         assert template["spec"]["containers"][0]["command"][-1] == store
 

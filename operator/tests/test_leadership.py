@@ -147,8 +147,8 @@ async def test_a_standby_starts_what_it_knows_when_it_leads() -> None:
 @pytest.mark.timeout(300)
 async def test_another_operator_goes_on_when_one_is_killed(plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
     chart = str(ROOT / "charts" / "txlog-operator")
-    told = helm("template", "op", chart, "-n", namespace, "--kube-version=1.34.0", "-s", "templates/rbac.yaml")
-    plane.kubectl("apply", "-f", "-", stdin=told.stdout)
+    reported = helm("template", "op", chart, "-n", namespace, "--kube-version=1.34.0", "-s", "templates/rbac.yaml")
+    plane.kubectl("apply", "-f", "-", stdin=reported.stdout)
     token = plane.kubectl("-n", namespace, "create", "token", "op").stdout.strip()
     kube = KubeClient(plane.place)
     lease = ("--lease", "op", "--lease-namespace", namespace)

@@ -24,7 +24,7 @@ def sized(journal: str = "20Gi", store: str = "20Gi", **spec: Any) -> TxLogClust
     return manifest(masters={"storage": {"size": journal}}, workers={"storage": {"size": store}}, **spec)
 
 
-def bound(cluster: TxLogCluster, world: World, requested: str, has: str, *told: dict[str, str]) -> None:
+def bound(cluster: TxLogCluster, world: World, requested: str, has: str, *reported: dict[str, str]) -> None:
     """Claims of both masters and of the store."""
     for name in ("journal-catalogue-1", "journal-catalogue-2", "store-catalogue-worker-1"):
         component = masters.COMPONENT if name.startswith(masters.CLAIM) else workers.COMPONENT
@@ -32,13 +32,13 @@ def bound(cluster: TxLogCluster, world: World, requested: str, has: str, *told: 
             "kind": "PersistentVolumeClaim",
             "metadata": {"name": name, "uid": f"uid-{name}", "labels": selector(cluster, component)},
             "spec": {"resources": {"requests": {"storage": requested}}},
-            "status": {"phase": "Bound", "capacity": {"storage": has}, "conditions": list(told)},
+            "status": {"phase": "Bound", "capacity": {"storage": has}, "conditions": list(reported)},
         }
 
 
-def before(requested: str = "20Gi", has: str = "20Gi", *told: dict[str, str]) -> World:
+def before(requested: str = "20Gi", has: str = "20Gi", *reported: dict[str, str]) -> World:
     world = settled(sized())
-    bound(sized(), world, requested, has, *told)
+    bound(sized(), world, requested, has, *reported)
     return world
 
 
@@ -46,7 +46,7 @@ def steps(plan: list[PlanAction]) -> list[PlanAction]:
     return [each for each in plan if isinstance(each, GrowVolume | ReplaceStatefulSet)]
 
 
-def said(cluster: TxLogCluster, seen: ClusterObservation) -> ClusterStatus:
+def planned_status(cluster: TxLogCluster, seen: ClusterObservation) -> ClusterStatus:
     outcome = check_plan([], False, [], [], growing_volumes(cluster, seen))
     return make_status(cluster, 3, seen, cluster_phase_of(seen), [], ClusterStatus(), outcome)
 
@@ -68,9 +68,9 @@ def test_the_set_is_replaced_when_all_volumes_have_grown() -> None:
     world.objects["PersistentVolumeClaim", "store-catalogue-worker-1"]["spec"]["resources"] = {
         "requests": {"storage": "20Gi"}
     }
-    for told in ((PENDING,), ()):
-        size = "20Gi" if told else "40Gi"
-        bound(larger, world, "40Gi", size, *told)
+    for reported in ((PENDING,), ()):
+        size = "20Gi" if reported else "40Gi"
+        bound(larger, world, "40Gi", size, *reported)
         (step,) = steps(planned(larger, whole(larger, world)))
         assert isinstance(step, ReplaceStatefulSet)
         assert (step.name, step.uid) == ("catalogue", "StatefulSet-catalogue")
@@ -129,7 +129,7 @@ def test_a_template_that_is_larger_than_the_manifest_stays() -> None:
 
 def test_the_status_says_what_grows_and_counts_the_generation_afterwards() -> None:
     larger = sized("40Gi")
-    status = said(larger, whole(larger, before("40Gi", "20Gi", PENDING)))
+    status = planned_status(larger, whole(larger, before("40Gi", "20Gi", PENDING)))
     (condition,) = [each for each in status.conditions if each.type == "Reconciled"]
     assert (condition.status, condition.reason, status.observed_generation) == ("Unknown", "VolumesGrow", 0)
     assert "journal-catalogue-1 has 20Gi of 40Gi (waits for a pod)" in condition.message
@@ -137,9 +137,9 @@ def test_the_status_says_what_grows_and_counts_the_generation_afterwards() -> No
     world = before("40Gi", "40Gi")
     world.objects.pop(("StatefulSet", "catalogue"))
     world.carry_out(planned(larger, whole(larger, world)))
-    grown = said(larger, whole(larger, world))
+    grown = planned_status(larger, whole(larger, world))
     assert (grown.observed_generation, grown.volume_sizes.master) == (3, "40Gi")
-    assert said(larger, replace(whole(larger, world), objects={})).volume_sizes == VolumeSizes()
+    assert planned_status(larger, replace(whole(larger, world), objects={})).volume_sizes == VolumeSizes()
 
 
 def test_the_claim_for_split_backups_grows_when_it_has_a_volume() -> None:

@@ -95,8 +95,8 @@ async def test_volumes_grow_while_their_pods_go_on(plane: ControlPlane, kube: Ku
 
     await kube.apply(sized(namespace, "40Gi"))
     await turns(keeper, 2)
-    told = (await conditions(kube, namespace))["Reconciled"]
-    assert (told["status"], told["reason"]) == ("Unknown", "VolumesGrow"), told
+    reported = (await conditions(kube, namespace))["Reconciled"]
+    assert (reported["status"], reported["reason"]) == ("Unknown", "VolumesGrow"), reported
     found = await kube.get("TxLogCluster", namespace, "catalogue")
     assert found is not None
     assert found["status"]["observedGeneration"] < found["metadata"]["generation"]
@@ -144,10 +144,10 @@ async def test_storage_that_does_not_grow_is_named_and_stops_nothing_else(
     await becomes(lambda: all_bound(kube, namespace), 60)
     await kube.apply(sized(namespace, "40Gi", podTemplate={"labels": {"team": "data"}}))
     await turns(keeper, 2)
-    told = (await conditions(kube, namespace))["Reconciled"]
-    assert told["status"] == "False"
-    assert "grow PersistentVolumeClaim journal-catalogue-1 to 40Gi" in told["message"]
-    assert "must support resize" in told["message"]
+    reported = (await conditions(kube, namespace))["Reconciled"]
+    assert reported["status"] == "False"
+    assert "grow PersistentVolumeClaim journal-catalogue-1 to 40Gi" in reported["message"]
+    assert "must support resize" in reported["message"]
     found = await kube.get("StatefulSet", namespace, "catalogue")
     assert found is not None
     assert found["spec"]["template"]["metadata"]["labels"]["team"] == "data"
@@ -165,8 +165,8 @@ async def test_masters_sleep_with_their_journals_and_wake_with_them(site: Site) 
 
     def state(name: str, reason: str) -> Callable[[], Any]:
         async def reached() -> bool:
-            told = await site.status()
-            return told["state"] == name and (await site.condition("Ready"))[1] == reason
+            reported = await site.status()
+            return reported["state"] == name and (await site.condition("Ready"))[1] == reason
 
         return reached
 

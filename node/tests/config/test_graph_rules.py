@@ -67,7 +67,7 @@ def test_a_program_that_does_not_serve_them_refuses_rules_by_name() -> None:
 
 @pytest.mark.usefixtures("served")
 @pytest.mark.parametrize(
-    ("rules", "said"),
+    ("rules", "expected"),
     [
         ([{"match": "http://ex.org/g", "quorum": "N/2"}], "expected N/2\\+1"),
         ([{"match": "http://ex.org/g", "quorum": "2*N"}], "is no quorum"),
@@ -85,8 +85,8 @@ def test_a_program_that_does_not_serve_them_refuses_rules_by_name() -> None:
         ([{}], "Field required"),
     ],
 )
-def test_bad_rules(rules: list[dict[str, Any]], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
+def test_bad_rules(rules: list[dict[str, Any]], expected: str) -> None:
+    with pytest.raises(ValidationError, match=expected):
         cluster(durability={"graphs": rules})
 
 

@@ -41,7 +41,7 @@ async def eventually(true: Callable[[], object]) -> None:
         await asyncio.sleep(0.02)
 
 
-def told(made: ScheduledBackups) -> dict[str, Any]:
+def reported(made: ScheduledBackups) -> dict[str, Any]:
     (found,) = made.describe()
     return found
 
@@ -52,11 +52,11 @@ async def test_one_that_fails_is_named_and_the_next_is_tried(state: StateFolder)
         made = backups(state, f"http://127.0.0.1:{held.getsockname()[1]}", "@every 1s")
         before = time.time()
         running = asyncio.create_task(made.run())
-        await eventually(lambda: told(made).get("next"))
-        assert before < told(made)["next"] < time.time() + 1.1
-        await eventually(lambda: "last" in told(made))
-        assert told(made)["last"]["exitCode"] == 1
-        assert told(made)["last"]["error"] == "MasterUnreachable"
+        await eventually(lambda: reported(made).get("next"))
+        assert before < reported(made)["next"] < time.time() + 1.1
+        await eventually(lambda: "last" in reported(made))
+        assert reported(made)["last"]["exitCode"] == 1
+        assert reported(made)["last"]["error"] == "MasterUnreachable"
         log = state.log(backup_log_name("uk"))
         await eventually(lambda: len(log.read_text().splitlines()) >= 2)
         running.cancel()
@@ -97,7 +97,7 @@ async def test_one_that_runs_is_ended_with_the_supervisor(state: StateFolder) ->
 async def test_without_a_schedule_nothing_is_done(state: StateFolder) -> None:
     made = backups(state, "http://127.0.0.1:9", None)
     await asyncio.wait_for(made.run(), DEADLINE)
-    assert told(made) == {"dataCenter": "uk", "schedule": None, "next": None}
+    assert reported(made) == {"dataCenter": "uk", "schedule": None, "next": None}
 
 
 async def test_rehearsals_are_done_and_kept_apart_from_backups(state: StateFolder) -> None:
@@ -109,10 +109,10 @@ async def test_rehearsals_are_done_and_kept_apart_from_backups(state: StateFolde
         state.write_config(state.rehearsal("uk"), config)
         made = ScheduledBackups({"uk": RehearsalPlan(config, "@every 1s")}, state, kind=REHEARSALS)
         running = asyncio.create_task(made.run())
-        await eventually(lambda: "last" in told(made))
+        await eventually(lambda: "last" in reported(made))
         running.cancel()
         await asyncio.wait([running])
-    last = told(made)["last"]
+    last = reported(made)["last"]
     assert (last["exitCode"], last["ok"], last["phase"]) == (1, False, "live")
     assert last["error"] in ("MasterUnreachable", "Unavailable")
     assert "did not take the report" in str(last["problems"])

@@ -143,8 +143,8 @@ async def test_a_new_cluster_keeps_forms_where_its_engines_do_and_names_what_doe
     await cluster.start()
     await until(lambda: event in cluster.logged(0))
     lines = [json.loads(line) for line in cluster.logs[0].getvalue().splitlines()]
-    [said] = [line for line in lines if line["event"] == event]
-    assert why in said.get("why", "")
+    [found] = [line for line in lines if line["event"] == event]
+    assert why in found.get("why", "")
     assert cluster.app(0).context.literals.keeps is (event == "LiteralsKept")
     assert _engines(cluster) == [AS_WRITTEN if event == "LiteralsKept" else engine for engine in workers]
 

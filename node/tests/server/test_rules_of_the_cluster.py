@@ -42,7 +42,7 @@ async def test_rules_are_set_and_taken_away(one: Cluster) -> None:
 
 @pytest.mark.usefixtures("served")
 @pytest.mark.parametrize(
-    ("graphs", "said"),
+    ("graphs", "expected"),
     [
         ([{"match": "x:a", "quorum": "N/2"}], "N/2+1, N-1, all"),
         ([{"match": "x:a", "quorum": "2*N"}], "is no quorum"),
@@ -60,10 +60,10 @@ async def test_rules_are_set_and_taken_away(one: Cluster) -> None:
         ("x:a", "expected {"),
     ],
 )
-async def test_bad_rules(one: Cluster, graphs: Any, said: str) -> None:
+async def test_bad_rules(one: Cluster, graphs: Any, expected: str) -> None:
     status, body = await patch(one, graphs)
     assert status == 400
-    assert said in body["message"]
+    assert expected in body["message"]
 
 
 @pytest.mark.usefixtures("served")

@@ -144,10 +144,10 @@ BAD_REQUESTS = [
 
 
 async def test_bad_requests(three_with_store: Served) -> None:
-    for text, said in BAD_REQUESTS:
+    for text, expected in BAD_REQUESTS:
         status, headers = await post(three_with_store.cluster, 0, insert("a"), TxLog_Synchronous=text)
         assert status == 400, text
-        assert said in headers["body"]
+        assert expected in headers["body"]
 
 
 async def test_a_timeout_alone_needs_a_synchronous_transaction(three_with_store: Served) -> None:
