@@ -42,6 +42,8 @@ def _of(chance: random.Random, kind: inspect.Type, depth: int) -> Any:
         case inspect.BytesType():
             length = max(chance.choice((0, 1, 8, 16, 16, 32)), kind.min_length or 0)
             return chance.randbytes(length if kind.max_length is None else min(length, kind.max_length))
+        case inspect.EnumType(cls=cls):
+            return chance.choice(list(cls))
         case inspect.BoolType():
             return chance.random() < 0.5
         case inspect.NoneType():
