@@ -84,9 +84,9 @@ def decode_synchronous_key(text: str) -> SynchronousKey:
 
 def idempotency_key_of(kind: int, key: str) -> str:
     """The client's Idempotency-Key in the key of an entry; empty for an entry that has none."""
-    if kind in SYNCHRONOUS_KINDS:
-        return decode_synchronous_key(key).client_key
-    return "" if kind in (*CONTROL_KINDS, KIND_DECISION) else key
+    if kind not in KINDS_WITH_OWN_KEYS:
+        return key
+    return decode_synchronous_key(key).client_key if kind in SYNCHRONOUS_KINDS else ""
 
 
 def key_error(kind: int, key: str) -> str:

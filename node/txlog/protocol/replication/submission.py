@@ -7,7 +7,7 @@ from typing import NamedTuple
 from txlog.model.entry import KIND_SKIP, RunItem
 from txlog.model.errors import KeyTaken, Refused, Unavailable
 from txlog.model.ids import Txid
-from txlog.model.synchronous_entry import idempotency_key_of
+from txlog.model.synchronous_entry import KINDS_WITH_OWN_KEYS, idempotency_key_of
 from txlog.protocol.events import ClockReading, Submission, SubmissionAccepted
 from txlog.protocol.log.log_state import LogState
 from txlog.protocol.replication.replication_state import ReplicationState
@@ -54,7 +54,7 @@ class SubmissionHandler:
             if before is not None:
                 answers.append(before)
                 continue
-            is_keyed = bool(idempotency_key_of(one.kind, one.key))
+            is_keyed = bool(one.key) and bool(_idempotency_key(one))
             if is_keyed and terms.keys_refused is not None:
                 answers.append(terms.keys_refused)
                 continue
@@ -105,4 +105,9 @@ def _find_repeat(
 
 def _repeatable_key(one: Submission) -> str:
     """The key under which a submission repeats an earlier one; empty for one that repeats none."""
-    return one.key if one.kind == KIND_SKIP else idempotency_key_of(one.kind, one.key)
+    return one.key if one.kind == KIND_SKIP else _idempotency_key(one)
+
+
+def _idempotency_key(one: Submission) -> str:
+    """The client's key. The usual kinds are recognised here: this runs for each transaction, compiled."""
+    return one.key if one.kind not in KINDS_WITH_OWN_KEYS else idempotency_key_of(one.kind, one.key)

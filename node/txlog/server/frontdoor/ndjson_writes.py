@@ -22,7 +22,7 @@ from txlog.model.durability import Durability
 from txlog.model.errors import BadInput, PeerFault, Refused, TooLarge, TxLogError, Unavailable
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Txid
-from txlog.model.synchronous import SynchronousRequest
+from txlog.model.synchronous import NO_REQUEST, SynchronousRequest
 from txlog.protocol.events import Submission, SubmissionAccepted
 from txlog.protocol.views.decisions import SynchronousAnswer
 from txlog.runtime.master_context import MasterContext
@@ -170,6 +170,7 @@ class NdjsonWriteHandler:
         submissions: list[Submission] = []
         add = submissions.append
         decode = _decoder.decode
+        has_rules, has_synchronous = bool(self._synchronous_door.rules), False
         for at, line in enumerate(lines):
             if len(line) > self._line_max:
                 refused[at] = _line_too_long(self._line_max)
@@ -192,14 +193,17 @@ class NdjsonWriteHandler:
                     prepared = self._portability.check(_prepare_transaction(transaction))
                 kind, payload = prepared.kind, prepared.payload
                 one = Submission(kind, key, payload, content_hash(kind, key, payload))
-                add(self._synchronous_door.convert(one, transaction.request(asked.synchronous)))
+                request = transaction.request(asked.synchronous)
+                if has_rules or request is not NO_REQUEST:
+                    one = self._synchronous_door.convert(one, request)
+                    has_synchronous = has_synchronous or is_synchronous(one)
+                add(one)
             except DECODE_ERRORS as wrong:
                 refused[at] = BadInput(f"not a JSON line of a transaction: {wrong}")
                 continue
             except TxLogError as wrong:
                 refused[at] = wrong
                 continue
-        has_synchronous = any(map(is_synchronous, submissions))
         level = level_of(asked) if has_synchronous else asked.level
         write: AwaitedWrite | None = None
         if submissions:
