@@ -170,7 +170,7 @@ async def test_what_the_api_server_refuses_is_said_and_not_asked_every_second(
     assert found is not None
     plane.kubectl("-n", namespace, "delete", "statefulset", "catalogue-worker", "--cascade=orphan")
     (template,) = found["spec"]["volumeClaimTemplates"]
-    template["spec"]["resources"]["requests"]["storage"] = "3Gi"
+    template["spec"]["accessModes"] = ["ReadWriteMany"]
     meta = {key: found["metadata"][key] for key in ("name", "namespace", "labels", "ownerReferences")}
     await kube.create({**found, "metadata": meta, "status": {}})
     kept = keeper(kube, namespace)
