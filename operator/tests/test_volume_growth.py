@@ -74,7 +74,7 @@ def test_the_set_is_replaced_when_all_volumes_have_grown() -> None:
         (step,) = steps(planned(larger, whole(larger, world)))
         assert isinstance(step, ReplaceStatefulSet)
         assert (step.name, step.uid) == ("catalogue", "StatefulSet-catalogue")
-    # While it goes, nobody applies to it; then it is there again, with what is new.
+    # The operator applies nothing to it while it is deleted; then it creates it with the new size.
     going = whole(larger, world)
     world.objects["StatefulSet", "catalogue"]["metadata"]["deletionTimestamp"] = "now"
     plan = planned(larger, going)

@@ -29,7 +29,7 @@ async def kube(plane: ControlPlane) -> AsyncIterator[KubeClient]:
 
 
 def storage(namespace: str, *, expands: bool) -> list[KubeObject]:
-    """A class whose volumes somebody makes beforehand, and one volume for each claim of two masters and a store."""
+    """A class of volumes made by hand, and one volume for each claim of two masters and a store."""
     name = f"class-{namespace}"
     kind: KubeObject = {
         "apiVersion": "storage.k8s.io/v1",

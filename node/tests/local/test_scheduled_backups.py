@@ -48,7 +48,7 @@ def reported(made: ScheduledBackups) -> dict[str, Any]:
 
 async def test_one_that_fails_is_named_and_the_next_is_tried(state: StateFolder) -> None:
     with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))  # nobody listens
+        held.bind(("127.0.0.1", 0))  # no process listens
         made = backups(state, f"http://127.0.0.1:{held.getsockname()[1]}", "@every 1s")
         before = time.time()
         running = asyncio.create_task(made.run())
@@ -102,7 +102,7 @@ async def test_without_a_schedule_nothing_is_done(state: StateFolder) -> None:
 
 async def test_rehearsals_are_done_and_kept_apart_from_backups(state: StateFolder) -> None:
     with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))  # nobody listens
+        held.bind(("127.0.0.1", 0))  # no process listens
         url = f"http://127.0.0.1:{held.getsockname()[1]}"
         target = FolderConfig(folder=state.root)
         config = RehearsalConfig(data_center="uk", masters=[url], target=target)

@@ -159,7 +159,7 @@ async def test_a_timeout_alone_needs_a_synchronous_transaction(three_with_store:
 
 
 async def isolate(cluster: Cluster) -> Callable[[], None]:
-    """uk-1 and uk-2 go on without uk-3, which goes on alone. Returns what heals it."""
+    """uk-3 loses uk-1 and uk-2, and both sides go on. Returns the function that ends the split."""
     heal = cut(cluster)
 
     async def apart() -> bool:

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from pydantic import ValidationError
 
 from txlog.archive.archive_errors import NoConditionalPut, StreamTaken
 from txlog.archive.archiver import TARGET_ERRORS, TARGET_RETRY_S, Archiver, ArchiverSettings
@@ -31,6 +30,7 @@ from txlog.archive.window_retention import retire_files
 from txlog.backup.backup_errors import TargetDenied, TargetFull, TargetUnreachable, UnknownFormat
 from txlog.backup.target import BackupTarget, open_target
 from txlog.client import MasterClient
+from txlog.config.json_file import read_json_file
 from txlog.config.process_config import ArchiverConfig
 from txlog.model.errors import BadInput, TxLogError
 from txlog.telemetry.event_log import EventLog
@@ -164,22 +164,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
-        config = _read_config(options.config)
+        config = read_json_file(options.config, ArchiverConfig)
         run_archiver(config, EventLog(f"{config.data_center}-archiver"), stop)
     except TxLogError as error:
         print(json.dumps({"error": error.name, "message": str(error)}), flush=True)
         return 1
     return 0
-
-
-def _read_config(path: Path) -> ArchiverConfig:
-    try:
-        return ArchiverConfig.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise BadInput(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
 if __name__ == "__main__":

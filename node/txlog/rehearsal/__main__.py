@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import msgspec
-from pydantic import ValidationError
 
 from txlog.backup.backup_job import print_result
+from txlog.config.json_file import read_json_file
 from txlog.config.process_config import RehearsalConfig
-from txlog.model.errors import BadInput, TxLogError
+from txlog.model.errors import TxLogError
 from txlog.rehearsal.rehearsal_job import RehearsalJob
 
 MESSAGE_MAX: Final = 1000
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        report, problems = RehearsalJob(_read_config(options.config), _print_phase).run()
+        report, problems = RehearsalJob(read_json_file(options.config, RehearsalConfig), _print_phase).run()
     except TxLogError as error:
         print_result({"ok": False, "error": error.name, "message": str(error)}, options.answer)
         return 1
@@ -54,16 +54,6 @@ def _interrupt(*_: object) -> NoReturn:
 
 def _print_phase(phase: str) -> None:
     print(json.dumps({"phase": phase}), flush=True)
-
-
-def _read_config(path: Path) -> RehearsalConfig:
-    try:
-        return RehearsalConfig.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise BadInput(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
 if __name__ == "__main__":

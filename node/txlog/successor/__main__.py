@@ -15,9 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
-
-from pydantic import ValidationError
+from typing import Any, Final
 
 from txlog.archive.archive_errors import NoArchive
 from txlog.archive.moment import MomentKind, parse_moment
@@ -29,7 +27,8 @@ from txlog.backup.chain_check import read_cluster_id
 from txlog.backup.dataset_load import RestoreTarget
 from txlog.backup.target import BackupTarget, open_target
 from txlog.client import MasterClient
-from txlog.config.process_config import NodeConfig, StrictModel
+from txlog.config.json_file import read_json_file
+from txlog.config.process_config import NodeConfig
 from txlog.config.recovery_config import RecoveryConfig
 from txlog.model.errors import BadInput, TxLogError
 from txlog.successor.recovery_claim import find_claim
@@ -40,7 +39,6 @@ from txlog.telemetry.event_log import EventLog
 from txlog.workers import ADAPTERS
 from txlog.workers.http_transport import HttpTransport
 
-M = TypeVar("M", bound=StrictModel)
 RETRY_S: Final = 5.0
 
 
@@ -141,16 +139,6 @@ def _fill_and_wait(master: NodeConfig, config: RecoveryConfig, log: EventLog) ->
             stop.wait()
 
 
-def _read(path: Path, kind: type[M]) -> M:
-    try:
-        return kind.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise BadInput(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parses the arguments and does it. Returns the exit code."""
     ways: dict[str, Callable[[NodeConfig, RecoveryConfig, EventLog], Any]] = {"found": found, "fill": _fill_and_wait}
@@ -160,8 +148,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--config", type=Path, required=True, help="a RecoveryConfig as JSON")
     options = parser.parse_args(arguments)
     try:
-        master = _read(options.master, NodeConfig)
-        ways[options.way](master, _read(options.config, RecoveryConfig), EventLog(f"{master.node}-recovery"))
+        master = read_json_file(options.master, NodeConfig)
+        ways[options.way](master, read_json_file(options.config, RecoveryConfig), EventLog(f"{master.node}-recovery"))
     except TxLogError as error:
         print(json.dumps({"error": error.name, "message": str(error)}), flush=True)
         return 1

@@ -435,9 +435,9 @@ def _gone_message(index: int, agreement: LogState) -> str:
 
 def _not_quads_message(entry: FeedEvent) -> str:
     return (
-        f"the entry behind {entry.previous}, {entry.txid}, is a SPARQL update, which RDF Patch cannot say: ask with "
-        "updates=header, or for another format, and carry it out yourself"
+        f"the entry behind {entry.previous}, {entry.txid}, is a SPARQL update, which RDF Patch cannot express: ask "
+        "with updates=header, or for another format, and carry it out yourself"
         if len(entry.commits) < 2
         else f"the entry behind {entry.previous}, {entry.txid}, commits several transactions, one of them a SPARQL "
-        "update, which RDF Patch cannot say: ask for another format"
+        "update, which RDF Patch cannot express: ask for another format"
     )
