@@ -245,6 +245,7 @@ def _synchronous(seed: int) -> RunPlan:
         plan,
         profile="synchronous",
         synchronous=True,
+        weights=plan.weights if 2 * max(plan.weights) < sum(plan.weights) else (1,) * plan.masters,  # else all refused
         safety_ms=end_ms,
         max_peer_lag_ms=rng.choice((200, 400)),
         strategy=rng.choice(("Smart", "Smart", "Simple")),

@@ -126,8 +126,8 @@ def start_late(world: Simulation) -> None:
 
 
 def expected_members(world: Simulation) -> list[str] | None:
-    """Who is a master when all is good, as the one says whose log is longest. None while somebody is being taken
-    out."""
+    """Who is a master when all is good, as the one says whose log is longest: all that were planned, while no log
+    names its masters yet. None while somebody is being taken out."""
     longest: Core | None = None
     for machine in world.simulated_masters:
         core = machine.executor.core if machine.executor is not None else None
@@ -138,7 +138,7 @@ def expected_members(world: Simulation) -> list[str] | None:
         if before is None or agreement.stable > before.stable:
             longest = core
     now = longest.configuration if longest is not None else None
-    if now is None:
+    if now is None or not now.masters:
         return [m.node for m in world.members]
     if longest is None or longest.pending_change is not None or any(m.role == LEAVING for m in now.masters):
         return None

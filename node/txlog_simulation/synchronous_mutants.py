@@ -240,6 +240,14 @@ SYNCHRONOUS_MUTANTS: tuple[Mutant, ...] = (
         test=_MASTERS + "test_votes_that_are_lost_for_good_can_be_given_up",
     ),
     _mutant(
+        "taken-where-one-master-has-half",
+        "S3",
+        UNDECIDED,
+        "half = find_half_of_votes(anchor.electorate)",
+        "half = find_half_of_votes([])",
+        test=_MASTERS + "test_it_is_refused_where_one_master_of_three_has_half_of_the_votes",
+    ),
+    _mutant(
         "votes-of-who-lives-are-given-up",
         "S4",
         UNDECIDED,

@@ -134,10 +134,17 @@ class LocalCluster:
 
     def wait_applying(self, deadline_s: float) -> float:
         """Until one transaction has been executed by every worker, so that all that starts slowly (a JVM, Spark's
-        first micro-batch) has started. Leaves nothing behind in the stores. How long it took, in seconds."""
+        first micro-batch) has started. Leaves nothing behind in the stores. How long it took, in seconds. A master that
+        its supervisor has just started again is waited for."""
         began = time.monotonic()
-        txid = write_one(self.masters[0], self.repository, WARM_UP, "synced")
-        name = txid["txlog-transaction"]
+        while True:
+            try:
+                name = write_one(self.masters[0], self.repository, WARM_UP, "synced")["txlog-transaction"]
+                break
+            except MasterUnreachable as refused:
+                if refused.sent or time.monotonic() > began + deadline_s:
+                    raise
+                time.sleep(0.2)
         while time.monotonic() < began + deadline_s:
             reached: str | None = None
             with suppress(MasterUnreachable), MasterClient(self.masters[0], 10.0) as master:

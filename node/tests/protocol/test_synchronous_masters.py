@@ -210,6 +210,15 @@ def test_it_is_refused_where_its_quorum_does_not_answer() -> None:
     masters.take("c", "x")
 
 
+def test_it_is_refused_where_one_master_of_three_has_half_of_the_votes() -> None:
+    """Without it, no view is quorate again."""
+    masters = cluster("abc", heavy="b")
+    refused = masters.refusal("a", "x")
+    assert isinstance(refused, Unavailable)
+    assert refused.reason == "NoQuorum"
+    assert "b has half of the votes" in str(refused)
+
+
 def test_no_anchor_is_made_while_a_configured_master_is_out() -> None:
     masters = SynchronousCluster("abcd", max_peer_lag_ms=1000, idle_interval_ms=150).at_work()
     masters.settings["synchronous"] = True

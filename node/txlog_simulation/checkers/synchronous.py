@@ -107,13 +107,16 @@ class SynchronousChecker:
         decided: bool,
     ) -> None:
         """All is good. ``effects``: by index, along the log. ``lost``: origins whose disk is lost, so that what only
-        they had may be gone. ``decided``: a quorate view has been at work for long enough."""
+        they had may be gone. ``decided``: a quorate view has been at work for long enough; without one, what was
+        answered as committed may wait for its COMMIT."""
         places: dict[Txid, int] = {}
         for _, some in effects:
             for effect in some:
                 places[effect.txid] = len(places)
+        early = {txid for txid, (commits, _) in fold.early.items() if commits}
+        waiting = set[Txid]() if decided else early.union(fold.open)
         for txid, node in self._committed.items():
-            if txid not in places and txid.origin not in lost:
+            if txid not in places and txid.origin not in lost and txid not in waiting:
                 self._findings.add(ACKNOWLEDGEMENT, "S10", f"{node} answered committed for {txid}: it has no effect")
         for txid, node in self._rolled_back.items():
             if txid in places:

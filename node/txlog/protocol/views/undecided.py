@@ -12,7 +12,14 @@ from typing import NamedTuple
 from txlog.model.anchor import Anchor
 from txlog.model.errors import Conflict, Refused, Unavailable
 from txlog.model.ids import Txid
-from txlog.model.quorum import QuorumNeeds, compute_needs, count_votes, format_quorum, meets_needs
+from txlog.model.quorum import (
+    QuorumNeeds,
+    compute_needs,
+    count_votes,
+    find_half_of_votes,
+    format_quorum,
+    meets_needs,
+)
 from txlog.model.synchronous_entry import SynchronousKey
 from txlog.model.view import Number
 from txlog.protocol.log.log_state import LogState
@@ -141,6 +148,10 @@ class UndecidedTransactions:
         if anchor is None:
             text = "this master is not at work in a view that most votes decided: nothing was logged"
             return Unavailable("NoQuorum", f"{text}; ask a master of the other side", RETRY_S)
+        half = find_half_of_votes(anchor.electorate)
+        if half is not None:
+            text = f"{half.node} has half of the votes or more: of three or more masters each needs less than half"
+            return Unavailable("NoQuorum", f"{text}; nothing was logged", RETRY_S)
         needs, here = compute_needs(key.quorum, anchor.electorate), self.present(state)
         if not meets_needs(needs, anchor.electorate, here):
             votes = count_votes(anchor.electorate, here)
