@@ -25,7 +25,7 @@ def test_of_a_deleted_cluster_no_series_stays() -> None:
 
 
 def test_turns_that_fail_since_the_start_have_a_time_that_an_alert_can_measure_from() -> None:
-    """``TxLogOperatorStill`` looks at this series; without it, it would be silent about a cluster that never did well."""
+    """``TxLogOperatorStill`` looks at this series: without it, a cluster that never did well raises no alert."""
     metrics, cluster = OperatorMetrics(), {"namespace": "graphs", "name": "catalogue"}
     series = "txlog_operator_reconcile_last_success_timestamp_seconds"
     metrics.observe_reconcile("graphs", "catalogue", 0.1, "failed")
