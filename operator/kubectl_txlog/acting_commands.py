@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 from urllib.parse import quote
 
 from kubectl_txlog.command_line import Argument, Command, Group, Option, Tree, confirm
-from kubectl_txlog.master_access import MasterAccess, SiteAccess, find_masters
+from kubectl_txlog.master_access import MasterProxies, SiteAccess, find_masters
 from kubectl_txlog.options import (
     ClusterOption,
     ConfigOption,
@@ -98,7 +98,7 @@ def rebuild(
             "NotKnown", f"{worker} is Refused, and its position is not known yet; see kubectl txlog status"
         )
     body = {key: position.get(key) for key in ("index", "hash", "cluster")}
-    duty = MasterAccess([site]).ask_first("POST", f"/txlog/workers/{quote(worker)}/discard", body)["duty"]
+    duty = MasterProxies([site]).ask_first("POST", f"/txlog/workers/{quote(worker)}/discard", body)["duty"]
     _print(json, {"worker": worker, "duty": duty}, f"{worker} is to be rebuilt: the operator carries out {duty}")
 
 
@@ -157,17 +157,17 @@ def _resource_name(given: str | None, prefix: str) -> str:
     return name
 
 
-def _only_site(access: MasterAccess) -> SiteAccess:
+def _only_site(access: MasterProxies) -> SiteAccess:
     if len(access.sites) > 1:
         raise BadInput("--context: expected one, since each data centre makes its own backups")
     return access.sites[0]
 
 
-def _find_worker(access: MasterAccess, name: str) -> tuple[SiteAccess, Mapping[str, Any]]:
+def _find_worker(access: MasterProxies, name: str) -> tuple[SiteAccess, Mapping[str, Any]]:
     """The data centre that has the worker, and what its masters report. :class:`NotFound`."""
     known: list[str] = []
     for site in access.sites:
-        answer = MasterAccess([site]).ask_first("GET", "/txlog/workers")
+        answer = MasterProxies([site]).ask_first("GET", "/txlog/workers")
         for each in answer["workers"] if isinstance(answer, dict) else answer:
             if each["name"] == name:
                 return site, each
@@ -274,7 +274,7 @@ def force_view(
     _print(json, result, f"view {view['number']} continues from {forced['view']}")
 
 
-def _remaining_master(access: MasterAccess, without: Sequence[str]) -> tuple[SiteAccess, str]:
+def _remaining_master(access: MasterProxies, without: Sequence[str]) -> tuple[SiteAccess, str]:
     silent = []
     for site, master, answer in access.ask_all("/txlog/status"):
         if isinstance(answer, TxLogError):

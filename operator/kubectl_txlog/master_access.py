@@ -58,7 +58,7 @@ class SiteAccess:
 
 
 @dataclass(frozen=True)
-class MasterAccess:
+class MasterProxies:
     """All data centres that the contexts lead to."""
 
     sites: Sequence[SiteAccess]
@@ -91,7 +91,7 @@ class MasterAccess:
 
 def find_masters(
     name: str | None, namespace: str | None, contexts: Sequence[str] | None, kubeconfig: Path | None
-) -> MasterAccess:
+) -> MasterProxies:
     """One data centre for each context. :class:`BadInput` for a kubeconfig or a name that leads nowhere,
     :class:`Forbidden` without the rights, :class:`NotFound`, and :class:`Unavailable` when an API server is silent."""
     chosen: Sequence[str | None] = contexts or [None]
@@ -100,7 +100,7 @@ def find_masters(
     twice = next((centre for centre in centres if centres.count(centre) > 1), None)
     if twice is not None:
         raise BadInput(f"--context: two of them lead to the data centre {twice}; expected another one each")
-    return MasterAccess(sites)
+    return MasterProxies(sites)
 
 
 def _find_site(name: str | None, namespace: str | None, context: str | None, kubeconfig: Path | None) -> SiteAccess:
