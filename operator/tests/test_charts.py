@@ -77,6 +77,17 @@ def test_what_others_must_be_there_for_is_behind_a_flag(flag: str, kind: str, tm
     assert kind in kinds(rendered(OPERATOR, tmp_path, monitoring={flag: True}))
 
 
+def test_series_of_a_cluster_keep_its_namespace(tmp_path: Path) -> None:
+    """Else Prometheus gives them the namespace of the operator's pod, and alerts name the wrong one."""
+    found = rendered(OPERATOR, tmp_path, monitoring={"podMonitor": True}, watchNamespaces=["one", "two"])
+    (endpoint,) = next(
+        each["spec"]["podMetricsEndpoints"]
+        for each in found
+        if each["kind"] == "PodMonitor" and each["metadata"]["name"] == "rel"
+    )
+    assert endpoint["honorLabels"] is True
+
+
 def test_every_alert_names_its_runbook(tmp_path: Path) -> None:
     flags = {"prometheusRule": True, "runbooks": "https://wiki.example/alerts"}
     found = rendered(OPERATOR, tmp_path, monitoring=flags)

@@ -24,6 +24,22 @@ def test_of_a_deleted_cluster_no_series_stays() -> None:
     assert b'name="catalogue"' not in generate_latest(metrics.registry)
 
 
+def test_turns_that_fail_since_the_start_have_a_time_that_an_alert_can_measure_from() -> None:
+    """``TxLogOperatorStill`` looks at this series: without it, a cluster that never did well raises no alert."""
+    metrics, cluster = OperatorMetrics(), {"namespace": "graphs", "name": "catalogue"}
+    series = "txlog_operator_reconcile_last_success_timestamp_seconds"
+    metrics.observe_reconcile("graphs", "catalogue", 0.1, "failed")
+    first = metrics.registry.get_sample_value(series, cluster)
+    assert first is not None
+    assert first > 0
+    metrics.observe_reconcile("graphs", "catalogue", 0.1, "failed")
+    assert metrics.registry.get_sample_value(series, cluster) == first
+    metrics.observe_reconcile("graphs", "catalogue", 0.1, "done")
+    assert (metrics.registry.get_sample_value(series, cluster) or 0) > first
+    metrics.forget("graphs", "catalogue")
+    assert metrics.registry.get_sample_value(series, cluster) is None
+
+
 def test_refused_requests_are_counted() -> None:
     metrics = OperatorMetrics()
     for code in (200, 403, 403, 0):

@@ -28,7 +28,7 @@ class OperatorMetrics:
         )
         self._last_reconcile = Gauge(
             "txlog_operator_reconcile_last_success_timestamp_seconds",
-            "When the last turn of a cluster ended well",
+            "When the last turn of a cluster ended well, or its first one failed",
             names,
             registry=self.registry,
         )
@@ -61,6 +61,7 @@ class OperatorMetrics:
             ["method", "code"],
             registry=self.registry,
         )
+        self._known: set[tuple[str, str]] = set()
         self.last_reconcile_at = time.monotonic()
         """When the last reconcile ended, whatever its result."""
 
@@ -74,7 +75,9 @@ class OperatorMetrics:
         """Records one reconcile, its duration in seconds and its result."""
         self.last_reconcile_at = time.monotonic()
         self._reconciles.labels(namespace, name, result).observe(seconds)
-        if result == "done":
+        first = (namespace, name) not in self._known
+        self._known.add((namespace, name))
+        if result == "done" or first:  # without a series, no alert tells of turns that have failed since the start
             self._last_reconcile.labels(namespace, name).set_to_current_time()
 
     def observe_status(self, namespace: str, name: str, status: ClusterStatus) -> None:
@@ -88,6 +91,7 @@ class OperatorMetrics:
 
     def forget(self, namespace: str, name: str) -> None:
         """Removes the series of a deleted cluster."""
+        self._known.discard((namespace, name))
         for word in ("done", "failed"):
             self._remove(self._reconciles, namespace, name, word)
         self._remove(self._last_reconcile, namespace, name)

@@ -1,4 +1,4 @@
-module txlog/linters
+module txlog/linters/kube-score
 
 go 1.25.0
 
