@@ -108,6 +108,14 @@ SYNCHRONOUS_ARCHIVE_MUTANTS: tuple[Mutant, ...] = (
         f"{_INHERITED_TEST}test_a_founded_cluster_answers_that_it_is_rolled_back",
     ),
     _mutant(
+        "a-backup-names-what-is-undecided-now",
+        "S13",
+        "txlog/protocol/log/synchronous_effects.py",
+        "        found = [*self.limbo.open, *(txid for txid, at in decided if at > index)]\n",
+        "        found = [*self.limbo.open, *(txid for txid, at in decided if not at)]\n",
+        "node/tests/backup/test_undecided_at_backups.py::test_masters_tell_what_was_undecided_at_a_position",
+    ),
+    _mutant(
         "undecided-is-not-lost",
         "recovery",
         _INHERITED,

@@ -420,9 +420,9 @@ class MasterClient:
 
     # -- the configuration of the cluster
 
-    def synchro(self) -> dict[str, Any]:
-        """``GET /txlog/synchro``."""
-        return self._json.get("/txlog/synchro", dict[str, Any])
+    def synchro(self, at: str = "") -> dict[str, Any]:
+        """``GET /txlog/synchro``. ``at``: ``INDEX:HASH``, for ``undecidedAt``."""
+        return self._json.get(f"/txlog/synchro{f'?at={at}' if at else ''}", dict[str, Any])
 
     def configuration(self) -> dict[str, Any]:
         """The configuration in force by this master's log, as the API has it. Raises :class:`Conflict` before the

@@ -88,6 +88,7 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
     ("GET", "/txlog/synchro"): _operation(
         "whether this side decides about synchronous transactions, and what is undecided",
         {"200": _response("quorums, votes and undecided transactions", schema_ref("Synchro"))},
+        _query_parameter("at", STRING, "INDEX:HASH: with `undecidedAt`, what was undecided at this position"),
     ),
     ("GET", "/txlog/log"): _operation(
         "entries of the log, up to the stable index",
