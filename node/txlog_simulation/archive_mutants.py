@@ -99,8 +99,8 @@ ARCHIVE_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "window-above-a-held-backup",
         WINDOW,
-        "    floor = min([*held, *(anchor.node.index for anchor in anchors)])\n",
-        "    floor = min(anchor.node.index for anchor in anchors)\n",
+        "    used_bases = [*anchors, *(base.backup for base in bases if base.is_held)]\n",
+        "    used_bases = anchors\n",
         f"{WINDOW_TEST}test_what_a_held_backup_needs_stays",
     ),
     _mutant(

@@ -42,8 +42,8 @@ SUCCESSION_MUTANTS = (
     _mutant(
         "keys-of-repeats-count",
         _FOLD,
-        "entry.kind not in CONTROL_KINDS and not entry.is_noop and stamp >= oldest",
-        "entry.kind not in CONTROL_KINDS and stamp >= oldest",
+        "entry.kind not in KINDS_WITH_OWN_KEYS and not entry.is_noop and stamp >= oldest",
+        "entry.kind not in KINDS_WITH_OWN_KEYS and stamp >= oldest",
         "test_inheritance.py::test_it_is_what_a_plain_fold_of_the_log_gives",
     ),
     _mutant(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 import pytest
-from archived_history import History
 from oxigraph_process import ADAPTER, OxigraphProcess
 
 from txlog.archive.moment import parse_moment
 from txlog.archive.moment_restore import MomentRequest, MomentRestored, restore_to_moment
+from txlog.archive.stream import Stream
 from txlog.archive.stream_reader import StreamReader
 from txlog.backup.dataset_load import RestoreTarget
+from txlog.backup.target import BackupTarget
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +23,17 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OxigraphProcess]
     process.kill()
 
 
-def restore(history: History, store: OxigraphProcess, moment: str, base: str | None = None) -> MomentRestored:
+class ArchivedLog(Protocol):
+    """A stream, and the target with its backups."""
+
+    @property
+    def stream(self) -> Stream: ...
+
+    @property
+    def target(self) -> BackupTarget: ...
+
+
+def restore(history: ArchivedLog, store: OxigraphProcess, moment: str, base: str | None = None) -> MomentRestored:
     assert store.update("DROP ALL").ok
     request = MomentRequest(parse_moment(moment), history.target, base)
     into = RestoreTarget(store.url, ADAPTER, store.transport)

@@ -84,7 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
             "/txlog/peers": [{"node": "uk-1", "state": "Joined"}, {"node": "us-1", "state": "Joined"}],
             **stub.more,
         }
-        answer = answers[self.path.partition("?")[0]]
+        answer = answers.get(self.path.partition("?")[0])
         if answer is None:
             self._answer({"error": "NotFound", "message": f"no such path: {self.path}"}, 404)
         else:

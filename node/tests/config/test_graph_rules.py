@@ -94,8 +94,6 @@ def test_bad_rules(rules: list[dict[str, Any]], expected: str) -> None:
 def test_rules_that_do_not_fit_the_cluster() -> None:
     with pytest.raises(ValidationError, match="splitRecovery None has none"):
         cluster(durability={"graphs": [LEGAL]}, splitRecovery="None")
-    with pytest.raises(ValidationError, match=r"spec\.archive exclude each other"):
-        cluster(durability={"graphs": [LEGAL]}, archive={"target": {"folder": {"path": "/archive"}}})
     peers = [
         {"name": "uk", "masters": 1, "address": "uk.example.net", "voteWeight": 2},
         {"name": "us", "masters": 2, "address": "us-{index}.example.net"},

@@ -75,14 +75,6 @@ async def test_rules_need_workers_that_go_back(clusters: Callable[..., Cluster])
 
 
 @pytest.mark.usefixtures("served")
-async def test_rules_and_an_archive_exclude_each_other(clusters: Callable[..., Cluster]) -> None:
-    cluster = clusters(1, archive={"max_delay_ms": 1000})
-    await cluster.start()
-    status, body = await patch(cluster, RULES)
-    assert (status, "spec.archive exclude each other" in body["message"]) == (409, True), body
-
-
-@pytest.mark.usefixtures("served")
 async def test_rules_change_only_while_everybody_is_there(one: Cluster) -> None:
     status, body = await patch(one, [])
     assert status == 200

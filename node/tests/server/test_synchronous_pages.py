@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -17,7 +18,14 @@ from oxigraph_process import ADAPTER, OxigraphProcess
 
 from txlog.apply import WorkerState, apply_up_to
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE, LogEntry, Position, RunItem
-from txlog.model.entry_effects import NOOP_SYNCHRONOUS, EntryEffect, decode_effects, find_effects, skips_effect
+from txlog.model.entry_effects import (
+    NOOP_ROLLED_BACK,
+    NOOP_SYNCHRONOUS,
+    EntryEffect,
+    decode_effects,
+    find_effects,
+    skips_effect,
+)
 from txlog.model.errors import BadInput
 from txlog.model.ids import Origin, Txid
 from txlog.model.quorum import MAJORITY
@@ -46,6 +54,7 @@ class WrittenLog:
     def __init__(self) -> None:
         self.items: list[RunItem] = []
         self.early: set[int] = set()
+        self.rolled_back_early: set[int] = set()
         self.repeats: set[Txid] = set()
         self.skipped: set[Txid] = set()
 
@@ -59,13 +68,16 @@ class WrittenLog:
     def takes_effect_at_own_place(self, index: int) -> bool:
         return index in self.early
 
+    def is_rolled_back_before(self, index: int, txid: Txid) -> bool:
+        return index in self.rolled_back_early
+
     def effects_at(self, index: int, key: str) -> Sequence[Txid]:
         decision = decode_decision(key)
         if decision.verdict is DecisionKind.ROLLBACK:
             return ()
         return [name for name in decision.names() if name not in self.repeats and name.seq not in self.early]
 
-    def entries(self, *, keys: bool = False) -> list[PageEntry]:
+    def entries(self, *, keys: bool = False, names_only: bool = False) -> list[PageEntry]:
         served = SynchronousEntries(self, lambda txid: self.items[txid.seq - 1], self.skipped.__contains__)
         found = []
         for index, item in enumerate(self.items, 1):
@@ -73,7 +85,8 @@ class WrittenLog:
             fields = (item.stamp, item.kind, item.payload, noop, item.key, item.first_stamp)
             entry = PageEntry(index, bytes([index]) * 16, *ORIGIN, index, *fields)
             is_ordinary = item.kind in (KIND_UPDATE, KIND_QUADS)
-            found.append(entry if is_ordinary else served.serve(entry, keys=keys))
+            serve = served.serve_names if names_only else partial(served.serve, keys=keys)
+            found.append(entry if is_ordinary else serve(entry))
         return found
 
     def page(self) -> list[LogEntry]:
@@ -160,6 +173,38 @@ def test_a_page_with_keys_has_the_entries_of_the_log_and_their_effects(log: Writ
     assert isinstance(shown, list)
     assert shown[1]["kind"] == "decision"
     assert shown[1]["effects"] == [{"txid": str(one), "kind": "quads", "payload": quad("one").decode()}]
+
+
+def test_a_page_for_an_archive_has_the_names_of_what_takes_effect(log: WrittenLog) -> None:
+    """Also of what is skipped: an archive has the skip as an entry, which may have left the log later."""
+    names = [log.add(KIND_SYNCHRONOUS_QUADS, quad(name), KEY) for name in "abc"]
+    log.repeats, log.skipped = {names[1]}, {names[0], Txid(ORIGIN, 4)}
+    log.commit(*names)
+    log.add(KIND_SYNCHRONOUS_QUADS, quad("early"), KEY)
+    log.early = {5}
+    found = log.entries(names_only=True)
+    assert [[effect.txid for effect in entry.effects] for entry in found] == [
+        [],
+        [],
+        [],
+        [names[0], names[2]],
+        [Txid(ORIGIN, 5)],
+    ]
+    assert {effect.payload for entry in found for effect in entry.effects} == {b""}
+    assert [(entry.noop, entry.payload) for entry in found[:3]] == [
+        ("skip", quad("a")),
+        (NOOP_SYNCHRONOUS, quad("b")),
+        (NOOP_SYNCHRONOUS, quad("c")),
+    ]
+
+
+def test_what_is_rolled_back_before_it_is_there_says_so(log: WrittenLog) -> None:
+    log.add(KIND_DECISION, b"", encode_decision(decide(DecisionKind.ROLLBACK, [Txid(ORIGIN, 2)])))
+    log.add(KIND_SYNCHRONOUS_QUADS, quad("a"), KEY)
+    log.rolled_back_early = {2}
+    for found in (log.entries(keys=True), log.entries(names_only=True)):
+        assert [entry.noop for entry in found] == [NOOP_SYNCHRONOUS, NOOP_ROLLED_BACK]
+    assert [entry.noop for entry in log.page()] == [NOOP_SYNCHRONOUS, NOOP_SYNCHRONOUS]
 
 
 def test_several_effects_are_shown_to_people(log: WrittenLog) -> None:

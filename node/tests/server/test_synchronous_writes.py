@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -12,26 +11,10 @@ from typing import Any
 import pytest
 from apart import back_up, cut, states
 from master_cluster import Cluster, until
+from synchronous_cluster import GRAPH, RULES, decides, insert, isolate, post, rules
 from worker_driver import Driver, OxigraphProcess, Served
 
 from txlog.model import synchronous
-
-GRAPH = "http://ex.org/accounts/1"
-RULES = [{"match": "http://ex.org/accounts/*"}]
-
-
-def insert(what: object, graph: str = GRAPH) -> str:
-    return f'INSERT DATA {{ GRAPH <{graph}> {{ <urn:s:{what}> <urn:p> "o" }} }}'
-
-
-async def rules(cluster: Cluster, graphs: Any) -> None:
-    async with cluster.session.patch(cluster.url(0, "/txlog/configuration"), json={"graphs": graphs}) as answer:
-        assert answer.status == 200, await answer.text()
-
-
-def decides(cluster: Cluster, at: int) -> bool:
-    found = cluster.app(at).loop.status.synchronous_status
-    return found is not None and found.quorate
 
 
 @pytest.fixture
@@ -49,22 +32,6 @@ async def three_with_store(
     yield Served(cluster, store, driver)
     await asyncio.to_thread(driver.close)
     store.kill()
-
-
-async def post(
-    cluster: Cluster, at: int, update: str, *, again: bool = True, **headers: str
-) -> tuple[int, dict[str, str]]:
-    """The status and the headers; a plain client sends none. ``again``: repeat what is refused because others do not
-    answer at the moment, as a client does. Nothing of it was logged."""
-    sent = {"Content-Type": "application/sparql-update"}
-    sent |= {name.replace("_", "-"): value for name, value in headers.items()}
-    url, deadline = cluster.url(at, "/repositories/demo/statements"), time.monotonic() + 30
-    while True:
-        async with cluster.session.post(url, data=update, headers=sent) as answer:
-            found = {**answer.headers, "body": await answer.text()}
-            if not again or found.get("TxLog-Error") != "NoQuorum" or time.monotonic() > deadline:
-                return answer.status, found
-        await asyncio.sleep(0.05)
 
 
 async def test_it_is_committed_by_a_quorum_and_executed_at_its_commit(three_with_store: Served) -> None:
@@ -156,18 +123,6 @@ async def test_a_timeout_alone_needs_a_synchronous_transaction(three_with_store:
     assert (status, "timeout without a synchronous transaction" in headers["body"]) == (400, True)
     status, headers = await post(cluster, 0, insert("a"), TxLog_Synchronous="; timeout=10s")
     assert (status, headers["TxLog-Synchronous"]) == (204, "committed")
-
-
-async def isolate(cluster: Cluster) -> Callable[[], None]:
-    """uk-3 loses uk-1 and uk-2, and both sides go on. Returns the function that ends the split."""
-    heal = cut(cluster)
-
-    async def apart() -> bool:
-        done = [await back_up(cluster, at) for at in range(3)]
-        return all(done) and states(cluster) == {"Isolated"}
-
-    await until(apart)
-    return heal
 
 
 async def test_the_minority_of_a_split_refuses_it_and_goes_on_with_others(three_with_store: Served) -> None:

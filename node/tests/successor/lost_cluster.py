@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from archived_history import History
+from restored_store import ArchivedLog
 
 from txlog.archive.moment import parse_moment
 from txlog.archive.moment_restore import MomentRequest, plan_restore, read_timelines
@@ -18,7 +19,7 @@ from txlog.successor.succession import SuccessionRequest
 DAY_MS = 24 * 3600 * 1000
 
 
-def inherit(history: History, moment: str = "latest", **more: Any) -> tuple[RestorePlan, Inheritance]:
+def inherit(history: ArchivedLog, moment: str = "latest", **more: Any) -> tuple[RestorePlan, Inheritance]:
     reader = StreamReader(history.stream)
     request = MomentRequest(parse_moment(moment), history.target, more.pop("base", EMPTY_BASE))
     plan, timelines = plan_restore(reader, request), read_timelines(reader, request)

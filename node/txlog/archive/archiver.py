@@ -181,7 +181,7 @@ class Archiver:
                 if not status.view.number:
                     continue  # it learns the log of the others, which may begin later than at its first entry
                 index = int((status.trim or {}).get("keptFrom", 0))
-                at = Node(index, master.log_page(index, upto=index).after.hash if index else chain_start(cluster))
+                at = Node(index, _read_hash(master, index) if index else chain_start(cluster))
             except TxLogError as error:
                 self._log.warning("MasterNotAsked", master=master.url, error=str(error))
                 continue
@@ -322,7 +322,9 @@ class Archiver:
                 return
             after = line.end
             upto = after.index if is_fed else None
-            page = master.log_page(after.index, after.hash, upto=upto, max_bytes=PAGE_BYTES, keys=True)
+            page = master.log_page(
+                after.index, after.hash, upto=upto, max_bytes=PAGE_BYTES, keys=True, effect_names=True
+            )
             entries = prove_page(master.url, page, after, self.stream.id.cluster)
             if is_fed:
                 return
@@ -374,7 +376,7 @@ class Archiver:
         begins = []
         for master in this.beyond:
             index = int((master.status().trim or {}).get("keptFrom", 0))
-            begins.append((Node(index, master.log_page(index, upto=index).after.hash), master))
+            begins.append((Node(index, _read_hash(master, index)), master))
         begin, master = min(begins, key=lambda each: each[0])
         if begin in paths.reached:  # the log was trimmed while it was asked
             return
@@ -480,3 +482,8 @@ class Archiver:
             self._reported_at = now
             waiting = sum(len(line.entries) for line in self._lines)
             self._log.info("Archived", position=str(self.reported), waiting=waiting, files=self.files_written)
+
+
+def _read_hash(master: MasterClient, index: int) -> bytes:
+    """The chain hash at the log start of a master, or after it."""
+    return master.log_page(index, upto=index, keys=True, effect_names=True).after.hash

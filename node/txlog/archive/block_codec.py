@@ -40,7 +40,11 @@ _MASK: Final = (1 << 64) - 1
 
 class ArchivedEntry(msgspec.Struct, frozen=True, gc=False):
     """An entry of the log. ``hash``: the chain hash after it. ``first_stamp``: as in
-    :class:`~txlog.model.entry.RunItem`. ``is_noop``: another transaction counts for its idempotency key."""
+    :class:`~txlog.model.entry.RunItem`. ``is_noop``: another transaction counts for its idempotency key.
+
+    ``passed_over``: of a COMMIT, the transactions that it names and that take no effect there: they repeat a key, or
+    another decision precedes it. ``verdict``: of a synchronous transaction whose decision precedes it, what that says
+    (:class:`~txlog.model.synchronous_entry.DecisionKind`). Both may depend on entries that the archive lacks."""
 
     index: int
     hash: bytes
@@ -52,6 +56,8 @@ class ArchivedEntry(msgspec.Struct, frozen=True, gc=False):
     is_noop: bool
     key: str
     payload: bytes
+    passed_over: tuple[Txid, ...] = ()
+    verdict: str = ""
 
     @property
     def txid(self) -> Txid:

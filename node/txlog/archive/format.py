@@ -3,7 +3,7 @@
 ::
 
     0   "TXLOGARC"  8 u32 crc32 of 12..h  12 u32 format  16 u32 h  20 u32 flags (1 compacted, 2 after a gap, 4 has keys,
-        8 has updates)
+        8 has updates, 16 has synchronous transactions or decisions)
     24  u64 first, last  40 16 B hash before, 16 B hash after  72 u64 stamp of the first, of the last entry
     88  u64 final index when it was written  96 u32 entries, blocks  104 u64 length of the file
     112 u64 writer (random)  120 u32 length of meta, u32 0  128 meta (MessagePack), zeros up to h, a multiple of 8
@@ -15,6 +15,9 @@ Numbers are little-endian. Later versions may add fields at the end of ``meta``.
 reader compares everything that is written twice. The chain covers stamps, seqs, origins, kinds, keys and payloads. Only
 first stamps, no-ops and ``meta`` depend on the checksums alone. The chain is no signature: an attacker who can write to
 the target can write a chain of his own.
+
+A synchronous transaction and a decision are as they are in the log, the payload at its own place. Readers of the
+entries fold them (:mod:`txlog.archive.archived_effects`).
 """
 
 from __future__ import annotations
@@ -32,8 +35,17 @@ from txlog.archive.file_name import FileName
 from txlog.backup.backup_errors import OtherCluster, UnknownFormat
 from txlog.model.bounds import SLOTS_MAX
 from txlog.model.decode_errors import DECODE_ERRORS
-from txlog.model.entry import CONTROL_KINDS, KIND_SKIP, KIND_UPDATE
-from txlog.model.ids import Origin
+from txlog.model.entry import KIND_SKIP, KIND_UPDATE, Span
+from txlog.model.ids import Origin, Txid
+from txlog.model.synchronous_entry import (
+    KIND_DECISION,
+    KIND_SYNCHRONOUS_UPDATE,
+    KINDS_WITH_OWN_KEYS,
+    SYNCHRONOUS_AND_DECISION,
+    SYNCHRONOUS_KINDS,
+    DecisionKind,
+    join_spans,
+)
 from txlog.model.view import NO_VIEW, Number
 
 FORMAT: Final = 1
@@ -44,6 +56,7 @@ COMPACTED: Final = 1
 AFTER_GAP: Final = 2
 HAS_KEYS: Final = 4
 HAS_UPDATES: Final = 8
+HAS_SYNCHRONOUS: Final = 16
 _MAGIC: Final = b"TXLOGARC"
 _END_MAGIC: Final = b"TXLOGEND"
 _FIXED: Final = struct.Struct("<8sIIIIQQ16s16sQQQIIQQII")
@@ -54,7 +67,9 @@ _TABLE_ROW: Final = struct.Struct("<QQQ")
 class FileMeta(msgspec.Struct, array_like=True, frozen=True):
     """``view``: the number of the view in which the last entry was stable. ``history``: the numbers of the views from
     which that one descends, oldest first; None: as in the file before, or not known. ``skips``: index and skipped
-    transaction of each entry that skips one. ``software``, ``written`` (seconds since 1970): for people."""
+    transaction of each entry that skips one. ``software``, ``written`` (seconds since 1970): for people.
+    ``passed_over``, ``verdicts``: of the entries, by index, as in :class:`~txlog.archive.block_codec.ArchivedEntry`; a
+    verdict is whether it is a COMMIT."""
 
     cluster: bytes
     data_center: str
@@ -64,10 +79,13 @@ class FileMeta(msgspec.Struct, array_like=True, frozen=True):
     skips: list[tuple[int, str]] = []
     software: str = ""
     written: float = 0.0
+    passed_over: list[tuple[int, list[Span]]] = []
+    verdicts: list[tuple[int, bool]] = []
 
 
 class KeyRow(msgspec.Struct, array_like=True, frozen=True):
-    """The transaction that counts for an idempotency key. ``stamp``: the one from which the age of the key counts."""
+    """The transaction that counts for an idempotency key, unless it is synchronous: its key counts only where it takes
+    effect. ``stamp``: the one from which the age of the key counts."""
 
     index: int
     slot: int
@@ -124,12 +142,19 @@ def encode_file(
     slots = {origin: slot for slot, origin in enumerate(origins)}
     name = FileName(entries[0].index, entries[-1].index, before, entries[-1].hash, level=flags & COMPACTED)
     keys = _key_rows(entries, slots)
-    if any(entry.key and entry.kind not in CONTROL_KINDS for entry in entries):
+    kinds = {entry.kind for entry in entries}
+    if any(entry.key and entry.kind not in KINDS_WITH_OWN_KEYS for entry in entries):
         flags |= HAS_KEYS
-    if any(entry.kind == KIND_UPDATE for entry in entries):
+    if kinds.intersection((KIND_UPDATE, KIND_SYNCHRONOUS_UPDATE)):
         flags |= HAS_UPDATES
+    if kinds.intersection(SYNCHRONOUS_AND_DECISION):
+        flags |= HAS_SYNCHRONOUS
     meta = msgspec.structs.replace(
-        meta, origins=[(origin.node, origin.birth) for origin in origins], skips=_skips(entries)
+        meta,
+        origins=[(origin.node, origin.birth) for origin in origins],
+        skips=_skips(entries),
+        passed_over=[(entry.index, join_spans(entry.passed_over)) for entry in entries if entry.passed_over],
+        verdicts=[(entry.index, entry.verdict == DecisionKind.COMMIT) for entry in entries if entry.verdict],
     )
     packed = msgspec.msgpack.encode(meta)
     header_bytes = (_FIXED.size + len(packed) + 7) // 8 * 8
@@ -207,19 +232,43 @@ def decode_file(name: FileName, data: bytes, cluster: bytes | None = None) -> Ar
     expected = _key_rows(entries, slots), _skips(entries), entries[0].stamp, entries[-1].stamp
     if (keys, header.meta.skips, header.first_stamp, header.last_stamp) != expected:
         raise FileDamaged(f"{name}: its tables are not those of its entries")
-    return ArchiveFile(header, entries, keys)
+    return ArchiveFile(header, _with_facts(name, header.meta, entries), keys)
 
 
 def _key_rows(entries: Sequence[ArchivedEntry], slots: dict[Origin, int]) -> list[KeyRow]:
     return [
         KeyRow(entry.index, slots[entry.origin], entry.seq, entry.first_stamp or entry.stamp, entry.content, entry.key)
         for entry in entries
-        if entry.key and entry.kind not in CONTROL_KINDS and not entry.is_noop
+        if entry.key and entry.kind not in KINDS_WITH_OWN_KEYS and not entry.is_noop
     ]
 
 
 def _skips(entries: Sequence[ArchivedEntry]) -> list[tuple[int, str]]:
     return [(entry.index, entry.key) for entry in entries if entry.kind == KIND_SKIP]
+
+
+def _with_facts(name: FileName, meta: FileMeta, entries: list[ArchivedEntry]) -> list[ArchivedEntry]:
+    """The entries with what ``meta`` says of synchronous ones."""
+    for index, spans in meta.passed_over:
+        _change(name, entries, index, (KIND_DECISION,), passed_over=tuple(_names_of(spans)))
+    for index, commits in meta.verdicts:
+        verdict = DecisionKind.COMMIT if commits else DecisionKind.ROLLBACK
+        _change(name, entries, index, SYNCHRONOUS_KINDS, verdict=verdict.value)
+    return entries
+
+
+def _change(name: FileName, entries: list[ArchivedEntry], index: int, kinds: Sequence[int], **facts: object) -> None:
+    if not name.first <= index <= name.last or entries[index - name.first].kind not in kinds:
+        raise FileDamaged(f"{name}: its header tells of synchronous transactions at index {index}, which has none")
+    entries[index - name.first] = msgspec.structs.replace(entries[index - name.first], **facts)
+
+
+def _names_of(spans: Sequence[Span]) -> list[Txid]:
+    return [
+        Txid(Origin(span.node, span.birth), seq)
+        for span in spans
+        for seq in range(span.first_seq, span.first_seq + span.count)
+    ]
 
 
 def _decode_keys(name: FileName, data: memoryview) -> list[KeyRow]:

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from txlog.archive.entry_refusal import refuse_foreign
+from txlog.archive.executed_entries import ExecutedEntries
 from txlog.archive.file_name import Node
 from txlog.archive.moment import Moment
 from txlog.archive.ordered_execution import OrderedExecution
@@ -40,6 +41,7 @@ from txlog.backup.target import BackupTarget
 from txlog.backup.verification import compare_digest, read_contents, read_manifest
 from txlog.config.units import AS_WRITTEN, server_of_engine
 from txlog.model.entry import KIND_UPDATE, Position
+from txlog.model.ids import Txid
 from txlog.workers.adapter import LoadMarker, MarkerPosition
 from txlog.workers.canonical_literals import canonical_lines, lines_with_lower_tags
 from txlog.workers.digest import Digest, Digester
@@ -61,13 +63,15 @@ class MomentRequest(NamedTuple):
 
 class MomentRestored(NamedTuple):
     """``marker``: of the store now. ``digest``: of its content, in hexadecimal digits. ``executed``: entries that the
-    store executed in order; 0: the digest was computed here as well, and was equal."""
+    store executed in order; 0: the digest was computed here as well, and was equal. ``undecided``: synchronous
+    transactions that were neither committed nor rolled back at the place, so the store does not have them."""
 
     plan: RestorePlan
     marker: MarkerPosition
     quads: int
     digest: str
     executed: int
+    undecided: tuple[Txid, ...] = ()
 
 
 def plan_restore(reader: StreamReader, request: MomentRequest, engine: str | None = None) -> RestorePlan:
@@ -121,11 +125,13 @@ def restore_to_moment(
 
 
 class _Prepared(NamedTuple):
-    """``quads``: the state before the first update. ``entries``: from the first update on."""
+    """``quads``: the state before the first update. ``entries``: from the first update on. ``undecided``: as in
+    :class:`MomentRestored`."""
 
     plan: RestorePlan
     quads: SpooledQuads
     entries: SpooledEntries
+    undecided: tuple[Txid, ...]
 
 
 def _prepare(
@@ -140,15 +146,16 @@ def _prepare(
     if plan.base is not None:
         with hold_lease(request.backups, plan.base.name):
             _spool_base(request.backups, plan.base.name, quads, on_progress)
+    executed = ExecutedEntries(plan, reader.read)
     for done, file in enumerate(plan.files, 1):
-        for entry in plan.select(reader.read(file.name)):
+        for entry in executed.of_file(file):
             refuse_foreign(entry)
             if entries.entries or entry.kind == KIND_UPDATE:
                 entries.add(entry)
             else:
                 quads.change(entry.payload)
         on_progress(BackupProgress("proving files", done, len(plan.files)))
-    return _Prepared(plan, quads, entries)
+    return _Prepared(plan, quads, entries, tuple(executed.undecided))
 
 
 def _spool_base(target: BackupTarget, name: str, quads: SpooledQuads, on_progress: ProgressCallback) -> None:
@@ -164,7 +171,7 @@ def _spool_base(target: BackupTarget, name: str, quads: SpooledQuads, on_progres
 def _carry_out(
     prepared: _Prepared, cluster: bytes, into: RestoreTarget, again: bool, on_progress: ProgressCallback
 ) -> MomentRestored:
-    plan, quads, entries = prepared
+    plan, quads, entries, undecided = prepared
     position = Position(plan.epoch, plan.place.index, plan.place.hash)
     loading = start_load(into, position, emptying=False, again=again)
     digester = Digester()
@@ -181,7 +188,7 @@ def _carry_out(
     content = plan.base.content if plan.base is not None else b""
     expected = ExpectedContent(position, computed.quads, f"{computed.total:032x}", cluster, content)
     marker = finish_load(into, loading, expected, 1, on_progress)
-    return MomentRestored(plan, marker, computed.quads, expected.digest, entries.entries)
+    return MomentRestored(plan, marker, computed.quads, expected.digest, entries.entries, undecided)
 
 
 def _tee(pieces: Iterator[bytes], digester: Digester) -> Iterator[bytes]:

@@ -6,10 +6,19 @@ from txlog.archive.archive_errors import OlderMaster
 from txlog.archive.block_codec import ArchivedEntry
 from txlog.archive.file_name import Node
 from txlog.backup.backup_errors import OtherCluster
+from txlog.model.entry_effects import NOOP_ROLLED_BACK
 from txlog.model.errors import PeerFault
 from txlog.model.hashes import chain_hash, content_hash, origin_tag
-from txlog.model.ids import Origin
-from txlog.wire.log_page import LogPage
+from txlog.model.ids import Origin, Txid
+from txlog.model.synchronous_entry import (
+    KIND_DECISION,
+    SYNCHRONOUS_AND_DECISION,
+    SYNCHRONOUS_KINDS,
+    DecisionKind,
+    decode_decision,
+    key_error,
+)
+from txlog.wire.log_page import LogPage, PageEntry
 
 NOOP_BY_KEY = "key "
 """Prefix of the reason of an entry whose key another transaction has. A skip is an entry of its own."""
@@ -39,7 +48,29 @@ def prove_page(master: str, page: LogPage, after: Node, cluster: bytes) -> list[
         if value != e.hash:
             raise PeerFault(master, "ChainBroken", f"the entry at index {e.index} is not the one that its hash names")
         is_noop = e.noop.startswith(NOOP_BY_KEY)
+        passed_over, verdict = _read_effects(master, e) if e.kind in SYNCHRONOUS_AND_DECISION else ((), "")
         made.append(
-            ArchivedEntry(e.index, value, origin, e.seq, e.stamp, e.first_stamp, e.kind, is_noop, e.key, e.payload)
+            ArchivedEntry(
+                *(e.index, value, origin, e.seq, e.stamp, e.first_stamp, e.kind, is_noop, e.key, e.payload),
+                passed_over,
+                verdict,
+            )
         )
     return made
+
+
+def _read_effects(master: str, entry: PageEntry) -> tuple[tuple[Txid, ...], str]:
+    """``passed_over`` and ``verdict`` of a synchronous transaction or a decision."""
+    wrong = key_error(entry.kind, entry.key)
+    if wrong:
+        raise PeerFault(master, "Malformed", f"the entry at index {entry.index}: {wrong}")
+    if entry.kind in SYNCHRONOUS_KINDS:
+        if entry.effects or entry.noop.startswith(NOOP_BY_KEY):
+            return (), DecisionKind.COMMIT.value
+        return (), DecisionKind.ROLLBACK.value if entry.noop == NOOP_ROLLED_BACK else ""
+    assert entry.kind == KIND_DECISION, entry.kind
+    decision = decode_decision(entry.key)
+    if decision.verdict is DecisionKind.ROLLBACK:
+        return (), ""
+    effects = {effect.txid for effect in entry.effects}
+    return tuple(txid for txid in decision.names() if txid not in effects), ""

@@ -128,7 +128,9 @@ class ReadBack:
         entries: list[ArchivedEntry] = []
         after, view, settled = name.start, NO_VIEW, 0
         while after.index < name.last:
-            page = master.log_page(after.index, after.hash, upto=name.last, max_bytes=PAGE_BYTES, keys=True)
+            page = master.log_page(
+                after.index, after.hash, upto=name.last, max_bytes=PAGE_BYTES, keys=True, effect_names=True
+            )
             found = prove_page(master.url, page, after, self._stream.id.cluster)
             if not found:
                 return None

@@ -3,7 +3,7 @@ come through a :data:`~txlog.archive.timeline.FileReader`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -15,6 +15,7 @@ from txlog.archive.archive_errors import (
     BeyondArchive,
     NoBase,
 )
+from txlog.archive.archived_effects import find_effect_index
 from txlog.archive.block_codec import ArchivedEntry
 from txlog.archive.file_name import Node
 from txlog.archive.moment import Moment, MomentKind, format_milliseconds
@@ -25,6 +26,7 @@ from txlog.model.hashes import chain_start
 from txlog.model.ids import Txid, parse_txid
 from txlog.model.restore_points import decode_restore_point
 from txlog.model.stamp import stamp_ms
+from txlog.model.synchronous_entry import SYNCHRONOUS_KINDS
 
 _POINTS_SHOWN: Final = 10
 EMPTY_BASE: Final = "empty"
@@ -84,14 +86,11 @@ class RestorePlan(NamedTuple):
         return self.place.index - self.after.index
 
     def is_executed(self, entry: ArchivedEntry) -> bool:
-        """Whether a worker executes this entry of the plan. Over the others it only moves its position."""
+        """Whether a worker executes this entry of the plan, which is not synchronous. Over the others it only moves its
+        position."""
         if not self.after.index < entry.index <= self.place.index or entry.is_noop or entry.kind in CONTROL_KINDS:
             return False
         return not self.skipped or str(entry.txid) not in self.skipped
-
-    def select(self, entries: Sequence[ArchivedEntry]) -> Iterator[ArchivedEntry]:
-        """Those of a file's entries that are executed."""
-        return (entry for entry in entries if self.is_executed(entry))
 
 
 def make_plan(
@@ -225,8 +224,23 @@ def _place_of_transaction(timeline: Timeline, moment: Moment, read: FileReader) 
             f"the archive from {timeline.ranges[0].start} to {timeline.head} has no transaction {moment.txid}; "
             "check the id, or wait until it is archived"
         )
+    index = _index_of_effect(timeline, index, read)
     found = timeline.find_place(index - 1 if moment.is_before else index, read)
     assert found is not None, "a place before an archived entry is known"
+    return found
+
+
+def _index_of_effect(timeline: Timeline, index: int, read: FileReader) -> int:
+    """Where the transaction at ``index`` takes effect: a synchronous one at its COMMIT."""
+    among = timeline.find_range(index)
+    entry = among.find_entry(index, read) if among is not None else None
+    if among is None or entry is None or entry.kind not in SYNCHRONOUS_KINDS:
+        return index
+    found = find_effect_index(among, entry, read)
+    if found is None:
+        raise BeyondArchive(
+            f"{entry.txid} at index {index} is undecided at {among.end}, where these files end: wait for its COMMIT"
+        )
     return found
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from txlog.archive.archive_errors import FileDamaged
+import msgspec
+
+from txlog.archive.archive_errors import EntryRefused, FileDamaged
+from txlog.archive.archived_effects import EffectFold
+from txlog.archive.block_codec import ArchivedEntry
 from txlog.archive.file_name import FileName, Node
 from txlog.archive.path import StreamPaths, find_missing, find_paths
 from txlog.archive.stream import StoredFile, Stream
 from txlog.backup.backup_errors import OtherCluster, UnknownFormat
+from txlog.model.ids import Txid
+from txlog.model.synchronous_entry import SYNCHRONOUS_AND_DECISION
 
 FAULTS = (FileDamaged, OtherCluster, UnknownFormat)
 
@@ -47,11 +53,13 @@ class FileFault(NamedTuple):
 
 class StreamCheck(NamedTuple):
     """A stream after every file was read and proved. ``summary``: with the paths of the sound files alone. ``entries``:
-    those on the paths to all heads, each counted once."""
+    those on the paths to all heads, each counted once. ``undecided``: synchronous transactions that no decision before
+    a head names."""
 
     summary: StreamSummary
     faults: list[FileFault]
     entries: int
+    undecided: list[Txid]
 
     @property
     def is_sound(self) -> bool:
@@ -72,6 +80,7 @@ def check_stream(stream: Stream, on_file: Callable[[int, int], None] = lambda do
     faults: dict[FileName, Exception] = {}
     inside: set[Node] = set()
     read: set[FileName] = set()
+    synchronous: dict[FileName, list[ArchivedEntry]] = {}
     while unread := [each.name for each in stored if each.name not in read]:
         for name in unread:
             try:
@@ -79,6 +88,11 @@ def check_stream(stream: Stream, on_file: Callable[[int, int], None] = lambda do
             except FAULTS as fault:
                 faults[name] = fault
             else:
+                synchronous[name] = [
+                    msgspec.structs.replace(entry, payload=b"")
+                    for entry in entries
+                    if entry.kind in SYNCHRONOUS_AND_DECISION
+                ]
                 if name.level:
                     inside |= small & {name.start, *(Node(entry.index, entry.hash) for entry in entries)}
             read.add(name)
@@ -95,7 +109,21 @@ def check_stream(stream: Stream, on_file: Callable[[int, int], None] = lambda do
         for name, fault in faults.items()
     ]
     used = {name for head in summary.heads for name in paths.path_to(head)}
-    return StreamCheck(summary, found, sum(name.entries for name in used))
+    undecided: set[Txid] = set()
+    for head in summary.heads:
+        path = paths.path_to(head)
+        try:
+            undecided.update(_undecided(entry for name in path for entry in synchronous[name]))
+        except EntryRefused as fault:
+            found.append(FileFault(path[-1], type(fault).__name__, str(fault), False))
+    return StreamCheck(summary, found, sum(name.entries for name in used), sorted(undecided))
+
+
+def _undecided(entries: Iterable[ArchivedEntry]) -> list[Txid]:
+    fold = EffectFold()
+    for entry in entries:
+        fold.apply(entry)
+    return [one.txid for one in fold.open]
 
 
 def _summarise(

@@ -40,7 +40,7 @@ class StreamPosition(NamedTuple):
 def compare_place(master: MasterClient, node: Node) -> Standing:
     """One request without entries."""
     try:
-        master.log_page(node.index, node.hash, upto=node.index, keys=True)
+        master.log_page(node.index, node.hash, upto=node.index, keys=True, effect_names=True)
     except LogDiverged:
         return Standing.OFF
     except LogAhead:

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from txlog.archive.archive_errors import FileDamaged, FileMissing, NoArchive
 from txlog.archive.block_codec import ArchivedEntry
 from txlog.archive.file_name import FileName, Node
-from txlog.archive.format import FileHeader
+from txlog.archive.format import HAS_SYNCHRONOUS, FileHeader
 from txlog.archive.path import StreamPaths, find_missing, find_paths
 from txlog.archive.stream import Stream
 from txlog.archive.timeline import FileFacts, Timelines, find_timelines
@@ -142,4 +142,5 @@ def _to_facts(header: FileHeader) -> FileFacts:
         tuple((index, txid) for index, txid in meta.skips),
         frozenset(Origin(node, birth) for node, birth in meta.origins),
         meta.written,
+        bool(header.flags & HAS_SYNCHRONOUS),
     )

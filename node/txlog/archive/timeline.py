@@ -22,7 +22,8 @@ FileReader = Callable[[FileName], Sequence[ArchivedEntry]]
 
 
 class FileFacts(NamedTuple):
-    """What the header of a file says (:mod:`txlog.archive.format`). ``skips``: index and skipped transaction."""
+    """What the header of a file says (:mod:`txlog.archive.format`). ``skips``: index and skipped transaction.
+    ``has_synchronous``: whether it has synchronous transactions or decisions."""
 
     name: FileName
     first_stamp: int
@@ -32,6 +33,7 @@ class FileFacts(NamedTuple):
     skips: tuple[tuple[int, str], ...]
     origins: frozenset[Origin]
     written: float
+    has_synchronous: bool = False
 
     @property
     def view_text(self) -> str:

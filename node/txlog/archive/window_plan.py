@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from txlog.archive.archived_effects import fold_range
 from txlog.archive.file_name import FileName, Node
 from txlog.archive.moment import format_milliseconds
 from txlog.archive.path import StreamPaths, find_paths
@@ -28,10 +29,10 @@ class WindowBase(NamedTuple):
 
 
 class WindowPlan(NamedTuple):
-    """``reason``: why no file may be deleted; empty when all that is not needed may. ``floor``: the lowest place from
-    which a moment of the window is restored. ``begins``: where the paths begin afterwards. ``branches``: files that are
-    deleted before this is recorded, ``files``: after it, both with the last one first. ``bases``: the backups of the
-    floor, by name.
+    """``reason``: why no file may be deleted; empty when all that is not needed may. ``floor``: the place after which
+    files are needed, to restore a moment of the window: also before what is open at its bases. ``begins``: where the
+    paths begin afterwards. ``branches``: files that are deleted before this is recorded, ``files``: after it, both with
+    the last one first. ``bases``: the backups of the floor, by name.
     """
 
     reason: str
@@ -68,8 +69,8 @@ def plan_window(
                     f"at {one.head}"
                 )
             anchors.append(found)
-    held = [base.backup.node.index for base in bases if base.is_held]
-    floor = min([*held, *(anchor.node.index for anchor in anchors)])
+    used_bases = [*anchors, *(base.backup for base in bases if base.is_held)]
+    floor = min(_first_needed(kept, base.node, read) for base in used_bases)
     over = {file.name for one in timelines.superseded if one not in kept for file in one.files()}
     used = tuple(sorted({each.name for each in anchors}))
     return _plan_files(names, find_paths(names, starts), kept, over, floor, used)
@@ -90,6 +91,17 @@ def _find_anchor(one: Timeline, bases: Sequence[WindowBase], begin_ms: int, read
         ):
             return base.backup
     return None
+
+
+def _first_needed(kept: Sequence[Timeline], node: Node, read: FileReader) -> int:
+    """The place after which files are needed to go on from a base: what is open there may take effect later, and its
+    payload is before."""
+    needed = node.index
+    for one in kept:
+        found = one.find_range(node.index)
+        if found is not None and found.find_place(node.index, read) == node:
+            needed = min(needed, fold_range(found, node.index, read).first_needed(node.index))
+    return needed
 
 
 def _plan_files(

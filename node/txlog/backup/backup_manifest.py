@@ -13,12 +13,17 @@ import msgspec
 from txlog.backup.backup_errors import ManifestDamaged, UnknownFormat
 from txlog.backup.checked_json import decode_checked, encode_checked
 from txlog.model.entry import Position
+from txlog.model.errors import BadInput
 from txlog.model.hashes import HASH_BYTES, short_hash
+from txlog.model.ids import parse_txid
 
 FORMAT_VERSION: Final = 1
 """Of a backup whose content is all from the log."""
 BASE_FORMAT_VERSION: Final = 2
 """Of a backup with ``base``: an earlier program must not restore it as if the log were all."""
+UNDECIDED_FORMAT_VERSION: Final = 3
+"""Of a backup with ``undecided``, with or without ``base``: an earlier program reads none of it."""
+FORMATS: Final = (FORMAT_VERSION, BASE_FORMAT_VERSION, UNDECIDED_FORMAT_VERSION)
 MANIFEST_NAME: Final = "manifest.json"
 RELEASED_NAME: Final = "released.json"
 NAME_PATTERN: Final = re.compile(r"^[a-z0-9][a-z0-9.-]{0,119}$")
@@ -51,7 +56,9 @@ class BackupManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
     """Times are seconds since 1970 by the clock of the writer. ``digest``: the total of
     :class:`txlog.workers.digest.Digest` in hexadecimal. ``graphs``: number of named graphs that hold quads. ``base``:
     which content the worker had before the first entry of the log, in hexadecimal
-    (:class:`~txlog.workers.adapter.MarkerPosition`); not there for none."""
+    (:class:`~txlog.workers.adapter.MarkerPosition`); not there for none. ``undecided``: the synchronous transactions
+    that no decision up to the position names; not there for none. A worker that is restored gets them with the pages of
+    their COMMITs."""
 
     format: int = FORMAT_VERSION
     name: str
@@ -70,6 +77,7 @@ class BackupManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
     retention: Retention
     version: str
     base: str | msgspec.UnsetType = msgspec.UNSET
+    undecided: list[str] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def base_content(self) -> bytes:
@@ -77,6 +85,11 @@ class BackupManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
         if self.base is not msgspec.UNSET:
             return bytes.fromhex(self.base)
         return short_hash(b"adopt" + self.digest.encode()) if self.why == "adopt" else b""
+
+    @property
+    def undecided_transactions(self) -> list[str]:
+        """``undecided``, empty for none."""
+        return self.undecided if self.undecided is not msgspec.UNSET else []
 
     @property
     def position(self) -> Position:
@@ -99,6 +112,13 @@ def to_manifest_position(position: Position) -> ManifestPosition:
     return ManifestPosition(position.epoch, position.index, position.hash.hex())
 
 
+def find_format(*, has_base: bool, has_undecided: bool) -> int:
+    """The lowest format that has these fields, so that earlier programs read what they can."""
+    if has_undecided:
+        return UNDECIDED_FORMAT_VERSION
+    return BASE_FORMAT_VERSION if has_base else FORMAT_VERSION
+
+
 def encode_manifest(manifest: BackupManifest) -> bytes:
     """The bytes of ``manifest.json``."""
     return encode_checked(msgspec.to_builtins(manifest))
@@ -110,16 +130,17 @@ def decode_manifest(name: str, raw: bytes) -> BackupManifest:
     fields = decode_checked(raw)
     if fields is None:
         raise ManifestDamaged(f"{name}: its manifest is not what was written; take another backup (txlog backup list)")
-    if fields.get("format") not in (FORMAT_VERSION, BASE_FORMAT_VERSION):
+    if fields.get("format") not in FORMATS:
+        known = ", ".join(map(str, FORMATS))
         raise UnknownFormat(
-            f"{name}: format {fields.get('format')}, this version reads {FORMAT_VERSION} and {BASE_FORMAT_VERSION}; "
-            "use the TxLog that wrote it"
+            f"{name}: format {fields.get('format')}, this version reads {known}; use the TxLog that wrote it"
         )
     try:
         manifest = msgspec.convert(fields, BackupManifest)
         sound = len(manifest.position.hash) == HASH_BYTES and manifest.name == name
         sound = sound and len(manifest.base_content) in (0, HASH_BYTES)
-    except (msgspec.ValidationError, ValueError):
+        sound = sound and all(str(parse_txid(txid)) == txid for txid in manifest.undecided_transactions)
+    except (msgspec.ValidationError, ValueError, BadInput):
         sound = False
     if not sound:
         raise ManifestDamaged(f"{name}: its manifest is none of this name and format; it was copied or made by hand")

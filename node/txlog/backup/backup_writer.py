@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -12,8 +12,6 @@ import msgspec
 
 from txlog.backup.backup_errors import ManifestDamaged, NameTaken
 from txlog.backup.backup_manifest import (
-    BASE_FORMAT_VERSION,
-    FORMAT_VERSION,
     MANIFEST_BYTES_MAX,
     MANIFEST_NAME,
     NAME_PATTERN,
@@ -21,8 +19,10 @@ from txlog.backup.backup_manifest import (
     BackupReason,
     Retention,
     encode_manifest,
+    find_format,
     to_manifest_position,
 )
+from txlog.backup.chain_check import read_undecided
 from txlog.backup.part_codec import PART_BYTES, PartWriter, coalesce, refuse_blank_nodes
 from txlog.backup.pinned_snapshot import PAUSE_TIMEOUT_S, SourceWorker, open_snapshot
 from txlog.backup.progress import BackupProgress, ProgressCallback, no_progress, report_progress
@@ -63,7 +63,16 @@ def take_backup(
     with open_snapshot(source, order.at, order.deadline_s, on_wait) as (marker, chunks):
         pieces = refuse_blank_nodes(coalesce(chunks), source.name)
         return write_backup(
-            pieces, marker.position, source.name, source.adapter.engine, target, order, on_progress, size, marker.base
+            pieces,
+            marker.position,
+            source.name,
+            source.adapter.engine,
+            target,
+            order,
+            on_progress,
+            size,
+            marker.base,
+            read_undecided(source.masters, marker.position),
         )
 
 
@@ -77,8 +86,10 @@ def write_backup(
     on_progress: ProgressCallback = no_progress,
     quads_about: int | None = None,
     base: bytes = b"",
+    undecided: Sequence[str] = (),
 ) -> BackupManifest:
-    """Writes the canonical N-Quads in ``pieces`` as the backup at ``position``. ``base``: of the worker's marker."""
+    """Writes the canonical N-Quads in ``pieces`` as the backup at ``position``. ``base``: of the worker's marker.
+    ``undecided``: the synchronous transactions that are open there."""
     started = time.time()
     name = order.name or generate_name(position, order.why, started)
     if not NAME_PATTERN.match(name):
@@ -89,8 +100,9 @@ def write_backup(
     try:
         found = digest(_tee(report_progress("copying", quads_about, on_progress, pieces), writer))
         manifest = BackupManifest(
-            format=BASE_FORMAT_VERSION if base else FORMAT_VERSION,
+            format=find_format(has_base=bool(base), has_undecided=bool(undecided)),
             base=base.hex() if base else msgspec.UNSET,
+            undecided=list(undecided) or msgspec.UNSET,
             name=name,
             cluster=order.cluster,
             data_center=order.data_center,

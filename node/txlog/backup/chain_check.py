@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from txlog.backup.backup_errors import OffTheChain, OtherCluster
 from txlog.backup.backup_manifest import BackupManifest
 from txlog.client import MasterClient, MasterUnreachable
 from txlog.model.entry import Position
-from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore, TxLogError, Unavailable
+from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore, NotFound, TxLogError, Unavailable
 
+LAG_S: Final = 10.0
+_POLL_S: Final = 0.2
 ChainCheck = Callable[[Position], None]
 """Raises :class:`~txlog.backup.backup_errors.OffTheChain`, with the reason, for a position from which the log cannot
 continue."""
@@ -35,6 +39,29 @@ def make_chain_check(masters: Sequence[MasterClient]) -> ChainCheck:
         raise Unavailable("NoMaster", f"no master answers whether {position} is on the log: {last}; see txlog status")
 
     return on_chain
+
+
+def read_undecided(masters: Sequence[MasterClient], position: Position, wait_s: float = LAG_S) -> list[str]:
+    """The synchronous transactions that are undecided at a position, which some of the masters has: others may lag, so
+    they are asked again for ``wait_s``. Empty without masters, and from one of an earlier version. Raises the error of
+    the last master when none can tell."""
+    until = time.monotonic() + wait_s
+    while True:
+        last: TxLogError | None = None
+        for master in masters:
+            try:
+                found = master.synchro(f"{position.index}:{position.hash.hex()}")
+            except NotFound:
+                return []
+            except TxLogError as error:
+                last = error
+            else:
+                return [str(txid) for txid in found.get("undecidedAt", ())]
+        if last is None:
+            return []
+        if time.monotonic() > until:
+            raise last
+        time.sleep(_POLL_S)
 
 
 def read_cluster_id(masters: Sequence[MasterClient]) -> str:

@@ -38,11 +38,13 @@ class AdoptingLog(NamedTuple):
 
 
 class RestoreResult(NamedTuple):
-    """``marker``: the worker's marker now; the pipeline continues from there."""
+    """``marker``: the worker's marker now; the pipeline continues from there. ``undecided``: synchronous transactions
+    that no decision up to there names, as the backup has them."""
 
     marker: MarkerPosition
     quads: int
     bytes: int
+    undecided: tuple[str, ...] = ()
 
 
 def restore_backup(
@@ -138,7 +140,8 @@ def load_backup(
     with beginning or nullcontext():
         loading = start_load(into, expected.position, emptying=emptying, again=again, lock_s=lock_s)
     size = load_batches(into, loading, read_contents(target, manifest), manifest.quads, on_progress)
-    return RestoreResult(finish_load(into, loading, expected, fence, on_progress), manifest.quads, size)
+    marker = finish_load(into, loading, expected, fence, on_progress)
+    return RestoreResult(marker, manifest.quads, size, tuple(manifest.undecided_transactions))
 
 
 def adopted_base(manifest: BackupManifest) -> bytes:

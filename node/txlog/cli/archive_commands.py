@@ -13,7 +13,16 @@ from txlog.backup.progress import BackupProgress
 from txlog.backup.target import BackupTarget
 from txlog.cli.archive_upkeep import ClusterIdOption, compact_archives, find_wanted, retire_archives
 from txlog.cli.options import DataCenterOption, LocalOptions, TargetOptions, register
-from txlog.cli.tables import colour_state, err, format_size, format_time, show_json, show_table
+from txlog.cli.tables import (
+    colour_state,
+    describe_undecided,
+    err,
+    format_size,
+    format_time,
+    print_line,
+    show_json,
+    show_table,
+)
 from txlog.cli.worker_access import progress_bars
 from txlog.model.errors import TxLogError
 
@@ -113,6 +122,8 @@ def _show_results(results: list[dict[str, Any]]) -> None:
         ],
     )
     for each in results:
+        if each.get("undecided"):
+            print_line(f"{each['dataCenter']}: {describe_undecided(each['undecided'])}")
         for fault in each.get("faults", []):
             covered = " (another file holds the same entries)" if fault["covered"] else ""
             err.print(f"{fault['error']}: {fault['message']}{covered}", markup=False, highlight=False, soft_wrap=True)
@@ -160,7 +171,13 @@ def _check_to_dict(found: StreamCheck) -> dict[str, Any]:
         {"file": str(each.name), "error": each.error, "message": each.message, "covered": each.is_covered}
         for each in found.faults
     ]
-    result = {**_summary_to_dict(found.summary), "entries": found.entries, "faults": faults, "sound": found.is_sound}
+    result = {
+        **_summary_to_dict(found.summary),
+        "entries": found.entries,
+        "faults": faults,
+        "sound": found.is_sound,
+        "undecided": [str(txid) for txid in found.undecided],
+    }
     if any(not each.is_covered for each in found.faults):
         result["state"] = "FileDamaged"
     return result

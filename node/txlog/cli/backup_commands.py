@@ -32,7 +32,17 @@ from txlog.backup.backup_registration import register_backups
 from txlog.backup.catalogue import COMPLETE, INCOMPLETE_AGE_S
 from txlog.cli.cli_cluster import find_cluster
 from txlog.cli.options import ClusterOptions, DataCenterOption, LocalOptions, TargetOptions, register
-from txlog.cli.tables import Row, colour_state, format_size, format_time, print_line, show_json, show_table, warn
+from txlog.cli.tables import (
+    Row,
+    colour_state,
+    describe_undecided,
+    format_size,
+    format_time,
+    print_line,
+    show_json,
+    show_table,
+    warn,
+)
 from txlog.cli.worker_access import find_worker_by_name, open_restore_target, open_source_worker, progress_bars
 from txlog.config.units import parse_duration
 from txlog.model.errors import BadInput, TxLogError
@@ -84,6 +94,8 @@ def create_backup(
         f"{format_size(made.plain_bytes)} in {format_size(made.stored_bytes)}, {len(made.parts)} parts, "
         f"copied and read back in {seconds:.1f} s"
     )
+    if made.undecided_transactions:
+        print_line(describe_undecided(made.undecided_transactions))
     if not is_registered:
         warn("the masters do not know it: they keep the log for the backups on the target of the manifest alone")
 
@@ -153,6 +165,7 @@ def _backup_row(each: CatalogueEntry) -> Row:
     state = colour_state(each.state, "Running" if each.state == COMPLETE else each.state)
     if made is None:
         return each.name, state, "", "", "", "", format_size(each.bytes), "", format_time(each.touched), each.error
+    undecided = made.undecided_transactions
     return (
         each.name,
         state,
@@ -163,7 +176,7 @@ def _backup_row(each: CatalogueEntry) -> Row:
         format_size(each.bytes),
         f"{made.why}, held" if each.held else made.why,
         format_time(made.finished),
-        each.error,
+        each.error or (describe_undecided(undecided) if undecided else ""),
     )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from txlog.archive.archive_errors import NoArchive
+from txlog.archive.executed_entries import find_undecided
 from txlog.archive.moment import parse_moment
 from txlog.archive.moment_restore import (
     MomentRequest,
@@ -26,10 +27,19 @@ from txlog.backup import BackupTarget, RestoreTarget
 from txlog.backup.backup_job import READ_TIMEOUT_S, list_workers
 from txlog.cli.cli_cluster import CliCluster, find_cluster
 from txlog.cli.options import ClusterOptions, MomentOptions, TargetOptions
-from txlog.cli.tables import format_size, format_time, print_line, show_json, show_table, warn
+from txlog.cli.tables import (
+    describe_undecided,
+    format_size,
+    format_time,
+    print_line,
+    show_json,
+    show_table,
+    warn,
+)
 from txlog.cli.worker_access import detect_engine, progress_bars
 from txlog.client import WorkerStatus
 from txlog.model.errors import BadInput, Refused, TxLogError
+from txlog.model.ids import Txid
 from txlog.workers import ADAPTERS
 from txlog.workers.http_transport import HttpTransport
 
@@ -68,7 +78,8 @@ def run_moment_restore(
         store = _open_store(into.rstrip("/"), engine, with_form, cluster, closing) if into is not None else None
         if moment.dry_run or store is None:
             plan = plan_restore(reader, request, store.adapter.engine if store is not None else None)
-            _show_plan(reader, plan, cluster.json)
+            undecided = reader.with_sound_files(lambda: find_undecided(plan, reader.read))
+            _show_plan(reader, plan, undecided, cluster.json)
             return
         progress = closing.enter_context(progress_bars(cluster.json))
         done = restore_to_moment(reader, request, store, again=again, on_progress=progress)
@@ -114,8 +125,8 @@ def _workers_of(found: CliCluster, data_center: str) -> list[WorkerStatus]:
         return list_workers(found.open_masters(data_center, closing)[1])
 
 
-def plan_to_dict(reader: StreamReader, plan: RestorePlan) -> dict[str, Any]:
-    """A plan as JSON."""
+def plan_to_dict(reader: StreamReader, plan: RestorePlan, undecided: Sequence[Txid]) -> dict[str, Any]:
+    """A plan as JSON. ``undecided``: synchronous transactions that a store at its place does not have."""
     return {
         "cluster": reader.stream.id.cluster.hex(),
         "dataCenter": reader.stream.id.data_center,
@@ -128,6 +139,7 @@ def plan_to_dict(reader: StreamReader, plan: RestorePlan) -> dict[str, Any]:
         "bytes": sum(reader.sizes[file.name] for file in plan.files),
         "lastIn": _entry_to_dict(plan.last_in),
         "firstOut": _entry_to_dict(plan.first_out),
+        "undecided": [str(txid) for txid in undecided],
     }
 
 
@@ -142,8 +154,8 @@ def _entry_to_dict(entry: EntryFacts | None) -> dict[str, Any] | None:
     }
 
 
-def _show_plan(reader: StreamReader, plan: RestorePlan, as_json: bool) -> None:
-    found = plan_to_dict(reader, plan)
+def _show_plan(reader: StreamReader, plan: RestorePlan, undecided: Sequence[Txid], as_json: bool) -> None:
+    found = plan_to_dict(reader, plan, undecided)
     if as_json:
         show_json(found)
         return
@@ -164,12 +176,18 @@ def _show_plan(reader: StreamReader, plan: RestorePlan, as_json: bool) -> None:
             ("first out", *_describe_entry(plan.first_out)),
         ],
     )
+    _show_undecided(found["undecided"])
     for entry in (plan.last_in, plan.first_out):
         if entry is not None and abs(entry.milliseconds / 1000 - entry.written) > _CLOCKS_APART_S:
             warn(
                 f"{entry.txid} has the stamp {format_time(entry.milliseconds / 1000)}, and was archived at "
                 f"{format_time(entry.written)}: a clock was wrong, or the archiver was behind"
             )
+
+
+def _show_undecided(undecided: Sequence[str]) -> None:
+    if undecided:
+        print_line(describe_undecided(undecided))
 
 
 def _describe_entry(entry: EntryFacts | None) -> tuple[str, str]:
@@ -184,7 +202,7 @@ def _show_restored(reader: StreamReader, done: MomentRestored, into: str, second
     if as_json:
         show_json(
             {
-                **plan_to_dict(reader, done.plan),
+                **plan_to_dict(reader, done.plan, done.undecided),
                 "store": into,
                 "quads": done.quads,
                 "digest": done.digest,
@@ -199,3 +217,4 @@ def _show_restored(reader: StreamReader, done: MomentRestored, into: str, second
         f"{into} is at index {done.plan.place.index} with {done.quads:,} quads, digest {done.digest}, {how}, "
         f"in {seconds:.1f} s"
     )
+    _show_undecided([str(txid) for txid in done.undecided])

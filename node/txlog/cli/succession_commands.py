@@ -15,7 +15,7 @@ from txlog.backup import RestoreTarget
 from txlog.backup.backup_job import READ_TIMEOUT_S
 from txlog.cli.moment_commands import find_stream, plan_to_dict
 from txlog.cli.options import SuccessionOptions
-from txlog.cli.tables import print_line, show_json, show_table, warn
+from txlog.cli.tables import describe_undecided, print_line, show_json, show_table, warn
 from txlog.cli.worker_access import progress_bars
 from txlog.config.process_config import NodeConfig
 from txlog.local.process_plan import ProcessPlan
@@ -145,7 +145,7 @@ def begin_succession(
 def show_plan(request: SuccessionRequest, *, as_json: bool) -> None:
     """What would be founded, as a table or as JSON."""
     plan, inherited = plan_succession(request)
-    found = {**plan_to_dict(request.reader, plan), **inheritance_to_dict(inherited)}
+    found = {**plan_to_dict(request.reader, plan, inherited.undecided), **inheritance_to_dict(inherited)}
     if as_json:
         show_json(found)
         return
@@ -227,7 +227,15 @@ def _inheritance_rows(inherited: Inheritance) -> list[tuple[str, str, str]]:
             f"{sum(span.count for span in inherited.lost):,} archived transactions",
             ", ".join(lost[:SHOWN_SPANS]) + more,
         ),
+        *_undecided_rows(inherited),
     ]
+
+
+def _undecided_rows(inherited: Inheritance) -> list[tuple[str, str, str]]:
+    if not inherited.undecided:
+        return []
+    count = f"{len(inherited.undecided):,} synchronous transactions"
+    return [("undecided", count, describe_undecided(list(map(str, inherited.undecided))))]
 
 
 def _show_founded(done: Succession, request: SuccessionRequest) -> None:

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import typer
@@ -68,6 +68,8 @@ def format_cell(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
 
 
+UNDECIDED_SHOWN: Final = 10
+"""So many transactions are named in a sentence; ``--json`` has them all."""
 _STATE_COLOURS = {
     "Running": "green",
     "Shipping": "green",
@@ -94,3 +96,9 @@ _STATE_COLOURS = {
 def colour_state(state: str, like: str | None = None) -> Text:
     """The name of a state, in the colour of the state ``like``, by default its own. Unknown states are errors: red."""
     return Text(state, style=_STATE_COLOURS.get(like or state, "red"))
+
+
+def describe_undecided(txids: Sequence[str]) -> str:
+    """The sentence for synchronous transactions that are neither committed nor rolled back at a place of the log."""
+    more = f" and {len(txids) - UNDECIDED_SHOWN:,} more" if len(txids) > UNDECIDED_SHOWN else ""
+    return f"undecided there, so left out of the data: {', '.join(txids[:UNDECIDED_SHOWN])}{more}"

@@ -38,7 +38,7 @@ from txlog.cli.divergence_view import print_divergence
 from txlog.cli.moment_commands import run_moment_restore
 from txlog.cli.options import ClusterOptions, LocalOptions, MomentOptions, TargetOptions, YesOption, register
 from txlog.cli.store_commands import adopt_worker, decide_about_store
-from txlog.cli.tables import colour_state, format_size, print_line, show_json, show_table
+from txlog.cli.tables import colour_state, describe_undecided, format_size, print_line, show_json, show_table
 from txlog.cli.worker_access import (
     ENGINE_NAMES,
     detect_engine,
@@ -254,6 +254,7 @@ def _print_restored(done: RestoreResult, into: str, origin: str, began: float, j
             "fence": done.marker.fence,
             "quads": done.quads,
             "bytes": done.bytes,
+            "undecided": list(done.undecided),
             "seconds": round(seconds, 3),
         }
         show_json(result)
@@ -262,6 +263,8 @@ def _print_restored(done: RestoreResult, into: str, origin: str, began: float, j
         f"{into} is at index {at.index} with {done.quads:,} quads ({format_size(done.bytes)}) from {origin}, "
         f"compared, in {seconds:.1f} s; its pipeline continues from there"
     )
+    if done.undecided:
+        print_line(describe_undecided(done.undecided))
 
 
 @register(worker_app, "repair")

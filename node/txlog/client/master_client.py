@@ -142,29 +142,29 @@ class MasterClient:
         unordered: Sequence[tuple[int, bytes]] = (),
         *,
         keys: bool = False,
+        effect_names: bool = False,
     ) -> LogPage:
         """The entries after index ``after``, at most up to ``upto`` and the stable index: about ``max_bytes`` of
         payload, at least one entry.
 
         ``at_hash`` is the caller's chain hash at ``after``; None does not compare it. Raises :class:`LogDiverged`,
-        :class:`LogAhead` or :class:`LogNeedsRestore` when this log does not continue there.
-
-        ``unordered``: positions (index, chain hash) on abandoned branches. Entries that were executed up to them are
-        returned as no-ops. Raises :class:`Unavailable` ``UnknownBranch`` from a master that never had such a branch.
+        :class:`LogAhead` or :class:`LogNeedsRestore` when this log does not continue there. ``unordered``: positions
+        (index, chain hash) on abandoned branches. Entries that were executed up to them are returned as no-ops. Raises
+        :class:`Unavailable` ``UnknownBranch`` from a master that never had such a branch.
 
         ``keys``: a page with keys (:class:`LogPage`), which ends at the stable index also under ``None``. A master of
-        an earlier version answers with another one (:attr:`LogPage.has_keys`)."""
+        an earlier version answers with another one (:attr:`LogPage.has_keys`). ``effect_names``: of such a page, the
+        effects have no payloads, and it may begin anywhere in the log."""
         query: dict[str, str | int] = {"after": after}
         if at_hash is not None:
             query["hash"] = at_hash.hex()
         if upto is not None:
             query["upto"] = upto
-        if max_bytes is not None:
-            query["maxBytes"] = max_bytes
+        query |= {"maxBytes": max_bytes} if max_bytes is not None else {}
         if unordered:
             query["unordered"] = ",".join(f"{index}:{value.hex()}" for index, value in unordered)
-        if keys:
-            query["keys"] = 1
+        query |= {"keys": 1} if keys else {}
+        query |= {"effects": "names"} if effect_names else {}
         reply = self._connection.request("GET", f"/txlog/log?{urlencode(query)}", headers={"Accept": MEDIA_TYPE})
         return decode_page(self.url, reply.body)
 
@@ -420,9 +420,9 @@ class MasterClient:
 
     # -- the configuration of the cluster
 
-    def synchro(self) -> dict[str, Any]:
-        """``GET /txlog/synchro``."""
-        return self._json.get("/txlog/synchro", dict[str, Any])
+    def synchro(self, at: str = "") -> dict[str, Any]:
+        """``GET /txlog/synchro``. ``at``: ``INDEX:HASH``, for ``undecidedAt``."""
+        return self._json.get(f"/txlog/synchro{f'?at={at}' if at else ''}", dict[str, Any])
 
     def configuration(self) -> dict[str, Any]:
         """The configuration in force by this master's log, as the API has it. Raises :class:`Conflict` before the

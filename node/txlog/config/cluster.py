@@ -15,7 +15,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from txlog.config.access_specs import CorsSpec, LoadSpec, SecuritySpec
 from txlog.config.archive_policy import ArchivePolicy
 from txlog.config.backup_policy import BackupPolicy
-from txlog.config.durability_specs import NOT_WITH_ARCHIVE, DurabilityDefaults, find_rule_error
+from txlog.config.durability_specs import DurabilityDefaults, find_rule_error
 from txlog.config.limit_specs import LimitsSpec
 from txlog.config.manifest_model import (
     NO_DEFAULTS,
@@ -399,8 +399,6 @@ class ClusterSpec(Preferences):
         masters = [Master(node, peer.name, peer.vote_weight) for peer in self.peers for node in peer.nodes]
         goes_back = self.split_recovery != "None"
         wrong = find_rule_error(self.durability.graphs, masters, workers_go_back=goes_back)
-        if not wrong and self.durability.graphs and self.archive is not None:
-            wrong = NOT_WITH_ARCHIVE
         if wrong:
             raise expected_error(wrong, "durability", "graphs")
         return self

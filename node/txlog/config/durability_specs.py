@@ -23,7 +23,6 @@ from txlog.model.synchronous import (
     refuse_unserved,
 )
 
-NOT_WITH_ARCHIVE: Final = "rules for graphs and spec.archive exclude each other: a restore to a moment knows no COMMITs"
 QUEUE_TRANSACTIONS: Final = (1, 1_000_000)
 """The least and the largest ``synchronousQueue.transactions``."""
 

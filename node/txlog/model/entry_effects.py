@@ -30,11 +30,15 @@ NOOP_SKIP = "skip"
 """``LogEntry.noop``: a stable skip names the transaction."""
 NOOP_SYNCHRONOUS = "synchronous"
 """``LogEntry.noop``: a synchronous transaction that takes no effect at its own place, or a decision without effect."""
+NOOP_ROLLED_BACK = "rolled-back"
+"""In pages with keys: a synchronous transaction whose ROLLBACK precedes it."""
+KIND_NAME_ONLY = 0
+"""``EntryEffect.kind`` where a reader has asked for the names of the transactions alone."""
 
 
 class EntryEffect(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A transaction that takes effect. ``kind``: ``KIND_UPDATE`` or ``KIND_QUADS``, with a payload of that kind;
-    ``KIND_SKIP``: it would take effect, and is skipped."""
+    ``KIND_SKIP``: it would take effect, and is skipped. ``KIND_NAME_ONLY``: the reader has asked for no more."""
 
     node: NodeId
     birth: Birth

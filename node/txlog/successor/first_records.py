@@ -10,8 +10,17 @@ from typing import Final, NamedTuple
 
 from txlog.model.configuration import Configuration
 from txlog.model.ids import Origin
-from txlog.model.records import KeyTablePart, LogStart, LogTrimmed, Record, ViewAccepted, ViewInstalled
+from txlog.model.records import (
+    KeyTablePart,
+    LogStart,
+    LogTrimmed,
+    Record,
+    SynchronousState,
+    ViewAccepted,
+    ViewInstalled,
+)
 from txlog.model.stamp import LOGICAL_BITS
+from txlog.model.synchronous_entry import join_spans
 from txlog.model.view import Member, View, bootstrap_cluster_id
 from txlog.protocol.log.key_table import KeyTable, key_name
 from txlog.successor.inheritance import Inheritance
@@ -101,7 +110,15 @@ def _log_start(inherited: Inheritance, configuration: Configuration) -> LogStart
         keys_index=place.index,
         key_table=_key_table(inherited),
         has_first_stamps=inherited.has_first_stamps,
+        synchronous=_synchronous_state(inherited),
     )
+
+
+def _synchronous_state(inherited: Inheritance) -> SynchronousState | None:
+    """What was undecided in the lost cluster takes no effect in this one, so it is rolled back."""
+    if not inherited.rolled_back:
+        return None
+    return SynchronousState(inherited.place.index, rolled_back=join_spans(inherited.rolled_back))
 
 
 def _key_table(inherited: Inheritance) -> list[KeyTablePart]:

@@ -8,16 +8,19 @@ may still be repeated, where an origin was seen last, and where the new cluster 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from txlog.archive.archived_effects import EffectFold, fold_range, synchronous_entries
 from txlog.archive.block_codec import ArchivedEntry
 from txlog.archive.file_name import Node
 from txlog.archive.moment import format_milliseconds
 from txlog.archive.restore_plan import RestorePlan
 from txlog.archive.timeline import FileFacts, FileReader, Timeline, Timelines
-from txlog.model.entry import CONTROL_KINDS, KIND_CONFIG, Span
+from txlog.model.entry import KIND_CONFIG, Span
 from txlog.model.ids import Origin, Txid
 from txlog.model.stamp import LOGICAL_BITS, stamp_ms
+from txlog.model.synchronous_entry import KIND_DECISION, KINDS_WITH_OWN_KEYS
 from txlog.protocol.log.key_table import FirstUse
 from txlog.successor.successor_errors import KeysUnknown, NothingArchived
 
@@ -27,7 +30,9 @@ class Inheritance:
     """``place``: where the log goes on. ``last``, ``stamp``: origin and stamp of the entry there. ``epoch``,
     ``highest_stamp``: the highest of any timeline. ``seqs``: the last seq of each origin up to the place. ``skips``:
     transaction, or change of a namespace, with the index. ``keys``: the uses that count and may still be repeated, in
-    the order of the log. ``lost``: archived transactions that the new cluster does not have."""
+    the order of the log. ``lost``: archived transactions that the new cluster does not have. ``undecided``: of these,
+    synchronous ones that no decision up to the place names. ``rolled_back``: synchronous ones that take no effect in
+    the new cluster, with ``undecided``: to its clients they are rolled back."""
 
     place: Node
     last: Origin
@@ -39,6 +44,24 @@ class Inheritance:
     keys: list[tuple[str, FirstUse]]
     has_first_stamps: bool
     lost: list[Span]
+    undecided: list[Txid] = field(default_factory=list)
+    rolled_back: list[Txid] = field(default_factory=list)
+
+
+class _KeyUse(NamedTuple):
+    """``at``: the index where it counts."""
+
+    at: int
+    key: str
+    use: FirstUse
+
+
+class _Synchronous(NamedTuple):
+    """What synchronous transactions come to up to the place. ``uses``: of keys."""
+
+    uses: list[_KeyUse]
+    undecided: list[Txid]
+    rolled_back: set[Txid]
 
 
 def read_inheritance(
@@ -58,7 +81,9 @@ def read_inheritance(
     oldest = last.stamp - (key_retention_ms << LOGICAL_BITS)
     if not without_older_keys:
         _refuse_unknown_keys(timeline, place, oldest)
-    keys, has_first_stamps = _read_keys(kept, place, oldest, read)
+    uses, has_first_stamps = _read_keys(kept, place, oldest, read)
+    synchronous = _fold_synchronous(timeline, place, oldest, read)
+    uses = sorted([*uses, *synchronous.uses], key=lambda use: use.at)
     seqs = _last_seqs(kept, place, read)
     every = [file for one in (*timelines.current, *timelines.superseded) for file in one.files()]
     return Inheritance(
@@ -69,9 +94,11 @@ def read_inheritance(
         max(last.stamp, *(file.last_stamp for file in every)),
         seqs,
         sorted((txid, index) for txid, index in timeline.skips().items() if index <= place.index),
-        keys,
+        [(use.key, use.use) for use in uses],
         has_first_stamps,
-        _read_lost(timelines, timeline, place, seqs, read),
+        _read_lost(timelines, timeline, place, seqs, synchronous.undecided, read),
+        synchronous.undecided,
+        sorted(synchronous.rolled_back.union(synchronous.undecided)),
     )
 
 
@@ -88,11 +115,10 @@ def _refuse_unknown_keys(timeline: Timeline, place: Node, oldest: int) -> None:
             )
 
 
-def _read_keys(
-    kept: Iterable[FileFacts], place: Node, oldest: int, read: FileReader
-) -> tuple[list[tuple[str, FirstUse]], bool]:
-    """The uses that count and are not older than ``oldest``, a stamp; and whether an entry has a first stamp."""
-    keys: list[tuple[str, FirstUse]] = []
+def _read_keys(kept: Iterable[FileFacts], place: Node, oldest: int, read: FileReader) -> tuple[list[_KeyUse], bool]:
+    """The uses by ordinary transactions that count and are not older than ``oldest``, a stamp; and whether an entry has
+    a first stamp."""
+    keys: list[_KeyUse] = []
     has_first_stamps = False
     for file in kept:
         if file.last_stamp < oldest:
@@ -102,9 +128,28 @@ def _read_keys(
                 break
             has_first_stamps |= entry.first_stamp > 0
             stamp = entry.first_stamp or entry.stamp
-            if entry.key and entry.kind not in CONTROL_KINDS and not entry.is_noop and stamp >= oldest:
-                keys.append((entry.key, FirstUse(entry.txid, stamp, entry.content)))
+            if entry.key and entry.kind not in KINDS_WITH_OWN_KEYS and not entry.is_noop and stamp >= oldest:
+                keys.append(_KeyUse(entry.index, entry.key, FirstUse(entry.txid, stamp, entry.content)))
     return keys, has_first_stamps
+
+
+def _fold_synchronous(timeline: Timeline, place: Node, oldest: int, read: FileReader) -> _Synchronous:
+    """The key of a synchronous transaction counts where it takes effect. What is open before a gap is decided in it, or
+    is in the files after it again."""
+    uses: list[_KeyUse] = []
+    rolled_back: set[Txid] = set()
+    fold = EffectFold()
+    for each in timeline.ranges:
+        if each.start.index > place.index:
+            break
+        fold = EffectFold()
+        for entry in synchronous_entries(each.files, place.index, read):
+            for effect in fold.apply(entry).effects:
+                one = effect.transaction
+                if one.key.client_key and effect.stamp >= oldest:
+                    uses.append(_KeyUse(entry.index, one.key.client_key, FirstUse(one.txid, effect.stamp, one.content)))
+        rolled_back.update(fold.rolled_back)
+    return _Synchronous(uses, [one.txid for one in fold.open], rolled_back)
 
 
 def _last_seqs(kept: list[FileFacts], place: Node, read: FileReader) -> dict[Origin, int]:
@@ -120,20 +165,29 @@ def _last_seqs(kept: list[FileFacts], place: Node, read: FileReader) -> dict[Ori
 
 
 def _read_lost(
-    timelines: Timelines, chosen: Timeline, place: Node, seqs: dict[Origin, int], read: FileReader
+    timelines: Timelines,
+    chosen: Timeline,
+    place: Node,
+    seqs: dict[Origin, int],
+    undecided: Iterable[Txid],
+    read: FileReader,
 ) -> list[Span]:
-    """Of every timeline, a superseded one, too: its end may have been archived before the rejoin was."""
+    """Of every timeline, a superseded one, too: its end may have been archived before the rejoin was. What is rolled
+    back later was never done, so it is not lost."""
     kept = {file.name for file in chosen.files() if file.name.last <= place.index}
-    found: set[Txid] = set()
+    found, rolled_back = set(undecided), set[Txid]()
     for timeline in (*timelines.current, *timelines.superseded):
         for file in timeline.files():
             if file.name not in kept:
                 found.update(entry.txid for entry in read(file.name) if _is_lost(entry, seqs))
-    return to_spans(found)
+        for each in timeline.ranges:
+            rolled_back.update(fold_range(each, each.end.index, read).rolled_back)
+    return to_spans(found - rolled_back)
 
 
 def _is_lost(entry: ArchivedEntry, seqs: dict[Origin, int]) -> bool:
-    return not entry.is_noop and entry.kind != KIND_CONFIG and entry.seq > seqs.get(entry.origin, 0)
+    is_transaction = not entry.is_noop and entry.kind not in (KIND_CONFIG, KIND_DECISION)
+    return is_transaction and entry.seq > seqs.get(entry.origin, 0)
 
 
 def to_spans(txids: Iterable[Txid]) -> list[Span]:

@@ -239,6 +239,7 @@ def _first_master(request: SuccessionRequest, birth: int) -> FirstMaster:
         master.split_mode == "Majority",
         master.key_retention_ms,
         keeps_literals=AS_WRITTEN in engines,
+        graphs=[rule.parse() for rule in master.graphs],
     )
     return FirstMaster(master.node, birth, configuration, master.split_recovery)
 

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from txlog.model.decode_errors import DECODE_ERRORS
-from txlog.model.entry_effects import EntryEffect
+from txlog.model.entry_effects import NOOP_ROLLED_BACK, EntryEffect
 from txlog.model.errors import BadInput, PeerFault
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.namespaces import decode_namespace_change
@@ -36,6 +36,8 @@ _ESCAPED: Final = {ord("\\"): "\\\\", ord('"'): '\\"', ord("\n"): "\\n", ord("\r
 
 UNDECIDED: Final = "undecided"
 """``FeedEvent.synchronous``: the transaction takes no effect here; a later decision may commit it, or roll it back."""
+ROLLED_BACK: Final = "rolled-back"
+"""``FeedEvent.synchronous``: a decision before this entry has rolled the transaction back."""
 
 
 class CommittedTransaction(msgspec.Struct, frozen=True):
@@ -53,10 +55,11 @@ class FeedEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     - ``entry``: the log's next entry. ``id`` is the position after it, ``previous`` the one before. ``kind``:
       ``quads`` (``payload``: lines ``D`` and ``A`` of N-Quads, deletes first), ``update`` (a SPARQL update), ``skip``
       (every worker skips the transaction named by ``key``), ``namespace`` (``key`` encodes the change),
-      ``configuration``. ``noop`` is empty, or why this entry changes nothing: ``key TXID``, ``skip`` or
-      ``synchronous``. ``settled`` is False while a rejoin may still move it. A synchronous transaction without effect
-      at its own place has ``synchronous`` :data:`UNDECIDED` and no payload. A ``decision`` has ``commits``: what takes
-      effect there, in order, all at once; or ``rollsBack``: transactions that never take effect.
+      ``configuration``. ``noop`` is empty, or why this entry changes nothing: ``key TXID``, ``skip``, ``synchronous``
+      or ``rolled-back``. ``settled`` is False while a rejoin may still move it. A synchronous transaction without
+      effect at its own place has ``synchronous``, :data:`UNDECIDED` or :data:`ROLLED_BACK`, and no payload. A
+      ``decision`` has ``commits``: what takes effect there, in order, all at once; or ``rollsBack``: transactions that
+      never take effect.
     - ``rewound``: a rejoin has reordered what this follower received after ``id``; ``previous`` is the follower's old
       position. All events in between are void, and the log's present entries follow.
     - ``gone``, ``diverged``: this feed cannot continue from ``id``; ``message`` is the reason. ``closing``: this
@@ -116,7 +119,7 @@ def entry_event(entry: PageEntry, previous: bytes, key: str, settled: bool) -> F
         if decision.verdict is DecisionKind.ROLLBACK:
             rolls_back = [str(txid) for txid in decision.names()]
     elif entry.kind in SYNCHRONOUS_KINDS and not commits:
-        synchronous, payload = UNDECIDED, b""
+        synchronous, payload = ROLLED_BACK if entry.noop == NOOP_ROLLED_BACK else UNDECIDED, b""
     elif commits:
         kind, commits = commits[0].kind, []
     return FeedEvent(

@@ -250,6 +250,14 @@ class SynchronousEffects:
         """Where a transaction is rolled back, 0 for none."""
         return self.limbo.rolled_back.get(txid, 0)
 
+    def undecided_at(self, index: int, history: LogIndex) -> list[Txid]:
+        """What no decision of the log up to this index names, which can be served, in the order of the log."""
+        decided = (*self._places.items(), *self.limbo.rolled_back.items())
+        found = [*self.limbo.open, *(txid for txid, at in decided if at > index)]
+        return sorted(
+            (txid for txid in found if 0 < history.index_of(*txid) <= index), key=lambda txid: history.index_of(*txid)
+        )
+
     def is_passed_over(self, index: int, kind: int) -> bool:
         """Whether a worker only moves its position at the synchronous transaction of this index: it takes effect
         elsewhere, or never."""

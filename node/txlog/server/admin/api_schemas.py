@@ -258,6 +258,8 @@ _HAND_WRITTEN: Final[dict[str, Schema]] = {
         ),
     ),
     "Synchro": object_of(
+        _optional=("undecidedAt",),
+        undecidedAt=array_of(STRING),
         quorate=BOOLEAN,
         view=nullable(STRING),
         anchor=nullable(STRING),

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from txlog.config.cluster_properties_writer import write_masters
-from txlog.config.durability_specs import NOT_WITH_ARCHIVE, to_rule_spec
+from txlog.config.durability_specs import to_rule_spec
 from txlog.config.units import format_duration, parse_duration
 from txlog.http.router import Request, Response, Route, json_response, read_body
 from txlog.model import synchronous
@@ -185,8 +185,6 @@ class ConfigurationHandler:
         without them. :class:`BadInput`, :class:`Conflict`."""
         if given:
             refuse_unserved("graphs")
-        if given and self._context.config.archive is not None:
-            raise Conflict(NOT_WITH_ARCHIVE)
         rules = [rule.parse() for rule in given]
         status = self._context.status
         check_rules(rules, now.masters, workers_go_back=self._workers_go_back)

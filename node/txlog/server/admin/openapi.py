@@ -88,6 +88,7 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
     ("GET", "/txlog/synchro"): _operation(
         "whether this side decides about synchronous transactions, and what is undecided",
         {"200": _response("quorums, votes and undecided transactions", schema_ref("Synchro"))},
+        _query_parameter("at", STRING, "INDEX:HASH: with `undecidedAt`, what was undecided at this position"),
     ),
     ("GET", "/txlog/log"): _operation(
         "entries of the log, up to the stable index",
@@ -106,6 +107,7 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
         _query_parameter("maxBytes", {"type": "integer", "minimum": 1}, "about how large, 8 MiB at most"),
         _query_parameter("unordered", STRING, "places INDEX:HASH,... of a worker's position"),
         _query_parameter("keys", {"enum": ["1"]}, "with idempotency keys, and never above the stable index"),
+        _query_parameter("effects", {"enum": ["payloads", "names"]}, "what a page with keys has of synchronous ones"),
     ),
     ("GET", "/txlog/watch"): _operation(
         "the log as a feed; it ends at `until` only",

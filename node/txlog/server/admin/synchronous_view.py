@@ -9,11 +9,13 @@ from typing import Any
 from txlog.config.durability_specs import to_rule_spec
 from txlog.http.router import Request, Response, Route, json_response
 from txlog.model.configuration import Configuration, Master
+from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore
 from txlog.model.quorum import compute_needs, count_votes, format_quorum, meets_needs
 from txlog.model.stamp import stamp_ms
 from txlog.model.synchronous import GraphRule
 from txlog.protocol.views.undecided import SynchronousStatus, UndecidedState, UndecidedStatus
 from txlog.runtime.master_context import MasterContext
+from txlog.wire.change_feed import FeedPosition, parse_feed_position
 
 UNDECIDED_SHOWN_MAX = 1000
 """Undecided transactions in one answer, those of the log first."""
@@ -30,8 +32,25 @@ class SynchronousHandler:
         return [Route("GET", "/txlog/synchro", self.get)]
 
     async def get(self, request: Request, _: Mapping[str, str]) -> Response:
-        """See :func:`describe_synchronous`."""
-        return json_response(self.describe())
+        """See :func:`describe_synchronous`. ``at=INDEX:HASH``: with ``undecidedAt``, what was undecided at this
+        position. :class:`LogAhead`, :class:`LogDiverged`, :class:`LogNeedsRestore` where this log cannot tell."""
+        at = request.query.get("at")
+        if at is None:
+            return json_response(self.describe())
+        return json_response(self.describe() | {"undecidedAt": self._undecided_at(parse_feed_position(at, "at"))})
+
+    def _undecided_at(self, at: FeedPosition) -> list[str]:
+        log = self._context.status.log_state
+        if log is None or log.synchronous.is_unused:
+            return []
+        stable = self._context.durability.executable.value
+        if at.index > stable:
+            raise LogAhead(f"index {at.index} is above this master's stable index {stable}; ask again later")
+        if at.index < log.log_index.served_from:
+            raise LogNeedsRestore(f"index {at.index} is below {log.log_index.served_from}, from which the log is kept")
+        if at.hash not in (None, log.log_index.hash_at(at.index)):
+            raise LogDiverged(f"index {at.index} has another hash in this log than {at.hash.hex()}: another branch")
+        return [str(txid) for txid in log.synchronous.undecided_at(at.index, log.log_index)]
 
     def describe(self) -> dict[str, Any]:
         """See :func:`describe_synchronous`."""

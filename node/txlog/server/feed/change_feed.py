@@ -170,7 +170,7 @@ class ChangeFeedHandler:
                 f"index {start.index} is above this master's stable index {durability.stable.value}; ask again "
                 "later, or another master"
             )
-        if start.index < agreement.log_index.start:
+        if start.index < agreement.log_index.served_from:
             raise LogGone(_gone_message(start.index, agreement))
         mine = durability.position_at(start.index)
         if start.hash is None or start.hash == mine.hash:
@@ -322,7 +322,7 @@ class _FollowerStream:
         if not room.is_installed or room.is_on_log(at):
             return
         agreement = room.log_state()
-        if at.index < agreement.log_index.start:
+        if at.index < agreement.log_index.served_from:
             await self._end("gone", _gone_message(at.index, agreement))
             return
         index = await room.common_index(at)
@@ -428,7 +428,7 @@ def _closing_error() -> Unavailable:
 
 def _gone_message(index: int, agreement: LogState) -> str:
     return (
-        f"index {index} is below {agreement.log_index.start}, from which the log is kept: restore a backup "
+        f"index {index} is below {agreement.log_index.served_from}, from which the log is kept: restore a backup "
         "(its manifest has its position) or copy the repository, and follow from there"
     )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from enum import Enum
 
 from txlog.http.router import Request, Response, Route, bytes_response, encode_json, int_parameter
 from txlog.model.entry import Position, RunItem
@@ -34,6 +35,15 @@ PAGE_ENTRIES_MAX = 50_000
 UNORDERED_POSITIONS_MAX = 1000
 
 
+class PageContents(Enum):
+    """What a page has. ``FOR_ARCHIVE``: as with keys, with the names of what takes effect. The reader has the payloads
+    at their own places, so it may read the whole log: also from before the first position that can be served."""
+
+    EXECUTED = "executed"
+    WITH_KEYS = "with keys"
+    FOR_ARCHIVE = "for an archive"
+
+
 class LogPageHandler:
     """``GET /txlog/log``."""
 
@@ -55,15 +65,16 @@ class LogPageHandler:
         bytes_max = min(int_parameter(query, "maxBytes", PAGE_BYTES, least=1), PAGE_BYTES_MAX)
         readable = _wants_json(request)
         hash_text = query.get("hash")
+        contents = _parse_contents(query)
         agreement = self._log_state()
-        start = self._checked_start(agreement, after, hash_text)
+        start = self._checked_start(agreement, after, hash_text, contents)
         over = self._executed_elsewhere(agreement, query.get("unordered", ""))
         cuts = self._durability.truncation_count
-        if query.get("keys", "") == "1":
+        if contents is not PageContents.EXECUTED:
             # What is copied away from the masters must not leave the log: never more than is stable, as under ``None``.
             upto = min(upto, self._durability.stable.value)
             entries = await self._read_entries(
-                agreement, after, min(upto, self._durability.executable.value), bytes_max, cuts, keys=True
+                agreement, after, min(upto, self._durability.executable.value), bytes_max, cuts, contents=contents
             )
             page = self._keyed_page(start, entries)
         else:
@@ -93,14 +104,15 @@ class LogPageHandler:
         """The entries of the log after ``after``, up to ``upto`` at most, for readers in this process. ``keys``: as in
         a page with keys."""
         agreement = self._log_state()
-        self._checked_start(agreement, after.index, after.hash.hex() if after.index else None)
+        contents = PageContents.WITH_KEYS if keys else PageContents.EXECUTED
+        self._checked_start(agreement, after.index, after.hash.hex() if after.index else None, contents)
         return await self._read_entries(
             agreement,
             after.index,
             min(upto, self._durability.executable.value),
             bytes_max,
             self._durability.truncation_count,
-            keys=keys,
+            contents=contents,
         )
 
     def _log_state(self) -> LogState:
@@ -109,7 +121,9 @@ class LogPageHandler:
             raise Unavailable("NotFounded", "the cluster is not founded yet, or this master is damaged: no log here")
         return agreement
 
-    def _checked_start(self, agreement: LogState, after: int, hash_text: str | None) -> Position:
+    def _checked_start(
+        self, agreement: LogState, after: int, hash_text: str | None, contents: PageContents
+    ) -> Position:
         """The log's own position at ``after``, checked against the caller's hash there."""
         given: bytes | None = None
         if hash_text is not None:
@@ -124,7 +138,7 @@ class LogPageHandler:
             return Position(agreement.view.epoch, after, NO_HASH)
         if after > end:
             raise LogAhead(f"index {after} is above this master's stable index {end}; ask again later")
-        start = agreement.log_index.served_from
+        start = _first_served(agreement, contents)
         if after < start:
             raise LogNeedsRestore(
                 f"index {after} is below {start}, from which the log is kept: restore a backup or copy a live worker"
@@ -161,7 +175,7 @@ class LogPageHandler:
         cuts: int,
         over: ExecutedElsewhere | None = None,
         *,
-        keys: bool = False,
+        contents: PageContents = PageContents.EXECUTED,
     ) -> list[PageEntry]:
         entries: list[PageEntry] = []
         size = 0
@@ -169,7 +183,7 @@ class LogPageHandler:
         began = time.monotonic()
         while index < upto and size < bytes_max and len(entries) < PAGE_ENTRIES_MAX:
             room = min(STEP_BYTES, bytes_max - size)
-            step = self._read_step(agreement, index, min(upto, index + STEP_ENTRIES), room, over, keys)
+            step = self._read_step(agreement, index, min(upto, index + STEP_ENTRIES), room, over, contents)
             entries += step
             index += len(step)
             size += sum(map(_size, step))
@@ -177,15 +191,22 @@ class LogPageHandler:
                 await asyncio.sleep(0)
                 if self._durability.truncation_count != cuts:
                     raise Unavailable("Rejoining", "the log was cut while this page was read; ask again")
-                if index < agreement.log_index.served_from:
+                if index < _first_served(agreement, contents):
                     raise Unavailable("Trimmed", "the log was trimmed while this page was read; ask again")
                 began = time.monotonic()
         return entries
 
     def _read_step(
-        self, agreement: LogState, after: int, upto: int, bytes_max: int, over: ExecutedElsewhere | None, keys: bool
+        self,
+        agreement: LogState,
+        after: int,
+        upto: int,
+        bytes_max: int,
+        over: ExecutedElsewhere | None,
+        contents: PageContents,
     ) -> list[PageEntry]:
         """The next entries after ``after``, at least one."""
+        keys = contents is not PageContents.EXECUTED
         spans = agreement.log_index.spans(after, upto)
         wanted: dict[tuple[str, int], list[int]] = {}
         for span in spans:
@@ -227,11 +248,16 @@ class LogPageHandler:
                     item.key if keys or is_synchronous else "",
                     item.first_stamp if keys else 0,
                 )
-                entries.append(
-                    self._synchronous_entries(agreement).serve(entry, keys=keys) if is_synchronous else entry
-                )
+                entries.append(self._serve(agreement, entry, contents) if is_synchronous else entry)
                 bytes_max -= _size(entries[-1])
         return entries
+
+    def _serve(self, agreement: LogState, entry: PageEntry, contents: PageContents) -> PageEntry:
+        """A synchronous transaction or a decision."""
+        served = self._synchronous_entries(agreement)
+        if contents is PageContents.FOR_ARCHIVE:
+            return served.serve_names(entry)
+        return served.serve(entry, keys=contents is PageContents.WITH_KEYS)
 
     def _synchronous_entries(self, agreement: LogState) -> SynchronousEntries:
         def read(txid: Txid) -> RunItem:
@@ -244,6 +270,20 @@ class LogPageHandler:
     def _skip_mark(self, agreement: LogState, txid: str) -> str:
         at = agreement.skips.get(txid, 0)
         return "skip" if 0 < at <= self._durability.stable.value else ""
+
+
+def _parse_contents(query: Mapping[str, str]) -> PageContents:
+    effects = query.get("effects", "payloads")
+    if effects not in ("payloads", "names"):
+        raise BadInput(f"effects={effects[:40]}: payloads, or names in a page with keys")
+    if query.get("keys", "") != "1":
+        return PageContents.EXECUTED
+    return PageContents.FOR_ARCHIVE if effects == "names" else PageContents.WITH_KEYS
+
+
+def _first_served(agreement: LogState, contents: PageContents) -> int:
+    log = agreement.log_index
+    return log.start if contents is PageContents.FOR_ARCHIVE else log.served_from
 
 
 def _size(entry: PageEntry) -> int:
