@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import typer
+from typer.testing import CliRunner
 
 from txlog.cli import synchro_commands
-from txlog.cli.options import ClusterOptions
+from txlog.cli.main import app
 from txlog.model.anchor import Anchor
 from txlog.model.configuration import Configuration, Master
 from txlog.model.ids import Origin, Txid
@@ -78,17 +78,12 @@ class _Answering:
 
 @pytest.mark.parametrize(("present", "code"), [(["uk-1", "uk-2", "us-1"], 0), (["uk-1", "uk-2"], 4)])
 def test_the_exit_code_tells_whether_every_rule_is_reached(
-    present: list[str], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    present: list[str], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = describe_synchronous(status(present, undecided=1), CONFIGURATION, "uk-1", 1_000_000.0, 10)
     monkeypatch.setattr(synchro_commands, "find_cluster", lambda _: _Answering(found))
-    options = ClusterOptions()
-    if code:
-        with pytest.raises(typer.Exit) as ended:
-            synchro_commands.synchro(cluster=options)
-        assert ended.value.exit_code == code
-    else:
-        synchro_commands.synchro(cluster=options)
-    shown = capsys.readouterr().out
+    done = CliRunner().invoke(app, ["synchro"])
+    assert done.exit_code == code
+    shown = done.stdout
     assert "http://ex.org/b" in shown
     assert "1 undecided" in shown
