@@ -9,6 +9,8 @@ from txlog_simulation.source_patches import SourceEdit
 ADMIN = "txlog/server/admin/synchronous_view.py"
 LOSS = "txlog/server/admin/quorum_loss.py"
 RETRYING = "txlog/client/retrying_write.py"
+EVALUATED = "txlog/server/frontdoor/evaluated_updates.py"
+_WRITES = "node/tests/server/test_synchronous_writes.py"
 _VOTES = "node/tests/server/test_lost_votes.py"
 _LOSS = "node/tests/server/test_quorum_loss.py"
 _CLIENT = "node/tests/client/test_writes_go_on.py"
@@ -58,6 +60,22 @@ SYNCHRONOUS_ADMIN_MUTANTS: tuple[Mutant, ...] = (
         "[node for node in members if node in stay]",
         "list(stay)",
         _LOSS,
+    ),
+    _mutant(
+        "evaluated-update-does-not-see-its-commit",
+        "S7",
+        EVALUATED,
+        "                await copy.apply_operations(_operations(effects[:at]), copy.position)\n",
+        "                pass\n",
+        f"{_WRITES}::test_an_update_that_is_evaluated_once_behind_another_one_of_its_commit",
+    ),
+    _mutant(
+        "lag-is-not-counted",
+        "S6",
+        "txlog/protocol/log/synchronous_effects.py",
+        "        self.commits.add(stamp_ms(effect.stamp) - stamp_ms(one.stamp))\n",
+        "",
+        f"{_WRITES}::test_metrics_of_decisions",
     ),
     _mutant(
         "client-takes-pending-for-done",

@@ -279,7 +279,15 @@ _HAND_WRITTEN: Final[dict[str, Schema]] = {
                 reached=BOOLEAN,
             )
         ),
-        queue=object_of(undecided=COUNT, own=COUNT, limit=COUNT, oldestSeconds=NUMBER, doomed=COUNT),
+        queue=object_of(
+            undecided=COUNT,
+            own=COUNT,
+            limit=COUNT,
+            oldestSeconds=NUMBER,
+            doomed=COUNT,
+            bytes=COUNT,
+            commitLagSeconds=NUMBER,
+        ),
         undecided=array_of(
             object_of(
                 txid=STRING,

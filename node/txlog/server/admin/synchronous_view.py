@@ -74,10 +74,10 @@ class SynchronousHandler:
     def describe(self) -> dict[str, Any]:
         """See :func:`describe_synchronous`."""
         site = self._context
-        limit = site.config.limits.synchronous_transactions
-        return describe_synchronous(
-            site.status.synchronous_status, site.status.configuration, site.config.node, time.time() * 1000, limit
-        )
+        limit, log = site.config.limits.synchronous_transactions, site.status.log_state
+        lag_ms = log.synchronous.commits.last_lag_ms if log is not None else 0
+        found, configuration = site.status.synchronous_status, site.status.configuration
+        return describe_synchronous(found, configuration, site.config.node, time.time() * 1000, limit, lag_ms)
 
 
 def find_adoption_problem(anchor: Anchor, without: Collection[str], here: Collection[str]) -> str:
@@ -98,10 +98,15 @@ def find_adoption_problem(anchor: Anchor, without: Collection[str], here: Collec
 
 
 def describe_synchronous(
-    found: SynchronousStatus | None, configuration: Configuration | None, node: str, now_ms: float, limit: int
+    found: SynchronousStatus | None,
+    configuration: Configuration | None,
+    node: str,
+    now_ms: float,
+    limit: int,
+    commit_lag_ms: int = 0,
 ) -> dict[str, Any]:
     """As the API shows it. ``found``: None in a cluster that has no synchronous transactions yet. ``limit``: how many
-    of its own this master may leave undecided."""
+    of its own this master may leave undecided. ``commit_lag_ms``: from acceptance to COMMIT, of the last one."""
     rules: Sequence[GraphRule] = [] if configuration is None else configuration.graphs
     electorate: Sequence[Master] = found.anchor.electorate if found is not None else []
     present = found.present if found is not None else []
@@ -128,6 +133,8 @@ def describe_synchronous(
             "limit": limit,
             "oldestSeconds": round(max(ages, default=0.0), 3),
             "doomed": sum(one.state is UndecidedState.DOOMED for one in undecided),
+            "bytes": found.own_bytes if found is not None else 0,
+            "commitLagSeconds": commit_lag_ms / 1000,
         },
         "undecided": [
             describe_undecided(one) | {"ageSeconds": round(age, 3)}
