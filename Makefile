@@ -139,8 +139,8 @@ demo: $(VENV)/.installed $(OLD_RELEASE)/.installed ## two data centres take in r
 	$(BIN)/python -m e2e.scenarios.demo --old-release $(OLD_RELEASE) $(if $(KEEP),--keep)
 
 demo-split: export TXLOG_STARTED := $(shell date +%s)
-demo-split: $(VENV)/.installed $(OLD_RELEASE)/.installed ## two data centres lose each other, go on, and are one again (STRATEGY=Simple)
-	$(BIN)/python -m e2e.scenarios.split_demo $(if $(STRATEGY),--strategy $(STRATEGY))
+demo-split: $(VENV)/.installed $(OLD_RELEASE)/.installed ## two data centres lose each other, go on, and are one again (STRATEGY=Simple; SYNCHRONOUS=1: with a graph that needs a quorum)
+	$(BIN)/python -m e2e.scenarios.split_demo $(if $(STRATEGY),--strategy $(STRATEGY)) $(if $(SYNCHRONOUS),--synchronous)
 
 bench: native ## how fast it is (ONLY=c1,c64,b100,append,catchup,batch,idle; by name only: sites,restart,keys,disturbed,batch52,backlog,breakeven,capture,synchronous; ROUNDS=3 APPENDS=500 ENTRIES=1000000 BATCH=1000000 OPERATIONS=20000000 SIZES=25000,... STORE_QUADS=10000000 PROFILE=1)
 	$(BIN)/python -m bench.run $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(APPENDS),--appends $(APPENDS)) $(if $(ENTRIES),--entries $(ENTRIES)) $(if $(BATCH),--batch $(BATCH)) $(if $(OPERATIONS),--operations $(OPERATIONS)) $(if $(SIZES),--sizes $(SIZES)) $(if $(STORE_QUADS),--store-quads $(STORE_QUADS)) $(if $(PROFILE),--profile build/profile)
@@ -194,8 +194,8 @@ rolling: native ## every master restarted in turn, then killed, under load (ROUN
 faults: native ## kill -9, slow and cut links, lost disks under load (ONLY=kills,... KILLS=20)
 	$(BIN)/python -m e2e.scenarios.process_faults $(if $(ONLY),--only $(ONLY)) $(if $(KILLS),--kills $(KILLS))
 
-soak: native ## faults and splits for MINUTES=30 under load, all strategies; nothing may be lost, doubled or foreign (MASTERS=1|3|5)
-	@$(BIN)/python -m e2e.soak --minutes $(or $(MINUTES),30) --masters $(or $(MASTERS),3) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
+soak: native ## faults and splits for MINUTES=30 under load, all strategies; nothing may be lost, doubled or foreign (MASTERS=1|3|5; SYNCHRONOUS=1: a third of the graphs need a quorum)
+	@$(BIN)/python -m e2e.soak --minutes $(or $(MINUTES),30) --masters $(or $(MASTERS),3) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) $(if $(SYNCHRONOUS),--synchronous)
 
 fuzz-api: native ## requests made from the API's own document, against a master (EXAMPLES=100 for each operation)
 	EXAMPLES=$(or $(EXAMPLES),100) $(BIN)/pytest -p no:cacheprovider -s node/tests/server/test_api_by_its_document.py

@@ -24,9 +24,9 @@ from typing import Any, Final
 from e2e.lib.cluster.following_stores import FollowingStore
 from e2e.lib.cluster.links import LinkControl, linked_masters
 from e2e.lib.cluster.masters import REPOSITORY, BenchMasters
-from e2e.lib.load.synchronous_load import RULES, SynchronousClients, effects_of, final_states
+from e2e.lib.load.synchronous_load import RULES, SynchronousClients, final_states, read_effects
 from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, print_table
-from e2e.lib.synchronous_history import LoggedEffect, Told, judge_synchronous
+from e2e.lib.synchronous_history import Told, judge_synchronous
 from e2e.lib.wait import NotYet, wait_until
 from txlog.client import MasterClient
 from txlog.model.errors import TxLogError
@@ -174,17 +174,6 @@ def run_faults(arena: Arena, seconds: float) -> None:
         time.sleep(arena.draw.random())
     if arena.faults["kill -9"] == 0:
         arena.kill()
-
-
-def read_effects(url: str) -> tuple[list[LoggedEffect], dict[int, str]]:
-    """What takes effect along a master's whole log, and the hash of each index."""
-    effects: list[LoggedEffect] = []
-    hashes: dict[int, str] = {}
-    with MasterClient(url, 60.0) as master:
-        while entries := master.log_page(len(hashes)).log_entries():
-            hashes |= {entry.index: entry.hash.hex() for entry in entries}
-            effects += [effect for entry in entries for effect in effects_of(entry)]
-    return effects, hashes
 
 
 def check_all(arena: Arena, clients: SynchronousClients, stores: Sequence[FollowingStore], report: BenchReport) -> None:

@@ -6,7 +6,7 @@ import random
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from e2e.lib.load.requests import N_QUADS
@@ -46,18 +46,27 @@ class SynchronousClients:
     """One client for each master. ``is_minority``: whether a master is known to decide nothing now."""
 
     def __init__(
-        self, masters: Mapping[str, str], repository: str, seed: int, is_minority: Callable[[str], bool]
+        self,
+        masters: Mapping[str, str],
+        repository: str,
+        seed: int,
+        is_minority: Callable[[str], bool] = lambda _: False,
+        graphs: Sequence[str] = GRAPHS,
     ) -> None:
         self.attempts: list[Attempt] = []
         self.plain: list[Attempt] = []
         self.errors: list[str] = []
         self._masters, self._repository, self._is_minority = masters, repository, is_minority
-        self._seed = seed
+        self._graphs = graphs
+        self._draws = {node: random.Random(f"{seed}.{node}") for node in masters}
+        self._numbers = dict.fromkeys(masters, 0)
         self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._run, args=(node,), daemon=True) for node in masters]
+        self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Begin."""
+        """Begin, or go on."""
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._run, args=(node,), daemon=True) for node in self._masters]
         for thread in self._threads:
             thread.start()
 
@@ -68,10 +77,10 @@ class SynchronousClients:
             thread.join()
 
     def _run(self, node: str) -> None:
-        draw, number = random.Random(f"{self._seed}.{node}"), 0
+        draw = self._draws[node]
         while not self._over.wait(PAUSE_S * draw.random()):
-            number += 1
-            name, graph = f"{node}-{number}", draw.choice(GRAPHS)
+            self._numbers[node] += 1
+            name, graph = f"{node}-{self._numbers[node]}", draw.choice(self._graphs)
             level = draw.choice((Durability.QUORUM, Durability.SYNCED))
             try:
                 told = self._send(node, name, graph, level)
@@ -112,6 +121,17 @@ def _plain_answer(reached: str | None, level: Durability) -> str:
     order = [each.value for each in Durability]
     done = reached is not None and order.index(reached) >= order.index(level.value)
     return Told.COMMITTED if done else Told.PENDING
+
+
+def read_effects(url: str) -> tuple[list[LoggedEffect], dict[int, str]]:
+    """What takes effect along a master's whole log, and the hash of each index."""
+    effects: list[LoggedEffect] = []
+    hashes: dict[int, str] = {}
+    with MasterClient(url, 60.0) as master:
+        while entries := master.log_page(len(hashes)).log_entries():
+            hashes |= {entry.index: entry.hash.hex() for entry in entries}
+            effects += [effect for entry in entries for effect in effects_of(entry)]
+    return effects, hashes
 
 
 def final_states(masters: Mapping[str, str], txids: list[str], seconds: float) -> dict[str, list[str]]:
