@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native classes lock crds kubectl-plugin reference docs docs-run house demo demo-split test test-again test-clients test-kubernetes alerts lint types simulate trace-digest console console-test mutants model model-synchronous model-certification model-crosslog bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity pitr archive-faults rehearse lost-everything recovery-crashes soak rolling determinism w3c roundtrip rdf4j-differences rdf4j-suite fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
+.PHONY: help install install-dev native classes lock crds kubectl-plugin reference docs docs-run house demo demo-split test test-again test-clients test-kubernetes alerts lint types simulate trace-digest console console-test mutants model model-synchronous model-certification model-crosslog bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity pitr archive-faults rehearse lost-everything recovery-crashes soak rolling determinism w3c roundtrip rdf4j-differences rdf4j-suite fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e synchronous
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -145,11 +145,14 @@ demo: $(VENV)/.installed $(OLD_RELEASE)/.installed ## two data centres take in r
 	$(BIN)/python -m e2e.scenarios.demo --old-release $(OLD_RELEASE) $(if $(KEEP),--keep)
 
 demo-split: export TXLOG_STARTED := $(shell date +%s)
-demo-split: $(VENV)/.installed $(OLD_RELEASE)/.installed ## two data centres lose each other, go on, and are one again (STRATEGY=Simple)
-	$(BIN)/python -m e2e.scenarios.split_demo $(if $(STRATEGY),--strategy $(STRATEGY))
+demo-split: $(VENV)/.installed $(OLD_RELEASE)/.installed ## two data centres lose each other, go on, and are one again (STRATEGY=Simple; SYNCHRONOUS=1: with a graph that needs a quorum)
+	$(BIN)/python -m e2e.scenarios.split_demo $(if $(STRATEGY),--strategy $(STRATEGY)) $(if $(SYNCHRONOUS),--synchronous)
 
-bench: native ## how fast it is (ONLY=c1,c64,b100,append,catchup,batch,idle; by name only: sites,restart,keys,disturbed,batch52,backlog,breakeven,capture; ROUNDS=3 APPENDS=500 ENTRIES=1000000 BATCH=1000000 OPERATIONS=20000000 SIZES=25000,... STORE_QUADS=10000000 PROFILE=1)
+bench: native ## how fast it is (ONLY=c1,c64,b100,append,catchup,batch,idle; by name only: sites,restart,keys,disturbed,batch52,backlog,breakeven,capture,synchronous; ROUNDS=3 APPENDS=500 ENTRIES=1000000 BATCH=1000000 OPERATIONS=20000000 SIZES=25000,... STORE_QUADS=10000000 PROFILE=1)
 	$(BIN)/python -m bench.run $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(APPENDS),--appends $(APPENDS)) $(if $(ENTRIES),--entries $(ENTRIES)) $(if $(BATCH),--batch $(BATCH)) $(if $(OPERATIONS),--operations $(OPERATIONS)) $(if $(SIZES),--sizes $(SIZES)) $(if $(STORE_QUADS),--store-quads $(STORE_QUADS)) $(if $(PROFILE),--profile build/profile)
+
+synchronous: native ## graphs with a quorum through splits, kill -9 and a lost disk; every answer is compared with the log (SECONDS=600 SEED=n)
+	@$(BIN)/python -m e2e.scenarios.synchronous $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
 bench-door: native ## what the front door costs: updates, uploads, proxied queries, a large result (ONLY=insert10,upload,query,statements,stream ROUNDS=3)
 	$(BIN)/python -m bench.http_api $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS))
@@ -197,8 +200,8 @@ rolling: native ## every master restarted in turn, then killed, under load (ROUN
 faults: native ## kill -9, slow and cut links, lost disks under load (ONLY=kills,... KILLS=20)
 	$(BIN)/python -m e2e.scenarios.process_faults $(if $(ONLY),--only $(ONLY)) $(if $(KILLS),--kills $(KILLS))
 
-soak: native ## faults and splits for MINUTES=30 under load, all strategies; nothing may be lost, doubled or foreign (MASTERS=1|3|5)
-	@$(BIN)/python -m e2e.soak --minutes $(or $(MINUTES),30) --masters $(or $(MASTERS),3) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
+soak: native ## faults and splits for MINUTES=30 under load, all strategies; nothing may be lost, doubled or foreign (MASTERS=1|3|5; SYNCHRONOUS=1: a third of the graphs need a quorum)
+	@$(BIN)/python -m e2e.soak --minutes $(or $(MINUTES),30) --masters $(or $(MASTERS),3) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) $(if $(SYNCHRONOUS),--synchronous)
 
 fuzz-api: native ## requests made from the API's own document, against a master (EXAMPLES=100 for each operation)
 	EXAMPLES=$(or $(EXAMPLES),100) $(BIN)/pytest -p no:cacheprovider -s node/tests/server/test_api_by_its_document.py

@@ -17,6 +17,7 @@ disturbed small transactions beside a dead master, a slow one, and 100 MB
 batch52   as ``batch``, with 5 adds and 2 deletes in each transaction; needs 5 GB of disk
 backlog   20,000,000 operations by a batch, through a driver of 1 GB: its memory
 capture   change sets: the processor of an entry in a capture store, against a store that only executes it
+synchronous writes of a graph with a rule, beside the same without: latency of quorum and synced, rate of 64 clients
 breakeven the stream and a batch in the running application, in turn: from how many transactions on a batch is sooner
 ========= ==================================================================================================
 
@@ -47,6 +48,7 @@ from bench.profiler import Profiler
 from bench.restart import measure_restart
 from bench.resting_stores import measure_resting_stores
 from bench.spark_cases import measure_append, measure_catchup, measure_idle
+from bench.synchronous import measure_synchronous
 from bench.wan_latency import measure_sites
 from e2e.lib.cluster.local import cluster_up
 from e2e.lib.cluster.masters import REPOSITORY, BenchMasters, three_masters
@@ -59,7 +61,17 @@ from txlog.client import MasterClient, StatusResponse
 LOG_CASES: Final = ("c1", "c64", "b100")
 SPARK_CASES: Final = ("append", "catchup", "idle")
 BATCH_CASES: Final = ("batch",)
-NAMED_CASES: Final = ("sites", "restart", "keys", "disturbed", "batch52", "backlog", "breakeven", "capture")
+NAMED_CASES: Final = (
+    "sites",
+    "restart",
+    "keys",
+    "disturbed",
+    "batch52",
+    "backlog",
+    "breakeven",
+    "capture",
+    "synchronous",
+)
 """Measured only when they are asked for."""
 
 
@@ -142,6 +154,13 @@ def _parts(options: BenchOptions, report: BenchReport) -> list[tuple[Sequence[st
             lambda: measure_breakeven(folder / "breakeven", options.sizes, options.rounds, report),
         ),
         (("capture",), "change sets", lambda: measure_capture(folder / "capture", report)),
+        (
+            ("synchronous",),
+            "synchronous transactions",
+            lambda: measure_synchronous(
+                folder / "synchronous", options.rounds, options.seconds, options.rest_s, report
+            ),
+        ),
         (("sites",), "two sites", lambda: measure_sites(folder / "sites", 2 * options.seconds, report)),
         (("restart",), "the start", lambda: measure_restart(folder / "restart", options.entries, report)),
         (("keys",), "idempotency keys", lambda: measure_keys(folder / "keys", options.entries, report)),

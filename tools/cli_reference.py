@@ -31,6 +31,7 @@ Every command of `txlog` and of its kubectl plug-in. {NOTE}
 | 0 | done |
 | 1 | refused, not reachable, or a difference was found |
 | 2 | wrong usage |
+| 4 | `txlog synchro`: the quorum of a rule is not here |
 | 130 | interrupted with Ctrl-C |
 
 With `users` in the manifest, commands show the token in the file of `TXLOG_TOKEN_FILE`:
@@ -79,7 +80,8 @@ def _entries(command: Any, path: str) -> Iterator[Entry]:
     options = [_parameter(each) for each in command.params if each.param_type_name == "option"]
     text = "\n\n".join(" ".join(part.split()) for part in re.split(r"\n\s*\n", command.help or ""))
     inner = getattr(command, "commands", None)
-    yield Entry(path, "" if inner is not None else _usage(command, path), text, arguments, options)
+    is_command = inner is None or command.invoke_without_command  # a group may be a command as well
+    yield Entry(path, _usage(command, path) if is_command else "", text, arguments, options)
     if inner is not None:  # groups last: a section holds the commands of its group and nothing else
         for name, each in sorted(inner.items(), key=lambda item: hasattr(item[1], "commands")):
             if not each.hidden:

@@ -10,15 +10,25 @@ from e2e.lib.history import COUNTER_PREFIX, GRAPH, OPERATION_PREFIX, LogRecord
 from e2e.lib.load.closed_loop import AcknowledgedSample
 from txlog.client import MasterClient
 from txlog.model.durability import Durability
+from txlog.model.entry import LogEntry
+from txlog.model.entry_effects import find_effects
+from txlog.model.synchronous_entry import KIND_DECISION
 
 
 def read_log(url: str) -> list[LogRecord]:
-    """A master's whole log, from its first entry to its last."""
+    """A master's whole log, from its first entry to its last. Of a COMMIT, each transaction that takes effect there."""
     found: list[LogRecord] = []
     with MasterClient(url, 60.0) as master:
-        while (page := master.log_page(found[-1].log_index if found else 0)).entries:
-            found += [LogRecord(e.index, str(e.txid), e.kind, e.payload, e.noop) for e in page.entries]
+        while entries := master.log_page(found[-1].log_index if found else 0).log_entries():
+            found += [record for entry in entries for record in records_of(entry)]
     return found
+
+
+def records_of(entry: LogEntry) -> list[LogRecord]:
+    """One, but for a COMMIT at which several transactions take effect."""
+    if entry.kind != KIND_DECISION or entry.noop:
+        return [LogRecord(entry.index, str(entry.txid), entry.kind, entry.payload, entry.noop)]
+    return [LogRecord(entry.index, str(one.txid), one.kind, one.payload, "") for one in find_effects(entry)]
 
 
 def read_worker(cluster: LocalCluster, name: str) -> tuple[list[str], dict[str, int]]:

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
@@ -24,14 +24,16 @@ from typing import Any, Final, Self
 from e2e.lib.checks import check_exactly_once
 from e2e.lib.cluster.local import MANIFESTS, LocalCluster, cluster_up, run_txlog
 from e2e.lib.history import effects_by_txid
-from e2e.lib.load.requests import submit_all, write_one
+from e2e.lib.load.requests import SPARQL_UPDATE, submit_all, write_one
+from e2e.lib.load.synchronous_load import RULES
 from e2e.lib.readers import read_log
 from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, print_table
+from e2e.lib.wait import NotYet, wait_until
 from e2e.scenarios.geonames import GN, creation_write, data_folder, read_release
 from txlog.cli.content_verification import compare_contents
 from txlog.client import MasterClient, WriteRequest
 from txlog.model.durability import Durability
-from txlog.model.errors import TxLogError
+from txlog.model.errors import TxLogError, Unavailable
 
 STATE: Final = Path(".txlog-demo-split")
 SECONDS_MAX: Final = 300
@@ -44,8 +46,15 @@ PROGRESS_S: Final = 0.5
 
 
 @contextmanager
-def manifests(*, lag: str, mode: str = "Continue", recovery: str = "Smart", workers: int = 1) -> Iterator[Path]:
-    """The example's two data centres with shorter times."""
+def manifests(
+    *,
+    lag: str,
+    mode: str = "Continue",
+    recovery: str = "Smart",
+    workers: int = 1,
+    graphs: Sequence[Mapping[str, str]] = (),
+) -> Iterator[Path]:
+    """The example's two data centres with shorter times. ``graphs``: the rules with which the cluster is founded."""
     with tempfile.TemporaryDirectory() as folder:
         for side in SIDES:
             text = (MANIFESTS / f"{side}.yaml").read_text()
@@ -56,6 +65,9 @@ def manifests(*, lag: str, mode: str = "Continue", recovery: str = "Smart", work
                 text,
             )
             text = re.sub(r"replicas: \d+", f"replicas: {workers}", text)
+            if graphs:
+                rules = json.dumps([dict(rule) for rule in graphs])
+                text = text.replace("durability: {", f"durability: {{graphs: {rules}, ")
             (Path(folder) / f"{side}.yaml").write_text(text)
         yield Path(folder)
 
@@ -217,20 +229,75 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--state", type=Path, default=STATE)
     parser.add_argument("--strategy", choices=["Smart", "Simple"], default="Smart")
+    parser.add_argument("--synchronous", action="store_true", help="with a graph that needs a quorum")
     options = parser.parse_args(arguments)
     started = float(os.environ.get("TXLOG_STARTED") or time.time())
     report = BenchReport("make demo-split")
     with (
         report.part("the demonstration"),
-        manifests(lag="10s", recovery=options.strategy) as folder,
+        manifests(lag="10s", recovery=options.strategy, graphs=RULES if options.synchronous else ()) as folder,
         cluster_up(options.state, (folder,)) as cluster,
     ):
-        _demo(cluster, report)
+        _demo(cluster, report, options.synchronous)
     report.at_most("seconds", round(time.time() - started, 1), SECONDS_MAX)
     return report.end()
 
 
-def _demo(cluster: LocalCluster, report: BenchReport) -> None:
+class QuorumStory:
+    """What becomes of writes to a graph that needs a quorum: two of the three masters are in the United Kingdom."""
+
+    def __init__(self, cluster: LocalCluster, tell: Callable[[str], None]) -> None:
+        self._cluster = cluster
+        self._tell = tell
+        self._rows: list[tuple[str, str, str]] = []
+
+    def write_apart(self, report: BenchReport) -> None:
+        """While both sides go on alone: one has the quorum."""
+        graph = RULES[0]["match"].replace("*", "demo")
+        found: dict[str, str] = {}
+        for side in reversed(SIDES):
+            update = f"INSERT DATA {{ GRAPH <{graph}> {{ <urn:demo:{side}> <urn:demo:wrote> true }} }}"
+            with MasterClient(self._cluster.master_of(side), 30.0) as master:
+                try:
+                    written = master.write(
+                        self._cluster.repository,
+                        update.encode(),
+                        SPARQL_UPDATE,
+                        key=f"quorum-{side}",
+                        durability=Durability.SYNCED,
+                        wait_s=20,
+                    )
+                    found[side] = str(written.synchronous)
+                except Unavailable as refused:
+                    found[side] = refused.reason
+                rule = master.synchro()["graphs"][0]
+            self._rows.append((side, f"{rule['here']} of {rule['needs']} votes", found[side]))
+        print_table(build_table(f"a write to {graph}", ("asked in", "here of needed", "answer"), self._rows))
+        report.equal("quorum_side", found["uk"], "committed")
+        report.equal("other_side", found["us"], "NoQuorum")
+
+    def check_joined(self, report: BenchReport) -> None:
+        """Both sides decide, and the graph has what the quorum accepted, in every worker."""
+
+        def probe() -> bool:
+            for url in self._cluster.masters:
+                with MasterClient(url, 10.0) as master:
+                    shown = master.synchro()
+                if not (shown["quorate"] and all(rule["reached"] for rule in shown["graphs"])):
+                    raise NotYet(f"{url} decides nothing")
+                if shown["queue"]["undecided"]:
+                    raise NotYet(f"{shown['queue']['undecided']} undecided at {url}")
+            return True
+
+        report.require("every master decides, nothing is undecided", wait_until("all decide", JOIN_S, probe))
+        graph = RULES[0]["match"].replace("*", "demo")
+        text = f"SELECT ?s {{ GRAPH <{graph}> {{ ?s <urn:demo:wrote> true }} }}"
+        rows = [self._cluster.query(self._cluster.master_of(side), text) for side in SIDES]
+        report.equal("in_the_graph", str(rows[0]), str([["urn:demo:uk"]]))
+        report.require("the same everywhere", rows[0] == rows[1])
+
+
+def _demo(cluster: LocalCluster, report: BenchReport, synchronous: bool) -> None:
     tell: Callable[[str], None] = lambda text: console.print(text, highlight=False)  # noqa: E731
     story = SplitScenario(cluster, tell)
     tell(f"every worker applies, {cluster.wait_applying(240):.1f} s after the masters were ready")
@@ -248,6 +315,9 @@ def _demo(cluster: LocalCluster, report: BenchReport) -> None:
             "how many live in London?", ("asked in", "answer"), [[side, str(rows)] for side, rows in said.items()]
         )
     )
+    quorum = QuorumStory(cluster, tell) if synchronous else None
+    if quorum is not None:
+        quorum.write_apart(report)
     story.heal()
     tell("the cables are mended ...")
     with SplitProgress(cluster, tell):
@@ -269,6 +339,8 @@ def _demo(cluster: LocalCluster, report: BenchReport) -> None:
     report.at_least("restored_workers", sum(len(split["restoredWorkers"]) for split in splits), 1)
     report.require("the two sides answered differently while they were apart", said["uk"] != said["us"])
     report.require("they answer the same now", same["uk"] == same["us"] and len(same["uk"]) == 1)
+    if quorum is not None:
+        quorum.check_joined(report)
     wrong = story.violations()
     report.require("every acknowledged transaction stands once in every log", not wrong, "; ".join(wrong[:3]))
 

@@ -30,6 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--per-s", type=float, default=PER_S, help="transactions a second while nothing breaks")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the faults that are drawn")
     parser.add_argument("--state", type=Path, default=STATE)
+    parser.add_argument("--synchronous", action="store_true", help="a third of the graphs need a quorum")
     parser.add_argument("--keep", action="store_true", help="keep the state folders, also of clean phases")
     options = parser.parse_args(arguments)
     shape = SHAPES[options.masters]
@@ -41,13 +42,14 @@ def main(arguments: list[str] | None = None) -> int:
     found: list[PhaseResult] = []
     for strategy in strategies:
         folder = options.state.with_name(f"{options.state.name}-{strategy.lower()}").absolute()
-        one = SoakPhase(strategy, folder, options.seed, options.per_s, shape).run(
-            60 * options.minutes / len(strategies)
-        )
+        phase = SoakPhase(strategy, folder, options.seed, options.per_s, shape, synchronous=options.synchronous)
+        one = phase.run(60 * options.minutes / len(strategies))
         found.append(one)
         if one.is_clean and not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
     report_phases(report, found, options.minutes, splits=0 if shape.is_lone else SPLITS)
+    if options.synchronous:
+        report_synchronous(report, found)
     return report.end()
 
 
@@ -88,6 +90,18 @@ def report_phases(report: BenchReport, found: list[PhaseResult], minutes: float,
     for one in found:
         report.require(f"{one.strategy}: the order that clients were told stands", not one.disordered)
         report.require(f"{one.strategy}: it went on to its end", not one.wrong, (one.wrong or [""])[0][:200] or None)
+
+
+def report_synchronous(report: BenchReport, found: list[PhaseResult]) -> None:
+    """Table and musts of the writes that need a quorum."""
+    told = sum((Counter(one.told) for one in found), Counter[str]())
+    rows: list[list[Figure]] = [[kind, *(one.told.get(kind, 0) for one in found)] for kind in sorted(told)]
+    print_table(build_table("writes that need a quorum", ("told", *(one.strategy for one in found)), rows))
+    for text in [text for one in found for text in one.contradictions][:SHOWN]:
+        console.print(f"contradiction: {text}", highlight=False, markup=False)
+    report.nested({"told": dict(told)})
+    report.at_least("synchronous_committed", told["committed"], 1)
+    report.equal("contradictions", sum(len(one.contradictions) for one in found), 0)
 
 
 if __name__ == "__main__":

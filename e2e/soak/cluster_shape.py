@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,10 +34,10 @@ class ClusterShape:
         return len(self.masters) == 1
 
     @contextmanager
-    def manifest_files(self, strategy: str) -> Iterator[Path]:
-        """A folder with one manifest for each data centre."""
+    def manifest_files(self, strategy: str, graphs: Sequence[Mapping[str, str]] = ()) -> Iterator[Path]:
+        """A folder with one manifest for each data centre. ``graphs``: rules for graphs with a quorum."""
         mode, recovery = ("Majority", "Smart") if strategy == "Majority" else ("Continue", strategy)
-        with manifests(lag=f"{LAG_S:g}s", mode=mode, recovery=recovery, workers=self.workers) as folder:
+        with manifests(lag=f"{LAG_S:g}s", mode=mode, recovery=recovery, workers=self.workers, graphs=graphs) as folder:
             for path in folder.iterdir():
                 if path.stem not in self.masters:
                     path.unlink()

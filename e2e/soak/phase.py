@@ -16,12 +16,14 @@ from e2e.lib.checks import LogReplay, Verdict, judge_log, judge_worker, parse_du
 from e2e.lib.cluster.supervised import SupervisedCluster, supervised_up
 from e2e.lib.history import LogRecord
 from e2e.lib.load.requests import http_get
+from e2e.lib.load.synchronous_load import RULES
 from e2e.lib.readers import read_log
 from e2e.lib.report import CannotMeasure, console
 from e2e.soak import master_faults as gentle
 from e2e.soak.backup_target_faults import SoakBackupTargets, targets_up
 from e2e.soak.cluster_shape import ClusterShape
 from e2e.soak.fault_log import FaultLog, InjectedFault, ShuffledDeck, active_ticks, format_clock
+from e2e.soak.quorum_load import QuorumLoad, without_quorum_writes
 from e2e.soak.soak_load import SoakLoad
 from e2e.soak.split_faults import (
     BACKUP_SPLIT_VARIANTS,
@@ -66,6 +68,10 @@ class PhaseResult:
     unequal: list[str] = field(default_factory=list)
     false_splits: list[str] = field(default_factory=list)
     missed_splits: list[str] = field(default_factory=list)
+    contradictions: list[str] = field(default_factory=list)
+    """Of writes that need a quorum: answers that log and masters do not agree with."""
+    told: dict[str, int] = field(default_factory=dict)
+    """Of these, how often clients were told what, and how many they sent again."""
     wrong: list[str] = field(default_factory=list)
     """Anything else: it does not come together again, a client met an error that it must not meet."""
     stalls: int = 0
@@ -77,7 +83,10 @@ class PhaseResult:
 
 
 class SoakPhase:
-    def __init__(self, strategy: str, folder: Path, seed: int, per_s: float, shape: ClusterShape) -> None:
+    def __init__(
+        self, strategy: str, folder: Path, seed: int, per_s: float, shape: ClusterShape, *, synchronous: bool = False
+    ) -> None:
+        """``synchronous``: a third of the graphs that clients write need a quorum."""
         self.found = PhaseResult(strategy)
         self._shape = shape
         self._strategy = strategy
@@ -91,6 +100,8 @@ class SoakPhase:
         self._load: SoakLoad
         self._lane: FaultLane
         self._targets: SoakBackupTargets
+        self._rules = RULES[:1] if synchronous else ()
+        self._quorum_load: QuorumLoad | None = None
 
     @property
     def _majority(self) -> bool:
@@ -112,7 +123,7 @@ class SoakPhase:
         watch.start()
         try:
             with (
-                self._shape.manifest_files(self._strategy) as files,
+                self._shape.manifest_files(self._strategy, self._rules) as files,
                 supervised_up(self._folder, files) as self._arena,
                 targets_up(self._arena, self._in_s3) as self._targets,
             ):
@@ -120,16 +131,18 @@ class SoakPhase:
                 self._load = SoakLoad(self._arena, self._per_s, self._seed)
                 self._arena.wait_applying(START_S)
                 self._load.set_up()
+                if self._rules:
+                    self._quorum_load = QuorumLoad(self._arena, self._seed)
                 self._lane = FaultLane(
                     self._arena, self._fault_log, random.Random(f"{self._seed}.{self._strategy}.stores")
                 )
                 try:
-                    self._load.start()
+                    self._start_load()
                     self._lane.start()
                     self._faults(seconds)
                 finally:
                     self._lane.stop()
-                    self._load.stop()
+                    self._stop_load()
                 self._check_all(last=True)
         except (CannotMeasure, ExpectationMissed, TxLogError, OSError) as why:
             self.found.wrong.append(self._describe_finding(f"the phase of {self._strategy} ended early: {why}"))
@@ -144,6 +157,16 @@ class SoakPhase:
             found.unknown = len(self._load.history) - found.acknowledged
             found.wrong += [self._describe_finding(text) for text in (*self._load.errors[:5], *self._lane.wrong)]
         return found
+
+    def _start_load(self) -> None:
+        self._load.start()
+        if self._quorum_load is not None:
+            self._quorum_load.clients.start()
+
+    def _stop_load(self) -> None:
+        self._load.stop()
+        if self._quorum_load is not None:
+            self._quorum_load.clients.stop()
 
     # -- faults
 
@@ -292,7 +315,7 @@ class SoakPhase:
         if self.found.wrong and not last:
             return False
         with self._lane.paused():
-            self._load.stop()
+            self._stop_load()
             try:
                 self._await_converged()
                 judged = self._judge_logs(last=last)
@@ -301,7 +324,7 @@ class SoakPhase:
                 return False
             finally:
                 if not last:
-                    self._load.start()
+                    self._start_load()
         self.found.checks += 1
         new = self._record_findings(judged)
         counts = self._fault_log.counts()
@@ -338,7 +361,11 @@ class SoakPhase:
         log: list[LogRecord] = []
         for url in arena.masters if last else [self._draw.choice(arena.masters)]:
             log = read_log(url)
-            judged.add(judge_log(history, log, self._side_of, moves=not self._majority))
+            judged.add(judge_log(history, without_quorum_writes(log), self._side_of, moves=not self._majority))
+        if self._quorum_load is not None:
+            texts = self._quorum_load.judge(keeps_places=self._strategy != "Simple", last=last)
+            self.found.contradictions += [self._describe_finding(text) for text in texts]
+            self.found.told = self._quorum_load.told()
         if not self._digests_equal():
             judged.differs.append(f"the workers' digests differ, look {self.found.checks + 1}")
         replay = LogReplay()

@@ -34,6 +34,7 @@ from txlog_simulation.rehearsal_mutants import REHEARSAL_MUTANTS
 from txlog_simulation.source_patches import SourceEdit
 from txlog_simulation.split_mutants import SPLIT_MUTANTS
 from txlog_simulation.succession_mutants import SUCCESSION_MUTANTS
+from txlog_simulation.synchronous_admin_mutants import SYNCHRONOUS_ADMIN_MUTANTS
 from txlog_simulation.synchronous_archive_mutants import SYNCHRONOUS_ARCHIVE_MUTANTS
 from txlog_simulation.synchronous_mutants import SYNCHRONOUS_MUTANTS
 from txlog_simulation.synchronous_page_mutants import SYNCHRONOUS_PAGE_MUTANTS
@@ -456,6 +457,7 @@ MUTANTS = (
     *SYNCHRONOUS_MUTANTS,
     *SYNCHRONOUS_PAGE_MUTANTS,
     *SYNCHRONOUS_ARCHIVE_MUTANTS,
+    *SYNCHRONOUS_ADMIN_MUTANTS,
     *CROSSLOG_MUTANTS,
     *CERTIFICATION_MUTANTS,
 )

@@ -12,6 +12,7 @@ from observations import NOW, heard, manifest, pod, whole
 from txlog.client.responses import ViewStatus
 from txlog.config.cluster import TxLogCluster
 from txlog.config.cluster_status import ClusterStatus, ConditionType
+from txlog.model.errors import NoQuorumLeft
 from txlog_operator.actions import ApplyObject, FailedAction
 from txlog_operator.cluster_phase import cluster_phase_of
 from txlog_operator.kube_client import ApiError
@@ -72,7 +73,12 @@ def test_a_new_manifest_is_not_ready_before_it_was_carried_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "reason"), [(ApiError(403, "list pods"), "Forbidden"), (KeyError("a"), "InternalError")]
+    ("error", "reason"),
+    [
+        (ApiError(403, "list pods"), "Forbidden"),
+        (NoQuorumLeft("without uk-2"), "NoQuorumLeft"),
+        (KeyError("a"), "InternalError"),
+    ],
 )
 def test_a_reconcile_that_breaks_off_is_not_ready(error: Exception, reason: str) -> None:
     cluster = manifest()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from txlog.config.cluster_status import ClusterStatus, ConditionType
-from txlog.model.errors import TxLogError
+from txlog.model.errors import NoQuorumLeft, TxLogError
 from txlog_operator.actions import FailedAction
 from txlog_operator.conditions import ConditionCheck
 from txlog_operator.drift import foreign_managers
@@ -72,6 +72,8 @@ def failure_reason(error: Exception) -> str:
     """One word for an error."""
     if isinstance(error, ForeignObject):
         return "ForeignObject"
+    if isinstance(error, NoQuorumLeft):
+        return "NoQuorumLeft"
     code: int | None = getattr(error, "code", None)
     if not isinstance(error, TxLogError):
         return "InternalError"

@@ -275,3 +275,69 @@ def test_a_query_is_asked_of_the_next_too_but_not_what_takes_too_long(near: Aske
     with masters(near, far) as both, pytest.raises(errors.Unavailable, match="answered 503"):
         both.query("SELECT (5 AS ?n) {}")
     assert len(far.master.asked) == asked
+
+
+PENDING = {"TxLog_Transaction": "n.1.5", "TxLog_Synchronous": "pending"}
+
+
+@pytest.mark.parametrize("how", ["202", "504"])
+def test_a_pending_one_is_asked_for_at_the_next_master_under_its_key(near: Asked, far: Asked, how: str) -> None:
+    if how == "202":
+        near.answers(202, "n.1.5: may be rolled back\n", **PENDING)
+    else:
+        near.answers(504, "n.1.5: may be rolled back\n", TxLog_Error="Undecided", **PENDING)
+    far.answers(204, TxLog_Transaction="f.1.2", TxLog_Synchronous="committed", TxLog_Durability="applied")
+    with masters(near, far) as both:
+        told = both.update(UPDATE, synchronous="all; timeout=10s", wait_s=0.1)
+    assert (told.txid, told.synchronous) == ("f.1.2", "committed")
+    assert near.keys == far.keys
+    assert [one.headers[0]["TxLog-Synchronous"] for one in (near, far)] == ["all; timeout=10s"] * 2
+
+
+def test_what_stays_pending_is_an_error_that_names_its_key(near: Asked, far: Asked) -> None:
+    for one in (near, far):
+        one.answers(202, "pending\n", **PENDING)
+    patience = RetryPolicy(3, 60)
+    with masters(near, far, patience=patience) as both, pytest.raises(errors.OutcomeUndecided) as undecided:
+        both.update(UPDATE, synchronous=True)
+    assert near.headers[0]["TxLog-Synchronous"] == "true"
+    assert str(near.keys[0]) in str(undecided.value)
+    assert (len(near.keys), len(far.keys)) == (2, 1)
+
+
+def test_who_asks_for_accepted_takes_pending(near: Asked, far: Asked) -> None:
+    near.answers(202, "pending\n", **PENDING)
+    with masters(near, far) as both:
+        told = both.update(UPDATE, synchronous=True, durability=Durability.ACCEPTED)
+    assert (told.synchronous, far.keys) == ("pending", [])
+
+
+def test_a_pending_one_without_a_key_goes_nowhere_else(near: Asked, far: Asked) -> None:
+    def pending(handler: Handler) -> None:
+        handler.send_response(202)
+        for name, value in PENDING.items():
+            handler.send_header(name.replace("_", "-"), value)
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    near.takes_no_key(then=pending)
+    with masters(near, far) as both, pytest.raises(errors.OutcomeUndecided):
+        both.update(KEYLESS, synchronous=True)
+    assert far.keys == []
+
+
+def test_rolled_back_is_final_where_no_other_try_may_take_effect(near: Asked, far: Asked) -> None:
+    near.answers(409, "no quorum held it\n", TxLog_Error="RolledBack", TxLog_Synchronous="rolled-back")
+    with masters(near, far) as both, pytest.raises(errors.RolledBack):
+        both.update(UPDATE, synchronous=True)
+    assert far.keys == []
+
+
+def test_rolled_back_is_not_final_after_a_try_that_may_take_effect(near: Asked, far: Asked) -> None:
+    near.breaks_off()
+    far.answers(409, "no quorum held it\n", TxLog_Error="RolledBack")
+    patience = RetryPolicy(2, 60)
+    with masters(near, far, patience=patience) as both, pytest.raises(errors.OutcomeUndecided) as undecided:
+        both.update(UPDATE, synchronous=True)
+    assert set(near.keys) == set(far.keys)
+    assert str(near.keys[0]) in str(undecided.value)

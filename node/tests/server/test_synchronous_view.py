@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import typer
+from typer.testing import CliRunner
 
 from txlog.cli import synchro_commands
-from txlog.cli.options import ClusterOptions
+from txlog.cli.main import app
 from txlog.model.anchor import Anchor
 from txlog.model.configuration import Configuration, Master
 from txlog.model.ids import Origin, Txid
@@ -23,6 +23,7 @@ MASTERS = [Master("uk-1", "uk", 1), Master("uk-2", "uk", 1), Master("us-1", "us"
 RULES = [parse_rule("http://ex.org/a/*"), parse_rule("http://ex.org/b", "all")]
 CONFIGURATION = Configuration(MASTERS, False, 1000, graphs=RULES)
 BIRTH = 0xC0FFEE
+NOTHING = {"bytes": 0, "commitLagSeconds": 0.0}
 
 
 def status(present: list[str], quorate: bool = True, undecided: int = 0) -> SynchronousStatus:
@@ -43,7 +44,7 @@ def test_all_is_well() -> None:
     assert (found["quorate"], found["view"], found["anchor"]) == (True, "3.1.us-1", "2.1.uk-1")
     assert [(rule["needs"], rule["here"], rule["reached"]) for rule in found["graphs"]] == [(2, 3, True), (3, 3, True)]
     assert [master["counts"] for master in found["electorate"]["masters"]] == [True, True, False]
-    assert found["queue"] == {"undecided": 0, "own": 0, "limit": 10, "oldestSeconds": 0.0, "doomed": 0}
+    assert found["queue"] == {"undecided": 0, "own": 0, "limit": 10, "oldestSeconds": 0.0, "doomed": 0, **NOTHING}
 
 
 def test_one_master_is_out() -> None:
@@ -55,7 +56,7 @@ def test_one_master_is_out() -> None:
 
 def test_what_is_undecided() -> None:
     found = describe_synchronous(status(["uk-1"], undecided=2), CONFIGURATION, "uk-1", 1_000_000.0, 10)
-    assert found["queue"] == {"undecided": 2, "own": 2, "limit": 10, "oldestSeconds": 2.0, "doomed": 1}
+    assert found["queue"] == {"undecided": 2, "own": 2, "limit": 10, "oldestSeconds": 2.0, "doomed": 1, **NOTHING}
     first, second = found["undecided"]
     assert (first["state"], first["late"], first["index"], first["ageSeconds"]) == ("doomed", True, None, 1.0)
     assert (second["index"], second["needs"], second["held"], second["owner"]) == (1, 3, ["uk-1"], "uk-1")
@@ -78,17 +79,12 @@ class _Answering:
 
 @pytest.mark.parametrize(("present", "code"), [(["uk-1", "uk-2", "us-1"], 0), (["uk-1", "uk-2"], 4)])
 def test_the_exit_code_tells_whether_every_rule_is_reached(
-    present: list[str], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    present: list[str], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = describe_synchronous(status(present, undecided=1), CONFIGURATION, "uk-1", 1_000_000.0, 10)
     monkeypatch.setattr(synchro_commands, "find_cluster", lambda _: _Answering(found))
-    options = ClusterOptions()
-    if code:
-        with pytest.raises(typer.Exit) as ended:
-            synchro_commands.synchro(cluster=options)
-        assert ended.value.exit_code == code
-    else:
-        synchro_commands.synchro(cluster=options)
-    shown = capsys.readouterr().out
+    done = CliRunner().invoke(app, ["synchro"])
+    assert done.exit_code == code
+    shown = done.stdout
     assert "http://ex.org/b" in shown
     assert "1 undecided" in shown

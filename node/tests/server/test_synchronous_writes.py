@@ -186,12 +186,49 @@ async def test_what_operators_see(three_with_store: Served) -> None:
     minority = await cluster.get(2, "/txlog/synchro")
     assert (minority["quorate"], minority["graphs"][0]["here"], minority["graphs"][0]["reached"]) == (False, 1, False)
     assert (await cluster.get(0, "/txlog/synchro"))["graphs"][0]["reached"] is True
+    status, _ = await post(cluster, 2, insert("no"), again=False)
+    assert status == 503
     metrics = await cluster.get(2, "/metrics")
+    assert 'txlog_synchro_refused_total{reason="NoQuorum"} 1.0' in metrics
     assert "txlog_view_quorate 0.0" in metrics
     assert 'txlog_synchro_needs{match="http://ex.org/accounts/*"} 2.0' in metrics
     assert 'txlog_synchro_here{match="http://ex.org/accounts/*"} 1.0' in metrics
     heal()
     await until(lambda: states(cluster) == {"Joined"})
+
+
+def value_of(metrics: str, name: str) -> float:
+    return next(float(line.rpartition(" ")[2]) for line in metrics.splitlines() if line.startswith(f"{name} "))
+
+
+async def test_metrics_of_decisions(three_with_store: Served) -> None:
+    """A commit at once, and one that waits for a quorum of which no member answers."""
+    cluster = three_with_store.cluster
+    status, headers = await post(cluster, 2, insert("a"), TxLog_Durability="synced")
+    assert status == 204, headers
+    heal = cut(cluster)
+    status, _ = await post(cluster, 2, insert("waits"), again=False, TxLog_Durability="accepted")
+    assert status == 202
+    waiting = await cluster.get(2, "/metrics")
+    assert value_of(waiting, "txlog_synchro_undecided") == 1
+    size = value_of(waiting, "txlog_synchro_undecided_bytes")
+    assert 50 < size < 200
+    assert (await cluster.get(2, "/txlog/synchro"))["queue"]["bytes"] == size
+    heal()
+
+    async def metrics_of_all() -> str:
+        found = await cluster.get(2, "/metrics")
+        return str(found) if value_of(found, "txlog_synchro_commits_total") == 2 else ""
+
+    found = await until(metrics_of_all)
+    assert value_of(found, "txlog_synchro_undecided_bytes") == 0
+    assert value_of(found, "txlog_synchro_rollbacks_total") == 0
+    assert value_of(found, 'txlog_synchro_commit_lag_seconds_bucket{le="+Inf"}') == 2
+    assert value_of(found, "txlog_synchro_commit_lag_seconds_count") == 2
+    assert 0 < value_of(found, "txlog_synchro_commit_lag_seconds_sum") < 60
+    held = value_of(found, 'txlog_synchro_held_seq{node="uk-1"}')
+    assert held == value_of(found, 'txlog_synchro_held_seq{node="uk-2"}') >= 2
+    assert (await cluster.get(2, "/txlog/synchro"))["queue"]["commitLagSeconds"] > 0
 
 
 async def test_json_lines(three_with_store: Served) -> None:
@@ -254,6 +291,45 @@ async def test_an_update_that_is_evaluated_once(three_with_store: Served) -> Non
     status, headers = await post(cluster, 0, update)
     assert (status, headers["TxLog-Synchronous"]) == (204, "committed"), headers
     assert len(store.quads()) == 1
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+async def test_an_update_that_is_evaluated_once_behind_another_one_of_its_commit(
+    three_with_store: Served, is_changed: bool
+) -> None:
+    """Both are decided by one COMMIT when the others answer again. What precedes it may change what it looked at."""
+    cluster, store = three_with_store.cluster, three_with_store.store
+    looked = "urn:p" if is_changed else "urn:q"
+    update = (
+        f"INSERT {{ GRAPH <{GRAPH}> {{ ?s <urn:id> ?r }} }} "
+        f'WHERE {{ GRAPH <{GRAPH}> {{ ?s <{looked}> "o" }} BIND(STRUUID() AS ?r) }}'
+    )
+    status, headers = await post(cluster, 2, insert("before").replace("urn:p", looked))
+    assert status == 204, headers
+    status, headers = await post(cluster, 2, update)
+    assert status == 204, headers
+    heal = cut(cluster)
+    first = asyncio.create_task(post(cluster, 2, insert("a"), again=False, TxLog_Durability="synced"))
+
+    def undecided() -> int:
+        found = cluster.app(2).loop.status.synchronous_status
+        return len(found.undecided) if found is not None else 0
+
+    await until(lambda: undecided() == 1)
+    second = asyncio.create_task(post(cluster, 2, update, again=False, TxLog_Durability="synced"))
+    await until(lambda: undecided() == 2)
+    heal()
+    for status, headers in (await first, await second):
+        assert (status, headers.get("TxLog-Synchronous")) == (204, "committed"), headers
+    events = await cluster.get(0, "/txlog/watch?from=0&until=now", headers={"Accept": "application/x-ndjson"})
+    assert 2 in [len(event.get("commits", [])) for event in events], "one COMMIT named both"
+
+    def identified() -> list[str]:
+        return sorted(quad.split()[0] for quad in store.quads() if "urn:id" in quad)
+
+    # Each run of the update gives an id to each subject that it found; one whose data had changed is run again.
+    expected = ["<urn:s:before>"] * 2 + (["<urn:s:a>"] if is_changed else [])
+    await until(lambda: identified() == sorted(expected))
 
 
 async def test_a_follower_gets_them_at_their_commit(three_with_store: Served) -> None:

@@ -102,6 +102,7 @@ _ADMIN_ROUTES: Final = (
     ("DELETE", "/txlog/peers/{node}"),
     ("POST", "/txlog/members/{node}/down"),
     ("POST", "/txlog/views"),
+    ("POST", "/txlog/synchro/adopt"),
     ("POST", "/txlog/found"),
     # Reads and changes are one route here; only the body distinguishes them.
     ("GET", "/jolokia"),

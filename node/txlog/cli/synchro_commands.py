@@ -7,28 +7,34 @@ from typing import Annotated, Any
 
 import typer
 
-from txlog.cli.cli_cluster import find_cluster
-from txlog.cli.options import ClusterOptions, register
+from txlog.cli.cli_cluster import CliCluster, find_cluster
+from txlog.cli.options import ClusterOptions, YesOption, register, with_groups
 from txlog.cli.tables import out, print_line, show_json, show_table
 from txlog.client import MasterClient
+from txlog.model.errors import NotFound, TxLogError, Unavailable
 
 NOT_REACHED_EXIT = 4
 """The exit code where the quorum of a rule is not here."""
 WATCH_INTERVAL_S = 1.0
+POLL_INTERVAL_S = 0.2
+synchro_app = typer.Typer()
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add ``synchro``."""
-    register(app)(synchro)
+    """Add ``synchro``, and ``synchro adopt``."""
+    app.add_typer(synchro_app, name="synchro", invoke_without_command=True, callback=with_groups(synchro))
 
 
 def synchro(
+    context: typer.Context,
     watch: Annotated[bool, typer.Option("--watch", help="show it again each second, until interrupted")] = False,
     *,
     cluster: ClusterOptions,
 ) -> None:
     """Show whether this side decides about synchronous transactions, and what is undecided. Exit code 4 where the
     quorum of a rule is not here."""
+    if context.invoked_subcommand is not None:
+        return
     masters = find_cluster(cluster)
     while True:
         found = masters.ask_first(MasterClient.synchro)
@@ -41,6 +47,57 @@ def synchro(
         time.sleep(WATCH_INTERVAL_S)
     if not all(rule["reached"] for rule in found["graphs"]):
         raise typer.Exit(NOT_REACHED_EXIT)
+
+
+@register(synchro_app)
+def adopt(
+    nodes: Annotated[list[str], typer.Argument(metavar="NODE...", help="a master that is lost for good")],
+    yes: YesOption = False,
+    wait: Annotated[float, typer.Option(help="seconds until a view must decide again")] = 60.0,
+    *,
+    cluster: ClusterOptions,
+) -> None:
+    """Give up the votes of masters that are lost for good, so that the rest decides about synchronous transactions.
+
+    Name every lost master. Never name one that still has its disk: both sides would decide, and each for itself. The
+    masters refuse one that answers. The order is in memory: repeat it if the master restarts before its next view."""
+    url, node = _remaining_master(find_cluster(cluster), nodes)
+    if not yes:
+        typer.confirm(
+            f"What only {', '.join(nodes)} had committed is lost. If one of them still has its disk and runs again, "
+            "two sides may decide differently. Sure?",
+            abort=True,
+        )
+    with MasterClient(url, timeout_s=10.0) as client:
+        left = client.adopt_votes(nodes)["view"]
+        found = _await_decisions(client, wait)
+    if cluster.json:
+        show_json({"node": node, "left": left, "without": nodes, "synchro": found})
+    else:
+        print_line(f"view {found['view']} decides without {', '.join(nodes)}")
+
+
+def _remaining_master(cluster: CliCluster, lost: list[str]) -> tuple[str, str]:
+    """URL and node id of a master that is not lost."""
+    silent = []
+    for url, answer in cluster.ask_all(MasterClient.status).items():
+        if isinstance(answer, TxLogError):
+            silent.append(f"{url}: {answer}")
+        elif answer.node not in lost:
+            return url, answer.node
+    raise NotFound("no master answers that stays; " + "; ".join(silent))
+
+
+def _await_decisions(client: MasterClient, wait: float) -> dict[str, Any]:
+    """What the master shows, as soon as its view decides."""
+    until = time.monotonic() + wait
+    while not (found := client.synchro())["quorate"]:
+        if time.monotonic() > until:
+            status = client.status()
+            text = f"no view decides after {wait:g} s: {status.view.holding or status.state}"
+            raise Unavailable("NoView", f"{text}; repeat the command if that master has restarted")
+        time.sleep(POLL_INTERVAL_S)
+    return found
 
 
 def print_synchro(found: dict[str, Any]) -> None:

@@ -72,6 +72,7 @@ _BY_NAME: dict[str, type[TxLogError]] = {
         errors.Conflict,
         errors.ChangePending,
         errors.NotAllHere,
+        errors.NoQuorumLeft,
         errors.OffTheLog,
         errors.KeyNotTaken,
         errors.KeyTaken,

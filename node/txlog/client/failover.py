@@ -119,7 +119,13 @@ class FailoverClient:
         )
 
     def update(
-        self, text: str, *, key: str | None = None, durability: Durability | None = None, wait_s: float = WAIT_S
+        self,
+        text: str,
+        *,
+        key: str | None = None,
+        durability: Durability | None = None,
+        synchronous: bool | str | None = None,
+        wait_s: float = WAIT_S,
     ) -> WriteResult:
         """Write a SPARQL update as one transaction, at the nearest master that accepts it. When a master is
         unreachable, breaks off or answers 503, the client sends the update to the next one under the same ``key``,
@@ -129,10 +135,15 @@ class FailoverClient:
         A ``LOAD`` and an update that is evaluated once can have no key. If the caller gave none, such an update is
         sent without one. The client then sends it to another master only if it was certainly not sent.
 
+        ``synchronous``: as in :meth:`MasterClient.write`. Where a master does not know within ``wait_s`` seconds
+        whether the update takes effect, the client asks the next one under the same key. Raises :class:`RolledBack`
+        when no quorum held it in time, and :class:`OutcomeUndecided` when no tries are left and it is still not known.
+
         Raises the error with which a master refused the update (:class:`~txlog.model.errors.KeyNotTaken` and
         :class:`~txlog.model.errors.KeyTaken` for a ``key`` that the caller gave). Raises :class:`Unavailable` or
         :class:`MasterUnreachable` when no tries are left; with ``sent`` where the update may still take effect."""
-        return self._submit_with_retries(RetryingWrite(text.encode(), SPARQL_UPDATE, (), key, durability), wait_s)
+        write = RetryingWrite(text.encode(), SPARQL_UPDATE, (), key, durability, synchronous)
+        return self._submit_with_retries(write, wait_s)
 
     def upload(
         self,
@@ -142,11 +153,12 @@ class FailoverClient:
         graphs: Sequence[str] = (),
         key: str | None = None,
         durability: Durability | None = None,
+        synchronous: bool | str | None = None,
         wait_s: float = WAIT_S,
     ) -> WriteResult:
         """Add RDF of the media type ``media`` to ``graphs`` (IRIs), or to the graphs that it names. Otherwise as
         :meth:`update`."""
-        return self._submit_with_retries(RetryingWrite(data, media, graphs, key, durability), wait_s)
+        return self._submit_with_retries(RetryingWrite(data, media, graphs, key, durability, synchronous), wait_s)
 
     def _submit_with_retries(self, writing: RetryingWrite, wait_s: float) -> WriteResult:
         until, left = self._clock() + self._retry_policy.seconds, self._retry_policy.tries
@@ -159,7 +171,7 @@ class FailoverClient:
                 except (MasterUnreachable, Unavailable) as passed:
                     self._dead_until[i] = self._clock() + UNREACHABLE_BACKOFF_S
                     if not writing.may_retry(passed):
-                        raise
+                        raise writing.final_error(passed) from passed
                     left -= 1
                     failed.append(passed)
                     if left == 0 or self._clock() >= until:

@@ -27,8 +27,8 @@ from txlog.client.responses import (
     WorkerStatus,
     WriteRequest,
     WriteResult,
-    parse_position_header,
 )
+from txlog.client.write_headers import parse_write_result, write_headers
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.durability import Durability
 from txlog.model.errors import OffTheLog, PeerFault, Unavailable
@@ -232,6 +232,7 @@ class MasterClient:
         graphs: Sequence[str] = (),
         key: str | None = None,
         durability: Durability | None = None,
+        synchronous: bool | str | None = None,
         wait_s: float,
     ) -> WriteResult:
         """Write one transaction: an update (:data:`SPARQL_UPDATE`), or RDF to add. ``graphs``: the graphs (IRIs without
@@ -240,28 +241,22 @@ class MasterClient:
         The result's ``durability`` is the level that was reached within ``wait_s`` seconds; None: not known. Without
         ``txid`` it is not known whether the master accepted the write. The connection repeats the request only with
         a ``key``, or when the request was certainly not sent.
+        ``synchronous``: True, or the quorum that must hold it, perhaps with a time-out: ``all; timeout=10s``. Where it
+        is not known yet whether it takes effect, the result's ``synchronous`` is ``pending``; without both
+        ``synchronous`` and ``durability``, :class:`OutcomeUndecided` is raised.
 
-        Raises :class:`KeyNotTaken` and :class:`KeyTaken`, and :class:`Conflict` when workers refuse the transaction."""
-        headers = {"Content-Type": media, "Prefer": f"wait={wait_s:g}"}
-        if key is not None:
-            headers["Idempotency-Key"] = key
-        if durability is not None:
-            headers["TxLog-Durability"] = durability.value
+        Raises :class:`KeyNotTaken`, :class:`KeyTaken`, :class:`RolledBack` where no quorum held it in time, and
+        :class:`Conflict` when workers refuse the transaction."""
         query = "?" + urlencode([("context", f"<{graph}>") for graph in graphs]) if graphs else ""
         reply = self._connection.request(
             "POST",
             f"/repositories/{quote(repository)}/statements{query}",
             body=body,
-            headers=headers,
+            headers=write_headers(media, key, durability, synchronous, wait_s),
             timeout_s=wait_s + self._timeout_s,
             repeatable=key is not None,
         )
-        found = reply.headers
-        return WriteResult(
-            found.get("TxLog-Transaction"),
-            parse_position_header(found.get("TxLog-Position")),
-            found.get("TxLog-Durability"),
-        )
+        return parse_write_result(reply.headers)
 
     # -- transactions
 
@@ -423,6 +418,11 @@ class MasterClient:
     def synchro(self, at: str = "") -> dict[str, Any]:
         """``GET /txlog/synchro``. ``at``: ``INDEX:HASH``, for ``undecidedAt``."""
         return self._json.get(f"/txlog/synchro{f'?at={at}' if at else ''}", dict[str, Any])
+
+    def adopt_votes(self, without: Sequence[str]) -> dict[str, Any]:
+        """The operator's override: the votes of these masters are lost for good. Raises :class:`Conflict` when one of
+        them answers or has no vote, or when the rest does not need it or has no majority. Returns ``view`` of then."""
+        return self._json.call("POST", "/txlog/synchro/adopt", dict[str, Any], body={"without": list(without)})
 
     def configuration(self) -> dict[str, Any]:
         """The configuration in force by this master's log, as the API has it. Raises :class:`Conflict` before the

@@ -255,7 +255,8 @@ class QueryResult(msgspec.Struct, frozen=True):
 class WriteResult(msgspec.Struct, frozen=True):
     """The result of one write, or of one submitted line. ``error``: the name of the error that refused it, with
     ``message`` to explain it. ``durability`` is the level that was reached; it may be lower than the requested level
-    when the time was over."""
+    when the time was over. ``synchronous``: of a synchronous transaction, ``committed``, ``pending`` (not known yet
+    whether it takes effect) or ``rolled-back``."""
 
     txid: str | None = None
     position: JsonPosition | None = None
@@ -263,6 +264,7 @@ class WriteResult(msgspec.Struct, frozen=True):
     error: str | None = None
     reason: str | None = None
     message: str | None = None
+    synchronous: str | None = None
 
 
 def parse_position_header(text: str | None) -> JsonPosition | None:

@@ -115,6 +115,10 @@ class NotAllHere(Refused):
     """Rules about graphs change only while every configured master is in the view."""
 
 
+class NoQuorumLeft(Refused):
+    """Without the master that is to be removed, graphs with a quorum could never be written again."""
+
+
 class CommitPending(Refused):
     """The commit of an RDF4J transaction was handed to the log, and it is not known yet whether it takes effect."""
 

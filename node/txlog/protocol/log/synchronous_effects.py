@@ -7,12 +7,14 @@ belongs to it from its effect on; before, the key is known as a hint for retries
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Final
 
 from txlog.model.entry import Span
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import LogStart, OpenRecord, SynchronousState
+from txlog.model.stamp import stamp_ms
 from txlog.model.synchronous_entry import (
     KIND_DECISION,
     DecisionKind,
@@ -36,6 +38,24 @@ from txlog.protocol.log.limbo import (
 from txlog.protocol.log.log_index import LogIndex
 
 NO_REPEATS: Final[Mapping[Txid, Txid]] = {}
+LAG_BOUNDS_MS: Final = (5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000)
+"""Upper bounds of the classes of :class:`CommitCounts`; one more class has the rest."""
+
+
+class CommitCounts:
+    """How many transactions took effect along the log in this process, by the milliseconds from their acceptance to
+    their COMMIT. Counted again where the log was truncated, and they take effect in it once more."""
+
+    def __init__(self) -> None:
+        self.by_lag = [0] * (len(LAG_BOUNDS_MS) + 1)
+        self.lag_ms = 0
+        self.last_lag_ms = 0
+
+    def add(self, lag_ms: int) -> None:
+        """One more."""
+        self.by_lag[bisect_left(LAG_BOUNDS_MS, lag_ms)] += 1
+        self.lag_ms += lag_ms
+        self.last_lag_ms = lag_ms
 
 
 class SynchronousEffects:
@@ -52,6 +72,7 @@ class SynchronousEffects:
         """Grows with every change of what is undecided."""
         self.decisions_waiting: dict[Txid, tuple[DecisionKind, list[Txid]]] = {}
         """What the decisions say that are persisted and not in the log."""
+        self.commits = CommitCounts()
         self._keys = keys
         self._places: dict[Txid, int] = {}
         self._commits: list[tuple[int, int]] = []
@@ -123,6 +144,7 @@ class SynchronousEffects:
     def _take_effect(self, index: int, effect: Effect) -> None:
         one = effect.transaction
         self._places[one.txid] = index
+        self.commits.add(stamp_ms(effect.stamp) - stamp_ms(one.stamp))
         if one.key.client_key:
             use = FirstUse(one.txid, effect.stamp, one.content)
             counts = self._keys.record_use(index, one.key.client_key, use)

@@ -65,13 +65,15 @@ class UndecidedStatus(NamedTuple):
 
 class SynchronousStatus(NamedTuple):
     """``quorate``: this master is at work in a view that decides. ``anchor``: of the latest quorate view that is known
-    here; its ``electorate`` has the votes. ``present``: the members that answer, this master among them."""
+    here; its ``electorate`` has the votes. ``present``: the members that answer, this master among them.
+    ``own_bytes``: payload of this master's undecided ones that may still change their place."""
 
     quorate: bool
     view: Number
     anchor: Anchor
     present: list[str]
     undecided: list[UndecidedStatus]
+    own_bytes: int = 0
 
 
 def list_undecided(log: LogState) -> list[UndecidedEntry]:
@@ -207,7 +209,8 @@ class UndecidedTransactions:
             found.append(
                 UndecidedStatus(one, named, compute_needs(one.key.quorum, anchor.electorate), holders, is_late)
             )
-        return SynchronousStatus(self.quorate_anchor is not None, view.number, anchor, self.present(state), found)
+        present, own_bytes = self.present(state), self.count_own(state)[1]
+        return SynchronousStatus(self.quorate_anchor is not None, view.number, anchor, present, found, own_bytes)
 
     def progress(self, state: ReplicationState, txid: Txid, stable: int, applied: int) -> Progress | None:
         """What this master knows of a synchronous transaction; None for one that it does not know to be synchronous.

@@ -44,6 +44,7 @@ from txlog.server.admin.live_schema import LIVE, RECOVERY
 from txlog.server.admin.log_retention import BackupReport, VerifiedBackup
 from txlog.server.admin.restore_points import RestorePointRequest
 from txlog.server.admin.store_decisions import StoreDecision
+from txlog.server.admin.synchronous_view import AdoptVotesRequest
 from txlog.server.admin.views import BootstrapRequest, DownReport, ForceViewRequest
 from txlog.supervision.duties import DutyKind
 from txlog.wire.archive_report import ArchivePlace, ArchiveReport
@@ -84,6 +85,7 @@ _REQUESTS: Final[dict[type[msgspec.Struct], str]] = {
     DownReport: "DownReport",
     BootstrapRequest: "Bootstrap",
     ForceViewRequest: "ForceView",
+    AdoptVotesRequest: "AdoptVotes",
     StoreDecision: "StoreDecision",
 }
 """Struct to the name of its schema. A client may leave out fields that have a default."""
@@ -279,7 +281,15 @@ _HAND_WRITTEN: Final[dict[str, Schema]] = {
                 reached=BOOLEAN,
             )
         ),
-        queue=object_of(undecided=COUNT, own=COUNT, limit=COUNT, oldestSeconds=NUMBER, doomed=COUNT),
+        queue=object_of(
+            undecided=COUNT,
+            own=COUNT,
+            limit=COUNT,
+            oldestSeconds=NUMBER,
+            doomed=COUNT,
+            bytes=COUNT,
+            commitLagSeconds=NUMBER,
+        ),
         undecided=array_of(
             object_of(
                 txid=STRING,

@@ -18,9 +18,19 @@ from txlog.model import synchronous
 from txlog.model.configuration import LEAVING, MEMBER, MUTED, Configuration, Master
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.durability import Durability
-from txlog.model.errors import BadInput, Conflict, Fatal, NotAllHere, NotFound, Refused, Unavailable
+from txlog.model.errors import (
+    BadInput,
+    Conflict,
+    Fatal,
+    NoQuorumLeft,
+    NotAllHere,
+    NotFound,
+    Refused,
+    Unavailable,
+)
 from txlog.model.synchronous import GraphRule, check_rules, parse_rule, refuse_unserved
 from txlog.runtime.master_context import MasterContext
+from txlog.server.admin.quorum_loss import find_quorum_loss
 from txlog.wire.protocol_level import LEVEL_SYNCHRONOUS
 
 POLL_S: Final = 0.1
@@ -255,6 +265,15 @@ class ConfigurationHandler:
         wanted = msgspec.structs.replace(now, masters=rest, removed=[*now.removed, master.node])
         return await self._submit_change(wanted, f"{master.node} is lost")
 
+    def _keep_quorum(self, wanted: Configuration) -> None:
+        """:class:`NoQuorumLeft` where rules for graphs are set, and no later view could decide about them."""
+        now, view = self._current(), self._context.status.view
+        if not now.graphs or view is None or view.anchor is None or not view.is_quorate:
+            return
+        problem = find_quorum_loss(view.anchor, [member.node for member in view.members], now, wanted)
+        if problem:
+            raise NoQuorumLeft(problem)
+
     def _master(self, node: str) -> Master:
         now = self._current()
         found = now.master(node)
@@ -272,6 +291,7 @@ class ConfigurationHandler:
         """Answers 200 once the change is in effect, 202 while the change waits for its place in the log. Only one
         change can be open: another gets 409 ``ChangePending``."""
         site = self._context
+        self._keep_quorum(wanted)
         submission = site.status.prepare_change(wanted, why)
         write = site.loop.write([submission], Durability.SYNCED)
         reached = await site.durability.wait_for(write.reached, site.config.write_timeout_s)

@@ -19,7 +19,9 @@ from txlog.model.view import LISTED_ANCESTORS_MAX
 from txlog.runtime.master_context import MasterContext
 from txlog.server.admin.archive_reports import ArchiveReports, StreamStatus
 from txlog.server.admin.log_retention import LogRetention
+from txlog.server.admin.metric_families import counter, counters, gauge, gauges
 from txlog.server.admin.rehearsal_reports import KnownRehearsals
+from txlog.server.admin.synchronous_metrics import SynchronousMetrics
 from txlog.server.admin.synchronous_view import SynchronousHandler
 from txlog.server.admin.views import ViewHandler
 from txlog.server.admin.worker_repairs import WorkerRepairs
@@ -43,7 +45,7 @@ class MetricsHandler:
         synchronous: SynchronousHandler,
         tls: TlsConfig = NO_TLS,
     ) -> None:
-        self._synchronous = synchronous
+        self._synchronous = SynchronousMetrics(site, synchronous)
         self._context = site
         self._view_handler = membership
         self._repairs = repairs
@@ -79,80 +81,80 @@ class MetricsHandler:
         yield from self._retention_metrics()
         yield from self._archive_metrics()
         yield from self._rehearsal_metrics()
-        yield from self._synchronous_metrics()
+        yield from self._synchronous.collect()
         yield from self._certificate_metrics()
         yield from self._worker_metrics()
 
     def _log_metrics(self) -> Iterable[Any]:
         """How far the log is, and what waits for it."""
         durability, agreement = self._context.durability, self._context.status.log_state
-        yield _gauge("log_index", "last index of the log", durability.log_index)
-        yield _gauge("stable_index", "last index that every member is known to hold", durability.stable.value)
+        yield gauge("log_index", "last index of the log", durability.log_index)
+        yield gauge("stable_index", "last index that every member is known to hold", durability.stable.value)
         text = "how far a worker of this data centre has executed the log"
-        yield _gauge("applied_index", text, durability.applied.value)
+        yield gauge("applied_index", text, durability.applied.value)
         queues = agreement.queues if agreement is not None else []
-        yield _gauge("queue_transactions", "waiting for their order", sum(len(q) for q in queues))
-        yield _gauge("queue_bytes", "payload waiting for its order", sum(q.payload_bytes for q in queues))
-        yield _gauge("idempotency_keys", "that are kept", len(agreement.keys) if agreement is not None else 0)
+        yield gauge("queue_transactions", "waiting for their order", sum(len(q) for q in queues))
+        yield gauge("queue_bytes", "payload waiting for its order", sum(q.payload_bytes for q in queues))
+        yield gauge("idempotency_keys", "that are kept", len(agreement.keys) if agreement is not None else 0)
 
     def _process_metrics(self) -> Iterable[Any]:
         """What the process does: its counters, memory, journal, state and refusals."""
         site, counts, status = self._context, self._context.loop.counts, self._context.status
-        yield _gauge("requests_in_flight", "write requests that wait for an answer", site.loop.in_flight)
-        yield _counter("transactions", "answered by this master, refused ones included", counts.transactions)
-        yield _counter("turns", "turns of the loop", counts.turns)
-        yield _counter("syncs", "group commits of the journal", counts.syncs)
+        yield gauge("requests_in_flight", "write requests that wait for an answer", site.loop.in_flight)
+        yield counter("transactions", "answered by this master, refused ones included", counts.transactions)
+        yield counter("turns", "turns of the loop", counts.turns)
+        yield counter("syncs", "group commits of the journal", counts.syncs)
         text = "time from the beginning of a group commit to its being known"
-        yield _counter("sync_seconds", text, counts.sync_seconds)
-        yield _counter("received_messages", "from peers", counts.received_messages)
-        yield _counter("received_bytes", "from peers", counts.received_bytes)
-        yield _gauge("uptime_seconds", "since this process began", time.monotonic() - site.started_at)
+        yield counter("sync_seconds", text, counts.sync_seconds)
+        yield counter("received_messages", "from peers", counts.received_messages)
+        yield counter("received_bytes", "from peers", counts.received_bytes)
+        yield gauge("uptime_seconds", "since this process began", time.monotonic() - site.started_at)
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        yield _gauge("resident_bytes_max", "most memory used", memory)
+        yield gauge("resident_bytes_max", "most memory used", memory)
         if status.journal_bytes_used is not None:
-            yield _gauge("journal_bytes_used", "of the journal's files", status.journal_bytes_used)
+            yield gauge("journal_bytes_used", "of the journal's files", status.journal_bytes_used)
         if status.journal_bytes_free is not None:
-            yield _gauge("journal_bytes_free", "left for new work", status.journal_bytes_free)
+            yield gauge("journal_bytes_free", "left for new work", status.journal_bytes_free)
         states = {(name,): float(name == site.state) for name in _MASTER_STATES}
-        yield _gauges("state", "1 for the state that this master is in", ["state"], states)
+        yield gauges("state", "1 for the state that this master is in", ["state"], states)
         refused = {(reason,): count for reason, count in sorted(counts.refused.items())}
-        yield _counters("refused", "transactions refused, by reason", ["reason"], refused)
+        yield counters("refused", "transactions refused, by reason", ["reason"], refused)
 
     def _peer_metrics(self) -> Iterable[Any]:
         """Messages and connections of the other masters."""
         faults = dict(sorted(self._context.loop.counts.peer_faults.items()))
-        yield _counters("peer_faults", "messages refused, by peer and reason", ["peer", "reason"], faults)
+        yield counters("peer_faults", "messages refused, by peer and reason", ["peer", "reason"], faults)
         described = self._describe_peers()
         by_reason: Counter[str] = Counter()
         for one in described["refused"]:
             by_reason[one["reason"]] += one["count"]
         refused = {(reason,): count for reason, count in sorted(by_reason.items())}
-        yield _counters("peers_refused", "connections refused, by reason", ["reason"], refused)
+        yield counters("peers_refused", "connections refused, by reason", ["reason"], refused)
         connected = {(one["node"],): float(one["connected"]) for one in described["peers"]}
-        yield _gauges("peer_connected", "1 while this master's socket to it is open", ["peer"], connected)
+        yield gauges("peer_connected", "1 while this master's socket to it is open", ["peer"], connected)
         dropped = {(one["node"],): one["sent"]["dropped"] for one in described["peers"]}
-        yield _counters("peer_dropped", "messages forgotten because a queue was full", ["peer"], dropped)
+        yield counters("peer_dropped", "messages forgotten because a queue was full", ["peer"], dropped)
 
     def _certificate_metrics(self) -> Iterable[Any]:
         ends = {(to,): found.expires for to, found in self._tls._asdict().items() if found is not None}
         text = "when this master's own ends, since 1970"
-        yield _gauges("certificate_expires_seconds", text, ["shown_to"], ends)
+        yield gauges("certificate_expires_seconds", text, ["shown_to"], ends)
 
     def _worker_metrics(self) -> Iterable[Any]:
         """The position of each worker, and its faults and differences."""
         known = self._context.registry.known
         local = known.local.values()
-        yield _gauges(
+        yield gauges(
             "worker_index", "the log index that a worker has reached", ["worker"], {(w.name,): w.index for w in local}
         )
         states = {(w.name, "Refused" if w.refusal is not None else w.state): 1.0 for w in local}
-        yield _gauges("worker_state", "1 for the state a worker is in", ["worker", "state"], states)
+        yield gauges("worker_state", "1 for the state a worker is in", ["worker", "state"], states)
         faults = {(worker.name, worker.fault): 1.0 for worker in local if worker.fault}
         text = "1 for a worker that gives no answer to a transaction: suspected, ended or stalled"
-        yield _gauges("worker_fault", text, ["worker", "fault"], faults)
+        yield gauges("worker_fault", text, ["worker", "fault"], faults)
         agreement = self._context.status.log_state
         skips = 0 if agreement is None else sum(" " not in key for key in agreement.skips)  # others name namespaces
-        yield _gauges("log_skips", "transactions that the log skips", [], {(): skips})
+        yield gauges("log_skips", "transactions that the log skips", [], {(): skips})
         self._repairs.refresh_states()
         differs: dict[tuple[str, ...], float] = {}
         repairs: dict[tuple[str, ...], float] = {}
@@ -164,14 +166,14 @@ class MetricsHandler:
                     differs[data_center, worker.name, str(finding.wrong).lower()] = count
                 if repair is not None and repair.state != "Done":
                     repairs[data_center, worker.name, repair.state] = 1.0
-        yield _gauges(
+        yield gauges(
             "worker_differs",
             "graphs in which a worker does not hold what others hold (-1: which, is not known), by whether it is known "
             "to be the wrong one",
             ["data_center", "worker", "wrong"],
             differs,
         )
-        yield _gauges(
+        yield gauges(
             "worker_repair",
             "1: what becomes of a worker that differs (GivenUp, Undecided and ByHand need a person)",
             ["data_center", "worker", "state"],
@@ -182,11 +184,11 @@ class MetricsHandler:
         """How much of the log is kept, and what needs it."""
         retention, agreement = self._log_retention, self._context.status.log_state
         start = agreement.log_index.start if agreement is not None else 0
-        yield _gauge("log_kept_from", "the log is kept behind this index", start)
-        yield _gauge("journal_bytes_max", "what the journal may take", retention.bytes_max)
+        yield gauge("log_kept_from", "the log is kept behind this index", start)
+        yield gauge("journal_bytes_max", "what the journal may take", retention.bytes_max)
         blockers = [((one.kind, one.name), float(one.log_index)) for one in retention.decision.blockers]
         text = "the log is needed behind this index, by whom"
-        yield _gauges("log_needed_from", text, ["kind", "name"], blockers)
+        yield gauges("log_needed_from", text, ["kind", "name"], blockers)
 
     def _archive_metrics(self) -> Iterable[Any]:
         """How far each stream of the archive is; nothing in a cluster without one."""
@@ -194,7 +196,7 @@ class MetricsHandler:
         if not streams:
             return
         label = ["data_center"]
-        gauges: dict[str, tuple[str, Callable[[StreamStatus], float | None]]] = {
+        gauge_values: dict[str, tuple[str, Callable[[StreamStatus], float | None]]] = {
             "delay_seconds": ("age of the oldest stable entry that is not archived", lambda s: s.delay_seconds),
             "index": ("last archived index that is on this log", lambda s: s.archived.index if s.archived else None),
             "verified_index": ("the same, read back and proved", lambda s: s.verified.index if s.verified else None),
@@ -202,29 +204,29 @@ class MetricsHandler:
             "gaps": ("gaps of the stream", lambda s: s.gaps),
             "losses": ("times that masters had lost archived entries that were final", lambda s: s.losses),
         }
-        for name, (text, value_of) in gauges.items():
+        for name, (text, value_of) in gauge_values.items():
             found = {(s.data_center,): value for s in streams if (value := value_of(s)) is not None}
-            yield _gauges(f"archive_{name}", text, label, found)
-        counters: dict[str, tuple[str, Callable[[StreamStatus], float]]] = {
+            yield gauges(f"archive_{name}", text, label, found)
+        counter_values: dict[str, tuple[str, Callable[[StreamStatus], float]]] = {
             "files": ("written since the start of the archiver", lambda s: s.files),
             "bytes": ("the same", lambda s: s.bytes),
             "errors": ("failed requests to the target, since the start of the archiver", lambda s: s.errors),
         }
-        for name, (text, count_of) in counters.items():
-            yield _counters(f"archive_{name}", text, label, {(s.data_center,): count_of(s) for s in streams})
+        for name, (text, count_of) in counter_values.items():
+            yield counters(f"archive_{name}", text, label, {(s.data_center,): count_of(s) for s in streams})
 
     def _rehearsal_metrics(self) -> Iterable[Any]:
         """The last rehearsed recovery of each data centre; nothing where none was made or expected."""
         known = self._archive.rehearsals.known()
         if not known:
             return
-        gauges: dict[str, tuple[str, Callable[[KnownRehearsals], float | None]]] = {
+        gauge_values: dict[str, tuple[str, Callable[[KnownRehearsals], float | None]]] = {
             "success_timestamp_seconds": ("of the last good one, since 1970", lambda k: k.good.at if k.good else None),
             "due_timestamp_seconds": ("when the last good one is too old, since 1970", lambda k: k.due_at),
         }
-        for name, (text, value_of) in gauges.items():
+        for name, (text, value_of) in gauge_values.items():
             found = {(k.data_center,): value for k in known if (value := value_of(k)) is not None}
-            yield _gauges(f"rehearsal_{name}", text, ["data_center"], found)
+            yield gauges(f"rehearsal_{name}", text, ["data_center"], found)
         figures: dict[str, tuple[str, Callable[[RehearsalReport], float | None]]] = {
             "failed": ("1 while the last one was not good", lambda last: float(not last.ok)),
             "rpo_seconds": ("what a loss would have cost at the last one", lambda last: last.rpo_seconds),
@@ -233,43 +235,29 @@ class MetricsHandler:
         }
         for name, (text, figure_of) in figures.items():
             measured = ((k.data_center, figure_of(k.last)) for k in known if k.last is not None)
-            yield _gauges(
+            yield gauges(
                 f"rehearsal_{name}",
                 text,
                 ["data_center"],
                 {(dc,): value for dc, value in measured if value is not None},
             )
 
-    def _synchronous_metrics(self) -> Iterable[Any]:
-        """Quorums and undecided transactions; nothing in a cluster that has no synchronous transactions."""
-        found = self._synchronous.describe()
-        if found["anchor"] is None and not found["graphs"]:
-            return
-        yield _gauge("view_quorate", "1 while this master decides about synchronous transactions", found["quorate"])
-        queue = found["queue"]
-        yield _gauge("synchro_undecided", "synchronous transactions without a decision", queue["undecided"])
-        yield _gauge("synchro_oldest_seconds", "age of the oldest undecided one", queue["oldestSeconds"])
-        yield _gauge("synchro_doomed", "undecided ones that this view rolls back", queue["doomed"])
-        for name, text in (("needs", "votes that the quorum of a rule needs"), ("here", "votes that are here")):
-            values = {(rule["match"],): rule[name] for rule in found["graphs"]}
-            yield _gauges(f"synchro_{name}", text, ["match"], values)
-
     def _view_metrics(self) -> Iterable[Any]:
         """The view, the masters out of it, and which master receives messages from which."""
         status = self._context.status
         view, (epoch, ballot, _) = status.view, status.view_number
-        yield _gauge("view_epoch", "grows with each view that this master accepts", epoch)
-        yield _gauge("view_ballot", "proposals that this epoch took", ballot)
-        yield _gauge("view_installed", "1 while the latest view is installed", float(status.is_view_installed))
-        yield _gauge("view_members", "masters in the latest view", len(view.members) if view is not None else 0)
+        yield gauge("view_epoch", "grows with each view that this master accepts", epoch)
+        yield gauge("view_ballot", "proposals that this epoch took", ballot)
+        yield gauge("view_installed", "1 while the latest view is installed", float(status.is_view_installed))
+        yield gauge("view_members", "masters in the latest view", len(view.members) if view is not None else 0)
         text = f"incarnations of masters in the log; {SLOTS_MAX} are the most"
-        yield _gauge("view_incarnations", text, len(view.origins) if view is not None else 0)
+        yield gauge("view_incarnations", text, len(view.origins) if view is not None else 0)
         text = f"views that the latest view lists as its ancestors; from {LISTED_ANCESTORS_MAX} on, admission waits"
-        yield _gauge("view_ancestors", text, len(view.ancestors) if view is not None else 0)
+        yield gauge("view_ancestors", text, len(view.ancestors) if view is not None else 0)
         blocked = float(bool(status.view_blocked_reason))
-        yield _gauge("view_held", "1 while a change of views is wanted and cannot begin", blocked)
+        yield gauge("view_held", "1 while a change of views is wanted and cannot begin", blocked)
         out = dict.fromkeys(self._context.loop.departures.departed_members().items(), 1.0)
-        yield _gauges("member_out", "1 for each configured master out of the view", ["node", "why"], out)
+        yield gauges("member_out", "1 for each configured master out of the view", ["node", "why"], out)
         rows = self._view_handler.connectivity.rows()
         hears = {
             (sender, to): float(sender in row)
@@ -279,39 +267,4 @@ class MetricsHandler:
             if sender != to
         }
         text = "1 when messages arrive at `to` from `from`; absent when not known"
-        yield _gauges("hears", text, ["from", "to"], hears)
-
-
-# ``prometheus_client`` is imported late: most masters on a laptop are never scraped.
-Samples = Mapping[Any, float] | Iterable[tuple[tuple[str, ...], float]]
-"""Values by label values."""
-
-
-def _gauge(name: str, text: str, value: float) -> Any:
-    from prometheus_client.core import GaugeMetricFamily
-
-    return GaugeMetricFamily(f"txlog_{name}", text, value=value)
-
-
-def _counter(name: str, text: str, value: float) -> Any:
-    from prometheus_client.core import CounterMetricFamily
-
-    return CounterMetricFamily(f"txlog_{name}", text, value=value)
-
-
-def _gauges(name: str, text: str, labels: list[str], samples: Samples) -> Any:
-    from prometheus_client.core import GaugeMetricFamily
-
-    return _add_samples(GaugeMetricFamily(f"txlog_{name}", text, labels=labels), samples)
-
-
-def _counters(name: str, text: str, labels: list[str], samples: Samples) -> Any:
-    from prometheus_client.core import CounterMetricFamily
-
-    return _add_samples(CounterMetricFamily(f"txlog_{name}", text, labels=labels), samples)
-
-
-def _add_samples(family: Any, samples: Samples) -> Any:
-    for labels, value in samples.items() if isinstance(samples, Mapping) else samples:
-        family.add_metric(list(labels), value)
-    return family
+        yield gauges("hears", text, ["from", "to"], hears)

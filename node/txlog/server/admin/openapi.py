@@ -333,6 +333,11 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
         {"202": _response("", object_of(view=nullable(STRING), mayMiss=array_of(ANY_OBJECT)))},
         body=schema_ref("ForceView"),
     ),
+    ("POST", "/txlog/synchro/adopt"): _operation(
+        "the operator's order: the votes of these masters are lost for good",
+        {"202": _response("the view that is left", object_of(view=STRING, without=array_of(STRING)))},
+        body=schema_ref("AdoptVotes"),
+    ),
     ("POST", "/txlog/found"): _operation(
         "the operator's order to found the cluster with these",
         {"202": _response("", object_of(members=array_of(STRING)))},

@@ -1,16 +1,21 @@
-"""``GET /txlog/synchro``: whether this master's view decides, which quorums are here, and what is undecided."""
+"""``/txlog/synchro``: whether this master's view decides, which quorums are here, and what is undecided. And the
+operator's override for votes that are lost for good."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from txlog.config.durability_specs import to_rule_spec
-from txlog.http.router import Request, Response, Route, json_response
+from txlog.http.router import Request, Response, Route, json_response, read_body
+from txlog.model.anchor import Anchor
 from txlog.model.configuration import Configuration, Master
-from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore
-from txlog.model.quorum import compute_needs, count_votes, format_quorum, meets_needs
+from txlog.model.decode_errors import DECODE_ERRORS
+from txlog.model.errors import BadInput, Conflict, LogAhead, LogDiverged, LogNeedsRestore
+from txlog.model.quorum import MAJORITY, compute_needs, count_votes, format_quorum, meets_needs
 from txlog.model.stamp import stamp_ms
 from txlog.model.synchronous import GraphRule
 from txlog.protocol.views.undecided import SynchronousStatus, UndecidedState, UndecidedStatus
@@ -21,15 +26,24 @@ UNDECIDED_SHOWN_MAX = 1000
 """Undecided transactions in one answer, those of the log first."""
 
 
+_ADOPT_EXAMPLE = '{"without": ["node", ...]}, masters that are lost for good, each once'
+
+
+class AdoptVotesRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """The masters whose votes are lost for good."""
+
+    without: list[str]
+
+
 class SynchronousHandler:
-    """``GET /txlog/synchro``, and the numbers for ``GET /metrics``."""
+    """``/txlog/synchro``, and the numbers for ``GET /metrics``."""
 
     def __init__(self, site: MasterContext) -> None:
         self._context = site
 
     def routes(self) -> list[Route]:
         """The paths of this handler."""
-        return [Route("GET", "/txlog/synchro", self.get)]
+        return [Route("GET", "/txlog/synchro", self.get), Route("POST", "/txlog/synchro/adopt", self.adopt)]
 
     async def get(self, request: Request, _: Mapping[str, str]) -> Response:
         """See :func:`describe_synchronous`. ``at=INDEX:HASH``: with ``undecidedAt``, what was undecided at this
@@ -52,20 +66,65 @@ class SynchronousHandler:
             raise LogDiverged(f"index {at.index} has another hash in this log than {at.hash.hex()}: another branch")
         return [str(txid) for txid in log.synchronous.undecided_at(at.index, log.log_index)]
 
+    async def adopt(self, request: Request, _: Mapping[str, str]) -> Response:
+        """``POST /txlog/synchro/adopt``: the operator gives up the votes of these masters, for good. The next view is
+        judged as if they had had none; it follows soon after. 202: ``{"view", "without"}``, the view that is left. The
+        override is in memory: after a restart of this process before that view it is given again."""
+        try:
+            without = msgspec.json.decode(await read_body(request, 4096), type=AdoptVotesRequest).without
+        except DECODE_ERRORS as wrong:
+            raise BadInput(f"expected {_ADOPT_EXAMPLE}: {wrong}") from None
+        if not without or len(set(without)) != len(without):
+            raise BadInput(f"expected {_ADOPT_EXAMPLE}; got {without}")
+        site = self._context
+        found = site.status.synchronous_status
+        if found is not None and not found.quorate:
+            here = [site.config.node, *(node for node in site.other_nodes if site.status.is_reachable(node))]
+            problem = find_adoption_problem(found.anchor, without, here)
+            if problem:
+                raise Conflict(problem)
+        site.loop.give_up_votes(without)
+        assert found is not None, "votes are given up in a cluster that has an anchor"
+        view = ".".join(map(str, found.view))
+        site.log.info("VotesGivenUp", view=view, without=without)
+        return json_response({"view": view, "without": without}, 202)
+
     def describe(self) -> dict[str, Any]:
         """See :func:`describe_synchronous`."""
         site = self._context
-        limit = site.config.limits.synchronous_transactions
-        return describe_synchronous(
-            site.status.synchronous_status, site.status.configuration, site.config.node, time.time() * 1000, limit
-        )
+        limit, log = site.config.limits.synchronous_transactions, site.status.log_state
+        lag_ms = log.synchronous.commits.last_lag_ms if log is not None else 0
+        found, configuration = site.status.synchronous_status, site.status.configuration
+        return describe_synchronous(found, configuration, site.config.node, time.time() * 1000, limit, lag_ms)
+
+
+def find_adoption_problem(anchor: Anchor, without: Collection[str], here: Collection[str]) -> str:
+    """Why a view could not decide after these votes were given up: the masters ``here`` have no majority of the rest.
+    Empty where they have one."""
+    for electorate in (anchor.electorate, *anchor.under):
+        rest = [master for master in electorate if master.node not in without]
+        needs = compute_needs(MAJORITY, rest)
+        if not meets_needs(needs, rest, here):
+            silent = ", ".join(master.node for master in rest if master.weight and master.node not in here)
+            votes = count_votes(rest, here)
+            return (
+                f"without {', '.join(without)} there are {needs.total} votes, and {votes} of them are here:"
+                f" {needs.votes} are needed. Start {silent or 'a master that has a vote'}, or name every master that is"
+                " lost for good"
+            )
+    return ""
 
 
 def describe_synchronous(
-    found: SynchronousStatus | None, configuration: Configuration | None, node: str, now_ms: float, limit: int
+    found: SynchronousStatus | None,
+    configuration: Configuration | None,
+    node: str,
+    now_ms: float,
+    limit: int,
+    commit_lag_ms: int = 0,
 ) -> dict[str, Any]:
     """As the API shows it. ``found``: None in a cluster that has no synchronous transactions yet. ``limit``: how many
-    of its own this master may leave undecided."""
+    of its own this master may leave undecided. ``commit_lag_ms``: from acceptance to COMMIT, of the last one."""
     rules: Sequence[GraphRule] = [] if configuration is None else configuration.graphs
     electorate: Sequence[Master] = found.anchor.electorate if found is not None else []
     present = found.present if found is not None else []
@@ -92,6 +151,8 @@ def describe_synchronous(
             "limit": limit,
             "oldestSeconds": round(max(ages, default=0.0), 3),
             "doomed": sum(one.state is UndecidedState.DOOMED for one in undecided),
+            "bytes": found.own_bytes if found is not None else 0,
+            "commitLagSeconds": commit_lag_ms / 1000,
         },
         "undecided": [
             describe_undecided(one) | {"ageSeconds": round(age, 3)}

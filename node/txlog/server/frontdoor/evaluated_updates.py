@@ -22,7 +22,7 @@ from txlog.http.router import Request
 from txlog.http.write_options import WriteOptions
 from txlog.model.durability import Durability
 from txlog.model.entry import Position
-from txlog.model.entry_effects import find_effects
+from txlog.model.entry_effects import EntryEffect, find_effects
 from txlog.model.errors import (
     BadInput,
     Conflict,
@@ -207,8 +207,8 @@ class OptimisticUpdateExecutor:
             await self._catch_up(copy, index - 1)
             if copy.position.index != index - 1:
                 return None
-            if is_synchronous(write.batch[0]) and not await self._is_first_effect(copy, answer.txid):
-                return None
+            if is_synchronous(write.batch[0]):
+                return await self._took_effect_at_commit(copy, answer.txid, update, effect)
             stands = found == index - 1 or await copy.fingerprint(update.read_predicates) == effect.fingerprint
             await self._catch_up(copy, index)
         except (LogAhead, LogDiverged, LogNeedsRestore, Unavailable):
@@ -218,12 +218,26 @@ class OptimisticUpdateExecutor:
             return None
         return stands
 
-    async def _is_first_effect(self, copy: RemoteCopy, txid: Txid) -> bool:
-        """Whether the transaction is the first one that takes effect at the next index. Of several that one decision
-        commits, only the data before the first one is known here."""
+    async def _took_effect_at_commit(
+        self, copy: RemoteCopy, txid: Txid, update: EvaluatedUpdate, effect: UpdateEffect
+    ) -> bool | None:
+        """As :meth:`_took_effect`, of a synchronous transaction. ``copy`` has the data before the index of its COMMIT.
+        The transactions that the COMMIT names before it take effect before it."""
         entries = await self._read_log(copy.position, copy.position.index + 1, 1)
         effects = find_effects(entries[0].entry) if entries else []
-        return bool(effects) and effects[0].txid == txid
+        at = next((number for number, one in enumerate(effects) if one.txid == txid), None)
+        if at is None:
+            return None  # it is skipped
+        try:
+            if at:
+                await copy.apply_operations(_operations(effects[:at]), copy.position)
+            stands = await copy.fingerprint(update.read_predicates) == effect.fingerprint
+            last = Position(0, entries[0].index, entries[0].hash)
+            await copy.apply_operations(_operations(effects[at:]), last)
+        except BaseException:
+            self._discard_copy()  # it may be between two positions
+            raise
+        return stands
 
     # The copy
 
@@ -314,9 +328,7 @@ class OptimisticUpdateExecutor:
             entries = await self._read_log(copy.position, upto, PAGE_BYTES)
             if not entries:
                 return
-            operations = [
-                StoreOperation(effect.kind, effect.payload) for each in entries for effect in find_effects(each.entry)
-            ]
+            operations = _operations([effect for each in entries for effect in find_effects(each.entry)])
             last = Position(0, entries[-1].index, entries[-1].hash)
             await copy.apply_operations(operations, last)
 
@@ -328,6 +340,10 @@ class OptimisticUpdateExecutor:
     def _on_idle(self) -> None:
         if not self._lock.locked():
             self._discard_copy()
+
+
+def _operations(effects: Sequence[EntryEffect]) -> list[StoreOperation]:
+    return [StoreOperation(effect.kind, effect.payload) for effect in effects]
 
 
 def _copy_too_large(what: str, instead: str) -> Conflict:

@@ -1,0 +1,101 @@
+"""``make bench ONLY=synchronous``: what a quorum costs a write, beside the same write without a rule.
+
+Two clusters of three masters take turns, of which one has a rule for the graph of every write. *quorum*: a quorum holds
+it. *synced*: its COMMIT is stable. Rounds are interleaved, each figure is the median of its rounds.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from e2e.lib.cluster.masters import REPOSITORY, BenchMasters, three_masters
+from e2e.lib.load.closed_loop import ClosedLoad, RequestTemplate
+from e2e.lib.readers import same_log
+from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, median, print_table, quantile
+from e2e.lib.wait import NotYet, wait_until
+from txlog.client import MasterClient
+
+RULE: Final = {"match": "http://example.org/graph"}
+"""The graph of the load's quads."""
+SYNCED_FACTOR: Final = 2.0
+RATE_SHARE: Final = 0.6
+DECIDES_S: Final = 30.0
+
+
+class Shape(NamedTuple):
+    """A load of one cluster. ``rule``: its writes are synchronous."""
+
+    name: str
+    has_rule: bool
+    clients: int
+    level: str
+
+
+SHAPES: Final = (
+    Shape("plain_p50_synced_ms", False, 1, "synced"),
+    Shape("p50_quorum_ms", True, 1, "quorum"),
+    Shape("p50_synced_ms", True, 1, "synced"),
+    Shape("plain_tps_c64", False, 64, "synced"),
+    Shape("tps_c64", True, 64, "synced"),
+)
+
+
+def measure_synchronous(folder: Path, rounds: int, seconds: float, rest_s: float, report: BenchReport) -> None:
+    """The figures, and their musts."""
+    found: dict[str, list[float]] = {shape.name: [] for shape in SHAPES}
+    with three_masters(folder / "plain") as plain, three_masters(folder / "quorum") as quorum:
+        with MasterClient(quorum.urls[0], 30.0) as master:
+            master.configure({"graphs": [RULE]})
+        _wait_decides(quorum)
+        number = 0
+        for turn in range(rounds):
+            for shape in SHAPES:
+                time.sleep(rest_s)
+                console.print(f"round {turn + 1} of {rounds}: {shape.name} ...", highlight=False)
+                masters = quorum if shape.has_rule else plain
+                requests = RequestTemplate(REPOSITORY, shape.level, 1, "synchronous", number)
+                load = ClosedLoad(masters.urls, requests, shape.clients)
+                measured = load.run(1.0, seconds, _nothing, _nothing)
+                number = requests.next
+                if load.wrong:
+                    report.require(f"{shape.name}: every answer is good", False, load.wrong[0][:300])
+                p50_ms = 1000 * (quantile(measured.latencies, 0.5) or 0.0)
+                found[shape.name].append(measured.per_s if "tps" in shape.name else p50_ms)
+        quorum.wait_at_rest(60.0)
+        agree, lengths = same_log(quorum.urls)
+        with MasterClient(quorum.urls[0], 10.0) as master:
+            report.equal("undecided_left", master.synchro()["queue"]["undecided"], 0)
+        report.require("the logs with a rule are one", agree)
+        report.figure("log_entries", min(lengths))
+    _compare({name: median(values) for name, values in found.items()}, report)
+
+
+def _compare(figures: dict[str, float | None], report: BenchReport) -> None:
+    if any(value is None for value in figures.values()):
+        raise CannotMeasure("a round without an answer")
+    values = {name: value or 0.0 for name, value in figures.items()}
+    plain = values["plain_p50_synced_ms"]
+    report.figure("plain_p50_synced_ms", plain)
+    report.figure("plain_tps_c64", values["plain_tps_c64"], 0)
+    report.at_most("p50_quorum_ms", values["p50_quorum_ms"], plain)
+    report.at_most("p50_synced_ms", values["p50_synced_ms"], SYNCED_FACTOR * plain)
+    report.at_least("tps_c64", values["tps_c64"], RATE_SHARE * values["plain_tps_c64"])
+    rows = list(values.items())
+    print_table(build_table("synchronous transactions", ("figure", "median"), rows))
+
+
+def _wait_decides(masters: BenchMasters) -> None:
+    def probe() -> bool:
+        for url in masters.urls:
+            with MasterClient(url, 5.0) as master:
+                if not master.synchro()["quorate"]:
+                    raise NotYet(f"{url} decides nothing")
+        return True
+
+    wait_until("every master decides", DECIDES_S, probe)
+
+
+def _nothing() -> None:
+    """Nothing is measured beside the load."""

@@ -1,0 +1,96 @@
+"""Safeguards of synchronous transactions in the administration and in clients, one each taken out. Imports nothing of
+``txlog``. A test of the room kills each."""
+
+from __future__ import annotations
+
+from txlog_simulation.mutant import Mutant
+from txlog_simulation.source_patches import SourceEdit
+
+ADMIN = "txlog/server/admin/synchronous_view.py"
+LOSS = "txlog/server/admin/quorum_loss.py"
+RETRYING = "txlog/client/retrying_write.py"
+EVALUATED = "txlog/server/frontdoor/evaluated_updates.py"
+_WRITES = "node/tests/server/test_synchronous_writes.py"
+_VOTES = "node/tests/server/test_lost_votes.py"
+_LOSS = "node/tests/server/test_quorum_loss.py"
+_CLIENT = "node/tests/client/test_writes_go_on.py"
+
+
+def _mutant(name: str, rule: str, file: str, old: str, new: str, test: str) -> Mutant:
+    return Mutant(f"synchronous-{name}", rule, False, (SourceEdit(file, old, new),), test=test)
+
+
+SYNCHRONOUS_ADMIN_MUTANTS: tuple[Mutant, ...] = (
+    _mutant(
+        "votes-given-up-without-a-majority-of-the-rest",
+        "S4",
+        ADMIN,
+        "        if not meets_needs(needs, rest, here):\n",
+        "        if False:\n",
+        _VOTES,
+    ),
+    _mutant(
+        "order-about-votes-is-not-logged",
+        "S4",
+        ADMIN,
+        '        site.log.info("VotesGivenUp", view=view, without=without)\n',
+        "",
+        _VOTES,
+    ),
+    _mutant(
+        "removal-takes-the-quorum",
+        "S14",
+        "txlog/server/admin/configuration.py",
+        "        self._keep_quorum(wanted)\n",
+        "",
+        _LOSS,
+    ),
+    _mutant(
+        "masters-that-leave-keep-their-votes",
+        "S14",
+        LOSS,
+        "stay = {master.node for master in wanted.masters if master.role != LEAVING}",
+        "stay = {master.node for master in wanted.masters}",
+        _LOSS,
+    ),
+    _mutant(
+        "masters-that-are-out-count-after-a-removal",
+        "S14",
+        LOSS,
+        "[node for node in members if node in stay]",
+        "list(stay)",
+        _LOSS,
+    ),
+    _mutant(
+        "evaluated-update-does-not-see-its-commit",
+        "S7",
+        EVALUATED,
+        "                await copy.apply_operations(_operations(effects[:at]), copy.position)\n",
+        "                pass\n",
+        f"{_WRITES}::test_an_update_that_is_evaluated_once_behind_another_one_of_its_commit",
+    ),
+    _mutant(
+        "lag-is-not-counted",
+        "S6",
+        "txlog/protocol/log/synchronous_effects.py",
+        "        self.commits.add(stamp_ms(effect.stamp) - stamp_ms(one.stamp))\n",
+        "",
+        f"{_WRITES}::test_metrics_of_decisions",
+    ),
+    _mutant(
+        "client-takes-pending-for-done",
+        "S10",
+        RETRYING,
+        "        if written.synchronous == PENDING and self._durability is not Durability.ACCEPTED:\n",
+        "        if False:\n",
+        _CLIENT,
+    ),
+    _mutant(
+        "client-takes-one-rollback-for-all-tries",
+        "S11",
+        RETRYING,
+        "            if not self.outcome_unknown:\n                raise\n            # Another",
+        "            if True:\n                raise\n            # Another",
+        _CLIENT,
+    ),
+)
