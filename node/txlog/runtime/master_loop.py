@@ -23,7 +23,7 @@ from txlog.model.durability import Durability
 from txlog.model.errors import PeerFault, Refused, Unavailable
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Txid
-from txlog.model.synchronous_entry import SYNCHRONOUS_KINDS
+from txlog.model.synchronous_entry import KIND_SYNCHRONOUS_UPDATE, SYNCHRONOUS_KINDS
 from txlog.protocol.events import ClockReading, ProtocolSettings, Submission, SubmissionAccepted
 from txlog.protocol.log.log_trim import RetentionPosition, TrimDecision
 from txlog.runtime.departures import DepartureHistory
@@ -361,13 +361,16 @@ class MasterLoop:
 
     @staticmethod
     def _last_synchronous(write: PendingWrite) -> Txid | None:
-        """The last new synchronous transaction of a write, whose decision is waited for."""
-        taken = (
-            answer.txid
-            for one, answer in zip(write.batch, write.answers, strict=True)
-            if one.kind in SYNCHRONOUS_KINDS and isinstance(answer, SubmissionAccepted) and not answer.is_repeat
-        )
-        return max(taken, default=None)
+        """The last new synchronous transaction of a write, whose decision is waited for. This runs for each write,
+        compiled: the usual kinds are passed over first."""
+        last: Txid | None = None
+        for at, one in enumerate(write.batch):
+            if one.kind < KIND_SYNCHRONOUS_UPDATE or one.kind not in SYNCHRONOUS_KINDS:
+                continue
+            answer = write.answers[at]
+            if isinstance(answer, SubmissionAccepted) and not answer.is_repeat and (last is None or answer.txid > last):
+                last = answer.txid
+        return last
 
     def _sync_done(self, error: BaseException | None) -> None:
         if self.end_reason is not None:

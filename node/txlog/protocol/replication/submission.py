@@ -105,6 +105,8 @@ def _find_repeat(
 
 def _repeatable_key(one: Submission) -> str:
     """The key under which a submission repeats an earlier one; empty for one that repeats none."""
+    if not one.key:
+        return ""
     return one.key if one.kind == KIND_SKIP else _idempotency_key(one)
 
 
