@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from txlog.client.responses import WorkerStatus
 from txlog.config.cluster import TxLogCluster
 from txlog.config.process_config_builder import worker_names
 from txlog_operator.actions import DeleteObject
@@ -82,17 +81,11 @@ def _serving(seen: ClusterObservation) -> set[str]:
         worker.name
         for master in seen.reachable_masters.values()
         for worker in master.status.workers
-        if _is_close(worker, master.status.stable.index)
-    }
-
-
-def _is_close(worker: WorkerStatus, stable: int) -> bool:
-    return (
-        worker.state == "Working"
+        if worker.state == "Working"
         and worker.hold is None
         and worker.position is not None
-        and worker.position.index >= stable - LAG_MAX
-    )
+        and worker.position.index >= master.status.stable.index - LAG_MAX
+    }
 
 
 def _is_running(work: dict[str, object]) -> bool:
