@@ -39,9 +39,11 @@ class ApiServer:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BadInput(f"the kubeconfig names no API server: {self.server!r}; expected https://HOST")
         self._host, self._port, self._prefix = parts.hostname, parts.port, parts.path
-        self._tls = _tls_context(cluster, user) if parts.scheme == "https" else None
+        self.tls = _tls_context(cluster, user) if parts.scheme == "https" else None
+        """For connections to it; None without TLS."""
         authorization = _authorization(user)
-        self._headers = {"Authorization": authorization} if authorization is not None else {}
+        self.headers = {"Authorization": authorization} if authorization is not None else {}
+        """The credentials."""
 
     def call(
         self,
@@ -54,11 +56,11 @@ class ApiServer:
         """The JSON of the answer. A refusal raises what its status means: :class:`BadInput`, :class:`Forbidden`,
         :class:`NotFound`, :class:`Refused`; :class:`Unavailable` when nothing answers, or answers 5xx."""
         connection: http.client.HTTPConnection
-        if self._tls is not None:
-            connection = http.client.HTTPSConnection(self._host, self._port, timeout=timeout_s, context=self._tls)
+        if self.tls is not None:
+            connection = http.client.HTTPSConnection(self._host, self._port, timeout=timeout_s, context=self.tls)
         else:
             connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
-        sent = {**self._headers, "Accept": "application/json", **(headers or {})}
+        sent = {**self.headers, "Accept": "application/json", **(headers or {})}
         content = None
         if body is not None:
             content = json.dumps(body).encode()

@@ -1,4 +1,5 @@
-"""The console of a master in a browser on this machine, through Kubernetes' API server.
+"""The console of a master in a browser on this machine, through Kubernetes' API server. Needs Python's own library
+alone.
 
 A small web server on loopback passes each request to the proxy of the master's pod, with the credentials of the
 kubeconfig and of TxLog. Who reaches this server has those rights. So its address holds a random part, which other
@@ -7,16 +8,16 @@ users of the machine and other web sites do not know. The page asks by relative 
 
 from __future__ import annotations
 
-import asyncio
 import hmac
+import http.client
 import secrets
 import ssl
+import threading
 from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedIOBase
 from typing import Final
-
-import aiohttp
-from aiohttp import web
-from yarl import URL
+from urllib.parse import urlsplit
 
 from txlog.auth.csrf import is_cross_site
 
@@ -26,6 +27,7 @@ CONNECT_TIMEOUT_S: Final = 10.0
 SILENCE_MAX_S: Final = 60.0
 """Between two pieces of an answer. The live view writes every 15 s."""
 UPLOAD_BYTES_MAX: Final = 1 << 30
+PIECE_BYTES: Final = 1 << 16
 HOP_HEADERS: Final = frozenset(
     {
         "connection",
@@ -50,79 +52,151 @@ class ConsoleForwarder:
     https target. :attr:`url` is the address of the page once :meth:`start` has returned."""
 
     def __init__(self, target: str, headers: Mapping[str, str], tls: ssl.SSLContext | None) -> None:
-        self._target = target.rstrip("/")
-        self._headers = dict(headers)
-        self._tls: ssl.SSLContext | bool = tls if tls is not None else True
-        self._secret = secrets.token_urlsafe(SECRET_BYTES)
-        self._session: aiohttp.ClientSession | None = None
-        self._runner: web.AppRunner | None = None
+        self.target = urlsplit(target.rstrip("/"))
+        self.headers = dict(headers)
+        self.tls = tls
+        self.secret = secrets.token_urlsafe(SECRET_BYTES)
+        self._server: ThreadingHTTPServer | None = None
         self.url = ""
 
-    async def start(self, port: int) -> None:
+    def start(self, port: int) -> None:
         """Listen on loopback; 0 chooses a free port. Raises ``OSError`` for a port in use."""
-        app = web.Application(client_max_size=UPLOAD_BYTES_MAX)
-        app.router.add_route("*", "/{secret}/{path:.*}", self._forward)
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=SILENCE_MAX_S)
-        self._session = aiohttp.ClientSession(timeout=timeout, auto_decompress=False)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, LOOPBACK, port)
-        await site.start()
-        bound = self._runner.addresses[0][1]
-        self.url = f"http://{LOOPBACK}:{bound}/{self._secret}/console/"
+        forwarder = self
 
-    async def close(self) -> None:
-        """Stop listening and end what is still being passed."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-        if self._session is not None:
-            await self._session.close()
+        class Handler(_ConsoleHandler):
+            console = forwarder
 
-    async def _forward(self, request: web.Request) -> web.StreamResponse:
-        if not hmac.compare_digest(request.match_info["secret"].encode(), self._secret.encode()):
-            return web.Response(status=404, text="see the address that kubectl txlog console has printed\n")
-        sent = request.headers
-        if is_cross_site(request.method, sent.get("Host"), sent.get("Origin"), sent.get("Sec-Fetch-Site")):
-            return web.Response(status=403, text="a page of another site asks\n")
-        assert self._session is not None
-        path = request.raw_path.partition(f"/{self._secret}/")[2]
+        self._server = ThreadingHTTPServer((LOOPBACK, port), Handler)
+        self._server.daemon_threads = True  # a live view has no end
+        self._server.block_on_close = False
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.url = f"http://{LOOPBACK}:{self._server.server_address[1]}/{self.secret}/console/"
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+
+    def connect(self) -> http.client.HTTPConnection:
+        """A connection to the target. Raises ``OSError``."""
+        host, port = self.target.hostname or "", self.target.port
+        made: http.client.HTTPConnection
+        if self.target.scheme == "https":
+            made = http.client.HTTPSConnection(host, port, timeout=CONNECT_TIMEOUT_S, context=self.tls)
+        else:
+            made = http.client.HTTPConnection(host, port, timeout=CONNECT_TIMEOUT_S)
+        made.connect()
+        made.sock.settimeout(SILENCE_MAX_S)
+        return made
+
+
+class _ConsoleHandler(BaseHTTPRequestHandler):
+    """One connection of a browser."""
+
+    protocol_version = "HTTP/1.1"
+    console: ConsoleForwarder
+
+    def forward(self) -> None:
+        """Answer one request."""
+        secret, _, path = self.path.removeprefix("/").partition("/")
+        if not hmac.compare_digest(secret.encode(), self.console.secret.encode()):
+            self._refuse(404, "see the address that kubectl txlog console has printed")
+            return
+        sent = self.headers
+        if is_cross_site(self.command, sent.get("Host"), sent.get("Origin"), sent.get("Sec-Fetch-Site")):
+            self._refuse(403, "a page of another site asks")
+            return
+        text = sent.get("Content-Length", "0")
+        if sent.get("Transfer-Encoding") is not None or not (text.isascii() and text.isdecimal()):
+            self._refuse(411, "a request with a body needs its length")
+            return
+        length = int(text)
+        if length > UPLOAD_BYTES_MAX:
+            self._refuse(413, f"expected at most {UPLOAD_BYTES_MAX} bytes")
+            return
         try:
-            async with self._session.request(
-                request.method,
-                URL(f"{self._target}/{path}", encoded=True),
-                headers=self._outgoing(request),
-                data=request.content if request.body_exists else None,
-                ssl=self._tls,
-                allow_redirects=False,
-                skip_auto_headers=("Accept-Encoding", "User-Agent"),  # an answer as the browser wants it
-            ) as answer:
-                return await _pass_on(request, answer)
-        except (aiohttp.ClientError, TimeoutError) as failed:
-            return web.Response(status=502, text=f"the master is not reached through the API server: {failed!r}\n")
+            connection = self.console.connect()
+        except OSError as failed:
+            self._refuse(502, f"the master is not reached through the API server: {failed!r}")
+            return
+        try:
+            self._pass_on(connection, path, length)
+        finally:
+            connection.close()
 
-    def _outgoing(self, request: web.Request) -> dict[str, str]:
-        kept = {name: value for name, value in request.headers.items() if name.lower() not in OWN_HEADERS}
-        length = {"Content-Length": str(request.content_length)} if request.content_length is not None else {}
-        return kept | length | self._headers
+    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = forward  # noqa: N815
+
+    def _pass_on(self, connection: http.client.HTTPConnection, path: str, length: int) -> None:
+        kept = {name: value for name, value in self.headers.items() if name.lower() not in OWN_HEADERS}
+        body = _Bounded(self.rfile, length) if length else None
+        if "Content-Length" in self.headers:
+            kept["Content-Length"] = str(length)
+        try:
+            url = f"{self.console.target.path}/{path}"
+            connection.request(self.command, url, body, {**kept, **self.console.headers})
+            answer = connection.getresponse()
+        except (OSError, http.client.HTTPException) as failed:
+            self._refuse(502, f"the master is not reached through the API server: {failed!r}")
+            return
+        try:
+            self._answer(answer)
+        except (OSError, http.client.HTTPException):  # one of the two is gone, in the middle of the answer
+            self.close_connection = True
+
+    def _answer(self, answer: http.client.HTTPResponse) -> None:
+        """The answer, piece by piece as it arrives: the live view has no end."""
+        self.send_response_only(answer.status, answer.reason)
+        for name, value in answer.getheaders():
+            if name.lower() not in HOP_HEADERS:
+                self.send_header(name, value)
+        has_body = self.command != "HEAD" and answer.status >= 200 and answer.status not in (204, 304)
+        chunked = has_body and answer.getheader("Content-Length") is None
+        if chunked:
+            self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        while has_body and (piece := answer.read1(PIECE_BYTES)):
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+        if chunked:
+            self.wfile.write(b"0\r\n\r\n")
+
+    def _refuse(self, status: int, why: str) -> None:
+        """The rest of the request is not read, so the connection ends."""
+        self.close_connection = True
+        text = f"{why}\n".encode()
+        self.send_response_only(status)
+        for name, value in (
+            ("Content-Type", "text/plain"),
+            ("Content-Length", str(len(text))),
+            ("Connection", "close"),
+        ):
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(text)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Nothing: the terminal shows the address alone."""
 
 
-async def _pass_on(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-    """The answer, piece by piece as it arrives: the live view has no end."""
-    headers = [(name, value) for name, value in answer.headers.items() if name.lower() not in HOP_HEADERS]
-    response = web.StreamResponse(status=answer.status, reason=answer.reason)
-    response.headers.extend(headers)
-    await response.prepare(request)
-    async for piece in answer.content.iter_any():
-        await response.write(piece)
-    await response.write_eof()
-    return response
+class _Bounded:
+    """A body of known length, read as it arrives."""
+
+    def __init__(self, source: BufferedIOBase, length: int) -> None:
+        self._source, self._left = source, length
+
+    def read(self, size: int = PIECE_BYTES) -> bytes:
+        """The next bytes; none at the end."""
+        piece = self._source.read(min(size, self._left))
+        self._left -= len(piece)
+        return piece
 
 
-async def serve_console(forwarder: ConsoleForwarder, port: int, on_ready: Callable[[str], None]) -> None:
-    """Serve until the task is cancelled. ``on_ready`` receives the address of the page."""
+def serve_console(forwarder: ConsoleForwarder, port: int, on_ready: Callable[[str], None]) -> None:
+    """Serve until the process is interrupted. ``on_ready`` receives the address of the page."""
     try:
-        await forwarder.start(port)
+        forwarder.start(port)
         on_ready(forwarder.url)
-        await asyncio.Event().wait()
+        threading.Event().wait()
     finally:
-        await forwarder.close()
+        forwarder.close()

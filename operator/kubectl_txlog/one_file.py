@@ -9,13 +9,14 @@ from typing import Any, Final
 
 from kubectl_txlog import acting_commands
 from kubectl_txlog.command_line import run_arguments
+from kubectl_txlog.console_command import console
 from kubectl_txlog.master_access import find_masters
 from kubectl_txlog.options import ConfigOption, ContextOption, JsonOption, NameArgument, NamespaceOption
 from txlog.model.errors import TxLogError
 
 ABOUT: Final = (
     "Ask and command the masters of a TxLogCluster, through the API server. The Python package txlog has more commands:"
-    " peers, split-report, verify, top, console."
+    " peers, split-report, verify, top."
 )
 
 
@@ -54,7 +55,7 @@ def _line(row: dict[str, Any]) -> str:
 def main() -> None:
     """Never a stack trace for what went wrong outside of TxLog."""
     try:
-        commands = {"status": status, **acting_commands.COMMANDS}
+        commands = {"status": status, "console": console, **acting_commands.COMMANDS}
         run_arguments("kubectl txlog", ABOUT, commands, sys.argv[1:])
     except TxLogError as error:
         print(error, file=sys.stderr)

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-import webbrowser
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +20,7 @@ from urllib.parse import quote, urlsplit
 import typer
 
 from kubectl_txlog import acting_commands
-from kubectl_txlog.console_forwarder import ConsoleForwarder, serve_console
+from kubectl_txlog.console_command import console
 from kubectl_txlog.kubeconfig import context_namespace, read_kubeconfig
 from kubectl_txlog.master_access import TXLOG_AUTHORIZATION_HEADER
 from kubectl_txlog.typer_commands import add_commands
@@ -33,7 +31,6 @@ from txlog.cli.main import handle_errors
 from txlog.cli.options import JsonOption
 from txlog.cli.peer_commands import show_peers
 from txlog.cli.split_commands import show_splits
-from txlog.cli.tables import print_line
 from txlog.cli.top_commands import OnceOption, show_top
 from txlog.client import MasterClient
 from txlog.client.credentials import TOKEN_FILE, Credentials
@@ -60,7 +57,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Ask and command the masters of a TxLogCluster, through the API server.",
 )
-add_commands(app, acting_commands.COMMANDS)
+add_commands(app, {"console": console, **acting_commands.COMMANDS})
 
 NameArgument = Annotated[str | None, typer.Argument(help="of the TxLogCluster; default: the only one")]
 NamespaceOption = Annotated[str | None, typer.Option("-n", "--namespace", help="default: the context's")]
@@ -117,34 +114,6 @@ def top(
     show_top(cluster_through_proxy(find_sites(name, namespace, context, kubeconfig)), once, json)
 
 
-@app.command()
-def console(
-    name: NameArgument = None,
-    namespace: NamespaceOption = None,
-    context: ContextOption = None,
-    kubeconfig: ConfigOption = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="on this machine; 0: a free one")] = 0,
-    browser: Annotated[bool, typer.Option(help="open the address in a browser")] = True,
-) -> None:
-    """Serve the console of a master on this machine, until Ctrl-C. It prints the address, which is as good as your
-    credentials: do not pass it on."""
-    sites = find_sites(name, namespace, context, kubeconfig)
-    url = cluster_through_proxy(sites).ask_first(_url_of_live_master)
-    site = next(site for site in sites if site.has_master(url))
-    tls = site.endpoint.tls_context() if url.startswith("https:") else None
-
-    def show(address: str) -> None:
-        print_line(f"The console is at {address}   Ctrl-C ends it.")
-        sys.stdout.flush()
-        if browser and sys.stdout.isatty():
-            webbrowser.open(address)
-
-    try:
-        asyncio.run(serve_console(ConsoleForwarder(url, site.headers, tls), port, show))
-    except OSError as failed:
-        raise BadInput(f"--port {port}: {failed.strerror or failed}") from None
-
-
 # -- where they are
 
 
@@ -198,11 +167,6 @@ def cluster_through_proxy(sites: Sequence[KubernetesSite]) -> CliCluster:
         return MasterClient(url, timeout_s, connect_s=5.0, tls=tls, credentials=Credentials.from_headers(site.headers))
 
     return CliCluster({site.cluster.data_center: list(site.urls) for site in sites}, None, opened)
-
-
-def _url_of_live_master(client: MasterClient) -> str:
-    client.status()
-    return client.url
 
 
 def _worker_transport(sites: Sequence[KubernetesSite], url: str, timeout_s: float) -> HttpTransport:

@@ -58,6 +58,7 @@ def test_lint_finds_nothing(chart: Path, tmp_path: Path) -> None:
         (OPERATOR, {"monitorin": {}}, "monitorin"),
         (CLUSTER, {}, "dataCenter"),
         (CLUSTER, {**UK, "expose": {"type": "Tunnel"}}, "LoadBalancer"),
+        (CLUSTER, {**UK, "expose": {"type": "NodePort"}}, "LoadBalancer"),
     ],
 )
 def test_a_typo_in_the_values_is_refused(chart: Path, values: dict[str, Any], said: str, tmp_path: Path) -> None:
@@ -237,10 +238,22 @@ def test_each_master_of_this_data_centre_gets_a_door(tmp_path: Path) -> None:
         CLUSTER, tmp_path, name="catalogue", **UK, expose={"enabled": True, "annotations": {"dns": "uk-{index}"}}
     )
     doors = [each for each in found if each["kind"] == "Service"]
-    assert [each["metadata"]["name"] for each in doors] == ["catalogue-1", "catalogue-2"]
+    assert [each["metadata"]["name"] for each in doors] == ["catalogue-uk-1", "catalogue-uk-2"]
     assert [each["metadata"]["annotations"]["dns"] for each in doors] == ["uk-1", "uk-2"]
     assert doors[0]["spec"]["selector"]["apps.kubernetes.io/pod-index"] == "1"
     assert [port["port"] for port in doors[0]["spec"]["ports"]] == [7300]
+
+
+def test_no_two_data_centres_have_a_door_of_one_name(tmp_path: Path) -> None:
+    """Cilium's and other meshes take Services of one name for one Service, and a master would reach itself."""
+    names: list[str] = []
+    for centre in ("uk", "us"):
+        found = rendered(
+            CLUSTER, tmp_path, name="c" * 50, spec={**UK["spec"], "dataCenter": centre}, expose={"enabled": True}
+        )
+        names += [each["metadata"]["name"] for each in found if each["kind"] == "Service"]
+    assert len(set(names)) == len(names) == 3
+    assert all(len(name) <= 63 for name in names)
 
 
 def test_doors_of_masters_with_certificates_lead_to_where_masters_meet(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 from aiohttp import ClientSession, web
 
-from kubectl_txlog.console_forwarder import ConsoleForwarder
+from kubectl_txlog.console_forwarder import UPLOAD_BYTES_MAX, ConsoleForwarder
 
 OWN = {"Authorization": "Bearer of-the-kubeconfig", "TxLog-Authorization": "Bearer of-txlog"}
 
@@ -54,9 +54,9 @@ async def proxy() -> AsyncIterator[StubProxy]:
 @pytest.fixture
 async def forwarder(proxy: StubProxy) -> AsyncIterator[ConsoleForwarder]:
     made = ConsoleForwarder(proxy.url, OWN, None)
-    await made.start(0)
+    made.start(0)
     yield made
-    await made.close()
+    made.close()
 
 
 @pytest.fixture
@@ -121,19 +121,45 @@ async def test_without_the_random_part_nothing_is_passed_on(
 
 async def test_each_start_has_another_address(proxy: StubProxy, forwarder: ConsoleForwarder) -> None:
     other = ConsoleForwarder(proxy.url, OWN, None)
-    await other.start(0)
-    await other.close()
+    other.start(0)
+    other.close()
     secrets = {one.url.split("/")[3] for one in (forwarder, other)}
     assert len(secrets) == 2
     assert all(len(secret) >= 20 for secret in secrets)
 
 
+async def test_a_body_without_a_length_is_refused(
+    proxy: StubProxy, forwarder: ConsoleForwarder, session: ClientSession
+) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"<a>"
+
+    root = forwarder.url.removesuffix("console/")
+    async with session.post(f"{root}repositories/r/statements", data=pieces()) as answer:
+        assert answer.status == 411
+    async with session.post(f"{root}a", headers={"Content-Length": str(UPLOAD_BYTES_MAX + 1)}) as answer:
+        assert answer.status == 413
+    assert proxy.asked == []
+
+
+async def test_a_connection_serves_several_requests(
+    proxy: StubProxy, forwarder: ConsoleForwarder, session: ClientSession
+) -> None:
+    root = forwarder.url.removesuffix("console/")
+    for at in range(3):
+        async with session.put(f"{root}a/{at}", data=b"x" * 100_000) as answer:
+            assert await answer.text() == "kept"
+        async with session.head(f"{root}a/{at}") as answer:
+            assert (answer.status, await answer.read()) == (202, b"")
+    assert [body for method, _, _, body in proxy.asked if method == "PUT"] == [b"x" * 100_000] * 3
+
+
 async def test_a_master_that_is_gone_is_a_sentence(session: ClientSession) -> None:
     made = ConsoleForwarder("http://127.0.0.1:1", OWN, None)
-    await made.start(0)
+    made.start(0)
     try:
         async with session.get(made.url) as answer:
             assert answer.status == 502
             assert "is not reached" in await answer.text()
     finally:
-        await made.close()
+        made.close()

@@ -36,6 +36,8 @@ class ApiServer:
         self.requests: list[tuple[str, str, dict[str, str], Any]] = []
         self.headers: list[dict[str, str]] = []
         self.url = ""
+        self.retry_after = ""
+        """The header of answers with 429."""
 
     async def handle(self, request: web.Request) -> web.Response:
         text = await request.text()
@@ -43,8 +45,9 @@ class ApiServer:
         self.requests.append((request.method, request.path, dict(request.query), body))
         self.headers.append(dict(request.headers))
         status, answer = self.answers.pop(0) if self.answers else (200, {})
+        headers = {"Retry-After": self.retry_after} if status == 429 and self.retry_after else {}
         if isinstance(answer, str):
-            return web.Response(status=status, text=answer)
+            return web.Response(status=status, text=answer, headers=headers)
         return web.json_response(answer, status=status)
 
     def refuse(self, code: int, message: str) -> None:
@@ -155,6 +158,31 @@ async def test_a_server_that_is_too_busy_is_asked_again(
     server.answers = [(429, "Too many requests, please try again later.")] * 3
     with pytest.raises(ApiError, match=r"429: .*Too many requests"):
         await kube.apply(SECRET)
+
+
+@pytest.mark.parametrize(
+    ("said", "least_s", "most_s"),
+    [("9", 1.5, 9.0), ("0", 0.0, 1.5), ("", 0.0, 1.5), ("Fri, 27 Nov 2026 00:00:00 GMT", 0.0, 1.5)],
+)
+async def test_a_busy_server_is_asked_again_when_it_says(
+    server: ApiServer, kube: KubeClient, monkeypatch: pytest.MonkeyPatch, said: str, least_s: float, most_s: float
+) -> None:
+    """As Kubernetes' fairness refuses: in words, and with a time that the client bounds."""
+    monkeypatch.setattr(kube_client, "RETRY_DELAYS_S", (0.0,))
+    monkeypatch.setattr(kube_client, "RETRY_AFTER_MAX_S", 1.5)
+    monkeypatch.setattr(kube_client, "RETRY_JITTER", (1.0, 1.0))
+    await kube.get("Secret", "graphs", "people")  # connected
+    server.retry_after = said
+    server.answers = [(429, "Too many requests, please try again later.")]
+    began = time.monotonic()
+    await kube.get("Secret", "graphs", "people")
+    assert least_s <= time.monotonic() - began < most_s
+
+
+def test_clients_that_were_refused_together_do_not_come_again_together() -> None:
+    low, high = kube_client.RETRY_JITTER
+    assert low == 1.0, "never before the time that the server names"
+    assert high > low
 
 
 async def test_no_answer_and_no_json_are_code_0(server: ApiServer, kube: KubeClient) -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+import urllib.request
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,7 +54,7 @@ def test_it_is_one_small_file_of_python_that_is_the_same_each_time(plugin: Path,
 def test_help_of_every_command(plugin: Path) -> None:
     shown = alone(plugin, "--help")
     assert (shown.returncode, shown.stderr) == (0, "")
-    commands = ["status", "backup", "restore", "rebuild", "skip", "force-view", "synchro"]
+    commands = ["status", "console", "backup", "restore", "rebuild", "skip", "force-view", "synchro"]
     for command in commands:
         assert f"    {command}" in shown.stdout
         done = alone(plugin, command, "-h")
@@ -175,6 +176,15 @@ def test_the_file_acts_through_the_api_server(behind: Behind, plugin: Path) -> N
     assert "there are uk-worker-1" in ask("rebuild", "uk-worker-9", "--yes", code=1)
     told = json.loads(ask("rebuild", "uk-worker-1", "--yes", "--wait", "0", "--json"))
     assert spec_of(behind, f"txlogrestores/{told['name']}")["worker"] == "uk-worker-1"
+    command = [BARE_PYTHON, "-I", "-S", str(plugin), "console", "--no-browser"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as serving:
+        try:
+            assert serving.stdout is not None
+            root = serving.stdout.readline().split()[4].removesuffix("console/")
+            with urllib.request.urlopen(f"{root}txlog/status", timeout=DEADLINE_S) as answer:
+                assert json.loads(answer.read())["node"] == "uk-1"
+        finally:
+            serving.kill()
     refused = [each for each in behind.plane.forbidden(behind.namespace) if ":acts:" in each]
     assert refused == [], "with the rights that the documentation gives"
 

@@ -18,6 +18,7 @@ from txlog_operator.job_plan import blocked_jobs, last_backup
 from txlog_operator.object_names import ObjectNames
 from txlog_operator.observation import ClusterObservation
 from txlog_operator.plan import disruption_blocker, outdated_masters
+from txlog_operator.store_restarts import outdated_stores, store_restart_blocker
 
 ConditionStatus = Literal["True", "False", "Unknown"]
 SERVING_WORKER_STATES = ("Working", "Unordered", "Ahead", "Blocked")
@@ -53,7 +54,7 @@ def check_conditions(
         _check_peers(status),
         _check_lag(cluster, status, lag_s),
         _check_history(status, situation),
-        _check_workers(status),
+        _check_workers(cluster, seen, situation, status),
         _check_last_backup(seen),
         _check_pipeline(seen, status),
         _check_jobs(cluster, seen),
@@ -215,7 +216,9 @@ def _check_history(status: ClusterStatus, situation: ClusterPhase) -> ConditionC
     return ConditionCheck(kind, "Unknown", str(situation), "no master of this data centre can tell now")
 
 
-def _check_workers(status: ClusterStatus) -> ConditionCheck:
+def _check_workers(
+    cluster: TxLogCluster, seen: ClusterObservation, situation: ClusterPhase, status: ClusterStatus
+) -> ConditionCheck:
     kind = ConditionType.WORKERS_CONSISTENT
     bad = next((worker for worker in status.workers if worker.state in INCONSISTENT_WORKER_STATES), None)
     if bad is not None:
@@ -225,6 +228,12 @@ def _check_workers(status: ClusterStatus) -> ConditionCheck:
     if unknown is not None or not status.workers:
         name = unknown.name if unknown is not None else "any worker"
         return ConditionCheck(kind, "Unknown", "NotReported", f"the pipeline has not reported on {name} yet")
+    old = outdated_stores(cluster, seen)
+    if old:
+        why = store_restart_blocker(cluster, seen, situation, old[0])
+        more = f" waits: {why}" if why else " is restarted next"
+        text = f"{len(old)} of {len(status.workers)} workers run what was before; {old[0]}{more}"
+        return ConditionCheck(kind, "False", "Updating", text)
     return ConditionCheck(kind, "True", "AllWorking", f"{len(status.workers)} workers are on the log")
 
 

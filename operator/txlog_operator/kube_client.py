@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
@@ -33,6 +34,10 @@ WATCH_S: Final = 300
 WATCH_TIMEOUT: Final = aiohttp.ClientTimeout(total=WATCH_S + 30.0, sock_read=90.0)
 """A watch without a word, not even the bookmark of each minute, has lost its connection."""
 RETRY_DELAYS_S: Final = (0.2, 0.5, 1.0, 2.0)
+RETRY_AFTER_MAX_S: Final = 30.0
+"""The longest pause that a server's answer causes."""
+RETRY_JITTER: Final = (1.0, 1.5)
+"""By this the pauses vary, so that clients which were refused together do not come again together."""
 BEARER_TOKEN: Final = "BearerToken"
 """The name under which a ``Configuration`` keeps the content of the ``Authorization`` header."""
 UNUSABLE_KUBECONFIG: Final = (
@@ -52,9 +57,11 @@ KubeObjects: TypeAlias = list[KubeObject]
 class ApiError(TxLogError):
     """The API server refused or failed. ``code`` is its HTTP status, 0 when it was not reached."""
 
-    def __init__(self, code: int, what: str) -> None:
+    def __init__(self, code: int, what: str, retry_after_s: float = 0.0) -> None:
         super().__init__(f"{code or 'not reached'}: {what}")
         self.code = code
+        self.retry_after_s = retry_after_s
+        """After how many seconds the server wants to be asked again; 0 where it does not say."""
 
 
 def _resource(group_version: str, kind: str, plural: str) -> Resource:
@@ -297,7 +304,8 @@ class KubeClient:
             except ApiError as error:
                 if error.code != HTTP_TOO_MANY_REQUESTS:
                     raise
-            await asyncio.sleep(pause)
+                pause = max(pause, min(error.retry_after_s, RETRY_AFTER_MAX_S))
+            await asyncio.sleep(pause * random.uniform(*RETRY_JITTER))
         return await self._request_once(method, path, **options)
 
     async def _request_once(self, method: str, path: str, **options: Any) -> KubeObject:
@@ -317,7 +325,7 @@ class KubeClient:
             return found
         except DynamicApiError as refused:
             code = int(refused.status)
-            raise ApiError(code, f"{method} {path}: {_message_of(refused)}") from None
+            raise ApiError(code, f"{method} {path}: {_message_of(refused)}", _retry_after_s(refused)) from None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, ConfigException) as wrong:
             raise ApiError(0, f"{method} {path}: {wrong!r}") from wrong
         finally:
@@ -341,6 +349,12 @@ def _message_of(refused: DynamicApiError) -> str:
         return str(json.loads(refused.body)["message"])
     except (ValueError, TypeError, KeyError):
         return str(refused.body or refused.reason)
+
+
+def _retry_after_s(refused: DynamicApiError) -> float:
+    """The seconds of ``Retry-After``; 0 without it. API servers send no dates."""
+    text = str((refused.headers or {}).get("Retry-After", ""))
+    return float(text) if text.isascii() and text.isdecimal() else 0.0
 
 
 def _plain(_client: DynamicClient, answer: KubeObject) -> KubeObject:

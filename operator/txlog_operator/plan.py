@@ -50,6 +50,7 @@ from txlog_operator.specs import (
     recovery,
 )
 from txlog_operator.specs.common import labels, peer_address
+from txlog_operator.store_restarts import plan_store_restarts
 from txlog_operator.volume_claims import claim_blocks_master, plan_claims
 from txlog_operator.volume_growth import built_sizes, plan_growth
 
@@ -96,7 +97,7 @@ def make_plan(
         *plan_claims(cluster, seen, situation, _configuration(seen)),
         *_plan_added_peers(cluster, seen),
         *_plan_removed_peers(cluster, seen, situation),
-        *_plan_restarts(cluster, seen, situation),
+        *_plan_process_restarts(cluster, seen, situation),
         *_plan_stalled_stores(cluster, seen),
         *(without_new_work(work) if cluster.spec.hibernated else work),
     ]
@@ -289,6 +290,13 @@ def _plan_stalled_stores(cluster: TxLogCluster, seen: ClusterObservation) -> Ite
         if worker in stalled and pod is not None and pod.ready and not pod.terminating:
             what = stalled[worker] or "several transactions"
             yield DeleteObject("Pod", pod.name, pod.uid, f"{worker} does not end a request with {what}")
+
+
+def _plan_process_restarts(
+    cluster: TxLogCluster, seen: ClusterObservation, situation: ClusterPhase
+) -> list[PlanAction]:
+    """Masters first: a store is restarted only in a turn that restarts none of them."""
+    return list(_plan_restarts(cluster, seen, situation)) or list(plan_store_restarts(cluster, seen, situation))
 
 
 def _plan_restarts(cluster: TxLogCluster, seen: ClusterObservation, situation: ClusterPhase) -> Iterator[PlanAction]:

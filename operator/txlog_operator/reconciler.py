@@ -62,6 +62,8 @@ class OperatorSettings:
 HTTP_CONFLICT: Final = 409
 JITTER: Final = (0.8, 1.2)
 """By this the pauses vary, so that the clusters of an operator do not reconcile together."""
+START_SPREAD_S: Final = 1.0
+"""Within this time the first reconciles of an operator begin, and not all at once."""
 
 
 class Reconciler:
@@ -95,6 +97,7 @@ class Reconciler:
     async def run(self) -> None:
         """Reconciles until it is cancelled. No error ends it: the next reconcile starts from the state it finds
         then."""
+        await asyncio.sleep(random.uniform(0.0, START_SPREAD_S))
         while True:
             self._wake_event.clear()
             began = time.monotonic()

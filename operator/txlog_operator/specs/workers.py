@@ -63,7 +63,8 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         "serviceName": names.worker_hosts,
         "ordinals": {"start": 1},
         "podManagementPolicy": "Parallel",
-        "updateStrategy": {"type": "RollingUpdate"},
+        # The operator restarts them one by one, never during a split, a backup or a restore.
+        "updateStrategy": {"type": "OnDelete"},
         # Who scales it by hand must not lose stores: the operator deletes the claims of stores that the manifest drops.
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
         "selector": {"matchLabels": selector(cluster, COMPONENT)},
