@@ -87,4 +87,20 @@ SYNCHRONOUS_PAGE_MUTANTS: tuple[Mutant, ...] = (
         "    if False:\n",
         _RULES,
     ),
+    _mutant(
+        "a-rejoin-decides-what-was-decided-before",
+        "S12",
+        "txlog/server/admin/rejoin_decisions.py",
+        " if txid not in named][:NAMED_MAX]",
+        "][:NAMED_MAX]",
+        "node/tests/server/test_synchronous_writes.py::test_what_was_pending_on_the_minority_is_decided_at_the_rejoin",
+    ),
+    _mutant(
+        "a-patch-commits-what-is-skipped",
+        "S7",
+        "txlog/wire/change_feed.py",
+        '("skip" if each.kind == "skip" else "commits", each.txid)',
+        '("commits", each.txid)',
+        "node/tests/wire/test_feed.py::test_what_is_skipped_inside_a_commit_is_no_part_of_the_patch",
+    ),
 )
