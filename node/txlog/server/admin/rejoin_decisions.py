@@ -6,15 +6,15 @@ from typing import Any, Final
 
 from txlog.model.ids import Txid, parse_txid
 from txlog.protocol.log.log_state import LogState
+from txlog.protocol.log.synchronous_effects import SynchronousEffects
 
 NAMED_MAX: Final = 1000
 """So many transactions one record names."""
 
 
-def find_undecided(log: LogState) -> list[str]:
+def find_undecided(found: SynchronousEffects) -> list[str]:
     """The transactions in the log and in the queue that no decision names which is there, too: at most
     :data:`NAMED_MAX`."""
-    found = log.synchronous
     named = set(found.limbo.early)
     for _, names in found.decisions_waiting.values():
         named.update(names)

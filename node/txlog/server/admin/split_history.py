@@ -60,7 +60,7 @@ class SplitHistory:
         record = {"view": described, "before": _to_dict(old), "end": change.end, "kept": kept}
         log = self._context.status.log_state
         is_rejoin = any(new.member(node) is not None for node in old.silent_members)
-        if is_rejoin and log is not None and (undecided := find_undecided(log)):
+        if is_rejoin and log is not None and (undecided := find_undecided(log.synchronous)):
             record["undecided"] = undecided
         self._append_record(record)
 
