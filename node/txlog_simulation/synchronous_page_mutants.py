@@ -93,7 +93,7 @@ SYNCHRONOUS_PAGE_MUTANTS: tuple[Mutant, ...] = (
         "txlog/server/admin/rejoin_decisions.py",
         " if txid not in named][:NAMED_MAX]",
         "][:NAMED_MAX]",
-        "node/tests/server/test_synchronous_writes.py::test_what_was_pending_on_the_minority_is_decided_at_the_rejoin",
+        "node/tests/server/test_rejoin_decisions.py::test_what_a_decision_in_the_queue_names_is_decided",
     ),
     _mutant(
         "a-patch-commits-what-is-skipped",
