@@ -11,6 +11,7 @@ SUSPECT_CHECK = "txlog/apply/suspect_check.py"
 WORKERS = "txlog/runtime/worker_state.py"
 SKIPS = "txlog/server/admin/skip_transaction.py"
 _JUDGED = "node/tests/apply/test_suspect.py::"
+_IN_COMMITS = "node/tests/apply/test_harmful_in_a_commit.py::"
 _DUTY = "node/tests/server/test_skipping_on_duty.py::"
 _REAL = "node/tests/server/test_passed_over.py::"
 
@@ -26,7 +27,7 @@ POISON_MUTANTS: tuple[Mutant, ...] = (
         "the-closed-connections-of-a-manifest-do-not-count",
         "30",
         False,
-        (SourceEdit(APPLIER, "fault, now, self.ended_min)", "fault, now)"),),
+        (SourceEdit(SUSPECT_CHECK, 'else "", fault, now, ended_min)', 'else "", fault, now)'),),
         test=_JUDGED + "test_a_manifest_says_how_many_ends_are_a_verdict[6]",
     ),
     Mutant(
@@ -104,5 +105,40 @@ POISON_MUTANTS: tuple[Mutant, ...] = (
         False,
         (SourceEdit(SUSPECT_CHECK, "    if suspect.is_held(now):", "    if False:"),),
         test=_REAL + "test_one_that_ends_every_worker",
+    ),
+    Mutant(
+        "of-a-commit-the-first-one-is-blamed",
+        "30",
+        False,
+        (SourceEdit(SUSPECT_CHECK, "    if len(harmful) == 1 and len(txids) > 1:\n", "    if False:\n"),),
+        test=_IN_COMMITS + "test_the_others_take_effect_once_the_harmful_one_is_skipped[2]",
+    ),
+    Mutant(
+        "of-a-commit-one-is-blamed-before-the-others-were-survived",
+        "30",
+        False,
+        (SourceEdit(SUSPECT, 'txid = txids[fatal - 1] if fatal - survived == 1 else ""', "txid = txids[fatal - 1]"),),
+        test=_IN_COMMITS + "test_each_place_is_found_with_few_failures",
+    ),
+    Mutant(
+        "a-coincidence-is-no-reason-to-search-again",
+        "30",
+        False,
+        (SourceEdit(SUSPECT, "    if prefix >= suspect.fatal:\n", "    if prefix > suspect.fatal:\n"),),
+        test=_IN_COMMITS + "test_a_prefix_that_failed_once_and_is_answered_ends_the_search",
+    ),
+    Mutant(
+        "a-repetition-blames-another-one",
+        "30",
+        False,
+        (SourceEdit(SUSPECT, "(known.survived, min(known.fatal, prefix))", "(known.survived, prefix)"),),
+        test=_IN_COMMITS + "test_a_repetition_after_the_verdict_counts_for_the_same_one",
+    ),
+    Mutant(
+        "trials-without-a-failure",
+        "30",
+        False,
+        (SourceEdit(SUSPECT, "not suspect.searched or suspect.searched != count", "suspect.searched != count"),),
+        test=_IN_COMMITS + "test_nothing_is_tried_before_a_commit_alone_has_failed",
     ),
 )

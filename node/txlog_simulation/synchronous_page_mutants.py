@@ -87,4 +87,20 @@ SYNCHRONOUS_PAGE_MUTANTS: tuple[Mutant, ...] = (
         "    if False:\n",
         _RULES,
     ),
+    _mutant(
+        "a-rejoin-decides-what-was-decided-before",
+        "S12",
+        "txlog/server/admin/rejoin_decisions.py",
+        " if txid not in named][:NAMED_MAX]",
+        "][:NAMED_MAX]",
+        "node/tests/server/test_rejoin_decisions.py::test_what_a_decision_in_the_queue_names_is_decided",
+    ),
+    _mutant(
+        "a-patch-commits-what-is-skipped",
+        "S7",
+        "txlog/wire/change_feed.py",
+        '("skip" if each.kind == "skip" else "commits", each.txid)',
+        '("commits", each.txid)',
+        "node/tests/wire/test_feed.py::test_what_is_skipped_inside_a_commit_is_no_part_of_the_patch",
+    ),
 )

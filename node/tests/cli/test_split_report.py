@@ -85,3 +85,24 @@ def test_graphs_that_are_not_what_was_shown_stand_at_the_split_that_they_belong_
     assert split["graphs"] == {"sides": [], "notTold": ["us-worker-1: why"]}
     (split,) = build_split_report([{**one, "records": one["records"][:3]} for one in SEEN], [])
     assert split["graphs"]["notTold"] == ["it is not over"]
+
+
+def test_what_the_rejoin_found_undecided_is_committed_or_rolled_back() -> None:
+    """One master has seen the decisions, the other one lags; a third one has trimmed the entry."""
+    first, second = SEEN
+    lag = {"undecided": ["us-1.00c0ffee00c0ffee.7", "us-1.00c0ffee00c0ffee.8", "us-1.00c0ffee00c0ffee.9"]}
+    done = {
+        "undecided": ["us-1.00c0ffee00c0ffee.9"],
+        "committed": [{"txid": "us-1.00c0ffee00c0ffee.7", "index": 70}],
+        "rolledBack": [{"txid": "us-1.00c0ffee00c0ffee.8", "index": 71}],
+    }
+    trimmed = {"undecided": [], "committed": [{"txid": "us-1.00c0ffee00c0ffee.7", "index": None}], "rolledBack": []}
+
+    def with_facts(one: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+        return {**one, "records": [{**r, **facts} if r.get("view") else r for r in one["records"]]}
+
+    seen = [with_facts(first, done), with_facts(second, lag), with_facts({**second, "node": "us-2"}, trimmed)]
+    (split,) = build_split_report(seen, [])
+    assert split["synchronous"] == {**done, "undecided": ["us-1.00c0ffee00c0ffee.9"]}
+    (split,) = build_split_report(SEEN, [])
+    assert split["synchronous"] == {"committed": [], "rolledBack": [], "undecided": []}

@@ -19,14 +19,23 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "pipeline"))
 from master_cluster import Cluster, until
 from store_process import Store
+from synchronous_cluster import RULES, decides
 
 from txlog.client import MasterClient
 from txlog.config.process_config import PipelineConfig
 from txlog.local.stalled_stores import stalled_workers
+from txlog.model import synchronous
 from txlog.model.durability import Durability
 from txlog.model.entry import KIND_UPDATE
 from txlog.model.errors import TxLogError
 from txlog.model.hashes import content_hash
+from txlog.model.quorum import MAJORITY
+from txlog.model.synchronous_entry import (
+    KIND_SYNCHRONOUS_QUADS,
+    KIND_SYNCHRONOUS_UPDATE,
+    SynchronousKey,
+    encode_synchronous_key,
+)
 from txlog.pipeline.worker_applier import WorkerApplier
 from txlog.pipeline.worker_lanes import ApplyRequest, LaneSet
 from txlog.protocol.events import Submission
@@ -181,3 +190,46 @@ async def test_one_that_stalls_every_worker(site: tuple[Cluster, Workers], tmp_p
     began = time.monotonic()
     workers.begin(tmp_path, [cluster.url(at) for at in range(2)], execution_s=4.0)
     await assert_skipped(cluster, workers, txid, began, "stalled")
+
+
+@pytest.fixture
+async def synchronous_site(
+    tmp_path: Path, clusters: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[Cluster, Workers]]:
+    """As ``site``, of masters that serve synchronous transactions."""
+    monkeypatch.setattr(synchronous, "SERVED", True)
+    workers = Workers(tmp_path, ["w-1", "w-2"])
+    listed = [{"name": name, "url": store.url} for name, store in workers.stores.items()]
+    cluster = clusters(2, workers=listed, durability="applied-all", graphs=RULES)
+    await cluster.start()
+    await until(lambda: all(decides(cluster, at) for at in range(2)))
+    yield cluster, workers
+    await asyncio.to_thread(workers.close)
+
+
+@pytest.mark.parametrize(("harmful", "fault", "execution_s"), [(ENDS, "ended", 20.0), (STALLS, "stalled", 4.0)])
+async def test_of_one_commit_the_others_take_effect(
+    synchronous_site: tuple[Cluster, Workers], tmp_path: Path, harmful: bytes, fault: str, execution_s: float
+) -> None:
+    """Three transactions of one COMMIT, of which the second one ends or stalls every worker."""
+    cluster, workers = synchronous_site
+    await cluster.write(0, 'INSERT DATA { <urn:before> <urn:k> "it" }', TxLog_Durability="synced")
+    key = encode_synchronous_key(SynchronousKey(MAJORITY, 30_000))
+    parts = [
+        (KIND_SYNCHRONOUS_QUADS, b"A <urn:n> <urn:n> <urn:1> .\n"),
+        (KIND_SYNCHRONOUS_UPDATE, harmful),
+        (KIND_SYNCHRONOUS_QUADS, b"A <urn:n> <urn:n> <urn:2> .\n"),
+    ]
+    write = cluster.app(0).loop.write(
+        [Submission(kind, key, payload, content_hash(kind, key, payload)) for kind, payload in parts], Durability.SYNCED
+    )
+    await asyncio.wait_for(write.reached, 20)
+    txid = str(write.answers[1].txid)  # type: ignore[union-attr]
+    (commit,) = [each for each in await log_of(cluster) if len(each.get("effects", ())) > 1]
+    assert len(commit["effects"]) == 3
+    began = time.monotonic()
+    workers.begin(tmp_path, [cluster.url(at) for at in range(2)], execution_s=execution_s)
+    await assert_skipped(cluster, workers, txid, began, fault)
+    assert all(1 <= ends <= 5 for ends in workers.ends.values())
+    for store in workers.stores.values():
+        assert sorted(store.select("SELECT ?n { <urn:n> <urn:n> ?n }")) == ["urn:1", "urn:2"]

@@ -14,6 +14,7 @@ from master_cluster import Cluster, until
 from synchronous_cluster import GRAPH, RULES, decides, insert, isolate, post, rules
 from worker_driver import Driver, OxigraphProcess, Served
 
+from txlog.cli.split_commands import build_split_report
 from txlog.model import synchronous
 
 
@@ -169,6 +170,18 @@ async def test_what_was_pending_on_the_minority_is_decided_at_the_rejoin(three_w
         return await state(plain) == "committed" and await state(known) == "rolled-back"
 
     await until(decided)
+    names = [headers["Location"].rpartition("/")[2] for headers in (plain, known)]
+
+    async def reported() -> dict[str, Any] | None:
+        (split,) = build_split_report([await cluster.get(at, "/txlog/splits") for at in range(3)], [])
+        found: dict[str, Any] = split["synchronous"]
+        return found if not found["undecided"] else None
+
+    found = await until(reported)
+    assert [[one["txid"] for one in found[word]] for word in ("committed", "rolledBack")] == [[names[0]], [names[1]]]
+    (commit,) = found["committed"]
+    page = await cluster.get(0, "/txlog/log?keys=1", headers={"Accept": "application/json"})
+    assert names[0] in page["entries"][commit["index"] - 1]["key"]
     status, again = await post(cluster, 2, insert("later"), Idempotency_Key="l", **asked)
     assert (status, again["TxLog-Synchronous"]) == (204, "committed"), again
     assert again["TxLog-Transaction"] != known["TxLog-Transaction"]

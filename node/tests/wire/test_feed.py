@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from txlog.cli.log_commands import describe_inexpressible
 from txlog.model.entry import KIND_CONFIG, KIND_QUADS, KIND_SKIP, KIND_UPDATE
-from txlog.model.entry_effects import NOOP_SYNCHRONOUS, EntryEffect
+from txlog.model.entry_effects import NOOP_ROLLED_BACK, NOOP_SYNCHRONOUS, EntryEffect
 from txlog.model.errors import BadInput, PeerFault
 from txlog.model.ids import Origin, Txid
 from txlog.model.namespaces import NamespaceChange, encode_namespace_change
@@ -25,6 +26,7 @@ from txlog.wire.change_feed import (
     HEARTBEAT,
     NDJSON_MEDIA_TYPE,
     RDF_PATCH_MEDIA_TYPE,
+    ROLLED_BACK,
     SSE_MEDIA_TYPE,
     UNDECIDED,
     FeedEvent,
@@ -214,6 +216,31 @@ def test_a_commit_is_one_transaction_of_all_that_takes_effect() -> None:
         "D <urn:x> <urn:p> 1 .",
         "TC .",
     ]
+
+
+def test_what_is_skipped_inside_a_commit_is_no_part_of_the_patch() -> None:
+    event = decision(COMMIT, (KIND_QUADS, b"A <urn:s> <urn:p> <urn:o> .\n"), (KIND_SKIP, b""))
+    assert [each.kind for each in event.commits] == ["quads", "skip"]
+    found = rows(event)
+    assert [row for row in found if row.startswith(("H commits", "H skip"))] == [
+        'H commits "uk-1.0000000000000009.1" .',
+        'H skip "uk-1.0000000000000009.2" .',
+    ]
+    assert [row for row in found if row.startswith("A ")] == ["A <urn:s> <urn:p> <urn:o> ."]
+
+
+def test_one_that_is_rolled_back_before_it_is_there_says_so() -> None:
+    event = entry(KIND_SYNCHRONOUS_QUADS, b"A <urn:s> <urn:p> <urn:o> .\n", NOOP_ROLLED_BACK)
+    assert (event.noop, event.synchronous, event.payload) == (NOOP_ROLLED_BACK, ROLLED_BACK, "")
+    assert 'H synchronous "rolled-back" .' in rows(event)
+
+
+def test_the_reason_why_a_patch_ends_names_several_transactions() -> None:
+    alone = decision(COMMIT, (KIND_UPDATE, b"CLEAR ALL"))
+    several = decision(COMMIT, (KIND_UPDATE, b"CLEAR ALL"), (KIND_QUADS, b""))
+    assert "--updates header" in describe_inexpressible(alone)
+    assert "commits several transactions" in describe_inexpressible(several)
+    assert "--updates header" not in describe_inexpressible(several)
 
 
 def test_a_rollback_names_what_never_takes_effect() -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from txlog.apply.clock import MonotonicClock, SystemClock
-from txlog.apply.entry_operations import executed_txid, find_operations, find_refused, is_noop
+from txlog.apply.entry_operations import executed_txid, find_batch_end, find_operations, find_refused
 from txlog.apply.log_source import LogSource
 from txlog.apply.outcome import ApplyOutcome, ForeignLock, Refusal, WorkerState
 from txlog.apply.session_errors import (
@@ -27,8 +27,8 @@ from txlog.apply.session_errors import (
     TransactionHarmful,
     TransactionRefused,
 )
-from txlog.apply.suspect import ENDED_MIN, Fault, Suspect, add_failure
-from txlog.apply.suspect_check import check_suspect
+from txlog.apply.suspect import ENDED_MIN, Suspect
+from txlog.apply.suspect_check import check_suspect, note_failure, try_prefixes
 from txlog.model.entry import LogEntry, Position
 from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore
 from txlog.model.hashes import NO_HASH
@@ -395,15 +395,11 @@ class _ApplySession:
     def _batch_end(self, entries: list[LogEntry], at: int) -> int:
         if self.suspect is not None and entries[at].index <= self.suspect.last:
             return at + 1  # one of these ends or stalls the worker: only a request with it alone shows which
-        end, size, last = at, 0, min(len(entries), at + self.merge_transactions)
-        while end < last:
-            size += len(entries[end].payload)
-            if size > self.merge_bytes and end > at:
-                break
-            end += 1
-        return end
+        return find_batch_end(entries, at, self.merge_transactions, self.merge_bytes)
 
     def _apply_batch(self, batch: list[LogEntry]) -> None:
+        if len(batch) == 1 and self.suspect is not None:
+            self._find_harmful(batch[0], self.suspect)
         response = self._send_batch(batch)
         if response is None:
             return
@@ -430,10 +426,19 @@ class _ApplySession:
             raise PositionChanged
         raise TransactionRefused(Refusal(entry.index, executed_txid(entry, at), response.status, response.text))
 
+    def _find_harmful(self, entry: LogEntry, suspect: Suspect) -> None:
+        """Find the transaction of an entry that ends or stalls the worker. Each failure ends this call."""
+        self.suspect, prefix, lost = try_prefixes(suspect, find_operations([entry]), self._try_prefix)
+        if lost is not None:
+            if lost.fate is not RequestOutcome.NOT_SENT:
+                self._note_failure([entry], lost, prefix)
+            raise lost
+
     def _try_prefix(self, operations: Sequence[StoreOperation]) -> WorkerResponse | None:
         """The worker's refusal of these operations; None where it accepts them. Nothing of them stays."""
         trial = self.adapter.apply(operations, self.marker, None, lock=self._lock_action(), token=self.token or 0)
-        response = self._send(trial)
+        limit_s = self.execution_s + sum(len(one.payload) for one in operations) / BYTES_PER_S
+        response = self._send(replace(trial, timeout_s=limit_s))
         verdict = self.adapter.parse_apply_result(response)
         if verdict is ApplyResult.CONTENDED:
             raise LockContended
@@ -482,15 +487,10 @@ class _ApplySession:
         size = sum(len(entry.payload) for entry in batch)
         return (self.execution_s if len(batch) == 1 else self.execution_s / 2) + size / BYTES_PER_S
 
-    def _note_failure(self, batch: list[LogEntry], lost: Unreachable) -> None:
-        """Remember the entries of a request to which the worker gave no answer. Moving the position harms no worker."""
-        if harmful := [entry for entry in batch if not is_noop(entry)]:
-            stalled = isinstance(lost.__cause__, TimeoutError)
-            txid = str(harmful[0].txid) if len(harmful) == 1 else ""
-            after = (self.marker or EMPTY_MARKER).position.index
-            fault = Fault.STALLED if stalled else Fault.ENDED
-            now, last = self.clock.now(), batch[-1].index
-            self.suspect = add_failure(self.suspect, after, last, txid, fault, now, self.ended_min)
+    def _note_failure(self, batch: list[LogEntry], lost: Unreachable, prefix: int = 0) -> None:
+        """See :func:`~txlog.apply.suspect_check.note_failure`."""
+        after, now = (self.marker or EMPTY_MARKER).position.index, self.clock.now()
+        self.suspect = note_failure(self.suspect, batch, prefix, after, lost, now, self.ended_min)
 
     def _was_applied(self, new: MarkerPosition) -> bool:
         """Whether a request without an answer was applied. False, too, when the worker is unreachable."""

@@ -23,6 +23,18 @@ def find_operations(entries: Iterable[LogEntry]) -> list[StoreOperation]:
     return [StoreOperation(effect.kind, effect.payload) for entry in entries for effect in find_effects(entry)]
 
 
+def find_batch_end(entries: Sequence[LogEntry], at: int, transactions_max: int, bytes_max: int) -> int:
+    """Behind the last of the entries from ``at`` on that make one request: at least one, and no more bytes than these
+    but for one large entry."""
+    end, size, last = at, 0, min(len(entries), at + transactions_max)
+    while end < last:
+        size += len(entries[end].payload)
+        if size > bytes_max and end > at:
+            break
+        end += 1
+    return end
+
+
 def executed_txid(entry: LogEntry, at: int) -> Txid:
     """The transaction of the operation ``at`` of an entry."""
     return find_effects(entry)[at].txid

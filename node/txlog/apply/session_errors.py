@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from txlog.apply.outcome import Refusal
 from txlog.apply.suspect import Fault, Suspect
-from txlog.model.entry import LogEntry
+from txlog.model.ids import Txid
 from txlog.workers.adapter import EMPTY_MARKER, LoadMarker
 
 
@@ -30,12 +30,12 @@ class TransactionRefused(Exception):
 class TransactionHarmful(Exception):
     """The worker does not survive this transaction."""
 
-    def __init__(self, entry: LogEntry, fault: Fault, suspect: Suspect) -> None:
+    def __init__(self, index: int, txid: Txid, fault: Fault, suspect: Suspect) -> None:
         how = "its process ends" if fault is Fault.ENDED else "it does not answer in time"
         times = f"{max(suspect.ended, suspect.stalled)} times, also with this transaction alone"
-        why = f"does not survive {entry.txid} at index {entry.index}: {how}, {times}"
+        why = f"does not survive {txid} at index {index}: {how}, {times}"
         super().__init__(f"{why}; the log skips it when no worker does, or after `txlog skip`")
-        self.refusal = Refusal(entry.index, entry.txid, None, why)
+        self.refusal = Refusal(index, txid, None, why)
 
 
 class BatchLoading(Exception):

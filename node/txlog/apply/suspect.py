@@ -6,6 +6,7 @@ was sent alone, and only while the worker stays right before it. The judgement i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -44,7 +45,11 @@ class Suspect(NamedTuple):
     that the last request held alone; "" for several. The numbers count requests; ``alone`` those with ``txid`` alone.
     Times are seconds of the machine's monotonic clock. ``running_since``: of the last request, while it may still be
     executed; 0 otherwise. ``judged_at``: of the last failure, whether or not there was enough evidence.
-    ``ended_min``: as :data:`ENDED_MIN`."""
+    ``ended_min``: as :data:`ENDED_MIN`.
+
+    Of an entry with several transactions, prefixes are tried and rolled back. ``searched``: how many they are; 0:
+    nothing is searched. ``survived``: of the longest prefix that was answered. ``fatal``: of the shortest one that was
+    not."""
 
     after: int
     last: int
@@ -56,6 +61,9 @@ class Suspect(NamedTuple):
     running_since: float = 0.0
     judged_at: float = 0.0
     ended_min: int = ENDED_MIN
+    searched: int = 0
+    survived: int = 0
+    fatal: int = 0
 
     @property
     def verdict(self) -> Fault | None:
@@ -78,6 +86,43 @@ class Suspect(NamedTuple):
         if self.verdict is not None and age_s < RETRY_S - ANNOUNCE_S:
             return self.verdict
         return SUSPECTED if self.verdict is not None or age_s < TRIAL_S else None
+
+
+def find_trial(suspect: Suspect | None, count: int) -> int | None:
+    """How many of the ``count`` transactions of an entry are tried next; None: the entry is sent as it is. First the
+    shortest prefix that fails is found. Then it is tried again until there is enough evidence against its last one."""
+    if suspect is None or not suspect.searched or suspect.searched != count or suspect.verdict is not None:
+        return None
+    if suspect.fatal - suspect.survived > 1:
+        return (suspect.survived + suspect.fatal) // 2
+    return suspect.fatal
+
+
+def add_survival(suspect: Suspect, prefix: int) -> Suspect:
+    """What is known after the worker answered a trial. One that failed before and is answered now proves that something
+    else was the cause, so the search is over."""
+    if prefix >= suspect.fatal:
+        return suspect._replace(txid="", ended_alone=0, stalled_alone=0, searched=0, survived=0, fatal=0)
+    return suspect._replace(survived=max(suspect.survived, prefix))
+
+
+def add_prefix_failure(
+    known: Suspect | None,
+    after: int,
+    last: int,
+    txids: Sequence[str],
+    prefix: int,
+    fault: Fault,
+    now: float,
+    ended_min: int = ENDED_MIN,
+) -> Suspect:
+    """As :func:`add_failure`, of a request with the first ``prefix`` transactions of the entry ``last``, which has
+    ``txids``. It counts for one alone once the worker has survived all that precede it."""
+    is_same = known is not None and known.searched == len(txids) and known.after <= after < known.last
+    survived, fatal = (known.survived, min(known.fatal, prefix)) if known is not None and is_same else (0, prefix)
+    txid = txids[fatal - 1] if fatal - survived == 1 else ""
+    found = add_failure(known, after, last, txid, fault, now, ended_min)
+    return found._replace(searched=len(txids), survived=survived, fatal=fatal)
 
 
 def add_failure(

@@ -158,6 +158,19 @@ def skip(
         out.print(f"{txid} is passed over once that is stable: {format_cell(answer)}")
 
 
+def describe_inexpressible(event: FeedEvent) -> str:
+    """Why RDF Patch ends before this entry, and what to do."""
+    if len(event.commits) > 1:
+        return (
+            f"the entry after {event.previous}, {event.txid}, commits several transactions, one of them a SPARQL "
+            "update, which RDF Patch cannot say: --updates quads what it changed, --format json as it is"
+        )
+    return (
+        f"the entry after {event.previous}, {event.txid}, is a SPARQL update, which RDF Patch cannot say: "
+        "--updates header writes it into a header, --updates quads what it changed, --format json as it is"
+    )
+
+
 def watch(
     start: Annotated[
         str,
@@ -206,9 +219,6 @@ def watch(
         if form is FeedFormat.PATCH and is_inexpressible_in_patch(
             event, reads_updates=updates is not UpdateHandling.STOP
         ):
-            raise BadInput(
-                f"the entry after {event.previous}, {event.txid}, is a SPARQL update, which RDF Patch cannot say: "
-                "--updates header writes it into a header, --updates quads what it changed, --format json as it is"
-            )
+            raise BadInput(describe_inexpressible(event))
         feed.write(render_event(event, _MEDIA_TYPES[form]))
         feed.flush()

@@ -236,6 +236,7 @@ def _closed_split(
         "ended": ended,
         "branches": branches,
         "moved": sum(branch["moved"] for branch in branches),
+        "synchronous": _decisions([record for _, record in rows]),
         "duties": [d for d in duties if began and d.get("at", 0) >= began],
         "seconds": {
             "untilIsolated": _elapsed(max(isolated, default=None), began),
@@ -243,6 +244,21 @@ def _closed_split(
             "rejoining": _elapsed(ended, min(stopped, default=rejoined)),
         },
     }
+
+
+def _decisions(records: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Of the transactions that the rejoin found undecided: ``committed`` and ``rolledBack``, each with the index of the
+    decision, and what is still ``undecided``. A master may not know a decision yet, or any more."""
+    known: dict[str, dict[str, dict[str, Any]]] = {"committed": {}, "rolledBack": {}}
+    for record in records:
+        for word, found in known.items():
+            for one in record.get(word, ()):
+                if one["index"] is not None or one["txid"] not in found:
+                    found[one["txid"]] = one
+    decided = {txid for found in known.values() for txid in found}
+    undecided = {txid for record in records for txid in record.get("undecided", ())} - decided
+    rows = {word: [found[txid] for txid in sorted(found)] for word, found in known.items()}
+    return {**rows, "undecided": sorted(undecided)}
 
 
 def _open_split(rows: list[tuple[dict[str, Any], dict[str, Any]]], duties: list[dict[str, Any]]) -> dict[str, Any]:
@@ -255,6 +271,7 @@ def _open_split(rows: list[tuple[dict[str, Any], dict[str, Any]]], duties: list[
         "ended": None,
         "branches": _branches_by_view([(one, record["view"], None, None) for one, record in rows]),
         "moved": None,
+        "synchronous": _decisions([]),
         "duties": [d for d in duties if d.get("at", 0) >= began - 600],
         "seconds": {},
     }
@@ -323,6 +340,7 @@ def _show_split(split: dict[str, Any]) -> None:
         ],
         "no backups and no workers that went back are known here",
     )
+    _show_decisions(split["synchronous"])
     show_table(
         ["GRAPHS THAT ARE NOT WHAT WAS SHOWN BY", "AT INDEX", "NUMBER", "THE FIRST", "ALL OF THEM"],
         [
@@ -349,3 +367,12 @@ def _show_split(split: dict[str, Any]) -> None:
         "no times are known here",
     )
     out.print()
+
+
+def _show_decisions(found: dict[str, list[Any]]) -> None:
+    """The synchronous transactions that nothing had decided when the sides met; nothing where there were none."""
+    rows = [("committed", one["txid"], one["index"]) for one in found["committed"]]
+    rows += [("rolled back", one["txid"], one["index"]) for one in found["rolledBack"]]
+    rows += [("undecided", txid, None) for txid in found["undecided"]]
+    if rows:
+        show_table(["AT THE REJOIN", "SYNCHRONOUS TRANSACTION", "AT INDEX"], rows)

@@ -41,7 +41,8 @@ ROLLED_BACK: Final = "rolled-back"
 
 
 class CommittedTransaction(msgspec.Struct, frozen=True):
-    """A synchronous transaction that takes effect at a decision: ``kind`` and ``payload`` as of an event."""
+    """A synchronous transaction that takes effect at a decision: ``kind`` and ``payload`` as of an event. ``kind``
+    ``skip``, without payload: it would, and every worker skips it."""
 
     txid: str
     kind: str
@@ -203,7 +204,7 @@ def _render_rdf_patch(event: FeedEvent) -> str:
 def _patch_headers(event: FeedEvent) -> list[tuple[str, str]]:
     """The properties of an entry that only an RDF Patch header can express."""
     fields: list[tuple[str, str]] = [("rolled-back", txid) for txid in event.rolls_back]
-    fields += [("commits", each.txid) for each in event.commits]
+    fields += [("skip" if each.kind == "skip" else "commits", each.txid) for each in event.commits]
     fields += [("update", each.payload) for each in event.commits if each.kind == "update"]
     if event.synchronous:
         fields.append(("synchronous", event.synchronous))

@@ -17,6 +17,7 @@ from txlog.http.router import Request, Response, Route, json_response
 from txlog.model.view import View
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.master_listener import ViewTransition
+from txlog.server.admin.rejoin_decisions import find_undecided, follow_decisions
 from txlog.server.admin.views import format_view_number
 
 FILE = "splits.json"
@@ -45,7 +46,8 @@ class SplitHistory:
 
     async def get(self, request: Request, _: Mapping[str, str]) -> Response:
         """``{"node", "dataCenter", "records"}``, oldest first. A record is a ``state`` that changed, or a ``view`` that
-        was accepted."""
+        was accepted; that of a rejoin has the synchronous transactions that it found ``undecided``, and those of them
+        that are ``committed`` or ``rolledBack`` since."""
         config = self._context.config
         return json_response({"node": config.node, "dataCenter": config.data_center, "records": self._records})
 
@@ -55,7 +57,12 @@ class SplitHistory:
         if not (old.silent_members or new.silent_members or kept is not None):
             return  # a leave or a return: no master was partitioned
         described = {**_to_dict(new), "brought": self._merged_until(new)}
-        self._append_record({"view": described, "before": _to_dict(old), "end": change.end, "kept": kept})
+        record = {"view": described, "before": _to_dict(old), "end": change.end, "kept": kept}
+        log = self._context.status.log_state
+        is_rejoin = any(new.member(node) is not None for node in old.silent_members)
+        if is_rejoin and log is not None and (undecided := find_undecided(log.synchronous)):
+            record["undecided"] = undecided
+        self._append_record(record)
 
     def _merged_until(self, view: View) -> int | None:
         """The index at which the log contains everything that this view has merged. What waits in its queue at the
@@ -76,10 +83,23 @@ class SplitHistory:
             if state != self._state and state in RECORDED_STATES and not quiet:
                 self._append_record({"state": state, "was": self._state})
             self._state = state
+            self._follow_decisions()
             await asyncio.sleep(POLL_S)
 
+    def _follow_decisions(self) -> None:
+        """Adds to the records what was decided about transactions that a rejoin found undecided."""
+        log, stable = self._context.status.log_state, self._context.durability.stable.value
+        if log is None or not any(record.get("undecided") for record in self._records):
+            return
+        changed = [follow_decisions(each, log, stable) if each.get("undecided") else None for each in self._records]
+        if any(changed):
+            self._write([new or old for new, old in zip(changed, self._records, strict=True)])
+
     def _append_record(self, record: dict[str, Any]) -> None:
-        self._records = [*self._records, {"at": round(time.time(), 3), **record}][-RECORDS_MAX:]
+        self._write([*self._records, {"at": round(time.time(), 3), **record}][-RECORDS_MAX:])
+
+    def _write(self, records: list[dict[str, Any]]) -> None:
+        self._records = records
         new = self._path.with_name(FILE + ".new")
         try:
             new.write_text(json.dumps(self._records))
