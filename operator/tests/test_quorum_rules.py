@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from master_cluster import Cluster, clusters, until
 from observations import heard, manifest, whole
 
 from txlog.config.cluster import TxLogCluster
 from txlog.model import synchronous
 from txlog_operator.actions import ChangeGraphRules
 from txlog_operator.cluster_phase import cluster_phase_of
+from txlog_operator.cluster_secrets import MasterAccess
 from txlog_operator.observation import ClusterObservation
+from txlog_operator.observe import query_master
 from txlog_operator.plan import make_plan
+from txlog_operator.plan_applier import PlanApplier
 from txlog_operator.quorum_rules import carried_rules, check_quorum, plan_rules
 from txlog_operator.specs import BuildContext
 from txlog_operator.specs.masters import restart_hash
 
+__all__ = ["clusters"]
 OLD = [{"match": "http://ex.org/a/*", "quorum": "N/2+1", "timeout": "30s"}]
 NEW = [{"match": "http://ex.org/b", "quorum": "all", "timeout": "10s"}]
 
@@ -125,3 +132,26 @@ def test_a_cluster_without_rules() -> None:
     assert check_quorum(cluster, seen_with(cluster, [])).reason == "NoRules"
     assert check_quorum(cluster, seen_with(cluster, None)).reason == "NoRules"
     assert check_quorum(cluster_with(OLD), seen_with(cluster, None)).reason == "NotReported"
+
+
+async def test_a_real_master_takes_the_change_and_reports_its_quorums(clusters: Callable[..., Cluster]) -> None:
+    found, cluster = clusters(1), cluster_with(NEW)
+    await found.start()
+    url = found.url(0)
+    applier = PlanApplier(cast("Any", None), "graphs")  # no action here is one of Kubernetes
+    wrong = ChangeGraphRules("uk-1", url, json.dumps([{"match": "no-scheme"}]))
+    _, failed = await applier.apply_plan([wrong], MasterAccess())
+    assert "IRI with its scheme" in str(failed[0].error)
+    change = ChangeGraphRules("uk-1", url, json.dumps(NEW))
+    done, failed = await applier.apply_plan([change], MasterAccess())
+    assert (done, failed) == ([change], [])
+
+    async def condition() -> bool:
+        master = await asyncio.to_thread(query_master, url, MasterAccess())
+        assert master is not None
+        assert master.configuration is not None
+        assert master.configuration["graphs"] == NEW
+        seen = replace(whole(cluster), masters={"uk-1": master})
+        return check_quorum(cluster, seen).reason == "Reached"
+
+    await until(condition)
