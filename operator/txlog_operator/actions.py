@@ -119,6 +119,18 @@ class RemovePeer:
 
 
 @dataclass(frozen=True)
+class ChangeGraphRules:
+    """Ask this master to bring these rules for graphs into the log: a JSON list, as the API takes it."""
+
+    node: str
+    url: str
+    rules: str
+
+    def __str__(self) -> str:
+        return f"set the rules for graphs at {self.node}: {self.rules[:300]}"
+
+
+@dataclass(frozen=True)
 class PatchStatus:
     """Write the status of a backup, a restore or a schedule."""
 
@@ -154,6 +166,7 @@ PlanAction = (
     | ReportDown
     | AddPeer
     | RemovePeer
+    | ChangeGraphRules
     | PatchStatus
     | ReportDutyFailed
 )

@@ -6,34 +6,24 @@ A message states the meaning and what to do; a reason is one of the fixed words 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.cluster_status import ClusterStatus, ConditionType
 from txlog.config.units import format_duration
 from txlog_operator.cluster_phase import ClusterPhase
+from txlog_operator.condition_check import ConditionCheck, ConditionStatus
 from txlog_operator.hibernation import hibernation_state
 from txlog_operator.job_plan import blocked_jobs, last_backup
 from txlog_operator.object_names import ObjectNames
 from txlog_operator.observation import ClusterObservation
 from txlog_operator.plan import disruption_blocker, outdated_masters
+from txlog_operator.quorum_rules import check_quorum
 from txlog_operator.store_restarts import outdated_stores, store_restart_blocker
 
-ConditionStatus = Literal["True", "False", "Unknown"]
 SERVING_WORKER_STATES = ("Working", "Unordered", "Ahead", "Blocked")
 """In these states masters send reads to a store; a blocked one answers from the position that it has."""
 INCONSISTENT_WORKER_STATES = ("Blocked", "Diverged", "NeedsRestore", "Refused", "Unreachable")
-
-
-@dataclass(frozen=True)
-class ConditionCheck:
-    """One condition as computed now: its type, status, reason and message."""
-
-    kind: ConditionType
-    status: ConditionStatus
-    reason: str
-    message: str
 
 
 def check_conditions(
@@ -58,6 +48,7 @@ def check_conditions(
         _check_last_backup(seen),
         _check_pipeline(seen, status),
         _check_jobs(cluster, seen),
+        check_quorum(cluster, seen),
     ]
     asleep, why = hibernation_state(cluster, seen)
     return _asleep_checks(found, asleep, why) if asleep else [summarise_ready(found), *found]

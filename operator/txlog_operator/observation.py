@@ -44,13 +44,15 @@ class PodStatus:
 @dataclass(frozen=True)
 class ObservedMaster:
     """The complete report of a master. ``peers``: as in ``/txlog/peers``. ``settings``: those in effect, by key.
-    ``configuration``: None before the cluster is bootstrapped."""
+    ``configuration``: None before the cluster is bootstrapped. ``synchro``: as ``/txlog/synchro``, where the log has
+    rules for graphs."""
 
     status: StatusResponse
     duties: tuple[Mapping[str, Any], ...] = ()
     peers: tuple[Mapping[str, Any], ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     configuration: Mapping[str, Any] | None = None
+    synchro: Mapping[str, Any] | None = None
 
     @property
     def birth(self) -> str:

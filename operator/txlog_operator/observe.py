@@ -165,6 +165,8 @@ def query_master(url: str, access: MasterAccess) -> ObservedMaster | None:
         except TxLogError:
             return None
         # A master that repairs its journal answers no other request.
+        configuration = _configuration_or_none(client)
+        has_rules = configuration is not None and bool(configuration.get("graphs"))
         return ObservedMaster(
             status=status,
             duties=tuple(_or_default(client.duties, [])),
@@ -172,13 +174,21 @@ def query_master(url: str, access: MasterAccess) -> ObservedMaster | None:
             settings={
                 one["key"]: one["value"] for one in _or_default(client.settings, NO_SETTINGS).get("settings", [])
             },
-            configuration=_configuration_or_none(client),
+            configuration=configuration,
+            synchro=_synchro_or_none(client) if has_rules else None,
         )
 
 
 def _configuration_or_none(client: MasterClient) -> dict[str, Any] | None:
     try:
         return client.configuration()
+    except TxLogError:
+        return None
+
+
+def _synchro_or_none(client: MasterClient) -> dict[str, Any] | None:
+    try:
+        return client.synchro()
     except TxLogError:
         return None
 

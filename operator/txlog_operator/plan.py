@@ -39,6 +39,7 @@ from txlog_operator.job_plan import plan_jobs
 from txlog_operator.object_names import ObjectNames
 from txlog_operator.object_ownership import is_owned
 from txlog_operator.observation import ClusterObservation
+from txlog_operator.quorum_rules import plan_rules
 from txlog_operator.specs import (
     BuildContext,
     KubeObject,
@@ -92,6 +93,7 @@ def make_plan(
     actions: list[PlanAction] = [
         *_plan_down_reports(seen),
         *_plan_settings(cluster, seen, situation),
+        *plan_rules(cluster, seen, around.graph_rules),
         *_plan_objects(cluster, around, seen),
         *plan_growth(cluster, seen),
         *plan_claims(cluster, seen, situation, _configuration(seen)),

@@ -4,6 +4,7 @@ idempotent."""
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from txlog.supervision.retry_delay import next_delay_s
 from txlog_operator.actions import (
     AddPeer,
     ApplyObject,
+    ChangeGraphRules,
     ChangeMasterSettings,
     DeleteObject,
     FailedAction,
@@ -176,9 +178,11 @@ def failed_in_kubernetes(failed: Sequence[FailedAction]) -> list[FailedAction]:
 
 
 def _request_master(
-    action: ChangeMasterSettings | ReportDown | AddPeer | RemovePeer | ReportDutyFailed, access: MasterAccess
+    action: ChangeMasterSettings | ReportDown | AddPeer | RemovePeer | ChangeGraphRules | ReportDutyFailed,
+    access: MasterAccess,
 ) -> None:
-    wait_s = CONFIGURATION_CHANGE_TIMEOUT_S if isinstance(action, AddPeer | RemovePeer) else REQUEST_TIMEOUT_S
+    is_long = isinstance(action, AddPeer | RemovePeer | ChangeGraphRules)
+    wait_s = CONFIGURATION_CHANGE_TIMEOUT_S if is_long else REQUEST_TIMEOUT_S
     with access.client(action.url, wait_s) as master:
         match action:
             case ChangeMasterSettings():
@@ -189,5 +193,7 @@ def _request_master(
                 master.add_peer(action.node, action.data_center, [action.address], action.weight)
             case RemovePeer():
                 master.remove_peer(action.node)
+            case ChangeGraphRules():
+                master.configure({"graphs": json.loads(action.rules)})
             case ReportDutyFailed():
                 master.fail_duty(action.duty, action.message)

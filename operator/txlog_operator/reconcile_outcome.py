@@ -8,7 +8,7 @@ from typing import Final
 from txlog.config.cluster_status import ClusterStatus, ConditionType
 from txlog.model.errors import NoQuorumLeft, TxLogError
 from txlog_operator.actions import FailedAction
-from txlog_operator.conditions import ConditionCheck
+from txlog_operator.condition_check import ConditionCheck
 from txlog_operator.drift import foreign_managers
 from txlog_operator.object_ownership import ForeignObject
 from txlog_operator.specs import KubeObject

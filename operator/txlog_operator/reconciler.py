@@ -139,6 +139,7 @@ class Reconciler:
             pipeline_account=self._settings.pipeline_account,
             ip_family=self._settings.ip_family,
             platform_ids=self._settings.platform_ids,
+            graph_rules=before.graph_rules,
         )
         # The status is written before any action, so that a crash loses no observation.
         written = await self._write_status(found, before, now)

@@ -25,10 +25,12 @@ from txlog.config.units import format_duration
 from txlog.supervision.last_seen import should_remember
 from txlog_operator import reconcile_outcome
 from txlog_operator.cluster_phase import ClusterPhase
-from txlog_operator.conditions import ConditionCheck, check_conditions, summarise_ready
+from txlog_operator.condition_check import ConditionCheck
+from txlog_operator.conditions import check_conditions, summarise_ready
 from txlog_operator.hibernation import HIBERNATING, hibernation_state
 from txlog_operator.job_plan import last_backup, open_duties
 from txlog_operator.observation import ClusterObservation, ObservedMaster
+from txlog_operator.quorum_rules import carried_rules
 from txlog_operator.specs import KubeObject, executors, pipeline, workers
 from txlog_operator.specs.common import selector
 from txlog_operator.volume_growth import requested_sizes
@@ -117,6 +119,7 @@ def make_status(
         pipeline=_pipeline_status(cluster, seen),
         last_backup=last[0] if last is not None else None,
         volume_sizes=_volume_sizes(cluster, seen, before),
+        graph_rules=carried_rules(cluster, seen, before.graph_rules),
         **_scale_fields(cluster, seen),
     )
     found = check_conditions(cluster, seen, situation, status, problems, peer_lag_s(cluster, seen), reconciled)

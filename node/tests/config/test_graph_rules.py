@@ -59,7 +59,8 @@ def test_rules_reach_the_masters() -> None:
     assert (found.limits.synchronous_transactions, found.limits.synchronous_bytes) == (5, 1 << 20)
 
 
-def test_a_program_that_does_not_serve_them_refuses_rules_by_name() -> None:
+def test_a_program_that_does_not_serve_them_refuses_rules_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synchronous, "SERVED", False)
     with pytest.raises(ValidationError, match=r"durability\.graphs: this version of TxLog does not serve synchronous"):
         cluster(durability={"graphs": [ACCOUNTS]})
     assert cluster(durability={"graphs": []}).spec.durability.graphs == []

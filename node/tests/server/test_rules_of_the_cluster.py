@@ -23,7 +23,8 @@ async def patch(cluster: Cluster, graphs: Any) -> tuple[int, Any]:
         return answer.status, await answer.json()
 
 
-async def test_a_program_that_does_not_serve_them(one: Cluster) -> None:
+async def test_a_program_that_does_not_serve_them(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synchronous, "SERVED", False)
     status, body = await patch(one, RULES)
     assert (status, body["error"]) == (400, "BadInput")
     assert "graphs: this version of TxLog does not serve synchronous transactions" in body["message"]

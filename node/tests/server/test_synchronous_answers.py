@@ -141,7 +141,8 @@ def test_a_request_for_any_graph() -> None:
     assert decode_key(found.key) == SynchronousKey(ALL, 500, "")
 
 
-def test_a_program_that_does_not_serve_it() -> None:
+def test_a_program_that_does_not_serve_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synchronous, "SERVED", False)
     with pytest.raises(BadInput, match="synchronous: this version of TxLog does not serve"):
         door().convert(submission(), SynchronousRequest(MAJORITY))
     with pytest.raises(BadInput, match="does not serve"):

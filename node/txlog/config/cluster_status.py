@@ -29,6 +29,8 @@ class ConditionType(StrEnum):
     LAST_BACKUP_SUCCEEDED = "LastBackupSucceeded"
     PIPELINE_HEALTHY = "PipelineHealthy"
     JOBS_HEALTHY = "JobsHealthy"
+    SYNCHRONOUS_QUORUM = "SynchronousQuorum"
+    """Whether graphs that need a quorum can be written here."""
 
 
 class Condition(ManifestModel):
@@ -131,6 +133,12 @@ class ClusterStatus(ManifestModel):
     )
     worker_selector: str | None = Field(default=None, description="Labels of these pods, for `kubectl scale`.")
     volume_sizes: VolumeSizes = VolumeSizes()
+    graph_rules: str | None = Field(
+        default=None,
+        max_length=64,
+        description="Digest of the last `spec.durability.graphs` that the log had. Another list in the manifest is a "
+        "change, which becomes an entry of the log.",
+    )
     last_backup: str | None = Field(default=None, description="Name of the last TxLogBackup that ended.")
     conditions: list[Condition] = Field(
         default=[],

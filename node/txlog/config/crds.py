@@ -125,6 +125,7 @@ DEFINITIONS: Final = (
             ("Peers", "string", ".status.peersReachable", 0),
             ("State", "string", ".status.state", 0),
             ("Lag", "string", ".status.lag", 0),
+            ("Quorum", "string", '.status.conditions[?(@.type=="SynchronousQuorum")].reason', 1),
             ("Recovery", "string", ".status.recovery", 0),
             ("Applied", "integer", ".status.applied", 0),
             ("Why", "string", '.status.conditions[?(@.type=="Ready")].reason', 1),

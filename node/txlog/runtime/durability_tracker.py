@@ -174,8 +174,9 @@ class DurabilityTracker:
         once it is rolled back."""
         future = self._asyncio_loop.create_future()
         if self.synchronous_answer(txid, level) is not None:
-            self._foreign_waiters.append(DurabilityWaiter(txid, _waited_for(level), future))
-            self._notify_foreign_waiters()
+            waiter = DurabilityWaiter(txid, _waited_for(level), future)
+            if not self._resolve(waiter):
+                self._foreign_waiters.append(waiter)
         elif self.is_own(txid):
             self.add_waiter(level, txid.seq, future)
         elif self._foreign_reached(txid, level):
@@ -196,9 +197,11 @@ class DurabilityTracker:
     def _foreign_reached(self, txid: Txid, level: Durability) -> bool:
         """Whether a transaction of any master has reached accepted, quorum or synced, as far as is durable here. Stable
         is no quorum by itself: the view may be a minority (``Continue``)."""
+        return self._is_reached(txid, level, self.synchronous_answer(txid, level))
+
+    def _is_reached(self, txid: Txid, level: Durability, answer: SynchronousAnswer | None) -> bool:
         if self.is_trimmed(txid):
             return True
-        answer = self.synchronous_answer(txid, level)
         if answer is not None and level is not Durability.ACCEPTED:
             return answer is SynchronousAnswer.COMMITTED
         index = self.index_of(txid)
@@ -268,15 +271,18 @@ class DurabilityTracker:
 
     def _notify_foreign_waiters(self) -> None:
         waiting, self._foreign_waiters = self._foreign_waiters, []
-        for one in waiting:
-            if one.future.done():
-                continue
-            if self._foreign_reached(one.txid, one.level):
-                one.future.set_result(True)
-            elif self.synchronous_answer(one.txid, one.level) is SynchronousAnswer.ROLLED_BACK:
-                one.future.set_result(False)
-            else:
-                self._foreign_waiters.append(one)
+        self._foreign_waiters += [one for one in waiting if not self._resolve(one)]
+
+    def _resolve(self, one: DurabilityWaiter) -> bool:
+        """Whether it waits no more."""
+        if one.future.done():
+            return True
+        answer = self.synchronous_answer(one.txid, one.level)
+        if answer is SynchronousAnswer.ROLLED_BACK:
+            one.future.set_result(False)
+        elif self._is_reached(one.txid, one.level, answer):
+            one.future.set_result(True)
+        return one.future.done()
 
     def detect_view_change(self) -> None:
         """Call this after everything that may have changed the view, before anything is read."""

@@ -58,6 +58,8 @@ class BuildContext:
     """No pod runs."""
     volume_sizes: Mapping[str, int] = field(default_factory=dict)
     """Bytes of the volumes by component, while they are not those of the manifest."""
+    graph_rules: str | None = None
+    """Digest of the manifest's last rules for graphs that the log had."""
 
 
 def labels(cluster: TxLogCluster, component: str) -> dict[str, str]:

@@ -62,7 +62,7 @@ ACCEPTED_MANIFEST_KEY: Final = "accepted.json"
 invalid."""
 LIVE_FIELDS: Final = {each.config for each in SETTING_FIELDS}
 """Fields that a running master accepts: a change restarts no master."""
-LOG_OWNED_FIELDS: Final = {"peers", "split_mode", "last_seen"}
+LOG_OWNED_FIELDS: Final = {"peers", "split_mode", "last_seen", "graphs"}
 """Fields that only count for the bootstrap, or that each start receives again."""
 
 

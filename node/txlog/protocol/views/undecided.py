@@ -89,6 +89,19 @@ def list_undecided(log: LogState) -> list[UndecidedEntry]:
     return found
 
 
+def find_undecided(log: LogState, txid: Txid) -> UndecidedEntry | None:
+    """The one of :func:`list_undecided` with this id; its cost does not grow with their number."""
+    effects = log.synchronous
+    if any(txid in names and _is_queued(log, at) for at, (_, names) in effects.decisions_waiting.items()):
+        return None
+    one, waiting = effects.limbo.open.get(txid), effects.waiting.get(txid)
+    if one is not None:
+        return UndecidedEntry(one.txid, one.log_index, one.kind, one.key, one.stamp)
+    if waiting is None or txid in effects.limbo.early or not _is_queued(log, txid):
+        return None
+    return UndecidedEntry(txid, 0, *waiting, log.by_origin[txid.origin].age_stamp(txid.seq))
+
+
 def _waiting(log: LogState) -> Iterator[UndecidedEntry]:
     for txid, (kind, key) in log.synchronous.waiting.items():
         if _is_queued(log, txid):
@@ -222,6 +235,6 @@ class UndecidedTransactions:
             return None
         certain = not rollback and effects.is_commit_known(txid)
         if is_open and not rollback and not certain:
-            found = next((one for one in list_undecided(log) if one.txid == txid), None)
+            found = find_undecided(log, txid)
             certain = found is not None and txid in self.judge(state, [found]).certain
         return Progress(certain, commit, rollback, stable, applied, self.quorate_anchor is not None)
