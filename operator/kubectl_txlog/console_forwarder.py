@@ -63,10 +63,10 @@ class ConsoleForwarder:
         """Listen on loopback; 0 chooses a free port. Raises ``OSError`` for a port in use."""
         forwarder = self
 
-        class Handler(_ConsoleHandler):
+        class ForwarderHandler(_ConsoleHandler):
             console = forwarder
 
-        self._server = ThreadingHTTPServer((LOOPBACK, port), Handler)
+        self._server = ThreadingHTTPServer((LOOPBACK, port), ForwarderHandler)
         self._server.daemon_threads = True  # a live view has no end
         self._server.block_on_close = False
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
