@@ -34,6 +34,7 @@ SOURCES: Final = (
     "Dockerfile",
     ".dockerignore",
     "tools/slim-image",
+    "tools/kubectl_plugin.py",
     "pyproject.toml",
     "README.md",
     "LICENSE",

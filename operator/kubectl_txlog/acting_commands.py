@@ -83,8 +83,10 @@ def rebuild(
     kubeconfig: ConfigOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Rebuild a worker, whatever it holds. A store of another cluster (state Refused) is discarded, and the masters
-    choose what it is rebuilt from; any other worker is restored from the newest backup."""
+    """Rebuild a worker, whatever it holds.
+
+    A store of another cluster (state Refused) is discarded; the masters choose its new source. Any other worker is
+    restored from the newest backup."""
     access = find_masters(cluster, namespace, context, kubeconfig)
     site, found = _find_worker(access, worker)
     if not yes:

@@ -14,9 +14,10 @@ import secrets
 import ssl
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from txlog.auth.csrf import is_cross_site
@@ -61,12 +62,7 @@ class ConsoleForwarder:
 
     def start(self, port: int) -> None:
         """Listen on loopback; 0 chooses a free port. Raises ``OSError`` for a port in use."""
-        forwarder = self
-
-        class ForwarderHandler(_ConsoleHandler):
-            console = forwarder
-
-        self._server = ThreadingHTTPServer((LOOPBACK, port), ForwarderHandler)
+        self._server = ThreadingHTTPServer((LOOPBACK, port), partial(_ConsoleHandler, self))
         self._server.daemon_threads = True  # a live view has no end
         self._server.block_on_close = False
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -95,7 +91,10 @@ class _ConsoleHandler(BaseHTTPRequestHandler):
     """One connection of a browser."""
 
     protocol_version = "HTTP/1.1"
-    console: ConsoleForwarder
+
+    def __init__(self, console: ConsoleForwarder, *rest: Any) -> None:
+        self.console = console
+        super().__init__(*rest)  # serves the connection
 
     def forward(self) -> None:
         """Answer one request."""
