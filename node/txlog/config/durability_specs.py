@@ -80,7 +80,7 @@ class DurabilityDefaults(ManifestModel):
         max_length=GRAPH_RULES_MAX,
         description="Graphs whose transactions are synchronous. The same list in every data centre. It counts when the "
         "cluster is bootstrapped. Later a change of the list becomes an entry of the log; with `txlog up`, "
-        "`txlog configuration --graphs` changes it. This version refuses it.",
+        "`txlog configuration --graphs` changes it.",
     )
     synchronous_queue: SynchronousQueueSpec = Field(
         default=SynchronousQueueSpec(), description="Bounds on undecided synchronous transactions of one master."

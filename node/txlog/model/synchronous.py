@@ -29,7 +29,7 @@ from txlog.model.quorum import (
 if TYPE_CHECKING:
     from txlog.model.configuration import Master
 
-SERVED: bool = False
+SERVED: bool = True
 """Whether masters of this program serve synchronous transactions. Where it is off, no rule and no request gets in."""
 GRAPH_RULES_MAX: Final = 64
 MATCH_CHARACTERS_MAX: Final = 500
