@@ -47,10 +47,11 @@ SETTINGS: Final[dict[str, Any]] = {
 class Arena:
     """The running masters, and who decides nothing at the moment."""
 
-    def __init__(self, masters: BenchMasters, links: LinkControl, draw: random.Random) -> None:
-        self.masters, self.links, self.draw = masters, links, draw
+    def __init__(self, masters: BenchMasters, links: LinkControl, seed: int) -> None:
+        self.masters, self.links, self.draw = masters, links, random.Random(seed)
         self.minority: frozenset[str] = frozenset()
         self.faults: Counter[str] = Counter()
+        self.clients = SynchronousClients(masters.by_node, REPOSITORY, seed, lambda node: node in self.minority)
 
     def states(self) -> dict[str, str]:
         """By node, of those that answer."""
@@ -101,11 +102,13 @@ class Arena:
             self.links.set_faults([])
 
     def split(self) -> None:
-        """A side with less than half of the votes goes on alone for some seconds."""
+        """A side with less than half of the votes goes on alone for some seconds. It has just accepted a write that no
+        other master holds."""
         side = self.draw.choice((["ap-1"], ["us-1"], ["uk-1", "uk-2"], ["us-1", "us-2"], ["uk-2", "ap-1"]))
         self.faults["split"] += 1
         console.print(f"  split: {', '.join(side)}", highlight=False)
         with self.cut(side):
+            self.clients.write_once(side[0])
             self.wait_state("Isolated")
             self.minority = frozenset(side)
             time.sleep(1.5 + 3 * self.draw.random())
@@ -176,9 +179,9 @@ def run_faults(arena: Arena, seconds: float) -> None:
         arena.kill()
 
 
-def check_all(arena: Arena, clients: SynchronousClients, stores: Sequence[FollowingStore], report: BenchReport) -> None:
+def check_all(arena: Arena, stores: Sequence[FollowingStore], report: BenchReport) -> None:
     """Compare answers, logs and stores."""
-    masters = arena.masters
+    masters, clients = arena.masters, arena.clients
     index = masters.wait_at_rest(REST_S)
     for store in stores:
         store.wait_at(index, REST_S)
@@ -244,7 +247,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         linked_masters(Path(folder), NODES, **SETTINGS) as (masters, links),
         ExitStack() as stack,
     ):
-        arena = Arena(masters, links, random.Random(seed))
+        arena = Arena(masters, links, seed)
         by_center = {center: [masters.by_node[n] for n, at in NODES if at == center] for _, center in NODES}
         stores = [stack.enter_context(FollowingStore(center, urls, Path(folder))) for center, urls in by_center.items()]
         with MasterClient(masters.urls[0], 30.0) as master:
@@ -253,15 +256,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         reporter = BackupReporter(masters.urls)
         reporter.start()
         stack.callback(reporter.end)
-        clients = SynchronousClients(masters.by_node, REPOSITORY, seed, lambda node: node in arena.minority)
-        clients.start()
+        arena.clients.start()
         try:
             console.print(f"{len(NODES)} masters decide; faults for {options.seconds:g} s, seed {seed}")
             run_faults(arena, options.seconds)
         finally:
-            clients.stop()
+            arena.clients.stop()
         arena.wait_decides()
-        check_all(arena, clients, stores, report)
+        check_all(arena, stores, report)
     report.figure("seconds", time.monotonic() - began)
     rows = [(name, str(value)) for name, value in report.figures.items()]
     print_table(build_table("what was seen", ("figure", "value"), rows))

@@ -58,6 +58,7 @@ class SynchronousClients:
         self.errors: list[str] = []
         self._masters, self._repository, self._is_minority = masters, repository, is_minority
         self._graphs = graphs
+        self._extra = 0
         self._draws = {node: random.Random(f"{seed}.{node}") for node in masters}
         self._numbers = dict.fromkeys(masters, 0)
         self._over = threading.Event()
@@ -75,6 +76,11 @@ class SynchronousClients:
         self._over.set()
         for thread in self._threads:
             thread.join()
+
+    def write_once(self, node: str) -> None:
+        """One write of the first graph at this master, which does not wait for its quorum."""
+        self._extra += 1
+        self._send(node, f"{node}-extra-{self._extra}", GRAPHS[0], Durability.ACCEPTED)
 
     def _run(self, node: str) -> None:
         draw = self._draws[node]
