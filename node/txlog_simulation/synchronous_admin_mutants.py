@@ -10,6 +10,8 @@ ADMIN = "txlog/server/admin/synchronous_view.py"
 LOSS = "txlog/server/admin/quorum_loss.py"
 RETRYING = "txlog/client/retrying_write.py"
 EVALUATED = "txlog/server/frontdoor/evaluated_updates.py"
+DOOR = "txlog/server/frontdoor/synchronous_door.py"
+_REPEATS = "node/tests/server/test_synchronous_repeats.py"
 _WRITES = "node/tests/server/test_synchronous_writes.py"
 _VOTES = "node/tests/server/test_lost_votes.py"
 _LOSS = "node/tests/server/test_quorum_loss.py"
@@ -21,6 +23,54 @@ def _mutant(name: str, rule: str, file: str, old: str, new: str, test: str) -> M
 
 
 SYNCHRONOUS_ADMIN_MUTANTS: tuple[Mutant, ...] = (
+    _mutant(
+        "repeat-of-a-pending-one-was-not-logged",
+        "S10",
+        DOOR,
+        "    return SubmissionAccepted(first.txid, repeat=True)\n",
+        "    return answer\n",
+        f"{_REPEATS}::test_a_repeat_of_what_is_pending_is_not_answered_that_nothing_was_logged",
+    ),
+    _mutant(
+        "another-body-is-answered-as-a-repeat",
+        "S10",
+        DOOR,
+        "if first is None or not one.content.startswith(first.content):",
+        "if first is None:",
+        f"{_REPEATS}::test_a_repeat_of_what_is_pending_is_not_answered_that_nothing_was_logged",
+    ),
+    _mutant(
+        "refused-commit-forgets-the-one-before",
+        "S10",
+        "txlog/server/frontdoor/rdf4j_transactions.py",
+        "            one.committing = before  #",
+        "            one.committing = False  #",
+        f"{_REPEATS}::test_a_commit_that_is_pending_is_never_answered_as_rolled_back",
+    ),
+    _mutant(
+        "wrong-commit-counts-as-handed-over",
+        "S10",
+        "txlog/server/frontdoor/rdf4j_transactions.py",
+        "        except (BadInput, Refused):\n            one.committing",
+        "        except Refused:\n            one.committing",
+        f"{_REPEATS}::test_a_commit_that_is_refused_as_wrong_may_be_rolled_back",
+    ),
+    _mutant(
+        "namespaces-of-a-refused-transaction",
+        "S2",
+        "txlog/server/frontdoor/write_handler.py",
+        "            if before:\n",
+        "            if False:\n",
+        f"{_REPEATS}::test_namespaces_do_not_go_with_a_synchronous_transaction",
+    ),
+    _mutant(
+        "recovery-that-is-passed-over-is-accepted",
+        "S14",
+        "txlog/server/admin/settings.py",
+        'if wanted == "None" and now is not None and now.graphs:',
+        "if False:",
+        "node/tests/server/test_rules_of_the_cluster.py::test_a_split_recovery_that_would_be_passed_over_is_refused",
+    ),
     _mutant(
         "votes-given-up-without-a-majority-of-the-rest",
         "S4",

@@ -134,6 +134,17 @@ def test_a_cluster_without_rules() -> None:
     assert check_quorum(cluster_with(OLD), seen_with(cluster, None)).reason == "NotReported"
 
 
+def test_rules_that_the_log_does_not_have() -> None:
+    """Writes of these graphs are not refused: they are ordinary ones."""
+    cluster = cluster_with(OLD)
+    nothing = {"quorate": False, "electorate": {"votes": 0, "here": 0}, "graphs": []}
+    for synchro in (nothing, report() | {"graphs": []}):
+        found = check_quorum(cluster, seen_with(cluster, [], "Joined", synchro))
+        assert (found.status, found.reason) == ("False", "NotInLog")
+        assert "the log has none: its graphs are written without a quorum" in found.message
+        assert "refused" not in found.message
+
+
 async def test_a_real_master_takes_the_change_and_reports_its_quorums(clusters: Callable[..., Cluster]) -> None:
     found, cluster = clusters(1), cluster_with(NEW)
     await found.start()

@@ -55,6 +55,9 @@ def check_quorum(cluster: TxLogCluster, seen: ClusterObservation) -> ConditionCh
     reports = [master.synchro for master in seen.reachable_masters.values() if master.synchro is not None]
     if rules is None or not reports:
         return ConditionCheck(kind, "Unknown", "NotReported", "no master of this data centre has reported its quorums")
+    if not rules:
+        text = f"the manifest has {len(wanted)} rules and the log has none: its graphs are written without a quorum"
+        return ConditionCheck(kind, "False", "NotInLog", f"{text} (txlog configuration)")
     differs = "" if rules == wanted else "; the manifest has other rules than the log (txlog configuration)"
     deciding = [report for report in reports if report["quorate"]]
     if not deciding:

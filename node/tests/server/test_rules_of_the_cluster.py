@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from master_cluster import Cluster
+from master_cluster import Cluster, until
 
 from txlog.model import synchronous
 
@@ -87,3 +87,35 @@ async def test_rules_change_only_while_everybody_is_there(one: Cluster) -> None:
     status, body = await patch(one, [])
     assert (status, body["error"]) == (409, "NotAllHere")
     assert "uk-9 is not" in body["message"]
+
+
+@pytest.mark.usefixtures("served")
+async def test_as_many_rules_as_a_manifest_may_have(one: Cluster) -> None:
+    long = [{"match": f"http://ex.org/{n:02}/{'a' * 450}", "quorum": "all", "timeout": "10s"} for n in range(64)]
+    status, body = await patch(one, long)
+    assert (status, body.get("graphs")) == (200, long), body
+    url = f"http://host/{'x' * 15_000}"
+    for number in range(4):
+        new = {"node": f"uk-{number + 2}", "dataCenter": "uk", "weight": 0, "urls": [url]}
+        async with one.session.post(one.url(0, "/txlog/peers"), json=new) as answer:
+            status, body = answer.status, await answer.json()
+        if status != 200:
+            break
+    assert (status, "at most 60000: shorten it" in body["message"]) == (400, True), body
+
+
+@pytest.mark.usefixtures("served")
+async def test_a_split_recovery_that_would_be_passed_over_is_refused(one: Cluster) -> None:
+    async def recovery(value: str) -> tuple[int, Any]:
+        async with one.session.patch(one.url(0, "/txlog/settings"), json={"splitRecovery": value}) as answer:
+            return answer.status, await answer.json()
+
+    status, body = await patch(one, RULES)
+    assert status == 200, body
+    status, body = await recovery("None")
+    assert (status, "splitRecovery cannot be None" in body["message"]) == (409, True), body
+    assert (await recovery("Simple"))[0] == 200
+    await until(lambda: one.app(0).loop.status.view.strategy == "Simple")
+    status, body = await patch(one, [])
+    assert status == 200, body
+    assert (await recovery("None"))[0] == 200, "as before, without rules"

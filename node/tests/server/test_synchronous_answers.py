@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from itertools import product
 
 import pytest
@@ -20,7 +21,7 @@ from txlog.model.synchronous_entry import decode_synchronous_key as decode_key
 from txlog.protocol.events import Submission
 from txlog.protocol.views.decisions import SynchronousAnswer
 from txlog.server.frontdoor.synchronous_answers import find_reply
-from txlog.server.frontdoor.synchronous_door import SynchronousDoor, is_synchronous, level_of
+from txlog.server.frontdoor.synchronous_door import OFF_LOOP_BYTES, SynchronousDoor, is_synchronous, level_of
 
 QUADS = b"A <urn:s> <urn:p> <urn:o> <http://ex.org/accounts/1> .\n"
 ACCOUNTS = parse_rule("http://ex.org/accounts/*", "all", 10_000)
@@ -147,3 +148,21 @@ def test_a_program_that_does_not_serve_it(monkeypatch: pytest.MonkeyPatch) -> No
         door().convert(submission(), SynchronousRequest(MAJORITY))
     with pytest.raises(BadInput, match="does not serve"):
         door().convert(submission(), SynchronousRequest(None, 500))
+
+
+async def test_a_long_payload_is_read_in_a_thread() -> None:
+    """The loop serves other requests meanwhile, and the other masters hear of this one."""
+    threads = set[threading.Thread]()
+
+    def configuration() -> Configuration:
+        threads.add(threading.current_thread())
+        return Configuration([Master("uk-1", "uk", 1)], False, 1000, graphs=[ACCOUNTS])
+
+    found = SynchronousDoor(configuration)
+    short = await found.convert_off_loop(submission(), NO_REQUEST)
+    assert threads == {threading.current_thread()}
+    payload = QUADS * (OFF_LOOP_BYTES // len(QUADS) + 1)
+    long = await found.convert_off_loop(submission(payload), NO_REQUEST)
+    assert len(threads) == 2
+    assert short.kind == long.kind == KIND_SYNCHRONOUS_QUADS
+    assert long.content == content_hash(long.kind, long.key, payload)

@@ -26,7 +26,7 @@ class DurabilityWaiter(NamedTuple):
 
     txid: Txid
     level: Durability
-    future: asyncio.Future[bool]
+    future: Waiter
 
 
 class DurabilityTracker:
@@ -173,17 +173,25 @@ class DurabilityTracker:
         """Resolves to True as soon as the transaction, of any master, has reached accepted, quorum or synced; to False
         once it is rolled back."""
         future = self._asyncio_loop.create_future()
-        if self.synchronous_answer(txid, level) is not None:
-            waiter = DurabilityWaiter(txid, _waited_for(level), future)
-            if not self._resolve(waiter):
-                self._foreign_waiters.append(waiter)
-        elif self.is_own(txid):
-            self.add_waiter(level, txid.seq, future)
-        elif self._foreign_reached(txid, level):
-            future.set_result(True)
-        else:
-            self._foreign_waiters.append(DurabilityWaiter(txid, level, future))
+        self.add_txid_waiter(txid, level, future)
         return future
+
+    def add_txid_waiter(self, txid: Txid, level: Durability, waiter: Waiter) -> None:
+        """As :meth:`wait_txid`, with a waiter of the caller: it is dropped as soon as it is done."""
+        if self.synchronous_answer(txid, level) is not None:
+            one = DurabilityWaiter(txid, _waited_for(level), waiter)
+            if not self._resolve(one):
+                self._foreign_waiters.append(one)
+        elif self.is_own(txid):
+            self.add_waiter(level, txid.seq, waiter)
+        elif self._foreign_reached(txid, level):
+            waiter.set_result(True)
+        else:
+            self._foreign_waiters.append(DurabilityWaiter(txid, level, waiter))
+
+    def count_txid_waiters(self) -> int:
+        """Waiters for a single transaction: each turn of the loop looks at all of them."""
+        return len(self._foreign_waiters)
 
     def wait_in_stable_log(self, txid: Txid) -> asyncio.Future[bool]:
         """Resolves to True as soon as the transaction, of any master, is in the stable log."""

@@ -352,8 +352,7 @@ class MasterLoop:
         if write.waiter.done():
             return
         if synchronous is not None and write.level is not Durability.ACCEPTED:
-            reached = self.durability.wait_txid(synchronous, write.level)
-            reached.add_done_callback(lambda done: _pass_on(done, write.waiter))
+            self.durability.add_txid_waiter(synchronous, write.level, write.waiter)
         elif target:
             self.durability.add_waiter(write.level, target, write.waiter)
         else:
@@ -467,8 +466,3 @@ class MasterLoop:
             self._timer.cancel()
         with contextlib.suppress(RuntimeError):
             await self._asyncio_loop.run_in_executor(None, self._sync_thread.close, timeout_s)
-
-
-def _pass_on(done: asyncio.Future[bool], waiter: Waiter) -> None:
-    if not waiter.done():
-        waiter.set_result(not done.cancelled() and done.result())

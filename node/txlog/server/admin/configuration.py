@@ -15,7 +15,7 @@ from txlog.config.durability_specs import to_rule_spec
 from txlog.config.units import format_duration, parse_duration
 from txlog.http.router import Request, Response, Route, json_response, read_body
 from txlog.model import synchronous
-from txlog.model.configuration import LEAVING, MEMBER, MUTED, Configuration, Master
+from txlog.model.configuration import CHANGE_CHARACTERS_MAX, LEAVING, MEMBER, MUTED, Configuration, Master
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.durability import Durability
 from txlog.model.errors import (
@@ -36,6 +36,8 @@ from txlog.wire.protocol_level import LEVEL_SYNCHRONOUS
 POLL_S: Final = 0.1
 """Poll interval for the configuration in force. The core has no event for it, and it changes a few times a year."""
 BODY_MAX: Final = 16 << 10
+OPTIONS_BODY_MAX: Final = 256 << 10
+"""Of options, which may have 64 rules with IRIs of 500 characters, each as an escape of JSON."""
 _ADD_EXAMPLE = '{"node": "uk-3", "dataCenter": "uk", "weight": 1, "urls": ["http://host:7300"]}'
 _ALTER_EXAMPLE = '{"weight": 2} or {"muted": true}'
 _OPTIONS_EXAMPLE = '{"splitMode": "Continue" or "Majority", "keyRetention": "24h", "graphs": [{"match": "http://…/*"}]}'
@@ -163,7 +165,7 @@ class ConfigurationHandler:
 
     async def patch(self, request: Request, _: Mapping[str, str]) -> Response:
         """Changes ``splitMode``, ``keyRetention`` and ``graphs`` of the whole cluster."""
-        options = await _decode_body(request, ClusterOptionsRequest, _OPTIONS_EXAMPLE)
+        options = await _decode_body(request, ClusterOptionsRequest, _OPTIONS_EXAMPLE, OPTIONS_BODY_MAX)
         now = self._current()
         majority, retention_ms = now.majority, now.key_retention_ms
         if options.split_mode is not None:
@@ -293,6 +295,9 @@ class ConfigurationHandler:
         site = self._context
         self._keep_quorum(wanted)
         submission = site.status.prepare_change(wanted, why)
+        size = len(submission.key)
+        if size > CHANGE_CHARACTERS_MAX:
+            raise BadInput(f"this configuration takes {size} characters, at most {CHANGE_CHARACTERS_MAX}: shorten it")
         write = site.loop.write([submission], Durability.SYNCED)
         reached = await site.durability.wait_for(write.reached, site.config.write_timeout_s)
         answer = write.answers[0] if write.answers else None
@@ -321,8 +326,8 @@ def _to_dict(now: Configuration) -> dict[str, Any]:
     }
 
 
-async def _decode_body(request: Request, form: type[T], example: str) -> T:
+async def _decode_body(request: Request, form: type[T], example: str, bytes_max: int = BODY_MAX) -> T:
     try:
-        return msgspec.json.decode(await read_body(request, BODY_MAX), type=form)
+        return msgspec.json.decode(await read_body(request, bytes_max), type=form)
     except DECODE_ERRORS as wrong:
         raise BadInput(f"expected {example}: {wrong}") from None

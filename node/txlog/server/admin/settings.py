@@ -77,15 +77,21 @@ class SettingsHandler:
             before, after = format_preferences(self._live.preferences), format_preferences(new.preferences)
             different = [key for key in KEYS if before[key] != after[key]]
             if "splitRecovery" in different:
-                self._check_recovery_change()
+                self._check_recovery_change(new.preferences.split_recovery)
             if not check and (different or new.settings != self._live.settings):
                 await self._save_and_apply(new)
                 self._context.log.info("SettingsChanged", **{key: after[key] for key in different})
         return {"changed": different, **self.describe()}
 
-    def _check_recovery_change(self) -> None:
+    def _check_recovery_change(self, wanted: str) -> None:
         """Refuses the change unless the view is whole: the view relies on its split recovery, so no member may be
-        partitioned or about to leave."""
+        partitioned or about to leave. A cluster that has rules for graphs would pass over ``None``."""
+        now = self._context.status.configuration
+        if wanted == "None" and now is not None and now.graphs:
+            what = "graphs with a quorum need workers that go back to one order"
+            raise Conflict(
+                f"splitRecovery cannot be None: {what}; first: txlog configuration --graphs with an empty list"
+            )
         state = self._context.state
         if state != "Joined":
             who = f"{self._context.config.node} is {state}"

@@ -137,8 +137,10 @@ class StatusHandler:
     def _with_quorum(self, outcome: TransactionOutcome) -> dict[str, Any]:
         """The outcome; for an undecided synchronous transaction, with its quorum and the members that hold it."""
         shown = outcome.to_dict()
-        status = self._context.status.synchronous_status
-        if outcome.synchronous is SynchronousAnswer.PENDING and status is not None:
+        if outcome.synchronous is not SynchronousAnswer.PENDING:
+            return shown
+        status = self._context.status.synchronous_status  # its cost grows with what is undecided
+        if status is not None:
             waiting = next((one for one in status.undecided if one.transaction.txid == outcome.txid), None)
             if waiting is not None:
                 shown["synchronous"] |= describe_undecided(waiting) | {"state": SynchronousAnswer.PENDING.value}

@@ -172,7 +172,8 @@ class OptimisticUpdateExecutor:
             effect = await copy.evaluate(update, self._draw, self._bytes_max)
             kind, payload = effect.body.kind, effect.body.payload
             submission = Submission(kind, "", payload, content_hash(kind, "", payload))
-            write = self._loop.write([self._synchronous_door.convert(submission, synchronous)], Durability.SYNCED)
+            converted = await self._synchronous_door.convert_off_loop(submission, synchronous)
+            write = self._loop.write([converted], Durability.SYNCED)
             stands = await self._took_effect(copy, write, update, effect, deadline)
             if stands is None or stands:
                 return write, stands is not None

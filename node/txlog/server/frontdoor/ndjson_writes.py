@@ -31,7 +31,12 @@ from txlog.runtime.transaction_status import BELOW_APPLIED
 from txlog.server.frontdoor.portability_rule import PortabilityRule
 from txlog.server.frontdoor.request_parameters import draw_blank_node_seed
 from txlog.server.frontdoor.synchronous_answers import find_reply
-from txlog.server.frontdoor.synchronous_door import SynchronousDoor, is_synchronous, level_of
+from txlog.server.frontdoor.synchronous_door import (
+    SynchronousDoor,
+    is_synchronous,
+    level_of,
+    recognise_repeat,
+)
 from txlog.server.frontdoor.update_request import now_text
 from txlog.sparql import TransactionBody, prepare_lines, prepare_update
 
@@ -225,6 +230,9 @@ class NdjsonWriteHandler:
             left = batch.deadline - asyncio.get_running_loop().time()
             reached = await self._durability.wait_for(write.reached, left)
             answers = write.answers or [Unavailable("Late", "not known yet whether it was accepted")] * len(write.batch)
+            if batch.has_synchronous and write.answers:
+                log = self._status.log_state
+                answers = [recognise_repeat(log, *each) for each in zip(write.batch, answers, strict=True)]
             last = next((a for a in reversed(answers) if isinstance(a, SubmissionAccepted) and not a.is_repeat), None)
             for one in answers:
                 waits = isinstance(one, SubmissionAccepted) and (one.is_repeat or batch.has_synchronous)

@@ -427,21 +427,13 @@ class TransactionHandler:
         submission = Submission(
             prepared.kind, key, prepared.payload, content_hash(prepared.kind, key, prepared.payload)
         )
-        one.committing = True
+        before, one.committing = one.committing, True
         try:
             answer = await self._writes.write(submission, asked._replace(key=key))
-        except Refused:
-            one.committing = False  # nothing was accepted: the client may retry, change or roll back
+        except (BadInput, Refused):
+            one.committing = before  # no more was accepted than before: the client may retry or, else, roll back
             raise
-        if answer.status == 202:
-            return answer
-        if isinstance(answer, RawResponse) and answer.status == RolledBack.status:
-            one.committing = False  # nothing of it took effect, and its key is free again
-            return answer
-        self._close_transaction(one, "it was committed")
-        if isinstance(answer, RawResponse) and answer.status == 204:
-            return answer.as_status(200)
-        return answer
+        return answer if answer.status == 202 else self._end_commit(one, answer)
 
     def _commit_options(self, request: Request, one: OpenTransaction) -> WriteOptions:
         """The options of a commit, whose client knows 202: RDF4J's own insists on 200 here."""
@@ -468,12 +460,16 @@ class TransactionHandler:
                 one, "its commit broke off, and it is not known whether it counts: look at the data"
             )
             raise
+        return self._end_commit(one, answer)
+
+    def _end_commit(self, one: OpenTransaction, answer: Response) -> Response:
+        if isinstance(answer, RawResponse) and answer.status == RolledBack.status:
+            one.committing = False  # nothing of it took effect, and its key is free again
+            return answer
         self._close_transaction(
             one, "it was committed" if answer.status != 202 else "it is not known whether it counts"
         )
-        if isinstance(answer, RawResponse) and answer.status == 204:
-            return answer.as_status(200)
-        return answer
+        return answer.as_status(200) if isinstance(answer, RawResponse) and answer.status == 204 else answer
 
     async def _rollback(self, request: Request, one: OpenTransaction) -> Response:
         self._close_transaction(one, "it was rolled back")

@@ -6,12 +6,14 @@ again.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from txlog.http.write_options import WriteOptions
 from txlog.model.configuration import Configuration
 from txlog.model.durability import Durability
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
+from txlog.model.errors import Refused, Unavailable
 from txlog.model.graph_set import NO_GRAPH
 from txlog.model.hashes import content_hash
 from txlog.model.synchronous import (
@@ -28,13 +30,19 @@ from txlog.model.synchronous_entry import (
     SYNCHRONOUS_KINDS,
     SynchronousKey,
     encode_synchronous_key,
+    idempotency_key_of,
 )
-from txlog.protocol.events import Submission
+from txlog.protocol.events import Submission, SubmissionAccepted
+from txlog.protocol.log.log_state import LogState
 from txlog.sparql import TransactionBody
 from txlog.sparql.analysis.written_graphs import find_written_graphs
 
 _KINDS = {KIND_UPDATE: KIND_SYNCHRONOUS_UPDATE, KIND_QUADS: KIND_SYNCHRONOUS_QUADS}
 NO_RULES: Sequence[GraphRule] = ()
+_NOTHING_LOGGED = ("NoQuorum", "SynchroNone", "SynchroFull")
+"""Reasons for which a master takes no new synchronous transaction."""
+OFF_LOOP_BYTES = 64 << 10
+"""A longer payload is read in a thread: some 10 milliseconds of an update, in which the loop would serve nothing."""
 
 
 class SynchronousDoor:
@@ -61,6 +69,12 @@ class SynchronousDoor:
         kind, key = _KINDS[one.kind], encode_synchronous_key(SynchronousKey(terms.quorum, terms.timeout_ms, one.key))
         return Submission(kind, key, one.payload, content_hash(kind, key, one.payload))
 
+    async def convert_off_loop(self, one: Submission, request: SynchronousRequest) -> Submission:
+        """As :meth:`convert`. A long payload delays no other request, and no message to the other masters."""
+        if len(one.payload) < OFF_LOOP_BYTES or (not self.rules and request is NO_REQUEST):
+            return self.convert(one, request)
+        return await asyncio.get_running_loop().run_in_executor(None, self.convert, one, request)
+
     @staticmethod
     def _find_terms(
         one: Submission, rules: Sequence[GraphRule], request: SynchronousRequest
@@ -74,6 +88,20 @@ class SynchronousDoor:
 def is_synchronous(one: Submission) -> bool:
     """Whether the submission takes effect only where a quorum holds it."""
     return one.kind in SYNCHRONOUS_KINDS
+
+
+def recognise_repeat(
+    log: LogState | None, one: Submission, answer: SubmissionAccepted | Refused
+) -> SubmissionAccepted | Refused:
+    """The answer to a submission. A master without a quorum refuses it before it looks for its key. If an earlier try
+    is persisted here, it is not true that nothing was logged: the submission repeats that one."""
+    if log is None or not isinstance(answer, Unavailable) or answer.reason not in _NOTHING_LOGGED:
+        return answer
+    key = idempotency_key_of(one.kind, one.key)
+    first = log.keys.find_first_use(key, log.last_stamp) if key else None
+    if first is None or not one.content.startswith(first.content):
+        return answer
+    return SubmissionAccepted(first.txid, repeat=True)
 
 
 def level_of(asked: WriteOptions) -> Durability:

@@ -16,7 +16,7 @@ from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.errors import BadInput, Conflict, KeyNotTaken, NotDeterministic, OutcomeUndecided, Refused, Unsupported
 from txlog.model.hashes import content_hash, content_state
 from txlog.model.ids import Txid
-from txlog.protocol.events import Submission
+from txlog.protocol.events import Submission, SubmissionAccepted
 from txlog.protocol.views.decisions import SynchronousAnswer
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.master_loop import PendingWrite
@@ -30,7 +30,12 @@ from txlog.server.frontdoor.portability_rule import PortabilityRule
 from txlog.server.frontdoor.read_router import ReadRouter
 from txlog.server.frontdoor.request_parameters import check_repository, context_parameters, draw_blank_node_seed
 from txlog.server.frontdoor.synchronous_answers import find_reply
-from txlog.server.frontdoor.synchronous_door import SynchronousDoor, is_synchronous, level_of
+from txlog.server.frontdoor.synchronous_door import (
+    SynchronousDoor,
+    is_synchronous,
+    level_of,
+    recognise_repeat,
+)
 from txlog.server.frontdoor.update_request import (
     UpdateRequest,
     means_all_graphs,
@@ -208,14 +213,21 @@ class WriteHandler:
             self._loop.in_flight -= 1
 
     def _outcome_unknown(self, write: PendingWrite, asked: WriteOptions) -> Response:
+        answer = write.answers[0] if write.answers else None
+        txid = answer.txid if isinstance(answer, SubmissionAccepted) else None
+        if txid is not None and self._is_rolled_back(txid):
+            reply = find_reply(SynchronousAnswer.ROLLED_BACK, asked.level, knows_pending=asked.knows_pending)
+            return self.response_formatter.synchronous_response(txid, None, reply)
         if is_synchronous(write.batch[-1]) and not asked.knows_pending:
             raise OutcomeUndecided("not known yet whether this update takes effect; look at the data")
-        if not write.answers or isinstance(write.answers[0], Refused):
+        if txid is None:
             return _timeout_response()
-        txid = write.answers[0].txid
         headers = self.response_formatter.headers(txid, None) + "Content-Type: text/plain; charset=utf-8\r\n"
         text = f"not known yet whether {txid} takes effect: others may come between; look at the data\n"
         return RawResponse(202, headers.encode(), text.encode())
+
+    def _is_rolled_back(self, txid: Txid) -> bool:
+        return self._durability.synchronous_answer(txid, Durability.SYNCED) is SynchronousAnswer.ROLLED_BACK
 
     async def _rdf_transaction(self, request: Request, asked: WriteOptions) -> Response:
         """``x-rdftransaction``. Changes of namespaces become entries of their own, directly before the entry of the
@@ -239,9 +251,15 @@ class WriteHandler:
         status. ``before``: submissions that go with it, at smaller indexes; none of them may be a repeat. Raises
         :class:`BadInput` for a term that not every store of the cluster can keep."""
         self._portability.check_terms(submission.kind, submission.payload)
-        submission = self.synchronous_door.convert(submission, asked.synchronous)
+        until = time.monotonic() + asked.timeout_s
+        submission = await self.synchronous_door.convert_off_loop(submission, asked.synchronous)
         if is_synchronous(submission):
             asked = asked._replace(level=level_of(asked))
+            if before:
+                raise BadInput(
+                    "a transaction that changes namespaces is several entries, and this one takes effect only where a "
+                    "quorum holds it; change the namespaces in a request of their own"
+                )
         loop = self._loop
         if len(submission.payload) >= LARGE_PAYLOAD_BYTES and self._site.payload_transfer is not None:
             loop.in_flight += 1
@@ -256,7 +274,8 @@ class WriteHandler:
         try:
             reached = await self._durability.wait_for(write.reached, asked.timeout_s)
             if is_synchronous(submission):
-                return await self._synchronous_response(write, asked)
+                left = max(0.0, until - time.monotonic())
+                return await self._synchronous_response(write, asked._replace(timeout_s=left))
             return self.fast_response(write, asked, reached) or await self.final_response(write, asked, reached)
         finally:
             loop.in_flight -= 1
@@ -294,7 +313,7 @@ class WriteHandler:
                     "not known yet whether it was accepted; look at the data, or repeat it under its key"
                 )
             return _timeout_response()
-        answer = write.answers[-1]
+        answer = recognise_repeat(self._site.status.log_state, write.batch[-1], write.answers[-1])
         if isinstance(answer, Refused):
             raise answer
         txid, transactions = answer.txid, self._site.transactions

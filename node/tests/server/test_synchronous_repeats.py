@@ -1,0 +1,130 @@
+"""A synchronous transaction has one answer: repeats without a quorum, commits of RDF4J, namespaces, time-outs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from apart import cut
+from master_cluster import Cluster, until
+from synchronous_cluster import GRAPH, RULES, decides, insert, post, rules
+
+SYNCED = {"TxLog_Durability": "synced"}
+QUAD = f"<urn:s:tx> <urn:p> <urn:o> <{GRAPH}> .\n"
+
+
+@pytest.fixture
+async def three(clusters: Callable[..., Cluster]) -> Cluster:
+    """Three masters with a rule; they go apart only after the time of a test."""
+    cluster = clusters(3, durability="synced", max_peer_lag_ms=60_000)
+    await cluster.start()
+    await rules(cluster, RULES)
+    await until(lambda: all(decides(cluster, at) for at in range(3)))
+    status, headers = await post(cluster, 2, insert("first"), **SYNCED)
+    assert status == 204, headers
+    return cluster
+
+
+async def act(cluster: Cluster, method: str, url: str, **more: Any) -> tuple[int, dict[str, str]]:
+    async with cluster.session.request(method, url, **more) as answer:
+        return answer.status, {**answer.headers, "body": await answer.text()}
+
+
+def is_alone(cluster: Cluster) -> bool:
+    found = cluster.app(2).loop.status.synchronous_status
+    return found is not None and found.present == ["uk-3"]
+
+
+async def test_a_repeat_of_what_is_pending_is_not_answered_that_nothing_was_logged(three: Cluster) -> None:
+    asked = SYNCED | {"Idempotency_Key": "once"}
+    heal = cut(three)
+    first = await post(three, 2, insert("a"), again=False, Prefer="wait=1", **asked)
+    assert (first[0], first[1]["TxLog-Synchronous"]) == (202, "pending"), first
+    await until(lambda: is_alone(three))
+    status, headers = await post(three, 2, insert("new"), again=False, **SYNCED)
+    assert (status, headers["TxLog-Error"]) == (503, "NoQuorum"), headers
+    status, headers = await post(three, 2, insert("other-body"), again=False, **asked)
+    assert (status, headers.get("TxLog-Error")) == (503, "NoQuorum"), headers
+    status, again = await post(three, 2, insert("a"), again=False, Prefer="wait=1", **asked)
+    assert (status, again["TxLog-Synchronous"]) == (202, "pending"), again
+    assert again["TxLog-Transaction"] == first[1]["TxLog-Transaction"]
+    lines = "".join(json.dumps({"update": insert(what), "key": "once"}) + "\n" for what in ("a", "other-body"))
+    url = three.url(2, "/txlog/transactions")
+    async with three.session.post(url, data=lines, headers={"Prefer": "wait=1"}) as answer:
+        repeated, refused = [json.loads(line) for line in (await answer.text()).splitlines()]
+    assert (repeated["txid"], repeated["synchronous"]) == (first[1]["TxLog-Transaction"], "pending")
+    assert refused["reason"] == "NoQuorum"
+    heal()
+    status, done = await post(three, 2, insert("a"), **asked)
+    assert (status, done["TxLog-Transaction"]) == (204, first[1]["TxLog-Transaction"]), done
+
+
+async def begun(cluster: Cluster) -> str:
+    """The URL of an open transaction that has written a graph with a rule."""
+    status, headers = await act(cluster, "POST", cluster.url(2, "/repositories/demo/transactions"))
+    assert status == 201
+    url = headers["Location"]
+    added = await act(cluster, "PUT", f"{url}?action=ADD", data=QUAD, headers={"Content-Type": "application/n-quads"})
+    assert added[0] == 200, added
+    return url
+
+
+async def test_a_commit_that_is_refused_as_wrong_may_be_rolled_back(three: Cluster) -> None:
+    url = await begun(three)
+    status, headers = await act(three, "PUT", f"{url}?action=COMMIT", headers={"TxLog-Synchronous": "false"})
+    assert (status, "asks for N/2+1" in headers["body"]) == (400, True), headers
+    assert (await act(three, "DELETE", url))[0] == 204, "nothing was handed to the log"
+
+
+async def test_a_commit_that_is_pending_is_never_answered_as_rolled_back(three: Cluster) -> None:
+    url = await begun(three)
+    heal = cut(three)
+    commit, soon = f"{url}?action=COMMIT", {"Prefer": "wait=1"}
+    status, first = await act(three, "PUT", commit, headers=soon)
+    assert (status, first["TxLog-Synchronous"]) == (202, "pending"), first
+    await until(lambda: is_alone(three))
+    status, again = await act(three, "PUT", commit, headers=soon)
+    assert (status, again["TxLog-Transaction"]) == (202, first["TxLog-Transaction"]), again
+    for more, expected in (("false", 400), ("all", 503)):
+        status, wrong = await act(three, "PUT", commit, headers=soon | {"TxLog-Synchronous": more})
+        assert status == expected, wrong
+        assert (await act(three, "DELETE", url))[0] == 409, "it may still take effect"
+    heal()
+    status, done = await act(three, "PUT", commit)
+    assert (status, done["TxLog-Transaction"]) == (200, first["TxLog-Transaction"]), done
+
+
+NAMESPACES = (
+    "<transaction><setNamespace prefix='ex' name='http://ex.org/'/>"
+    "<add><uri>urn:s</uri><uri>urn:p</uri><uri>urn:o</uri><contexts><uri>{}</uri></contexts></add></transaction>"
+)
+
+
+@pytest.mark.parametrize(("graph", "status"), [(GRAPH, 400), ("http://ex.org/other", 204)])
+async def test_namespaces_do_not_go_with_a_synchronous_transaction(three: Cluster, graph: str, status: int) -> None:
+    """They are entries of their own, which would be in the log where it is refused or rolled back."""
+    before = three.app(0).loop.durability.log_index
+    done = await act(
+        three,
+        "POST",
+        three.url(0, "/repositories/demo/statements"),
+        data=NAMESPACES.format(graph),
+        headers={"Content-Type": "application/x-rdftransaction"},
+    )
+    assert done[0] == status, done
+    if status == 400:
+        assert "a request of their own" in done[1]["body"]
+        assert three.app(0).loop.durability.log_index == before
+
+
+async def test_a_pending_write_waits_once_and_leaves_no_waiter(three: Cluster) -> None:
+    heal = cut(three)
+    began = time.monotonic()
+    status, headers = await post(three, 2, insert("a"), again=False, Prefer="wait=2", TxLog_Durability="applied")
+    assert (status, headers["TxLog-Synchronous"]) == (202, "pending"), headers
+    assert 2 <= time.monotonic() - began < 3.5, "not once for the log and once for the workers"
+    await until(lambda: three.app(2).loop.durability.count_txid_waiters() == 0)
+    heal()
