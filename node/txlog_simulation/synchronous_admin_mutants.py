@@ -64,6 +64,14 @@ SYNCHRONOUS_ADMIN_MUTANTS: tuple[Mutant, ...] = (
         f"{_REPEATS}::test_namespaces_do_not_go_with_a_synchronous_transaction",
     ),
     _mutant(
+        "rolled-back-evaluated-update-is-unknown",
+        "S10",
+        "txlog/server/frontdoor/write_handler.py",
+        "        if txid is not None and self._is_rolled_back(txid):\n",
+        "        if False:\n",
+        f"{_WRITES}::test_an_update_that_is_evaluated_once_is_answered_as_rolled_back",
+    ),
+    _mutant(
         "recovery-that-is-passed-over-is-accepted",
         "S14",
         "txlog/server/admin/settings.py",

@@ -306,6 +306,36 @@ async def test_an_update_that_is_evaluated_once(three_with_store: Served) -> Non
     assert len(store.quads()) == 1
 
 
+async def test_an_update_that_is_evaluated_once_is_answered_as_rolled_back(three_with_store: Served) -> None:
+    """Only the minority held it, and it was late at the rejoin."""
+    cluster = three_with_store.cluster
+    assert (await post(cluster, 2, insert("before")))[0] == 204
+    update = (
+        f"INSERT {{ GRAPH <{GRAPH}> {{ ?s <urn:id> ?r }} }} "
+        f'WHERE {{ GRAPH <{GRAPH}> {{ ?s <urn:p> "o" }} BIND(STRUUID() AS ?r) }}'
+    )
+    asked = {"TxLog_Synchronous": "true; timeout=100ms", "Prefer": "wait=60"}
+    assert (await post(cluster, 2, update, **asked))[0] == 204
+    heal = cut(cluster)
+    sent = asyncio.create_task(post(cluster, 2, update, again=False, **asked))
+
+    def is_there() -> bool:
+        found = cluster.app(2).loop.status.synchronous_status
+        return found is not None and len(found.undecided) == 1
+
+    await until(is_there)
+
+    async def apart() -> bool:
+        done = [await back_up(cluster, at) for at in range(3)]
+        return all(done) and states(cluster) == {"Isolated"}
+
+    await until(apart)
+    assert (await post(cluster, 0, insert("elsewhere")))[0] == 204
+    heal()
+    status, headers = await sent
+    assert (status, headers.get("TxLog-Synchronous"), headers.get("TxLog-Error")) == (409, "rolled-back", "RolledBack")
+
+
 @pytest.mark.parametrize("is_changed", [False, True])
 async def test_an_update_that_is_evaluated_once_behind_another_one_of_its_commit(
     three_with_store: Served, is_changed: bool
