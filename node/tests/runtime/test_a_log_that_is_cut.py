@@ -24,7 +24,7 @@ from txlog.runtime.master_loop import MasterLoop
 from txlog.runtime.transaction_status import TransactionTracker
 from txlog.runtime.worker_registry import WorkerRegistry
 from txlog.runtime.worker_state import WorkerMarker
-from txlog.server.feed.log_pages import STEP_ENTRIES, LogPageHandler
+from txlog.server.feed.log_pages import STEP_ENTRIES, LogPageHandler, PageContents
 from txlog.telemetry.event_log import EventLog
 
 SHARED, END = 5, 2000
@@ -240,7 +240,7 @@ async def test_a_page_never_mixes_two_views(split: Split, monkeypatch: pytest.Mo
     assert looked == 1
     assert STEP_ENTRIES < END, "else there is no middle"
     with pytest.raises(LogAhead):
-        pages._checked_start(split.agreement, SHARED + 1, bytes(16).hex())
+        pages._checked_start(split.agreement, SHARED + 1, bytes(16).hex(), PageContents.EXECUTED)
 
 
 async def test_no_page_for_a_worker_whose_position_is_on_another_branch(split: Split) -> None:
@@ -252,10 +252,14 @@ async def test_no_page_for_a_worker_whose_position_is_on_another_branch(split: S
     split.install()
     assert await split.durability.wait_for(split.durability.wait_index(split.durability.stable, END), 20)
     new = split.durability.position_at(SHARED + 2)
-    assert pages._checked_start(split.agreement, new.index, new.hash.hex()).hash == new.hash != old.hash
+    assert (
+        pages._checked_start(split.agreement, new.index, new.hash.hex(), PageContents.EXECUTED).hash
+        == new.hash
+        != old.hash
+    )
     with pytest.raises(LogDiverged, match="another branch"):
-        pages._checked_start(split.agreement, old.index, old.hash.hex())
-    assert not split.registry.is_on_chain(WorkerMarker(old.epoch, old.index, old.hash.hex()))
+        pages._checked_start(split.agreement, old.index, old.hash.hex(), PageContents.EXECUTED)
+    assert not split.registry.is_on_chain(WorkerMarker(old.epoch, old.index, old.hash.hex(), PageContents.EXECUTED))
 
 
 def site_of(split: Split) -> MasterContext:
