@@ -173,14 +173,20 @@ def unknown_words(text: str) -> list[str]:
     )
     at: Any = typer.main.get_command(APPLICATIONS[program])
     wrong = []
+    is_value = False
     for word in words[1:] if program == "kubectl" else words:
         if word.startswith("-"):
-            known = {option for each in at.params for option in (*each.opts, *each.secondary_opts)} | {"--help", "-h"}
-            if word.partition("=")[0].rstrip(",") not in known:
+            options = {option: each for each in at.params for option in (*each.opts, *each.secondary_opts)}
+            name, _, value = word.partition("=")
+            found = options.get(name.rstrip(","))
+            is_value = found is not None and not found.is_flag and not value
+            if found is None and name.rstrip(",") not in ("--help", "-h"):
                 wrong.append(word)
+        elif is_value:
+            is_value = False
         elif hasattr(at, "commands"):
-            if word not in at.commands:
-                return wrong if word in ("...", "…") else [*wrong, word]
+            if word not in at.commands:  # of a group that is a command itself, its options may be the last word
+                return wrong if word in ("...", "…", "OPTIONS") else [*wrong, word]
             at = at.commands[word]
     return wrong
 

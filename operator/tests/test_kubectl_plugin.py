@@ -250,7 +250,13 @@ def test_top_and_the_console_go_through_the_api_server(behind: Behind) -> None:
 
     command = ["kubectl", "txlog", "console", "--no-browser"]
     env = {**os.environ, **behind.environment(config)}
-    serving = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+    serving = subprocess.Popen(
+        command,
+        env=env,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background shell has it ignored
+    )
     try:
         assert serving.stdout is not None
         address = serving.stdout.readline().split()[4]

@@ -147,9 +147,12 @@ async def test_equals_take_turns(two: Two) -> None:
 
 
 async def test_a_slow_worker_gets_what_it_can_do(two: Two) -> None:
-    two.gates[1].open.clear()
+    for gate in two.gates:
+        gate.open.clear()
     first = [asyncio.create_task(two.read()) for _ in range(2)]
-    await until(lambda: two.gates[1].inside == 1)
+    await until(lambda: [gate.inside for gate in two.gates] == [1, 1])
+    two.gates[0].open.set()
+    await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)  # until then both have one read under way
     asked = Counter([(await two.read())[0] for _ in range(20)])
     assert asked == {"w-1": 20}
     two.gates[1].open.set()

@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -46,6 +47,7 @@ class Terminal:
             stderr=inner,
             env=environment,
             start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background shell has it ignored
         )
         self.inner = inner
         self.seen = b""
@@ -124,7 +126,7 @@ async def test_it_follows_a_cluster_and_goes_to_the_next_master_when_one_ends(th
 async def test_ctrl_c_ends_it_and_restores_the_terminal(one: Cluster) -> None:
     with terminal(*masters(one, 0)) as seen:
         await seen.shows("as uk-1 in uk sees it")
-        seen.process.send_signal(2)
+        seen.process.send_signal(signal.SIGINT)
         assert await seen.ends() == 130
         assert termios.tcgetattr(seen.inner) == seen.before
         assert b"Traceback" not in seen.seen
