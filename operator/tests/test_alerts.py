@@ -81,7 +81,7 @@ def test_every_alert_has_a_moment_at_which_it_fires_and_one_at_which_it_does_not
 
 
 def later(rule: dict[str, Any]) -> None:
-    rule["for"] = {"10m": "11m", "5m": "6m", "2m": "3m", "1m": "2m", None: "1m"}[rule.get("for")]
+    rule["for"] = {"15m": "16m", "10m": "11m", "5m": "6m", "2m": "3m", "1m": "2m", None: "1m"}[rule.get("for")]
 
 
 def sooner(rule: dict[str, Any]) -> None:
