@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from e2e.lib.cluster.following_stores import FollowingStore
 from e2e.lib.cluster.links import LinkControl, linked_masters
+from e2e.lib.cluster.log_ends import wait_at_rest
 from e2e.lib.cluster.masters import REPOSITORY, BenchMasters
 from e2e.lib.load.synchronous_load import RULES, SynchronousClients, final_states, read_effects
 from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, print_table
@@ -179,15 +180,26 @@ def run_faults(arena: Arena, seconds: float) -> None:
         arena.kill()
 
 
+def _print_differences(stores: Sequence[FollowingStore]) -> None:
+    """Some of the quads that the first store or another one lacks."""
+    first = set(stores[0].store.sorted_quads())
+    for other in stores[1:]:
+        quads = set(other.store.sorted_quads())
+        for name, some in ((other.store_name, first - quads), (stores[0].store_name, quads - first)):
+            for quad in sorted(some)[:10]:
+                console.print(f"[red]{name} lacks {quad!r}[/red]", highlight=False)
+
+
 def check_all(arena: Arena, stores: Sequence[FollowingStore], report: BenchReport) -> None:
     """Compare answers, logs and stores."""
     masters, clients = arena.masters, arena.clients
-    index = masters.wait_at_rest(REST_S)
-    for store in stores:
-        store.wait_at(index, REST_S)
+    masters.wait_at_rest(REST_S)
     pending = sorted({one.txid for one in clients.attempts if one.told is Told.PENDING and one.txid})
     final = final_states(masters.by_node, pending, REST_S)
-    index = masters.wait_at_rest(REST_S)
+    end = wait_at_rest(masters.by_node, REST_S)
+    for store in stores:
+        store.wait_at(end, REST_S)
+        store.stop()
     logs = [read_effects(url) for url in masters.urls]
     effects, hashes = logs[0]
     judged = judge_synchronous(clients.attempts, effects, hashes, final)
@@ -204,6 +216,8 @@ def check_all(arena: Arena, stores: Sequence[FollowingStore], report: BenchRepor
         with MasterClient(url, 10.0) as master:
             left += int(master.synchro()["queue"]["undecided"])
     digests = {str(store.store.digest()) for store in stores}
+    if len(digests) > 1:
+        _print_differences(stores)
     minority = {
         "refused": len(refused),
         "logged": len(judged.logged_though_refused),
@@ -212,7 +226,7 @@ def check_all(arena: Arena, stores: Sequence[FollowingStore], report: BenchRepor
     after = {"committed": by_state["committed"], "rolled_back": by_state["rolled-back"]}
     report.nested({"minority": minority, "after_rejoin": after, "faults": dict(arena.faults)})
     told = Counter(one.told.value for one in clients.attempts)
-    report.nested({"told": dict(told), "plain_acknowledged": len(plain), "log": index})
+    report.nested({"told": dict(told), "plain_acknowledged": len(plain), "log": end[0]})
     for name, value in (*minority.items(), *after.items()):
         if name == "logged":
             report.require("refused and logged nonetheless", value == 0, value)

@@ -42,8 +42,7 @@ class FollowingStore(threading.Thread):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self.join()
+        self.stop()
         self.store.close()
 
     def run(self) -> None:
@@ -71,12 +70,19 @@ class FollowingStore(threading.Thread):
             store.restart_empty()
             self.restores, self.index = self.restores + 1, 0
 
-    def wait_at(self, index: int, deadline_s: float) -> None:
-        """Until it has executed up to here."""
+    def wait_at(self, end: tuple[int, str], deadline_s: float) -> None:
+        """Until it has executed the log up to this end, an index and its hash: an index alone may be of another
+        branch."""
 
         def probe() -> bool:
-            if self.index < index:
-                raise NotYet(f"{self.store_name} is at {self.index}: {self.error}")
+            marker = self.store.marker
+            if marker is None or (marker.position.index, marker.position.hash.hex()) != end:
+                raise NotYet(f"{self.store_name} is at {marker and marker.position}: {self.error}")
             return True
 
-        wait_until(f"{self.store_name} is at {index}", deadline_s, probe)
+        wait_until(f"{self.store_name} is at {end[0]}", deadline_s, probe)
+
+    def stop(self) -> None:
+        """It follows no more; what it has can be read. The store goes on until this is left."""
+        self._over.set()
+        self.join()
