@@ -127,7 +127,7 @@ def start_late(world: Simulation) -> None:
 
 def expected_members(world: Simulation) -> list[str] | None:
     """Who is a master when all is good, as the one says whose log is longest: all that were planned, while no log
-    names its masters yet. None while somebody is being taken out."""
+    names its masters yet. None while a master is being taken out."""
     longest: Core | None = None
     for machine in world.simulated_masters:
         core = machine.executor.core if machine.executor is not None else None

@@ -161,7 +161,7 @@ def test_the_file_acts_through_the_api_server(behind: Behind, plugin: Path) -> N
     assert "uk-9" in ask("peer", "mute", "uk-9", code=1)
     assert "0 undecided" in ask("synchro")
     assert "uk-1" in ask("force-view", "--without", "uk-1", "--yes", code=1)
-    assert ask("force-view", "--without", "us-1", code=1).endswith("Aborted.\n"), "nobody has agreed"
+    assert ask("force-view", "--without", "us-1", code=1).endswith("Aborted.\n"), "no person has agreed"
     assert "us-1" in ask("force-view", "--without", "us-1", "--yes", code=1)
     assert "not a transaction id" in ask("skip", "nonsense", "--yes", code=1)
 

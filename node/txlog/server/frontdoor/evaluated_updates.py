@@ -174,9 +174,9 @@ class OptimisticUpdateExecutor:
             submission = Submission(kind, "", payload, content_hash(kind, "", payload))
             converted = await self._synchronous_door.convert_off_loop(submission, synchronous)
             write = self._loop.write([converted], Durability.SYNCED)
-            stands = await self._took_effect(copy, write, update, effect, deadline)
-            if stands is None or stands:
-                return write, stands is not None
+            is_unchanged = await self._took_effect(copy, write, update, effect, deadline)
+            if is_unchanged is None or is_unchanged:
+                return write, is_unchanged is not None
             if asyncio.get_running_loop().time() >= deadline:
                 break
         raise Conflict(
@@ -210,14 +210,14 @@ class OptimisticUpdateExecutor:
                 return None
             if is_synchronous(write.batch[0]):
                 return await self._took_effect_at_commit(copy, answer.txid, update, effect)
-            stands = found == index - 1 or await copy.fingerprint(update.read_predicates) == effect.fingerprint
+            is_unchanged = found == index - 1 or await copy.fingerprint(update.read_predicates) == effect.fingerprint
             await self._catch_up(copy, index)
         except (LogAhead, LogDiverged, LogNeedsRestore, Unavailable):
             # A rejoin moved the entry, or the log was truncated there, or the copy (of a part of the data) cannot
             # follow. The entry is logged all the same, and may take effect.
             self._discard_copy()
             return None
-        return stands
+        return is_unchanged
 
     async def _took_effect_at_commit(
         self, copy: RemoteCopy, txid: Txid, update: EvaluatedUpdate, effect: UpdateEffect
@@ -232,13 +232,13 @@ class OptimisticUpdateExecutor:
         try:
             if at:
                 await copy.apply_operations(_operations(effects[:at]), copy.position)
-            stands = await copy.fingerprint(update.read_predicates) == effect.fingerprint
+            is_unchanged = await copy.fingerprint(update.read_predicates) == effect.fingerprint
             last = Position(0, entries[0].index, entries[0].hash)
             await copy.apply_operations(_operations(effects[at:]), last)
         except BaseException:
             self._discard_copy()  # it may be between two positions
             raise
-        return stands
+        return is_unchanged
 
     # The copy
 
