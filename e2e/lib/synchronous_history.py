@@ -80,7 +80,7 @@ def judge_synchronous(
     for name, tries in by_name.items():
         told = {attempt.told for attempt in tries}
         if Told.COMMITTED in told and not counts[name]:
-            found.contradictions.append(f"{name} was told committed, and takes no effect")
+            found.contradictions.append(f"{name} was answered as committed, and takes no effect")
         if told <= {Told.REFUSED} and counts[name]:
             found.logged_though_refused.append(f"{name} was refused each time, and takes effect")
         for attempt in tries:
@@ -104,4 +104,4 @@ def _judge_attempt(
     if attempt.told is Told.COMMITTED and attempt.position is not None:
         index, value = attempt.position
         if hashes.get(index) != value:
-            found.moved.append(f"{attempt.name} was told to be at {index}, where the log has another hash")
+            found.moved.append(f"{attempt.name} was answered with index {index}, where the log has another hash")

@@ -83,7 +83,7 @@ def rebuild(
     kubeconfig: ConfigOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Rebuild a worker, whatever it holds.
+    """Rebuild a worker that is in any state.
 
     A store of another cluster (state Refused) is discarded; the masters choose its new source. Any other worker is
     restored from the newest backup."""
