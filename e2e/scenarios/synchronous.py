@@ -103,8 +103,8 @@ class Arena:
             self.links.set_faults([])
 
     def split(self) -> None:
-        """A side with less than half of the votes is cut off for some seconds. It has just accepted a write that no other
-        master holds."""
+        """A side with less than half of the votes is cut off for some seconds. It has just accepted a write that no
+        other master holds."""
         side = self.draw.choice((["ap-1"], ["us-1"], ["uk-1", "uk-2"], ["us-1", "us-2"], ["uk-2", "ap-1"]))
         self.faults["split"] += 1
         console.print(f"  split: {', '.join(side)}", highlight=False)
