@@ -4,13 +4,13 @@ beside the shipped executor."""
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from txlog.model.durability import Durability
 from txlog.model.ids import Txid
 from txlog.protocol.events import DurabilityMarks
 from txlog.protocol.views.decisions import SynchronousAnswer
-from txlog.runtime.durability_tracker import DurabilityTracker, DurabilityWaiter
+from txlog.runtime.durability_tracker import DurabilityTracker
 from txlog.runtime.executor import Executor
 from txlog.runtime.master_loop import MasterLoop
 from txlog.runtime.master_status import MasterStatus
@@ -19,6 +19,14 @@ from txlog_simulation.violation import ACKNOWLEDGEMENT
 
 if TYPE_CHECKING:
     from txlog_simulation.simulated_master import SimulatedMaster
+
+
+class WaitingClient(NamedTuple):
+    """``future`` has a result once the client was told whether the transaction reached the level."""
+
+    txid: Txid
+    level: Durability
+    future: asyncio.Future[bool]
 
 
 class ClientLevels:
@@ -30,16 +38,16 @@ class ClientLevels:
         self._tracker = loop.durability if loop is not None else DurabilityTracker(executor, status, listener)
         self.applied = AppliedLevels(machine, self._tracker, status)
         listener.registry = self.applied.registry
-        self._waiting: list[DurabilityWaiter] = []
+        self._waiting: list[WaitingClient] = []
 
-    def wait(self, txid: Txid, level: Durability) -> DurabilityWaiter:
+    def wait(self, txid: Txid, level: Durability) -> WaitingClient:
         """A client waits. Its future has a result when the client was told, and what it was told has been checked."""
         self._tracker.detect_view_change()
         if level in ABOVE_SYNCED:
-            one = DurabilityWaiter(txid, level, asyncio.get_running_loop().create_future())
+            one = WaitingClient(txid, level, asyncio.get_running_loop().create_future())
             self.applied.wait(txid, level, one.future)
         else:
-            one = DurabilityWaiter(txid, level, self._tracker.wait_txid(txid, level))
+            one = WaitingClient(txid, level, self._tracker.wait_txid(txid, level))
         self._waiting.append(one)
         self._check_told()
         return one

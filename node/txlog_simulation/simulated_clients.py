@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from txlog.model.durability import Durability
 from txlog.model.errors import Refused
 from txlog.protocol.events import Submission, SubmissionAccepted
-from txlog.runtime.durability_tracker import DurabilityWaiter
 from txlog_simulation.process_states import UP
 from txlog_simulation.run_plan import PlannedClient
 
 if TYPE_CHECKING:
+    from txlog_simulation.client_levels import WaitingClient
     from txlog_simulation.simulated_master import SimulatedMaster
     from txlog_simulation.simulation import Simulation
 
@@ -52,7 +52,7 @@ class SimulatedClient:
         if self._tries < self._plan.tries:
             world.schedule(world.now_ms + self._rng.choice(PAUSE_MS), self.send)
 
-    def _look(self, machine: SimulatedMaster, life: int, waiter: DurabilityWaiter) -> None:
+    def _look(self, machine: SimulatedMaster, life: int, waiter: WaitingClient) -> None:
         """Its patience is over, if it was not told before."""
         world = self._world
         if not waiter.future.done():
