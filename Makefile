@@ -249,5 +249,5 @@ kind: ## both data centres in a kind cluster, for people who have kind, docker, 
 image: $(VENV)/.go ## the image, built from the Dockerfile without a registry; as root
 	@$(CLUSTER) needs && $(BIN)/python -m e2e.cluster.image_build
 
-e2e: $(VENV)/.go ## TxLog on real Kubernetes: all tiers; two clusters, the image, faults (ONLY=e2e/kubernetes/test_....py); as root
+e2e: $(VENV)/.go ## TxLog on real Kubernetes: all tiers; two clusters, the image, faults (ONLY=synchronous: one file of e2e/kubernetes); as root
 	@trap '$(CLUSTER) down' EXIT; $(BIN)/python -m e2e.kubernetes.run $(ONLY)

@@ -102,7 +102,7 @@ def main(arguments: list[str]) -> int:
         print(missing, file=sys.stderr)
         return 1
     os.environ["TXLOG_E2E"] = "1"
-    tiers = [TestTier("chosen", tuple(arguments), builds=True)] if arguments else TIERS
+    tiers = [TestTier("chosen", tuple(map(_file_of, arguments)), builds=True)] if arguments else TIERS
     ran, missing_build = run_all(tiers)
     _report_tiers(report, ran)
     if missing_build is not None:
@@ -110,6 +110,12 @@ def main(arguments: list[str]) -> int:
     _check_measurements(report, whole=not arguments)
     report.figure("seconds", time.monotonic() - began, 0)
     return report.end()
+
+
+def _file_of(argument: str) -> str:
+    """Of a single word, the file of this folder with those tests; anything else is for pytest as it is."""
+    file = f"e2e/kubernetes/test_{argument}.py"
+    return file if argument.isidentifier() and (ROOT / file).exists() else argument
 
 
 def _report_tiers(report: BenchReport, ran: Sequence[TierResult]) -> None:

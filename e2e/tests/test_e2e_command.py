@@ -88,6 +88,27 @@ def test_a_chosen_part_misses_no_figure_that_it_does_not_measure(
 
 
 @pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize(
+    ("argument", "part"),
+    [
+        ("synchronous", "e2e/kubernetes/test_synchronous.py"),
+        ("nothing_of_that_name", "nothing_of_that_name"),
+        ("e2e/kubernetes/test_faults.py", "e2e/kubernetes/test_faults.py"),
+    ],
+)
+def test_a_word_chooses_a_file(monkeypatch: pytest.MonkeyPatch, argument: str, part: str) -> None:
+    ran: list[tuple[str, ...]] = []
+
+    def run_tier(tier: run.TestTier) -> run.TierResult:
+        ran.append(tier.arguments)
+        return run.TierResult(tier.name, Counter(passed=1), 1.0, 0)
+
+    monkeypatch.setattr(run, "run_tier", run_tier)
+    run.main([argument])
+    assert ran == [(part,)]
+
+
+@pytest.mark.usefixtures("machine")
 def test_what_is_not_built_fails_and_the_rest_is_not_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
