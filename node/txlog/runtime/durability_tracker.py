@@ -279,8 +279,7 @@ class DurabilityTracker:
             if marks.synced > self.synced.value:
                 self.synced.move_to(marks.synced)
         self._move_executable()
-        if self._foreign_waiters:
-            self._notify_foreign_waiters()
+        self.notify_waiters()
 
     def _move_executable(self) -> None:
         index, agreement = self.stable.value, self._status.log_state
@@ -289,9 +288,11 @@ class DurabilityTracker:
         if index != self.executable.value:
             self.executable.move_to(index)
 
-    def _notify_foreign_waiters(self) -> None:
-        waiting, self._foreign_waiters = self._foreign_waiters, []
-        self._foreign_waiters += [one for one in waiting if not self._resolve(one)]
+    def notify_waiters(self) -> None:
+        """Resolve the waiters for single transactions that have reached their level by what this master knows."""
+        if self._foreign_waiters:
+            waiting, self._foreign_waiters = self._foreign_waiters, []
+            self._foreign_waiters += [one for one in waiting if not self._resolve(one)]
 
     def _resolve(self, one: DurabilityWaiter) -> bool:
         """Whether it waits no more."""

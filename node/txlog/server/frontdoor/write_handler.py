@@ -210,7 +210,7 @@ class WriteHandler:
             if not known:
                 return self._outcome_unknown(write, asked)
             if is_synchronous(write.batch[-1]):
-                return await self._synchronous_response(write, asked._replace(level=level_of(asked)))
+                return await self.synchronous_response(write, asked._replace(level=level_of(asked)))
             return await self.final_response(write, asked, True)
         finally:
             self._loop.in_flight -= 1
@@ -278,7 +278,7 @@ class WriteHandler:
             reached = await self._durability.wait_for(write.reached, asked.timeout_s)
             if is_synchronous(submission):
                 left = max(0.0, until - time.monotonic())
-                return await self._synchronous_response(write, asked._replace(timeout_s=left))
+                return await self.synchronous_response(write, asked._replace(timeout_s=left))
             return self.fast_response(write, asked, reached) or await self.final_response(write, asked, reached)
         finally:
             loop.in_flight -= 1
@@ -308,7 +308,7 @@ class WriteHandler:
             else self._pending_response(outcome)
         )
 
-    async def _synchronous_response(self, write: PendingWrite, asked: WriteOptions) -> Response:
+    async def synchronous_response(self, write: PendingWrite, asked: WriteOptions) -> Response:
         """What may be answered about a synchronous transaction now. Raises the error with which the core refused it."""
         if not write.answers:
             if not asked.knows_pending:
