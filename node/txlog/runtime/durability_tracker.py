@@ -254,7 +254,7 @@ class DurabilityTracker:
     def abort_waiters(self) -> None:
         """End all waits, present and later ones: each request is answered with the level reached so far (202)."""
         self.is_aborted = True
-        for mark in (*self._watermarks.values(), self.stable, self.applied, self.applied_all, self.archived):
+        for mark in [*self._watermarks.values(), self.stable, self.applied, self.applied_all, self.archived]:
             mark.abort_waiters()
         self.executable.abort_waiters()
         others, self._foreign_waiters = self._foreign_waiters, []
@@ -352,4 +352,4 @@ def _resolve_false(future: asyncio.Future[bool]) -> None:
 
 def _waited_for(level: Durability) -> Durability:
     """What waits for a worker or an archive waits for the log first."""
-    return Durability.SYNCED if level in (*WORKER_LEVELS, Durability.ARCHIVED) else level
+    return Durability.SYNCED if level in WORKER_LEVELS or level is Durability.ARCHIVED else level
