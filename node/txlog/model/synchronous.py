@@ -205,7 +205,8 @@ def compute_terms(
     timeouts = [rule.timeout_ms for rule in found]
     if request.timeout_ms is not None:
         timeouts.append(request.timeout_ms)
-    return SynchronousTerms(join_quorums(asked), _least_timeout(timeouts), matches)
+    quorum = asked[0] if len(asked) == 1 else join_quorums(asked)
+    return SynchronousTerms(quorum, _least_timeout(timeouts), matches)
 
 
 def _least_timeout(timeouts: Sequence[int]) -> int:

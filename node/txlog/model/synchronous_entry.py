@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from txlog.model.bounds import COUNT_MAX, KEY_BYTES_MAX
 from txlog.model.entry import CONTROL_KINDS, Span
 from txlog.model.errors import BadInput
 from txlog.model.ids import Origin, Txid, parse_txid
-from txlog.model.quorum import Quorum, format_quorum, parse_quorum
+from txlog.model.quorum import CACHED_QUORUMS_MAX, Quorum, format_quorum, parse_quorum
 from txlog.model.synchronous import check_timeout
 
 KIND_SYNCHRONOUS_UPDATE: Final = 7
@@ -33,6 +34,8 @@ KINDS_WITH_OWN_KEYS: Final = (*CONTROL_KINDS, *SYNCHRONOUS_AND_DECISION)
 
 DECIDED_MAX: Final = 500
 """So many transactions one decision names at most."""
+_CACHED_DECISIONS_MAX: Final = 256
+"""A master reads the key of a decision when it arrives, and again when it comes into the log."""
 _SPAN = re.compile(r"(.+)\+([1-9][0-9]{0,18})")
 
 
@@ -76,10 +79,17 @@ def decode_synchronous_key(text: str) -> SynchronousKey:
     parts = text.split(" ", 2)
     if len(parts) != 3 or not (parts[1].isascii() and parts[1].isdigit() and len(parts[1]) < 10):
         raise BadInput(f"not the key of a synchronous transaction: {text[:100]!r}")
-    found = SynchronousKey(parse_quorum(parts[0]), check_timeout(int(parts[1])), parts[2])
-    if encode_synchronous_key(found) != text:
+    quorum, timeout_ms = _parse_canonical(parts[0]), check_timeout(int(parts[1]))
+    if quorum is None or str(timeout_ms) != parts[1]:
         raise BadInput(f"not the key of a synchronous transaction: {text[:100]!r}")
-    return found
+    return SynchronousKey(quorum, timeout_ms, parts[2])
+
+
+@lru_cache(CACHED_QUORUMS_MAX)
+def _parse_canonical(text: str) -> Quorum | None:
+    """None for another text than that of :func:`format_quorum`."""
+    found = parse_quorum(text)
+    return found if format_quorum(found) == text else None
 
 
 def idempotency_key_of(kind: int, key: str) -> str:
@@ -131,6 +141,7 @@ def encode_decision(decision: Decision) -> str:
     return text
 
 
+@lru_cache(_CACHED_DECISIONS_MAX)
 def decode_decision(text: str) -> Decision:
     """The inverse of :func:`encode_decision`. One decision has one text: :class:`BadInput` for any other."""
     verdict, *texts = text.split(" ")

@@ -165,7 +165,8 @@ class DurabilityTracker:
         """What a client that asked for this level may be answered now (rule S10); None for a transaction that is not
         known to be synchronous."""
         mark = {Durability.APPLIED_ALL: self.applied_all, Durability.ARCHIVED: self.archived}.get(level, self.applied)
-        progress = self._status.synchronous_progress(txid, self.stable.value, mark.value)
+        asks_quorum = level is Durability.QUORUM or level is Durability.ACCEPTED
+        progress = self._status.synchronous_progress(txid, self.stable.value, mark.value, asks_quorum=asks_quorum)
         return find_answer(level, progress) if progress is not None else None
 
     def _synchronous_level(self, txid: Txid) -> Durability | None:
@@ -288,11 +289,14 @@ class DurabilityTracker:
         if index != self.executable.value:
             self.executable.move_to(index)
 
-    def notify_waiters(self) -> None:
-        """Resolve the waiters for single transactions that have reached their level by what this master knows."""
+    def notify_waiters(self, *, only_quorum: bool = False) -> None:
+        """Resolve the waiters for single transactions that have reached their level by what this master knows.
+        ``only_quorum``: those that wait for a quorum."""
         if self._foreign_waiters:
             waiting, self._foreign_waiters = self._foreign_waiters, []
-            self._foreign_waiters += [one for one in waiting if not self._resolve(one)]
+            self._foreign_waiters += [
+                one for one in waiting if (only_quorum and one.level is not Durability.QUORUM) or not self._resolve(one)
+            ]
 
     def _resolve(self, one: DurabilityWaiter) -> bool:
         """Whether it waits no more."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ class DecidableTransactions(NamedTuple):
 def judge(
     undecided: Iterable[UndecidedTransaction],
     anchor: Anchor,
-    holders_of: Callable[[Txid], Collection[str]],
+    holders_of: Callable[[Txid], frozenset[str]],
     *,
     quorate: bool,
 ) -> DecidableTransactions:
@@ -40,10 +40,15 @@ def judge(
     if not quorate:
         return found
     doomed = anchor.doomed_names()
+    judged: dict[tuple[Quorum, frozenset[str]], bool] = {}  # many transactions have the same quorum and holders
     for txid, quorum in undecided:
         if txid in doomed:
             found.doomed.append(txid)
-        elif meets_needs(compute_needs(quorum, anchor.electorate), anchor.electorate, holders_of(txid)):
+            continue
+        asked = quorum, holders_of(txid)
+        if asked not in judged:
+            judged[asked] = meets_needs(compute_needs(quorum, anchor.electorate), anchor.electorate, asked[1])
+        if judged[asked]:
             found.certain.append(txid)
     return found
 
