@@ -34,8 +34,9 @@ KINDS_WITH_OWN_KEYS: Final = (*CONTROL_KINDS, *SYNCHRONOUS_AND_DECISION)
 
 DECIDED_MAX: Final = 500
 """So many transactions one decision names at most."""
+_CACHED_KEYS_MAX: Final = 1024
 _CACHED_DECISIONS_MAX: Final = 256
-"""A master reads the key of a decision when it arrives, and again when it comes into the log."""
+"""A master reads such a key when its entry arrives, and again when that comes into the log."""
 _SPAN = re.compile(r"(.+)\+([1-9][0-9]{0,18})")
 
 
@@ -74,6 +75,7 @@ def encode_synchronous_key(key: SynchronousKey) -> str:
     return f"{format_quorum(key.quorum)} {key.timeout_ms} {key.client_key}"
 
 
+@lru_cache(_CACHED_KEYS_MAX)
 def decode_synchronous_key(text: str) -> SynchronousKey:
     """The inverse of :func:`encode_synchronous_key`. One key has one text: :class:`BadInput` for any other."""
     parts = text.split(" ", 2)

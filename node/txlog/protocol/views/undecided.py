@@ -25,7 +25,7 @@ from txlog.model.view import Number
 from txlog.protocol.log.log_state import LogState
 from txlog.protocol.replication.replication_state import ReplicationState
 from txlog.protocol.views.anchors import Candidate
-from txlog.protocol.views.decisions import DecidableTransactions, Progress, UndecidedTransaction, judge
+from txlog.protocol.views.decisions import DecidableTransactions, Progress, QuorumJudge, UndecidedTransaction, judge
 from txlog.protocol.views.view_state import ViewState
 
 RETRY_S = 2
@@ -119,6 +119,7 @@ class UndecidedTransactions:
 
     def __init__(self, views: ViewState) -> None:
         self.views = views
+        self._judge: QuorumJudge | None = None
 
     @property
     def quorate_anchor(self) -> Anchor | None:
@@ -147,8 +148,10 @@ class UndecidedTransactions:
         anchor = self.quorate_anchor
         if anchor is None or not undecided:
             return DecidableTransactions([], [])
+        if self._judge is None or self._judge.anchor is not anchor:
+            self._judge = QuorumJudge(anchor)
         names = [UndecidedTransaction(one.txid, one.key.quorum) for one in undecided]
-        return judge(names, anchor, lambda txid: self.holders(state, txid), quorate=True)
+        return judge(names, anchor, lambda txid: self.holders(state, txid), quorate=True, known=self._judge)
 
     # Clients
 
