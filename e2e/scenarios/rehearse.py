@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any, Final
 
-from e2e.lib.cluster.local import LocalCluster, run_txlog
+from e2e.lib.cluster.local import LocalCluster, cluster_up, empty_folder, run_txlog
 from e2e.lib.load.requests import write_one
 from e2e.lib.report import BenchReport, CannotMeasure, console
 from e2e.lib.wait import NotYet, wait_until
 from txlog.client import MasterClient
-from txlog.local.state_folder import StateFolder
 
 STATE: Final = Path(".txlog-rehearsal")
 READY_S: Final = 1200.0
@@ -105,9 +103,7 @@ def run(folder: Path, report: BenchReport) -> None:
     state, target, manifest = folder / "state", folder / "target", folder / "uk.yaml"
     target.mkdir()
     manifest.write_text(MANIFEST.format(target=target, schedule=SCHEDULE))
-    try:
-        run_txlog("up", "-f", manifest, "--detach", "--wait", str(READY_S), "--state", state, timeout_s=2 * READY_S)
-        cluster = LocalCluster(state)
+    with cluster_up(state, (manifest,), wait_s=READY_S) as cluster:
         cluster.wait_applying(READY_S)
         write_some(cluster, 1, WRITES // 2)
         run_txlog("backup", "create", "--state", state, timeout_s=READY_S)
@@ -134,9 +130,6 @@ def run(folder: Path, report: BenchReport) -> None:
         scheduled = wait_scheduled(cluster)
         report.require("scheduled", scheduled["lastGoodAt"] <= before + READY_S, scheduled["last"]["index"])
         report.require("due", scheduled["dueAt"] > scheduled["lastGoodAt"], scheduled["dueAt"])
-    finally:
-        if StateFolder(state).exists:
-            run_txlog("down", "--purge", "--state", state)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -144,14 +137,10 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m e2e.scenarios.rehearse", description="a rehearsed recovery beside a running cluster"
     )
     parser.add_argument("--state", type=Path, default=STATE, help="a folder that is deleted first")
-    folder = parser.parse_args(arguments).state.absolute()
-    if StateFolder(folder / "state").exists:
-        run_txlog("down", "--purge", "--state", folder / "state")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    options = parser.parse_args(arguments)
     report = BenchReport("make rehearse")
     with report.part("rehearsals of a recovery", OSError):
-        run(folder, report)
+        run(empty_folder(options.state.absolute()), report)
     return report.end()
 
 

@@ -1,6 +1,7 @@
 """``python -m e2e.scenarios.total_loss``: everything of a cluster is killed and deleted but its archive.
 
-Two data centres are under load. Every process is killed with SIGKILL, and every journal and store is deleted.
+Two data centres are under load, and one of them has an archive. A part of the clients waits until the archive has
+each of its transactions. Every process is killed with SIGKILL, and every journal and store is deleted.
 ``txlog up --from-archive`` founds a new cluster. Each client gives its transactions again under their keys. Each one is
 in the new log once: the archived ones under their old ids, the others under new ones, which the report has named.
 """
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from e2e.lib.cluster.local import LocalCluster, run_txlog
+from e2e.lib.cluster.local import LocalCluster, cluster_up, empty_folder, run_txlog
 from e2e.lib.host_metrics import descendants
 from e2e.lib.load.requests import N_QUADS
 from e2e.lib.report import BenchReport, CannotMeasure, console
@@ -35,7 +36,7 @@ from txlog.archive.stream import find_streams
 from txlog.backup.folder_target import FolderTarget
 from txlog.client import MasterClient
 from txlog.client.connection import MasterConnection
-from txlog.local.state_folder import StateFolder
+from txlog.model.durability import Durability
 from txlog.model.entry import CONTROL_KINDS
 from txlog.model.errors import TxLogError
 from txlog.workers import ADAPTERS
@@ -60,16 +61,19 @@ spec:
   peers: [{peers}]
   workers: {{replicas: 1}}
   backup: {{target: {{folder: {{path: {target}}}}}}}
-  archive: {{maxDelay: 500ms}}
 """
+ARCHIVE: Final = "  archive: {maxDelay: 500ms}\n"
+"""Of the first data centre: the masters of the other one learn from its masters what is archived."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """An acknowledged transaction. ``index``: its place in the log then; 0 where the answer had none."""
+    """An acknowledged transaction. ``level``: what the answer named. ``index``: its place in the log then; 0 where the
+    answer had none."""
 
     key: str
     txid: str
+    level: str
     index: int
 
 
@@ -83,16 +87,17 @@ class Loss(NamedTuple):
 
 
 def write_manifests(folder: Path) -> list[Path]:
-    """One for each data centre, with a target of its own."""
+    """One for each data centre, with a target of its own for backups."""
     peers = ", ".join(
         f'{{name: {name}, masters: {count}, address: "{name}-{{index}}.example.net"}}' for name, count in DATA_CENTERS
     )
     made = []
-    for name, _ in DATA_CENTERS:
+    for number, (name, _) in enumerate(DATA_CENTERS):
         target = folder / f"target-{name}"
         target.mkdir(parents=True)
         path = folder / f"{name}.yaml"
-        path.write_text(MANIFEST.format(data_center=name, peers=peers, target=target))
+        text = MANIFEST.format(data_center=name, peers=peers, target=target)
+        path.write_text(text if number else text + ARCHIVE)
         made.append(path)
     return made
 
@@ -102,11 +107,11 @@ def quad(key: str) -> str:
 
 
 class Client:
-    """Gives transactions under keys, one after the other, over a kept connection."""
+    """Gives transactions under keys, one after the other, over a kept connection. ``level``: what each waits for."""
 
-    def __init__(self, master: str, name: str) -> None:
+    def __init__(self, master: str, name: str, level: Durability = Durability.SYNCED) -> None:
         self._connection = MasterConnection(master, timeout_s=30.0)
-        self._name = name
+        self._name, self._level = name, level
         self.given: list[str] = []
         self.acknowledged: list[Written] = []
 
@@ -125,10 +130,10 @@ class Client:
                 self.acknowledged.append(found)
 
     def give(self, key: str) -> Written | None:
-        """None unless it is ``synced``."""
+        """None unless it has reached the level."""
         headers = {
             "Content-Type": N_QUADS,
-            "TxLog-Durability": "synced",
+            "TxLog-Durability": self._level.value,
             "Prefer": "wait=30",
             "Idempotency-Key": key,
         }
@@ -138,7 +143,8 @@ class Client:
             return None
         headers_back = {name.lower(): value for name, value in reply.headers.items()}
         position = headers_back.get("txlog-position", "").split(":")  # epoch:index:hash
-        return Written(key, headers_back["txlog-transaction"], int(position[1]) if len(position) == 3 else 0)
+        index = int(position[1]) if len(position) == 3 else 0
+        return Written(key, headers_back["txlog-transaction"], headers_back["txlog-durability"], index)
 
     def close(self) -> None:
         self._connection.close()
@@ -147,7 +153,9 @@ class Client:
 def load_and_kill(cluster: LocalCluster, load_s: float) -> Loss:
     """Clients of every master write until everything has ended."""
     clients = [
-        Client(url, f"{node}-{number}") for node, url in cluster.nodes.items() for number in range(CLIENTS_PER_MASTER)
+        Client(url, f"{node}-{number}", Durability.SYNCED if number else Durability.ARCHIVED)
+        for node, url in cluster.nodes.items()
+        for number in range(CLIENTS_PER_MASTER)
     ]
     with MasterClient(cluster.masters[0], 30.0) as master:
         identity = master.status().cluster_id or ""
@@ -338,17 +346,16 @@ def judge(report: BenchReport, cluster: LocalCluster, loss: Loss, recovery: dict
     report.figure("lost_named", len(named))
     report.equal("unexplained", len(gone) - len(named) + len(missing), 0)
     report.equal("doubled", sum(1 for key in loss.given if uses[key] > 1), 0)
-    report.equal("archived_lost", sum(1 for each in gone if 0 < each.index <= loss.archived), 0)
+    waited = [each for each in loss.acknowledged if each.level == Durability.ARCHIVED]
+    report.require("answered_archived", len(waited) > 0, len(waited))
+    report.equal("archived_lost", sum(1 for each in gone if each in waited or 0 < each.index <= loss.archived), 0)
     report.equal("digests_equal", set(store_digests(cluster)) == {wanted}, True)
 
 
 def run(folder: Path, load_s: float, report: BenchReport) -> None:
     """The whole story in one folder."""
     manifests, state, target = write_manifests(folder), folder / "state", folder / f"target-{DATA_CENTERS[0][0]}"
-    files = [part for manifest in manifests for part in ("-f", str(manifest))]
-    try:
-        run_txlog("up", *files, "--detach", "--wait", str(READY_S), "--state", state, timeout_s=2 * READY_S)
-        cluster = LocalCluster(state)
+    with cluster_up(state, manifests, wait_s=READY_S) as cluster:
         cluster.wait_applying(SETTLE_S)
         run_txlog("backup", "create", "--data-center", DATA_CENTERS[0][0], "--state", state, timeout_s=SETTLE_S)
         loss = load_and_kill(cluster, load_s)
@@ -360,9 +367,6 @@ def run(folder: Path, load_s: float, report: BenchReport) -> None:
         judge(report, LocalCluster(state), loss, found, target)
         report.at_most("rto_writes_s", writes_s, RTO_WRITES_S)
         report.figure("rto_reads_s", reads_s)
-    finally:
-        if StateFolder(state).exists:
-            run_txlog("down", "--purge", "--state", state)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -372,14 +376,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--state", type=Path, default=STATE, help="a folder that is deleted first")
     parser.add_argument("--seconds", type=float, default=LOAD_S, help="of load before everything is killed")
     options = parser.parse_args(arguments)
-    folder = options.state.absolute()
-    if StateFolder(folder / "state").exists:
-        run_txlog("down", "--purge", "--state", folder / "state")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
     report = BenchReport("make lost-everything")
     with report.part("a new cluster from the archive", OSError):
-        run(folder, options.seconds, report)
+        run(empty_folder(options.state.absolute()), options.seconds, report)
     return report.end()
 
 

@@ -10,6 +10,7 @@ COMPACTOR = "txlog/archive/compactor.py"
 WINDOW = "txlog/archive/window_plan.py"
 RETENTION = "txlog/archive/window_retention.py"
 COMPACTION_TEST = "node/tests/archive/test_compaction.py::"
+LEVEL_TEST = "node/tests/server/test_archived_level.py::"
 WINDOW_TEST = "node/tests/archive/test_recovery_window.py::"
 
 
@@ -18,6 +19,35 @@ def _mutant(name: str, file: str, old: str, new: str, test: str) -> Mutant:
 
 
 ARCHIVE_MUTANTS: tuple[Mutant, ...] = (
+    _mutant(
+        "archived-on-another-branch",
+        "txlog/server/admin/archive_reports.py",
+        "        places = [known.archived.highest(self._is_on_log) for known in self._streams.values()]\n",
+        "        places = [known.archived.highest(lambda place: True) for known in self._streams.values()]\n",
+        f"{LEVEL_TEST}test_the_branch_that_lost_is_not_archived",
+    ),
+    _mutant(
+        "archived-is-every-stable-one",
+        "txlog/runtime/transaction_status.py",
+        "        while not durability.is_archived(txid):\n",
+        "        while not durability.index_of(txid):\n",
+        f"{LEVEL_TEST}test_it_waits_for_the_archive_of_any_data_centre",
+    ),
+    _mutant(
+        "archived-without-an-archive",
+        "txlog/runtime/transaction_status.py",
+        "        if level is Durability.ARCHIVED and not self._durability.has_archive:\n",
+        "        if level is None:\n",
+        f"{LEVEL_TEST}test_without_an_archive_it_is_refused_and_nothing_is_logged",
+    ),
+    _mutant(
+        "archived-stays-where-the-log-is-cut",
+        "txlog/runtime/durability_tracker.py",
+        "        for mark in (self.executable, self.archived):\n",
+        "        for mark in (self.executable,):\n",
+        "node/tests/runtime/test_a_log_that_is_cut.py::"
+        "test_everything_falls_with_the_cut_and_nothing_of_the_base_is_shown_before_its_install",
+    ),
     _mutant(
         "archive-deletes-by-index-alone",
         PLAN,

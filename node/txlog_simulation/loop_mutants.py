@@ -16,7 +16,35 @@ _NO_DONE_ASSERTION = SourceEdit(
     _JOURNAL, "        assert sync.done\n        self._sync = None\n", "        self._sync = None\n"
 )
 
+_FAST = "txlog/server/frontdoor/fast_path.py"
+_FAST_TESTS = "node/tests/server/test_direct_writes.py::"
+
 LOOP_MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "a-late-level-answers-a-later-write",
+        "15",
+        False,
+        (SourceEdit(_FAST, "        self._connection = None\n\n\n", "        self.done()\n\n\n"),),
+        test=f"{_FAST_TESTS}test_a_level_that_comes_late_answers_no_later_write",
+    ),
+    Mutant(
+        "the-fast-path-asks-no-rule",
+        "S1",
+        False,
+        (
+            SourceEdit(
+                _FAST, "            if writes.synchronous_door.rules:\n", "            if not writes.hot_paths:\n"
+            ),
+        ),
+        test=f"{_FAST_TESTS}test_rules_leave_a_connection_on_the_short_way",
+    ),
+    Mutant(
+        "accepted-is-done-on-the-fast-path",
+        "S10",
+        False,
+        (SourceEdit(_FAST, "not (committed and write.level is Durability.ACCEPTED)", "write.level is not None"),),
+        test=f"{_FAST_TESTS}test_rules_leave_a_connection_on_the_short_way",
+    ),
     Mutant(
         "a-write-is-acknowledged-before-its-sync",
         "15",

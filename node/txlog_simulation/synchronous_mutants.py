@@ -45,7 +45,13 @@ SYNCHRONOUS_MUTANTS: tuple[Mutant, ...] = (
     _mutant("electorate-of-who-is-out", "S4", ANCHORS, "if may_elect else previous.electorate", "if True else []"),
     _mutant("any-anchor", "S5", ANCHORS, "previous = max(", "previous = min("),
     _mutant("committed-in-any-view", "S6", DECISIONS, "    if not quorate:\n", "    if not anchor.members:\n"),
-    _mutant("doomed-is-committed", "S8", DECISIONS, "        if txid in doomed:\n", "        if not doomed:\n"),
+    _mutant(
+        "doomed-is-committed",
+        "S8",
+        DECISIONS,
+        "        if txid in known.doomed:\n",
+        "        if txid in known.doomed and not anchor.members:\n",
+    ),
     _mutant(
         "absent-hold-nothing",
         "S8",

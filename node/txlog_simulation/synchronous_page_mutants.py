@@ -80,14 +80,6 @@ SYNCHRONOUS_PAGE_MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant("rules-of-other-graphs", "S1", DOOR, "if rules else NO_GRAPH", "if not rules else NO_GRAPH", _ANSWERS),
     _mutant(
-        "served-by-none",
-        "S16",
-        "txlog/model/synchronous.py",
-        "    if not SERVED:\n",
-        "    if False:\n",
-        _RULES,
-    ),
-    _mutant(
         "a-rejoin-decides-what-was-decided-before",
         "S12",
         "txlog/server/admin/rejoin_decisions.py",

@@ -13,7 +13,6 @@ from master_cluster import Cluster, clusters, until
 from observations import heard, manifest, whole
 
 from txlog.config.cluster import TxLogCluster
-from txlog.model import synchronous
 from txlog_operator.actions import ChangeGraphRules
 from txlog_operator.cluster_phase import cluster_phase_of
 from txlog_operator.cluster_secrets import MasterAccess
@@ -28,11 +27,6 @@ from txlog_operator.specs.masters import restart_hash
 __all__ = ["clusters"]
 OLD = [{"match": "http://ex.org/a/*", "quorum": "N/2+1", "timeout": "30s"}]
 NEW = [{"match": "http://ex.org/b", "quorum": "all", "timeout": "10s"}]
-
-
-@pytest.fixture(autouse=True)
-def served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(synchronous, "SERVED", True)
 
 
 def cluster_with(rules: list[dict[str, str]]) -> TxLogCluster:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -185,6 +186,17 @@ def run_txlog(*arguments: str | Path, timeout_s: float = 300.0, quiet: bool = Tr
         output = f"{done.stdout or ''}{done.stderr or ''}".strip()
         raise CannotMeasure(f"txlog {' '.join(str(each) for each in arguments)} ended with {done.returncode}: {output}")
     return done.stdout or ""
+
+
+def empty_folder(folder: Path) -> Path:
+    """The folder, without what an earlier run left in it. A cluster that still runs in its folder ``state`` is ended
+    first."""
+    state = folder / "state"
+    if state.exists():
+        run_txlog("down", "--purge", "--state", state)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
 
 
 @contextmanager

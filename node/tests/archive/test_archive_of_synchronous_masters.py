@@ -18,15 +18,13 @@ from test_restore_from_masters import Workers
 from txlog.archive.file_name import Node
 from txlog.backup import BackupRequest, SourceWorker, take_backup
 from txlog.backup.folder_target import FolderTarget
-from txlog.model import synchronous
 from txlog.workers import ADAPTERS
 
 ADAPTER = ADAPTERS["oxigraph"]
 
 
 @pytest.fixture
-async def three(clusters: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    monkeypatch.setattr(synchronous, "SERVED", True)
+async def three(clusters: Callable[..., Cluster]) -> Cluster:
     cluster = clusters(3, max_peer_lag_ms=2000, archive={"max_delay_ms": 1000})
     await cluster.start()
     await rules(cluster, RULES)
@@ -135,11 +133,10 @@ async def test_a_commit_after_the_base_of_what_is_before_it(three: Cluster, tmp_
 
 
 async def test_a_stream_begins_before_what_is_open_where_the_log_is_served_from(
-    clusters: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    clusters: Callable[..., Cluster], tmp_path: Path
 ) -> None:
     """The log is trimmed to a backup between a transaction and its COMMIT: the master keeps the payload, and the stream
     has it."""
-    monkeypatch.setattr(synchronous, "SERVED", True)
     cluster = clusters(1, segment_bytes=1 << 16, trim_interval_ms=100)
     await cluster.start()
     await rules(cluster, RULES)

@@ -26,7 +26,6 @@ from txlog.backup.chain_check import make_chain_check, read_undecided
 from txlog.backup.folder_target import FolderTarget
 from txlog.cli.main import app
 from txlog.client import MasterClient
-from txlog.model import synchronous
 from txlog.model.entry import Position
 from txlog.model.errors import LogAhead, LogDiverged
 
@@ -65,10 +64,7 @@ class Pending:
 
 
 @pytest.fixture
-async def pending(
-    tmp_path: Path, clusters: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Pending]:
-    monkeypatch.setattr(synchronous, "SERVED", True)
+async def pending(tmp_path: Path, clusters: Callable[..., Cluster]) -> AsyncIterator[Pending]:
     store = OxigraphProcess(tmp_path / "worker")
     cluster = clusters(1, graphs=RULES, workers=[{"name": "w-1", "url": store.url}])
     await cluster.start()

@@ -51,6 +51,13 @@ def test_without_it_nothing_is_configured() -> None:
     assert build_archiver_config(given, ["http://a"], Path) is None
 
 
+def test_a_default_that_no_write_reaches() -> None:
+    level = {"default": "archived"}
+    with pytest.raises(ValidationError, match="without an archive no write is ever archived"):
+        cluster(durability=level)
+    assert cluster(durability=level, archive={"target": FOLDER}).spec.durability.default == "archived"
+
+
 def test_a_target_of_its_own() -> None:
     given = cluster(archive={"target": FOLDER, "maxDelay": "5s", "onFull": "hold"}, backup={"target": S3})
     config = build_archiver_config(given, ["http://a"], Path)

@@ -12,7 +12,6 @@ from txlog.config.cluster import TxLogCluster
 from txlog.config.durability_specs import GraphRuleSpec, to_rule_spec
 from txlog.config.graph_rules_file import read_graph_rules
 from txlog.config.process_config_builder import build_node_config
-from txlog.model import synchronous
 from txlog.model.configuration import Configuration, ConfigurationChange, Master, apply_configuration_change
 from txlog.model.configuration import encode_configuration_change as encode
 from txlog.model.errors import BadInput
@@ -21,11 +20,6 @@ from txlog.model.synchronous import GraphRule, parse_rule
 
 LEGAL = {"match": "http://ex.org/legal", "quorum": "D/2+1 & all"}
 ACCOUNTS = {"match": "http://ex.org/accounts/*", "timeout": "10s"}
-
-
-@pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(synchronous, "SERVED", True)
 
 
 def cluster(peers: list[dict[str, Any]] | None = None, **spec: Any) -> TxLogCluster:
@@ -40,7 +34,6 @@ def cluster(peers: list[dict[str, Any]] | None = None, **spec: Any) -> TxLogClus
     )
 
 
-@pytest.mark.usefixtures("served")
 def test_rules_reach_the_masters() -> None:
     given = cluster(durability={"graphs": [ACCOUNTS, LEGAL], "synchronousQueue": {"transactions": 5, "bytes": "1Mi"}})
     found = build_node_config(
@@ -59,14 +52,6 @@ def test_rules_reach_the_masters() -> None:
     assert (found.limits.synchronous_transactions, found.limits.synchronous_bytes) == (5, 1 << 20)
 
 
-def test_a_program_that_does_not_serve_them_refuses_rules_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(synchronous, "SERVED", False)
-    with pytest.raises(ValidationError, match=r"durability\.graphs: this version of TxLog does not serve synchronous"):
-        cluster(durability={"graphs": [ACCOUNTS]})
-    assert cluster(durability={"graphs": []}).spec.durability.graphs == []
-
-
-@pytest.mark.usefixtures("served")
 @pytest.mark.parametrize(
     ("rules", "expected"),
     [
@@ -91,7 +76,6 @@ def test_bad_rules(rules: list[dict[str, Any]], expected: str) -> None:
         cluster(durability={"graphs": rules})
 
 
-@pytest.mark.usefixtures("served")
 def test_rules_that_do_not_fit_the_cluster() -> None:
     with pytest.raises(ValidationError, match="splitRecovery None has none"):
         cluster(durability={"graphs": [LEGAL]}, splitRecovery="None")

@@ -38,7 +38,7 @@ class SynchronousCluster(Cluster):
     def answer(self, node: str, txid: Txid, level: Durability = Durability.SYNCED) -> SynchronousAnswer | None:
         log = self.core(node).log_state
         assert log is not None
-        progress = self.core(node).synchronous_progress(txid, log.stable, log.stable)
+        progress = self.core(node).synchronous_progress(txid, log.stable, log.stable, asks_quorum=True)
         return find_answer(level, progress) if progress is not None else None
 
     def effects(self, node: str) -> list[str]:

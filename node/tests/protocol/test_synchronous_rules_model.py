@@ -171,7 +171,7 @@ class Comparison:
         judged = judge(
             [UndecidedTransaction(name_of(each.txid), ALL if each.needs_all else MAJORITY) for each in waiting],
             anchor_of(anchor),
-            lambda name: {node_of(holder) for holder in _holders(master, names[name])},
+            lambda name: frozenset(node_of(holder) for holder in _holders(master, names[name])),
             quorate=master.view.quorate,
         )
         assert [names[name] for name in judged.certain] == found.certain

@@ -61,8 +61,8 @@ def test_the_quorum_of_each_is_counted_in_the_electorate_of_the_view() -> None:
         UndecidedTransaction(names[2], MAJORITY),
     ]
 
-    found = judge(undecided, anchor, lambda _: {"a", "b", "d"}, quorate=True)
+    found = judge(undecided, anchor, lambda _: frozenset("abd"), quorate=True)
     assert (found.certain, found.doomed) == ([names[0]], [names[2]])
-    found = judge(undecided, anchor, lambda _: {"a", "d", "e"}, quorate=True)
+    found = judge(undecided, anchor, lambda _: frozenset("ade"), quorate=True)
     assert (found.certain, found.doomed) == ([], [names[2]])
-    assert judge(undecided, anchor, lambda _: {"a", "b", "c"}, quorate=False) == ([], [])
+    assert judge(undecided, anchor, lambda _: frozenset("abc"), quorate=False) == ([], [])

@@ -133,6 +133,7 @@ def rejoin(split: Split, kept: int = 3) -> None:
 async def test_everything_falls_with_the_cut_and_nothing_of_the_base_is_shown_before_its_install(split: Split) -> None:
     loop = split.loop
     old = loop.durability.position_at(END)
+    loop.durability.archived.move_to(END)
     rejoin(split)
     split.look()
     assert (
@@ -143,7 +144,7 @@ async def test_everything_falls_with_the_cut_and_nothing_of_the_base_is_shown_be
         loop.durability.quorum_index,
     ) == (1, SHARED, SHARED, SHARED, SHARED)
     assert loop.durability.log_position().index == loop.durability.stable_position().index == SHARED
-    assert loop.durability.applied.value == SHARED, "that much of it every branch has"
+    assert loop.durability.applied.value == loop.durability.archived.value == SHARED, "that much of it every branch has"
     own = split.agreement.own.origin
     assert loop.durability.index_of(Txid(own, SHARED + 1)) == 0, "in the base, which is not installed"
     outcome = split.transactions.outcome(Txid(own, SHARED + 1))

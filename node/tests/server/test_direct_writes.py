@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from master_cluster import Cluster, until
+from synchronous_cluster import GRAPH, RULES, decides, rules
 
 PATH = "/repositories/demo/statements"
 QUADS = "application/n-quads"
@@ -205,6 +206,42 @@ async def test_in_time_is_202_with_where_to_ask(clusters: Callable[..., Cluster]
     raw.writer.close()
     await until(lambda: plain(cluster) == 0)
     assert cluster.app(0).loop.in_flight == 0
+
+
+async def test_rules_leave_a_connection_on_the_short_way(one: Cluster, connect: Connect) -> None:
+    await rules(one, RULES)
+    await until(lambda: decides(one, 0))
+    raw = await connect()
+    ruled = f'<urn:s> <urn:p> "o" <{GRAPH}> .\n'.encode()
+    for level in ("quorum", "synced"):
+        raw.send(request(ruled, f"TxLog-Durability: {level}"))
+        status, headers, _ = await raw.answer()
+        assert (status, headers["txlog-durability"], headers["txlog-synchronous"]) == (204, level, "committed")
+    raw.send(request(quad(1), "TxLog-Durability: synced"))
+    status, headers, _ = await raw.answer()
+    assert (status, "txlog-synchronous" in headers) == (204, False)
+    raw.send(request(ruled, "TxLog-Durability: accepted"))
+    status, headers, _ = await raw.answer()
+    assert (status, headers["txlog-synchronous"]) == (202, "pending")
+    assert plain(one) == 1
+
+
+async def test_a_level_that_comes_late_answers_no_later_write(clusters: Callable[..., Cluster]) -> None:
+    cluster, raw = await with_a_silent_member(clusters)
+    raw.send(request(quad(1), "TxLog-Durability: synced", "Prefer: wait=5"))
+    status, headers, _ = await raw.answer()
+    assert status == 202
+    late = int(headers["txlog-transaction"].rpartition(".")[2])
+    raw.send(request(quad(2), "TxLog-Durability: synced", "Prefer: wait=60"))
+    loop = cluster.app(0).loop
+    await until(lambda: loop.in_flight == 1 and loop.durability.accepted.value > late)
+    loop.durability.synced.move_to(late)
+    assert loop.in_flight == 1
+    await cluster.start(1)
+    status, headers, _ = await raw.answer()
+    assert (status, headers["txlog-durability"]) == (204, "synced")
+    assert int(headers["txlog-transaction"].rpartition(".")[2]) > late
+    raw.writer.close()
 
 
 async def test_a_client_that_goes_away_leaves_nothing_behind(clusters: Callable[..., Cluster]) -> None:

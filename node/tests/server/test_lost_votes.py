@@ -12,7 +12,6 @@ from master_cluster import Cluster, until
 from typer.testing import CliRunner
 
 from txlog.cli.main import app
-from txlog.model import synchronous
 
 UPDATE = 'INSERT DATA { GRAPH <http://ex.org/accounts/1> { <urn:s> <urn:p> "o" } }'
 ADOPT = "/txlog/synchro/adopt"
@@ -24,9 +23,8 @@ def decides(cluster: Cluster, at: int) -> bool:
 
 
 @pytest.fixture
-async def minority(clusters: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch) -> tuple[Cluster, str]:
+async def minority(clusters: Callable[..., Cluster]) -> tuple[Cluster, str]:
     """Three masters with a rule, of which uk-3 is alone. The name is that of the last one."""
-    monkeypatch.setattr(synchronous, "SERVED", True)
     cluster = clusters(3, max_peer_lag_ms=2000)
     await cluster.start()
     rules = {"graphs": [{"match": "http://ex.org/accounts/*"}]}

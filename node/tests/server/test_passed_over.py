@@ -24,7 +24,6 @@ from synchronous_cluster import RULES, decides
 from txlog.client import MasterClient
 from txlog.config.process_config import PipelineConfig
 from txlog.local.stalled_stores import stalled_workers
-from txlog.model import synchronous
 from txlog.model.durability import Durability
 from txlog.model.entry import KIND_UPDATE
 from txlog.model.errors import TxLogError
@@ -193,11 +192,8 @@ async def test_one_that_stalls_every_worker(site: tuple[Cluster, Workers], tmp_p
 
 
 @pytest.fixture
-async def synchronous_site(
-    tmp_path: Path, clusters: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[tuple[Cluster, Workers]]:
+async def synchronous_site(tmp_path: Path, clusters: Callable[..., Cluster]) -> AsyncIterator[tuple[Cluster, Workers]]:
     """As ``site``, of masters that serve synchronous transactions."""
-    monkeypatch.setattr(synchronous, "SERVED", True)
     workers = Workers(tmp_path, ["w-1", "w-2"])
     listed = [{"name": name, "url": store.url} for name, store in workers.stores.items()]
     cluster = clusters(2, workers=listed, durability="applied-all", graphs=RULES)

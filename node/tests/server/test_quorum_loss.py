@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from master_cluster import Cluster, until
 
-from txlog.model import synchronous
 from txlog.model.anchor import Anchor
 from txlog.model.configuration import LEAVING, Configuration, Master
 from txlog.server.admin.quorum_loss import find_quorum_loss
@@ -68,10 +67,7 @@ def test_the_text_says_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("has_rules", [True, False])
-async def test_the_second_of_two_masters(
-    clusters: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch, has_rules: bool
-) -> None:
-    monkeypatch.setattr(synchronous, "SERVED", True)
+async def test_the_second_of_two_masters(clusters: Callable[..., Cluster], has_rules: bool) -> None:
     cluster = clusters(2)
     await cluster.start()
 

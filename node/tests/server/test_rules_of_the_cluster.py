@@ -8,14 +8,7 @@ from typing import Any
 import pytest
 from master_cluster import Cluster, until
 
-from txlog.model import synchronous
-
 RULES = [{"match": "http://ex.org/accounts/*", "quorum": "all", "timeout": "10s"}, {"match": "default"}]
-
-
-@pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(synchronous, "SERVED", True)
 
 
 async def patch(cluster: Cluster, graphs: Any) -> tuple[int, Any]:
@@ -23,15 +16,6 @@ async def patch(cluster: Cluster, graphs: Any) -> tuple[int, Any]:
         return answer.status, await answer.json()
 
 
-async def test_a_program_that_does_not_serve_them(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(synchronous, "SERVED", False)
-    status, body = await patch(one, RULES)
-    assert (status, body["error"]) == (400, "BadInput")
-    assert "graphs: this version of TxLog does not serve synchronous transactions" in body["message"]
-    assert (await one.get(0, "/txlog/configuration"))["graphs"] == []
-
-
-@pytest.mark.usefixtures("served")
 async def test_rules_are_set_and_taken_away(one: Cluster) -> None:
     status, body = await patch(one, RULES)
     assert status == 200, body
@@ -41,7 +25,6 @@ async def test_rules_are_set_and_taken_away(one: Cluster) -> None:
     assert (status, body["graphs"], body["version"]) == (200, [], 2)
 
 
-@pytest.mark.usefixtures("served")
 @pytest.mark.parametrize(
     ("graphs", "expected"),
     [
@@ -67,7 +50,6 @@ async def test_bad_rules(one: Cluster, graphs: Any, expected: str) -> None:
     assert expected in body["message"]
 
 
-@pytest.mark.usefixtures("served")
 async def test_rules_need_workers_that_go_back(clusters: Callable[..., Cluster]) -> None:
     cluster = clusters(1, split_recovery="None")
     await cluster.start()
@@ -75,7 +57,6 @@ async def test_rules_need_workers_that_go_back(clusters: Callable[..., Cluster])
     assert (status, "splitRecovery None has none" in body["message"]) == (400, True)
 
 
-@pytest.mark.usefixtures("served")
 async def test_rules_change_only_while_everybody_is_there(one: Cluster) -> None:
     status, body = await patch(one, [])
     assert status == 200
@@ -89,7 +70,6 @@ async def test_rules_change_only_while_everybody_is_there(one: Cluster) -> None:
     assert "uk-9 is not" in body["message"]
 
 
-@pytest.mark.usefixtures("served")
 async def test_as_many_rules_as_a_manifest_may_have(one: Cluster) -> None:
     long = [{"match": f"http://ex.org/{n:02}/{'a' * 450}", "quorum": "all", "timeout": "10s"} for n in range(64)]
     status, body = await patch(one, long)
@@ -104,7 +84,6 @@ async def test_as_many_rules_as_a_manifest_may_have(one: Cluster) -> None:
     assert (status, "at most 60000: shorten it" in body["message"]) == (400, True), body
 
 
-@pytest.mark.usefixtures("served")
 async def test_a_split_recovery_that_would_be_passed_over_is_refused(one: Cluster) -> None:
     async def recovery(value: str) -> tuple[int, Any]:
         async with one.session.patch(one.url(0, "/txlog/settings"), json={"splitRecovery": value}) as answer:

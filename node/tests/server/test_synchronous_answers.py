@@ -8,7 +8,6 @@ from itertools import product
 import pytest
 
 from txlog.http.write_options import WriteOptions, parse_synchronous, parse_write_options
-from txlog.model import synchronous
 from txlog.model.configuration import Configuration, Master
 from txlog.model.durability import Durability
 from txlog.model.entry import KIND_QUADS, KIND_SKIP, KIND_UPDATE
@@ -26,11 +25,6 @@ from txlog.server.frontdoor.synchronous_door import OFF_LOOP_BYTES, SynchronousD
 QUADS = b"A <urn:s> <urn:p> <urn:o> <http://ex.org/accounts/1> .\n"
 ACCOUNTS = parse_rule("http://ex.org/accounts/*", "all", 10_000)
 DEFAULT = parse_rule("default")
-
-
-@pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(synchronous, "SERVED", True)
 
 
 @pytest.mark.parametrize(
@@ -136,18 +130,9 @@ def test_other_writes_are_as_they_were() -> None:
     assert door().convert(one, SynchronousRequest(declined=True)) is one
 
 
-@pytest.mark.usefixtures("served")
 def test_a_request_for_any_graph() -> None:
     found = door().convert(submission(), SynchronousRequest(ALL, 500))
     assert decode_key(found.key) == SynchronousKey(ALL, 500, "")
-
-
-def test_a_program_that_does_not_serve_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(synchronous, "SERVED", False)
-    with pytest.raises(BadInput, match="synchronous: this version of TxLog does not serve"):
-        door().convert(submission(), SynchronousRequest(MAJORITY))
-    with pytest.raises(BadInput, match="does not serve"):
-        door().convert(submission(), SynchronousRequest(None, 500))
 
 
 async def test_a_long_payload_is_read_in_a_thread() -> None:

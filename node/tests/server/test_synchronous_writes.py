@@ -15,15 +15,11 @@ from synchronous_cluster import GRAPH, RULES, decides, insert, isolate, post, ru
 from worker_driver import Driver, OxigraphProcess, Served
 
 from txlog.cli.split_commands import build_split_report
-from txlog.model import synchronous
 
 
 @pytest.fixture
-async def three_with_store(
-    tmp_path: Path, clusters: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Served]:
+async def three_with_store(tmp_path: Path, clusters: Callable[..., Cluster]) -> AsyncIterator[Served]:
     """Three masters that serve synchronous transactions of the graphs of a rule, and one store."""
-    monkeypatch.setattr(synchronous, "SERVED", True)
     store = OxigraphProcess(tmp_path / "store")
     cluster = clusters(3, workers=[{"name": "w-1", "url": store.url}], durability="applied", max_peer_lag_ms=2000)
     await cluster.start()

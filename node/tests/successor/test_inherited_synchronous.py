@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import pytest
 from archived_history import UK, Step, chain
 from archiver_runs import Runner, folder, stable
 from log_pieces import START
@@ -23,7 +22,6 @@ from txlog.archive.stream import find_streams
 from txlog.archive.stream_reader import StreamReader
 from txlog.backup.folder_target import FolderTarget
 from txlog.config.process_config import NodeConfig
-from txlog.model import synchronous
 from txlog.model.entry import KIND_QUADS, Span
 from txlog.model.ids import Txid
 from txlog.model.synchronous_entry import KIND_DECISION, KIND_SYNCHRONOUS_QUADS, DecisionKind
@@ -83,10 +81,9 @@ def test_a_key_counts_from_the_effect(tmp_path: Path) -> None:
 
 
 async def test_a_founded_cluster_answers_that_it_is_rolled_back(
-    clusters: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    clusters: Callable[..., Cluster], tmp_path: Path
 ) -> None:
     """The archive is restored to a place between a transaction and its COMMIT."""
-    monkeypatch.setattr(synchronous, "SERVED", True)
     target = FolderTarget(folder(tmp_path / "target"))
     cluster = clusters(1, graphs=RULES)
     await cluster.start()

@@ -40,6 +40,7 @@ from txlog.config.units import (
     size_at_least,
 )
 from txlog.model.configuration import Master
+from txlog.model.durability import Durability
 
 API_VERSION = "txlog.io/v1alpha1"
 CLUSTER_KIND = "TxLogCluster"
@@ -205,6 +206,7 @@ VIRTUOSO_REFUSES_EFFECTS = (
     "refuse where a worker is a virtuoso, which cannot check whether the data that such an update read is unchanged"
 )
 ARCHIVE_NEEDS_TARGET = "a target, since there is no backup.target"
+ARCHIVED_NEEDS_ARCHIVE = "another level, or spec.archive: without an archive no write is ever archived"
 ARCHIVE_KEEP_NEEDS_BACKUPS = "no archive.target beside it: the window needs the backups on the target of the archive"
 AWAKE_MEMBERS = "the number of masters here cannot change while they are hibernated; wake them first"
 MIXED_ENGINES_REQUIRED = "true where the workers have several engines, which execute some updates differently"
@@ -266,6 +268,10 @@ class ClusterSpec(Preferences):
             (
                 "!has(self.archive) || !has(self.archive.keep) || !has(self.archive.target)",
                 f"archive.keep: {ARCHIVE_KEEP_NEEDS_BACKUPS}",
+            ),
+            (
+                f"has(self.archive) || self.durability.default != '{Durability.ARCHIVED}'",
+                f"durability.default: {ARCHIVED_NEEDS_ARCHIVE}",
             ),
             (
                 "!oldSelf.hibernated || self.peers.all(p, p.name != self.dataCenter"
@@ -392,6 +398,8 @@ class ClusterSpec(Preferences):
             raise expected_error(ARCHIVE_NEEDS_TARGET, "archive", "target")
         if self.archive is not None and self.archive.keep is not None and self.archive.target is not None:
             raise expected_error(ARCHIVE_KEEP_NEEDS_BACKUPS, "archive", "keep")
+        if self.archive is None and self.durability.default is Durability.ARCHIVED:
+            raise expected_error(ARCHIVED_NEEDS_ARCHIVE, "durability", "default")
         return self
 
     @model_validator(mode="after")

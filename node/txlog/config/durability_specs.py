@@ -20,7 +20,6 @@ from txlog.model.synchronous import (
     GraphRule,
     check_rules,
     parse_rule,
-    refuse_unserved,
 )
 
 QUEUE_TRANSACTIONS: Final = (1, 1_000_000)
@@ -91,7 +90,6 @@ def find_rule_error(rules: Sequence[GraphRuleSpec], electorate: Sequence[Master]
     if not rules:
         return ""
     try:
-        refuse_unserved("durability.graphs")
         check_rules([rule.parse() for rule in rules], electorate, workers_go_back=workers_go_back)
     except BadInput as wrong:
         return str(wrong)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from txlog.model.configuration import Master
 
 GRAMMAR: Final = "N/2+1, N-1, all, a number from 1 on, D/2+1 or D, joined with &"
+CACHED_QUORUMS_MAX: Final = 256
+"""A cluster has a few quorums, and each synchronous transaction names one."""
 VOTES_MAX: Final = 64_000
 """64 masters of weight 1000: no number above it means anything else."""
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}")
@@ -92,6 +95,7 @@ def _parse_term(part: str, text: str) -> QuorumTerm:
     raise BadInput(f"{text[:80]!r} is no quorum: expected {GRAMMAR}")
 
 
+@lru_cache(CACHED_QUORUMS_MAX)
 def format_quorum(quorum: Quorum) -> str:
     """The expression without spaces; :func:`parse_quorum` reads it."""
     return "&".join(str(term.votes) if term.form is QuorumForm.VOTES else term.form.value for term in quorum.terms)

@@ -29,8 +29,6 @@ from txlog.model.quorum import (
 if TYPE_CHECKING:
     from txlog.model.configuration import Master
 
-SERVED: bool = True
-"""Whether masters of this program serve synchronous transactions. Where it is off, no rule and no request gets in."""
 GRAPH_RULES_MAX: Final = 64
 MATCH_CHARACTERS_MAX: Final = 500
 DEFAULT_GRAPH: Final = "default"
@@ -71,12 +69,6 @@ class SynchronousTerms(msgspec.Struct, frozen=True):
     quorum: Quorum
     timeout_ms: int
     matches: tuple[str, ...] = ()
-
-
-def refuse_unserved(name: str) -> None:
-    """:class:`BadInput` that names what was asked for, where this program serves no synchronous transactions."""
-    if not SERVED:
-        raise BadInput(f"{name}: this version of TxLog does not serve synchronous transactions")
 
 
 def parse_rule(match: str, quorum: str = "N/2+1", timeout_ms: int = TIMEOUT_MS_DEFAULT) -> GraphRule:
@@ -213,7 +205,8 @@ def compute_terms(
     timeouts = [rule.timeout_ms for rule in found]
     if request.timeout_ms is not None:
         timeouts.append(request.timeout_ms)
-    return SynchronousTerms(join_quorums(asked), _least_timeout(timeouts), matches)
+    quorum = asked[0] if len(asked) == 1 else join_quorums(asked)
+    return SynchronousTerms(quorum, _least_timeout(timeouts), matches)
 
 
 def _least_timeout(timeouts: Sequence[int]) -> int:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from txlog.model.bounds import COUNT_MAX, KEY_BYTES_MAX
 from txlog.model.entry import CONTROL_KINDS, Span
 from txlog.model.errors import BadInput
 from txlog.model.ids import Origin, Txid, parse_txid
-from txlog.model.quorum import Quorum, format_quorum, parse_quorum
+from txlog.model.quorum import CACHED_QUORUMS_MAX, Quorum, format_quorum, parse_quorum
 from txlog.model.synchronous import check_timeout
 
 KIND_SYNCHRONOUS_UPDATE: Final = 7
@@ -33,6 +34,9 @@ KINDS_WITH_OWN_KEYS: Final = (*CONTROL_KINDS, *SYNCHRONOUS_AND_DECISION)
 
 DECIDED_MAX: Final = 500
 """So many transactions one decision names at most."""
+_CACHED_KEYS_MAX: Final = 1024
+_CACHED_DECISIONS_MAX: Final = 256
+"""A master reads such a key when its entry arrives, and again when that comes into the log."""
 _SPAN = re.compile(r"(.+)\+([1-9][0-9]{0,18})")
 
 
@@ -71,15 +75,23 @@ def encode_synchronous_key(key: SynchronousKey) -> str:
     return f"{format_quorum(key.quorum)} {key.timeout_ms} {key.client_key}"
 
 
+@lru_cache(_CACHED_KEYS_MAX)
 def decode_synchronous_key(text: str) -> SynchronousKey:
     """The inverse of :func:`encode_synchronous_key`. One key has one text: :class:`BadInput` for any other."""
     parts = text.split(" ", 2)
     if len(parts) != 3 or not (parts[1].isascii() and parts[1].isdigit() and len(parts[1]) < 10):
         raise BadInput(f"not the key of a synchronous transaction: {text[:100]!r}")
-    found = SynchronousKey(parse_quorum(parts[0]), check_timeout(int(parts[1])), parts[2])
-    if encode_synchronous_key(found) != text:
+    quorum, timeout_ms = _parse_canonical(parts[0]), check_timeout(int(parts[1]))
+    if quorum is None or str(timeout_ms) != parts[1]:
         raise BadInput(f"not the key of a synchronous transaction: {text[:100]!r}")
-    return found
+    return SynchronousKey(quorum, timeout_ms, parts[2])
+
+
+@lru_cache(CACHED_QUORUMS_MAX)
+def _parse_canonical(text: str) -> Quorum | None:
+    """None for another text than that of :func:`format_quorum`."""
+    found = parse_quorum(text)
+    return found if format_quorum(found) == text else None
 
 
 def idempotency_key_of(kind: int, key: str) -> str:
@@ -131,6 +143,7 @@ def encode_decision(decision: Decision) -> str:
     return text
 
 
+@lru_cache(_CACHED_DECISIONS_MAX)
 def decode_decision(text: str) -> Decision:
     """The inverse of :func:`encode_decision`. One decision has one text: :class:`BadInput` for any other."""
     verdict, *texts = text.split(" ")

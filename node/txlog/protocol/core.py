@@ -383,14 +383,15 @@ class Core:
         replication = self.lifecycle.replication
         return self.view_manager.undecided.status(replication.state) if replication is not None else None
 
-    def synchronous_progress(self, txid: Txid, stable: int, applied: int) -> Progress | None:
+    def synchronous_progress(self, txid: Txid, stable: int, applied: int, *, asks_quorum: bool) -> Progress | None:
         """What this master knows of a synchronous transaction, for :func:`.find_answer`; None for an ordinary one, and
         for one that took effect in the trimmed part of the log. ``stable``, ``applied``: the indices up to which
-        clients may get an answer."""
+        clients may get an answer. ``asks_quorum``: see :meth:`UndecidedTransactions.progress`."""
         replication = self.lifecycle.replication
         if replication is None:
             return None
-        return self.view_manager.undecided.progress(replication.state, txid, stable, applied)
+        undecided = self.view_manager.undecided
+        return undecided.progress(replication.state, txid, stable, applied, asks_quorum=asks_quorum)
 
     def give_up_votes(self, nodes: list[str]) -> None:
         """See :meth:`UndecidedTransactions.give_up_votes`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from txlog.model.durability import Durability
+from txlog.model.durability import WORKER_LEVELS, Durability
 from txlog.model.entry import Position
 from txlog.model.ids import Txid
 from txlog.protocol.events import NOT_TRUNCATED, DurabilityMarks
@@ -30,9 +30,9 @@ class DurabilityWaiter(NamedTuple):
 
 
 class DurabilityTracker:
-    """``accepted``, ``quorum``, ``synced`` are over this master's own seqs; ``stable``, ``applied``, ``applied_all``
-    over the log's index. All of them are durable facts. ``executable`` is how far workers may execute: ``stable``, or
-    the log's end (``None``, while a member is silent).
+    """``accepted``, ``quorum``, ``synced`` are over this master's own seqs; ``stable``, ``applied``, ``applied_all``,
+    ``archived`` over the log's index. All of them are durable facts. ``executable`` is how far workers may execute:
+    ``stable``, or the log's end (``None``, while a member is silent).
 
     An accepted view with another branch truncates the log at once. ``synced``, ``stable`` and the known positions of
     workers fall with it in the same call. From then on an index above the truncation point is meaningless, until the
@@ -47,6 +47,10 @@ class DurabilityTracker:
         self.accepted, self.quorum, self.synced = Watermark(), Watermark(), Watermark()
         self.stable, self.applied, self.applied_all = Watermark(), Watermark(), Watermark()
         self.executable = Watermark()
+        self.archived = Watermark()
+        """The highest index that an archive has, as far as this log confirms it."""
+        self.has_archive = False
+        """Whether an archiver of any data centre is expected, or has reported."""
         self.log_index = 0
         self.quorum_index = 0
         """See :class:`DurabilityMarks`. It falls with the log, as ``stable`` does."""
@@ -62,6 +66,7 @@ class DurabilityTracker:
             Durability.SYNCED: self.synced,
             Durability.APPLIED: self.synced,
             Durability.APPLIED_ALL: self.synced,
+            Durability.ARCHIVED: self.synced,
         }
 
     # Known facts
@@ -121,6 +126,13 @@ class DurabilityTracker:
             and not agreement.synchronous.has_no_effect(txid)
         )
 
+    def is_archived(self, txid: Txid) -> bool:
+        """Whether an archive has the transaction."""
+        agreement = self._status.log_state
+        if agreement is not None and self.is_trimmed(txid):
+            return 0 < agreement.log_index.start <= self.archived.value
+        return 0 < self.index_of(txid) <= self.archived.value
+
     def is_own(self, txid: Txid) -> bool:
         """Whether this incarnation of this master accepted the transaction."""
         agreement = self._status.log_state
@@ -152,8 +164,9 @@ class DurabilityTracker:
     def synchronous_answer(self, txid: Txid, level: Durability) -> SynchronousAnswer | None:
         """What a client that asked for this level may be answered now (rule S10); None for a transaction that is not
         known to be synchronous."""
-        applied = self.applied_all if level is Durability.APPLIED_ALL else self.applied
-        progress = self._status.synchronous_progress(txid, self.stable.value, applied.value)
+        mark = {Durability.APPLIED_ALL: self.applied_all, Durability.ARCHIVED: self.archived}.get(level, self.applied)
+        asks_quorum = level is Durability.QUORUM or level is Durability.ACCEPTED
+        progress = self._status.synchronous_progress(txid, self.stable.value, mark.value, asks_quorum=asks_quorum)
         return find_answer(level, progress) if progress is not None else None
 
     def _synchronous_level(self, txid: Txid) -> Durability | None:
@@ -242,7 +255,7 @@ class DurabilityTracker:
     def abort_waiters(self) -> None:
         """End all waits, present and later ones: each request is answered with the level reached so far (202)."""
         self.is_aborted = True
-        for mark in (self.accepted, self.quorum, self.synced, self.stable, self.applied, self.applied_all):
+        for mark in [*self._watermarks.values(), self.stable, self.applied, self.applied_all, self.archived]:
             mark.abort_waiters()
         self.executable.abort_waiters()
         others, self._foreign_waiters = self._foreign_waiters, []
@@ -267,8 +280,7 @@ class DurabilityTracker:
             if marks.synced > self.synced.value:
                 self.synced.move_to(marks.synced)
         self._move_executable()
-        if self._foreign_waiters:
-            self._notify_foreign_waiters()
+        self.notify_waiters()
 
     def _move_executable(self) -> None:
         index, agreement = self.stable.value, self._status.log_state
@@ -277,9 +289,14 @@ class DurabilityTracker:
         if index != self.executable.value:
             self.executable.move_to(index)
 
-    def _notify_foreign_waiters(self) -> None:
-        waiting, self._foreign_waiters = self._foreign_waiters, []
-        self._foreign_waiters += [one for one in waiting if not self._resolve(one)]
+    def notify_waiters(self, *, only_quorum: bool = False) -> None:
+        """Resolve the waiters for single transactions that have reached their level by what this master knows.
+        ``only_quorum``: those that wait for a quorum."""
+        if self._foreign_waiters:
+            waiting, self._foreign_waiters = self._foreign_waiters, []
+            self._foreign_waiters += [
+                one for one in waiting if (only_quorum and one.level is not Durability.QUORUM) or not self._resolve(one)
+            ]
 
     def _resolve(self, one: DurabilityWaiter) -> bool:
         """Whether it waits no more."""
@@ -325,8 +342,9 @@ class DurabilityTracker:
             self.synced.move_to(own)
         if cut < self.stable.value:
             self.stable.move_to(cut)
-        if cut < self.executable.value:
-            self.executable.move_to(cut)
+        for mark in (self.executable, self.archived):
+            if cut < mark.value:
+                mark.move_to(cut)
         self._listener.on_stable_moved()
         self._listener.on_log_truncated()
 
@@ -337,5 +355,5 @@ def _resolve_false(future: asyncio.Future[bool]) -> None:
 
 
 def _waited_for(level: Durability) -> Durability:
-    """What waits for a worker waits for the log first."""
-    return Durability.SYNCED if level in (Durability.APPLIED, Durability.APPLIED_ALL) else level
+    """What waits for a worker or an archive waits for the log first."""
+    return Durability.SYNCED if level in WORKER_LEVELS or level is Durability.ARCHIVED else level

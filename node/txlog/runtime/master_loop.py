@@ -309,6 +309,7 @@ class MasterLoop:
         self.durability.detect_view_change()
         sync = executor.begin_sync()
         if sync is not None:
+            self.durability.notify_waiters(only_quorum=True)  # what a quorum holds needs nothing of this sync
             if self._average_sync_s < INLINE_SYNC_S and not executor.large_sync:
                 began = self._timer_s()
                 sync.run()

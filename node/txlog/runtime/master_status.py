@@ -257,9 +257,9 @@ class MasterStatus:
         queue = agreement.by_origin.get(txid.origin) if agreement is not None else None
         return queue is not None and txid.seq <= queue.held and self._executor.is_durable(txid)
 
-    def synchronous_progress(self, txid: Txid, stable: int, applied: int) -> Progress | None:
+    def synchronous_progress(self, txid: Txid, stable: int, applied: int, *, asks_quorum: bool) -> Progress | None:
         """See :meth:`Core.synchronous_progress`. What a quorum holds counts once it is durable here, too."""
-        found = self._core.synchronous_progress(txid, stable, applied)
+        found = self._core.synchronous_progress(txid, stable, applied, asks_quorum=asks_quorum)
         if found is None or not found.certain or self.is_persisted(txid):
             return found
         return found._replace(certain=False)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any, NamedTuple
 
-from txlog.model.durability import Durability
+from txlog.model.durability import WORKER_LEVELS, Durability
 from txlog.model.entry import Position
+from txlog.model.errors import BadInput
 from txlog.model.ids import Txid
 from txlog.protocol.views.decisions import SynchronousAnswer
 from txlog.runtime.master_loop import MasterLoop
 from txlog.runtime.worker_registry import WorkerRegistry
 
 BELOW_APPLIED = (Durability.ACCEPTED, Durability.QUORUM, Durability.SYNCED)
-LEVELS_ASCENDING = tuple(Durability)
-"""From the weakest promise to the strongest."""
 
 
 class TransactionOutcome(NamedTuple):
@@ -72,10 +71,18 @@ class TransactionTracker:
         index = agreement.skips.get(str(txid), 0)
         return 0 < index <= self._durability.stable.value
 
-    def outcome(self, txid: Txid) -> TransactionOutcome:
-        """The outcome for a client. A transaction reported as applied is visible to the client's later reads here."""
+    def check_level(self, level: Durability) -> None:
+        """:class:`BadInput` for a level that no transaction of this cluster reaches."""
+        if level is Durability.ARCHIVED and not self._durability.has_archive:
+            raise BadInput("durability archived: this cluster has no archive (spec.archive); nothing was logged")
+
+    def outcome(self, txid: Txid, asked: Durability | None = None) -> TransactionOutcome:
+        """The outcome for a client. A transaction reported as applied is visible to the client's later reads here. Only
+        a client that ``asked`` for ``archived`` gets that as the level: it is not comparable with those of workers."""
         durability = self._durability
         level = durability.level_of(txid)
+        if asked is Durability.ARCHIVED and level is not None and durability.is_archived(txid):
+            level = asked
         index = durability.index_of(txid)
         stable = 0 < index <= durability.stable.value
         name = str(txid)
@@ -89,7 +96,7 @@ class TransactionTracker:
         elif self.is_skipped(txid):
             state = "skipped"
             level = Durability.SYNCED if stable else level
-        elif level in (Durability.APPLIED, Durability.APPLIED_ALL):
+        elif level in WORKER_LEVELS:
             self._registry.reads.raise_min_index(index)
         elif workers:
             state = "blocked"
@@ -106,6 +113,8 @@ class TransactionTracker:
             return False
         if level in BELOW_APPLIED:
             return True
+        if level is Durability.ARCHIVED:
+            return await self._wait_archived(txid, deadline)
         mark = durability.applied if level is Durability.APPLIED else durability.applied_all
         name = str(txid)
         while not self._cannot_be_applied(txid, level):
@@ -113,8 +122,8 @@ class TransactionTracker:
                 return True
             left = deadline - asyncio.get_running_loop().time()
             index = durability.index_of(txid)
-            if not index:  # its branch was given up; it comes again, somewhere else
-                if left <= 0 or not await durability.wait_for(durability.wait_in_stable_log(txid), left):
+            if not index:
+                if not await self._wait_in_log_again(txid, left):
                     return False
                 continue
             future = durability.wait_index(mark, index)
@@ -128,6 +137,23 @@ class TransactionTracker:
                 future.cancel()
                 self._registry.remove_refusal_waiter(name, future)
         return False
+
+    async def _wait_archived(self, txid: Txid, deadline: float) -> bool:
+        """Whether an archive has it by then. Workers may refuse it: what is archived is the entry."""
+        durability = self._durability
+        while not durability.is_archived(txid):
+            left = deadline - asyncio.get_running_loop().time()
+            index = durability.index_of(txid)
+            if not index:
+                if not await self._wait_in_log_again(txid, left):
+                    return False
+            elif left <= 0 or not await durability.wait_for(durability.wait_index(durability.archived, index), left):
+                return False
+        return True
+
+    async def _wait_in_log_again(self, txid: Txid, seconds: float) -> bool:
+        """Its branch was given up: it comes again, somewhere else."""
+        return seconds > 0 and await self._durability.wait_for(self._durability.wait_in_stable_log(txid), seconds)
 
     def _cannot_be_applied(self, txid: Txid, level: Durability) -> bool:
         """Skipped; or refused by every worker here that could still execute it (``applied-all``: by any)."""

@@ -34,7 +34,6 @@ from txlog.http.aiohttp_server import HttpServer
 from txlog.http.listener import Listener, listen
 from txlog.http.router import Router
 from txlog.journal import Journal, OsVfs
-from txlog.model import synchronous
 from txlog.model.errors import Fatal, TxLogError
 from txlog.model.records import RecoveredState
 from txlog.protocol.core import Core
@@ -86,7 +85,7 @@ def core_settings(config: NodeConfig) -> ProtocolSettings:
         majority=config.split_mode == "Majority",
         keeps_literals=config.can_keep_literals,
         graphs=tuple(rule.parse() for rule in config.graphs),
-        synchronous=bool(config.graphs) and synchronous.SERVED,
+        synchronous=bool(config.graphs),
         synchronous_transactions_max=limits.synchronous_transactions,
         synchronous_bytes_max=limits.synchronous_bytes,
         **protocol_fields(config),

@@ -70,7 +70,7 @@ class SynchronousEffects:
         self.waiting: dict[Txid, tuple[int, SynchronousKey]] = {}
         self.version = 0
         """Grows with every change of what is undecided."""
-        self.decisions_waiting: dict[Txid, tuple[DecisionKind, list[Txid]]] = {}
+        self.decisions_waiting: dict[Txid, tuple[DecisionKind, dict[Txid, None]]] = {}
         """What the decisions say that are persisted and not in the log."""
         self.commits = CommitCounts()
         self._keys = keys
@@ -85,7 +85,7 @@ class SynchronousEffects:
         self.version += 1
         if kind == KIND_DECISION:
             decision = decode_decision(key)
-            self.decisions_waiting[txid] = decision.verdict, decision.names()
+            self.decisions_waiting[txid] = decision.verdict, dict.fromkeys(decision.names())
         else:
             self.waiting[txid] = kind, decode_synchronous_key(key)
 
@@ -267,6 +267,12 @@ class SynchronousEffects:
                 verdict is DecisionKind.COMMIT and txid in names for verdict, names in self.decisions_waiting.values()
             )
         )
+
+    def are_decisions(self, origin: Origin, seqs: tuple[int, int]) -> bool:
+        """Whether all transactions of this origin from the first to the last of these seqs are decisions that wait for
+        their place in the log."""
+        waiting = self.decisions_waiting
+        return bool(waiting) and all(Txid(origin, seq) in waiting for seq in range(seqs[0], seqs[1] + 1))
 
     def rollback_index(self, txid: Txid) -> int:
         """Where a transaction is rolled back, 0 for none."""

@@ -55,14 +55,16 @@ PUSH_TRANSITIONS: Final[dict[PushState, dict[PushEvent, PushState]]] = {
 
 
 class InFlightPost:
-    """A post that requested an answer. ``pushed``: the last own seq that was sent with it or before it."""
+    """A post that requested an answer. ``pushed``: the last own seq that was sent with it or before it.
+    ``delays_next``: whether the next post waits a little for its answer."""
 
-    __slots__ = ("number", "pushed", "sent_ms")
+    __slots__ = ("delays_next", "number", "pushed", "sent_ms")
 
-    def __init__(self, number: int, sent_ms: int, pushed: int) -> None:
+    def __init__(self, number: int, sent_ms: int, pushed: int, delays_next: bool = True) -> None:
         self.number = number
         self.sent_ms = sent_ms
         self.pushed = pushed
+        self.delays_next = delays_next
 
 
 class PeerProgress:

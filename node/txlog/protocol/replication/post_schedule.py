@@ -15,7 +15,10 @@ answer. While an answer is awaited, the next post to that peer waits ``AWAITING_
 batches then form by themselves, and on a slow one the link is filled rather than used once in a round trip. A peer
 whose disk is full is pushed nothing until it reports room again. A peer that let its time go by without an answer is
 pushed nothing until it sends any message. Otherwise the queue would be read and encoded again and again for a dead
-master. The longer the queue, the more that would cost the living ones."""
+master. The longer the queue, the more that would cost the living ones.
+
+A post of decisions alone delays no other one: a client that was answered when a quorum held its transaction writes the
+next one while the COMMIT is on its way."""
 
 from __future__ import annotations
 
@@ -82,7 +85,9 @@ class PostSchedule:
             return peer.in_flight[0].sent_ms + self.resend_ms + 1
         wanted = min(self._is_due_now(agreement, peer), self._is_due_lazily(agreement, peer))
         wanted = min(wanted, peer.sent_ms + self._local.settings.idle_interval_ms)
-        return max(wanted, peer.sent_ms + AWAITING_REPLY_INTERVAL_MS) if peer.in_flight else wanted
+        if any(one.delays_next for one in peer.in_flight):
+            return max(wanted, peer.sent_ms + AWAITING_REPLY_INTERVAL_MS)
+        return wanted
 
     def _is_due_now(self, agreement: LogState, peer: PeerProgress) -> int:
         if agreement.own_synced > self._own_synced:
@@ -132,16 +137,18 @@ class PostSchedule:
                 return max(first, seq - 1)
         return last
 
-    def on_posted(self, peer: PeerProgress, claim: ReplicaState, push: tuple[int, int] | None, ask: bool) -> None:
+    def on_posted(
+        self, peer: PeerProgress, claim: ReplicaState, push: tuple[int, int] | None, ask: bool, delays_next: bool
+    ) -> None:
         """A post was sent to the peer with this claim. ``push``: the own transactions in front of it, as first and last
-        seq; ``ask``: it requests an answer."""
+        seq; ``ask``: it requests an answer; ``delays_next``: see :class:`InFlightPost`."""
         if push is not None:
             peer.pushed = max(peer.pushed, push[1])
         peer.sent_log_index = claim.log_index
         peer.sent_version = self.version
         if ask:
             peer.sent_ms = self.now_ms
-            peer.in_flight.append(InFlightPost(claim.number, self.now_ms, peer.pushed))
+            peer.in_flight.append(InFlightPost(claim.number, self.now_ms, peer.pushed, delays_next))
 
     # Transactions that others have and this master misses
 

@@ -102,7 +102,8 @@ class PostSender:
             clock_ms=state.local.clock.wall_ms,
         )
         state.outbox.sends.append(OutgoingMessage(peer.node, post, push))
-        state.schedule.on_posted(peer, claim, push, ask)
+        only_decisions = push is not None and log.synchronous.are_decisions(log.own.origin, push)
+        state.schedule.on_posted(peer, claim, push, ask, delays_next=not only_decisions)
 
     def fetch_missing(self, now: ClockReading) -> int:
         """Request transactions that other members have and this master lacks. Returns when to check again, in ``mono``

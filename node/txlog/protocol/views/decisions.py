@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -27,23 +27,44 @@ class DecidableTransactions(NamedTuple):
     doomed: list[Txid]
 
 
+class QuorumJudge:
+    """What the anchor of a view says of many transactions: most have the same quorum and the same holders. ``doomed``:
+    the transactions that the view rolls back."""
+
+    def __init__(self, anchor: Anchor) -> None:
+        self.anchor = anchor
+        self.doomed = anchor.doomed_names()
+        self._known: dict[tuple[Quorum, frozenset[str]], bool] = {}
+
+    def is_quorum(self, quorum: Quorum, holders: frozenset[str]) -> bool:
+        """Whether these members are a quorum of the anchor's electorate."""
+        asked = quorum, holders
+        known = self._known.get(asked)
+        if known is None:
+            electorate = self.anchor.electorate
+            known = self._known[asked] = meets_needs(compute_needs(quorum, electorate), electorate, holders)
+        return known
+
+
 def judge(
     undecided: Iterable[UndecidedTransaction],
     anchor: Anchor,
-    holders_of: Callable[[Txid], Collection[str]],
+    holders_of: Callable[[Txid], frozenset[str]],
     *,
     quorate: bool,
+    known: QuorumJudge | None = None,
 ) -> DecidableTransactions:
     """What may be decided in a view at work. ``quorate``: ``anchor`` is the view's own. ``holders_of``: the members of
-    the view that are known, in this view, to hold a transaction. Outside of a quorate view nothing may be."""
+    the view that are known, in this view, to hold a transaction. ``known``: of this anchor, if it was used before.
+    Outside of a quorate view nothing may be."""
     found = DecidableTransactions([], [])
     if not quorate:
         return found
-    doomed = anchor.doomed_names()
+    known = known or QuorumJudge(anchor)
     for txid, quorum in undecided:
-        if txid in doomed:
+        if txid in known.doomed:
             found.doomed.append(txid)
-        elif meets_needs(compute_needs(quorum, anchor.electorate), anchor.electorate, holders_of(txid)):
+        elif known.is_quorum(quorum, holders_of(txid)):
             found.certain.append(txid)
     return found
 

@@ -25,7 +25,7 @@ from txlog.model.view import Number
 from txlog.protocol.log.log_state import LogState
 from txlog.protocol.replication.replication_state import ReplicationState
 from txlog.protocol.views.anchors import Candidate
-from txlog.protocol.views.decisions import DecidableTransactions, Progress, UndecidedTransaction, judge
+from txlog.protocol.views.decisions import DecidableTransactions, Progress, QuorumJudge, UndecidedTransaction, judge
 from txlog.protocol.views.view_state import ViewState
 
 RETRY_S = 2
@@ -119,6 +119,7 @@ class UndecidedTransactions:
 
     def __init__(self, views: ViewState) -> None:
         self.views = views
+        self._judge: QuorumJudge | None = None
 
     @property
     def quorate_anchor(self) -> Anchor | None:
@@ -127,26 +128,30 @@ class UndecidedTransactions:
         works = self.views.is_active and self.views.newer_view is None
         return view.anchor if works and view is not None and view.is_quorate else None
 
-    def holders(self, state: ReplicationState, txid: Txid) -> set[str]:
+    def holders(self, state: ReplicationState, txid: Txid) -> frozenset[str]:
         """The members that are known, in this view, to hold a transaction: all of them where it is in the view's base
         or queue, else those that report it (rule S6)."""
         log = state.log
         slot = log.slots.get(txid.origin)
         if slot is None:
-            return set()
+            return frozenset()
         known = log.view.known_seqs
         if slot < len(known) and txid.seq <= known[slot]:
-            return {member.node for member in log.view.members}
-        own = {state.local.node} if txid.seq <= log.by_origin[txid.origin].held else set[str]()
-        return own | {p.node for p in state.peers if p.fault is None and p.held_seq(slot) >= txid.seq}
+            return frozenset(member.node for member in log.view.members)
+        found = [p.node for p in state.peers if p.fault is None and p.held_seq(slot) >= txid.seq]
+        if txid.seq <= log.by_origin[txid.origin].held:
+            found.append(state.local.node)
+        return frozenset(found)
 
     def judge(self, state: ReplicationState, undecided: list[UndecidedEntry]) -> DecidableTransactions:
         """Which of these this master may commit or roll back now."""
         anchor = self.quorate_anchor
         if anchor is None or not undecided:
             return DecidableTransactions([], [])
+        if self._judge is None or self._judge.anchor is not anchor:
+            self._judge = QuorumJudge(anchor)
         names = [UndecidedTransaction(one.txid, one.key.quorum) for one in undecided]
-        return judge(names, anchor, lambda txid: self.holders(state, txid), quorate=True)
+        return judge(names, anchor, lambda txid: self.holders(state, txid), quorate=True, known=self._judge)
 
     # Clients
 
@@ -225,16 +230,19 @@ class UndecidedTransactions:
         present, own_bytes = self.present(state), self.count_own(state)[1]
         return SynchronousStatus(self.quorate_anchor is not None, view.number, anchor, present, found, own_bytes)
 
-    def progress(self, state: ReplicationState, txid: Txid, stable: int, applied: int) -> Progress | None:
+    def progress(
+        self, state: ReplicationState, txid: Txid, stable: int, applied: int, *, asks_quorum: bool
+    ) -> Progress | None:
         """What this master knows of a synchronous transaction; None for one that it does not know to be synchronous.
-        ``stable``, ``applied``: the indices that answers to clients may count on."""
+        ``stable``, ``applied``: the indices that answers to clients may count on. ``asks_quorum``: whether ``certain``
+        matters to the answer, and is found out."""
         log, effects = state.log, state.log.synchronous
         commit, rollback = effects.effect_index(txid), effects.rollback_index(txid)
         is_open = effects.is_undecided(txid)
         if not (commit or rollback or is_open):
             return None
         certain = not rollback and effects.is_commit_known(txid)
-        if is_open and not rollback and not certain:
+        if asks_quorum and is_open and not rollback and not certain:
             found = find_undecided(log, txid)
             certain = found is not None and txid in self.judge(state, [found]).certain
         return Progress(certain, commit, rollback, stable, applied, self.quorate_anchor is not None)

@@ -101,6 +101,7 @@ class ArchiveReports:
         self.rehearsals = RehearsalReports(site, send, wall_clock)
         if site.config.archive is not None:
             self._streams[site.config.data_center] = _KnownStream(site.config.archive.max_delay_ms / 1000)
+        self._move_watermark()
 
     def routes(self) -> list[Route]:
         """The paths of this handler."""
@@ -127,6 +128,7 @@ class ArchiveReports:
         self._received = (report, now)
         known = self._streams.setdefault(self._context.config.data_center, _KnownStream(self._max_delay_ms / 1000))
         known.take(report, now)
+        self._move_watermark()
         self._due.set()
         return json_response({"known": len(report.archived)})
 
@@ -153,11 +155,13 @@ class ArchiveReports:
         if notice.data_center != self._context.config.data_center:
             known.max_delay_s = max_delay_s
         known.take(notice.report, self._clock() - max(0.0, notice.age_s))
+        self._move_watermark()
 
     async def _send_notices(self) -> None:
         while True:
             self._due.clear()
             self._ages.note(self._context.durability.stable.value, self._clock())
+            self._move_watermark()
             if self._received is not None:
                 report, at = self._received
                 notice = ArchiveNotice(self._context.config.data_center, self._clock() - at, self._max_delay_ms, report)
@@ -169,6 +173,16 @@ class ArchiveReports:
                 await asyncio.sleep(0.02)  # several reports in one notice
             except TimeoutError:
                 pass
+
+    def _move_watermark(self) -> None:
+        """What is archived moves with each report, and back and forth with the log: a rejoin may bring back a branch
+        that an archive has. A report may also be ahead of what is stable here."""
+        durability = self._context.durability
+        durability.has_archive = bool(self._streams)
+        places = [known.archived.highest(self._is_on_log) for known in self._streams.values()]
+        index = min(max((place.index for place in places if place is not None), default=0), durability.stable.value)
+        if index != durability.archived.value:
+            durability.archived.move_to(index)
 
     # Measured
 

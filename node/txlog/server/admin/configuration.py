@@ -14,7 +14,6 @@ from txlog.config.cluster_properties_writer import write_masters
 from txlog.config.durability_specs import to_rule_spec
 from txlog.config.units import format_duration, parse_duration
 from txlog.http.router import Request, Response, Route, json_response, read_body
-from txlog.model import synchronous
 from txlog.model.configuration import CHANGE_CHARACTERS_MAX, LEAVING, MEMBER, MUTED, Configuration, Master
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.durability import Durability
@@ -28,7 +27,7 @@ from txlog.model.errors import (
     Refused,
     Unavailable,
 )
-from txlog.model.synchronous import GraphRule, check_rules, parse_rule, refuse_unserved
+from txlog.model.synchronous import GraphRule, check_rules, parse_rule
 from txlog.runtime.master_context import MasterContext
 from txlog.server.admin.quorum_loss import find_quorum_loss
 from txlog.wire.protocol_level import LEVEL_SYNCHRONOUS
@@ -117,7 +116,7 @@ class ConfigurationHandler:
                 self._last_seen = now
                 self._context.log.info("Configuration", **_to_dict(now))
                 self._on_change(now)
-                if now.graphs and synchronous.SERVED and not status.settings.synchronous:
+                if now.graphs and not status.settings.synchronous:
                     loop.adopt(replace(status.settings, synchronous=True))
                 await self._write_properties(now)
             if status.is_removed and loop.has_left:
@@ -195,8 +194,6 @@ class ConfigurationHandler:
     def _checked_rules(self, given: Sequence[GraphRuleRequest], now: Configuration) -> list[GraphRule]:
         """The rules. They change only where every configured master takes part: another side of a split would go on
         without them. :class:`BadInput`, :class:`Conflict`."""
-        if given:
-            refuse_unserved("graphs")
         rules = [rule.parse() for rule in given]
         status = self._context.status
         check_rules(rules, now.masters, workers_go_back=self._workers_go_back)

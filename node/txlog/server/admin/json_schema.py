@@ -13,7 +13,7 @@ NUMBER: Final[Schema] = {"type": "number"}
 BOOLEAN: Final[Schema] = {"type": "boolean"}
 HASH: Final[Schema] = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
 ANY_OBJECT: Final[Schema] = {"type": "object"}
-LEVEL: Final[Schema] = {"enum": ["accepted", "quorum", "synced", "applied", "applied-all"]}
+LEVEL: Final[Schema] = {"enum": ["accepted", "quorum", "synced", "applied", "applied-all", "archived"]}
 SPLIT_MODE: Final[Schema] = {"enum": ["Continue", "Majority"]}
 REF: Final = "#/components/schemas/"
 """Prefix of a reference to a named schema of the document."""

@@ -127,9 +127,10 @@ class StatusHandler:
         if "durability" in query:
             level = parse_durability(query["durability"], "durability")
         transactions = self._context.transactions
+        transactions.check_level(level)
         if seconds > 0:
             await transactions.wait_for_level(txid, level, seconds)
-        outcome = transactions.outcome(txid)
+        outcome = transactions.outcome(txid, level)
         if outcome.level is None:
             raise NotFound(f"{txid} is not known at this master; another one may know it")
         return json_response(self._with_quorum(outcome))

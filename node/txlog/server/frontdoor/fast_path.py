@@ -23,9 +23,11 @@ from txlog.model.durability import Durability
 from txlog.model.entry import KIND_QUADS
 from txlog.model.errors import TxLogError
 from txlog.model.hashes import content_hash
+from txlog.model.synchronous import NO_REQUEST
 from txlog.protocol.events import Submission
 from txlog.runtime.master_loop import MasterLoop, PendingWrite
 from txlog.runtime.transaction_status import BELOW_APPLIED
+from txlog.server.frontdoor.synchronous_door import OFF_LOOP_BYTES, is_synchronous, level_of
 from txlog.server.frontdoor.write_handler import WriteHandler
 from txlog.server.frontdoor.write_responses import accepted_txid
 from txlog.sparql import parse_plain_quad
@@ -175,9 +177,31 @@ class FastPath:
             self._timer.cancel()
 
 
+class FastPathWaiter:
+    """The waiter of one write. When a level is reached that was waited for in vain, its connection may have a later
+    write: that one is not answered."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: FastPathConnection) -> None:
+        self._connection: FastPathConnection | None = connection
+
+    def done(self) -> bool:
+        """Whether the write was answered, so that the watermark drops this waiter."""
+        return self._connection is None
+
+    def set_result(self, reached: bool, /) -> None:
+        """Answers the write. ``reached``: it has reached its level; False at the time-out."""
+        if self._connection is not None:
+            self._connection.on_result(reached)
+
+    def end(self) -> None:
+        """The write was answered, or its client has disconnected."""
+        self._connection = None
+
+
 class FastPathConnection(asyncio.Protocol):
-    """The connection of one client. It is its own waiter: there is one request at a time, the next ones wait as
-    bytes."""
+    """The connection of one client. There is one request at a time, the next ones wait as bytes."""
 
     def __init__(self, all_: FastPath) -> None:
         self._fast_path = all_
@@ -185,6 +209,7 @@ class FastPathConnection(asyncio.Protocol):
         self._data = b""
         self._options: WriteOptions | None = None
         self._write: PendingWrite | None = None
+        self._waiter: FastPathWaiter | None = None
         self._last_activity = time.monotonic()
         self._paused = False
 
@@ -239,22 +264,31 @@ class FastPathConnection(asyncio.Protocol):
 
     def _submit(self, head: PlainWriteHead, body: bytes) -> bool:
         """False when the request must be refused: aiohttp's side finds the same error and reports it."""
-        key, loop = head.key, self._fast_path.loop
-        if loop.end_reason is not None or loop.durability.is_aborted or self._fast_path.writes.synchronous_door.rules:
+        key, loop, writes = head.key, self._fast_path.loop, self._fast_path.writes
+        if loop.end_reason is not None or loop.durability.is_aborted:
             return False
+        options = head.options
         try:
             kind, payload = KIND_QUADS, parse_plain_quad(body) if head.media_type == "application/n-quads" else None
             if payload is None:
-                prepared = self._fast_path.writes.prepare_plain(body, head.media_type)
+                prepared = writes.prepare_plain(body, head.media_type)
                 kind, payload = prepared.kind, prepared.payload
             else:
-                self._fast_path.writes.check_plain_quad(payload)
-            write = PendingWrite([Submission(kind, key, payload, content_hash(kind, key, payload))], head.level, self)
+                writes.check_plain_quad(payload)
+            submission = Submission(kind, key, payload, content_hash(kind, key, payload))
+            if writes.synchronous_door.rules:
+                if len(payload) >= OFF_LOOP_BYTES:
+                    return False  # aiohttp's side reads it in a thread
+                submission = writes.synchronous_door.convert(submission, NO_REQUEST)
+                if is_synchronous(submission):
+                    options = options._replace(level=level_of(options))
+            waiter = FastPathWaiter(self)
+            write = PendingWrite([submission], options.level, waiter)
             loop.enqueue(write)
         except TxLogError:
             return False
         loop.in_flight += 1
-        self._write, self._options = write, head.options
+        self._write, self._options, self._waiter = write, options, waiter
         self._last_activity = time.monotonic()
         return True
 
@@ -270,27 +304,26 @@ class FastPathConnection(asyncio.Protocol):
             transport.resume_reading()
         protocol.data_received(data)
 
-    # The interface of a waiter
-
-    def done(self) -> bool:
-        """Whether no write waits, so that the watermark drops this waiter."""
-        return self._write is None
-
-    def set_result(self, reached: bool, /) -> None:
+    def on_result(self, reached: bool) -> None:
         """Answers the waiting write. ``reached``: it has reached its level; False at the time-out."""
         write, asked = self._write, self._options
         if write is None or asked is None:
             return
         txid = accepted_txid(write, reached)
-        if txid is not None:
-            self._send(self._fast_path.response_formatter.format_success(txid, write.level))
+        committed = is_synchronous(write.batch[-1])
+        if txid is not None and not (committed and write.level is Durability.ACCEPTED):
+            self._send(self._fast_path.response_formatter.format_success(txid, write.level, committed=committed))
         else:
             self._options = None  # so that it is answered only once
             asyncio.get_running_loop().create_task(self._respond(write, asked, reached))
 
     async def _respond(self, write: PendingWrite, asked: WriteOptions, reached: bool) -> None:
         try:
-            answer = await self._fast_path.writes.final_response(write, asked, reached)
+            writes = self._fast_path.writes
+            if is_synchronous(write.batch[-1]):
+                answer = await writes.synchronous_response(write, asked)
+            else:
+                answer = await writes.final_response(write, asked, reached)
         except TxLogError as refused:
             answer = error_response(refused, plain=True)
         if self._write is write:
@@ -312,8 +345,9 @@ class FastPathConnection(asyncio.Protocol):
             self._parse_next()
 
     def _finish_request(self) -> None:
-        if self._write is not None:
-            self._write, self._options = None, None
+        if self._waiter is not None:
+            self._waiter.end()
+            self._write, self._options, self._waiter = None, None, None
             self._fast_path.loop.in_flight -= 1
 
     def check_timeout(self, now: float, idle_s: float) -> None:
@@ -321,7 +355,7 @@ class FastPathConnection(asyncio.Protocol):
         monotonic clock."""
         asked = self._options
         if asked is not None and now - self._last_activity >= asked.timeout_s:
-            self.set_result(False)
+            self.on_result(False)
         elif self._write is None and now - self._last_activity > idle_s:
             self.close()
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from txlog.http.router import Request, Response, Route, read_body, text_response
-from txlog.http.write_options import write_options_of
 from txlog.model.errors import BadInput, Conflict, NotFound
 from txlog.model.namespaces import KEY_PREFIX, NamespaceChange, apply_namespace_changes, encode_namespace_change
 from txlog.protocol.log.log_state import LogState
 from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.namespace_changes import PREFIX_MAX, build_entry, check_namespace, check_prefix
 from txlog.server.frontdoor.read_router import await_stable
-from txlog.server.frontdoor.request_parameters import check_repository, repository_routes
+from txlog.server.frontdoor.request_parameters import check_repository, read_write_options, repository_routes
 from txlog.server.frontdoor.tabular_results import accept_header, table_response
 from txlog.server.frontdoor.write_handler import WriteHandler
 
@@ -34,8 +33,6 @@ class NamespaceHandler:
         self._status = site.status
         self._writes = writes
         self._repository = site.config.repository
-        self._level = site.config.durability
-        self._seconds = site.config.write_timeout_s
         self._cache: tuple[tuple[int, int], dict[str, str]] | None = None
 
     def routes(self) -> list[Route]:
@@ -101,7 +98,7 @@ class NamespaceHandler:
         return await self._submit_change(request, NamespaceChange(None, None))
 
     async def _submit_change(self, request: Request, change: NamespaceChange) -> Response:
-        asked = write_options_of(request, self._level, self._seconds)
+        asked = read_write_options(self._site, request)
         if asked.key:
             self._refuse_key_reuse(asked.key, change)
         return await self._writes.write(build_entry(change, asked.key), asked)

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from txlog.http.body_compression import DecodedBody, request_coding
 from txlog.http.router import API_HEADER, API_VERSION, RawResponse, Request, Response, Route, encode_json, send_continue
-from txlog.http.write_options import WriteOptions, check_key, parse_synchronous, write_options_of
+from txlog.http.write_options import WriteOptions, check_key, parse_synchronous
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.durability import Durability
 from txlog.model.errors import BadInput, PeerFault, Refused, TooLarge, TxLogError, Unavailable
@@ -29,7 +29,7 @@ from txlog.runtime.master_context import MasterContext
 from txlog.runtime.master_loop import AwaitedWrite
 from txlog.runtime.transaction_status import BELOW_APPLIED
 from txlog.server.frontdoor.portability_rule import PortabilityRule
-from txlog.server.frontdoor.request_parameters import draw_blank_node_seed
+from txlog.server.frontdoor.request_parameters import draw_blank_node_seed, read_write_options
 from txlog.server.frontdoor.synchronous_answers import find_reply
 from txlog.server.frontdoor.synchronous_door import (
     SynchronousDoor,
@@ -94,8 +94,6 @@ class NdjsonWriteHandler:
         self._status = site.status
         self._line_max = site.config.limits.body_bytes
         self._batch_max = site.config.limits.batch_transactions
-        self._level = site.config.durability
-        self._seconds = site.config.write_timeout_s
         self._synchronous_door = SynchronousDoor(lambda: site.status.configuration)
 
     def routes(self) -> list[Route]:
@@ -104,7 +102,7 @@ class NdjsonWriteHandler:
 
     async def post(self, request: Request, _: Mapping[str, str]) -> Response:
         """Accepts JSON lines, one transaction each; answers one JSON line per transaction, in order."""
-        asked = write_options_of(request, self._level, self._seconds)
+        asked = read_write_options(self._site, request)
         if asked.key:
             raise BadInput('Idempotency-Key: each line has its own: {"update": "...", "key": "..."}')
         await send_continue(request)
@@ -251,15 +249,18 @@ class NdjsonWriteHandler:
         for at in range(batch.line_count):
             wrong = batch.refused.get(at)
             answer: TxLogError | SubmissionAccepted = wrong if wrong is not None else next(given)
-            lines.append(_render_error(answer) if isinstance(answer, TxLogError) else self._render_outcome(answer.txid))
+            if isinstance(answer, TxLogError):
+                lines.append(_render_error(answer))
+            else:
+                lines.append(self._render_outcome(answer.txid, batch.level))
         return b"".join(lines)
 
     async def _wait_for_level(self, txid: Txid, level: Durability, deadline: float) -> bool:
         left = deadline - asyncio.get_running_loop().time()
         return await self._site.transactions.wait_for_level(txid, level, max(0.0, left))
 
-    def _render_outcome(self, txid: Txid) -> bytes:
-        outcome = self._site.transactions.outcome(txid)
+    def _render_outcome(self, txid: Txid, level: Durability) -> bytes:
+        outcome = self._site.transactions.outcome(txid, level)
         view = outcome.to_dict()
         fields = {"txid": view["txid"], "position": view["position"], "durability": view["durability"]}
         if outcome.state in ("skipped", "blocked"):

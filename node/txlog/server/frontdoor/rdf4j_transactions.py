@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 from aiohttp import web
 
 from txlog.http.router import RawResponse, Request, Response, Route, bytes_response, read_body, text_response
-from txlog.http.write_options import WriteOptions, parse_synchronous, with_synchronous, write_options_of
+from txlog.http.write_options import WriteOptions, parse_synchronous, with_synchronous
 from txlog.model.entry import KIND_QUADS
 from txlog.model.errors import BadInput, CommitPending, Conflict, Refused, RolledBack, TooLarge, TxLogError, Unavailable
 from txlog.model.hashes import content_hash
@@ -31,6 +31,7 @@ from txlog.server.frontdoor.request_parameters import (
     check_repository,
     context_parameters,
     pattern_terms,
+    read_write_options,
     repository_routes,
 )
 from txlog.server.frontdoor.result_formats import RDF_FORMATS, negotiate_format
@@ -85,8 +86,6 @@ class TransactionHandler:
     ) -> None:
         self._site = site
         self._repository = site.config.repository
-        self._level = site.config.durability
-        self._seconds = site.config.write_timeout_s
         self._bytes_max = site.config.limits.body_bytes
         self._writes = writes
         self._reads = reads
@@ -408,7 +407,7 @@ class TransactionHandler:
     async def _prepare(self, request: Request, one: OpenTransaction) -> Response:
         """Refuses what a commit would refuse now. It reserves nothing: others may still come before the commit."""
         if one.read_set and one.view is not None and one.changes:
-            asked = write_options_of(request, self._level, self._seconds)
+            asked = read_write_options(self._site, request)
             update, condition = await _commit_condition(one, one.read_set, one.view)
             await self._writes.prepare_serializable(request, update, condition, asked.timeout_s)
         return web.Response()
@@ -437,7 +436,7 @@ class TransactionHandler:
 
     def _commit_options(self, request: Request, one: OpenTransaction) -> WriteOptions:
         """The options of a commit, whose client knows 202: RDF4J's own insists on 200 here."""
-        asked = write_options_of(request, self._level, self._seconds)._replace(knows_pending=True)
+        asked = read_write_options(self._site, request)._replace(knows_pending=True)
         setting = request.query.get(_SYNCHRONOUS_SETTING, one.synchronous)
         if setting is None or asked.synchronous is not NO_REQUEST:
             return asked

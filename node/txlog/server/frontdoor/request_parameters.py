@@ -11,7 +11,9 @@ from typing import Final
 import pyoxigraph
 
 from txlog.http.router import Handler, Request, Route
+from txlog.http.write_options import WriteOptions, write_options_of
 from txlog.model.errors import BadInput, NotFound
+from txlog.runtime.master_context import MasterContext
 from txlog.sparql import check_supported_terms
 from txlog.sparql.skolem_iris import label_to_iri, skolemise_kept_lines, skolemise_term
 from txlog.sparql.terms import refuse_system
@@ -44,6 +46,14 @@ def check_repository(names: Mapping[str, str], repository: str) -> None:
     """:class:`NotFound` if the path names a repository other than the cluster's."""
     if names and names.get("id") != repository:
         raise NotFound(f"unknown repository {names['id'][:80]}; this cluster's is {repository}")
+
+
+def read_write_options(site: MasterContext, request: Request) -> WriteOptions:
+    """The options of a write, over the defaults of the cluster. :class:`BadInput` names a wrong header, or a level that
+    no transaction of this cluster reaches."""
+    asked = write_options_of(request, site.config.durability, site.config.write_timeout_s)
+    site.transactions.check_level(asked.level)
+    return asked
 
 
 def term_parameter(request: Request, name: str, *, as_written: bool) -> str | None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from txlog.http.router import Request, Response, Route
-from txlog.http.write_options import write_options_of
 from txlog.model.errors import BadInput
 from txlog.model.hashes import content_hash
 from txlog.protocol.events import Submission
@@ -17,6 +16,7 @@ from txlog.server.frontdoor.request_parameters import (
     context_parameters,
     parse_graph_iri,
     pattern_terms,
+    read_write_options,
     repository_routes,
 )
 from txlog.server.frontdoor.write_handler import WriteHandler
@@ -27,9 +27,8 @@ class StatementHandler:
     """``writes`` submits transactions, ``reads`` queries the workers."""
 
     def __init__(self, site: MasterContext, writes: WriteHandler, reads: ReadHandler) -> None:
+        self._site = site
         self._repository = site.config.repository
-        self._level = site.config.durability
-        self._seconds = site.config.write_timeout_s
         self._literals = site.literals
         self._writes = writes
         self._reads = reads
@@ -44,7 +43,7 @@ class StatementHandler:
         ]
 
     async def _submit(self, request: Request, prepared: TransactionBody) -> Response:
-        asked = write_options_of(request, self._level, self._seconds)
+        asked = read_write_options(self._site, request)
         content = content_hash(prepared.kind, asked.key, prepared.payload)
         return await self._writes.write(Submission(prepared.kind, asked.key, prepared.payload, content), asked)
 

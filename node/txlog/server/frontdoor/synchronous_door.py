@@ -22,7 +22,6 @@ from txlog.model.synchronous import (
     SynchronousRequest,
     SynchronousTerms,
     compute_terms,
-    refuse_unserved,
 )
 from txlog.model.synchronous_entry import (
     KIND_SYNCHRONOUS_QUADS,
@@ -79,8 +78,6 @@ class SynchronousDoor:
     def _find_terms(
         one: Submission, rules: Sequence[GraphRule], request: SynchronousRequest
     ) -> SynchronousTerms | None:
-        if request.quorum is not None or request.timeout_ms is not None:
-            refuse_unserved("synchronous")
         written = find_written_graphs(TransactionBody(one.kind, one.payload, 0)) if rules else NO_GRAPH
         return compute_terms(written, rules, request)
 

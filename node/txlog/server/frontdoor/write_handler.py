@@ -10,8 +10,8 @@ from typing import TypeVar
 from urllib.parse import parse_qsl
 
 from txlog.http.router import RawResponse, Request, Response, Route, json_response, read_body
-from txlog.http.write_options import WriteOptions, write_options_of
-from txlog.model.durability import Durability
+from txlog.http.write_options import WriteOptions
+from txlog.model.durability import WORKER_LEVELS, Durability
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.errors import BadInput, Conflict, KeyNotTaken, NotDeterministic, OutcomeUndecided, Refused, Unsupported
 from txlog.model.hashes import content_hash, content_state
@@ -28,7 +28,12 @@ from txlog.server.frontdoor.load_fetcher import LoadFetcher
 from txlog.server.frontdoor.namespace_changes import build_entries
 from txlog.server.frontdoor.portability_rule import PortabilityRule
 from txlog.server.frontdoor.read_router import ReadRouter
-from txlog.server.frontdoor.request_parameters import check_repository, context_parameters, draw_blank_node_seed
+from txlog.server.frontdoor.request_parameters import (
+    check_repository,
+    context_parameters,
+    draw_blank_node_seed,
+    read_write_options,
+)
 from txlog.server.frontdoor.synchronous_answers import find_reply
 from txlog.server.frontdoor.synchronous_door import (
     SynchronousDoor,
@@ -81,8 +86,6 @@ class WriteHandler:
         self._loop = site.loop
         self._durability = site.durability
         self._repository = site.config.repository
-        self._level = site.config.durability
-        self._seconds = site.config.write_timeout_s
         self.bytes_max = site.config.limits.body_bytes
         self.response_formatter = WriteResponseFormatter(site.durability, site.literals)
         self.synchronous_door = SynchronousDoor(lambda: site.status.configuration)
@@ -97,7 +100,7 @@ class WriteHandler:
     async def post(self, request: Request, names: Mapping[str, str]) -> Response:
         """Accepts a SPARQL update, an RDF body or an ``x-rdftransaction`` as one transaction."""
         check_repository(names, self._repository)
-        asked = write_options_of(request, self._level, self._seconds)
+        asked = read_write_options(self._site, request)
         media = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if media in (_UPDATE, _FORM):
             update = await self._read_update_request(request)
@@ -207,7 +210,7 @@ class WriteHandler:
             if not known:
                 return self._outcome_unknown(write, asked)
             if is_synchronous(write.batch[-1]):
-                return await self._synchronous_response(write, asked._replace(level=level_of(asked)))
+                return await self.synchronous_response(write, asked._replace(level=level_of(asked)))
             return await self.final_response(write, asked, True)
         finally:
             self._loop.in_flight -= 1
@@ -275,7 +278,7 @@ class WriteHandler:
             reached = await self._durability.wait_for(write.reached, asked.timeout_s)
             if is_synchronous(submission):
                 left = max(0.0, until - time.monotonic())
-                return await self._synchronous_response(write, asked._replace(timeout_s=left))
+                return await self.synchronous_response(write, asked._replace(timeout_s=left))
             return self.fast_response(write, asked, reached) or await self.final_response(write, asked, reached)
         finally:
             loop.in_flight -= 1
@@ -296,8 +299,8 @@ class WriteHandler:
         txid = answer.txid
         if answer.is_repeat or asked.level not in BELOW_APPLIED:
             reached = await self._site.transactions.wait_for_level(txid, asked.level, asked.timeout_s)
-        outcome = self._site.transactions.outcome(txid)
-        if outcome.state in ("skipped", "blocked") and asked.level not in BELOW_APPLIED:
+        outcome = self._site.transactions.outcome(txid, asked.level)
+        if outcome.state in ("skipped", "blocked") and asked.level in WORKER_LEVELS:
             return _worker_refusal_response(outcome)
         return (
             self._success_response(txid, outcome.level or Durability.ACCEPTED)
@@ -305,7 +308,7 @@ class WriteHandler:
             else self._pending_response(outcome)
         )
 
-    async def _synchronous_response(self, write: PendingWrite, asked: WriteOptions) -> Response:
+    async def synchronous_response(self, write: PendingWrite, asked: WriteOptions) -> Response:
         """What may be answered about a synchronous transaction now. Raises the error with which the core refused it."""
         if not write.answers:
             if not asked.knows_pending:
@@ -319,8 +322,8 @@ class WriteHandler:
         txid, transactions = answer.txid, self._site.transactions
         if answer.is_repeat or asked.level not in BELOW_APPLIED:
             await transactions.wait_for_level(txid, asked.level, asked.timeout_s)
-        outcome = transactions.outcome(txid)
-        if outcome.state in ("skipped", "blocked") and asked.level not in BELOW_APPLIED:
+        outcome = transactions.outcome(txid, asked.level)
+        if outcome.state in ("skipped", "blocked") and asked.level in WORKER_LEVELS:
             return _worker_refusal_response(outcome)
         known = self._durability.synchronous_answer(txid, asked.level) or SynchronousAnswer.COMMITTED
         reply = find_reply(known, asked.level, knows_pending=asked.knows_pending)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Final
 
 from aiohttp.helpers import rfc822_formatted_time
 
@@ -11,11 +12,14 @@ from txlog.http.write_options import SYNCHRONOUS_HEADER
 from txlog.model.durability import Durability
 from txlog.model.ids import Origin, Txid
 from txlog.protocol.events import SubmissionAccepted
+from txlog.protocol.views.decisions import SynchronousAnswer
 from txlog.runtime.durability_tracker import DurabilityTracker
 from txlog.runtime.literal_form import LiteralForm
 from txlog.runtime.master_loop import PendingWrite
 from txlog.server.frontdoor.synchronous_answers import SynchronousReply
 from txlog.workers.canonical_literals import stored_form
+
+_COMMITTED_HEADER: Final = f"{SYNCHRONOUS_HEADER}: {SynchronousAnswer.COMMITTED.value}\r\n"
 
 
 def accepted_txid(write: PendingWrite, reached: bool) -> Txid | None:
@@ -74,9 +78,11 @@ class WriteResponseFormatter:
         position = durability.position_at(index)
         return f"TxLog-Position: {position.epoch}:{index}:{position.hash.hex()}\r\n"
 
-    def format_success(self, txid: Txid, level: Durability) -> bytes:
-        """The whole answer of a success, for a connection that stays open."""
+    def format_success(self, txid: Txid, level: Durability, *, committed: bool = False) -> bytes:
+        """The whole answer of a success, for a connection that stays open. ``committed``: of a synchronous
+        transaction."""
         second = int(time.time())
         if second != self._date_second:
             self._date_second, self._date = second, rfc822_formatted_time()
-        return f"HTTP/1.1 204 No Content\r\n{self.headers(txid, level)}Date: {self._date}\r\n\r\n".encode()
+        headers = self.headers(txid, level) + (_COMMITTED_HEADER if committed else "")
+        return f"HTTP/1.1 204 No Content\r\n{headers}Date: {self._date}\r\n\r\n".encode()
