@@ -7,11 +7,15 @@ from txlog_simulation.source_patches import SourceEdit
 
 SUSPECT = "txlog/apply/suspect.py"
 APPLIER = "txlog/apply/applier.py"
+REFUSALS = "txlog/apply/refusal_proof.py"
+LIMITS = "txlog/apply/request_limits.py"
 SUSPECT_CHECK = "txlog/apply/suspect_check.py"
 WORKERS = "txlog/runtime/worker_state.py"
 SKIPS = "txlog/server/admin/skip_transaction.py"
 _JUDGED = "node/tests/apply/test_suspect.py::"
 _IN_COMMITS = "node/tests/apply/test_harmful_in_a_commit.py::"
+_UNFIT = "node/tests/apply/test_unfit_stores.py::"
+_LIMITS = "node/tests/apply/test_request_limits.py::"
 _DUTY = "node/tests/server/test_skipping_on_duty.py::"
 _REAL = "node/tests/server/test_passed_over.py::"
 
@@ -140,5 +144,46 @@ POISON_MUTANTS: tuple[Mutant, ...] = (
         False,
         (SourceEdit(SUSPECT, "not suspect.searched or suspect.searched != count", "suspect.searched != count"),),
         test=_IN_COMMITS + "test_nothing_is_tried_before_a_commit_alone_has_failed",
+    ),
+    Mutant(
+        "a-proxy-that-refuses-is-a-refusal",
+        "30",
+        False,
+        (SourceEdit(REFUSALS, "response.status in JUDGEMENTS and ", ""),),
+        test=_UNFIT + "test_what_a_proxy_refuses_blames_no_transaction[429]",
+    ),
+    Mutant(
+        "a-refusal-without-a-trial-counts",
+        "30",
+        False,
+        (SourceEdit(APPLIER, " or self._try_prefix(operations[: at + 1]) is None", ""),),
+        test=_UNFIT + "test_a_store_that_executes_nothing_at_all_blames_no_transaction",
+    ),
+    Mutant(
+        "a-store-that-commits-nothing-refuses",
+        "30",
+        False,
+        (SourceEdit(APPLIER, " or not self._can_commit():", ":"),),
+        test=_UNFIT + "test_a_store_that_executes_nothing_at_all_blames_no_transaction",
+    ),
+    Mutant(
+        "a-full-disk-is-another-applier",
+        "30",
+        False,
+        (
+            SourceEdit(
+                APPLIER,
+                "        if self.adapter.parse_apply_result(response) is ApplyResult.REFUSED:\n",
+                "        if False:\n",
+            ),
+        ),
+        test=_UNFIT + "test_a_full_disk_blames_no_transaction[False]",
+    ),
+    Mutant(
+        "an-owner-that-waits-is-taken-for-dead",
+        "30",
+        False,
+        (SourceEdit(LIMITS, "max(0.0, time_limit_s([entry], execution_s) - EXECUTION_S)", "0.0"),),
+        test=_LIMITS + "test_a_lock_is_left_to_an_owner_that_may_still_wait",
     ),
 )

@@ -62,7 +62,7 @@ class StoreOperation(NamedTuple):
 
 TAKEOVER_S: Final = 45.0
 """Seconds that a worker's lock must be unchanged before an applier takes its owner, in another process, for dead. It is
-longer than the owner's time-out, and than nearly every update. If the owner writes after it, there are two markers."""
+longer than an owner's usual time-out; an applier adds the rest. If the owner writes after it, there are two markers."""
 
 # -- requests and answers
 
