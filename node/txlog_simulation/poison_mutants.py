@@ -16,6 +16,7 @@ _JUDGED = "node/tests/apply/test_suspect.py::"
 _IN_COMMITS = "node/tests/apply/test_harmful_in_a_commit.py::"
 _UNFIT = "node/tests/apply/test_unfit_stores.py::"
 _LIMITS = "node/tests/apply/test_request_limits.py::"
+_OVERLAP = "node/tests/pipeline/test_batch_overlap.py::"
 _DUTY = "node/tests/server/test_skipping_on_duty.py::"
 _REAL = "node/tests/server/test_passed_over.py::"
 
@@ -185,5 +186,45 @@ POISON_MUTANTS: tuple[Mutant, ...] = (
         False,
         (SourceEdit(LIMITS, "max(0.0, time_limit_s([entry], execution_s) - EXECUTION_S)", "0.0"),),
         test=_LIMITS + "test_a_lock_is_left_to_an_owner_that_may_still_wait",
+    ),
+    Mutant(
+        "a-batch-releases-the-lock-of-its-running-request",
+        "30",
+        False,
+        (SourceEdit("txlog/pipeline/batch/load_session.py", " and not self._may_still_run:", ":"),),
+        test=_OVERLAP + "test_the_lock_stays_while_a_request_of_the_batch_may_still_be_executed",
+    ),
+    Mutant(
+        "a-load-beside-a-marker-is-no-overlap",
+        "30",
+        False,
+        (
+            SourceEdit(
+                "txlog/apply/stored_marker.py",
+                "len(system.markers) + len(system.loading) > 1",
+                "len(system.markers) > 1",
+            ),
+        ),
+        test=_OVERLAP + "test_two_records_tell_of_an_overlap",
+    ),
+    Mutant(
+        "a-repeated-load-executes-updates-again-and-again",
+        "30",
+        False,
+        (
+            SourceEdit(
+                "txlog/pipeline/batch/catch_up.py",
+                "                    if self._repeats_load:\n",
+                "                    if False:\n",
+            ),
+        ),
+        test="node/tests/pipeline/test_batch_catching_up.py::test_an_update_at_which_the_worker_ends_is_left_to_who_judges_it",
+    ),
+    Mutant(
+        "the-next-batch-does-not-wait-for-the-stream",
+        "30",
+        False,
+        (SourceEdit("txlog/pipeline/batch/batch_scheduler.py", "        if ended.gave_way:\n", "        if False:\n"),),
+        test="node/tests/pipeline/test_batch_planner.py::test_after_a_load_that_broke_off_the_stream_has_time_for_the_updates",
     ),
 )

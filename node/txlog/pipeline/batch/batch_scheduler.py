@@ -109,15 +109,22 @@ class BatchScheduler:
                 tasks=self._config.batch_tasks,
             )
             ended = batch.run()
-        if ended.error is None:
+        if ended.gave_way:
+            self._postpone(worker)
+            log.info("batch for %s: the stream executes the updates after %s", worker, ended.marker)
+        elif ended.error is None:
             self._not_before.pop(worker, None)
             rate = ended.entries / max(ended.seconds, 0.001)
             log.info("batch for %s: %s transactions in %.1f s, %.0f/s", worker, ended.entries, ended.seconds, rate)
         else:
-            wait_s = min(RETRY_S[1], 2 * self._not_before.get(worker, (0.0, RETRY_S[0] / 2))[1])
-            self._not_before[worker] = (time.monotonic() + wait_s, wait_s)
+            self._postpone(worker)
             log.warning("batch for %s: %s: %s", worker, ended.state, ended.error)
         return ended
+
+    def _postpone(self, worker: str) -> None:
+        """No batch for this worker for a while, twice as long as the last time."""
+        wait_s = min(RETRY_S[1], 2 * self._not_before.get(worker, (0.0, RETRY_S[0] / 2))[1])
+        self._not_before[worker] = (time.monotonic() + wait_s, wait_s)
 
 
 @contextmanager
