@@ -17,6 +17,7 @@ _IN_COMMITS = "node/tests/apply/test_harmful_in_a_commit.py::"
 _UNFIT = "node/tests/apply/test_unfit_stores.py::"
 _LIMITS = "node/tests/apply/test_request_limits.py::"
 _OVERLAP = "node/tests/pipeline/test_batch_overlap.py::"
+_UNANSWERED = "node/tests/pipeline/test_unanswered_requests.py::"
 _DUTY = "node/tests/server/test_skipping_on_duty.py::"
 _REAL = "node/tests/server/test_passed_over.py::"
 
@@ -226,5 +227,36 @@ POISON_MUTANTS: tuple[Mutant, ...] = (
         False,
         (SourceEdit("txlog/pipeline/batch/batch_scheduler.py", "        if ended.gave_way:\n", "        if False:\n"),),
         test="node/tests/pipeline/test_batch_planner.py::test_after_a_load_that_broke_off_the_stream_has_time_for_the_updates",
+    ),
+    Mutant(
+        "the-lane-lets-others-send-beside-its-request",
+        "30",
+        False,
+        (SourceEdit("txlog/pipeline/worker_lanes.py", "            if done.awaits:\n", "            if False:\n"),),
+        test=_UNANSWERED + "test_another_process_sends_nothing_while_the_request_of_one_runs",
+    ),
+    Mutant(
+        "a-proxy-that-gave-up-has-seen-the-end",
+        "30",
+        False,
+        (
+            SourceEdit(
+                "txlog/pipeline/worker_applier.py",
+                "0.0 if self._transport.settled() else outcome.suspect.running_since",
+                "outcome.suspect.running_since",
+            ),
+        ),
+        test=_UNANSWERED + "test_a_request_that_a_proxy_gave_up_counts_as_running",
+    ),
+    Mutant(
+        "a-proxy-that-gave-up-is-an-end-of-the-store",
+        "30",
+        False,
+        (
+            SourceEdit(
+                "txlog/workers/http_transport.py", "(TimeoutError(why) if answer.status == 504 else None)", "None"
+            ),
+        ),
+        test=_UNANSWERED + "test_a_request_that_a_proxy_gave_up_counts_as_running",
     ),
 )

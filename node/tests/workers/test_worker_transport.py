@@ -136,6 +136,14 @@ def test_transient_statuses(scripted: Scripted, status: int, fate: RequestOutcom
     assert fate_of(HttpTransport(scripted.url)) is fate
 
 
+@pytest.mark.parametrize(("status", "timed_out"), [(502, False), (503, False), (504, True)])
+def test_a_proxy_that_stopped_waiting_is_a_time_out(scripted: Scripted, status: int, timed_out: bool) -> None:
+    scripted.replies(OK.replace(b"200", b"%d" % status))
+    with pytest.raises(Unreachable) as caught:
+        HttpTransport(scripted.url).send(ASK)
+    assert isinstance(caught.value.__cause__, TimeoutError) is timed_out
+
+
 def test_a_connection_that_was_closed_while_idle_is_replaced_before_sending(scripted: Scripted) -> None:
     scripted.replies(OK)
     scripted.replies(OK)

@@ -6,7 +6,8 @@ up, or hangs, continues in its lane while the micro-batch ends and the next one 
 
 Spark assigns tasks to its Python processes in turn, so several processes know a worker. A *mutex*, a locked file in the
 scratch folder, lets one process at a time apply to it, since some stores do not isolate overlapping updates. The file
-also holds the highest requested index, so that a request is not lost on a lane that another process runs. Neither is
+also holds the highest requested index, so that a request is not lost on a lane that another process runs. A lane whose
+request got no answer in time keeps the mutex until the connection shows its end, or the process dies. Neither is
 needed for exactly-once, which the marker inside the worker guarantees: on several machines each has mutexes of its own.
 
 Lanes live as long as their process; this module must be importable (not pickled) for that.
@@ -40,6 +41,10 @@ BATCH_BACKLOG = 100_000
 """Missing entries of a worker above which another machine may want to take it for a batch, ..."""
 YIELD_S = 0.1
 """... for which the lock inside the worker stays free for so long after each application."""
+
+
+AWAIT_S = 0.5
+"""Interval at which a lane looks whether its request without an answer is over."""
 
 
 class ApplyRequest(NamedTuple):
@@ -114,9 +119,12 @@ class WorkerMutex:
         os.close(self._reservation_fd)
 
     def read_cache(self) -> WorkerCache:
-        """Only for the owner of the mutex."""
-        stored = os.pread(self._fd, 4096, self._TARGET_BYTES)
-        return msgspec.json.decode(stored, type=WorkerCache) if stored else EMPTY_CACHE
+        """Only for the owner of the mutex. Empty where the last owner was killed while it wrote."""
+        stored = os.pread(self._fd, os.fstat(self._fd).st_size, self._TARGET_BYTES)
+        try:
+            return msgspec.json.decode(stored, type=WorkerCache) if stored else EMPTY_CACHE
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return EMPTY_CACHE
 
     def write_cache(self, known: WorkerCache) -> None:
         """Only for the owner of the mutex."""
@@ -190,6 +198,10 @@ class WorkerLane:
             done = self._apply(limit, self._budget_s, self._mutex.read_cache())
             self._mutex.write_cache(done.cache)
             self._reports.send(self._worker, done.report)
+            if done.awaits:
+                # The mutex stays here until the request is over: another process would send the same beside it.
+                time.sleep(AWAIT_S)
+                continue
             if not done.healthy:
                 return wanted, False
             hold = self._reports.pause_index(self._worker)

@@ -166,7 +166,9 @@ class HttpTransport:
         if answer.status in _TRANSIENT:
             # A worker sends 503 before it executes anything; 502 and 504 come from a proxy that cannot know.
             fate = RequestOutcome.NOT_SENT if answer.status == 503 else RequestOutcome.UNKNOWN
-            raise Unreachable(self.url, f"answered {answer.status}: {body[:200].decode('utf-8', 'replace')}", fate)
+            why = f"answered {answer.status}: {body[:200].decode('utf-8', 'replace')}"
+            # With 504 the proxy has stopped waiting: the worker is slow, and may still execute the request.
+            raise Unreachable(self.url, why, fate) from (TimeoutError(why) if answer.status == 504 else None)
         return WorkerResponse(answer.status, _headers(answer), body)
 
     @contextmanager
