@@ -259,4 +259,17 @@ POISON_MUTANTS: tuple[Mutant, ...] = (
         ),
         test=_UNANSWERED + "test_a_request_that_a_proxy_gave_up_counts_as_running",
     ),
+    Mutant(
+        "a-report-is-sent-however-old-it-is",
+        "30",
+        False,
+        (
+            SourceEdit(
+                "txlog/pipeline/progress_reporter.py",
+                "                    if time.monotonic() - made_at < RESEND_S:\n",
+                "                    if True:\n",
+            ),
+        ),
+        test="node/tests/pipeline/test_late_reports.py::test_a_report_of_long_ago_is_not_sent",
+    ),
 )
