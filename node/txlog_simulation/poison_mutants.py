@@ -272,4 +272,17 @@ POISON_MUTANTS: tuple[Mutant, ...] = (
         ),
         test="node/tests/pipeline/test_late_reports.py::test_a_report_of_long_ago_is_not_sent",
     ),
+    Mutant(
+        "a-batch-keeps-the-epoch-of-the-marker",
+        "30",
+        False,
+        (
+            SourceEdit(
+                "txlog/pipeline/batch/catch_up.py",
+                "place = Position(page.stable.epoch, last.index, last.hash)",
+                "place = Position(at.position.epoch, last.index, last.hash)",
+            ),
+        ),
+        test="node/tests/pipeline/test_batch_catching_up.py::test_the_marker_behind_updates_has_the_epoch_in_which_they_were_read",
+    ),
 )

@@ -170,6 +170,10 @@ def quad(number: int, graph: int = 0) -> bytes:
     return b"<urn:s%d> <urn:p> <urn:o> <urn:g%d> ." % (number, graph)
 
 
+def quad_payload(number: int) -> bytes:
+    return encode_quads([], [quad(number)])
+
+
 def mixed_log(log: StubLog, transactions: int, seed: int, updates: int = 0) -> None:
     """Quads that come, go and come again, graphs that come and go, and updates that tell when they see less or more."""
     chance = random.Random(seed)
@@ -284,6 +288,16 @@ def test_an_update_that_the_worker_refuses_is_left_to_who_finds_out_which(site: 
     assert site.stream(site.worker).state is WorkerState.BLOCKED
     site.log.skip(poison)
     site.assert_equal()
+
+
+def test_the_marker_behind_updates_has_the_epoch_in_which_they_were_read(site: Site) -> None:
+    """With an earlier one, a master that is not there yet would take the worker for one of an abandoned branch."""
+    site.log.append(COUNT_ONE, kind=KIND_UPDATE)
+    last = site.log.append(quad_payload(1), quad_payload(2))
+    ended = site.batch()
+    assert ended.marker is not None
+    assert (ended.marker.position.epoch, ended.marker.position.index) == (site.log.stable.epoch, last)
+    assert site.system(site.worker).markers == (ended.marker,)
 
 
 class Ending(Faulty):

@@ -282,13 +282,14 @@ class CatchUp:
         place = at.position
         while place.index < upto:
             after = place.hash if place.index else None
-            entries = self._masters.log_page(place.index, after, upto, PAGE_BYTES).log_entries()
+            page = self._masters.log_page(place.index, after, upto, PAGE_BYTES)
+            entries = page.log_entries()
             if not entries:
                 raise LogAhead(f"no master has the log up to index {upto} yet")
             for batch in _split_batches(entries):
                 last = batch[-1]
                 operations = find_operations(batch)
-                place = Position(at.position.epoch, last.index, last.hash)
+                place = Position(page.stable.epoch, last.index, last.hash)
                 limit_s = time_limit_s(batch, self._execution_s)
                 refused = self._session.advance(operations, at._replace(position=place), limit_s)
                 if refused is not None:
