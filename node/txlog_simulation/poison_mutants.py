@@ -285,4 +285,17 @@ POISON_MUTANTS: tuple[Mutant, ...] = (
         ),
         test="node/tests/pipeline/test_batch_catching_up.py::test_the_marker_behind_updates_has_the_epoch_in_which_they_were_read",
     ),
+    Mutant(
+        "a-refusal-of-a-long-body-is-an-end-of-the-store",
+        "30",
+        False,
+        (
+            SourceEdit(
+                "txlog/workers/http_transport.py",
+                "                return self._early_refusal(sock, request, closed)\n",
+                "                raise closed\n",
+            ),
+        ),
+        test="node/tests/workers/test_worker_transport.py::test_a_refusal_before_the_whole_body_was_sent_is_an_answer",
+    ),
 )

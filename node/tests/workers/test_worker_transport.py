@@ -144,6 +144,23 @@ def test_a_proxy_that_stopped_waiting_is_a_time_out(scripted: Scripted, status: 
     assert isinstance(caught.value.__cause__, TimeoutError) is timed_out
 
 
+@pytest.mark.parametrize("status", [413, 500])
+def test_a_refusal_before_the_whole_body_was_sent_is_an_answer(scripted: Scripted, status: int) -> None:
+    """A proxy, or a server with a bound, answers and closes. It has not ended, and it will not execute anything."""
+    scripted.replies(OK.replace(b"200 OK", b"%d No" % status))
+    answer = HttpTransport(scripted.url, 20.0).send(WorkerRequest("POST", "/update", body=b"x" * (16 << 20)))
+    assert (answer.status, answer.body) == (status, b"ok")
+
+
+@pytest.mark.parametrize("said", [b"", b"no HTTP", OK])
+def test_a_connection_that_ends_while_the_body_is_sent_is_no_answer(scripted: Scripted, said: bytes) -> None:
+    """Nor is a 2xx one: what was not sent was not executed."""
+    scripted.replies(said)
+    with pytest.raises(Unreachable) as caught:
+        HttpTransport(scripted.url, 20.0).send(WorkerRequest("POST", "/update", body=b"x" * (16 << 20)))
+    assert caught.value.fate is RequestOutcome.CLOSED
+
+
 def test_a_connection_that_was_closed_while_idle_is_replaced_before_sending(scripted: Scripted) -> None:
     scripted.replies(OK)
     scripted.replies(OK)

@@ -55,12 +55,30 @@ class _Sender:
         try:
             sock.settimeout(wait_s)
             # Head and body in one segment: http.client would send two, and a small request would wait for both.
-            sock.sendall("\r\n".join([*head, "\r\n"]).encode() + request.body)
+            try:
+                sock.sendall("\r\n".join([*head, "\r\n"]).encode() + request.body)
+            except ConnectionError as closed:
+                return self._early_refusal(sock, request, closed)
             answer = http.client.HTTPResponse(sock, method=request.method)
             answer.begin()
             return answer
         except (OSError, http.client.HTTPException) as lost:
             raise self.connection_lost(lost, wait_s) from lost
+
+    def _early_refusal(
+        self, sock: socket.socket, request: WorkerRequest, closed: ConnectionError
+    ) -> http.client.HTTPResponse:
+        """The answer of a worker, or of a proxy, that refused the request before all of it was sent, and closed the
+        connection. Raises ``closed`` without such an answer: the worker may have ended."""
+        answer = http.client.HTTPResponse(sock, method=request.method)
+        try:
+            answer.begin()
+        except (OSError, http.client.HTTPException):
+            raise closed from None
+        if answer.status < 400:
+            raise closed
+        answer.will_close = True
+        return answer
 
     def connection_lost(self, error: Exception, wait_s: float | None = None) -> Unreachable:
         """Close the broken connection; returns the error, with what is known of the request. ``wait_s``: for how many
