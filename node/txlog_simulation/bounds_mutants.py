@@ -173,4 +173,12 @@ BOUNDS_MUTANTS: tuple[Mutant, ...] = (
         ),
         test="node/tests/workers/test_canonical_literals.py::test_the_memory_for_forms_is_bounded",
     ),
+    Mutant(
+        "connections-of-checks-are-kept-while-a-store-hangs",
+        "32",
+        False,
+        (SourceEdit("txlog/workers/http_transport.py", "and not self.reads:", "and True:"),),
+        test="node/tests/workers/test_worker_transport.py::"
+        "test_a_store_that_hangs_does_not_collect_the_connections_of_checks",
+    ),
 )

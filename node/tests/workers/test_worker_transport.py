@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from oxigraph_process import ADAPTER, OxigraphProcess
 
-from txlog.workers.adapter import RequestOutcome, Unreachable, WorkerRequest
+from txlog.workers.adapter import EMPTY_MARKER, RequestOutcome, Unreachable, WorkerRequest
 from txlog.workers.http_transport import HttpTransport
 
 ASK = WorkerRequest("POST", "/query", {"Content-Type": "application/sparql-query"}, b"ASK {}")
@@ -109,6 +110,25 @@ def test_a_request_that_was_given_up_is_watched_until_it_is_over(scripted: Scrip
         while not transport.settled():
             assert time.monotonic() < deadline
         assert transport.send(ASK).ok
+
+
+def test_a_store_that_hangs_does_not_collect_the_connections_of_checks(scripted: Scripted) -> None:
+    """It would cost all workers of the process their connections, some hours later."""
+    checks = [
+        ADAPTER.read_system(),
+        ADAPTER.is_empty(),
+        ADAPTER.is_at(EMPTY_MARKER),
+        ADAPTER.counts(),
+        ADAPTER.snapshot(),
+    ]
+    for _ in checks:
+        scripted.replies(None, close=False)
+    with HttpTransport(scripted.url, 0.05) as transport:
+        before = len(os.listdir("/proc/self/fd"))
+        for check in checks:
+            assert fate_of(transport, check) is RequestOutcome.UNKNOWN
+        assert transport.settled()
+        assert len(os.listdir("/proc/self/fd")) - before <= len(checks), "the ends of the script alone"
 
 
 def test_a_request_that_was_given_up_is_over_when_the_worker_dies(scripted: Scripted) -> None:

@@ -160,7 +160,7 @@ class _ApplySession:
         self.contended = False
         self.pause_s = YIELD_S[0]
         self.applied = 0
-        self.requests = 0
+        self.requests, self.reads = 0, False
         self.suspect: Suspect | None = None
         self.execution_s, self.ended_min = EXECUTION_S, ENDED_MIN
 
@@ -240,7 +240,7 @@ class _ApplySession:
         return self.clock.now() >= self.deadline
 
     def _send(self, request: WorkerRequest) -> WorkerResponse:
-        self.requests += 1
+        self.requests, self.reads = self.requests + 1, request.reads
         return self.transport.send(request)
 
     # -- position
@@ -365,7 +365,8 @@ class _ApplySession:
         :class:`ForeignLock`."""
         self.known = False
         # If the transport does not watch the request's end (a proxy timed out), the lock counts as another applier's.
-        if self.token is not None and (fate is not RequestOutcome.UNKNOWN or not self.transport.settled()):
+        may_run = fate is RequestOutcome.UNKNOWN and not self.reads
+        if self.token is not None and (not may_run or not self.transport.settled()):
             self.foreign_lock = ForeignLock(self.adapter.claims_for_token(self.token), self.clock.now(), is_ours=True)
         self.token, self.confirmed = None, False
 

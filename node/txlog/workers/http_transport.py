@@ -39,6 +39,9 @@ class _Sender:
         self.host = parts.netloc.rpartition("@")[2]
         self.timeout_s = timeout_s
         self.timed_out_sockets: list[socket.socket] = []
+        """Of requests that may change the worker: a store that hangs for long would collect those of all checks."""
+        self.reads = False
+        """Whether the last request changes nothing."""
         self.http: http.client.HTTPConnection
         if parts.scheme == "https":
             self.http = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=connect_s, context=tls)
@@ -51,6 +54,7 @@ class _Sender:
         head.append(f"Content-Length: {len(request.body)}")
         assert not any("\r" in line or "\n" in line for line in head), head
         sock = self._connect()
+        self.reads = request.reads or request.method == "GET"
         wait_s = self.timeout_s if request.timeout_s is None else request.timeout_s
         try:
             sock.settimeout(wait_s)
@@ -60,7 +64,11 @@ class _Sender:
             except ConnectionError as closed:
                 return self._early_refusal(sock, request, closed)
             answer = http.client.HTTPResponse(sock, method=request.method)
-            answer.begin()
+            try:
+                answer.begin()
+            except BaseException:
+                answer.close()  # it holds the socket, too, until it is collected
+                raise
             return answer
         except (OSError, http.client.HTTPException) as lost:
             raise self.connection_lost(lost, wait_s) from lost
@@ -83,7 +91,7 @@ class _Sender:
     def connection_lost(self, error: Exception, wait_s: float | None = None) -> Unreachable:
         """Close the broken connection; returns the error, with what is known of the request. ``wait_s``: for how many
         seconds its answer was awaited."""
-        if isinstance(error, TimeoutError):
+        if isinstance(error, TimeoutError) and not self.reads:
             # The worker may still execute the request for a long time. The open connection will show its end.
             sock, self.http.sock = self.http.sock, None
             if sock is not None:
@@ -178,6 +186,7 @@ class HttpTransport:
         try:
             body = answer.read()
         except (OSError, http.client.HTTPException) as lost:
+            answer.close()
             raise self._sender.connection_lost(lost) from lost
         if answer.will_close:
             self._sender.http.close()
