@@ -298,4 +298,15 @@ POISON_MUTANTS: tuple[Mutant, ...] = (
         ),
         test="node/tests/workers/test_worker_transport.py::test_a_refusal_before_the_whole_body_was_sent_is_an_answer",
     ),
+    Mutant(
+        "what-is-known-of-a-store-is-known-of-the-next-one",
+        "30",
+        False,
+        (
+            SourceEdit(
+                "txlog/pipeline/worker_lanes.py", "blake2b(url.encode(), digest_size=8)", "blake2b(digest_size=8)"
+            ),
+        ),
+        test="node/tests/pipeline/test_lanes.py::test_a_store_at_another_url_is_probed_too",
+    ),
 )

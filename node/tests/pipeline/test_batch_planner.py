@@ -18,7 +18,7 @@ from txlog.pipeline.batch.batch_scheduler import BatchScheduler
 from txlog.pipeline.batch.catch_up import bucket_count
 from txlog.pipeline.batch.cost_model import LogEstimate, decide_batch, estimate_log
 from txlog.pipeline.batch.task_runner import InProcessRunner
-from txlog.pipeline.worker_lanes import WorkerMutex
+from txlog.pipeline.worker_lanes import WorkerMutex, mutex_path
 from txlog.workers.adapter import EMPTY_MARKER, LoadMarker
 from txlog.workers.marker_names import loading_name
 
@@ -137,7 +137,7 @@ def test_after_a_load_that_broke_off_the_stream_has_time_for_the_updates(site: S
 def test_a_lane_gives_way_and_a_failed_batch_is_not_repeated_at_once(site: Site) -> None:
     site.log.append(*[encode_quads([], [quad(n)]) for n in range(300)])
     site.report()
-    turn = WorkerMutex(site.config.scratch_folder / "turns" / "w1")
+    turn = WorkerMutex(mutex_path(site.config, "w1"))
     assert turn.try_acquire()
     asked = threading.Event()
 

@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -133,6 +134,13 @@ class WorkerMutex:
         os.ftruncate(self._fd, self._TARGET_BYTES + len(stored))
 
 
+def mutex_path(config: PipelineConfig, worker: str) -> Path:
+    """The file of a worker's mutex. The URL is in its name: what is known of one store, such as that it passed the
+    probe, is not known of another one under the same name."""
+    (url,) = [each.url for each in config.workers if each.name == worker]
+    return config.scratch_folder / "turns" / f"{worker}-{blake2b(url.encode(), digest_size=8).hexdigest()}"
+
+
 class WorkerLane:
     """One worker in this process. Tasks call ``request`` and ``wait``; everything else runs in the lane's own
     thread."""
@@ -242,7 +250,7 @@ class LaneSet:
             if request.store:
                 store = WorkerConfig.model_validate_json(request.store)
                 config = config.model_copy(update={"workers": [store]})
-            turn = WorkerMutex(config.scratch_folder / "turns" / request.worker)
+            turn = WorkerMutex(mutex_path(config, request.worker))
             apply = self._make_applier(config, request.worker)
             self._lanes[key] = WorkerLane(request.worker, turn, apply, self._reports, config.budget_s)
         return self._lanes[key]

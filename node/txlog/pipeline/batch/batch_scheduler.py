@@ -21,7 +21,7 @@ from txlog.pipeline.batch.catch_up import CatchUp, CatchUpResult
 from txlog.pipeline.batch.cost_model import decide_batch, estimate_log
 from txlog.pipeline.batch.task_runner import SparkRunner, TaskRunner
 from txlog.pipeline.progress_reporter import ProgressReporter
-from txlog.pipeline.worker_lanes import WorkerMutex
+from txlog.pipeline.worker_lanes import WorkerMutex, mutex_path
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ class BatchScheduler:
 def _worker_mutex(config: PipelineConfig, worker: str, stop: threading.Event) -> Iterator[None]:
     """The mutex of this worker on this machine; its lane yields. On other machines the lock inside the worker does the
     same, more slowly."""
-    turn = WorkerMutex(config.scratch_folder / "turns" / worker)
+    turn = WorkerMutex(mutex_path(config, worker))
     until = time.monotonic() + MUTEX_TIMEOUT_S
     try:
         with turn.reserve():
