@@ -225,7 +225,11 @@ POISON_MUTANTS: tuple[Mutant, ...] = (
         "the-next-batch-does-not-wait-for-the-stream",
         "30",
         False,
-        (SourceEdit("txlog/pipeline/batch/batch_scheduler.py", "        if ended.gave_way:\n", "        if False:\n"),),
+        (
+            SourceEdit(
+                "txlog/pipeline/batch/batch_scheduler.py", "        if ended.left_updates:\n", "        if False:\n"
+            ),
+        ),
         test="node/tests/pipeline/test_batch_planner.py::test_after_a_load_that_broke_off_the_stream_has_time_for_the_updates",
     ),
     Mutant(

@@ -318,7 +318,7 @@ def test_an_update_at_which_the_worker_ends_is_left_to_who_judges_it(site: Site)
     harmful = site.log.append(COUNT_ONE, kind=KIND_UPDATE)
     mixed_log(site.log, 5, seed=2)
     ended = [site.batch(in_order_max=5, make=lambda url: Ending(url, COUNT_ONE)) for _ in range(2)]
-    assert [(each.state, each.gave_way) for each in ended] == [
+    assert [(each.state, each.left_updates) for each in ended] == [
         (WorkerState.UNREACHABLE, False),
         (WorkerState.WORKING, True),
     ]

@@ -129,7 +129,7 @@ def test_after_a_load_that_broke_off_the_stream_has_time_for_the_updates(site: S
     site.store.update(f"CREATE GRAPH <{loading_name(load)}>")
     site.report("Loading")
     ((_, ended),) = site.planner.schedule_batches()
-    assert (ended.gave_way, ended.entries) == (True, first)
+    assert (ended.left_updates, ended.entries) == (True, first)
     assert site.feed.state("w1") == "Working"
     assert site.planner.schedule_batches() == []
 

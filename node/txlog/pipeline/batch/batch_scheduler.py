@@ -109,7 +109,7 @@ class BatchScheduler:
                 tasks=self._config.batch_tasks,
             )
             ended = batch.run()
-        if ended.gave_way:
+        if ended.left_updates:
             self._postpone(worker)
             log.info("batch for %s: the stream executes the updates after %s", worker, ended.marker)
         elif ended.error is None:

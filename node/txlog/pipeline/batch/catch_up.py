@@ -58,7 +58,7 @@ ReportCallback = Callable[[WorkerReport], None]
 
 
 class CatchUpResult(NamedTuple):
-    """``state``: as in a report. ``marker``: the worker's marker, None while it is loading or unknown. ``gave_way``: it
+    """``state``: as in a report. ``marker``: the worker's marker, None while it is loading or unknown. ``left_updates``: it
     repeated an interrupted load and left the updates behind it to the stream, which finds out whether one of them is
     harmful."""
 
@@ -69,7 +69,7 @@ class CatchUpResult(NamedTuple):
     deletes: int = 0
     entries: int = 0
     seconds: float = 0.0
-    gave_way: bool = False
+    left_updates: bool = False
     stages: Mapping[str, float] = MappingProxyType({})
     """Seconds by stage: ``inspect_worker`` at worker and log, ``mark`` (with waiting for the lock), ``spark`` (what was
     left of its start), ``read``, ``load``, ``in order``, ``end``."""
@@ -101,7 +101,7 @@ class CatchUp:
         self._transports = [make(found.url), make(found.url)]
         self._target = LoadTarget(found.name, ADAPTERS[found.engine], self._transports[0])
         self._session = LoadSession(self._target, self._transports[1], *(() if takeover_s is None else (takeover_s,)))
-        self._repeats_load = self._gave_way = False
+        self._repeats_load = self._left_updates = False
         self._execution_s = config.execution_s
         self._loaded = [0, 0]
         self._stages: dict[str, float] = {}
@@ -150,7 +150,7 @@ class CatchUp:
             self._loaded[1],
             entries,
             time.monotonic() - began,
-            self._gave_way,
+            self._left_updates,
             self._stages,
         )
 
@@ -208,7 +208,7 @@ class CatchUp:
                     gap = self._sequential_end(following, end.index)
                     if self._repeats_load:
                         # The worker may have ended at one of these updates. Its applier judges that; a batch cannot.
-                        self._gave_way = True
+                        self._left_updates = True
                         return self._finish(at.position)
                     if gap - at.position.index > self._in_order_max:
                         return self._finish(at.position)
