@@ -58,9 +58,9 @@ ReportCallback = Callable[[WorkerReport], None]
 
 
 class CatchUpResult(NamedTuple):
-    """``state``: as in a report. ``marker``: the worker's marker, None while it is loading or unknown. ``left_updates``: it
-    repeated an interrupted load and left the updates behind it to the stream, which finds out whether one of them is
-    harmful."""
+    """``state``: as in a report. ``marker``: the worker's marker, None while it is loading or unknown.
+    ``left_updates``: it repeated an interrupted load and left the updates after it to the stream, which finds out
+    whether one of them is harmful."""
 
     state: WorkerState
     marker: MarkerPosition | None
