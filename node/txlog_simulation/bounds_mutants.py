@@ -160,4 +160,25 @@ BOUNDS_MUTANTS: tuple[Mutant, ...] = (
         (SourceEdit("txlog/server/admin/view_report.py", "                await asyncio.sleep(0)\n", ""),),
         test="node/tests/server/test_view_report_in_pieces.py::test_others_get_turns_and_what_they_write_is_in_it",
     ),
+    Mutant(
+        "long-literals-are-kept-in-memory",
+        "32",
+        False,
+        (
+            SourceEdit(
+                "txlog/workers/canonical_literals.py",
+                "_compute_cached(literal) if len(literal) <= CACHED_BYTES_MAX else _compute(literal)",
+                "_compute_cached(literal)",
+            ),
+        ),
+        test="node/tests/workers/test_canonical_literals.py::test_the_memory_for_forms_is_bounded",
+    ),
+    Mutant(
+        "connections-of-checks-are-kept-while-a-store-hangs",
+        "32",
+        False,
+        (SourceEdit("txlog/workers/http_transport.py", "and not self.reads:", "and True:"),),
+        test="node/tests/workers/test_worker_transport.py::"
+        "test_a_store_that_hangs_does_not_collect_the_connections_of_checks",
+    ),
 )

@@ -7,11 +7,17 @@ from txlog_simulation.source_patches import SourceEdit
 
 SUSPECT = "txlog/apply/suspect.py"
 APPLIER = "txlog/apply/applier.py"
+REFUSALS = "txlog/apply/refusal_proof.py"
+LIMITS = "txlog/apply/request_limits.py"
 SUSPECT_CHECK = "txlog/apply/suspect_check.py"
 WORKERS = "txlog/runtime/worker_state.py"
 SKIPS = "txlog/server/admin/skip_transaction.py"
 _JUDGED = "node/tests/apply/test_suspect.py::"
 _IN_COMMITS = "node/tests/apply/test_harmful_in_a_commit.py::"
+_UNFIT = "node/tests/apply/test_unfit_stores.py::"
+_LIMITS = "node/tests/apply/test_request_limits.py::"
+_OVERLAP = "node/tests/pipeline/test_batch_overlap.py::"
+_UNANSWERED = "node/tests/pipeline/test_unanswered_requests.py::"
 _DUTY = "node/tests/server/test_skipping_on_duty.py::"
 _REAL = "node/tests/server/test_passed_over.py::"
 
@@ -140,5 +146,171 @@ POISON_MUTANTS: tuple[Mutant, ...] = (
         False,
         (SourceEdit(SUSPECT, "not suspect.searched or suspect.searched != count", "suspect.searched != count"),),
         test=_IN_COMMITS + "test_nothing_is_tried_before_a_commit_alone_has_failed",
+    ),
+    Mutant(
+        "a-proxy-that-refuses-is-a-refusal",
+        "30",
+        False,
+        (SourceEdit(REFUSALS, "response.status in JUDGEMENTS and ", ""),),
+        test=_UNFIT + "test_what_a_proxy_refuses_blames_no_transaction[429]",
+    ),
+    Mutant(
+        "a-refusal-without-a-trial-counts",
+        "30",
+        False,
+        (SourceEdit(APPLIER, " or self._try_prefix(operations[: at + 1]) is None", ""),),
+        test=_UNFIT + "test_a_store_that_executes_nothing_at_all_blames_no_transaction",
+    ),
+    Mutant(
+        "a-store-that-commits-nothing-refuses",
+        "30",
+        False,
+        (SourceEdit(APPLIER, " or not self._can_commit():", ":"),),
+        test=_UNFIT + "test_a_store_that_executes_nothing_at_all_blames_no_transaction",
+    ),
+    Mutant(
+        "a-full-disk-is-another-applier",
+        "30",
+        False,
+        (
+            SourceEdit(
+                APPLIER,
+                "        if self.adapter.parse_apply_result(response) is ApplyResult.REFUSED:\n",
+                "        if False:\n",
+            ),
+        ),
+        test=_UNFIT + "test_a_full_disk_blames_no_transaction[False]",
+    ),
+    Mutant(
+        "an-owner-that-waits-is-taken-for-dead",
+        "30",
+        False,
+        (SourceEdit(LIMITS, "max(0.0, time_limit_s([entry], execution_s) - EXECUTION_S)", "0.0"),),
+        test=_LIMITS + "test_a_lock_is_left_to_an_owner_that_may_still_wait",
+    ),
+    Mutant(
+        "a-batch-releases-the-lock-of-its-running-request",
+        "30",
+        False,
+        (SourceEdit("txlog/pipeline/batch/load_session.py", " and not self._may_still_run:", ":"),),
+        test=_OVERLAP + "test_the_lock_stays_while_a_request_of_the_batch_may_still_be_executed",
+    ),
+    Mutant(
+        "a-load-beside-a-marker-is-no-overlap",
+        "30",
+        False,
+        (
+            SourceEdit(
+                "txlog/apply/stored_marker.py",
+                "len(system.markers) + len(system.loading) > 1",
+                "len(system.markers) > 1",
+            ),
+        ),
+        test=_OVERLAP + "test_two_records_tell_of_an_overlap",
+    ),
+    Mutant(
+        "a-repeated-load-executes-updates-again-and-again",
+        "30",
+        False,
+        (
+            SourceEdit(
+                "txlog/pipeline/batch/catch_up.py",
+                "                    if self._repeats_load:\n",
+                "                    if False:\n",
+            ),
+        ),
+        test="node/tests/pipeline/test_batch_catching_up.py::test_an_update_at_which_the_worker_ends_is_left_to_who_judges_it",
+    ),
+    Mutant(
+        "the-next-batch-does-not-wait-for-the-stream",
+        "30",
+        False,
+        (
+            SourceEdit(
+                "txlog/pipeline/batch/batch_scheduler.py", "        if ended.left_updates:\n", "        if False:\n"
+            ),
+        ),
+        test="node/tests/pipeline/test_batch_planner.py::test_after_a_load_that_broke_off_the_stream_has_time_for_the_updates",
+    ),
+    Mutant(
+        "the-lane-lets-others-send-beside-its-request",
+        "30",
+        False,
+        (SourceEdit("txlog/pipeline/worker_lanes.py", "            if done.awaits:\n", "            if False:\n"),),
+        test=_UNANSWERED + "test_another_process_sends_nothing_while_the_request_of_one_runs",
+    ),
+    Mutant(
+        "a-proxy-that-gave-up-has-seen-the-end",
+        "30",
+        False,
+        (
+            SourceEdit(
+                "txlog/pipeline/worker_applier.py",
+                "0.0 if self._transport.settled() else outcome.suspect.running_since",
+                "outcome.suspect.running_since",
+            ),
+        ),
+        test=_UNANSWERED + "test_a_request_that_a_proxy_gave_up_counts_as_running",
+    ),
+    Mutant(
+        "a-proxy-that-gave-up-is-an-end-of-the-store",
+        "30",
+        False,
+        (
+            SourceEdit(
+                "txlog/workers/http_transport.py", "(TimeoutError(why) if answer.status == 504 else None)", "None"
+            ),
+        ),
+        test=_UNANSWERED + "test_a_request_that_a_proxy_gave_up_counts_as_running",
+    ),
+    Mutant(
+        "a-report-is-sent-however-old-it-is",
+        "30",
+        False,
+        (
+            SourceEdit(
+                "txlog/pipeline/progress_reporter.py",
+                "                    if time.monotonic() - made_at < RESEND_S:\n",
+                "                    if True:\n",
+            ),
+        ),
+        test="node/tests/pipeline/test_late_reports.py::test_a_report_of_long_ago_is_not_sent",
+    ),
+    Mutant(
+        "a-batch-keeps-the-epoch-of-the-marker",
+        "30",
+        False,
+        (
+            SourceEdit(
+                "txlog/pipeline/batch/catch_up.py",
+                "place = Position(page.stable.epoch, last.index, last.hash)",
+                "place = Position(at.position.epoch, last.index, last.hash)",
+            ),
+        ),
+        test="node/tests/pipeline/test_batch_catching_up.py::test_the_marker_behind_updates_has_the_epoch_in_which_they_were_read",
+    ),
+    Mutant(
+        "a-refusal-of-a-long-body-is-an-end-of-the-store",
+        "30",
+        False,
+        (
+            SourceEdit(
+                "txlog/workers/http_transport.py",
+                "                return self._early_refusal(sock, request, closed)\n",
+                "                raise closed\n",
+            ),
+        ),
+        test="node/tests/workers/test_worker_transport.py::test_a_refusal_before_the_whole_body_was_sent_is_an_answer",
+    ),
+    Mutant(
+        "what-is-known-of-a-store-is-known-of-the-next-one",
+        "30",
+        False,
+        (
+            SourceEdit(
+                "txlog/pipeline/worker_lanes.py", "blake2b(url.encode(), digest_size=8)", "blake2b(digest_size=8)"
+            ),
+        ),
+        test="node/tests/pipeline/test_lanes.py::test_a_store_at_another_url_is_probed_too",
     ),
 )

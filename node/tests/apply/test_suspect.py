@@ -73,6 +73,7 @@ class Closing:
 
     def __init__(self, worker: OxigraphProcess) -> None:
         self._inner = worker.transport
+        self.url = self._inner.url
         self.closed = 0
 
     def send(self, request: WorkerRequest) -> WorkerResponse:

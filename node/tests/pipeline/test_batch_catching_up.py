@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -92,7 +92,13 @@ class Site:
         self.streamed = Store(folder / "streamed")
         self.told: list[WorkerReport] = []
 
-    def batch(self, faults: Faults | None = None, in_order_max: int = 3, upto: int | None = None) -> CatchUpResult:
+    def batch(
+        self,
+        faults: Faults | None = None,
+        in_order_max: int = 3,
+        upto: int | None = None,
+        make: Callable[[str], Transport] | None = None,
+    ) -> CatchUpResult:
         config = PipelineConfig.model_validate(
             {
                 "data_center": "uk",
@@ -103,6 +109,8 @@ class Site:
         )
 
         def transport(url: str) -> Transport:
+            if make is not None:
+                return make(url)
             return Faulty(url, faults) if faults else HttpTransport(url, 20.0)
 
         batch = CatchUp(
@@ -160,6 +168,10 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 def quad(number: int, graph: int = 0) -> bytes:
     return b"<urn:s%d> <urn:p> <urn:o> <urn:g%d> ." % (number, graph)
+
+
+def quad_payload(number: int) -> bytes:
+    return encode_quads([], [quad(number)])
 
 
 def mixed_log(log: StubLog, transactions: int, seed: int, updates: int = 0) -> None:
@@ -275,6 +287,43 @@ def test_an_update_that_the_worker_refuses_is_left_to_who_finds_out_which(site: 
     assert ended.marker.position.index == poison - 1
     assert site.stream(site.worker).state is WorkerState.BLOCKED
     site.log.skip(poison)
+    site.assert_equal()
+
+
+def test_the_marker_behind_updates_has_the_epoch_in_which_they_were_read(site: Site) -> None:
+    """With an earlier one, a master that is not there yet would take the worker for one of an abandoned branch."""
+    site.log.append(COUNT_ONE, kind=KIND_UPDATE)
+    last = site.log.append(quad_payload(1), quad_payload(2))
+    ended = site.batch()
+    assert ended.marker is not None
+    assert (ended.marker.position.epoch, ended.marker.position.index) == (site.log.stable.epoch, last)
+    assert site.system(site.worker).markers == (ended.marker,)
+
+
+class Ending(Faulty):
+    """The store closes the connection at each request with this text in it."""
+
+    def __init__(self, url: str, text: bytes) -> None:
+        super().__init__(url, Faults(0))
+        self._text = text
+
+    def send(self, request: WorkerRequest) -> WorkerResponse:
+        if self._text in request.body:
+            raise Unreachable(self.url, "closed", RequestOutcome.CLOSED)
+        return super().send(request)
+
+
+def test_an_update_at_which_the_worker_ends_is_left_to_who_judges_it(site: Site) -> None:
+    mixed_log(site.log, 20, seed=1)
+    harmful = site.log.append(COUNT_ONE, kind=KIND_UPDATE)
+    mixed_log(site.log, 5, seed=2)
+    ended = [site.batch(in_order_max=5, make=lambda url: Ending(url, COUNT_ONE)) for _ in range(2)]
+    assert [(each.state, each.left_updates) for each in ended] == [
+        (WorkerState.UNREACHABLE, False),
+        (WorkerState.WORKING, True),
+    ]
+    assert ended[1].marker is not None
+    assert ended[1].marker.position.index == harmful - 1
     site.assert_equal()
 
 

@@ -12,13 +12,15 @@ from store_process import COUNT_ONE, Store
 
 from txlog.client import FailoverClient, MasterClient, WorkerReport
 from txlog.config.process_config import PipelineConfig
-from txlog.model.entry import KIND_UPDATE
+from txlog.model.entry import KIND_UPDATE, Position
 from txlog.model.quads import encode_quads
 from txlog.pipeline.batch.batch_scheduler import BatchScheduler
 from txlog.pipeline.batch.catch_up import bucket_count
 from txlog.pipeline.batch.cost_model import LogEstimate, decide_batch, estimate_log
 from txlog.pipeline.batch.task_runner import InProcessRunner
-from txlog.pipeline.worker_lanes import WorkerMutex
+from txlog.pipeline.worker_lanes import WorkerMutex, mutex_path
+from txlog.workers.adapter import EMPTY_MARKER, LoadMarker
+from txlog.workers.marker_names import loading_name
 
 
 def quad(number: int) -> bytes:
@@ -118,10 +120,24 @@ def test_it_waits_for_the_first_report_and_for_a_reason(site: Site) -> None:
     assert site.planner.schedule_batches() == []
 
 
+def test_after_a_load_that_broke_off_the_stream_has_time_for_the_updates(site: Site) -> None:
+    first = site.log.append(*[encode_quads([], [quad(n)]) for n in range(300)])
+    site.log.append(COUNT_ONE, kind=KIND_UPDATE)
+    last = site.log.append(*[encode_quads([], [quad(n)]) for n in range(300, 600)])
+    end = site.log.entries[last - 1]
+    load = LoadMarker(Position(1, last, end.hash), 5, EMPTY_MARKER)
+    site.store.update(f"CREATE GRAPH <{loading_name(load)}>")
+    site.report("Loading")
+    ((_, ended),) = site.planner.schedule_batches()
+    assert (ended.left_updates, ended.entries) == (True, first)
+    assert site.feed.state("w1") == "Working"
+    assert site.planner.schedule_batches() == []
+
+
 def test_a_lane_gives_way_and_a_failed_batch_is_not_repeated_at_once(site: Site) -> None:
     site.log.append(*[encode_quads([], [quad(n)]) for n in range(300)])
     site.report()
-    turn = WorkerMutex(site.config.scratch_folder / "turns" / "w1")
+    turn = WorkerMutex(mutex_path(site.config, "w1"))
     assert turn.try_acquire()
     asked = threading.Event()
 

@@ -222,6 +222,20 @@ def test_a_store_that_fails_the_probe_is_refused_and_never_applied_to(site: Site
     assert site.feeds[0].position("w1") == 1
 
 
+def test_a_store_at_another_url_is_probed_too(site: Site, tmp_path: Path) -> None:
+    """What is known of the first store is not known of the second one."""
+    site.count_one()
+    site.ring()
+    wrong = Store(tmp_path / "wrong", "--union-default-graph")
+    try:
+        store = WorkerConfig(name="w2", url=wrong.url).model_dump_json()
+        site.lanes.apply_workers([ApplyRequest("w2", 1, store)], 20.0)
+        assert site.feeds[0].state("w2") == "Refused"
+        assert wrong.count() == 0
+    finally:
+        wrong.kill()
+
+
 @pytest.mark.parametrize("first_dead", [True, False])
 def test_one_dead_master_neither_stops_nor_slows_anything(site: Site, first_dead: bool) -> None:
     dead, alive = site.feeds if first_dead else reversed(site.feeds)

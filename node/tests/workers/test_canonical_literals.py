@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from txlog.workers import canonical_literals
 from txlog.workers.canonical_literals import (
     _MAY_NEED_REWRITING,
     _may_need_rewriting,
@@ -31,6 +32,17 @@ def test_a_literal_and_its_form(given: bytes, kept: bytes) -> None:
     assert canonical_literal(given % XSD) == kept % XSD
     line = b'<urn:a> <urn:b> %s <urn:g> .\nD <urn:a> <urn:b> "01" .\n'
     assert canonical_lines(line % (given % XSD)) == line % (kept % XSD)
+
+
+def test_the_memory_for_forms_is_bounded() -> None:
+    """Long texts with escapes are usual, and each of them comes once: the number of literals alone is no bound."""
+    before = canonical_literals._compute_cached.cache_info().currsize
+    size = canonical_literals.CACHED_BYTES_MAX
+    line = b'<urn:a> <urn:b> "%s\\u0041%d" .\n'
+    assert canonical_lines(b"".join(line % (b"x" * size, n) for n in range(50))).count(b"xA") == 50
+    assert canonical_literals._compute_cached.cache_info().currsize == before
+    assert canonical_lines(line % (b"short", before)) == b'<urn:a> <urn:b> "shortA%d" .\n' % before
+    assert canonical_literals._compute_cached.cache_info().currsize == before + 1
 
 
 def test_tags_and_escapes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from oxigraph_process import ADAPTER, OxigraphProcess
 
-from txlog.workers.adapter import RequestOutcome, Unreachable, WorkerRequest
+from txlog.workers.adapter import EMPTY_MARKER, RequestOutcome, Unreachable, WorkerRequest
 from txlog.workers.http_transport import HttpTransport
 
 ASK = WorkerRequest("POST", "/query", {"Content-Type": "application/sparql-query"}, b"ASK {}")
@@ -111,6 +112,25 @@ def test_a_request_that_was_given_up_is_watched_until_it_is_over(scripted: Scrip
         assert transport.send(ASK).ok
 
 
+def test_a_store_that_hangs_does_not_collect_the_connections_of_checks(scripted: Scripted) -> None:
+    """It would cost all workers of the process their connections, some hours later."""
+    checks = [
+        ADAPTER.read_system(),
+        ADAPTER.is_empty(),
+        ADAPTER.is_at(EMPTY_MARKER),
+        ADAPTER.counts(),
+        ADAPTER.snapshot(),
+    ]
+    for _ in checks:
+        scripted.replies(None, close=False)
+    with HttpTransport(scripted.url, 0.05) as transport:
+        before = len(os.listdir("/proc/self/fd"))
+        for check in checks:
+            assert fate_of(transport, check) is RequestOutcome.UNKNOWN
+        assert transport.settled()
+        assert len(os.listdir("/proc/self/fd")) - before <= len(checks), "the ends of the script alone"
+
+
 def test_a_request_that_was_given_up_is_over_when_the_worker_dies(scripted: Scripted) -> None:
     scripted.replies(None, close=False)
     with HttpTransport(scripted.url, 0.1) as transport:
@@ -134,6 +154,31 @@ def test_the_worker_dies_before_or_within_its_answer(scripted: Scripted, said: b
 def test_transient_statuses(scripted: Scripted, status: int, fate: RequestOutcome) -> None:
     scripted.replies(OK.replace(b"200", b"%d" % status))
     assert fate_of(HttpTransport(scripted.url)) is fate
+
+
+@pytest.mark.parametrize(("status", "timed_out"), [(502, False), (503, False), (504, True)])
+def test_a_proxy_that_stopped_waiting_is_a_time_out(scripted: Scripted, status: int, timed_out: bool) -> None:
+    scripted.replies(OK.replace(b"200", b"%d" % status))
+    with pytest.raises(Unreachable) as caught:
+        HttpTransport(scripted.url).send(ASK)
+    assert isinstance(caught.value.__cause__, TimeoutError) is timed_out
+
+
+@pytest.mark.parametrize("status", [413, 500])
+def test_a_refusal_before_the_whole_body_was_sent_is_an_answer(scripted: Scripted, status: int) -> None:
+    """A proxy, or a server with a bound, answers and closes. It has not ended, and it will not execute anything."""
+    scripted.replies(OK.replace(b"200 OK", b"%d No" % status))
+    answer = HttpTransport(scripted.url, 20.0).send(WorkerRequest("POST", "/update", body=b"x" * (16 << 20)))
+    assert (answer.status, answer.body) == (status, b"ok")
+
+
+@pytest.mark.parametrize("said", [b"", b"no HTTP", OK])
+def test_a_connection_that_ends_while_the_body_is_sent_is_no_answer(scripted: Scripted, said: bytes) -> None:
+    """Nor is a 2xx one: what was not sent was not executed."""
+    scripted.replies(said)
+    with pytest.raises(Unreachable) as caught:
+        HttpTransport(scripted.url, 20.0).send(WorkerRequest("POST", "/update", body=b"x" * (16 << 20)))
+    assert caught.value.fate is RequestOutcome.CLOSED
 
 
 def test_a_connection_that_was_closed_while_idle_is_replaced_before_sending(scripted: Scripted) -> None:

@@ -1,9 +1,10 @@
 """Applies the log to a worker, exactly once, without Spark and without asyncio."""
 
-from txlog.apply.applier import EXECUTION_S, apply_up_to
+from txlog.apply.applier import apply_up_to
 from txlog.apply.clock import MonotonicClock, SystemClock
 from txlog.apply.log_source import LogSource, MasterLog
 from txlog.apply.outcome import ApplyOutcome, ForeignLock, Refusal, WorkerState
+from txlog.apply.request_limits import EXECUTION_S
 from txlog.apply.suspect import ABANDONED_S, Suspect
 from txlog.workers.digest import Digest, digest, digest_worker
 

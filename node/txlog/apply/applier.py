@@ -20,13 +20,17 @@ from txlog.apply.clock import MonotonicClock, SystemClock
 from txlog.apply.entry_operations import executed_txid, find_batch_end, find_operations, find_refused
 from txlog.apply.log_source import LogSource
 from txlog.apply.outcome import ApplyOutcome, ForeignLock, Refusal, WorkerState
+from txlog.apply.refusal_proof import is_judgement
+from txlog.apply.request_limits import BYTES_PER_S, EXECUTION_S, silence_limit_s, time_limit_s
 from txlog.apply.session_errors import (
     BatchLoading,
     LockContended,
     PositionChanged,
+    StoreUnfit,
     TransactionHarmful,
     TransactionRefused,
 )
+from txlog.apply.stored_marker import find_marker, is_overlapped, raise_if_overlapped, refuse_foreign_data
 from txlog.apply.suspect import ENDED_MIN, Suspect
 from txlog.apply.suspect_check import check_suspect, note_failure, try_prefixes
 from txlog.model.entry import LogEntry, Position
@@ -58,17 +62,11 @@ MERGE_BYTES = 1 << 16
 PAGE_BYTES = 4 << 20
 """Payload bytes that one request to the log asks for."""
 AUDIT_PROBABILITY = 1 / 64
-"""The share of calls that read all markers again instead of using the cached one. So two markers are found within
-minutes, also where a worker is always busy."""
+"""The share of calls that read all markers again instead of using the cached one. It finds two markers in minutes."""
 YIELD_S = (0.02, 0.5)
 """Seconds: the first and the longest pause of an applier that finds another one active on the same worker. Two appliers
 that both continue each waste half of their requests, and of the log pages that they fetch."""
 _POLL_S = 0.02
-EXECUTION_S = 20.0
-"""Seconds in which a worker has to execute one transaction, and half of them for a request with several; more for a
-long payload. A worker that takes longer at a second try, too, is *stalled* (:mod:`txlog.apply.suspect`)."""
-BYTES_PER_S = 1 << 19
-"""A payload of so many bytes allows another second."""
 
 
 def apply_up_to(
@@ -162,7 +160,7 @@ class _ApplySession:
         self.contended = False
         self.pause_s = YIELD_S[0]
         self.applied = 0
-        self.requests = 0
+        self.requests, self.reads = 0, False
         self.suspect: Suspect | None = None
         self.execution_s, self.ended_min = EXECUTION_S, ENDED_MIN
 
@@ -180,6 +178,8 @@ class _ApplySession:
             self._keep_lock(fault.fate)
         except (TransactionRefused, TransactionHarmful) as fault:
             state, error, refusal = WorkerState.BLOCKED, str(fault), fault.refusal
+        except StoreUnfit as unfit:
+            state, error = WorkerState.BLOCKED, str(unfit)
         except BatchLoading as batch:
             state, error = WorkerState.LOADING, str(batch)
             self.known, self.marker = True, batch.since
@@ -213,7 +213,7 @@ class _ApplySession:
                         raise PositionChanged
                     return None
                 self.suspect = check_suspect(self.suspect, entries[0].index - 1, entries, self.clock.now())
-                if self.locking and not self._lock():
+                if self.locking and not self._lock(silence_limit_s(entries[0], self.execution_s, self.takeover_s)):
                     return "another applier has the lock of this worker; waiting until it is done or silent"
                 self._apply_all(entries)
                 return None
@@ -240,31 +240,20 @@ class _ApplySession:
         return self.clock.now() >= self.deadline
 
     def _send(self, request: WorkerRequest) -> WorkerResponse:
-        self.requests += 1
+        self.requests, self.reads = self.requests + 1, request.reads
         return self.transport.send(request)
 
     # -- position
 
     def _read_position(self) -> None:
-        system = self._read_markers()
-        catching_up = [loading for loading in system.loading if loading.since is not None]
-        if catching_up:
-            raise BatchLoading(self.transport.url, catching_up[0])
-        if system.loading:
-            raise WorkerRefused(
-                "Loading",
-                f"a data set is being loaded into {self.transport.url}, up to index "
-                f"{system.loading[0].position.index}; wait, or begin that restore again if it broke off",
-            )
-        if not system.markers and not self.adapter.parse_is_empty(self._send(self.adapter.is_empty())):
-            system = self._read_markers()  # another applier may have begun to fill it between the two requests
-            if not system.markers:
-                raise WorkerRefused(
-                    "ForeignStore",
-                    f"{self.transport.url} holds data that TxLog did not write; "
-                    "register an empty store and upload the data through a master",
-                )
-        self.known, self.marker = True, (system.markers[0] if system.markers else None)
+        url, system = self.transport.url, self._read_markers()
+        marker = find_marker(url, system)
+        if marker is None and not self.adapter.parse_is_empty(self._send(self.adapter.is_empty())):
+            # another applier may have begun to fill it between the two requests
+            marker = find_marker(url, self._read_markers())
+            if marker is None:
+                raise refuse_foreign_data(url)
+        self.known, self.marker = True, marker
 
     def _read_system(self) -> SystemGraphs:
         return self.adapter.parse_system_graphs(self._send(self.adapter.read_system()))
@@ -273,16 +262,11 @@ class _ApplySession:
         """Read the system graphs. Two markers are a fault, except for a moment after a takeover that came too early."""
         system = self._read_system()
         for _ in range(5):
-            if len(system.markers) < 2 or not system.claims:
+            if not is_overlapped(system) or not system.claims:
                 break
             self.clock.sleep(_POLL_S)
             system = self._read_system()
-        if len(system.markers) > 1:
-            named = ", ".join(f"{m.position} fence {m.fence}" for m in system.markers)
-            raise WorkerDiverged(
-                f"{self.transport.url} holds {len(system.markers)} markers ({named}): two appliers have overlapped; "
-                "rebuild this worker from another one"
-            )
+        raise_if_overlapped(self.transport.url, system)
         return system
 
     def _is_at(self, marker: MarkerPosition) -> bool:
@@ -310,23 +294,23 @@ class _ApplySession:
 
     # -- the lock
 
-    def _lock(self) -> bool:
-        """Claim the lock. True: this applier has claimed it. False: another applier has it, and the budget is spent."""
+    def _lock(self, silence_s: float) -> bool:
+        """Claim the lock. False: another applier has it, and the budget is spent. See :func:`silence_limit_s`."""
         while self.token is None:
             # Do not add a claim beside an existing lock: claims are its owner's heartbeat.
             if self.foreign_lock is None and not self.contended:
                 token = random.randrange(self.adapter.token_limit)
                 self.token = token  # it may be there from now on, whatever comes back
-                if self._send(self.adapter.claim(token)).ok:
+                if self._may_write(self._send(self.adapter.claim(token))):
                     return True
                 self.token = None
-            if self._lock_owner_died():
+            if self._lock_owner_died(silence_s):
                 return True
             if self.token is None and self._budget_spent():
                 return False
         return True
 
-    def _lock_owner_died(self) -> bool:
+    def _lock_owner_died(self, silence_s: float) -> bool:
         """Check another applier's lock. True: its owner is gone, and this applier has the lock now."""
         system = self._read_markers()
         if system.markers != (() if self.marker is None else (self.marker,)):
@@ -343,11 +327,11 @@ class _ApplySession:
             seen = system.claims | {str(marker) for marker in system.markers}
             if held is None or held.seen != seen:
                 held = self.foreign_lock = ForeignLock(seen, now)
-            if now - held.since < self.takeover_s:
+            if now - held.since < silence_s:
                 self.clock.sleep(_POLL_S)
                 return False
         self.token = random.randrange(self.adapter.token_limit)
-        if not self._send(self.adapter.take_over(self.marker, self.token)).ok:
+        if not self._may_write(self._send(self.adapter.take_over(self.marker, self.token))):
             raise PositionChanged
         self.foreign_lock = None
         if self.marker is None:
@@ -363,9 +347,17 @@ class _ApplySession:
         self.marker = raised
         return True
 
+    def _may_write(self, response: WorkerResponse) -> bool:
+        """Whether the worker executed a request for the lock. False: another applier was faster."""
+        if self.adapter.parse_apply_result(response) is ApplyResult.REFUSED:
+            raise StoreUnfit(self.transport.url, response)
+        return response.ok
+
     def _release(self) -> None:
         if self.token is not None:
-            self._send(self.adapter.release_claim(self.token))
+            if not self._send(self.adapter.release_claim(self.token)).ok:  # it stays until the store can write again
+                mine = ForeignLock(self.adapter.claims_for_token(self.token), self.clock.now(), is_ours=True)
+                self.foreign_lock = self.foreign_lock or mine
             self.token, self.confirmed = None, False
 
     def _keep_lock(self, fate: RequestOutcome) -> None:
@@ -373,7 +365,8 @@ class _ApplySession:
         :class:`ForeignLock`."""
         self.known = False
         # If the transport does not watch the request's end (a proxy timed out), the lock counts as another applier's.
-        if self.token is not None and (fate is not RequestOutcome.UNKNOWN or not self.transport.settled()):
+        may_run = fate is RequestOutcome.UNKNOWN and not self.reads
+        if self.token is not None and (not may_run or not self.transport.settled()):
             self.foreign_lock = ForeignLock(self.adapter.claims_for_token(self.token), self.clock.now(), is_ours=True)
         self.token, self.confirmed = None, False
 
@@ -410,7 +403,7 @@ class _ApplySession:
             return
         entry, operations = batch[0], find_operations(batch)
         if not operations:
-            raise UnexpectedAnswer("moving the position", response)
+            raise StoreUnfit(self.transport.url, response)
         rewritten = -1
         while True:
             at, response = find_refused(operations, response, self._try_prefix)
@@ -422,9 +415,21 @@ class _ApplySession:
             if again is None:
                 return
             response = again
-        if self.marker is not None and not self._is_at(self.marker):
-            raise PositionChanged
+        if not is_judgement(response) or self._try_prefix(operations[: at + 1]) is None or not self._can_commit():
+            raise StoreUnfit(self.transport.url, response)
         raise TransactionRefused(Refusal(entry.index, executed_txid(entry, at), response.status, response.text))
+
+    def _can_commit(self) -> bool:
+        """Whether the worker executes a request without operations, which moves its marker to where it is."""
+        if self.marker is None:
+            return True
+        lock, token = self._lock_action(), self.token or 0
+        nothing = self.adapter.apply([], self.marker, self.marker, lock=lock, token=token)
+        verdict = self.adapter.parse_apply_result(self._send(nothing))
+        if verdict in (ApplyResult.MOVED, ApplyResult.CONTENDED):
+            raise PositionChanged if verdict is ApplyResult.MOVED else LockContended
+        self.confirmed |= verdict is ApplyResult.APPLIED
+        return verdict is ApplyResult.APPLIED
 
     def _find_harmful(self, entry: LogEntry, suspect: Suspect) -> None:
         """Find the transaction of an entry that ends or stalls the worker. Each failure ends this call."""
@@ -455,7 +460,7 @@ class _ApplySession:
         lock, release = self._lock_action(), self.token is not None and last.index >= self.target
         request = self.adapter.apply(operations, self.marker, new, lock=lock, token=self.token or 0, release=release)
         try:
-            response = self._send(replace(request, timeout_s=self._time_limit(batch)))
+            response = self._send(replace(request, timeout_s=time_limit_s(batch, self.execution_s)))
         except Unreachable as fault:
             if fault.fate is RequestOutcome.NOT_SENT:
                 raise
@@ -482,15 +487,10 @@ class _ApplySession:
             return LockAction.NONE
         return LockAction.KEEP if self.confirmed else LockAction.CONFIRM
 
-    def _time_limit(self, batch: list[LogEntry]) -> float:
-        """Seconds in which the worker has to answer."""
-        size = sum(len(entry.payload) for entry in batch)
-        return (self.execution_s if len(batch) == 1 else self.execution_s / 2) + size / BYTES_PER_S
-
     def _note_failure(self, batch: list[LogEntry], lost: Unreachable, prefix: int = 0) -> None:
         """See :func:`~txlog.apply.suspect_check.note_failure`."""
-        after, now = (self.marker or EMPTY_MARKER).position.index, self.clock.now()
-        self.suspect = note_failure(self.suspect, batch, prefix, after, lost, now, self.ended_min)
+        at, now = (self.marker or EMPTY_MARKER).position.index, self.clock.now()
+        self.suspect = note_failure(self.suspect, batch, prefix, at, lost, now, self.ended_min)
 
     def _was_applied(self, new: MarkerPosition) -> bool:
         """Whether a request without an answer was applied. False, too, when the worker is unreachable."""

@@ -19,7 +19,7 @@ class WorkerState(StrEnum):
     """The worker gave no answer. The next application continues at the worker's position."""
     BLOCKED = "Blocked"
     """The worker refuses a transaction that is sent alone, or does not survive it. It stays there until the log skips
-    the transaction."""
+    the transaction. Without a ``refused``: it executes no updates at all."""
     DIVERGED = "Diverged"
     """The worker is on another branch than the log (duty ``restore``), or holds two markers (rebuild it)."""
     AHEAD = "Ahead"

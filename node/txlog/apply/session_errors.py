@@ -5,7 +5,7 @@ from __future__ import annotations
 from txlog.apply.outcome import Refusal
 from txlog.apply.suspect import Fault, Suspect
 from txlog.model.ids import Txid
-from txlog.workers.adapter import EMPTY_MARKER, LoadMarker
+from txlog.workers.adapter import EMPTY_MARKER, LoadMarker, WorkerResponse
 
 
 class PositionChanged(Exception):
@@ -25,6 +25,17 @@ class TransactionRefused(Exception):
             "mend the worker, or pass the transaction over with `txlog skip`"
         )
         self.refusal = refusal
+
+
+class StoreUnfit(Exception):
+    """The worker refuses what it should execute, and that proves nothing against a transaction: its disk is full, or a
+    proxy in between refuses the request."""
+
+    def __init__(self, url: str, response: WorkerResponse) -> None:
+        super().__init__(
+            f"{url} cannot execute updates: it answers {response.status}: {response.text[:500]}; mend the store or "
+            "what is before it (its disk, its memory, a proxy); it goes on by itself"
+        )
 
 
 class TransactionHarmful(Exception):

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyoxigraph as ox
 
 from txlog.evaluation.form_rewriter import DATATYPE, VALUE, FormRewriter
-from txlog.workers.canonical_literals import canonical_lines, canonical_literal
+from txlog.workers.canonical_literals import CACHED_BYTES_MAX, canonical_lines, canonical_literal
 
 _PREFIX: Final = f"urn:txlog:form:{secrets.token_hex(8)}:"
 """Before the datatype of an encoded literal. It is random, so no client's data holds it."""
@@ -45,10 +45,17 @@ def _becomes_integer(datatype: str) -> bool:
     return found.endswith(f"<{_INTEGER}>".encode())
 
 
-@lru_cache(_CACHED)
-def _is_changed(value: str, datatype: str) -> bool:
+def _compare_forms(value: str, datatype: str) -> bool:
     line = str(ox.Literal(value, datatype=ox.NamedNode(datatype))).encode()
     return canonical_lines(line) != line
+
+
+_compare_forms_cached = lru_cache(_CACHED)(_compare_forms)
+
+
+def _is_changed(value: str, datatype: str) -> bool:
+    compare = _compare_forms_cached if len(value) <= CACHED_BYTES_MAX else _compare_forms
+    return compare(value, datatype)
 
 
 def encode_text(value: str, datatype: str) -> str | None:

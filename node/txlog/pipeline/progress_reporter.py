@@ -1,7 +1,11 @@
 """Reports to every master of the data centre; no master may slow a worker down.
 
 One thread for each master sends the latest report of each worker. A master that does not answer is marked as dead: no
-lane waits for it, and its thread retries the latest reports until it is back.
+lane waits for it, and its thread retries the latest reports for a while.
+
+Several processes report one worker in turn, and a master takes the report that it receives last for the newest. So an
+old one is dropped: the worker may have moved since. A master that is back learns positions from the other masters of
+its data centre, or wakes the lanes, since it knows no position.
 """
 
 from __future__ import annotations
@@ -21,6 +25,9 @@ log = logging.getLogger(__name__)
 TIMEOUT_S = 1.0
 """Time-out of one report, with half of it for the connection: a report is a kilobyte to a master nearby."""
 
+RESEND_S = 20.0
+"""Seconds for which a report is sent again to a master that does not answer. Lanes report at least every 30 s."""
+
 RETRY_S = (0.25, 4.0)
 """First and longest wait before the reports are sent again to a dead master."""
 
@@ -31,7 +38,8 @@ class ReportQueue:
     def __init__(self, url: str) -> None:
         self._client = MasterClient(url, TIMEOUT_S, connect_s=TIMEOUT_S / 2)
         self._changed = threading.Condition()
-        self._pending: dict[str, WorkerReport] = {}
+        self._pending: dict[str, tuple[WorkerReport, float]] = {}
+        """The latest report of each worker, and when it was made, by the monotonic clock."""
         self._sending: str | None = None
         self._dead = False
         self.pauses: dict[str, int] = {}
@@ -41,7 +49,7 @@ class ReportQueue:
     def put(self, worker: str, report: WorkerReport) -> None:
         """Replaces the pending report of the worker."""
         with self._changed:
-            self._pending[worker] = report
+            self._pending[worker] = report, time.monotonic()
             self._changed.notify_all()
 
     def wait_until_answered(self, worker: str, deadline: float) -> None:
@@ -58,7 +66,7 @@ class ReportQueue:
             with self._changed:
                 while not self._pending:
                     self._changed.wait()
-                worker, report = next(iter(self._pending.items()))
+                worker, (report, made_at) = next(iter(self._pending.items()))
                 del self._pending[worker]
                 self._sending = worker
             try:
@@ -68,7 +76,8 @@ class ReportQueue:
             except TxLogError as fault:
                 with self._changed:
                     self._sending = None
-                    self._pending.setdefault(worker, report)  # keep a newer report that came in the meantime
+                    if time.monotonic() - made_at < RESEND_S:
+                        self._pending.setdefault(worker, (report, made_at))  # unless a newer one came in the meantime
                     if not self._dead:
                         log.warning("no reports to %s until it answers: %s", self._client.url, fault)
                     self._dead = True

@@ -44,11 +44,13 @@ EMPTY_CACHE = WorkerCache()
 
 
 class ApplyRound(NamedTuple):
-    """``healthy``: the next round could start at once."""
+    """``healthy``: the next round could start at once. ``awaits``: a request of this process got no answer in time, and
+    only this process' connection will show its end."""
 
     report: WorkerReport
     cache: WorkerCache
     healthy: bool
+    awaits: bool = False
 
 
 class PagedMasterLog:
@@ -97,7 +99,8 @@ class WorkerApplier:
         suspect = self._update_running(known.suspect)
         if suspect is not None and suspect.running_since:
             # A second request beside it would meet the same fate, or make two effects of one transaction.
-            return ApplyRound(_stalled_report(suspect, known.marker), WorkerCache(False, None, suspect), False)
+            awaits = self._awaits == suspect.running_since
+            return ApplyRound(_stalled_report(suspect, known.marker), WorkerCache(False, None, suspect), False, awaits)
         if not known.probed:
             refused = self._probe_refusal()
             if refused is not None:
@@ -129,13 +132,16 @@ class WorkerApplier:
             )
         self._foreign_lock = outcome.foreign_lock
         if outcome.suspect is not None and outcome.suspect != suspect:
-            self._awaits = outcome.suspect.running_since
+            # No connection shows the end of a request for which a proxy has stopped waiting.
+            self._awaits = 0.0 if self._transport.settled() else outcome.suspect.running_since
         # A returning worker may be another store; a worker off the log is rebuilt by another process.
         lost = outcome.state in (WorkerState.UNREACHABLE, WorkerState.DIVERGED, WorkerState.AHEAD)
         at = None if outcome.state is WorkerState.LOADING else outcome.position
         after = WorkerCache(not lost, None if lost else at, outcome.suspect)
         healthy = outcome.state is WorkerState.WORKING and outcome.error is None
-        return ApplyRound(_to_report(outcome, (time.monotonic() - started) * 1000), after, healthy)
+        running_since = 0.0 if outcome.suspect is None else outcome.suspect.running_since
+        awaits = running_since > 0.0 and self._awaits == running_since
+        return ApplyRound(_to_report(outcome, (time.monotonic() - started) * 1000), after, healthy, awaits)
 
     def _update_running(self, suspect: Suspect | None) -> Suspect | None:
         """The suspect, with its request over when this process knows that, or when no other process can still wait for

@@ -6,7 +6,8 @@ up, or hangs, continues in its lane while the micro-batch ends and the next one 
 
 Spark assigns tasks to its Python processes in turn, so several processes know a worker. A *mutex*, a locked file in the
 scratch folder, lets one process at a time apply to it, since some stores do not isolate overlapping updates. The file
-also holds the highest requested index, so that a request is not lost on a lane that another process runs. Neither is
+also holds the highest requested index, so that a request is not lost on a lane that another process runs. A lane whose
+request got no answer in time keeps the mutex until the connection shows its end, or the process dies. Neither is
 needed for exactly-once, which the marker inside the worker guarantees: on several machines each has mutexes of its own.
 
 Lanes live as long as their process; this module must be importable (not pickled) for that.
@@ -21,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -40,6 +42,10 @@ BATCH_BACKLOG = 100_000
 """Missing entries of a worker above which another machine may want to take it for a batch, ..."""
 YIELD_S = 0.1
 """... for which the lock inside the worker stays free for so long after each application."""
+
+
+AWAIT_S = 0.5
+"""Interval at which a lane looks whether its request without an answer is over."""
 
 
 class ApplyRequest(NamedTuple):
@@ -114,15 +120,25 @@ class WorkerMutex:
         os.close(self._reservation_fd)
 
     def read_cache(self) -> WorkerCache:
-        """Only for the owner of the mutex."""
-        stored = os.pread(self._fd, 4096, self._TARGET_BYTES)
-        return msgspec.json.decode(stored, type=WorkerCache) if stored else EMPTY_CACHE
+        """Only for the owner of the mutex. Empty where the last owner was killed while it wrote."""
+        stored = os.pread(self._fd, os.fstat(self._fd).st_size, self._TARGET_BYTES)
+        try:
+            return msgspec.json.decode(stored, type=WorkerCache) if stored else EMPTY_CACHE
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return EMPTY_CACHE
 
     def write_cache(self, known: WorkerCache) -> None:
         """Only for the owner of the mutex."""
         stored = msgspec.json.encode(known)
         os.pwrite(self._fd, stored, self._TARGET_BYTES)
         os.ftruncate(self._fd, self._TARGET_BYTES + len(stored))
+
+
+def mutex_path(config: PipelineConfig, worker: str) -> Path:
+    """The file of a worker's mutex. The URL is in its name: what is known of one store, such as that it passed the
+    probe, is not known of another one under the same name."""
+    (url,) = [each.url for each in config.workers if each.name == worker]
+    return config.scratch_folder / "turns" / f"{worker}-{blake2b(url.encode(), digest_size=8).hexdigest()}"
 
 
 class WorkerLane:
@@ -190,6 +206,10 @@ class WorkerLane:
             done = self._apply(limit, self._budget_s, self._mutex.read_cache())
             self._mutex.write_cache(done.cache)
             self._reports.send(self._worker, done.report)
+            if done.awaits:
+                # The mutex stays here until the request is over: another process would send the same beside it.
+                time.sleep(AWAIT_S)
+                continue
             if not done.healthy:
                 return wanted, False
             hold = self._reports.pause_index(self._worker)
@@ -230,7 +250,7 @@ class LaneSet:
             if request.store:
                 store = WorkerConfig.model_validate_json(request.store)
                 config = config.model_copy(update={"workers": [store]})
-            turn = WorkerMutex(config.scratch_folder / "turns" / request.worker)
+            turn = WorkerMutex(mutex_path(config, request.worker))
             apply = self._make_applier(config, request.worker)
             self._lanes[key] = WorkerLane(request.worker, turn, apply, self._reports, config.budget_s)
         return self._lanes[key]

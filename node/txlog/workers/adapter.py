@@ -62,20 +62,22 @@ class StoreOperation(NamedTuple):
 
 TAKEOVER_S: Final = 45.0
 """Seconds that a worker's lock must be unchanged before an applier takes its owner, in another process, for dead. It is
-longer than the owner's time-out, and than nearly every update. If the owner writes after it, there are two markers."""
+longer than an owner's usual time-out; an applier adds the rest. If the owner writes after it, there are two markers."""
 
 # -- requests and answers
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerRequest:
-    """One HTTP request; ``path`` is relative to the URL, with a query. ``timeout_s``: None for the transport's own."""
+    """One HTTP request; ``path`` is relative to the URL, with a query. ``timeout_s``: None for the transport's own.
+    ``reads``: it changes nothing, so it is over for the caller when its answer is no longer awaited."""
 
     method: str
     path: str
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     timeout_s: float | None = None
+    reads: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +121,7 @@ class RequestOutcome(Enum):
 
 
 class Unreachable(WorkerFault):
-    """A worker gave no answer, or answered 502, 503 or 504. Transient: try again later. ``fate``: whether the worker
-    may have executed the request; the worker's marker decides it."""
+    """No answer of a worker, or 502, 503 or 504. Transient. ``fate``: whether it may have executed the request."""
 
     def __init__(self, url: str, why: str, fate: RequestOutcome) -> None:
         super().__init__(f"{url}: {why}")
@@ -160,8 +161,8 @@ class Transport(Protocol):
         """The answer, whatever its status. Raises :class:`Unreachable`."""
 
     def settled(self) -> bool:
-        """Whether every request of this transport that ended as :attr:`RequestOutcome.UNKNOWN` is over by now:
-        answered, or the worker is gone. Of use only in the process that sent the request."""
+        """Whether every request of this transport that ended as :attr:`RequestOutcome.UNKNOWN`, and may change the
+        worker, is over by now: answered, or the worker is gone. Of use only in the process that sent the request."""
 
 
 class StreamTransport(Transport, Protocol):
@@ -383,8 +384,7 @@ class Adapter(Protocol):
         """Release the lock, whether it was confirmed or not."""
 
     def renew(self, token: int, new: int) -> WorkerRequest:
-        """Replace the lock ``token`` by the lock ``new``: the owner's heartbeat. A response that is not ``ok`` means
-        that the lock is lost."""
+        """Replace the lock ``token`` by ``new``: the owner's heartbeat. If the response is not ``ok``, it is lost."""
 
     def take_over(self, found: MarkerPosition | None, token: int) -> WorkerRequest:
         """Take the lock from an applier that is gone: remove every claim and raise the fence by one."""

@@ -21,7 +21,9 @@ CANONICAL_FORM: Final = "oxigraph"
 ENGINES_WITH_OWN_FORM: Final = frozenset(("fuseki", "virtuoso", AS_WRITTEN))
 """Engines whose query results write values in a form of their own; the others return what they were given."""
 _HELD: Final = 1 << 16
-"""The number of literals whose form is cached, some 100 bytes each."""
+"""The number of literals whose form is cached."""
+CACHED_BYTES_MAX: Final = 128
+"""The longest literal whose form is cached, so that the cache has some 30 MB at most. Texts with escapes come once."""
 _LITERAL: Final = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"(?:\^\^<[^<>]*>|@[A-Za-z0-9-]+|)')
 # Literals of a datatype that may have a canonical form, with a language tag in capitals, or with possible escapes.
 _MAY_NEED_REWRITING: Final = re.compile(
@@ -41,14 +43,20 @@ _ALREADY_CANONICAL: Final = re.compile(
 _BEFORE: Final = b"<x:s> <x:p> "
 
 
-@lru_cache(_HELD)
 def canonical_literal(literal: bytes) -> bytes:
     """One literal of N-Quads in the form in which Oxigraph returns it. Raises ``SyntaxError`` when it is none."""
+    return _compute_cached(literal) if len(literal) <= CACHED_BYTES_MAX else _compute(literal)
+
+
+def _compute(literal: bytes) -> bytes:
     store = ox.Store()
     store.load(_BEFORE + literal + b" .\n", format=ox.RdfFormat.N_QUADS)
     line = store.dump(format=ox.RdfFormat.N_QUADS)
     assert line is not None, "it is given back, not written to a file"
     return line[len(_BEFORE) : line.rindex(b" .")]
+
+
+_compute_cached = lru_cache(_HELD)(_compute)
 
 
 def canonical_lines(lines: bytes) -> bytes:

@@ -39,6 +39,9 @@ class _Sender:
         self.host = parts.netloc.rpartition("@")[2]
         self.timeout_s = timeout_s
         self.timed_out_sockets: list[socket.socket] = []
+        """Of requests that may change the worker: a store that hangs for long would collect those of all checks."""
+        self.reads = False
+        """Whether the last request changes nothing."""
         self.http: http.client.HTTPConnection
         if parts.scheme == "https":
             self.http = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=connect_s, context=tls)
@@ -51,21 +54,44 @@ class _Sender:
         head.append(f"Content-Length: {len(request.body)}")
         assert not any("\r" in line or "\n" in line for line in head), head
         sock = self._connect()
+        self.reads = request.reads or request.method == "GET"
         wait_s = self.timeout_s if request.timeout_s is None else request.timeout_s
         try:
             sock.settimeout(wait_s)
             # Head and body in one segment: http.client would send two, and a small request would wait for both.
-            sock.sendall("\r\n".join([*head, "\r\n"]).encode() + request.body)
+            try:
+                sock.sendall("\r\n".join([*head, "\r\n"]).encode() + request.body)
+            except ConnectionError as closed:
+                return self._early_refusal(sock, request, closed)
             answer = http.client.HTTPResponse(sock, method=request.method)
-            answer.begin()
+            try:
+                answer.begin()
+            except BaseException:
+                answer.close()  # it holds the socket, too, until it is collected
+                raise
             return answer
         except (OSError, http.client.HTTPException) as lost:
             raise self.connection_lost(lost, wait_s) from lost
 
+    def _early_refusal(
+        self, sock: socket.socket, request: WorkerRequest, closed: ConnectionError
+    ) -> http.client.HTTPResponse:
+        """The answer of a worker, or of a proxy, that refused the request before all of it was sent, and closed the
+        connection. Raises ``closed`` without such an answer: the worker may have ended."""
+        answer = http.client.HTTPResponse(sock, method=request.method)
+        try:
+            answer.begin()
+        except (OSError, http.client.HTTPException):
+            raise closed from None
+        if answer.status < 400:
+            raise closed
+        answer.will_close = True
+        return answer
+
     def connection_lost(self, error: Exception, wait_s: float | None = None) -> Unreachable:
         """Close the broken connection; returns the error, with what is known of the request. ``wait_s``: for how many
         seconds its answer was awaited."""
-        if isinstance(error, TimeoutError):
+        if isinstance(error, TimeoutError) and not self.reads:
             # The worker may still execute the request for a long time. The open connection will show its end.
             sock, self.http.sock = self.http.sock, None
             if sock is not None:
@@ -160,13 +186,16 @@ class HttpTransport:
         try:
             body = answer.read()
         except (OSError, http.client.HTTPException) as lost:
+            answer.close()
             raise self._sender.connection_lost(lost) from lost
         if answer.will_close:
             self._sender.http.close()
         if answer.status in _TRANSIENT:
             # A worker sends 503 before it executes anything; 502 and 504 come from a proxy that cannot know.
             fate = RequestOutcome.NOT_SENT if answer.status == 503 else RequestOutcome.UNKNOWN
-            raise Unreachable(self.url, f"answered {answer.status}: {body[:200].decode('utf-8', 'replace')}", fate)
+            why = f"answered {answer.status}: {body[:200].decode('utf-8', 'replace')}"
+            # With 504 the proxy has stopped waiting: the worker is slow, and may still execute the request.
+            raise Unreachable(self.url, why, fate) from (TimeoutError(why) if answer.status == 504 else None)
         return WorkerResponse(answer.status, _headers(answer), body)
 
     @contextmanager

@@ -72,7 +72,7 @@ class SparqlAdapter:
     def _query_request(self, text: str, accept: str, dataset: Sequence[tuple[str, str]]) -> WorkerRequest:
         headers = {"Content-Type": "application/sparql-query" + self.charset, "Accept": accept}
         path = self.query_path + (f"?{urlencode(dataset)}" if dataset else "")
-        return WorkerRequest("POST", path, headers, text.encode())
+        return WorkerRequest("POST", path, headers, text.encode(), reads=True)
 
     def size(self, graphs: Sequence[str | None] | None = None) -> WorkerRequest:
         if graphs is None:

@@ -201,7 +201,7 @@ class VirtuosoAdapter(SparqlAdapter):
         # Virtuoso refuses an unknown media type even beside known ones, and has formats of its own for some.
         known = [each for each in accept.split(",") if "x-binary" not in each and "boolean" not in each]
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": ",".join(known) or "*/*"}
-        return WorkerRequest("POST", self.query_path, headers, form.encode())
+        return WorkerRequest("POST", self.query_path, headers, form.encode(), reads=True)
 
     def size(self, graphs: Sequence[str | None] | None = None) -> WorkerRequest:
         return _procedure_request(
@@ -327,7 +327,7 @@ class VirtuosoAdapter(SparqlAdapter):
 
 def _procedure_request(what: str, name: str = "") -> WorkerRequest:
     asked = f"?{urlencode({'name': name})}" if name else ""
-    return WorkerRequest("GET", f"{_ENDPOINT_PREFIX}/{what}{asked}")
+    return WorkerRequest("GET", f"{_ENDPOINT_PREFIX}/{what}{asked}", reads=True)
 
 
 def encode_steps(parts: Iterable[ProcedureStep]) -> WorkerRequest:

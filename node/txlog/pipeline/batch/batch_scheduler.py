@@ -21,7 +21,7 @@ from txlog.pipeline.batch.catch_up import CatchUp, CatchUpResult
 from txlog.pipeline.batch.cost_model import decide_batch, estimate_log
 from txlog.pipeline.batch.task_runner import SparkRunner, TaskRunner
 from txlog.pipeline.progress_reporter import ProgressReporter
-from txlog.pipeline.worker_lanes import WorkerMutex
+from txlog.pipeline.worker_lanes import WorkerMutex, mutex_path
 
 log = logging.getLogger(__name__)
 
@@ -109,22 +109,29 @@ class BatchScheduler:
                 tasks=self._config.batch_tasks,
             )
             ended = batch.run()
-        if ended.error is None:
+        if ended.left_updates:
+            self._postpone(worker)
+            log.info("batch for %s: the stream executes the updates after %s", worker, ended.marker)
+        elif ended.error is None:
             self._not_before.pop(worker, None)
             rate = ended.entries / max(ended.seconds, 0.001)
             log.info("batch for %s: %s transactions in %.1f s, %.0f/s", worker, ended.entries, ended.seconds, rate)
         else:
-            wait_s = min(RETRY_S[1], 2 * self._not_before.get(worker, (0.0, RETRY_S[0] / 2))[1])
-            self._not_before[worker] = (time.monotonic() + wait_s, wait_s)
+            self._postpone(worker)
             log.warning("batch for %s: %s: %s", worker, ended.state, ended.error)
         return ended
+
+    def _postpone(self, worker: str) -> None:
+        """No batch for this worker for a while, twice as long as the last time."""
+        wait_s = min(RETRY_S[1], 2 * self._not_before.get(worker, (0.0, RETRY_S[0] / 2))[1])
+        self._not_before[worker] = (time.monotonic() + wait_s, wait_s)
 
 
 @contextmanager
 def _worker_mutex(config: PipelineConfig, worker: str, stop: threading.Event) -> Iterator[None]:
     """The mutex of this worker on this machine; its lane yields. On other machines the lock inside the worker does the
     same, more slowly."""
-    turn = WorkerMutex(config.scratch_folder / "turns" / worker)
+    turn = WorkerMutex(mutex_path(config, worker))
     until = time.monotonic() + MUTEX_TIMEOUT_S
     try:
         with turn.reserve():

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from txlog.apply import WorkerState
 from txlog.apply.applier import MERGE_BYTES, MERGE_TRANSACTIONS
 from txlog.apply.entry_operations import find_operations
+from txlog.apply.request_limits import time_limit_s
 from txlog.client import FailoverClient, JsonMarker, WorkerReport
 from txlog.config.process_config import PipelineConfig, WorkerConfig
 from txlog.model.entry import LogEntry, Position
@@ -57,7 +58,9 @@ ReportCallback = Callable[[WorkerReport], None]
 
 
 class CatchUpResult(NamedTuple):
-    """``state``: as in a report. ``marker``: the worker's marker, None while it is loading or unknown."""
+    """``state``: as in a report. ``marker``: the worker's marker, None while it is loading or unknown.
+    ``left_updates``: it repeated an interrupted load and left the updates after it to the stream, which finds out
+    whether one of them is harmful."""
 
     state: WorkerState
     marker: MarkerPosition | None
@@ -66,6 +69,7 @@ class CatchUpResult(NamedTuple):
     deletes: int = 0
     entries: int = 0
     seconds: float = 0.0
+    left_updates: bool = False
     stages: Mapping[str, float] = MappingProxyType({})
     """Seconds by stage: ``inspect_worker`` at worker and log, ``mark`` (with waiting for the lock), ``spark`` (what was
     left of its start), ``read``, ``load``, ``in order``, ``end``."""
@@ -97,7 +101,8 @@ class CatchUp:
         self._transports = [make(found.url), make(found.url)]
         self._target = LoadTarget(found.name, ADAPTERS[found.engine], self._transports[0])
         self._session = LoadSession(self._target, self._transports[1], *(() if takeover_s is None else (takeover_s,)))
-        self._repeats_load = False
+        self._repeats_load = self._left_updates = False
+        self._execution_s = config.execution_s
         self._loaded = [0, 0]
         self._stages: dict[str, float] = {}
         self._phase = ""
@@ -138,7 +143,15 @@ class CatchUp:
             self._report_callback(WorkerReport(None if at is None else to_worker_position(at), state, error))
         entries = at.position.index - since if at is not None else 0
         return CatchUpResult(
-            state, at, error, self._loaded[0], self._loaded[1], entries, time.monotonic() - began, self._stages
+            state,
+            at,
+            error,
+            self._loaded[0],
+            self._loaded[1],
+            entries,
+            time.monotonic() - began,
+            self._left_updates,
+            self._stages,
         )
 
     def _close(self) -> None:
@@ -193,6 +206,10 @@ class CatchUp:
                 following = [cut for cut in cuts if cut > at.position.index]
                 if (following[0] if following else end.index) - at.position.index <= self._in_order_max:
                     gap = self._sequential_end(following, end.index)
+                    if self._repeats_load:
+                        # The worker may have ended at one of these updates. Its applier judges that; a batch cannot.
+                        self._left_updates = True
+                        return self._finish(at.position)
                     if gap - at.position.index > self._in_order_max:
                         return self._finish(at.position)
                     with self._timed_stage("in order"):
@@ -265,14 +282,16 @@ class CatchUp:
         place = at.position
         while place.index < upto:
             after = place.hash if place.index else None
-            entries = self._masters.log_page(place.index, after, upto, PAGE_BYTES).log_entries()
+            page = self._masters.log_page(place.index, after, upto, PAGE_BYTES)
+            entries = page.log_entries()
             if not entries:
                 raise LogAhead(f"no master has the log up to index {upto} yet")
             for batch in _split_batches(entries):
                 last = batch[-1]
                 operations = find_operations(batch)
-                place = Position(at.position.epoch, last.index, last.hash)
-                refused = self._session.advance(operations, at._replace(position=place))
+                place = Position(page.stable.epoch, last.index, last.hash)
+                limit_s = time_limit_s(batch, self._execution_s)
+                refused = self._session.advance(operations, at._replace(position=place), limit_s)
                 if refused is not None:
                     return False
         return True

@@ -7,8 +7,10 @@ import secrets
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
+from txlog.apply.stored_marker import raise_if_overlapped
 from txlog.backup.worker_lock import WorkerLock
 from txlog.model.entry import Position
 from txlog.pipeline.batch.task_messages import LoadSuperseded
@@ -20,12 +22,12 @@ from txlog.workers.adapter import (
     LoadMarker,
     LockAction,
     MarkerPosition,
+    RequestOutcome,
     StoreOperation,
     SystemGraphs,
     Transport,
     UnexpectedAnswer,
     Unreachable,
-    WorkerDiverged,
     WorkerRefused,
     WorkerResponse,
 )
@@ -52,12 +54,11 @@ class LoadStart(NamedTuple):
 def inspect_worker(target: LoadTarget) -> LoadStart:
     """The worker's start of a load; raises if it must not be loaded."""
     system = target.adapter.parse_system_graphs(target.transport.send(target.adapter.read_system()))
+    raise_if_overlapped(target.name, system)
     for loading in system.loading:
         if loading.since is None:
             raise WorkerRefused("Loading", f"a data set is being restored into {target.name}; wait, or begin it again")
         return LoadStart(loading.since, loading)
-    if len(system.markers) > 1:
-        raise WorkerDiverged(f"{target.name} holds {len(system.markers)} markers: rebuild it (txlog worker rebuild)")
     if not system.markers:
         if not target.adapter.parse_is_empty(target.transport.send(target.adapter.is_empty())):
             raise WorkerRefused("ForeignStore", f"{target.name} holds data that TxLog did not write; give it no batch")
@@ -81,6 +82,8 @@ class LoadSession:
         self._unconfirmed_token: int | None = None
         self._request_lock = threading.Lock()
         self._ended = threading.Event()
+        self._may_still_run = False
+        """Whether a request without an answer may still be executed: the lock stays in the worker then."""
         self.lost: str | None = None
         self.loading = LoadMarker(EMPTY_MARKER.position, 0)
 
@@ -121,10 +124,12 @@ class LoadSession:
         self._target.transport.send(self._target.adapter.release_claim(token))
         return True
 
-    def advance(self, operations: Sequence[StoreOperation], since: MarkerPosition) -> WorkerResponse | None:
+    def advance(
+        self, operations: Sequence[StoreOperation], since: MarkerPosition, timeout_s: float | None = None
+    ) -> WorkerResponse | None:
         """Executes what cannot be reduced to quads, together with the mark that begins after it. Returns None, or the
-        worker's refusal, which changed nothing."""
-        return self._apply(operations, self.loading._replace(since=since))
+        worker's refusal, which changed nothing. ``timeout_s``: for its answer; None for the transport's own."""
+        return self._apply(operations, self.loading._replace(since=since), timeout_s)
 
     def end(self, marker: MarkerPosition) -> None:
         """Replaces the mark by the marker: the worker is a worker again, at that position."""
@@ -132,7 +137,12 @@ class LoadSession:
         if refused is not None:
             raise UnexpectedAnswer("setting the position", refused)
 
-    def _apply(self, operations: Sequence[StoreOperation], new: MarkerPosition | LoadMarker) -> WorkerResponse | None:
+    def _apply(
+        self,
+        operations: Sequence[StoreOperation],
+        new: MarkerPosition | LoadMarker,
+        timeout_s: float | None = None,
+    ) -> WorkerResponse | None:
         adapter, transport = self._target.adapter, self._target.transport
         release = isinstance(new, MarkerPosition)
         with self._request_lock:
@@ -142,10 +152,12 @@ class LoadSession:
                 operations, self.loading, new, lock=LockAction.KEEP, token=self._token, release=release
             )
             try:
-                answer = transport.send(request)
-            except Unreachable:
+                answer = transport.send(replace(request, timeout_s=timeout_s))
+            except Unreachable as lost:
+                self._may_still_run = lost.fate is RequestOutcome.UNKNOWN
                 if not self._was_applied(new):
                     raise
+                self._may_still_run = False
             else:
                 verdict = adapter.parse_apply_result(answer)
                 if verdict is ApplyResult.REFUSED:
@@ -171,11 +183,12 @@ class LoadSession:
 
     def abandon(self) -> None:
         """Ends the heartbeats and releases the lock, so that the next load need not wait for a time-out. The mark
-        stays. Does nothing after :meth:`end`, or when the load was lost."""
+        stays. Does nothing after :meth:`end`, or when the load was lost. Where a request of its own may still be
+        executed, the lock stays as well: the next load beside it would execute the same twice."""
         if not self._ended.is_set():
             self._ended.set()
             with self._request_lock:
-                if self._token is not None and self.lost is None:
+                if self._token is not None and self.lost is None and not self._may_still_run:
                     self._target.transport.send(self._target.adapter.release_claim(self._token))
 
     def _send_heartbeats(self) -> None:
