@@ -36,6 +36,7 @@ JOB_NAME_MAX: Final = 40
 """Most characters of the resource's name in the name of its Job: kind, hash and attempt follow."""
 REHEARSAL: Final = "TxLogRehearsal"
 NOT_STARTED: Final = "its pod did not start"
+JOB_GONE: Final = "its Job is gone, and what became of it is not known. If it is still needed, create another resource"
 
 
 def format_time(seconds: float) -> str:
@@ -127,6 +128,20 @@ def has_condition(job: KubeObject, kind: str) -> bool:
 def has_ended(job: KubeObject) -> bool:
     """Whether a Job is complete or has failed."""
     return has_condition(job, "Complete") or has_condition(job, "Failed")
+
+
+def ended_at(job: KubeObject) -> float:
+    """When a Job ended, in seconds since 1970; 0 when it does not tell."""
+    ends = [each for each in job["status"]["conditions"] if each["type"] in ("Complete", "Failed")]
+    return max((parse_time(at) for each in ends if (at := each.get("lastTransitionTime"))), default=0.0)
+
+
+def is_outcome_unknown(status: JobStatus, now: float) -> bool:
+    """Whether the Job of a running attempt, which is not there, may have ended and been removed by Kubernetes. A
+    younger one was never created: the operator was killed before that."""
+    return (
+        status.state == "Running" and status.started is not None and now - parse_time(status.started) > jobs.JOB_KEPT_S
+    )
 
 
 def start_problem(seen: ClusterObservation, job: KubeObject, since: str | None) -> str:
