@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from pydantic import ValidationError
-
 from txlog.config.backup_resources import JobStatus
 from txlog.config.cluster import TxLogCluster
 from txlog.supervision.duties import RETRY_DELAYS_S, DutyKind, kind_of
@@ -16,6 +14,7 @@ from txlog_operator.object_names import bounded_name, short_hash
 from txlog_operator.object_ownership import is_owned
 from txlog_operator.observation import ClusterObservation
 from txlog_operator.specs import KubeObject, jobs
+from txlog_operator.status_reader import read_job_status
 
 RETRY_DELAY_S: Final = RETRY_DELAYS_S[1]
 """Before the second attempt. An attempt costs a pod, so the operator never retries sooner."""
@@ -50,11 +49,8 @@ def parse_time(text: str) -> float:
 
 
 def job_status(work: KubeObject) -> JobStatus:
-    """The status of a backup or restore; an empty one when another version wrote it."""
-    try:
-        return JobStatus.model_validate(work.get("status") or {})
-    except ValidationError:
-        return JobStatus()
+    """The status of a backup, restore or rehearsal as last written."""
+    return read_job_status(work)
 
 
 def duty_kind(work: KubeObject) -> DutyKind | None:

@@ -221,9 +221,12 @@ def _pods_by_name(found: list[KubeObject], component: str, by: str = "") -> dict
 
 
 def parse_pod(found: KubeObject) -> PodStatus:
-    """The status of a pod, from its first and only container."""
+    """The status of a pod, from the container that has the name of its component. A webhook may have added others,
+    and kubelets report containers by name."""
     meta, status = found["metadata"], found.get("status", {})
-    first: KubeObject = next(iter(status.get("containerStatuses", [])), {})
+    containers = status.get("containerStatuses") or [{}]
+    own = (_label_of(found, "component"), of_executors.CONTAINER_NAME)
+    first: KubeObject = next((each for each in containers if each.get("name") in own), containers[0])
     now, before = first.get("state", {}), first.get("lastState", {})
     ends = [each["terminated"] for each in (now, before) if "terminated" in each]
     conditions = {each["type"]: each for each in status.get("conditions", [])}
