@@ -233,6 +233,16 @@ def test_a_data_centre_by_chart_is_one_that_the_operator_takes(tmp_path: Path) -
     assert cluster.own_peer.nodes == ["uk-1", "uk-2"]
 
 
+def test_a_token_that_the_manifest_does_not_read_is_refused(tmp_path: Path) -> None:
+    spec = {**UK["spec"], "security": {"peerTokenSecretRef": {"name": "ours"}}}
+    assert [each["kind"] for each in rendered(CLUSTER, tmp_path, spec=spec)] == ["TxLogCluster"]
+    file = tmp_path / "both.json"
+    file.write_text(json.dumps({"spec": spec, "peerToken": {"value": "shared"}}))
+    done = helm("template", "rel", str(CLUSTER), "--kube-version=1.34.0", "-f", str(file), check=False)
+    assert done.returncode != 0
+    assert "peerTokenSecretRef does not name" in done.stderr
+
+
 def test_each_master_of_this_data_centre_gets_a_door(tmp_path: Path) -> None:
     found = rendered(
         CLUSTER, tmp_path, name="catalogue", **UK, expose={"enabled": True, "annotations": {"dns": "uk-{index}"}}

@@ -109,7 +109,7 @@ async def test_who_cannot_renew_gives_up_before_others_may_take_it() -> None:
     await led.wait()
     server.broken = True
     clock.now += 9.0
-    assert not await one._try_in_time(server)
+    assert not await one._try_in_time(server, 1.0)
     assert not running.done()
     clock.now += 2.0
     with pytest.raises(LeadershipLost, match="was not renewed for 10 s"):

@@ -263,7 +263,7 @@ def _check_jobs(cluster: TxLogCluster, seen: ClusterObservation) -> ConditionChe
     kind, blocked = ConditionType.JOBS_HEALTHY, blocked_jobs(cluster, seen)
     if blocked:
         text = "; ".join(f"{name}: {why}" for name, why in blocked)
-        return ConditionCheck(kind, "False", "CannotStart", f"{text}. It is tried again with growing pauses")
+        return ConditionCheck(kind, "False", "CannotStart", f"{text}. It is tried again after a pause")
     return ConditionCheck(kind, "True", "NoneWaits", "no backup, restore or duty waits for its pod")
 
 

@@ -79,7 +79,10 @@ class AppliedObjects:
         self._versions[key] = made["metadata"].get("resourceVersion")
 
     def unchanged(self, objects: Mapping[tuple[str, str], KubeObject]) -> dict[tuple[str, str], str]:
-        """The objects that are still as the API server made them, with the hash of what was applied."""
+        """The objects that are still as the API server made them, with the hash of what was applied. Forgets those that
+        are gone: each backup has a Job of its own name."""
+        self._made = {key: made for key, made in self._made.items() if key in objects}
+        self._versions = {key: version for key, version in self._versions.items() if key in objects}
         return {key: self._made[key][1] for key, found in objects.items() if self._is_unchanged(key, found)}
 
     def _is_unchanged(self, key: tuple[str, str], found: KubeObject) -> bool:

@@ -69,7 +69,9 @@ def without_new_work(actions: Sequence[PlanAction]) -> Iterator[PlanAction]:
     new = {each.desired["metadata"]["name"] for each in actions if isinstance(each, ApplyObject)}
     for action in actions:
         match action:
-            case PatchStatus(target={"kind": "TxLogBackup" | "TxLogRestore"}) if action.status.get("job") not in new:
+            case PatchStatus(target={"kind": "TxLogBackup" | "TxLogRestore" | "TxLogRehearsal"}) if (
+                action.status.get("job") not in new
+            ):
                 yield action
             case DeleteObject(kind="Job"):
                 yield action

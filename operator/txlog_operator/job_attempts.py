@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from pydantic import ValidationError
-
 from txlog.config.backup_resources import JobStatus
 from txlog.config.cluster import TxLogCluster
 from txlog.supervision.duties import RETRY_DELAYS_S, DutyKind, kind_of
@@ -16,6 +14,7 @@ from txlog_operator.object_names import bounded_name, short_hash
 from txlog_operator.object_ownership import is_owned
 from txlog_operator.observation import ClusterObservation
 from txlog_operator.specs import KubeObject, jobs
+from txlog_operator.status_reader import read_job_status
 
 RETRY_DELAY_S: Final = RETRY_DELAYS_S[1]
 """Before the second attempt. An attempt costs a pod, so the operator never retries sooner."""
@@ -36,6 +35,7 @@ JOB_NAME_MAX: Final = 40
 """Most characters of the resource's name in the name of its Job: kind, hash and attempt follow."""
 REHEARSAL: Final = "TxLogRehearsal"
 NOT_STARTED: Final = "its pod did not start"
+JOB_GONE: Final = "its Job is gone, and what became of it is not known. If it is still needed, create another resource"
 
 
 def format_time(seconds: float) -> str:
@@ -49,11 +49,8 @@ def parse_time(text: str) -> float:
 
 
 def job_status(work: KubeObject) -> JobStatus:
-    """The status of a backup or restore; an empty one when another version wrote it."""
-    try:
-        return JobStatus.model_validate(work.get("status") or {})
-    except ValidationError:
-        return JobStatus()
+    """The status of a backup, restore or rehearsal as last written."""
+    return read_job_status(work)
 
 
 def duty_kind(work: KubeObject) -> DutyKind | None:
@@ -127,6 +124,20 @@ def has_condition(job: KubeObject, kind: str) -> bool:
 def has_ended(job: KubeObject) -> bool:
     """Whether a Job is complete or has failed."""
     return has_condition(job, "Complete") or has_condition(job, "Failed")
+
+
+def ended_at(job: KubeObject) -> float:
+    """When a Job ended, in seconds since 1970; 0 when it does not tell."""
+    ends = [each for each in job["status"]["conditions"] if each["type"] in ("Complete", "Failed")]
+    return max((parse_time(at) for each in ends if (at := each.get("lastTransitionTime"))), default=0.0)
+
+
+def is_outcome_unknown(status: JobStatus, now: float) -> bool:
+    """Whether the Job of a running attempt, which is not there, may have ended and been removed by Kubernetes. A
+    younger one was never created: the operator was killed before that."""
+    return (
+        status.state == "Running" and status.started is not None and now - parse_time(status.started) > jobs.JOB_KEPT_S
+    )
 
 
 def start_problem(seen: ClusterObservation, job: KubeObject, since: str | None) -> str:

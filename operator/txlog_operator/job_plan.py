@@ -31,15 +31,19 @@ from txlog.supervision.job_output import failure_message, parse_job_output
 from txlog_operator.actions import ApplyObject, DeleteObject, PatchStatus, PlanAction, ReportDutyFailed
 from txlog_operator.cluster_phase import ClusterPhase
 from txlog_operator.job_attempts import (
+    JOB_GONE,
     NOT_STARTED,
     REHEARSAL,
     RESOURCE_NAME_MAX,
+    RETRY_DELAY_MAX_S,
     attempt_job_name,
     duty_kind,
+    ended_at,
     format_time,
     has_condition,
     has_ended,
     is_late,
+    is_outcome_unknown,
     is_retry_due,
     is_scheduled_retry,
     job_command,
@@ -195,6 +199,10 @@ def _plan_job_resources(cluster: TxLogCluster, around: BuildContext, seen: Clust
             given_up |= {each.name for each in actions if isinstance(each, DeleteObject) and each.kind == "Job"}
             yield from actions
             continue
+        if is_outcome_unknown(status, seen.now):
+            facts = {"job": status.job, "attempts": attempt, "started": status.started}
+            yield from _fail(seen, work, JOB_GONE, {**facts, "finished": format_time(seen.now)})
+            continue
         busy = {_component_of(each) for name, each in running.items() if name not in given_up}
         if ended:
             continues = _must_continue(work, status) and work["spec"]["worker"] in restored
@@ -271,13 +279,14 @@ def _complete(
     backup = result.get("name") or result.get("backup")
     position = result.get("position") or (f"index {result['index']}" if "index" in result else None)
     message = describe_rehearsal(result) if work["kind"] == REHEARSAL else output[:1000]
-    yield _patch_status(
-        work, JobStatus(state="Done", backup=backup, position=position, message=message or None, **facts)
-    )
+    # First: an operator that is killed in between does both again, and leaves no record of what is gone.
     for each in seen.job_resources:
         if each["kind"] == "TxLogBackup" and job_status(each).backup in result.get("retired", []):
             meta = each["metadata"]
             yield DeleteObject("TxLogBackup", meta["name"], meta.get("uid"), "its backup was retired")
+    yield _patch_status(
+        work, JobStatus(state="Done", backup=backup, position=position, message=message or None, **facts)
+    )
 
 
 def _fail(seen: ClusterObservation, work: KubeObject, message: str, facts: Mapping[str, Any]) -> Iterator[PlanAction]:
@@ -288,7 +297,7 @@ def _fail(seen: ClusterObservation, work: KubeObject, message: str, facts: Mappi
 
 
 def blocked_jobs(cluster: TxLogCluster, seen: ClusterObservation) -> list[tuple[str, str]]:
-    """Resources whose Job cannot start, and why; also between two attempts."""
+    """What cannot start or failed and is tried again, and why; also between two attempts."""
     duties, found = open_duties(seen), []
     for work in seen.job_resources:
         status, name = job_status(work), f"{work['kind']} {work['metadata']['name']}"
@@ -299,7 +308,7 @@ def blocked_jobs(cluster: TxLogCluster, seen: ClusterObservation) -> list[tuple[
             found.append((name, problem))
         elif status.state == "Failed" and (status.message or "").startswith(NOT_STARTED):
             found.append((name, str(status.message)))
-    return found
+    return [*found, *_failed_release(cluster, seen)]
 
 
 # -- after the rejoin
@@ -309,25 +318,41 @@ def _plan_release(
     cluster: TxLogCluster, around: BuildContext, seen: ClusterObservation, situation: ClusterPhase
 ) -> Iterator[PlanAction]:
     """After the rejoin, split backups fall under the usual retention again."""
-    pinned = [
-        each
-        for each in seen.job_resources
-        if each["spec"].get("why") == "split" and job_status(each).state == "Done" and not job_status(each).released
-    ]
+    pinned = _pinned_backups(seen)
     is_over = may_release_backups(list(_lists(seen).values()), len(seen.masters))
     if not pinned or situation is not ClusterPhase.JOINED or not is_over:
         return
-    name = bounded_name(
-        f"{cluster.metadata.name}-release-{short_hash(sorted(each['metadata']['name'] for each in pinned))}"
-    )
+    name = _release_job_name(cluster, pinned)
     job = seen.objects.get(("Job", name))
     if job is None:
         yield ApplyObject(jobs.build_job(cluster, around, name, jobs.duty_command(RELEASE_ARGUMENT)))
     elif has_condition(job, "Complete"):
         for each in pinned:
             yield _patch_status(each, job_status(each).model_copy(update={"released": True}))
-    elif has_condition(job, "Failed"):
+    elif has_condition(job, "Failed") and seen.now - ended_at(job) >= RETRY_DELAY_MAX_S:
         yield DeleteObject("Job", name, job["metadata"].get("uid"), "it failed; it is tried again")
+
+
+def _pinned_backups(seen: ClusterObservation) -> list[KubeObject]:
+    """The backups of splits that retention does not count yet."""
+    return [
+        each
+        for each in seen.job_resources
+        if each["spec"].get("why") == "split" and job_status(each).state == "Done" and not job_status(each).released
+    ]
+
+
+def _release_job_name(cluster: TxLogCluster, pinned: Sequence[KubeObject]) -> str:
+    names = sorted(each["metadata"]["name"] for each in pinned)
+    return bounded_name(f"{cluster.metadata.name}-release-{short_hash(names)}")
+
+
+def _failed_release(cluster: TxLogCluster, seen: ClusterObservation) -> Iterator[tuple[str, str]]:
+    name = _release_job_name(cluster, _pinned_backups(seen))
+    job, pod = seen.objects.get(("Job", name)), seen.job_pods.get(name)
+    if job is not None and has_condition(job, "Failed"):
+        why = failure_message(pod.termination_message if pod is not None else "", "its pod has failed")
+        yield "the release of the backups of splits", why
 
 
 # -- helpers

@@ -61,12 +61,13 @@ class LeaderElection:
         deadline_s, renewed_at = self._timing.renew_deadline_s, None
         while True:
             asked_at = self._clock()
-            if await self._try_in_time(kube):
+            left_s = deadline_s if renewed_at is None else max(0.0, renewed_at + deadline_s - asked_at)
+            if await self._try_in_time(kube, left_s):
                 if renewed_at is None:
                     log.info("%s leads: it has the Lease %s", self.identity, self._name)
                     on_lead()
                 renewed_at = asked_at
-            elif renewed_at is not None and self._clock() - renewed_at > deadline_s:
+            elif renewed_at is not None and self._clock() - renewed_at >= deadline_s:
                 raise LeadershipLost(f"the Lease {self._name} was not renewed for {deadline_s:.0f} s")
             await asyncio.sleep(self._timing.retry_s)
 
@@ -79,12 +80,13 @@ class LeaderElection:
         except ApiError as error:
             log.warning("the Lease %s was not released: %s", self._name, error)
 
-    async def _try_in_time(self, kube: KubeClient) -> bool:
-        """As :meth:`_try`. An answer that takes longer than a renewal may comes too late to be of use."""
+    async def _try_in_time(self, kube: KubeClient, most_s: float) -> bool:
+        """As :meth:`_try`, within ``most_s``: what is left until the deadline of the last renewal. With a time-out of
+        its own, a request that begins shortly before the deadline could outlast the Lease."""
         try:
-            return await asyncio.wait_for(self._try(kube), self._timing.renew_deadline_s)
+            return await asyncio.wait_for(self._try(kube), most_s)
         except TimeoutError:
-            log.warning("the Lease %s: no answer within %.0f s", self._name, self._timing.renew_deadline_s)
+            log.warning("the Lease %s: no answer within %.1f s", self._name, most_s)
             return False
 
     async def _try(self, kube: KubeClient) -> bool:

@@ -11,6 +11,8 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -18,6 +20,7 @@ from uuid import uuid4
 import kopf
 from prometheus_client import start_http_server
 
+from txlog.supervision.retry_delay import next_delay_s
 from txlog.telemetry.json_log import install_json_log
 from txlog_operator.kube_client import RESOURCES, SERVICE_ACCOUNT_FOLDER, ApiEndpoint, ApiError, KubeClient
 from txlog_operator.leadership import LeaderElection, LeadershipLost
@@ -36,7 +39,12 @@ START_RETRY_S: Final = 5.0
 IDLE_MAX_S: Final = 120.0
 """The operator counts as hanging when no reconcile has ended for so many seconds."""
 WATCH_TIMEOUT_S: Final = 300
+KOPF_RETRY_S: Final = (1.0, 30.0)
+"""Between two attempts of a request of kopf: at first, and at most."""
 CONNECT_TIMEOUT_S: Final = 10.0
+MASTER_REQUESTS_MAX: Final = 64
+"""Requests to masters at the same time, each in a thread. Those of a silent master take seconds, and a change of the
+configuration half a minute: with Python's few threads, a handful of such clusters would stop all others."""
 LEADERSHIP_LOST_EXIT_CODE: Final = 75
 """Of ``sysexits.h``: a failure that passes."""
 
@@ -60,6 +68,7 @@ class Operator:
         """Opens the client of the API server. ``kopf.TemporaryError`` while that does not serve TxLog's resources: kopf
         looks for them once, and would never see those that come later."""
         if self._kube is None:
+            reserve_threads(asyncio.get_running_loop())
             self._kube = CachedKubeClient(self._endpoint, self.metrics.observe_request, self.on_object_changed)
         wanted = {kind for kind, each in RESOURCES.items() if each.group_version == GROUP_VERSION}
         try:
@@ -125,6 +134,8 @@ class Operator:
 
     def _start_reconciler(self, namespace: str, name: str) -> None:
         assert self._kube is not None, "started before anything is watched"
+        if not self._reconcilers:
+            self.metrics.last_reconcile_at = time.monotonic()  # there was nothing to reconcile before
         reconciler = Reconciler(self._kube, namespace, name, self._settings, self.metrics)
         task = asyncio.get_running_loop().create_task(reconciler.run(), name=f"{namespace}/{name}")
         self._reconcilers[namespace, name] = (reconciler, task)
@@ -161,6 +172,11 @@ class Operator:
     def idle_s(self) -> float:
         """Seconds since the last reconcile ended; 0 while there is no cluster."""
         return time.monotonic() - self.metrics.last_reconcile_at if self._reconcilers else 0.0
+
+
+def reserve_threads(loop: asyncio.AbstractEventLoop) -> None:
+    """Lets the event loop wait for :data:`MASTER_REQUESTS_MAX` masters at the same time."""
+    loop.set_default_executor(ThreadPoolExecutor(MASTER_REQUESTS_MAX, "master-request"))
 
 
 def end_process(code: int) -> None:
@@ -228,6 +244,17 @@ async def connection_info(place: ApiEndpoint) -> kopf.ConnectionInfo:
     )
 
 
+class EndlessDelays:
+    """Seconds between the attempts of kopf's requests, without an end. With one, a namespace that was deleted, or whose
+    Role is missing, would end the operator for all other namespaces."""
+
+    def __iter__(self) -> Iterator[float]:
+        delay_s = 0.0
+        while True:
+            delay_s = next_delay_s(delay_s, KOPF_RETRY_S)
+            yield delay_s
+
+
 def configure(settings: kopf.OperatorSettings) -> None:
     """kopf's settings: it posts no events, needs no peering, and has bounded watches."""
     settings.posting.enabled = False
@@ -239,6 +266,7 @@ def configure(settings: kopf.OperatorSettings) -> None:
     settings.watching.client_timeout = WATCH_TIMEOUT_S + CONNECT_TIMEOUT_S
     settings.watching.connect_timeout = CONNECT_TIMEOUT_S
     settings.networking.request_timeout = WATCH_TIMEOUT_S
+    settings.networking.error_backoffs = EndlessDelays()
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -21,6 +21,12 @@ def read_manifest(found: KubeObject, account: str | None = None) -> tuple[TxLogC
     return (None if problems else cluster), problems
 
 
+def with_pause_of(accepted: TxLogCluster, found: KubeObject) -> TxLogCluster:
+    """The last valid manifest, paused if the newest one says so: ``paused`` does not depend on what is wrong there."""
+    paused = (found.get("spec") or {}).get("paused") is True
+    return accepted.model_copy(update={"spec": accepted.spec.model_copy(update={"paused": paused})})
+
+
 def parse_manifest(found: KubeObject) -> tuple[TxLogCluster | None, list[str]]:
     """As :func:`read_manifest`, but accepts unsupported fields."""
     meta = found["metadata"]

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from txlog.supervision.retry_delay import next_delay_s
 from txlog_operator.kube_client import ApiEndpoint, ApiError, KubeClient, KubeObjects
 from txlog_operator.specs.common import KubeObject
 
@@ -31,8 +32,10 @@ KINDS_WITH_MANAGERS: Final = (
 """Kinds of which it is kept who set which field. For the others, of which there are many, it is left out."""
 HTTP_GONE: Final = 410
 FIRST_LIST_S: Final = 30.0
-RETRY_DELAY_S: Final = (0.5, 1.5)
-"""Bounds of the random delay before a list is repeated."""
+RETRY_DELAY_S: Final = (0.5, 5.0)
+"""Before a list is repeated: at first, and at most."""
+JITTER: Final = (1.0, 1.5)
+"""By this the delays vary, so that the copies of many kinds do not come again together."""
 Key = tuple[str, str]
 ObjectChanged = Callable[[str, KubeObject, KubeObject | None], None]
 """Receives the kind, the object, and the object before; called for changes that others made."""
@@ -41,9 +44,20 @@ ObjectChanged = Callable[[str, KubeObject, KubeObject | None], None]
 class ObjectCopy:
     """The objects of one kind in one namespace."""
 
-    def __init__(self, client: KubeClient, kind: str, namespace: str, on_change: ObjectChanged) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        kind: str,
+        namespace: str,
+        on_change: ObjectChanged,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._client, self._kind, self._namespace = client, kind, namespace
         self._on_change = on_change
+        self._sleep = sleep
+        self._delay_s = 0.0
+        """Of the last pause; 0 after the API server has sent something."""
+        self._logged = ""
         self._objects: dict[str, KubeObject] = {}
         self._by_cluster: dict[str, dict[str, KubeObject]] = {}
         self._complete = False
@@ -102,20 +116,27 @@ class ObjectCopy:
             except ApiError as wrong:
                 self._error = wrong
                 self._answered.set()
-                log.warning("the copy of %s in %s: %s", self._kind, self._namespace, self._error)
-                await asyncio.sleep(random.uniform(*RETRY_DELAY_S))
+                await self._pause(f"the copy of {self._kind} in {self._namespace}: {wrong}")
                 continue
             try:
                 while True:
                     version = await self._watch(version)
             except ApiError as wrong:
                 if wrong.code != HTTP_GONE:
-                    log.warning("the watch of %s in %s: %s", self._kind, self._namespace, wrong)
-                    await asyncio.sleep(random.uniform(*RETRY_DELAY_S))
+                    await self._pause(f"the watch of {self._kind} in {self._namespace}: {wrong}")
+
+    async def _pause(self, why: str) -> None:
+        """Longer each time, and logged once: a namespace without the operator's Role may stay so."""
+        if why != self._logged:
+            log.warning("%s", why)
+        self._logged = why
+        self._delay_s = next_delay_s(self._delay_s, RETRY_DELAY_S)
+        await self._sleep(self._delay_s * random.uniform(*JITTER))
 
     async def _watch(self, version: str) -> str:
         async for event, found in self._client.watch(self._kind, self._namespace, CACHED_KINDS[self._kind], version):
             version = str(found["metadata"]["resourceVersion"])
+            self._delay_s, self._logged = 0.0, ""
             if event != "BOOKMARK":
                 self._take(event, found)
             self._watched = max(self._watched, _version(found))

@@ -58,9 +58,10 @@ async def observe(
     pods = [each for each in all_pods if _label_of(each, "data-center", GROUP) == cluster.data_center]
     objects = {(kind, each["metadata"]["name"]): each for kind, listed in found.items() for each in listed}
     stateful_set = objects.get(("StatefulSet", names.masters))
-    count = max(cluster.own_peer.masters, int(stateful_set["spec"].get("replicas", 0)) if stateful_set else 0)
-    nodes = [f"{cluster.data_center}-{index}" for index in range(1, count + 1)]
     mine = _pods_by_name(pods, of_masters.COMPONENT)
+    # While the StatefulSet is being replaced, its pods run on.
+    running = int(stateful_set["spec"].get("replicas", 0)) if stateful_set else max(map(node_index, mine), default=0)
+    nodes = [f"{cluster.data_center}-{index}" for index in range(1, max(cluster.own_peer.masters, running) + 1)]
     masters = {node: pod for node in nodes if (pod := mine.get(names.master_pod(node_index(node)))) is not None}
     urls = {node: _master_url(url_scheme(cluster), pod.ip) for node, pod in masters.items() if pod.ip}
     secured = url_scheme(cluster) == "https"
@@ -220,9 +221,12 @@ def _pods_by_name(found: list[KubeObject], component: str, by: str = "") -> dict
 
 
 def parse_pod(found: KubeObject) -> PodStatus:
-    """The status of a pod, from its first and only container."""
+    """The status of a pod, from the container that has the name of its component. A webhook may have added others,
+    and kubelets report containers by name."""
     meta, status = found["metadata"], found.get("status", {})
-    first: KubeObject = next(iter(status.get("containerStatuses", [])), {})
+    containers = status.get("containerStatuses") or [{}]
+    own = (_label_of(found, "component"), of_executors.CONTAINER_NAME)
+    first: KubeObject = next((each for each in containers if each.get("name") in own), containers[0])
     now, before = first.get("state", {}), first.get("lastState", {})
     ends = [each["terminated"] for each in (now, before) if "terminated" in each]
     conditions = {each["type"]: each for each in status.get("conditions", [])}

@@ -52,7 +52,7 @@ from txlog_operator.specs import (
 )
 from txlog_operator.specs.common import labels, peer_address
 from txlog_operator.store_restarts import plan_store_restarts
-from txlog_operator.volume_claims import claim_blocks_master, plan_claims
+from txlog_operator.volume_claims import claim_blocks_master, highest_journal, plan_claims
 from txlog_operator.volume_growth import built_sizes, plan_growth
 
 OWNED_KINDS: Final = (
@@ -116,24 +116,33 @@ def _limit_to_one_disruption(actions: list[PlanAction]) -> list[PlanAction]:
 
 def desired_master_count(cluster: TxLogCluster, seen: ClusterObservation) -> int:
     """The manifest's count, plus masters that have not left the cluster yet. A master is stopped only after the log
-    shows its departure: by then it has replicated its transactions. Without a known configuration the running count
-    stays."""
-    wanted = cluster.own_peer.masters
-    existing = seen.objects.get(("StatefulSet", ObjectNames(cluster).masters))
-    running = int(existing["spec"].get("replicas", 0)) if existing else 0
-    now = _configuration(seen)
-    if running <= wanted:
-        rising = range(running + 1, wanted + 1)
-        return next((index - 1 for index in rising if claim_blocks_master(cluster, seen, now, index)), wanted)
+    shows its departure: by then it has replicated its transactions. One that was scaled away by hand before comes back
+    with its journal. Without a known configuration the running count stays."""
+    wanted, now, running = cluster.own_peer.masters, _configuration(seen), _running_count(cluster, seen)
     if now is None:
         founding = seen.reachable_masters and all(
             master.status.state == "Founding" for master in seen.reachable_masters.values()
         )
-        return wanted if founding else running
-    staying = [
-        node_index(str(master["node"])) for master in now["masters"] if master["dataCenter"] == cluster.data_center
-    ]
-    return max(wanted, min(running, max(staying, default=0)))
+        kept = wanted if founding else running
+    else:
+        staying = [
+            node_index(str(master["node"])) for master in now["masters"] if master["dataCenter"] == cluster.data_center
+        ]
+        kept = min(max(running, highest_journal(cluster, seen)), max(staying, default=0))
+    if kept > wanted:
+        return kept
+    rising = range(running + 1, wanted + 1)
+    return next((index - 1 for index in rising if claim_blocks_master(cluster, seen, now, index)), wanted)
+
+
+def _running_count(cluster: TxLogCluster, seen: ClusterObservation) -> int:
+    """By the StatefulSet; while that is being replaced, by the pods that it has left behind."""
+    masters = ObjectNames(cluster).masters
+    existing = seen.objects.get(("StatefulSet", masters))
+    if existing is not None:
+        return int(existing["spec"].get("replicas", 0))
+    numbers = [name.removeprefix(f"{masters}-") for name in seen.pod_names]
+    return max((int(number) for number in numbers if number.isdecimal()), default=0)
 
 
 def _configuration(seen: ClusterObservation) -> Configuration | None:

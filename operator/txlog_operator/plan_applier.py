@@ -42,11 +42,10 @@ CONFIGURATION_CHANGE_TIMEOUT_S: Final = 30.0
 REFUSED_RETRY_S: Final = (1.0, 60.0)
 """Before an action that the API server refused is tried again: at first, and at most."""
 HTTP_CONFLICT: Final = 409
-HTTP_NOT_ALLOWED: Final = range(400, 500)
 
 
 class RefusedActions:
-    """Actions that the API server refused, and when each is due again. Forgotten at a restart."""
+    """Actions that the API server refused or failed at, and when each is due again. Forgotten at a restart."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -92,6 +91,8 @@ class PlanApplier:
         self._kube = kube
         self._namespace = namespace
         self._refused = RefusedActions(clock)
+        self._logged: set[str] = set()
+        """What the last plan logged of actions that failed: the same again is no news."""
         self.applied = AppliedObjects()
 
     async def apply_plan(
@@ -101,6 +102,7 @@ class PlanApplier:
         masters. A refused object is tried again with growing delays, and counts as failed meanwhile."""
         done: list[PlanAction] = []
         failed: list[FailedAction] = []
+        now: set[str] = set()
         for action in actions:
             if isinstance(action, PatchStatus) and action.only_after is not None and action.only_after not in done:
                 continue
@@ -113,14 +115,20 @@ class PlanApplier:
                 done.append(action)
                 log.info("%s", action)
             except ChangePending as wait:
-                log.info("%s: %s", action, wait)
+                self._log_once(logging.INFO, f"{action}: {wait}", now)
             except TxLogError as wrong:
                 failed.append(FailedAction(action, wrong))
-                log.warning("%s: %s", action, wrong)
+                self._log_once(logging.WARNING, f"{action}: {wrong}", now)
                 if _is_refusal(action, wrong):
                     self._refused.record(failed[-1])
         self._refused.keep(actions, failed)
+        self._logged = now | {f"{each.action}: {each.error}" for each in failed}
         return done, failed
+
+    def _log_once(self, level: int, text: str, now: set[str]) -> None:
+        if text not in self._logged:
+            log.log(level, "%s", text)
+        now.add(text)
 
     async def _perform(self, action: PlanAction, access: MasterAccess) -> None:
         match action:
@@ -148,9 +156,11 @@ def claim_of_size(namespace: str, action: GrowVolume) -> KubeObject:
 
 
 def _is_refusal(action: PlanAction, wrong: TxLogError) -> bool:
-    if not isinstance(action, ApplyObject | DeleteObject | GrowVolume):
+    """Whether the next attempt will fail as well, or may take long: the API server refused a write, a webhook is down,
+    or no answer came. A status is always written again: it records what has happened."""
+    if isinstance(action, PatchStatus):
         return False
-    return isinstance(wrong, ForeignObject) or (isinstance(wrong, ApiError) and wrong.code in HTTP_NOT_ALLOWED)
+    return isinstance(wrong, ForeignObject | ApiError)
 
 
 async def apply_own(kube: KubeClient, wanted: KubeObject) -> KubeObject:

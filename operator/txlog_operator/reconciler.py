@@ -22,7 +22,7 @@ from txlog_operator.cluster_secrets import ClusterSecrets, MasterAccess
 from txlog_operator.hibernation import HIBERNATED
 from txlog_operator.kube_client import HTTP_FORBIDDEN, ApiError, KubeClient
 from txlog_operator.kubernetes_events import action_events, transition_events
-from txlog_operator.manifest_validation import read_manifest
+from txlog_operator.manifest_validation import read_manifest, with_pause_of
 from txlog_operator.metrics import OperatorMetrics
 from txlog_operator.object_names import bounded_name
 from txlog_operator.observation import ClusterObservation
@@ -88,6 +88,7 @@ class Reconciler:
         self._applier = PlanApplier(kube, namespace)
         self._wake_event = asyncio.Event()
         self._emitted_messages: list[str] = []
+        self._last_error = ""
         self.reconcile_count = 0
 
     def wake(self) -> None:
@@ -105,10 +106,14 @@ class Reconciler:
             try:
                 if await self.reconcile():
                     pause = self._settings.interval.idle_s
+                self._last_error = ""
                 self._metrics.observe_reconcile(self._namespace, self._name, time.monotonic() - began, "done")
             except Exception as error:  # an ApiError, or a bug; the next reconcile starts from the state it finds
                 self._metrics.observe_reconcile(self._namespace, self._name, time.monotonic() - began, "failed")
-                log.warning("%s/%s: %s", self._namespace, self._name, error, exc_info=not isinstance(error, ApiError))
+                if repr(error) != self._last_error:
+                    is_bug = not isinstance(error, ApiError)
+                    log.warning("%s/%s: %s", self._namespace, self._name, error, exc_info=is_bug)
+                self._last_error = repr(error)
                 await self._report_broken_off(error)
             await asyncio.sleep(self._settings.interval.min_s)
             try:
@@ -173,6 +178,7 @@ class Reconciler:
         cluster = await self._last_valid_spec()
         if cluster is None:
             return None, MasterAccess(), problems
+        cluster = with_pause_of(cluster, found)
         access, _ = await self._secrets.read_access(cluster)
         return cluster, access, problems
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
-from pydantic import ValidationError
-
 from txlog.config.cluster import TxLogCluster
 from txlog.config.cluster_status import (
     ClusterStatus,
@@ -33,6 +31,7 @@ from txlog_operator.observation import ClusterObservation, ObservedMaster
 from txlog_operator.quorum_rules import carried_rules
 from txlog_operator.specs import KubeObject, executors, pipeline, workers
 from txlog_operator.specs.common import selector
+from txlog_operator.status_reader import read_cluster_status
 from txlog_operator.volume_growth import requested_sizes
 
 STATE_SEVERITY = (
@@ -59,11 +58,8 @@ def format_time(seconds: float) -> str:
 
 
 def parse_status(found: KubeObject) -> ClusterStatus:
-    """The status as last written; an empty one when another version wrote it."""
-    try:
-        return ClusterStatus.model_validate(found.get("status") or {})
-    except ValidationError:
-        return ClusterStatus()
+    """The status as last written."""
+    return read_cluster_status(found)
 
 
 def status_to_json(status: ClusterStatus) -> KubeObject:

@@ -47,6 +47,13 @@ def claim_blocks_master(cluster: TxLogCluster, seen: ClusterObservation, now: Co
     return index in unused and now is not None and _has_left(cluster, now, index)
 
 
+def highest_journal(cluster: TxLogCluster, seen: ClusterObservation) -> int:
+    """The highest number of a master whose journal is here; 0 without one."""
+    names = ObjectNames(cluster)
+    found = _claims_of(cluster, seen, masters.COMPONENT, masters.CLAIM, names.masters)
+    return max((index for index, claim in found if not _is_going(claim)), default=0)
+
+
 def _has_left(cluster: TxLogCluster, now: Configuration, index: int) -> bool:
     node = f"{cluster.data_center}-{index}"
     if any(master["node"] == node for master in now["masters"]):
@@ -61,14 +68,22 @@ def _unused_claims(
     owner = seen.objects.get(("StatefulSet", stateful_set))
     if owner is None or owner.get("status", {}).get("observedGeneration") != owner["metadata"].get("generation"):
         return
-    replicas, mine = int(owner["spec"].get("replicas", 0)), selector(cluster, component).items()
+    replicas = int(owner["spec"].get("replicas", 0))
+    for index, found in _claims_of(cluster, seen, component, claim, stateful_set):
+        if index > replicas and f"{stateful_set}-{index}" not in seen.pod_names:
+            yield index, found
+
+
+def _claims_of(
+    cluster: TxLogCluster, seen: ClusterObservation, component: str, claim: str, stateful_set: str
+) -> Iterator[tuple[int, KubeObject]]:
+    """Number and claim of each pod that the StatefulSet ever had."""
+    mine = selector(cluster, component).items()
     for (kind, name), found in seen.objects.items():
-        pod = name.removeprefix(f"{claim}-")
-        index = pod.removeprefix(f"{stateful_set}-")
+        index = name.removeprefix(f"{claim}-{stateful_set}-")
         if kind != CLAIM_KIND or name != f"{claim}-{stateful_set}-{index}" or not index.isdecimal():
             continue
-        labels = found["metadata"].get("labels") or {}
-        if int(index) > replicas and pod not in seen.pod_names and mine <= labels.items():
+        if mine <= (found["metadata"].get("labels") or {}).items():
             yield int(index), found
 
 

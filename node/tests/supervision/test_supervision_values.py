@@ -31,6 +31,7 @@ def test_delays_double_between_their_bounds() -> None:
     [
         (None, 7.0, False, ScheduleStep(False, False, 10.0)),
         (10.0, 9.9, True, ScheduleStep(False, False, 10.0)),
+        (70.0, 7.0, False, ScheduleStep(False, False, 10.0)),  # of a former schedule
         (10.0, 10.0, False, ScheduleStep(True, False, 20.0)),
         (10.0, 35.0, False, ScheduleStep(True, False, 40.0)),
         (10.0, 10.5, True, ScheduleStep(False, True, 20.0)),

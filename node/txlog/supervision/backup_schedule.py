@@ -20,9 +20,10 @@ def plan_scheduled_backup(
     next_after: Callable[[float], float], due_at: float | None, now: float, *, busy: bool
 ) -> ScheduleStep:
     """The next step of one schedule. ``next_after``: the first time of the schedule after a time. ``due_at``: when the
-    next backup is due, None before the first step. ``busy``: the last one still runs."""
+    next backup is due, None before the first step; one that the schedule does not name is of a former schedule, and
+    does not count. ``busy``: the last one still runs."""
     if due_at is None:
         return ScheduleStep(starts=False, skipped=False, next_at=next_after(now))
     if now < due_at:
-        return ScheduleStep(starts=False, skipped=False, next_at=due_at)
+        return ScheduleStep(starts=False, skipped=False, next_at=next_after(now))
     return ScheduleStep(starts=not busy, skipped=busy, next_at=next_after(now))

@@ -44,6 +44,8 @@ REHEARSAL_CONFIG_FILE: Final = "rehearsal.json"
 DUTY_CONFIG_FILE: Final = "duty.json"
 BACKUP_CONFIG_FILE: Final = "backup.json"
 TERMINATION_LOG: Final = "/dev/termination-log"
+JOB_KEPT_S: Final = 24 * 3600
+"""Kubernetes removes an ended Job after so many seconds."""
 DEADLINE_S: Final = 24 * 3600
 """After so many seconds Kubernetes ends a Job: one that hangs must not stop all that follow."""
 REQUESTS: Final = {"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "64Mi"}
@@ -156,7 +158,7 @@ def build_job(
                 {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
             ]
         },
-        "ttlSecondsAfterFinished": 24 * 3600,
+        "ttlSecondsAfterFinished": JOB_KEPT_S,
         "template": build_pod_template(cluster, component, pod),
     }
     found = build_object(cluster, around, "batch/v1", "Job", name, component, spec=spec)
