@@ -37,7 +37,7 @@ class PutTimes:
 class BranchLine:
     """Archived up to ``base``, read up to ``end``. ``read_at``: when the first waiting entry was read, by the caller's
     clock. ``after_gap``: what precedes ``base`` is not in the stream. ``view``, ``settled``: as the last page had them.
-    """
+    ``sure_at``: when ``base`` was certainly the end of a file, by the caller's clock."""
 
     def __init__(self, base: Node, *, after_gap: bool = False) -> None:
         self.base = base
@@ -45,7 +45,7 @@ class BranchLine:
         self.entries: list[ArchivedEntry] = []
         self.plain_bytes = self.fact_bytes = 0
         self._hashes: deque[bytes] = deque([base.hash], HASHES_KEPT)
-        self.read_at = 0.0
+        self.read_at = self.sure_at = 0.0
         self.view: Number = NO_VIEW
         self.settled = 0
 
