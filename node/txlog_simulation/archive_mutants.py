@@ -9,6 +9,10 @@ PLAN = "txlog/archive/compaction_plan.py"
 COMPACTOR = "txlog/archive/compactor.py"
 WINDOW = "txlog/archive/window_plan.py"
 RETENTION = "txlog/archive/window_retention.py"
+STREAM = "txlog/archive/stream.py"
+ARCHIVER = "txlog/archive/archiver.py"
+ARCHIVER_TEST = "node/tests/archive/test_archiver_decisions.py::"
+HEADER_TEST = "node/tests/archive/test_archive_headers.py::"
 COMPACTION_TEST = "node/tests/archive/test_compaction.py::"
 LEVEL_TEST = "node/tests/server/test_archived_level.py::"
 WINDOW_TEST = "node/tests/archive/test_recovery_window.py::"
@@ -94,9 +98,51 @@ ARCHIVE_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "archive-mixes-views-in-one-file",
         COMPACTOR,
-        "        if run and (file.header.meta.view != run[-1].header.meta.view or plain + more > PLAIN_BYTES):\n",
-        "        if run and plain + more > PLAIN_BYTES:\n",
+        "        if run and (is_full or file.header.meta.view != run[-1].header.meta.view):\n",
+        "        if run and is_full:\n",
         f"{COMPACTION_TEST}test_every_place_keeps_its_view",
+    ),
+    _mutant(
+        "archive-reads-only-short-headers",
+        STREAM,
+        "        if length > len(data) > _HEADER_BYTES:\n",
+        "        if length > len(data) > FILE_BYTES_MAX:\n",
+        f"{HEADER_TEST}test_a_header_of_any_length_that_a_file_can_have_is_read_alone",
+    ),
+    _mutant(
+        "archive-writes-headers-of-any-length",
+        "txlog/archive/branch_line.py",
+        " or facts > FACT_BYTES_MAX",
+        "",
+        f"{HEADER_TEST}test_a_file_ends_before_its_header_is_too_long",
+    ),
+    _mutant(
+        "archive-compacts-to-headers-of-any-length",
+        COMPACTOR,
+        " or facts + more_facts > FACT_BYTES_MAX",
+        "",
+        f"{HEADER_TEST}test_a_compacted_file_ends_before_its_header_is_too_long",
+    ),
+    _mutant(
+        "archive-goes-on-where-it-stopped",
+        ARCHIVER,
+        "        if not self._is_on_path(line):\n            self._leave(line)\n",
+        "        if not line:\n            self._leave(line)\n",
+        f"{ARCHIVER_TEST}test_an_archiver_that_was_stopped_for_long_goes_on_where_files_lead",
+    ),
+    _mutant(
+        "archive-reports-what-no-file-leads-to",
+        ARCHIVER,
+        "        if not self._is_on_path(line):  # this process was stopped meanwhile\n",
+        "        if not line:\n",
+        f"{ARCHIVER_TEST}test_what_an_archiver_wrote_behind_its_time_is_not_reported",
+    ),
+    _mutant(
+        "archive-passes-over-files-that-hold-more",
+        "txlog/archive/stream_reader.py",
+        "        return all(end in paths.reached or self._is_inside(end, paths) for end in ends)\n",
+        "        return bool(ends)\n",
+        f"{ARCHIVER_TEST}test_files_that_hold_more_than_the_paths_are_missed",
     ),
     _mutant(
         "window-base-from-after-its-beginning",

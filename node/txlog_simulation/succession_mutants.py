@@ -76,9 +76,9 @@ SUCCESSION_MUTANTS = (
     ),
     _mutant(
         "an-archive-from-the-first-entry",
-        "txlog/archive/archiver.py",
-        "                if not status.view.number:\n                    continue  # it learns the log",
-        "                if not status.node:\n                    continue  # it learns the log",
+        "txlog/archive/stream_position.py",
+        "            if not status.view.number:\n                continue  # it learns the log",
+        "            if not status.node:\n                continue  # it learns the log",
         "test_founded_masters.py::test_the_new_archive_begins_where_the_new_log_does",
     ),
     _mutant(

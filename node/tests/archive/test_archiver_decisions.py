@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,15 +12,20 @@ from typing import Any
 import msgspec
 import pytest
 from archiver_runs import entries_to, folder, paths_of
-from log_pieces import CLUSTER, START, UK, chained, some
+from log_pieces import CLUSTER, START, UK, chained, encoded, some
 
 from txlog.archive import archiver as archiver_module
-from txlog.archive.archiver import Archiver, ArchiverSettings
+from txlog.archive.archive_errors import FileMissing
+from txlog.archive.archiver import PLACE_SURE_S, Archiver, ArchiverSettings
 from txlog.archive.block_codec import ArchivedEntry
 from txlog.archive.branch_line import BranchLine, PutTimes
-from txlog.archive.file_name import Node
+from txlog.archive.compaction_plan import CompactionLimits
+from txlog.archive.compactor import Compactor
+from txlog.archive.file_name import FileName, Node
 from txlog.archive.format import AFTER_GAP
+from txlog.archive.path import find_missing
 from txlog.archive.stream import Stream, StreamId
+from txlog.archive.stream_reader import StreamReader
 from txlog.backup.folder_target import FolderTarget
 from txlog.client import MasterUnreachable
 from txlog.model.entry import Position
@@ -86,6 +92,7 @@ class FakeMaster:
 
 class Ship:
     def __init__(self, path: Path) -> None:
+        self.path = path
         self.target = FolderTarget(folder(path))
         self.stream = Stream(self.target, StreamId(CLUSTER, "uk"))
         self.now = 0.0
@@ -361,3 +368,83 @@ def test_a_large_transaction_has_a_file_of_its_own(ship: Ship) -> None:
     ship.run(ship.begin(master, file_bytes=1000))
     assert entries_to(ship.stream, master.node(3)) == large
     assert len(ship.stream.list_files()) == 3
+
+
+def _compact_to_one(ship: Ship) -> None:
+    """Small files become one at once, and are deleted."""
+    small = sorted((ship.path).rglob("log0/*.txl"))
+    for at, each in enumerate(small):
+        os.utime(each, (1_700_000_000 + at,) * 2)
+    log = EventLog("compactor", io.StringIO(), 0)
+    for _ in range(2):
+        Compactor(ship.stream, log, CompactionLimits(span_s=len(small) - 1, grace_s=0.0)).run()
+
+
+def test_an_archiver_that_was_stopped_for_long_goes_on_where_files_lead(ship: Ship) -> None:
+    """Another one has archived meanwhile, and the place where it stopped is inside a compacted file now."""
+    master = FakeMaster("uk-1", LOG[:4])
+    stopped = ship.begin(master)
+    ship.run(stopped)
+    other = ship.begin(master)
+    for end in (8, 12, 16):
+        master.entries, master.settled = LOG[:end], end
+        ship.run(other, 4)
+    _compact_to_one(ship)
+    assert master.node(4) not in paths_of(ship.stream).reached
+    ship.now += PLACE_SURE_S
+    master.entries = LOG
+    ship.run(stopped)
+    assert find_missing(paths_of(ship.stream)) == [], "each of its files is one that a path leads to"
+    assert entries_to(ship.stream, master.node(20)) == LOG
+    assert stopped.reported == master.node(20)
+    assert ship.events("ArchiverOvertaken") == 1
+    assert StreamReader(ship.stream).find_timelines().current[0].head == master.node(20)
+
+
+def test_what_an_archiver_wrote_behind_its_time_is_not_reported(ship: Ship, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is stopped while it writes: the object arrives when no file leads to it any more."""
+    master = FakeMaster("uk-1", LOG[:4])
+    stopped = ship.begin(master)
+    ship.run(stopped)
+    create = Stream.create_file
+
+    def late(stream: Stream, name: FileName, data: bytes) -> bool:
+        monkeypatch.setattr(Stream, "create_file", create)
+        other = ship.begin(master)
+        for end in (8, 12, 16):
+            master.entries, master.settled = LOG[:end], end
+            ship.run(other, 4)
+        _compact_to_one(ship)
+        ship.now += PLACE_SURE_S
+        return create(stream, name, data)
+
+    master.entries = LOG[:6]
+    monkeypatch.setattr(Stream, "create_file", late)
+    reported = []
+    for _ in range(8):
+        stopped.run_round()
+        reported.append(stopped.reported)
+        ship.now += 0.6
+    assert master.node(6) not in reported
+    assert stopped.places[0] == master.node(16)
+    assert find_missing(paths_of(ship.stream)) == [master.node(4)]
+    assert StreamReader(ship.stream).find_timelines().current[0].head == master.node(16), "it holds nothing more"
+
+
+def test_files_that_hold_more_than_the_paths_are_missed(ship: Ship) -> None:
+    """Nothing is passed over whose entries no path has: also not those of another order at the same indexes."""
+    master = FakeMaster("uk-1", LOG[:4])
+    archiver = ship.begin(master)
+    for end in (8, 12, 16):
+        master.entries, master.settled = LOG[:end], end
+        ship.run(archiver, 4)
+    _compact_to_one(ship)
+    inside = encoded(LOG[5:7], LOG[4].hash)
+    ship.stream.create_file(inside.name, inside.data)
+    assert StreamReader(ship.stream).find_timelines().current[0].head == master.node(16)
+    for entries in (LOG[5:18], some(3, master.node(5), "b")):
+        more = encoded(entries, LOG[4].hash)
+        ship.stream.create_file(more.name, more.data)
+        with pytest.raises(FileMissing, match=str(master.node(5))):
+            StreamReader(ship.stream).find_timelines()
+        ship.stream.delete_files([more.name])

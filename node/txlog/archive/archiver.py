@@ -20,14 +20,19 @@ from txlog.archive.page_proof import prove_page
 from txlog.archive.path import StreamPaths, find_paths
 from txlog.archive.read_back import ReadBack
 from txlog.archive.stream import Stream, StreamId
-from txlog.archive.stream_position import find_position, read_stable, verified_places
+from txlog.archive.stream_position import (
+    find_first_place,
+    find_position,
+    read_hash,
+    read_stable,
+    verified_places,
+)
 from txlog.backup.backup_errors import OtherCluster, TargetDenied, TargetFull, TargetUnreachable
 from txlog.backup.backup_writer import VERSION
 from txlog.backup.chain_check import read_cluster_id
 from txlog.backup.target import BackupTarget
 from txlog.client import MasterClient
-from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore, TxLogError, Unavailable
-from txlog.model.hashes import chain_start
+from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore, TxLogError
 from txlog.model.view import NO_VIEW, Number
 from txlog.telemetry.event_log import EventLog
 
@@ -42,6 +47,8 @@ REPORT_S: Final = 5.0
 GAP_PATIENCE_S: Final = 60.0
 LIST_AGAIN_S: Final = 60.0
 """Between two listings of the stream for masters whose logs leave the known paths."""
+PLACE_SURE_S: Final = 600.0
+"""So long the end of a known file is where another one may begin: compaction deletes what it replaced an hour later."""
 TARGET_ERRORS: Final = (TargetUnreachable, TargetFull, TargetDenied)
 TARGET_RETRY_S: Final = 1.0
 ATTEMPTS_MAX: Final = 1000
@@ -125,7 +132,7 @@ class Archiver:
         self.stream = Stream(self._target, StreamId(cluster, self._settings.data_center))
         start = self.stream.read_start()
         if start is None:
-            self.stream.create(self._first_place(cluster))
+            self.stream.create(find_first_place(self._masters, cluster, self._log))
             start = self.stream.read_start()
             if start is None:
                 raise StreamTaken(f"{self.stream.location}: stream.json is gone; look who deletes objects there")
@@ -140,13 +147,8 @@ class Archiver:
         self._waiting = None
         paths = self._prove_heads()
         self.reported = paths.heads[0]
-        self._log.info(
-            "ArchiverStarted",
-            stream=self.stream.location,
-            archived=str(self.reported),
-            heads=len(paths.heads),
-            unreached=len(paths.unreached),
-        )
+        counts = {"heads": len(paths.heads), "unreached": len(paths.unreached)}
+        self._log.info("ArchiverStarted", stream=self.stream.location, archived=str(self.reported), **counts)
 
     @property
     def places(self) -> list[Node]:
@@ -171,24 +173,6 @@ class Archiver:
             known += verified_places(status.archive, self._settings.data_center)
         read_back.begin(self.stream, self._paths(), self._starts, known, min(floors, default=0))
         self.on_file = read_back.add
-
-    def _first_place(self, cluster: bytes) -> Node:
-        """The lowest log start of the masters."""
-        found: list[Node] = []
-        for master in self._masters:
-            try:
-                status = master.status()
-                if not status.view.number:
-                    continue  # it learns the log of the others, which may begin later than at its first entry
-                index = int((status.trim or {}).get("keptFrom", 0))
-                at = Node(index, _read_hash(master, index) if index else chain_start(cluster))
-            except TxLogError as error:
-                self._log.warning("MasterNotAsked", master=master.url, error=str(error))
-                continue
-            found.append(at)
-        if not found:
-            raise Unavailable("NoMaster", "no master says where its log begins")
-        return min(found)
 
     def _prove_heads(self) -> StreamPaths:
         """The paths, after the last file of each was read and proved: an object may have been cut off or damaged."""
@@ -345,7 +329,9 @@ class Archiver:
         if found.left is not None:
             self._check_loss(master, paths, found.node, found.left)
             self._log.info("ArchiveBranched", master=master.url, common=str(found.node), head=str(found.left))
-        return BranchLine(found.node)
+        line = BranchLine(found.node)
+        line.sure_at = self._listed_at
+        return line
 
     def _list_again(self) -> None:
         """Another process may have compacted files: their names lead nowhere now."""
@@ -376,7 +362,7 @@ class Archiver:
         begins = []
         for master in this.beyond:
             index = int((master.status().trim or {}).get("keptFrom", 0))
-            begins.append((Node(index, _read_hash(master, index)), master))
+            begins.append((Node(index, read_hash(master, index)), master))
         begin, master = min(begins, key=lambda each: each[0])
         if begin in paths.reached:  # the log was trimmed while it was asked
             return
@@ -384,6 +370,7 @@ class Archiver:
         self._starts.add(begin)
         self.gaps += 1
         line = BranchLine(begin, after_gap=True)
+        line.sure_at = now
         self._lines.append(line)
         self._assign(master, line, this)
         self._log.error("ArchiveGap", master=master.url, after=str(paths.heads[0]), begin=str(begin))
@@ -406,7 +393,7 @@ class Archiver:
         if self._waiting is not None:
             self._write(self._waiting)
         for line in list(self._lines):
-            while line.entries and (everything or self._is_due(line)):
+            while line in self._lines and line.entries and (everything or self._is_due(line)):
                 self._write(self._encode(line))
 
     def _is_due(self, line: BranchLine) -> bool:
@@ -444,9 +431,13 @@ class Archiver:
         return None
 
     def _write(self, waiting: _WaitingFile) -> None:
-        """Until the target answers, this file is the next one, with these bytes."""
+        """Until the target answers, this file is the next one, with these bytes. Nothing is written or reported that no
+        path leads to."""
         self._waiting = waiting
-        name = waiting.file.name
+        name, line = waiting.file.name, waiting.line
+        if not self._is_on_path(line):
+            self._leave(line)
+            return
         while True:
             while name in self._damaged:
                 name = name._replace(attempt=name.attempt + 1)
@@ -455,17 +446,40 @@ class Archiver:
             began = self._clock()
             if self.stream.create_file(name, waiting.file.data):
                 self._put_times.add(self._clock() - began)
+                sure_at = began
                 self.files_written += 1
                 self.bytes_written += len(waiting.file.data)
                 break
             # The answer to an earlier try was lost, or another archiver wrote it. It counts once it is proved.
             if self._is_sound(name):
+                sure_at = line.sure_at  # how old that object is, is not known
                 break
         self._names.add(name)
-        waiting.line.archived(waiting.entry_count, self._clock())
+        if not self._is_on_path(line):  # this process was stopped meanwhile
+            self._leave(line)
+            return
+        line.archived(waiting.entry_count, self._clock())
+        line.sure_at = max(sure_at, line.sure_at)
         self._waiting = None
         self.reported = name.end
         self.on_file(name)
+
+    def _is_on_path(self, line: BranchLine) -> bool:
+        """Whether a file may begin at the end of this line's files. While this archiver was stopped, another one may
+        have gone on, and the files that lead here may be in a compacted one."""
+        if self._clock() - line.sure_at >= PLACE_SURE_S:
+            self._list_files()
+            if line.base not in self._paths().reached:
+                return False
+            line.sure_at = self._listed_at
+        return True
+
+    def _leave(self, line: BranchLine) -> None:
+        """The masters' logs are looked for on the paths again."""
+        self._log.warning("ArchiverOvertaken", place=str(line.base), waiting=len(line.entries))
+        self._lines.remove(line)
+        self._line_of = {url: each for url, each in self._line_of.items() if each is not line}
+        self._waiting = None
 
     # Watching
 
@@ -482,8 +496,3 @@ class Archiver:
             self._reported_at = now
             waiting = sum(len(line.entries) for line in self._lines)
             self._log.info("Archived", position=str(self.reported), waiting=waiting, files=self.files_written)
-
-
-def _read_hash(master: MasterClient, index: int) -> bytes:
-    """The chain hash at the log start of a master, or after it."""
-    return master.log_page(index, upto=index, keys=True, effect_names=True).after.hash

@@ -22,7 +22,15 @@ from txlog.archive.compaction_plan import (
     plan_merges,
 )
 from txlog.archive.file_name import FileName, Node
-from txlog.archive.format import AFTER_GAP, COMPACTED, ArchiveFile, EncodedFile, encode_file
+from txlog.archive.format import (
+    AFTER_GAP,
+    COMPACTED,
+    FACT_BYTES_MAX,
+    ArchiveFile,
+    EncodedFile,
+    encode_file,
+    fact_bytes,
+)
 from txlog.archive.path import StreamPaths, find_paths
 from txlog.archive.stream import StoredFile, Stream
 from txlog.backup.backup_errors import OtherCluster, UnknownFormat
@@ -182,14 +190,17 @@ def _overlaps(name: FileName, run: Sequence[FileName]) -> bool:
 def _split_runs(files: Iterator[ArchiveFile]) -> Iterator[list[ArchiveFile]]:
     """Files of one view that become one file. The view of a file counts for all of its entries."""
     run: list[ArchiveFile] = []
-    plain = 0
+    plain = facts = 0
     for file in files:
         more = sum(entry.plain_bytes for entry in file.entries)
-        if run and (file.header.meta.view != run[-1].header.meta.view or plain + more > PLAIN_BYTES):
+        more_facts = sum(map(fact_bytes, file.entries))
+        is_full = plain + more > PLAIN_BYTES or facts + more_facts > FACT_BYTES_MAX
+        if run and (is_full or file.header.meta.view != run[-1].header.meta.view):
             yield run
-            run, plain = [], 0
+            run, plain, facts = [], 0, 0
         run.append(file)
         plain += more
+        facts += more_facts
     if run:
         yield run
 

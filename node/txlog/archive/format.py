@@ -38,6 +38,7 @@ from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.entry import KIND_SKIP, KIND_UPDATE, Span
 from txlog.model.ids import Origin, Txid
 from txlog.model.synchronous_entry import (
+    DECIDED_MAX,
     KIND_DECISION,
     KIND_SYNCHRONOUS_UPDATE,
     KINDS_WITH_OWN_KEYS,
@@ -51,7 +52,10 @@ from txlog.model.view import NO_VIEW, Number
 FORMAT: Final = 1
 FILE_BYTES_MAX: Final = 64 << 20
 """No reader takes a longer file into memory. The archiver cuts at 16 MiB before compression."""
-HEADER_BYTES_MAX: Final = 1 << 20
+HEADER_BYTES_MAX: Final = 32 << 20
+"""No reader takes a longer header into memory."""
+FACT_BYTES_MAX: Final = 512 << 10
+"""A file ends before its header has more about its entries: a client that sets many prefixes makes it long."""
 COMPACTED: Final = 1
 AFTER_GAP: Final = 2
 HAS_KEYS: Final = 4
@@ -62,6 +66,9 @@ _END_MAGIC: Final = b"TXLOGEND"
 _FIXED: Final = struct.Struct("<8sIIIIQQ16s16sQQQIIQQII")
 _END: Final = struct.Struct("<IQIQ8s")
 _TABLE_ROW: Final = struct.Struct("<QQQ")
+_ROW_BYTES: Final = 24
+"""Of a row of the header, in MessagePack, besides its texts."""
+_SPAN_BYTES: Final = 32
 
 
 class FileMeta(msgspec.Struct, array_like=True, frozen=True):
@@ -178,6 +185,22 @@ def encode_file(
     return EncodedFile(name, b"".join([head, *blocks, key_table, block_table, end]))
 
 
+def fact_bytes(entry: ArchivedEntry) -> int:
+    """At most so many bytes of a header tell of this entry: what it skips, and what synchronous ones come to."""
+    size = _ROW_BYTES if entry.passed_over or entry.verdict else 0
+    if entry.kind == KIND_SKIP:
+        size += _ROW_BYTES + len(entry.key.encode())
+    return size + sum(_SPAN_BYTES + len(txid.origin.node) for txid in entry.passed_over)
+
+
+def header_length(data: bytes) -> int:
+    """The length of the header that begins like this, as far as a reader takes it; 0 for what is no file."""
+    if len(data) < _FIXED.size or data[:8] != _MAGIC:
+        return 0
+    length: int = _FIXED.unpack_from(data)[3]
+    return min(length, HEADER_BYTES_MAX)
+
+
 def decode_header(name: FileName, data: bytes | memoryview, cluster: bytes | None = None) -> FileHeader:
     """The header at the beginning of ``data``, which may end after it. :class:`FileDamaged`, also when it is not that
     of ``name``; :class:`UnknownFormat` for an intact one of another format; :class:`OtherCluster` when ``cluster`` is
@@ -250,7 +273,7 @@ def _skips(entries: Sequence[ArchivedEntry]) -> list[tuple[int, str]]:
 def _with_facts(name: FileName, meta: FileMeta, entries: list[ArchivedEntry]) -> list[ArchivedEntry]:
     """The entries with what ``meta`` says of synchronous ones."""
     for index, spans in meta.passed_over:
-        _change(name, entries, index, (KIND_DECISION,), passed_over=tuple(_names_of(spans)))
+        _change(name, entries, index, (KIND_DECISION,), passed_over=tuple(_names_of(name, spans)))
     for index, commits in meta.verdicts:
         verdict = DecisionKind.COMMIT if commits else DecisionKind.ROLLBACK
         _change(name, entries, index, SYNCHRONOUS_KINDS, verdict=verdict.value)
@@ -263,7 +286,9 @@ def _change(name: FileName, entries: list[ArchivedEntry], index: int, kinds: Seq
     entries[index - name.first] = msgspec.structs.replace(entries[index - name.first], **facts)
 
 
-def _names_of(spans: Sequence[Span]) -> list[Txid]:
+def _names_of(name: FileName, spans: Sequence[Span]) -> list[Txid]:
+    if sum(span.count for span in spans) > DECIDED_MAX:
+        raise FileDamaged(f"{name}: its header tells of a decision about more than {DECIDED_MAX} transactions")
     return [
         Txid(Origin(span.node, span.birth), seq)
         for span in spans

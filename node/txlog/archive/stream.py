@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from txlog.archive.archive_errors import FileDamaged, NoConditionalPut, StreamTaken
 from txlog.archive.file_name import LEVELS, FileName, Node, parse_file_name
-from txlog.archive.format import FILE_BYTES_MAX, ArchiveFile, FileHeader, decode_file, decode_header
+from txlog.archive.format import FILE_BYTES_MAX, ArchiveFile, FileHeader, decode_file, decode_header, header_length
 from txlog.backup.backup_errors import ObjectMissing, UnknownFormat
 from txlog.backup.backup_writer import VERSION
 from txlog.backup.checked_json import decode_checked, encode_checked
@@ -33,7 +33,7 @@ ROOT: Final = "_archive"
 STREAM_FORMAT: Final = 1
 _RECORD_BYTES_MAX: Final = 1 << 16
 _HEADER_BYTES: Final = 1 << 18
-"""Enough for the header of a file of a cluster with thousands of views."""
+"""Most headers are shorter; the rest is read again."""
 
 
 class StoredFile(NamedTuple):
@@ -166,8 +166,12 @@ class Stream:
         return decode_file(name, data, self.id.cluster)
 
     def read_header(self, name: FileName) -> FileHeader:
-        """The header alone."""
-        return decode_header(name, self._target.read(self._file_key(name), _HEADER_BYTES), self.id.cluster)
+        """The header alone. Raises what :func:`~txlog.archive.format.decode_header` and the target raise."""
+        data = self._target.read(self._file_key(name), _HEADER_BYTES)
+        length = header_length(data)
+        if length > len(data) > _HEADER_BYTES:
+            data = self._target.read(self._file_key(name), length)
+        return decode_header(name, data, self.id.cluster)
 
     def create_file(self, name: FileName, data: bytes) -> bool:
         """False when an object of this name exists."""

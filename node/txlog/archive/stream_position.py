@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
 from txlog.archive.file_name import Node
 from txlog.archive.path import StreamPaths
 from txlog.client import MasterClient
-from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore
+from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore, TxLogError, Unavailable
+from txlog.model.hashes import chain_start
+from txlog.telemetry.event_log import EventLog
 
 
 class Standing(Enum):
@@ -54,6 +56,30 @@ def read_stable(master: MasterClient) -> Node:
     """The stable place of a master."""
     stable = master.status().stable
     return Node(stable.index, bytes.fromhex(stable.hash))
+
+
+def read_hash(master: MasterClient, index: int) -> bytes:
+    """The chain hash at the log start of a master, or after it."""
+    return master.log_page(index, upto=index, keys=True, effect_names=True).after.hash
+
+
+def find_first_place(masters: Sequence[MasterClient], cluster: bytes, log: EventLog) -> Node:
+    """The lowest log start of the masters: where a stream begins. ``Unavailable`` (``NoMaster``) when none tells."""
+    found: list[Node] = []
+    for master in masters:
+        try:
+            status = master.status()
+            if not status.view.number:
+                continue  # it learns the log of the others, which may begin later than at its first entry
+            index = int((status.trim or {}).get("keptFrom", 0))
+            at = Node(index, read_hash(master, index) if index else chain_start(cluster))
+        except TxLogError as error:
+            log.warning("MasterNotAsked", master=master.url, error=str(error))
+            continue
+        found.append(at)
+    if not found:
+        raise Unavailable("NoMaster", "no master says where its log begins")
+    return min(found)
 
 
 def verified_places(archive: Mapping[str, Any] | None, data_center: str) -> list[Node]:

@@ -68,7 +68,7 @@ class StreamReader:
         :class:`FileDamaged` or :class:`FileMissing` when sound files do not lead to each end."""
         every = self._find_paths(())
         if end is None:
-            missing = find_missing(every)
+            missing = [place for place in find_missing(every) if not self._is_known_after(place, every)]
             if missing:
                 raise FileMissing(
                     f"{self.stream.location}: the files before {missing[0]} are missing, and may hold what skips a "
@@ -87,6 +87,20 @@ class StreamReader:
         names = {name for head in heads for name in paths.path_to(head)}
         self._read_headers(sorted(names))
         return find_timelines(paths, self._facts, self.read)
+
+    def _is_known_after(self, place: Node, paths: StreamPaths) -> bool:
+        """Whether the files that begin at a place hold nothing more than the paths: each ends inside a file of these.
+        An archiver that was stopped for long may have written them."""
+        ends = find_paths(paths.unreached, [place]).heads
+        return all(end in paths.reached or self._is_inside(end, paths) for end in ends)
+
+    def _is_inside(self, place: Node, paths: StreamPaths) -> bool:
+        """The chain proves it: with the same hash, everything before is the same."""
+        return any(
+            self.read(name)[place.index - name.first].hash == place.hash
+            for name in paths.reached.values()
+            if name is not None and name.first <= place.index < name.last and name not in self.damaged
+        )
 
     def _find_paths(self, damaged: Collection[FileName]) -> StreamPaths:
         """A gap is a start only where files do not lead over it."""
