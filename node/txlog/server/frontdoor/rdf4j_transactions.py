@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Final
-from urllib.parse import parse_qsl
 
 from aiohttp import web
 
@@ -24,6 +23,7 @@ from txlog.model.synchronous import NO_REQUEST
 from txlog.protocol.events import Submission
 from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.evaluator_pool import EvaluatorPool
+from txlog.server.frontdoor.off_loop import OFF_LOOP_BYTES, parse_form, run_sparql_off_loop
 from txlog.server.frontdoor.open_transaction import OpenTransaction
 from txlog.server.frontdoor.read_handler import ReadHandler
 from txlog.server.frontdoor.read_set import ReadCondition, ReadSet
@@ -55,8 +55,6 @@ from txlog.workers.canonical_literals import stored_form
 TRANSACTION_IDLE_S: Final = 60.0
 """Seconds without a request after which a transaction is rolled back."""
 OPEN_TRANSACTIONS_MAX: Final = 256
-OFF_LOOP_BYTES: Final = 256 << 10
-"""Bytes written since the last read above which the view is updated in a worker thread."""
 TOO_LARGE_CACHE_S: Final = 600.0
 """Seconds for which a repository that was too large to copy is assumed to still be."""
 ENDED_TRANSACTIONS_MAX: Final = 1000
@@ -126,7 +124,7 @@ class TransactionHandler:
         body = await read_body(request, 64 << 10)
         parameters = dict(request.query)
         if body and request.headers.get("Content-Type", "").lower().startswith(_FORM):
-            parameters |= dict(parse_qsl(body.decode("utf-8", "replace")))
+            parameters |= dict(await parse_form(body.decode("utf-8", "replace")))
         level = ""
         for name in _LEVEL_PARAMETERS:
             given = parameters.get(name)
@@ -354,7 +352,7 @@ class TransactionHandler:
         asked = await self._reads.parse_query(request)
         if asked.level:
             raise BadInput("explain: a query of a transaction that has written is evaluated here, not by a worker")
-        wanted = query_predicates(asked.text)
+        wanted = await run_sparql_off_loop(len(asked.text), lambda: query_predicates(asked.text))
         answer = await (await self._view_for(request, one, wanted)).query(asked)
         answer.headers["TxLog-Literals"] = stored_form(self._site.literals.keeps)
         if one.read_set is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from urllib.parse import parse_qsl
 
 from aiohttp import ClientError, ClientResponse, web
 
@@ -29,6 +28,7 @@ from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.answer_steps import clean_lines, read_beginning, resume, steps_for
 from txlog.server.frontdoor.answer_stream import send_stream
 from txlog.server.frontdoor.describe import append_answers, find_statement_queries
+from txlog.server.frontdoor.off_loop import parse_form, run_sparql_off_loop
 from txlog.server.frontdoor.portability_rule import PortabilityRule
 from txlog.server.frontdoor.query_plans import explain_query
 from txlog.server.frontdoor.query_request import ParsedQuery, parse_query_request
@@ -160,7 +160,8 @@ class ReadHandler:
             raise BadInput("Missing parameter: query; send it as query=, or as a body of application/sparql-query")
         accept = dict(parameters).get("Accept") or accept_header(request)
         star = "<<" in text and speaks_star(accept) and not self._portability.lacking_engine()
-        return parse_query_request(tuple(parameters), text, accept, star=star)
+        given, asked = tuple(parameters), text
+        return await run_sparql_off_loop(len(text), lambda: parse_query_request(given, asked, accept, star=star))
 
     async def _read_parameters(self, request: Request) -> tuple[list[tuple[str, str]], str | None]:
         """All parameters, of the URL and the form, and the query itself."""
@@ -178,7 +179,7 @@ class ReadHandler:
         if media == "application/sparql-query":
             return parameters, text
         if media == "application/x-www-form-urlencoded":
-            form = parse_qsl(text, keep_blank_values=True)
+            form = await parse_form(text)
             if "update" in dict(form):
                 raise BadInput("an update is sent to the repository's statements")
             return [*parameters, *form], dict(form).get("query", dict(parameters).get("query"))
