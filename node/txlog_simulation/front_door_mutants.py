@@ -6,6 +6,8 @@ from txlog_simulation.mutant import Mutant
 from txlog_simulation.source_patches import SourceEdit
 
 _ROOM = "txlog/server/frontdoor"
+_DOOR = f"{_ROOM}/synchronous_door.py"
+_REPEATS = "node/tests/server/test_synchronous_repeats.py"
 _LONG = "node/tests/server/test_long_requests.py"
 
 
@@ -41,5 +43,54 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
         ", max_num_fields=FORM_FIELDS_MAX",
         "",
         f"{_LONG}::test_a_form_has_no_more_fields_than_a_master_can_hold",
+    ),
+    _mutant(
+        "commit-under-another-key-is-another-commit",
+        f"{_ROOM}/rdf4j_transactions.py",
+        "key = one.commit_key if one.committing else asked.key or",
+        "key = asked.key or",
+        f"{_REPEATS}::test_a_commit_that_is_repeated_under_another_key_is_the_same_commit",
+    ),
+    _mutant(
+        "other-terms-are-another-body",
+        _DOOR,
+        "    return isinstance(answer, KeyTaken)\n",
+        "    return False\n",
+        f"{_REPEATS}::test_a_commit_that_is_repeated_with_other_terms_is_answered_about_the_first",
+    ),
+    _mutant(
+        "rule-that-has-changed-takes-the-key",
+        _DOOR,
+        "item.payload != one.payload or _ordinary_kind(item.kind) != _ordinary_kind(one.kind):\n",
+        "item.payload != one.payload or item.kind != one.kind:\n",
+        f"{_REPEATS}::test_a_key_is_answered_after_its_rule_has_changed",
+    ),
+    _mutant(
+        "another-body-is-a-repeat-with-other-terms",
+        _DOOR,
+        "    if item is None or item.payload != one.payload or",
+        "    if item is None or",
+        f"{_REPEATS}::test_a_key_is_answered_after_its_rule_has_changed",
+    ),
+    _mutant(
+        "less-than-a-client-asks-for-is-its-repeat",
+        _DOOR,
+        "    if not _meets(item, request):\n",
+        "    if False:\n",
+        f"{_REPEATS}::test_a_key_is_answered_after_a_rule_has_come",
+    ),
+    _mutant(
+        "key-of-the-log-is-shown-to-a-client",
+        "txlog/runtime/executor.py",
+        "key_taken(idempotency_key_of(one.kind, one.key) or one.key, answer.txid)",
+        "key_taken(one.key, answer.txid)",
+        f"{_REPEATS}::test_a_body_whose_hash_begins_alike_is_told_from_the_first",
+    ),
+    _mutant(
+        "beginning-of-a-hash-is-a-body",
+        _DOOR,
+        "    if isinstance(answer, Unavailable) and one.content",
+        "    if one.content",
+        f"{_REPEATS}::test_a_body_whose_hash_begins_alike_is_told_from_the_first",
     ),
 )

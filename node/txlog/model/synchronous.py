@@ -213,11 +213,11 @@ def compute_terms(
     timeouts = [rule.timeout_ms for rule in found]
     if request.timeout_ms is not None:
         timeouts.append(request.timeout_ms)
-    return SynchronousTerms(join_quorums(asked), _least_timeout(timeouts), matches)
+    return SynchronousTerms(join_quorums(asked), least_timeout(timeouts), matches)
 
 
-def _least_timeout(timeouts: Sequence[int]) -> int:
-    """None where each of them is; the default without any."""
+def least_timeout(timeouts: Sequence[int]) -> int:
+    """The one that counts of several time-outs: none where each of them is none; the default without any."""
     if not timeouts:
         return TIMEOUT_MS_DEFAULT
     return min((timeout for timeout in timeouts if timeout != NO_TIMEOUT), default=NO_TIMEOUT)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -78,7 +78,8 @@ _decoder = msgspec.json.Decoder(NdjsonTransaction)
 class NdjsonBatch(NamedTuple):
     """``refused`` maps the offset of a line in the batch to its error. ``write`` has the other lines, in order.
     ``deadline`` is a time of the event loop's clock, in seconds. ``level``: what the lines wait for.
-    ``has_synchronous``: one of them takes effect only where a quorum holds it."""
+    ``has_synchronous``: one of them takes effect only where a quorum holds it. ``requests``: what each line of
+    ``write`` asked for."""
 
     line_count: int
     refused: dict[int, TxLogError]
@@ -86,6 +87,7 @@ class NdjsonBatch(NamedTuple):
     deadline: float
     level: Durability
     has_synchronous: bool = False
+    requests: Sequence[SynchronousRequest] = ()
 
 
 class NdjsonWriteHandler:
@@ -178,15 +180,19 @@ class NdjsonWriteHandler:
     async def _submit(self, lines: list[bytes], asked: WriteOptions) -> NdjsonBatch:
         refused: dict[int, TxLogError] = {}
         submissions: list[Submission] = []
+        requests: list[SynchronousRequest] = []
         traits, has_rules = self._portability.traits(), bool(self._synchronous_door.rules)
         began = time.monotonic()
         for at, line in enumerate(lines):
             try:
                 if len(line) < OFF_LOOP_SPARQL:
-                    one = self._prepare(line, asked, traits, has_rules)
+                    one, request = self._prepare(line, asked, traits, has_rules)
                 else:
-                    one = await run_sparql_off_loop(len(line), partial(self._prepare, line, asked, traits, has_rules))
+                    one, request = await run_sparql_off_loop(
+                        len(line), partial(self._prepare, line, asked, traits, has_rules)
+                    )
                 submissions.append(one)
+                requests.append(request)
             except DECODE_ERRORS as wrong:
                 refused[at] = BadInput(f"not a JSON line of a transaction: {wrong}")
             except TxLogError as wrong:
@@ -203,11 +209,13 @@ class NdjsonWriteHandler:
             except Unavailable as wrong:
                 refused = dict.fromkeys(range(len(lines)), wrong) | refused
         deadline = asyncio.get_running_loop().time() + asked.timeout_s
-        return NdjsonBatch(len(lines), refused, write, deadline, level, has_synchronous)
+        return NdjsonBatch(len(lines), refused, write, deadline, level, has_synchronous, requests)
 
-    def _prepare(self, line: bytes, asked: WriteOptions, traits: EngineTraits, has_rules: bool) -> Submission:
-        """The transaction of a line. Raises one of :data:`DECODE_ERRORS`, or a :class:`TxLogError`. A thread runs this
-        for a long line."""
+    def _prepare(
+        self, line: bytes, asked: WriteOptions, traits: EngineTraits, has_rules: bool
+    ) -> tuple[Submission, SynchronousRequest]:
+        """The transaction of a line, and what it asks for. Raises one of :data:`DECODE_ERRORS`, or a
+        :class:`TxLogError`. A thread runs this for a long line."""
         if len(line) > self._line_max:
             raise _line_too_long(self._line_max)
         transaction = _decoder.decode(line)
@@ -223,7 +231,9 @@ class NdjsonWriteHandler:
         kind, payload = prepared.kind, prepared.payload
         one = Submission(kind, key, payload, content_hash(kind, key, payload))
         request = transaction.request(asked.synchronous)
-        return self._synchronous_door.convert(one, request) if has_rules or request is not NO_REQUEST else one
+        if has_rules or request is not NO_REQUEST:
+            one = self._synchronous_door.convert(one, request)
+        return one, request
 
     async def _render_answers(self, batch: NdjsonBatch) -> bytes:
         """The answer lines of the batch, once all its transactions have reached their level or the deadline has
@@ -236,9 +246,9 @@ class NdjsonWriteHandler:
             left = batch.deadline - asyncio.get_running_loop().time()
             reached = await self._durability.wait_for(write.reached, left)
             answers = write.answers or [Unavailable("Late", "not known yet whether it was accepted")] * len(write.batch)
-            if batch.has_synchronous and write.answers:
-                log = self._status.log_state
-                answers = [recognise_repeat(log, *each) for each in zip(write.batch, answers, strict=True)]
+            if write.answers and any(isinstance(answer, Refused) for answer in answers):
+                tries = zip(write.batch, answers, batch.requests, strict=True)
+                answers = [recognise_repeat(self._status, *each).answer for each in tries]
             last = next((a for a in reversed(answers) if isinstance(a, SubmissionAccepted) and not a.is_repeat), None)
             for one in answers:
                 waits = isinstance(one, SubmissionAccepted) and (one.is_repeat or batch.has_synchronous)

@@ -66,6 +66,7 @@ _LEVEL_PARAMETERS: Final = (
 )
 _SYNCHRONOUS_SETTING: Final = "transaction-setting__txlog.synchronous"
 _FORM: Final = "application/x-www-form-urlencoded"
+_UNKNOWN: Final = "it is not known whether it counts"
 
 
 class TransactionHandler:
@@ -150,7 +151,8 @@ class TransactionHandler:
         now = time.monotonic()
         for one in list(self.open.values()):
             if now - one.last_used >= self.idle_s and not one.lock.locked():
-                self._close_transaction(one, f"it expired: no request used it for {self.idle_s:g} s")
+                how = f"it expired: no request used it for {self.idle_s:g} s"
+                self._close_transaction(one, f"{how}, and {_UNKNOWN}" if one.committing else how)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -180,7 +182,7 @@ class TransactionHandler:
         one = self.open.get(name)
         if one is None:
             how = self._outcomes.get(name, "this master does not know it; it lives at the master that began it")
-            raise BadInput(f"unable to find registered connection for transaction id '{name}': {how}")
+            raise _unknown_transaction(name, how)
         one.last_used = time.monotonic()
         return one
 
@@ -201,7 +203,7 @@ class TransactionHandler:
     ) -> Response:
         async with one.lock:
             if one.name not in self.open:
-                raise BadInput(f"unable to find registered connection for transaction id '{one.name}': it is over")
+                raise _unknown_transaction(one.name, self._outcomes.get(one.name, "it is over"))
             if one.committing and action == self._rollback:
                 raise CommitPending(
                     f"'{one.name}' was handed to the log, and may still take effect: it cannot be rolled back; send "
@@ -421,11 +423,12 @@ class TransactionHandler:
             return web.Response()
         if one.read_set is not None and one.read_set and one.view is not None:
             return await self._commit_serializable(request, one, one.read_set, one.view, asked)
-        key = asked.key or f"transaction:{one.name}"
+        # Once it was handed to the log, only this key finds it again: under another one it would be a second entry.
+        key = one.commit_key if one.committing else asked.key or f"transaction:{one.name}"
         submission = Submission(
             prepared.kind, key, prepared.payload, content_hash(prepared.kind, key, prepared.payload)
         )
-        before, one.committing = one.committing, True
+        before, one.committing, one.commit_key = one.committing, True, key
         try:
             answer = await self._writes.write(submission, asked._replace(key=key))
         except (BadInput, Refused):
@@ -464,14 +467,16 @@ class TransactionHandler:
         if isinstance(answer, RawResponse) and answer.status == RolledBack.status:
             one.committing = False  # nothing of it took effect, and its key is free again
             return answer
-        self._close_transaction(
-            one, "it was committed" if answer.status != 202 else "it is not known whether it counts"
-        )
+        self._close_transaction(one, "it was committed" if answer.status != 202 else _UNKNOWN)
         return answer.as_status(200) if isinstance(answer, RawResponse) and answer.status == 204 else answer
 
     async def _rollback(self, request: Request, one: OpenTransaction) -> Response:
         self._close_transaction(one, "it was rolled back")
         return web.Response(status=204)
+
+
+def _unknown_transaction(name: str, how: str) -> BadInput:
+    return BadInput(f"unable to find registered connection for transaction id '{name}': {how}")
 
 
 def _evaluated_update(part: TransactionBody) -> EvaluatedUpdate:

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from txlog.http.router import RawResponse, Request, Response, Route, json_response, read_body
+from txlog.http.router import RawResponse, Request, Response, Route, read_body
 from txlog.http.write_options import WriteOptions, write_options_of
 from txlog.model.durability import Durability
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
@@ -48,7 +48,12 @@ from txlog.server.frontdoor.update_request import (
     parse_update_request,
     strip_angle_brackets,
 )
-from txlog.server.frontdoor.write_responses import WriteResponseFormatter, accepted_txid
+from txlog.server.frontdoor.write_responses import (
+    WriteResponseFormatter,
+    accepted_txid,
+    timeout_response,
+    worker_refusal_response,
+)
 from txlog.sparql import (
     EvaluatedUpdate,
     TransactionBody,
@@ -236,7 +241,7 @@ class WriteHandler:
         if is_synchronous(write.batch[-1]) and not asked.knows_pending:
             raise OutcomeUndecided("not known yet whether this update takes effect; look at the data")
         if txid is None:
-            return _timeout_response()
+            return timeout_response()
         headers = self.response_formatter.headers(txid, None) + "Content-Type: text/plain; charset=utf-8\r\n"
         text = f"not known yet whether {txid} takes effect: others may come between; look at the data\n"
         return RawResponse(202, headers.encode(), text.encode())
@@ -305,21 +310,11 @@ class WriteHandler:
     async def final_response(self, write: PendingWrite, asked: WriteOptions, reached: bool) -> Response:
         """The answer of every other case. Raises the error with which the core refused it."""
         if not write.answers:
-            return _timeout_response()
-        answer = write.answers[-1]
-        if isinstance(answer, Refused):
-            raise answer
-        txid = answer.txid
-        if answer.is_repeat or asked.level not in BELOW_APPLIED:
-            reached = await self._site.transactions.wait_for_level(txid, asked.level, asked.timeout_s)
-        outcome = self._site.transactions.outcome(txid)
-        if outcome.state in ("skipped", "blocked") and asked.level not in BELOW_APPLIED:
-            return _worker_refusal_response(outcome)
-        return (
-            self._success_response(txid, outcome.level or Durability.ACCEPTED)
-            if reached
-            else self._pending_response(outcome)
-        )
+            return timeout_response()
+        answer, synchronous = self._recognise(write, asked)
+        if synchronous:
+            return await self._synchronous_outcome(answer, asked)
+        return await self._ordinary_outcome(answer, asked, reached)
 
     async def _synchronous_response(self, write: PendingWrite, asked: WriteOptions) -> Response:
         """What may be answered about a synchronous transaction now. Raises the error with which the core refused it."""
@@ -328,16 +323,38 @@ class WriteHandler:
                 raise OutcomeUndecided(
                     "not known yet whether it was accepted; look at the data, or repeat it under its key"
                 )
-            return _timeout_response()
-        answer = recognise_repeat(self._site.status.log_state, write.batch[-1], write.answers[-1])
+            return timeout_response()
+        return await self.final_response(write, asked, False)
+
+    def _recognise(self, write: PendingWrite, asked: WriteOptions) -> tuple[SubmissionAccepted, bool]:
+        """What the core accepted, now or in an earlier try, and whether it is synchronous. Raises what refused it."""
+        status = self._site.status
+        answer, synchronous = recognise_repeat(status, write.batch[-1], write.answers[-1], asked.synchronous)
         if isinstance(answer, Refused):
             raise answer
+        return answer, synchronous
+
+    async def _ordinary_outcome(self, answer: SubmissionAccepted, asked: WriteOptions, reached: bool) -> Response:
+        txid = answer.txid
+        if answer.is_repeat or asked.level not in BELOW_APPLIED:
+            reached = await self._site.transactions.wait_for_level(txid, asked.level, asked.timeout_s)
+        outcome = self._site.transactions.outcome(txid)
+        if outcome.state in ("skipped", "blocked") and asked.level not in BELOW_APPLIED:
+            return worker_refusal_response(outcome)
+        return (
+            self._success_response(txid, outcome.level or Durability.ACCEPTED)
+            if reached
+            else self._pending_response(outcome)
+        )
+
+    async def _synchronous_outcome(self, answer: SubmissionAccepted, asked: WriteOptions) -> Response:
         txid, transactions = answer.txid, self._site.transactions
+        asked = asked._replace(level=level_of(asked))
         if answer.is_repeat or asked.level not in BELOW_APPLIED:
             await transactions.wait_for_level(txid, asked.level, asked.timeout_s)
         outcome = transactions.outcome(txid)
         if outcome.state in ("skipped", "blocked") and asked.level not in BELOW_APPLIED:
-            return _worker_refusal_response(outcome)
+            return worker_refusal_response(outcome)
         known = self._durability.synchronous_answer(txid, asked.level) or SynchronousAnswer.COMMITTED
         reply = find_reply(known, asked.level, knows_pending=asked.knows_pending)
         return self.response_formatter.synchronous_response(txid, outcome.level, reply)
@@ -472,23 +489,3 @@ def _decode_text(body: bytes, what: str) -> str:
         return body.decode("utf-8-sig")
     except UnicodeDecodeError as wrong:
         raise BadInput(f"{what}: not UTF-8 at byte {wrong.start}") from None
-
-
-def _timeout_response() -> Response:
-    """The time was over before the transaction had an id. It is not known whether it will be accepted (rule 16)."""
-    return RawResponse(202, b"Content-Type: text/plain; charset=utf-8\r\n", b"not known yet whether it was accepted\n")
-
-
-def _worker_refusal_response(outcome: TransactionOutcome) -> Response:
-    position = outcome.position
-    headers = {"TxLog-Transaction": str(outcome.txid)}
-    if position is not None:
-        headers["TxLog-Position"] = str(position)
-    body = {
-        "error": "Conflict",
-        "reason": outcome.state.capitalize(),
-        "message": "workers refused this transaction; it is in the log. See their answers",
-        "txid": str(outcome.txid),
-        "workers": outcome.workers,
-    }
-    return json_response(body, 409, headers)
