@@ -8,6 +8,7 @@ from txlog_simulation.source_patches import SourceEdit
 _ROOM = "txlog/server/frontdoor"
 _DOOR = f"{_ROOM}/synchronous_door.py"
 _REPEATS = "node/tests/server/test_synchronous_repeats.py"
+_UNUSUAL = "node/tests/server/test_unusual_requests.py"
 _LONG = "node/tests/server/test_long_requests.py"
 
 
@@ -92,5 +93,47 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
         "    if isinstance(answer, Unavailable) and one.content",
         "    if one.content",
         f"{_REPEATS}::test_a_body_whose_hash_begins_alike_is_told_from_the_first",
+    ),
+    _mutant(
+        "wrong-host-is-a-mistake-of-the-master",
+        "txlog/http/router.py",
+        "    if found is None or int(found[1] or 0) > PORT_MAX:\n",
+        "    if False:\n",
+        f"{_UNUSUAL}::test_a_wrong_host_is_refused_where_the_answer_needs_it",
+    ),
+    _mutant(
+        "header-outside-utf-8-is-a-mistake-of-the-master",
+        "txlog/http/router.py",
+        'text.encode("utf-8", "replace")',
+        "text.encode()",
+        f"{_UNUSUAL}::test_a_header_outside_utf_8_is_refused_by_name",
+    ),
+    _mutant(
+        "only-the-first-preference",
+        "txlog/http/write_options.py",
+        'return None if given is None else ", ".join(given)',
+        "return None if given is None else given[0]",
+        f"{_UNUSUAL}::test_preferences_may_come_in_several_headers",
+    ),
+    _mutant(
+        "body-that-stalls-for-ever",
+        "txlog/http/router.py",
+        "async with asyncio.timeout(BODY_IDLE_S):",
+        "async with asyncio.timeout(None):",
+        f"{_UNUSUAL}::test_a_body_that_stalls_ends_its_request",
+    ),
+    _mutant(
+        "client-that-reads-nothing-keeps-a-worker",
+        f"{_ROOM}/answer_stream.py",
+        "async with asyncio.timeout(CLIENT_IDLE_S) as limit:",
+        "async with asyncio.timeout(None) as limit:",
+        f"{_UNUSUAL}::test_a_client_that_reads_nothing_gives_its_worker_back",
+    ),
+    _mutant(
+        "page-may-not-ask-for-a-quorum",
+        "txlog/http/cors.py",
+        "txlog-synchronous, ",
+        "",
+        "node/tests/server/test_browsers.py::test_a_page_may_send_every_header_of_a_write",
     ),
 )

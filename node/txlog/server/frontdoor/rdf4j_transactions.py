@@ -14,7 +14,7 @@ from typing import Final
 
 from aiohttp import web
 
-from txlog.http.router import RawResponse, Request, Response, Route, bytes_response, read_body, text_response
+from txlog.http.router import RawResponse, Request, Response, Route, bytes_response, own_url, read_body, text_response
 from txlog.http.write_options import WriteOptions, parse_synchronous, with_synchronous, write_options_of
 from txlog.model.entry import KIND_QUADS
 from txlog.model.errors import BadInput, CommitPending, Conflict, Refused, RolledBack, TooLarge, TxLogError, Unavailable
@@ -122,7 +122,7 @@ class TransactionHandler:
     async def begin(self, request: Request, names: Mapping[str, str]) -> Response:
         """Begins a transaction."""
         check_repository(names, self._repository)
-        body = await read_body(request, 64 << 10)
+        here, body = own_url(request), await read_body(request, 64 << 10)
         parameters = dict(request.query)
         if body and request.headers.get("Content-Type", "").lower().startswith(_FORM):
             parameters |= dict(await parse_form(body.decode("utf-8", "replace")))
@@ -143,8 +143,7 @@ class TransactionHandler:
             parse_synchronous(one.synchronous, _SYNCHRONOUS_SETTING)
         self.open[one.name] = one
         self._expire_idle()
-        location = f"{request.url.with_query(None)}/{one.name}"
-        return web.Response(status=201, headers={"Location": location})
+        return web.Response(status=201, headers={"Location": f"{here}/{one.name}"})
 
     def _expire_idle(self) -> None:
         """Rolls back the transactions that have been idle for too long, and runs again when the next one is due."""

@@ -14,6 +14,7 @@ from txlog.http.router import (
     Response,
     Route,
     bytes_response,
+    own_url,
     read_body,
     text_response,
 )
@@ -114,7 +115,7 @@ class ReadHandler:
     async def repositories(self, request: Request, names: Mapping[str, str]) -> Response:
         """The list of repositories."""
         name = self._repository
-        base = str(request.url.with_query(None)).rstrip("/")
+        base = own_url(request).rstrip("/")
         row = [
             ("uri", f"{base}/{name}"),
             ("literal", name),

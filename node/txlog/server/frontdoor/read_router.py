@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 
-from txlog.http.router import Request, seconds_parameter
+from txlog.http.router import Request
+from txlog.http.write_options import prefer_header, preferred_wait
 from txlog.model.errors import BadInput, Conflict, TooLarge, Unavailable, WorkerFault
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.watermark import Watermark
@@ -297,8 +298,7 @@ async def _await_watermark(site: MasterContext, request: Request, mark: Watermar
     if not index:
         return
     durability = site.durability
-    wait = request.headers.get("Prefer", "").lower().partition("wait=")[2].partition(",")[0].strip() or None
-    seconds = seconds_parameter(wait, "Prefer: wait", site.config.write_timeout_s, WAIT_S_MAX)
+    seconds = preferred_wait(prefer_header(request), site.config.write_timeout_s, WAIT_S_MAX)
     reached = await durability.wait_for(durability.wait_index(mark, index), seconds)
     if index <= durability.stable.value and digest and durability.position_at(index).hash.hex() != digest:
         raise Conflict(f"TxLog-Min-Position: at index {index} this log has another hash: the position was moved")
