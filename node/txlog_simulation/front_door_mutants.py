@@ -136,4 +136,18 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
         "",
         "node/tests/server/test_browsers.py::test_a_page_may_send_every_header_of_a_write",
     ),
+    _mutant(
+        "empty-file-removes-all-rules",
+        "txlog/config/graph_rules_file.py",
+        "        if found is None:",
+        "        found = found or []\n        if found is None:",
+        "node/tests/config/test_graph_rules.py",
+    ),
+    _mutant(
+        "rules-are-removed-without-a-question",
+        "txlog/cli/peer_commands.py",
+        "    if rules == [] and not yes:\n",
+        "    if False:\n",
+        "node/tests/cli/test_commands.py::test_rules_of_graphs_are_all_removed_only_on_purpose",
+    ),
 )
