@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Final
 
 from aiohttp import ClientError, ClientResponse, web
 
@@ -76,6 +77,8 @@ from txlog.workers.adapter import RequestOutcome, Unreachable, WorkerRequest
 from txlog.workers.canonical_literals import literal_form
 
 PROTOCOL = "12"
+ACCEPT_CHARS_MAX: Final = 8192
+"""As long as a header may be. A form may hold this one, too, and a body is longer."""
 
 
 class ReadHandler:
@@ -160,9 +163,14 @@ class ReadHandler:
         if text is None:
             raise BadInput("Missing parameter: query; send it as query=, or as a body of application/sparql-query")
         accept = dict(parameters).get("Accept") or accept_header(request)
-        star = "<<" in text and speaks_star(accept) and not self._portability.lacking_engine()
+        if len(accept) > ACCEPT_CHARS_MAX:
+            raise BadInput(f"Accept: at most {ACCEPT_CHARS_MAX} characters")
+        star = "<<" in text and not self._portability.lacking_engine()
         given, asked = tuple(parameters), text
-        return await run_sparql_off_loop(len(text), lambda: parse_query_request(given, asked, accept, star=star))
+        size = sum(len(name) + len(value) for name, value in given) + len(asked)
+        return await run_sparql_off_loop(
+            size, lambda: parse_query_request(given, asked, accept, star=star and speaks_star(accept))
+        )
 
     async def _read_parameters(self, request: Request) -> tuple[list[tuple[str, str]], str | None]:
         """All parameters, of the URL and the form, and the query itself."""

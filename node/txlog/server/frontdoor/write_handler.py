@@ -416,7 +416,8 @@ class WriteHandler:
             text = dict(query)["update"]
         else:
             text = _decode_text(body, "MALFORMED QUERY")
-        return await run_sparql_off_loop(len(text), lambda: parse_update_request(text, query, all_graphs))
+        size = sum(len(name) + len(value) for name, value in query) + len(text)
+        return await run_sparql_off_loop(size, lambda: parse_update_request(text, query, all_graphs))
 
     def _yield_to_interactive(self) -> None:
         """Yields to interactive requests; it runs in another thread than the loop's."""
