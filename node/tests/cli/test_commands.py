@@ -148,3 +148,16 @@ def test_a_refusal_that_the_guide_lists_comes_with_its_name(
     assert (code, text.split(" ")[0]) == (1, "TargetUnreachable:"), text
     code, text = said(capsys, monkeypatch, "backup", "delete", "--target", str(tmp_path))
     assert (code, text.split(":")[0]) == (1, "txlog backup delete"), text
+
+
+def test_rules_of_graphs_are_all_removed_only_on_purpose(tmp_path: Path) -> None:
+    """Without rules, no graph waits for a quorum any more."""
+    file, master = tmp_path / "graphs.yaml", ("--master", "http://127.0.0.1:1")
+    file.write_text("")
+    assert "it holds nothing" in str(run("configuration", "--graphs", str(file), "--yes", *master).exception)
+    file.write_text("[]")
+    asked = run("configuration", "--graphs", str(file), *master)
+    assert (asked.exit_code, "All rules go" in asked.output) == (1, True), asked.output
+    sure = run("configuration", "--graphs", str(file), "--yes", *master)
+    assert "All rules go" not in sure.output
+    assert "127.0.0.1:1" in str(sure.exception), "it was sent"

@@ -105,7 +105,18 @@ def test_a_file_of_rules(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "match: x", "- 7", "- {match: x:a, quorum: N/2}", "- {match: x:a, timeout: 7}", "\x00"]
+    "text",
+    [
+        "",
+        "# - {match: x:a}\n",
+        "null",
+        "{",
+        "match: x",
+        "- 7",
+        "- {match: x:a, quorum: N/2}",
+        "- {match: x:a, timeout: 7}",
+        "\x00",
+    ],
 )
 def test_a_file_that_is_none(tmp_path: Path, text: str) -> None:
     file = tmp_path / "graphs.yaml"

@@ -88,6 +88,11 @@ async def test_other_origins_and_administration_are_not_admitted(
         assert method == "GET" or status == 403
 
 
+async def test_a_page_may_send_every_header_of_a_write(open_to_editor: Cluster) -> None:
+    allowed = (await preflight(open_to_editor, f"{REPOSITORY}/statements"))["Access-Control-Allow-Headers"].split(", ")
+    assert {"idempotency-key", "prefer", "txlog-durability", "txlog-synchronous"} <= set(allowed)
+
+
 async def test_a_page_writes_and_reads_the_answers(open_to_editor: Cluster) -> None:
     page = {"Origin": EDITOR, "Sec_Fetch_Site": "cross-site", "TxLog_Durability": "synced"}
     for path, kind, body, status in (
@@ -98,7 +103,8 @@ async def test_a_page_writes_and_reads_the_answers(open_to_editor: Cluster) -> N
     ):
         found, headers, _ = await asked(open_to_editor, "POST", path, body, **page, **kind)
         assert (found, headers.get("Access-Control-Allow-Origin")) == (status, EDITOR), path
-        assert "TxLog-Position" in headers["Access-Control-Expose-Headers"]
+        exposed = headers["Access-Control-Expose-Headers"]
+        assert {"TxLog-Position", "TxLog-Synchronous", "TxLog-Literals"} <= set(exposed.split(", "))
         assert "Origin" in headers["Vary"]
     assert open_to_editor.app(0).loop.durability.stable.value == 1
 

@@ -12,8 +12,15 @@ from apart import cut
 from master_cluster import Cluster, until
 from synchronous_cluster import GRAPH, RULES, decides, insert, post, rules
 
+from txlog.model.durability import Durability
+from txlog.model.errors import KeyTaken
+from txlog.model.synchronous import NO_REQUEST
+from txlog.protocol.events import Submission
+from txlog.server.frontdoor.synchronous_door import recognise_repeat
+from txlog.sparql import prepare_update
+
 SYNCED = {"TxLog_Durability": "synced"}
-QUAD = f"<urn:s:tx> <urn:p> <urn:o> <{GRAPH}> .\n"
+QUAD = "<urn:s:tx> <urn:p> <urn:o> <{}> .\n"
 
 
 @pytest.fixture
@@ -62,12 +69,14 @@ async def test_a_repeat_of_what_is_pending_is_not_answered_that_nothing_was_logg
     assert (status, done["TxLog-Transaction"]) == (204, first[1]["TxLog-Transaction"]), done
 
 
-async def begun(cluster: Cluster) -> str:
-    """The URL of an open transaction that has written a graph with a rule."""
+async def begun(cluster: Cluster, graph: str = GRAPH) -> str:
+    """The URL of an open transaction that has written a graph; without a name, one with a rule."""
     status, headers = await act(cluster, "POST", cluster.url(2, "/repositories/demo/transactions"))
     assert status == 201
     url = headers["Location"]
-    added = await act(cluster, "PUT", f"{url}?action=ADD", data=QUAD, headers={"Content-Type": "application/n-quads"})
+    added = await act(
+        cluster, "PUT", f"{url}?action=ADD", data=QUAD.format(graph), headers={"Content-Type": "application/n-quads"}
+    )
     assert added[0] == 200, added
     return url
 
@@ -88,7 +97,7 @@ async def test_a_commit_that_is_pending_is_never_answered_as_rolled_back(three: 
     await until(lambda: is_alone(three))
     status, again = await act(three, "PUT", commit, headers=soon)
     assert (status, again["TxLog-Transaction"]) == (202, first["TxLog-Transaction"]), again
-    for more, expected in (("false", 400), ("all", 503)):
+    for more, expected in (("false", 400), ("all", 409)):
         status, wrong = await act(three, "PUT", commit, headers=soon | {"TxLog-Synchronous": more})
         assert status == expected, wrong
         assert (await act(three, "DELETE", url))[0] == 409, "it may still take effect"
@@ -128,3 +137,75 @@ async def test_a_pending_write_waits_once_and_leaves_no_waiter(three: Cluster) -
     assert 2 <= time.monotonic() - began < 3.5, "not once for the log and once for the workers"
     await until(lambda: three.app(2).loop.durability.count_txid_waiters() == 0)
     heal()
+
+
+async def test_a_commit_that_is_repeated_with_other_terms_is_answered_about_the_first(three: Cluster) -> None:
+    url = await begun(three)
+    heal = cut(three)
+    commit, soon = f"{url}?action=COMMIT", {"Prefer": "wait=1"}
+    status, first = await act(three, "PUT", commit, headers=soon | {"TxLog-Synchronous": "true; timeout=10s"})
+    assert (status, first["TxLog-Synchronous"]) == (202, "pending"), first
+    status, again = await act(three, "PUT", commit, headers=soon)
+    assert (status, again.get("TxLog-Transaction")) == (202, first["TxLog-Transaction"]), again
+    heal()
+    status, done = await act(three, "PUT", commit)
+    assert (status, done["TxLog-Transaction"]) == (200, first["TxLog-Transaction"]), done
+
+
+@pytest.mark.parametrize("graph", [GRAPH, "http://ex.org/other"])
+async def test_a_commit_that_is_repeated_under_another_key_is_the_same_commit(three: Cluster, graph: str) -> None:
+    url = await begun(three, graph)
+    heal = cut(three)
+    commit = f"{url}?action=COMMIT"
+    status, first = await act(three, "PUT", commit, headers={"Prefer": "wait=1", "Idempotency-Key": "one"})
+    assert status == 202, first
+    heal()
+    status, done = await act(three, "PUT", commit, headers={"Idempotency-Key": "another"})
+    assert (status, done["TxLog-Transaction"]) == (200, first["TxLog-Transaction"]), "it took effect twice"
+
+
+async def test_a_key_is_answered_after_its_rule_has_changed(three: Cluster) -> None:
+    """The terms of the first try count. They are a part of what the log has, and not of what the client sent."""
+    keyed = SYNCED | {"Idempotency_Key": "once"}
+    first = await post(three, 1, insert("a"), **keyed)
+    assert (first[0], first[1]["TxLog-Synchronous"]) == (204, "committed"), first
+    for graphs in ([{**RULES[0], "timeout": "7s"}], []):
+        await rules(three, graphs)
+        status, again = await post(three, 1, insert("a"), **keyed)
+        assert (status, again["TxLog-Transaction"]) == (204, first[1]["TxLog-Transaction"]), again
+        assert again["TxLog-Synchronous"] == "committed"
+    line = json.dumps({"update": insert("a"), "key": "once"})
+    _, told = await act(three, "POST", three.url(0, "/txlog/transactions"), data=line)
+    assert json.loads(told["body"])["txid"] == first[1]["TxLog-Transaction"], told
+    status, other = await post(three, 1, insert("another-body"), **keyed)
+    assert (status, other["TxLog-Error"]) == (409, "KeyTaken"), other
+    assert "'once'" in other["body"], "the key is shown as the client sent it"
+
+
+async def test_a_key_is_answered_after_a_rule_has_come(three: Cluster) -> None:
+    keyed, update = SYNCED | {"Idempotency_Key": "once"}, insert("a", "http://ex.org/other")
+    first = await post(three, 1, update, **keyed)
+    await rules(three, [{"match": "http://ex.org/*"}])
+    status, again = await post(three, 1, update, **keyed)
+    assert (status, again["TxLog-Transaction"]) == (204, first[1]["TxLog-Transaction"]), again
+    assert "TxLog-Synchronous" not in again, "it is an ordinary transaction"
+    status, asked = await post(three, 1, update, TxLog_Synchronous="true", **keyed)
+    assert (status, asked["TxLog-Error"]) == (409, "KeyTaken"), "the client asks for more than the first one promises"
+    assert asked["body"].strip().endswith(first[1]["TxLog-Transaction"]), asked
+
+
+async def test_a_body_whose_hash_begins_alike_is_told_from_the_first(three: Cluster) -> None:
+    """The table of keys has the beginning of a hash, the journal the whole transaction."""
+    loop, door = three.app(1).loop, three.app(1).http_api.writes.synchronous_door
+    assert (await post(three, 1, insert("a"), **SYNCED, Idempotency_Key="once"))[0] == 204
+    body = prepare_update(insert("a"), base=None, now="", draw=lambda: 0, all_graphs=True)
+    first = door.convert(Submission(body.kind, "once", body.payload, b""), NO_REQUEST)
+    like = first.content[:-1] + bytes([first.content[-1] ^ 1])
+    other = Submission(first.kind, first.key, b"another", like)
+    assert await loop.write([first], Durability.SYNCED).reached
+    write = loop.write([other], Durability.SYNCED)
+    assert await write.reached
+    [answer] = write.answers
+    assert isinstance(answer, KeyTaken)
+    assert "'once'" in str(answer), "the key is shown as the client sent it"
+    assert recognise_repeat(loop.status, other, answer).answer is answer, "it is no repeat under other terms"

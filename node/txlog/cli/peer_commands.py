@@ -174,11 +174,14 @@ def configuration(
         Path | None,
         typer.Option(help="file with the new rules: YAML or JSON, a list as in spec.durability.graphs", dir_okay=False),
     ] = None,
+    yes: YesOption = False,
     *,
     cluster: ClusterOptions,
 ) -> None:
     """Show the configuration that is in the log, or change it."""
     rules = None if graphs is None else read_graph_rules(graphs)
+    if rules == [] and not yes:
+        typer.confirm("All rules go: no transaction of any graph will wait for a quorum. Sure?", abort=True)
     given = {"splitMode": split_mode, "keyRetention": key_retention, "graphs": rules}
     options = {name: value for name, value in given.items() if value is not None}  # an older master knows no graphs
     if not options:

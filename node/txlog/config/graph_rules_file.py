@@ -20,7 +20,9 @@ def read_graph_rules(file: Path) -> list[dict[str, str]]:
     :class:`BadInput` names what is wrong with the file."""
     try:
         found = YAML(typ="safe").load(file.read_text("utf-8"))
-        rules = TypeAdapter(list[GraphRuleSpec]).validate_python([] if found is None else found)
+        if found is None:  # a file that was lost on its way must not remove what protects the graphs
+            raise BadInput(f"{file}: it holds nothing; a list without rules is []")
+        rules = TypeAdapter(list[GraphRuleSpec]).validate_python(found)
     except ValidationError as wrong:
         first = wrong.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

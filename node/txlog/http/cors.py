@@ -14,14 +14,14 @@ from aiohttp import web
 
 _PATHS: Final = ("/repositories", "/protocol", "/rdf4j-server/")
 _EXPOSED: Final = (
-    "Content-Disposition, Location, Retry-After, TxLog-Durability, TxLog-Error, TxLog-Position, TxLog-Transaction, "
-    "TxLog-Worker"
+    "Content-Disposition, Location, Retry-After, TxLog-Durability, TxLog-Error, TxLog-Literals, TxLog-Position, "
+    "TxLog-Synchronous, TxLog-Transaction, TxLog-Worker"
 )
 """Headers of an answer that a page may read, besides those that every page may."""
 _METHODS: Final = "GET, HEAD, POST, PUT, DELETE"
 _REQUEST_HEADERS: Final = (
     "accept, authorization, content-encoding, content-type, idempotency-key, prefer, txlog-authorization, "
-    "txlog-durability, txlog-min-position, txlog-updates-without-graph, x-requested-with"
+    "txlog-durability, txlog-min-position, txlog-synchronous, txlog-updates-without-graph, x-requested-with"
 )
 PREFLIGHT_AGE_S: Final = 600
 """Seconds for which a browser may remember the answer to a preflight request."""

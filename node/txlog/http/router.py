@@ -6,6 +6,7 @@ and a handler there is only :meth:`Router.handle`, which turns errors into answe
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
-from aiohttp import ClientConnectionError, web
+from aiohttp import ClientConnectionError, StreamReader, web
 from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_exceptions import HTTPException
@@ -25,6 +26,7 @@ from txlog.http.body_compression import DecodedBody, compress_answer, request_co
 from txlog.http.cors import CorsPolicy, add_cors_headers, cors_headers, is_preflight, preflight_response
 from txlog.model.errors import (
     BadInput,
+    BodyStalled,
     Forbidden,
     NotFound,
     OneRepository,
@@ -51,10 +53,14 @@ LONG_BODY_BYTES = 1 << 20
 """Minimum size of a long body, in bytes. It is read with pauses while there is interactive load."""
 BODY_YIELD_S = 0.002
 """Seconds for which other requests get the loop and the processors after each piece of a long body."""
+BODY_IDLE_S = 60.0
+"""Seconds for which nothing of a body may come. Its reader may hold what others wait for, such as a transaction."""
 _ALL_METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE"))
 _REPOSITORY_PATHS = ("/repositories", "/rdf4j-server/repositories")
 """Only answers below these may be compressed (:mod:`.body_compression`)."""
 _ABSOLUTE_FORM = re.compile(r"https?://[^/?#]+", re.IGNORECASE)
+_HOST = re.compile(r"(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
+PORT_MAX = 65535
 _NO_PARAMETERS: Mapping[str, str] = {}
 _REASONS = {200: "OK", 202: "Accepted", 204: "No Content", 409: "Conflict", 504: "Gateway Timeout"}
 
@@ -165,8 +171,14 @@ def bytes_response(body: bytes, content_type: str) -> Response:
 
 
 def text_response(text: str, status: int = 200, headers: Mapping[str, str] = _NO_PARAMETERS) -> Response:
-    """An answer with this text."""
-    return web.Response(status=status, text=text, content_type="text/plain", charset="utf-8", headers=dict(headers))
+    """An answer with this text. What a client has sent outside UTF-8 is shown as question marks."""
+    return web.Response(
+        status=status,
+        body=text.encode("utf-8", "replace"),
+        content_type="text/plain",
+        charset="utf-8",
+        headers=dict(headers),
+    )
 
 
 def error_response(error: TxLogError, *, plain: bool) -> Response:
@@ -184,10 +196,13 @@ def error_response(error: TxLogError, *, plain: bool) -> Response:
         headers["Allow"] = error.allow
     if reason:
         headers["TxLog-Error"] = reason
+    if isinstance(error, BodyStalled):
+        headers["Connection"] = "close"
     if plain:
         return text_response(f"{error}\n", error.status, headers)
     name = "Refused" if type(error).__name__.startswith("Log") else error.name
-    return json_response({"error": name, "reason": reason, "message": str(error)}, error.status, headers)
+    message = str(error).encode("utf-8", "replace").decode()
+    return json_response({"error": name, "reason": reason, "message": message}, error.status, headers)
 
 
 class Router:
@@ -311,6 +326,16 @@ def target_path(request: Request) -> str:
     return path
 
 
+def own_url(request: Request) -> str:
+    """The URL of the request without its query, with the host as its client names it. :class:`BadInput` without one,
+    which only HTTP/1.0 permits, and for what is no host."""
+    host = request.headers.get("Host", "")
+    found = _HOST.fullmatch(host)
+    if found is None or int(found[1] or 0) > PORT_MAX:
+        raise BadInput(f"Host: {host[:80]!r}: expected a name or an address, and perhaps a port")
+    return str(request.url.with_query(None))
+
+
 def _reject_cross_site(request: Request) -> None:
     headers = request.headers
     site = headers.get("Sec-Fetch-Site")
@@ -364,20 +389,30 @@ async def read_body(request: Request, bytes_max: int, company: InteractiveLoad |
         raise _too_large(bytes_max)
     await send_continue(request)
     content = request.content if not coding else DecodedBody(request, coding)
-    body = await content.readany()
+    body = await _read_piece(request, content)
     if len(body) > bytes_max:
         raise _too_large(bytes_max)
     if content.at_eof():
         return body
     whole = BytesIO()  # grows without copies: a join of megabytes would delay every other request
     size = whole.write(body)
-    while piece := await content.readany():
+    while piece := await _read_piece(request, content):
         size += whole.write(piece)
         if size > bytes_max:
             raise _too_large(bytes_max)
         if company is not None and size >= LONG_BODY_BYTES:
             await company.throttle(BODY_YIELD_S)
     return whole.getvalue()
+
+
+async def _read_piece(request: Request, content: StreamReader | DecodedBody) -> bytes:
+    if request.content.is_eof():
+        return await content.readany()
+    try:
+        async with asyncio.timeout(BODY_IDLE_S):
+            return await content.readany()
+    except TimeoutError:
+        raise BodyStalled(f"nothing of the rest of the body has come for {BODY_IDLE_S:g} s; send it again") from None
 
 
 def _too_large(bytes_max: int) -> TooLarge:

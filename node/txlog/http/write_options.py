@@ -47,12 +47,24 @@ def check_key(key: str, name: str = "Idempotency-Key") -> str:
     return key
 
 
+def prefer_header(request: Request) -> str | None:
+    """All preferences of the client: it may send each in a header of its own (RFC 7240, section 2)."""
+    given = request.headers.getall("Prefer", None)
+    return None if given is None else ", ".join(given)
+
+
+def preferred_wait(prefer: str | None, default: float, most: float) -> float:
+    """The seconds of ``wait=``, at most ``most``; ``default`` without it."""
+    found = _PREFER_WAIT_PATTERN.search(prefer) if prefer is not None else None
+    return default if found is None else seconds_parameter(found[1], "Prefer: wait", default, most)
+
+
 def write_options_of(request: Request, level: Durability, seconds: float) -> WriteOptions:
     """The options from the headers of a request, over the cluster's defaults. :class:`BadInput` names a wrong
     header."""
     headers = request.headers
     asked = parse_write_options(
-        headers.get("TxLog-Durability"), headers.get("Prefer"), headers.get("Idempotency-Key"), level, seconds
+        headers.get("TxLog-Durability"), prefer_header(request), headers.get("Idempotency-Key"), level, seconds
     )
     header, parameter = headers.get(SYNCHRONOUS_HEADER), request.query.get("synchronous")
     if header is not None and parameter is not None and header.strip() != parameter.strip():
@@ -95,9 +107,7 @@ def parse_write_options(
     if durability is not None:
         level = parse_durability(durability)
     if prefer is not None:
-        found = _PREFER_WAIT_PATTERN.search(prefer)
-        if found is not None:
-            seconds = seconds_parameter(found[1], "Prefer: wait", seconds, WAIT_S_MAX)
+        seconds = preferred_wait(prefer, seconds, WAIT_S_MAX)
     knows_pending = durability is not None or (prefer is not None and _RESPOND_ASYNC.search(prefer) is not None)
     checked = "" if key is None else check_key(key)
     return WriteOptions(level, seconds, checked, names_level=durability is not None, knows_pending=knows_pending)

@@ -149,6 +149,12 @@ class TooLarge(Refused):
     status = 413
 
 
+class BodyStalled(Refused):
+    """Nothing has come of the rest of a request's body for too long (HTTP 408); nothing of it was carried out."""
+
+    status = 408
+
+
 class Unsupported(Refused):
     """The media type of the request is not supported (HTTP 415)."""
 

@@ -206,11 +206,11 @@ def compute_terms(
     if request.timeout_ms is not None:
         timeouts.append(request.timeout_ms)
     quorum = asked[0] if len(asked) == 1 else join_quorums(asked)
-    return SynchronousTerms(quorum, _least_timeout(timeouts), matches)
+    return SynchronousTerms(quorum, least_timeout(timeouts), matches)
 
 
-def _least_timeout(timeouts: Sequence[int]) -> int:
-    """None where each of them is; the default without any."""
+def least_timeout(timeouts: Sequence[int]) -> int:
+    """The one that counts of several time-outs: none where each of them is none; the default without any."""
     if not timeouts:
         return TIMEOUT_MS_DEFAULT
     return min((timeout for timeout in timeouts if timeout != NO_TIMEOUT), default=NO_TIMEOUT)

@@ -17,6 +17,7 @@ from txlog.model.errors import PeerFault, Refused
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import KeyTableWritten, LogAppended, Record, TransactionsPersisted
+from txlog.model.synchronous_entry import idempotency_key_of
 from txlog.protocol.core import Core
 from txlog.protocol.events import (
     NO_EFFECTS,
@@ -135,7 +136,8 @@ class Executor:
         answers = self.core.submit(batch, now, self.journal.has_room_for(self._unwritten_bytes))
         for at, answer in enumerate(answers):
             if isinstance(answer, SubmissionAccepted) and answer.is_repeat and self._has_other_body(batch[at], answer):
-                answers[at] = key_taken(batch[at].key, answer.txid)
+                one = batch[at]
+                answers[at] = key_taken(idempotency_key_of(one.kind, one.key) or one.key, answer.txid)
         return answers
 
     def _has_other_body(self, one: Submission, answer: SubmissionAccepted) -> bool:

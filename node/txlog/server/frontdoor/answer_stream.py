@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 
 from aiohttp import ClientError, web
@@ -10,6 +11,10 @@ from txlog.http.body_compression import choose_coding, compress_unless_short
 from txlog.http.cors import add_cors_headers
 from txlog.http.router import Request, Response
 from txlog.server.frontdoor.stream_converter import closing_stream
+
+CLIENT_IDLE_S = 120.0
+"""Seconds for which a client may read nothing of its answer. It holds a connection to a worker, of which all clients
+share :data:`~.read_router.CONNECTIONS_MAX`."""
 
 
 async def send_stream(request: Request, headers: Mapping[str, str], pieces: AsyncIterator[bytes]) -> Response:
@@ -28,8 +33,18 @@ async def send_stream(request: Request, headers: Mapping[str, str], pieces: Asyn
                 return response
             async with closing_stream(pieces):
                 async for piece in pieces:
-                    await response.write(piece)
+                    await _write(request, response, piece)
     except (TimeoutError, ClientError, SyntaxError, ValueError) as broken:  # the last two: from a conversion
         raise ConnectionResetError(f"the worker broke off: {broken}") from broken
     await response.write_eof()
     return response
+
+
+async def _write(request: Request, response: web.StreamResponse, piece: bytes) -> None:
+    try:
+        async with asyncio.timeout(CLIENT_IDLE_S) as limit:
+            await response.write(piece)
+    except TimeoutError:
+        if limit.expired() and request.transport is not None:
+            request.transport.abort()  # to close it would mean to wait until the client reads
+        raise ConnectionResetError("the client reads nothing") from None

@@ -27,8 +27,9 @@ from txlog.model.synchronous import NO_REQUEST
 from txlog.protocol.events import Submission
 from txlog.runtime.master_loop import MasterLoop, PendingWrite
 from txlog.runtime.transaction_status import BELOW_APPLIED
+from txlog.server.frontdoor.off_loop import OFF_LOOP_SPARQL
 from txlog.server.frontdoor.synchronous_door import OFF_LOOP_BYTES, is_synchronous, level_of
-from txlog.server.frontdoor.write_handler import WriteHandler
+from txlog.server.frontdoor.write_handler import UPDATE_MEDIA_TYPE, WriteHandler
 from txlog.server.frontdoor.write_responses import accepted_txid
 from txlog.sparql import parse_plain_quad
 
@@ -95,7 +96,10 @@ def parse_plain_write(
         return None  # aiohttp's side refuses it by name
     if asked.level not in BELOW_APPLIED or asked.timeout_s < TIMEOUT_S_MIN or int(length) > bytes_max:
         return None
-    return PlainWriteHead(headers.get(b"content-type", ""), int(length), asked, headers.get(b"authorization"))
+    media_type = headers.get(b"content-type", "")
+    if int(length) >= OFF_LOOP_SPARQL and media_type.lower().startswith(UPDATE_MEDIA_TYPE):
+        return None  # it would hold the loop
+    return PlainWriteHead(media_type, int(length), asked, headers.get(b"authorization"))
 
 
 class FastPath:

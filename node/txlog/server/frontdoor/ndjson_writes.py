@@ -7,8 +7,10 @@ together and in order, as soon as the last of them has reached its durability le
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -28,7 +30,8 @@ from txlog.protocol.views.decisions import SynchronousAnswer
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.master_loop import AwaitedWrite
 from txlog.runtime.transaction_status import BELOW_APPLIED
-from txlog.server.frontdoor.portability_rule import PortabilityRule
+from txlog.server.frontdoor.off_loop import OFF_LOOP_SPARQL, run_sparql_off_loop
+from txlog.server.frontdoor.portability_rule import EngineTraits, PortabilityRule
 from txlog.server.frontdoor.request_parameters import draw_blank_node_seed, read_write_options
 from txlog.server.frontdoor.synchronous_answers import find_reply
 from txlog.server.frontdoor.synchronous_door import (
@@ -42,6 +45,8 @@ from txlog.sparql import TransactionBody, prepare_lines, prepare_update
 
 BATCHES_IN_FLIGHT_MAX = 4
 """Batches of one request that may wait for their level; at this limit the master stops reading its body."""
+LOOP_TURN_S = 0.005
+"""After so many seconds of preparing lines, other requests get their turn."""
 READ_BYTES = 1 << 20
 """Up to this length, a body of known length is read as a whole and becomes one batch."""
 _RESPONSE_HEADERS = f"Content-Type: application/x-ndjson\r\n{API_HEADER}: {API_VERSION}\r\n".encode()
@@ -73,7 +78,8 @@ _decoder = msgspec.json.Decoder(NdjsonTransaction)
 class NdjsonBatch(NamedTuple):
     """``refused`` maps the offset of a line in the batch to its error. ``write`` has the other lines, in order.
     ``deadline`` is a time of the event loop's clock, in seconds. ``level``: what the lines wait for.
-    ``has_synchronous``: one of them takes effect only where a quorum holds it."""
+    ``has_synchronous``: one of them takes effect only where a quorum holds it. ``requests``: what each line of
+    ``write`` asked for."""
 
     line_count: int
     refused: dict[int, TxLogError]
@@ -81,6 +87,7 @@ class NdjsonBatch(NamedTuple):
     deadline: float
     level: Durability
     has_synchronous: bool = False
+    requests: Sequence[SynchronousRequest] = ()
 
 
 class NdjsonWriteHandler:
@@ -109,7 +116,7 @@ class NdjsonWriteHandler:
         reader = _LineReader(request, self._line_max)
         lines = await reader.read()
         if reader.at_end and len(lines) <= self._batch_max:
-            batch = self._submit(lines, asked)
+            batch = await self._submit(lines, asked)
             self._loop.in_flight += 1
             try:
                 body = await self._render_answers(batch)
@@ -148,7 +155,7 @@ class NdjsonWriteHandler:
                     if answering.done():
                         taking.cancel()
                         answering.result()
-                    batches.append(self._submit(lines[first : first + self._batch_max], asked))
+                    batches.append(await self._submit(lines[first : first + self._batch_max], asked))
                     filled.set()
                 if reader.at_end or answering.done():
                     break
@@ -168,45 +175,30 @@ class NdjsonWriteHandler:
 
     # One batch
 
-    def _submit(self, lines: list[bytes], asked: WriteOptions) -> NdjsonBatch:
+    async def _submit(self, lines: list[bytes], asked: WriteOptions) -> NdjsonBatch:
         refused: dict[int, TxLogError] = {}
         submissions: list[Submission] = []
-        add = submissions.append
-        decode = _decoder.decode
-        has_rules, has_synchronous = bool(self._synchronous_door.rules), False
+        requests: list[SynchronousRequest] = []
+        traits, has_rules = self._portability.traits(), bool(self._synchronous_door.rules)
+        began = time.monotonic()
         for at, line in enumerate(lines):
-            if len(line) > self._line_max:
-                refused[at] = _line_too_long(self._line_max)
-                continue
             try:
-                transaction = decode(line)
-                key = transaction.key
-                if key:
-                    check_key(key, "key")
-                quads = transaction.quads
-                if (
-                    quads is not None
-                    and transaction.update is None
-                    and transaction.add is None
-                    and transaction.delete is None
-                ):
-                    prepared = prepare_lines(quads, draw=draw_blank_node_seed)
-                    self._portability.check_terms(prepared.kind, prepared.payload)
+                if len(line) < OFF_LOOP_SPARQL:
+                    one, request = self._prepare(line, asked, traits, has_rules)
                 else:
-                    prepared = self._portability.check(_prepare_transaction(transaction))
-                kind, payload = prepared.kind, prepared.payload
-                one = Submission(kind, key, payload, content_hash(kind, key, payload))
-                request = transaction.request(asked.synchronous)
-                if has_rules or request is not NO_REQUEST:
-                    one = self._synchronous_door.convert(one, request)
-                    has_synchronous = has_synchronous or is_synchronous(one)
-                add(one)
+                    one, request = await run_sparql_off_loop(
+                        len(line), partial(self._prepare, line, asked, traits, has_rules)
+                    )
+                submissions.append(one)
+                requests.append(request)
             except DECODE_ERRORS as wrong:
                 refused[at] = BadInput(f"not a JSON line of a transaction: {wrong}")
-                continue
             except TxLogError as wrong:
                 refused[at] = wrong
-                continue
+            if time.monotonic() - began > LOOP_TURN_S:
+                await asyncio.sleep(0)
+                began = time.monotonic()
+        has_synchronous = any(map(is_synchronous, submissions))
         level = level_of(asked) if has_synchronous else asked.level
         write: AwaitedWrite | None = None
         if submissions:
@@ -215,7 +207,31 @@ class NdjsonWriteHandler:
             except Unavailable as wrong:
                 refused = dict.fromkeys(range(len(lines)), wrong) | refused
         deadline = asyncio.get_running_loop().time() + asked.timeout_s
-        return NdjsonBatch(len(lines), refused, write, deadline, level, has_synchronous)
+        return NdjsonBatch(len(lines), refused, write, deadline, level, has_synchronous, requests)
+
+    def _prepare(
+        self, line: bytes, asked: WriteOptions, traits: EngineTraits, has_rules: bool
+    ) -> tuple[Submission, SynchronousRequest]:
+        """The transaction of a line, and what it asks for. Raises one of :data:`DECODE_ERRORS`, or a
+        :class:`TxLogError`. A thread runs this for a long line."""
+        if len(line) > self._line_max:
+            raise _line_too_long(self._line_max)
+        transaction = _decoder.decode(line)
+        key = transaction.key
+        if key:
+            check_key(key, "key")
+        quads = transaction.quads
+        if quads is not None and transaction.update is None and transaction.add is None and transaction.delete is None:
+            prepared = prepare_lines(quads, draw=draw_blank_node_seed)
+            self._portability.check_terms(prepared.kind, prepared.payload, traits)
+        else:
+            prepared = self._portability.check(_prepare_transaction(transaction), traits)
+        kind, payload = prepared.kind, prepared.payload
+        one = Submission(kind, key, payload, content_hash(kind, key, payload))
+        request = transaction.request(asked.synchronous)
+        if has_rules or request is not NO_REQUEST:
+            one = self._synchronous_door.convert(one, request)
+        return one, request
 
     async def _render_answers(self, batch: NdjsonBatch) -> bytes:
         """The answer lines of the batch, once all its transactions have reached their level or the deadline has
@@ -228,9 +244,9 @@ class NdjsonWriteHandler:
             left = batch.deadline - asyncio.get_running_loop().time()
             reached = await self._durability.wait_for(write.reached, left)
             answers = write.answers or [Unavailable("Late", "not known yet whether it was accepted")] * len(write.batch)
-            if batch.has_synchronous and write.answers:
-                log = self._status.log_state
-                answers = [recognise_repeat(log, *each) for each in zip(write.batch, answers, strict=True)]
+            if write.answers and any(isinstance(answer, Refused) for answer in answers):
+                tries = zip(write.batch, answers, batch.requests, strict=True)
+                answers = [recognise_repeat(self._status, *each).answer for each in tries]
             last = next((a for a in reversed(answers) if isinstance(a, SubmissionAccepted) and not a.is_repeat), None)
             for one in answers:
                 waits = isinstance(one, SubmissionAccepted) and (one.is_repeat or batch.has_synchronous)

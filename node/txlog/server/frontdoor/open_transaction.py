@@ -20,9 +20,9 @@ a worker gives."""
 
 class OpenTransaction:
     """``changes``: its writes, of ``size_bytes`` bytes. ``committing``: the commit was submitted and its outcome is not
-    known yet, so only a commit under the same key is allowed. ``read_set``: what it has read, for SERIALIZABLE only.
-    ``net_lines``: the first ``netted_count`` changes as quads that are added or removed; None if quads cannot express
-    them. ``as_written``: stores hold literals as they were sent."""
+    known yet, so only a commit under the same ``commit_key`` is allowed. ``read_set``: what it has read, for
+    SERIALIZABLE only. ``net_lines``: the first ``netted_count`` changes as quads that are added or removed; None if
+    quads cannot express them. ``as_written``: stores hold literals as they were sent."""
 
     def __init__(self, name: str, level: str, *, as_written: bool = False) -> None:
         self.name = name
@@ -36,6 +36,7 @@ class OpenTransaction:
         self.net_lines: dict[bytes, bool] | None = {}
         self.netted_count = 0
         self.committing = False
+        self.commit_key = ""
         self.synchronous: str | None = None
         """What its beginning asked for in ``transaction-setting__txlog.synchronous``."""
         self._as_written = as_written

@@ -32,6 +32,7 @@ triples in its memory store only. A worker of another master of a mixed cluster 
 class EngineTraits(NamedTuple):
     """What the engines of the known workers have in common, as far as it decides what they execute alike."""
 
+    engines: tuple[str, ...]
     has_jena: bool
     keeps_forms: bool
     """A worker holds literals as they were sent."""
@@ -45,7 +46,7 @@ class EngineTraits(NamedTuple):
 def _traits_of(engines: tuple[str, ...]) -> EngineTraits:
     kept = {engine == AS_WRITTEN for engine in engines}
     ending = {RDF4J if engine == AS_WRITTEN else engine for engine in engines} & {JENA, RDF4J}
-    return EngineTraits(JENA in engines, True in kept, len(kept) > 1, frozenset(ending))
+    return EngineTraits(engines, JENA in engines, True in kept, len(kept) > 1, frozenset(ending))
 
 
 class PortabilityRule:
@@ -57,24 +58,25 @@ class PortabilityRule:
         self._workers = site.registry.known
         self._literals = site.literals
 
-    def check(self, prepared: TransactionBody) -> TransactionBody:
+    def check(self, prepared: TransactionBody, traits: EngineTraits | None = None) -> TransactionBody:
         """The same transaction. Raises :class:`~txlog.model.errors.NotDeterministic` where several engines may differ
-        in it, and :class:`~txlog.model.errors.BadInput` for a term that not every engine of the cluster stores."""
-        traits = self._traits()
+        in it, and :class:`~txlog.model.errors.BadInput` for a term that not every engine of the cluster stores. A
+        thread gives the ``traits`` that the loop had."""
+        traits = traits or self.traits()
         self._check_terms(prepared.kind, prepared.payload, traits)
         if self._mixed or traits.mixes_forms:
             return refuse_unportable(prepared)
         return refuse_fatal(prepared, traits.end_requests) if traits.end_requests else prepared
 
-    def check_terms(self, kind: int, payload: bytes) -> None:
+    def check_terms(self, kind: int, payload: bytes, traits: EngineTraits | None = None) -> None:
         """The check of terms alone: of quads or of an update."""
-        self._check_terms(kind, payload, self._traits())
+        self._check_terms(kind, payload, traits or self.traits())
 
     def _check_terms(self, kind: int, payload: bytes, traits: EngineTraits) -> None:
-        if b"--" in payload and not self._stores_rdf_1_2():
+        if b"--" in payload and not self._stores_rdf_1_2(traits.engines):
             refuse_base_direction(kind, payload)
         if found := find_triple_term(kind, payload):
-            self._check_triple_terms(found)
+            self._check_triple_terms(found, traits.engines)
         if self._mixed or traits.has_jena:
             refuse_terms_jena_changes(payload)
         if kind == KIND_UPDATE and EFFECT_CONDITION.encode() in payload and traits.keeps_forms:
@@ -92,14 +94,14 @@ class PortabilityRule:
     def check_effects(self) -> None:
         """Raises :class:`~txlog.model.errors.BadInput` where the stores of the cluster would execute an effect that is
         computed here on literals of two forms."""
-        if self._traits().mixes_forms:
+        if self.traits().mixes_forms:
             raise BadInput(
                 f"an update that is evaluated once: the workers of some data centres are {AS_WRITTEN} and others are "
                 "not, so they hold what it looks at in two forms; give all workers of the cluster that engine"
             )
 
-    def _check_triple_terms(self, what: str) -> None:
-        if lacking := self.lacking_engine():
+    def _check_triple_terms(self, what: str, engines: tuple[str, ...]) -> None:
+        if lacking := self._find_lacking(engines):
             raise BadInput(
                 f"MALFORMED DATA: {what} (RDF 1.2): {lacking} of this cluster does not know it; "
                 "name the triple by an IRI"
@@ -108,18 +110,21 @@ class PortabilityRule:
             text = f"{what} (RDF 1.2) is taken when {', '.join(older)} is updated: its pipeline cannot read it"
             raise Unavailable("OlderMaster", text)
 
-    def _stores_rdf_1_2(self) -> bool:
-        return not self.lacking_engine()
+    def _stores_rdf_1_2(self, engines: tuple[str, ...]) -> bool:
+        return not self._find_lacking(engines)
 
     def lacking_engine(self) -> str:
         """An engine of this cluster that does not store the terms of RDF 1.2, for people; "" when all do."""
-        engines = self._workers.engines()
+        return self._find_lacking(self._workers.engines())
+
+    def _find_lacking(self, engines: tuple[str, ...]) -> str:
         lacking = next((engine for engine in engines if engine not in _STORES_RDF_1_2), "")
         if not lacking and self._mixed and (self._site.other_nodes or not engines):
             return "an engine that mixedEngines allows"
         return lacking
 
-    def _traits(self) -> EngineTraits:
+    def traits(self) -> EngineTraits:
+        """The traits now. Only the loop may call this: it changes the workers."""
         traits = _traits_of(self._workers.engines())
         return traits._replace(mixes_forms=True) if self._literals.contradicts_cluster else traits
 

@@ -11,11 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Final
-from urllib.parse import parse_qsl
 
 from aiohttp import web
 
-from txlog.http.router import RawResponse, Request, Response, Route, bytes_response, read_body, text_response
+from txlog.http.router import RawResponse, Request, Response, Route, bytes_response, own_url, read_body, text_response
 from txlog.http.write_options import WriteOptions, parse_synchronous, with_synchronous
 from txlog.model.entry import KIND_QUADS
 from txlog.model.errors import BadInput, CommitPending, Conflict, Refused, RolledBack, TooLarge, TxLogError, Unavailable
@@ -24,6 +23,7 @@ from txlog.model.synchronous import NO_REQUEST
 from txlog.protocol.events import Submission
 from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.evaluator_pool import EvaluatorPool
+from txlog.server.frontdoor.off_loop import OFF_LOOP_BYTES, parse_form, run_sparql_off_loop
 from txlog.server.frontdoor.open_transaction import OpenTransaction
 from txlog.server.frontdoor.read_handler import ReadHandler
 from txlog.server.frontdoor.read_set import ReadCondition, ReadSet
@@ -56,8 +56,6 @@ from txlog.workers.canonical_literals import stored_form
 TRANSACTION_IDLE_S: Final = 60.0
 """Seconds without a request after which a transaction is rolled back."""
 OPEN_TRANSACTIONS_MAX: Final = 256
-OFF_LOOP_BYTES: Final = 256 << 10
-"""Bytes written since the last read above which the view is updated in a worker thread."""
 TOO_LARGE_CACHE_S: Final = 600.0
 """Seconds for which a repository that was too large to copy is assumed to still be."""
 ENDED_TRANSACTIONS_MAX: Final = 1000
@@ -69,6 +67,7 @@ _LEVEL_PARAMETERS: Final = (
 )
 _SYNCHRONOUS_SETTING: Final = "transaction-setting__txlog.synchronous"
 _FORM: Final = "application/x-www-form-urlencoded"
+_UNKNOWN: Final = "it is not known whether it counts"
 
 
 class TransactionHandler:
@@ -122,10 +121,10 @@ class TransactionHandler:
     async def begin(self, request: Request, names: Mapping[str, str]) -> Response:
         """Begins a transaction."""
         check_repository(names, self._repository)
-        body = await read_body(request, 64 << 10)
+        here, body = own_url(request), await read_body(request, 64 << 10)
         parameters = dict(request.query)
         if body and request.headers.get("Content-Type", "").lower().startswith(_FORM):
-            parameters |= dict(parse_qsl(body.decode("utf-8", "replace")))
+            parameters |= dict(await parse_form(body.decode("utf-8", "replace")))
         level = ""
         for name in _LEVEL_PARAMETERS:
             given = parameters.get(name)
@@ -143,15 +142,15 @@ class TransactionHandler:
             parse_synchronous(one.synchronous, _SYNCHRONOUS_SETTING)
         self.open[one.name] = one
         self._expire_idle()
-        location = f"{request.url.with_query(None)}/{one.name}"
-        return web.Response(status=201, headers={"Location": location})
+        return web.Response(status=201, headers={"Location": f"{here}/{one.name}"})
 
     def _expire_idle(self) -> None:
         """Rolls back the transactions that have been idle for too long, and runs again when the next one is due."""
         now = time.monotonic()
         for one in list(self.open.values()):
             if now - one.last_used >= self.idle_s and not one.lock.locked():
-                self._close_transaction(one, f"it expired: no request used it for {self.idle_s:g} s")
+                how = f"it expired: no request used it for {self.idle_s:g} s"
+                self._close_transaction(one, f"{how}, and {_UNKNOWN}" if one.committing else how)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -181,7 +180,7 @@ class TransactionHandler:
         one = self.open.get(name)
         if one is None:
             how = self._outcomes.get(name, "this master does not know it; it lives at the master that began it")
-            raise BadInput(f"unable to find registered connection for transaction id '{name}': {how}")
+            raise _unknown_transaction(name, how)
         one.last_used = time.monotonic()
         return one
 
@@ -202,7 +201,7 @@ class TransactionHandler:
     ) -> Response:
         async with one.lock:
             if one.name not in self.open:
-                raise BadInput(f"unable to find registered connection for transaction id '{one.name}': it is over")
+                raise _unknown_transaction(one.name, self._outcomes.get(one.name, "it is over"))
             if one.committing and action == self._rollback:
                 raise CommitPending(
                     f"'{one.name}' was handed to the log, and may still take effect: it cannot be rolled back; send "
@@ -353,7 +352,7 @@ class TransactionHandler:
         asked = await self._reads.parse_query(request)
         if asked.level:
             raise BadInput("explain: a query of a transaction that has written is evaluated here, not by a worker")
-        wanted = query_predicates(asked.text)
+        wanted = await run_sparql_off_loop(len(asked.text), lambda: query_predicates(asked.text))
         answer = await (await self._view_for(request, one, wanted)).query(asked)
         answer.headers["TxLog-Literals"] = stored_form(self._site.literals.keeps)
         if one.read_set is not None:
@@ -422,11 +421,12 @@ class TransactionHandler:
             return web.Response()
         if one.read_set is not None and one.read_set and one.view is not None:
             return await self._commit_serializable(request, one, one.read_set, one.view, asked)
-        key = asked.key or f"transaction:{one.name}"
+        # Once it was handed to the log, only this key finds it again: under another one it would be a second entry.
+        key = one.commit_key if one.committing else asked.key or f"transaction:{one.name}"
         submission = Submission(
             prepared.kind, key, prepared.payload, content_hash(prepared.kind, key, prepared.payload)
         )
-        before, one.committing = one.committing, True
+        before, one.committing, one.commit_key = one.committing, True, key
         try:
             answer = await self._writes.write(submission, asked._replace(key=key))
         except (BadInput, Refused):
@@ -465,14 +465,16 @@ class TransactionHandler:
         if isinstance(answer, RawResponse) and answer.status == RolledBack.status:
             one.committing = False  # nothing of it took effect, and its key is free again
             return answer
-        self._close_transaction(
-            one, "it was committed" if answer.status != 202 else "it is not known whether it counts"
-        )
+        self._close_transaction(one, "it was committed" if answer.status != 202 else _UNKNOWN)
         return answer.as_status(200) if isinstance(answer, RawResponse) and answer.status == 204 else answer
 
     async def _rollback(self, request: Request, one: OpenTransaction) -> Response:
         self._close_transaction(one, "it was rolled back")
         return web.Response(status=204)
+
+
+def _unknown_transaction(name: str, how: str) -> BadInput:
+    return BadInput(f"unable to find registered connection for transaction id '{name}': {how}")
 
 
 def _evaluated_update(part: TransactionBody) -> EvaluatedUpdate:

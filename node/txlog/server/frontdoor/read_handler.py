@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from urllib.parse import parse_qsl
+from typing import Final
 
 from aiohttp import ClientError, ClientResponse, web
 
@@ -15,6 +15,7 @@ from txlog.http.router import (
     Response,
     Route,
     bytes_response,
+    own_url,
     read_body,
     text_response,
 )
@@ -29,6 +30,7 @@ from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.answer_steps import clean_lines, read_beginning, resume, steps_for
 from txlog.server.frontdoor.answer_stream import send_stream
 from txlog.server.frontdoor.describe import append_answers, find_statement_queries
+from txlog.server.frontdoor.off_loop import parse_form, run_sparql_off_loop
 from txlog.server.frontdoor.portability_rule import PortabilityRule
 from txlog.server.frontdoor.query_plans import explain_query
 from txlog.server.frontdoor.query_request import ParsedQuery, parse_query_request
@@ -75,6 +77,8 @@ from txlog.workers.adapter import RequestOutcome, Unreachable, WorkerRequest
 from txlog.workers.canonical_literals import literal_form
 
 PROTOCOL = "12"
+ACCEPT_CHARS_MAX: Final = 8192
+"""As long as a header may be. A form may hold this one, too, and a body is longer."""
 
 
 class ReadHandler:
@@ -114,7 +118,7 @@ class ReadHandler:
     async def repositories(self, request: Request, names: Mapping[str, str]) -> Response:
         """The list of repositories."""
         name = self._repository
-        base = str(request.url.with_query(None)).rstrip("/")
+        base = own_url(request).rstrip("/")
         row = [
             ("uri", f"{base}/{name}"),
             ("literal", name),
@@ -159,8 +163,14 @@ class ReadHandler:
         if text is None:
             raise BadInput("Missing parameter: query; send it as query=, or as a body of application/sparql-query")
         accept = dict(parameters).get("Accept") or accept_header(request)
-        star = "<<" in text and speaks_star(accept) and not self._portability.lacking_engine()
-        return parse_query_request(tuple(parameters), text, accept, star=star)
+        if len(accept) > ACCEPT_CHARS_MAX:
+            raise BadInput(f"Accept: at most {ACCEPT_CHARS_MAX} characters")
+        star = "<<" in text and not self._portability.lacking_engine()
+        given, asked = tuple(parameters), text
+        size = sum(len(name) + len(value) for name, value in given) + len(asked)
+        return await run_sparql_off_loop(
+            size, lambda: parse_query_request(given, asked, accept, star=star and speaks_star(accept))
+        )
 
     async def _read_parameters(self, request: Request) -> tuple[list[tuple[str, str]], str | None]:
         """All parameters, of the URL and the form, and the query itself."""
@@ -178,7 +188,7 @@ class ReadHandler:
         if media == "application/sparql-query":
             return parameters, text
         if media == "application/x-www-form-urlencoded":
-            form = parse_qsl(text, keep_blank_values=True)
+            form = await parse_form(text)
             if "update" in dict(form):
                 raise BadInput("an update is sent to the repository's statements")
             return [*parameters, *form], dict(form).get("query", dict(parameters).get("query"))

@@ -10,12 +10,14 @@ from typing import Final, NamedTuple
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 
-from txlog.http.router import Request, seconds_parameter
+from txlog.http.router import Request
+from txlog.http.write_options import prefer_header, preferred_wait
 from txlog.model.errors import BadInput, Conflict, TooLarge, Unavailable, WorkerFault
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.watermark import Watermark
 from txlog.runtime.worker_state import RegisteredWorker
 from txlog.server.frontdoor.monotonic_reads import MonotonicReads
+from txlog.server.frontdoor.off_loop import run_sparql_off_loop
 from txlog.server.frontdoor.result_formats import N_QUADS, RESULTS_JSON
 from txlog.server.frontdoor.statement_lines import StatementPattern
 from txlog.sparql import hide_marker, uses_graph_clause, with_dataset
@@ -207,13 +209,20 @@ class ReadRouter:
             return adapter.snapshot(N_QUADS)
         if not isinstance(build, WorkerQuery):
             return build(adapter)
-        if able.union_of and build.union and not build.default and not build.named and uses_graph_clause(build.text):
+        text, size = build.text, len(build.text)
+        is_union = able.union_of and build.union and not build.default and not build.named
+        if is_union and await run_sparql_off_loop(size, lambda: uses_graph_clause(text)):
             async with self.open_response(store, adapter.contexts()) as answer:
                 contexts = WorkerResponse(answer.status, lowercase_headers(answer.headers), await answer.read())
-            text = with_dataset(_without_marker(adapter, build.text), able.union_of, adapter.parse_contexts(contexts))
-            return adapter.query(text, build.accept, union=False)
-        made = _query_request_cached if len(build.text) <= CACHED_CHARS_MAX else _query_request
-        return made(adapter.engine, build)
+
+            def with_contexts() -> WorkerRequest:
+                named = with_dataset(_without_marker(adapter, text), able.union_of, adapter.parse_contexts(contexts))
+                return adapter.query(named, build.accept, union=False)
+
+            return await run_sparql_off_loop(size, with_contexts)
+        if size <= CACHED_CHARS_MAX:
+            return _query_request_cached(adapter.engine, build)
+        return await run_sparql_off_loop(size, lambda: _query_request(adapter.engine, build))
 
     async def fetch(self, request: Request, build: WorkerRequestSpec) -> WorkerResponse:
         """A whole, small answer from the first worker that gives one."""
@@ -289,8 +298,7 @@ async def _await_watermark(site: MasterContext, request: Request, mark: Watermar
     if not index:
         return
     durability = site.durability
-    wait = request.headers.get("Prefer", "").lower().partition("wait=")[2].partition(",")[0].strip() or None
-    seconds = seconds_parameter(wait, "Prefer: wait", site.config.write_timeout_s, WAIT_S_MAX)
+    seconds = preferred_wait(prefer_header(request), site.config.write_timeout_s, WAIT_S_MAX)
     reached = await durability.wait_for(durability.wait_index(mark, index), seconds)
     if index <= durability.stable.value and digest and durability.position_at(index).hash.hex() != digest:
         raise Conflict(f"TxLog-Min-Position: at index {index} this log has another hash: the position was moved")

@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 
 import pyoxigraph as ox
 
-from txlog.http.router import Request, Response, Route, bytes_response, json_response, read_body
+from txlog.http.router import Request, Response, Route, bytes_response, json_response, own_url, read_body
 from txlog.model.errors import BadInput, Conflict, OneRepository, Unavailable
 from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.read_router import ReadRouter
@@ -92,7 +92,7 @@ class RepositoryHandler:
         """The configuration with which an RDF4J server or manager reaches the repository: as an HTTP repository."""
         check_repository(names, self._repository)
         form = negotiate_format(request, PREFERRED_FORMATS)
-        here = str(request.url.with_query(None))
+        here = own_url(request)
         one, way = ox.NamedNode(f"{here}#{self._repository}"), ox.BlankNode()
         out = io.BytesIO()
         form.write(

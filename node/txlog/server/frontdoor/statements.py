@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from txlog.http.router import Request, Response, Route
+from txlog.http.router import Request, Response, Route, own_url
 from txlog.model.errors import BadInput
 from txlog.model.hashes import content_hash
 from txlog.protocol.events import Submission
@@ -89,7 +89,7 @@ class StatementHandler:
         if "graph" in names:
             if request.query:
                 raise BadInput("No parameters are allowed with a graph's own URL; use rdf-graphs/service?graph=")
-            return f"<{parse_graph_iri(str(request.url.with_query(None)), 'graph')}>"
+            return f"<{parse_graph_iri(own_url(request), 'graph')}>"
         named: Sequence[str] = request.query.getall("graph", [])
         if ("default" in request.query) == bool(named) or len(named) > 1:
             raise BadInput("Missing parameter: one of ?default and ?graph=IRI says which graph")

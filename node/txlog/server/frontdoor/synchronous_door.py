@@ -8,31 +8,36 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from txlog.http.write_options import WriteOptions
 from txlog.model.configuration import Configuration
 from txlog.model.durability import Durability
-from txlog.model.entry import KIND_QUADS, KIND_UPDATE
-from txlog.model.errors import Refused, Unavailable
+from txlog.model.entry import KIND_QUADS, KIND_UPDATE, RunItem
+from txlog.model.errors import JournalDamaged, KeyTaken, Refused, Unavailable
 from txlog.model.graph_set import NO_GRAPH
 from txlog.model.hashes import content_hash
+from txlog.model.ids import Txid
+from txlog.model.quorum import format_quorum, join_quorums
 from txlog.model.synchronous import (
     NO_REQUEST,
     GraphRule,
     SynchronousRequest,
     SynchronousTerms,
     compute_terms,
+    least_timeout,
 )
 from txlog.model.synchronous_entry import (
     KIND_SYNCHRONOUS_QUADS,
     KIND_SYNCHRONOUS_UPDATE,
     SYNCHRONOUS_KINDS,
     SynchronousKey,
+    decode_synchronous_key,
     encode_synchronous_key,
     idempotency_key_of,
 )
 from txlog.protocol.events import Submission, SubmissionAccepted
-from txlog.protocol.log.log_state import LogState
+from txlog.runtime.master_status import MasterStatus
 from txlog.sparql import TransactionBody
 from txlog.sparql.analysis.written_graphs import find_written_graphs
 
@@ -57,8 +62,7 @@ class SynchronousDoor:
         return NO_RULES if now is None else now.graphs
 
     def convert(self, one: Submission, request: SynchronousRequest) -> Submission:
-        """The submission as it is logged. :class:`BadInput` where the request asks for less than a rule, or for what
-        this program does not serve."""
+        """The submission as it is logged. :class:`BadInput` where the request asks for less than a rule."""
         rules = self.rules
         if (not rules and request is NO_REQUEST) or one.kind not in _KINDS:
             return one
@@ -87,18 +91,81 @@ def is_synchronous(one: Submission) -> bool:
     return one.kind in SYNCHRONOUS_KINDS
 
 
+class RecognisedAnswer(NamedTuple):
+    """``is_synchronous``: whether the transaction that ``answer`` names takes effect only where a quorum holds it."""
+
+    answer: SubmissionAccepted | Refused
+    is_synchronous: bool
+
+
 def recognise_repeat(
-    log: LogState | None, one: Submission, answer: SubmissionAccepted | Refused
-) -> SubmissionAccepted | Refused:
-    """The answer to a submission. A master without a quorum refuses it before it looks for its key. If an earlier try
-    is persisted here, it is not true that nothing was logged: the submission repeats that one."""
-    if log is None or not isinstance(answer, Unavailable) or answer.reason not in _NOTHING_LOGGED:
-        return answer
-    key = idempotency_key_of(one.kind, one.key)
-    first = log.keys.find_first_use(key, log.last_stamp) if key else None
-    if first is None or not one.content.startswith(first.content):
-        return answer
-    return SubmissionAccepted(first.txid, repeat=True)
+    status: MasterStatus,
+    one: Submission,
+    answer: SubmissionAccepted | Refused,
+    request: SynchronousRequest = NO_REQUEST,
+) -> RecognisedAnswer:
+    """The answer to a submission, for a client that asked for ``request``. Two refusals are not true of a repeat:
+
+    A master without a quorum refuses a submission before it looks for its key, and tells that nothing was logged. And
+    a rule that has changed since the first try changes the terms, which are a part of the content. So the key seems to
+    have come with another body."""
+    found = RecognisedAnswer(answer, is_synchronous(one))
+    log, key = status.log_state, idempotency_key_of(one.kind, one.key)
+    if log is None or not key or not _may_be_untrue(answer):
+        return found
+    first = log.keys.find_first_use(key, log.last_stamp)
+    if first is None:
+        return found
+    if isinstance(answer, Unavailable) and one.content.startswith(first.content):
+        return found._replace(answer=SubmissionAccepted(first.txid, repeat=True))
+    item = _read_first_try(status, first.txid)
+    if item is None or item.payload != one.payload or _ordinary_kind(item.kind) != _ordinary_kind(one.kind):
+        return found
+    if not _meets(item, request):
+        return found._replace(answer=_other_terms(key, item, first.txid))
+    return RecognisedAnswer(SubmissionAccepted(first.txid, repeat=True), item.kind in SYNCHRONOUS_KINDS)
+
+
+def _may_be_untrue(answer: SubmissionAccepted | Refused) -> bool:
+    if isinstance(answer, Unavailable):
+        return answer.reason in _NOTHING_LOGGED
+    return isinstance(answer, KeyTaken)
+
+
+def _read_first_try(status: MasterStatus, txid: Txid) -> RunItem | None:
+    """The transaction, if this master's journal still has it."""
+    try:
+        items = status.read_transactions(*txid.origin, txid.seq, 1, 1).items
+    except JournalDamaged:
+        return None
+    return items[0] if items else None
+
+
+def _ordinary_kind(kind: int) -> int:
+    return next((ordinary for ordinary, synchronous in _KINDS.items() if synchronous == kind), kind)
+
+
+def _meets(item: RunItem, request: SynchronousRequest) -> bool:
+    """Whether a transaction in the log promises what the request asks for."""
+    if request == NO_REQUEST:
+        return True
+    if request.declined or item.kind not in SYNCHRONOUS_KINDS:
+        return request.declined and item.kind not in SYNCHRONOUS_KINDS
+    terms = decode_synchronous_key(item.key)
+    asked = [terms.quorum] if request.quorum is None else [terms.quorum, request.quorum]
+    timeouts = [terms.timeout_ms] if request.timeout_ms is None else [terms.timeout_ms, request.timeout_ms]
+    return join_quorums(asked) == terms.quorum and least_timeout(timeouts) == terms.timeout_ms
+
+
+def _other_terms(key: str, item: RunItem, txid: Txid) -> KeyTaken:
+    came = "not as a synchronous transaction"
+    if item.kind in SYNCHRONOUS_KINDS:
+        terms = decode_synchronous_key(item.key)
+        came = f"with the quorum {format_quorum(terms.quorum)} and a time-out of {terms.timeout_ms} ms"
+    return KeyTaken(
+        f"Idempotency-Key {key[:80]!r} came before, {came}, and that counts; repeat it without terms of its own to be "
+        f"answered about {txid}"
+    )
 
 
 def level_of(asked: WriteOptions) -> Durability:

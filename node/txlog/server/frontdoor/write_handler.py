@@ -6,10 +6,8 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
-from urllib.parse import parse_qsl
 
-from txlog.http.router import RawResponse, Request, Response, Route, json_response, read_body
+from txlog.http.router import RawResponse, Request, Response, Route, read_body
 from txlog.http.write_options import WriteOptions
 from txlog.model.durability import WORKER_LEVELS, Durability
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
@@ -26,6 +24,13 @@ from txlog.server.frontdoor.evaluated_updates import DataCondition, OptimisticUp
 from txlog.server.frontdoor.graph_creation import refuse_existing_graphs
 from txlog.server.frontdoor.load_fetcher import LoadFetcher
 from txlog.server.frontdoor.namespace_changes import build_entries
+from txlog.server.frontdoor.off_loop import (
+    OFF_LOOP_BYTES,
+    OFF_LOOP_TERMS,
+    parse_form,
+    run_off_loop,
+    run_sparql_off_loop,
+)
 from txlog.server.frontdoor.portability_rule import PortabilityRule
 from txlog.server.frontdoor.read_router import ReadRouter
 from txlog.server.frontdoor.request_parameters import (
@@ -48,7 +53,12 @@ from txlog.server.frontdoor.update_request import (
     parse_update_request,
     strip_angle_brackets,
 )
-from txlog.server.frontdoor.write_responses import WriteResponseFormatter, accepted_txid
+from txlog.server.frontdoor.write_responses import (
+    WriteResponseFormatter,
+    accepted_txid,
+    timeout_response,
+    worker_refusal_response,
+)
 from txlog.sparql import (
     EvaluatedUpdate,
     TransactionBody,
@@ -58,11 +68,10 @@ from txlog.sparql import (
 from txlog.sparql.formats.rdf4j_transaction_xml import prepare_rdf_transaction
 from txlog.sparql.packed_upload import is_packed, prepare_packed_removal, prepare_upload
 
-_UPDATE = "application/sparql-update"
+UPDATE_MEDIA_TYPE = "application/sparql-update"
 _RDF_TRANSACTION = "application/x-rdftransaction"
 _FORM = "application/x-www-form-urlencoded"
 _CREATE = re.compile(r"\bCREATE\b", re.IGNORECASE)
-T = TypeVar("T")
 
 
 class WriteHandler:
@@ -102,7 +111,7 @@ class WriteHandler:
         check_repository(names, self._repository)
         asked = read_write_options(self._site, request)
         media = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        if media in (_UPDATE, _FORM):
+        if media in (UPDATE_MEDIA_TYPE, _FORM):
             update = await self._read_update_request(request)
             try:
                 prepared = await self._prepare(request, update)
@@ -120,17 +129,23 @@ class WriteHandler:
     async def _prepare(self, request: Request, update: UpdateRequest) -> TransactionBody:
         """The update as a transaction; with CREATE, after a look at whether the graph exists. Without allowed sources a
         ``LOAD SILENT`` adds nothing."""
-        created = update.created_graphs() if _CREATE.search(update.text) else []
+        size = len(update.text)
+        created = await run_sparql_off_loop(size, update.created_graphs) if _CREATE.search(update.text) else []
         if created and self._router is not None:
             await refuse_existing_graphs(self._router, request, created)
         try:
-            return self._portability.check(await _run_off_loop(len(update.text), update.prepare))
+            return await self._prepare_checked(size, update.prepare)
         except NotDeterministic as refused:
             if refused.construct != "LOAD" or self._load_fetcher is not None:
                 raise
-            if not all(each.silent for each in find_loads(update.text, base=update.base)):
+            loads = await run_sparql_off_loop(size, lambda: find_loads(update.text, base=update.base))
+            if not all(each.silent for each in loads):
                 raise
-            return self._portability.check(update.prepare_loaded({}))
+            return await self._prepare_checked(size, lambda: update.prepare_loaded({}))
+
+    async def _prepare_checked(self, size: int, prepare: Callable[[], TransactionBody]) -> TransactionBody:
+        traits = self._portability.traits()
+        return await run_sparql_off_loop(size, lambda: self._portability.check(prepare(), traits))
 
     async def _post_load(self, loads: LoadFetcher, update: UpdateRequest, asked: WriteOptions) -> Response:
         """An update with ``LOAD``: the master fetches its sources now, once, and logs them as quads
@@ -139,11 +154,11 @@ class WriteHandler:
             raise KeyNotTaken(
                 "Idempotency-Key: a LOAD may fetch something else each time, so it has no key; send it without"
             )
-        wanted = find_loads(update.text, base=update.base)
+        wanted = await run_sparql_off_loop(len(update.text), lambda: find_loads(update.text, base=update.base))
         until = time.monotonic() + asked.timeout_s
         documents = await loads.fetch_all(wanted, asked.timeout_s)
         size = len(update.text) + sum(len(document.body) for document in documents.values())
-        prepared = self._portability.check(await _run_off_loop(size, lambda: update.prepare_loaded(documents)))
+        prepared = await self._prepare_checked(size, lambda: update.prepare_loaded(documents))
         left = max(0.0, until - time.monotonic())
         content = await self._hash_content(prepared, "")
         return await self.write(
@@ -168,9 +183,14 @@ class WriteHandler:
         return await self._submit_evaluated(self._optimistic_updates, request, evaluated, asked, None)
 
     async def _prepare_evaluated(self, update: UpdateRequest) -> EvaluatedUpdate:
-        evaluated = await _run_off_loop(len(update.text), update.prepare_evaluated)
-        self._portability.check_terms(KIND_UPDATE, evaluated.text.encode())
-        return evaluated
+        traits = self._portability.traits()
+
+        def prepare() -> EvaluatedUpdate:
+            evaluated = update.prepare_evaluated()
+            self._portability.check_terms(KIND_UPDATE, evaluated.text.encode(), traits)
+            return evaluated
+
+        return await run_sparql_off_loop(len(update.text), prepare)
 
     async def commit_serializable(
         self, request: Request, update: EvaluatedUpdate, condition: DataCondition, asked: WriteOptions
@@ -224,7 +244,7 @@ class WriteHandler:
         if is_synchronous(write.batch[-1]) and not asked.knows_pending:
             raise OutcomeUndecided("not known yet whether this update takes effect; look at the data")
         if txid is None:
-            return _timeout_response()
+            return timeout_response()
         headers = self.response_formatter.headers(txid, None) + "Content-Type: text/plain; charset=utf-8\r\n"
         text = f"not known yet whether {txid} takes effect: others may come between; look at the data\n"
         return RawResponse(202, headers.encode(), text.encode())
@@ -236,10 +256,10 @@ class WriteHandler:
         """``x-rdftransaction``. Changes of namespaces become entries of their own, directly before the entry of the
         data. The master accepts all of them or none."""
         body = await read_body(request, self.bytes_max, self._site.interactive_load)
-        upload = await _run_off_loop(
+        upload = await run_sparql_off_loop(
             len(body), lambda: prepare_rdf_transaction(body, now=now_text(), draw=draw_blank_node_seed)
         )
-        prepared = self._portability.check(upload.prepared)
+        prepared = await self._prepare_checked(len(body), lambda: upload.prepared)
         before = build_entries(upload.namespaces)
         if before and asked.key:
             raise BadInput("Idempotency-Key: a transaction that changes namespaces is several entries and has no key")
@@ -253,8 +273,9 @@ class WriteHandler:
         """Submits one transaction and answers when it has reached its level, or at the time-out with the URL of its
         status. ``before``: submissions that go with it, at smaller indexes; none of them may be a repeat. Raises
         :class:`BadInput` for a term that not every store of the cluster can keep."""
-        self._portability.check_terms(submission.kind, submission.payload)
         until = time.monotonic() + asked.timeout_s
+        kind, payload, traits = submission.kind, submission.payload, self._portability.traits()
+        await run_off_loop(len(payload), lambda: self._portability.check_terms(kind, payload, traits), OFF_LOOP_TERMS)
         submission = await self.synchronous_door.convert_off_loop(submission, asked.synchronous)
         if is_synchronous(submission):
             asked = asked._replace(level=level_of(asked))
@@ -292,21 +313,11 @@ class WriteHandler:
     async def final_response(self, write: PendingWrite, asked: WriteOptions, reached: bool) -> Response:
         """The answer of every other case. Raises the error with which the core refused it."""
         if not write.answers:
-            return _timeout_response()
-        answer = write.answers[-1]
-        if isinstance(answer, Refused):
-            raise answer
-        txid = answer.txid
-        if answer.is_repeat or asked.level not in BELOW_APPLIED:
-            reached = await self._site.transactions.wait_for_level(txid, asked.level, asked.timeout_s)
-        outcome = self._site.transactions.outcome(txid, asked.level)
-        if outcome.state in ("skipped", "blocked") and asked.level in WORKER_LEVELS:
-            return _worker_refusal_response(outcome)
-        return (
-            self._success_response(txid, outcome.level or Durability.ACCEPTED)
-            if reached
-            else self._pending_response(outcome)
-        )
+            return timeout_response()
+        answer, synchronous = self._recognise(write, asked)
+        if synchronous:
+            return await self._synchronous_outcome(answer, asked)
+        return await self._ordinary_outcome(answer, asked, reached)
 
     async def synchronous_response(self, write: PendingWrite, asked: WriteOptions) -> Response:
         """What may be answered about a synchronous transaction now. Raises the error with which the core refused it."""
@@ -315,16 +326,38 @@ class WriteHandler:
                 raise OutcomeUndecided(
                     "not known yet whether it was accepted; look at the data, or repeat it under its key"
                 )
-            return _timeout_response()
-        answer = recognise_repeat(self._site.status.log_state, write.batch[-1], write.answers[-1])
+            return timeout_response()
+        return await self.final_response(write, asked, False)
+
+    def _recognise(self, write: PendingWrite, asked: WriteOptions) -> tuple[SubmissionAccepted, bool]:
+        """What the core accepted, now or in an earlier try, and whether it is synchronous. Raises what refused it."""
+        status = self._site.status
+        answer, synchronous = recognise_repeat(status, write.batch[-1], write.answers[-1], asked.synchronous)
         if isinstance(answer, Refused):
             raise answer
+        return answer, synchronous
+
+    async def _ordinary_outcome(self, answer: SubmissionAccepted, asked: WriteOptions, reached: bool) -> Response:
+        txid = answer.txid
+        if answer.is_repeat or asked.level not in BELOW_APPLIED:
+            reached = await self._site.transactions.wait_for_level(txid, asked.level, asked.timeout_s)
+        outcome = self._site.transactions.outcome(txid, asked.level)
+        if outcome.state in ("skipped", "blocked") and asked.level in WORKER_LEVELS:
+            return worker_refusal_response(outcome)
+        return (
+            self._success_response(txid, outcome.level or Durability.ACCEPTED)
+            if reached
+            else self._pending_response(outcome)
+        )
+
+    async def _synchronous_outcome(self, answer: SubmissionAccepted, asked: WriteOptions) -> Response:
         txid, transactions = answer.txid, self._site.transactions
+        asked = asked._replace(level=level_of(asked))
         if answer.is_repeat or asked.level not in BELOW_APPLIED:
             await transactions.wait_for_level(txid, asked.level, asked.timeout_s)
         outcome = transactions.outcome(txid, asked.level)
         if outcome.state in ("skipped", "blocked") and asked.level in WORKER_LEVELS:
-            return _worker_refusal_response(outcome)
+            return worker_refusal_response(outcome)
         known = self._durability.synchronous_answer(txid, asked.level) or SynchronousAnswer.COMMITTED
         reply = find_reply(known, asked.level, knows_pending=asked.knows_pending)
         return self.response_formatter.synchronous_response(txid, outcome.level, reply)
@@ -350,7 +383,7 @@ class WriteHandler:
     def prepare_plain(self, body: bytes, kind: str) -> TransactionBody:
         """Prepares a body without parameters: an update or RDF. Raises the error that :meth:`post` would answer with,
         or another one that marks the body as *not plain*."""
-        if kind.partition(";")[0].strip().lower() != _UPDATE:
+        if kind.partition(";")[0].strip().lower() != UPDATE_MEDIA_TYPE:
             found = prepare_rdf(body, kind, base=None, contexts=[], draw=draw_blank_node_seed)
             self._portability.check_terms(found.kind, found.payload)
             return found
@@ -378,13 +411,16 @@ class WriteHandler:
         all_graphs = means_all_graphs(request, self._all_graphs)
         query = list(request.query.items()) if "?" in request.raw_path else []
         if media == _FORM:
-            query += parse_qsl(_decode_text(body, "MALFORMED QUERY"), keep_blank_values=True)
-            if "update" not in dict(query):
+            query += await parse_form(_decode_text(body, "MALFORMED QUERY"))
+            text = dict(query).get("update")
+            if text is None:
                 raise BadInput("the form has no update=; a query is sent to the repository, not to its statements")
-            return parse_update_request(dict(query)["update"], query, all_graphs)
-        if not body and "update" in dict(query):
-            return parse_update_request(dict(query)["update"], query, all_graphs)
-        return parse_update_request(_decode_text(body, "MALFORMED QUERY"), query, all_graphs)
+        elif not body and "update" in dict(query):
+            text = dict(query)["update"]
+        else:
+            text = _decode_text(body, "MALFORMED QUERY")
+        size = sum(len(name) + len(value) for name, value in query) + len(text)
+        return await run_sparql_off_loop(size, lambda: parse_update_request(text, query, all_graphs))
 
     def _yield_to_interactive(self) -> None:
         """Yields to interactive requests; it runs in another thread than the loop's."""
@@ -413,7 +449,7 @@ class WriteHandler:
         body = await read_body(request, self.bytes_max, self._site.interactive_load)
         base = strip_angle_brackets(request.query.get("baseURI"))
         size = PACKED_BYTES if is_packed(body) else len(body)
-        return await _run_off_loop(
+        return await run_off_loop(
             size, lambda: prepare_packed_removal(body, kind, self.bytes_max, base=base, graphs=graphs)
         )
 
@@ -427,7 +463,7 @@ class WriteHandler:
         base = request.query.get("baseURI")
         contexts = [graph or "null" for graph in graphs]
         same = request.query.get("preserveNodeId", "").lower() == "true"
-        return await _run_off_loop(
+        return await run_off_loop(
             PACKED_BYTES if is_packed(body) else len(body),
             lambda: prepare_upload(
                 body,
@@ -442,9 +478,6 @@ class WriteHandler:
         )
 
 
-OFF_LOOP_BYTES = 256 << 10
-"""A larger body is parsed in a thread. It takes more than a few milliseconds, in which the loop would serve no other
-request."""
 PACKED_BYTES = OFF_LOOP_BYTES
 """The size that a packed body counts as: it may unpack to any."""
 
@@ -455,34 +488,8 @@ YIELD_S = 0.001
 interpreter and the processor for as long. The body takes twice the time, and small requests are not delayed by it."""
 
 
-async def _run_off_loop(size: int, prepare: Callable[[], T]) -> T:
-    if size < OFF_LOOP_BYTES:
-        return prepare()
-    return await asyncio.get_running_loop().run_in_executor(None, prepare)
-
-
 def _decode_text(body: bytes, what: str) -> str:
     try:
         return body.decode("utf-8-sig")
     except UnicodeDecodeError as wrong:
         raise BadInput(f"{what}: not UTF-8 at byte {wrong.start}") from None
-
-
-def _timeout_response() -> Response:
-    """The time was over before the transaction had an id. It is not known whether it will be accepted (rule 16)."""
-    return RawResponse(202, b"Content-Type: text/plain; charset=utf-8\r\n", b"not known yet whether it was accepted\n")
-
-
-def _worker_refusal_response(outcome: TransactionOutcome) -> Response:
-    position = outcome.position
-    headers = {"TxLog-Transaction": str(outcome.txid)}
-    if position is not None:
-        headers["TxLog-Position"] = str(position)
-    body = {
-        "error": "Conflict",
-        "reason": outcome.state.capitalize(),
-        "message": "workers refused this transaction; it is in the log. See their answers",
-        "txid": str(outcome.txid),
-        "workers": outcome.workers,
-    }
-    return json_response(body, 409, headers)

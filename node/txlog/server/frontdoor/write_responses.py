@@ -7,7 +7,7 @@ from typing import Final
 
 from aiohttp.helpers import rfc822_formatted_time
 
-from txlog.http.router import RawResponse
+from txlog.http.router import RawResponse, Response, json_response
 from txlog.http.write_options import SYNCHRONOUS_HEADER
 from txlog.model.durability import Durability
 from txlog.model.ids import Origin, Txid
@@ -16,6 +16,7 @@ from txlog.protocol.views.decisions import SynchronousAnswer
 from txlog.runtime.durability_tracker import DurabilityTracker
 from txlog.runtime.literal_form import LiteralForm
 from txlog.runtime.master_loop import PendingWrite
+from txlog.runtime.transaction_status import TransactionOutcome
 from txlog.server.frontdoor.synchronous_answers import SynchronousReply
 from txlog.workers.canonical_literals import stored_form
 
@@ -86,3 +87,24 @@ class WriteResponseFormatter:
             self._date_second, self._date = second, rfc822_formatted_time()
         headers = self.headers(txid, level) + (_COMMITTED_HEADER if committed else "")
         return f"HTTP/1.1 204 No Content\r\n{headers}Date: {self._date}\r\n\r\n".encode()
+
+
+def timeout_response() -> Response:
+    """The time was over before the transaction had an id. It is not known whether it will be accepted (rule 16)."""
+    return RawResponse(202, b"Content-Type: text/plain; charset=utf-8\r\n", b"not known yet whether it was accepted\n")
+
+
+def worker_refusal_response(outcome: TransactionOutcome) -> Response:
+    """409: the transaction is in the log, and no worker that could execute it does."""
+    position = outcome.position
+    headers = {"TxLog-Transaction": str(outcome.txid)}
+    if position is not None:
+        headers["TxLog-Position"] = str(position)
+    body = {
+        "error": "Conflict",
+        "reason": outcome.state.capitalize(),
+        "message": "workers refused this transaction; it is in the log. See their answers",
+        "txid": str(outcome.txid),
+        "workers": outcome.workers,
+    }
+    return json_response(body, 409, headers)

@@ -1,0 +1,153 @@
+"""Safeguards of the front door, one each taken out. Imports nothing of ``txlog``. A test of the room kills each."""
+
+from __future__ import annotations
+
+from txlog_simulation.mutant import Mutant
+from txlog_simulation.source_patches import SourceEdit
+
+_ROOM = "txlog/server/frontdoor"
+_DOOR = f"{_ROOM}/synchronous_door.py"
+_REPEATS = "node/tests/server/test_synchronous_repeats.py"
+_UNUSUAL = "node/tests/server/test_unusual_requests.py"
+_LONG = "node/tests/server/test_long_requests.py"
+
+
+def _mutant(name: str, file: str, old: str, new: str, test: str) -> Mutant:
+    return Mutant(f"door-{name}", "16", False, (SourceEdit(file, old, new),), test=test)
+
+
+FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
+    _mutant(
+        "loop-reads-a-long-query",
+        f"{_ROOM}/off_loop.py",
+        "    if size < OFF_LOOP_SPARQL:\n",
+        "    if size < OFF_LOOP_SPARQL << 10:\n",
+        f"{_LONG}::test_a_long_request_leaves_the_loop_to_others",
+    ),
+    _mutant(
+        "loop-prepares-all-lines-in-one-turn",
+        f"{_ROOM}/ndjson_writes.py",
+        "            if time.monotonic() - began > LOOP_TURN_S:\n",
+        "            if False:\n",
+        f"{_LONG}::test_a_long_request_leaves_the_loop_to_others",
+    ),
+    _mutant(
+        "fast-path-takes-a-long-update",
+        f"{_ROOM}/fast_path.py",
+        "    if int(length) >= OFF_LOOP_SPARQL and media_type.lower().startswith(UPDATE_MEDIA_TYPE):\n",
+        "    if False:\n",
+        f"{_LONG}::test_a_long_update_of_a_low_level_leaves_the_fast_path",
+    ),
+    _mutant(
+        "form-without-end",
+        f"{_ROOM}/off_loop.py",
+        ", max_num_fields=FORM_FIELDS_MAX",
+        "",
+        f"{_LONG}::test_a_form_has_no_more_fields_than_a_master_can_hold",
+    ),
+    _mutant(
+        "commit-under-another-key-is-another-commit",
+        f"{_ROOM}/rdf4j_transactions.py",
+        "key = one.commit_key if one.committing else asked.key or",
+        "key = asked.key or",
+        f"{_REPEATS}::test_a_commit_that_is_repeated_under_another_key_is_the_same_commit",
+    ),
+    _mutant(
+        "other-terms-are-another-body",
+        _DOOR,
+        "    return isinstance(answer, KeyTaken)\n",
+        "    return False\n",
+        f"{_REPEATS}::test_a_commit_that_is_repeated_with_other_terms_is_answered_about_the_first",
+    ),
+    _mutant(
+        "rule-that-has-changed-takes-the-key",
+        _DOOR,
+        "item.payload != one.payload or _ordinary_kind(item.kind) != _ordinary_kind(one.kind):\n",
+        "item.payload != one.payload or item.kind != one.kind:\n",
+        f"{_REPEATS}::test_a_key_is_answered_after_its_rule_has_changed",
+    ),
+    _mutant(
+        "another-body-is-a-repeat-with-other-terms",
+        _DOOR,
+        "    if item is None or item.payload != one.payload or",
+        "    if item is None or",
+        f"{_REPEATS}::test_a_key_is_answered_after_its_rule_has_changed",
+    ),
+    _mutant(
+        "less-than-a-client-asks-for-is-its-repeat",
+        _DOOR,
+        "    if not _meets(item, request):\n",
+        "    if False:\n",
+        f"{_REPEATS}::test_a_key_is_answered_after_a_rule_has_come",
+    ),
+    _mutant(
+        "key-of-the-log-is-shown-to-a-client",
+        "txlog/runtime/executor.py",
+        "key_taken(idempotency_key_of(one.kind, one.key) or one.key, answer.txid)",
+        "key_taken(one.key, answer.txid)",
+        f"{_REPEATS}::test_a_body_whose_hash_begins_alike_is_told_from_the_first",
+    ),
+    _mutant(
+        "beginning-of-a-hash-is-a-body",
+        _DOOR,
+        "    if isinstance(answer, Unavailable) and one.content",
+        "    if one.content",
+        f"{_REPEATS}::test_a_body_whose_hash_begins_alike_is_told_from_the_first",
+    ),
+    _mutant(
+        "wrong-host-is-a-mistake-of-the-master",
+        "txlog/http/router.py",
+        "    if found is None or int(found[1] or 0) > PORT_MAX:\n",
+        "    if False:\n",
+        f"{_UNUSUAL}::test_a_wrong_host_is_refused_where_the_answer_needs_it",
+    ),
+    _mutant(
+        "header-outside-utf-8-is-a-mistake-of-the-master",
+        "txlog/http/router.py",
+        'text.encode("utf-8", "replace")',
+        "text.encode()",
+        f"{_UNUSUAL}::test_a_header_outside_utf_8_is_refused_by_name",
+    ),
+    _mutant(
+        "only-the-first-preference",
+        "txlog/http/write_options.py",
+        'return None if given is None else ", ".join(given)',
+        "return None if given is None else given[0]",
+        f"{_UNUSUAL}::test_preferences_may_come_in_several_headers",
+    ),
+    _mutant(
+        "body-that-stalls-for-ever",
+        "txlog/http/router.py",
+        "async with asyncio.timeout(BODY_IDLE_S):",
+        "async with asyncio.timeout(None):",
+        f"{_UNUSUAL}::test_a_body_that_stalls_ends_its_request",
+    ),
+    _mutant(
+        "client-that-reads-nothing-keeps-a-worker",
+        f"{_ROOM}/answer_stream.py",
+        "async with asyncio.timeout(CLIENT_IDLE_S) as limit:",
+        "async with asyncio.timeout(None) as limit:",
+        f"{_UNUSUAL}::test_a_client_that_reads_nothing_gives_its_worker_back",
+    ),
+    _mutant(
+        "page-may-not-ask-for-a-quorum",
+        "txlog/http/cors.py",
+        "txlog-synchronous, ",
+        "",
+        "node/tests/server/test_browsers.py::test_a_page_may_send_every_header_of_a_write",
+    ),
+    _mutant(
+        "empty-file-removes-all-rules",
+        "txlog/config/graph_rules_file.py",
+        "        if found is None:",
+        "        found = found or []\n        if found is None:",
+        "node/tests/config/test_graph_rules.py",
+    ),
+    _mutant(
+        "rules-are-removed-without-a-question",
+        "txlog/cli/peer_commands.py",
+        "    if rules == [] and not yes:\n",
+        "    if False:\n",
+        "node/tests/cli/test_commands.py::test_rules_of_graphs_are_all_removed_only_on_purpose",
+    ),
+)
