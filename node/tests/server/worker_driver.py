@@ -17,6 +17,7 @@ from txlog.apply.applier import apply_up_to
 from txlog.apply.log_source import MasterLog
 from txlog.client import JsonMarker, MasterClient, WorkerReport
 from txlog.model.errors import TxLogError
+from txlog.workers.http_transport import HttpTransport
 
 TOOK_MS = 7.0
 """What it says that one transaction took."""
@@ -50,7 +51,8 @@ class Driver:
 
     def _run(self) -> None:
         after, tick, held = -1, 0, None
-        with MasterClient(self._url, 5) as master:
+        # A connection of its own: the test asks the store over the store's.
+        with MasterClient(self._url, 5) as master, HttpTransport(self._store.url, 60) as transport:
             while not self._stop.is_set():
                 if self._paused.is_set():
                     self._idle.set()
@@ -62,7 +64,7 @@ class Driver:
                     hold = next(w.hold for w in bell.workers if w.name == self._name)
                     outcome = apply_up_to(
                         self._store.adapter,
-                        self._store.transport,
+                        transport,
                         MasterLog(master),
                         bell.stable.index,
                         epoch=bell.stable.epoch,
