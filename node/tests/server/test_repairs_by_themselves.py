@@ -9,7 +9,6 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,8 +20,6 @@ from worker_driver import Driver
 from txlog.config.process_config import DutyJobConfig, FolderConfig
 from txlog.local.duty_runner import DutyRunner
 from txlog.local.state_folder import StateFolder
-from txlog.workers import OxigraphAdapter
-from txlog.workers.http_transport import HttpTransport
 
 NAMES = ("w-1", "w-2", "w-3")
 DATA = "INSERT DATA { <urn:s> <urn:p> 0 . GRAPH <urn:g> { <urn:s> <urn:p> 1 , 2 } GRAPH <urn:h> { <urn:s> <urn:p> 3 } }"
@@ -35,12 +32,7 @@ class Three:
     def __init__(self, cluster: Cluster, stores: dict[str, OxigraphProcess], folder: Path) -> None:
         self.cluster, self.stores = cluster, stores
         self.comparing = comparing_of(cluster, stores, folder)
-        # A connection is one thread's.
-        own: dict[str, Any] = {
-            name: SimpleNamespace(adapter=OxigraphAdapter(), transport=HttpTransport(store.url, 60))
-            for name, store in stores.items()
-        }
-        self.drivers = [Driver(cluster.url(0), name, store) for name, store in own.items()]
+        self.drivers = [Driver(cluster.url(0), name, store) for name, store in stores.items()]
         self.state = StateFolder(folder / "state")
         self.state.prepare()
         self.plan = DutyJobConfig(
