@@ -150,4 +150,25 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
         "    if False:\n",
         "node/tests/cli/test_commands.py::test_rules_of_graphs_are_all_removed_only_on_purpose",
     ),
+    _mutant(
+        "bodies-fill-the-memory",
+        "txlog/http/router.py",
+        "        if self.size + count > LONG_BODIES_BYTES_MAX:\n",
+        "        if False:\n",
+        f"{_UNUSUAL}::test_bodies_that_are_read_at_a_time_are_bounded",
+    ),
+    _mutant(
+        "body-that-broke-off-counts-for-ever",
+        "txlog/http/router.py",
+        "        long_bodies.size -= counted\n",
+        "        pass\n",
+        f"{_UNUSUAL}::test_bodies_that_are_read_at_a_time_are_bounded",
+    ),
+    _mutant(
+        "open-transactions-fill-the-memory",
+        f"{_ROOM}/rdf4j_transactions.py",
+        "        if waiting + len(part.payload) > self.open_bytes_max:\n",
+        "        if False:\n",
+        "node/tests/server/test_open_transactions.py::test_open_transactions_hold_no_more_than_the_memory",
+    ),
 )

@@ -104,6 +104,16 @@ async def test_a_commit_without_an_answer_may_be_repeated(one: Cluster) -> None:
     assert one.app(0).loop.durability.log_index == 1
 
 
+async def test_open_transactions_hold_no_more_than_the_memory(one: Cluster) -> None:
+    rooms, quad = one.app(0).http_api.transactions, '<urn:s> <urn:p> "{}" .'
+    rooms.open_bytes_max = 100
+    first, second = await begin(one), await begin(one)
+    await act(one, first, "ADD", quad.format("x" * 50), Content_Type=QUADS)
+    assert "commit some first" in await act(one, second, "ADD", quad.format("y" * 50), status=503, Content_Type=QUADS)
+    await act(one, first, "COMMIT")
+    await act(one, second, "ADD", quad.format("y" * 50), Content_Type=QUADS)
+
+
 async def test_what_is_idle_expires_by_name_and_their_number_is_bounded(one: Cluster) -> None:
     rooms = one.app(0).http_api.transactions
     rooms.idle_s, rooms.open_max = 0.3, 2

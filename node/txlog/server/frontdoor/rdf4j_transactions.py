@@ -41,6 +41,7 @@ from txlog.server.frontdoor.transaction_view import (
     VIEWS_MAX,
     TransactionView,
     count_request,
+    evaluated_update,
     match_request,
     query_request,
     view_lost,
@@ -48,13 +49,13 @@ from txlog.server.frontdoor.transaction_view import (
 )
 from txlog.server.frontdoor.write_handler import WriteHandler
 from txlog.sparql import EvaluatedUpdate, TransactionBody, concatenate, query_predicates, required_predicates
-from txlog.sparql.analysis.predicates import UnknownPredicates, predicates_of_update
-from txlog.sparql.update_effect import PREDICATES_MAX
 from txlog.workers.canonical_literals import stored_form
 
 TRANSACTION_IDLE_S: Final = 60.0
 """Seconds without a request after which a transaction is rolled back."""
 OPEN_TRANSACTIONS_MAX: Final = 256
+OPEN_BODIES_MAX: Final = 16
+"""What all open transactions may hold together in the memory, in bodies of the largest size."""
 TOO_LARGE_CACHE_S: Final = 600.0
 """Seconds for which a repository that was too large to copy is assumed to still be."""
 ENDED_TRANSACTIONS_MAX: Final = 1000
@@ -92,6 +93,7 @@ class TransactionHandler:
         self._evaluator_pool = evaluators
         self.idle_s = idle_s
         self.open_max = open_max
+        self.open_bytes_max = OPEN_BODIES_MAX * self._bytes_max
         self.open: dict[str, OpenTransaction] = {}
         self._outcomes: dict[str, str] = {}
         self._too_large_until = 0.0
@@ -226,6 +228,9 @@ class TransactionHandler:
                 f"a transaction may hold {self._bytes_max} bytes, for it is one entry of the log; "
                 "commit what there is, or roll it back"
             )
+        waiting = sum(other.size_bytes for other in self.open.values())
+        if waiting + len(part.payload) > self.open_bytes_max:
+            raise Unavailable("TransactionsOpen", f"{waiting >> 20} MiB wait in open transactions; commit some first")
         if part.payload:
             one.changes.append(part)
             one.size_bytes += len(part.payload)
@@ -250,7 +255,7 @@ class TransactionHandler:
             return web.Response(status=204)
         kept, update = None, change
         if isinstance(update, TransactionBody):
-            kept, update = update, await asyncio.to_thread(_evaluated_update, update)
+            kept, update = update, await asyncio.to_thread(evaluated_update, update)
         done = await self._evaluate(request, one, update, kept)
         self._append_change(one, done)
         if one.read_set is not None:
@@ -476,16 +481,6 @@ class TransactionHandler:
 
 def _unknown_transaction(name: str, how: str) -> BadInput:
     return BadInput(f"unable to find registered connection for transaction id '{name}': {how}")
-
-
-def _evaluated_update(part: TransactionBody) -> EvaluatedUpdate:
-    """A normalised update as one to evaluate."""
-    text = part.payload.decode()
-    try:
-        found = predicates_of_update(text)
-    except UnknownPredicates:
-        return EvaluatedUpdate(text, None)
-    return EvaluatedUpdate(text, tuple(sorted(found)) if len(found) <= PREDICATES_MAX else None)
 
 
 async def _commit_condition(
