@@ -171,4 +171,18 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
         "        if False:\n",
         "node/tests/server/test_open_transactions.py::test_open_transactions_hold_no_more_than_the_memory",
     ),
+    _mutant(
+        "commit-that-is-over-is-refused",
+        f"{_ROOM}/rdf4j_transactions.py",
+        "            if action != self._commit or not over.ended.is_committed:\n",
+        "            if True:\n",
+        "node/tests/server/test_open_transactions.py::test_a_commit_whose_answer_was_lost_is_answered_again",
+    ),
+    _mutant(
+        "repeated-commit-claims-a-level",
+        f"{_ROOM}/write_handler.py",
+        "        return await self._ordinary_outcome(answer, asked, False)\n",
+        "        return self._success_response(txid, asked.level)\n",
+        "node/tests/server/test_open_transactions.py::test_a_commit_whose_answer_was_lost_is_answered_again",
+    ),
 )

@@ -37,6 +37,7 @@ from txlog.model.errors import (
     Unavailable,
     UnsupportedCoding,
 )
+from txlog.model.ids import Txid, parse_txid
 from txlog.runtime.interactive_load import InteractiveLoad
 from txlog.telemetry.event_log import EventLog
 
@@ -63,6 +64,7 @@ _REPOSITORY_PATHS = ("/repositories", "/rdf4j-server/repositories")
 _ABSOLUTE_FORM = re.compile(r"https?://[^/?#]+", re.IGNORECASE)
 _HOST = re.compile(r"(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
 PORT_MAX = 65535
+_TXID_LINE = re.compile(rb"^TxLog-Transaction: (\S+)\r$", re.MULTILINE)
 _NO_PARAMETERS: Mapping[str, str] = {}
 _REASONS = {200: "OK", 202: "Accepted", 204: "No Content", 409: "Conflict", 504: "Gateway Timeout"}
 
@@ -95,6 +97,12 @@ class RawResponse(web.StreamResponse):
     def status(self) -> int:
         """The HTTP status."""
         return self._code
+
+    @property
+    def txid(self) -> Txid | None:
+        """The transaction that the answer is about; None for another answer."""
+        found = _TXID_LINE.search(self._headers_bytes)
+        return None if found is None else parse_txid(found[1].decode())
 
     def as_status(self, status: int) -> RawResponse:
         """The same answer with another status."""
