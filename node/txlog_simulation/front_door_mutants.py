@@ -185,4 +185,11 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
         "        return self._success_response(txid, asked.level)\n",
         "node/tests/server/test_open_transactions.py::test_a_commit_whose_answer_was_lost_is_answered_again",
     ),
+    _mutant(
+        "readers-keep-writers-waiting",
+        f"{_ROOM}/off_loop.py",
+        "_query_pool if is_query else _update_pool, work",
+        "_update_pool, work",
+        f"{_LONG}::test_long_queries_keep_no_update_waiting",
+    ),
 )

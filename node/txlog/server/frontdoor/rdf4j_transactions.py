@@ -365,7 +365,7 @@ class TransactionHandler:
         asked = await self._reads.parse_query(request)
         if asked.level:
             raise BadInput("explain: a query of a transaction that has written is evaluated here, not by a worker")
-        wanted = await run_sparql_off_loop(len(asked.text), lambda: query_predicates(asked.text))
+        wanted = await run_sparql_off_loop(len(asked.text), lambda: query_predicates(asked.text), is_query=True)
         answer = await (await self._view_for(request, one, wanted)).query(asked)
         answer.headers["TxLog-Literals"] = stored_form(self._site.literals.keeps)
         if one.read_set is not None:
