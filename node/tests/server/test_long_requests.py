@@ -92,3 +92,12 @@ async def test_a_form_accepts_no_more_than_a_header_can(one: Cluster) -> None:
     body = f"query=ASK{{}}&Accept={',' * (1 << 20)}"
     async with one.session.post(one.url(0, REPOSITORY), data=body, headers={"Content-Type": FORM}) as answer:
         assert (answer.status, "Accept: at most" in await answer.text()) == (400, True)
+
+
+async def test_long_queries_keep_no_update_waiting(one: Cluster) -> None:
+    """A reader must not be able to stop the writers."""
+    queries = [asyncio.ensure_future(share_of_loop(one, REPOSITORY, QUERY, VALUES.encode())) for _ in range(7)]
+    await asyncio.wait(queries, return_when=asyncio.FIRST_COMPLETED)  # the others are being read, or wait for that
+    status, _ = await share_of_loop(one, STATEMENTS, UPDATE, f"INSERT DATA {{ {quads(600)} }}".encode())
+    assert (status, sum(query.done() for query in queries) < 4) == (204, True), "the update waited for queries"
+    assert {status for status, _ in await asyncio.gather(*queries)} == {503}

@@ -73,7 +73,7 @@ async def test_a_transaction_sees_itself_and_is_seen_at_the_commit(served: Serve
     await act(cluster, url, "COMMIT")
     assert await served.quads() == sorted([before[0], *mine])
     assert cluster.app(0).loop.durability.stable.value == index + 2, "a commit is one entry"
-    assert "it was committed" in await act(cluster, url, "COMMIT", status=400)
+    assert "it was committed" in await act(cluster, url, "PING", status=400)
 
 
 FORM = "application/x-www-form-urlencoded"
@@ -102,6 +102,34 @@ async def test_a_commit_without_an_answer_may_be_repeated(one: Cluster) -> None:
     assert "send COMMIT again" in await act(one, url, "ADD", "", status=400, Content_Type=QUADS)
     await act(one, url, "COMMIT", TxLog_Durability="synced")
     assert one.app(0).loop.durability.log_index == 1
+
+
+async def test_a_commit_whose_answer_was_lost_is_answered_again(one: Cluster) -> None:
+    """What the client learns is about the first one, at the level that it asks for now."""
+    url = await begin(one)
+    await act(one, url, "ADD", '<urn:s> <urn:p> "1" .', Content_Type=QUADS)
+    found = []
+    for level, status in (("synced", 200), ("synced", 200), ("applied", 202)):
+        sent = {"TxLog-Durability": level, "Prefer": "wait=0.5"}
+        async with one.session.put(f"{url}?action=COMMIT", headers=sent) as answer:
+            assert answer.status == status, await answer.text()
+            found.append(answer.headers["TxLog-Transaction"])
+    assert len(set(found)) == 1
+    assert one.app(0).loop.durability.log_index == 1, "it took effect once"
+    assert "it was committed" in await act(one, url, "ROLLBACK", status=400)
+    empty = await begin(one)
+    await act(one, empty, "COMMIT")
+    await act(one, empty, "COMMIT")
+
+
+async def test_open_transactions_hold_no_more_than_the_memory(one: Cluster) -> None:
+    rooms, quad = one.app(0).http_api.transactions, '<urn:s> <urn:p> "{}" .'
+    rooms.open_bytes_max = 100
+    first, second = await begin(one), await begin(one)
+    await act(one, first, "ADD", quad.format("x" * 50), Content_Type=QUADS)
+    assert "commit some first" in await act(one, second, "ADD", quad.format("y" * 50), status=503, Content_Type=QUADS)
+    await act(one, first, "COMMIT")
+    await act(one, second, "ADD", quad.format("y" * 50), Content_Type=QUADS)
 
 
 async def test_what_is_idle_expires_by_name_and_their_number_is_bounded(one: Cluster) -> None:

@@ -106,6 +106,21 @@ async def test_a_body_that_stalls_ends_its_request(one: Cluster, monkeypatch: py
     assert b"Connection: close" in stalled
 
 
+async def test_bodies_that_are_read_at_a_time_are_bounded(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their clients may take their time; so many of them would fill the memory."""
+    monkeypatch.setattr(router, "LONG_BODIES_BYTES_MAX", 3 << 20)
+    body = '<urn:s> <urn:p> "' + "x" * (2 << 20)
+    head, media = "POST /repositories/demo/statements", "Content-Type: text/turtle"
+    async with connected(one) as (_, writer):
+        writer.write(f"{head} HTTP/1.1\r\nHost: x\r\n{media}\r\nContent-Length: {4 << 20}\r\n\r\n{body}".encode())
+        await until(lambda: router.long_bodies.size >= len(body), 20)
+        status, answer = await send(one, head, "Host: x", media, body=f'{body}" .')
+        assert (status, "TxLog-Error: BodiesFull" in answer) == (503, True), answer
+    await until(lambda: router.long_bodies.size == 0, 20)
+    assert (await send(one, head, "Host: x", media, body=f'{body}" .'))[0] == 204
+    assert router.long_bodies.size == 0
+
+
 async def test_a_client_that_reads_nothing_gives_its_worker_back(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

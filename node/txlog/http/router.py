@@ -37,6 +37,7 @@ from txlog.model.errors import (
     Unavailable,
     UnsupportedCoding,
 )
+from txlog.model.ids import Txid, parse_txid
 from txlog.runtime.interactive_load import InteractiveLoad
 from txlog.telemetry.event_log import EventLog
 
@@ -51,6 +52,8 @@ clients rely on goes away."""
 API_HEADER = "TxLog-API-Version"
 LONG_BODY_BYTES = 1 << 20
 """Minimum size of a long body, in bytes. It is read with pauses while there is interactive load."""
+LONG_BODIES_BYTES_MAX = 256 << 20
+"""Bytes of all long bodies that are read at a time. Their clients decide how long they stay in the memory."""
 BODY_YIELD_S = 0.002
 """Seconds for which other requests get the loop and the processors after each piece of a long body."""
 BODY_IDLE_S = 60.0
@@ -61,6 +64,7 @@ _REPOSITORY_PATHS = ("/repositories", "/rdf4j-server/repositories")
 _ABSOLUTE_FORM = re.compile(r"https?://[^/?#]+", re.IGNORECASE)
 _HOST = re.compile(r"(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
 PORT_MAX = 65535
+_TXID_LINE = re.compile(rb"^TxLog-Transaction: (\S+)\r$", re.MULTILINE)
 _NO_PARAMETERS: Mapping[str, str] = {}
 _REASONS = {200: "OK", 202: "Accepted", 204: "No Content", 409: "Conflict", 504: "Gateway Timeout"}
 
@@ -93,6 +97,12 @@ class RawResponse(web.StreamResponse):
     def status(self) -> int:
         """The HTTP status."""
         return self._code
+
+    @property
+    def txid(self) -> Txid | None:
+        """The transaction that the answer is about; None for another answer."""
+        found = _TXID_LINE.search(self._headers_bytes)
+        return None if found is None else parse_txid(found[1].decode())
 
     def as_status(self, status: int) -> RawResponse:
         """The same answer with another status."""
@@ -395,14 +405,20 @@ async def read_body(request: Request, bytes_max: int, company: InteractiveLoad |
     if content.at_eof():
         return body
     whole = BytesIO()  # grows without copies: a join of megabytes would delay every other request
-    size = whole.write(body)
-    while piece := await _read_piece(request, content):
-        size += whole.write(piece)
-        if size > bytes_max:
-            raise _too_large(bytes_max)
-        if company is not None and size >= LONG_BODY_BYTES:
-            await company.throttle(BODY_YIELD_S)
-    return whole.getvalue()
+    size, counted = whole.write(body), 0
+    try:
+        while piece := await _read_piece(request, content):
+            size += whole.write(piece)
+            if size > bytes_max:
+                raise _too_large(bytes_max)
+            if size >= LONG_BODY_BYTES:
+                long_bodies.add(size - counted)
+                counted = size
+                if company is not None:
+                    await company.throttle(BODY_YIELD_S)
+        return whole.getvalue()
+    finally:
+        long_bodies.size -= counted
 
 
 async def _read_piece(request: Request, content: StreamReader | DecodedBody) -> bytes:
@@ -413,6 +429,25 @@ async def _read_piece(request: Request, content: StreamReader | DecodedBody) -> 
             return await content.readany()
     except TimeoutError:
         raise BodyStalled(f"nothing of the rest of the body has come for {BODY_IDLE_S:g} s; send it again") from None
+
+
+class LongBodies:
+    """``size``: bytes of long bodies that are being read now."""
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def add(self, count: int) -> None:
+        """Counts more bytes. :class:`Unavailable` if they are too many."""
+        if self.size + count > LONG_BODIES_BYTES_MAX:
+            raise Unavailable(
+                "BodiesFull", f"{self.size >> 20} MiB of long bodies are being read already; send it again"
+            )
+        self.size += count
+
+
+long_bodies = LongBodies()
+"""Those of this process."""
 
 
 def _too_large(bytes_max: int) -> TooLarge:

@@ -24,7 +24,9 @@ FORM_FIELDS_MAX: Final = 10_000
 _SPARQL_THREADS: Final = 2
 """Such work is Python's, which one thread executes at a time: more threads would only delay the loop."""
 
-_sparql_pool = ThreadPoolExecutor(_SPARQL_THREADS, "sparql")
+_update_pool = ThreadPoolExecutor(_SPARQL_THREADS, "sparql-updates")
+_query_pool = ThreadPoolExecutor(_SPARQL_THREADS, "sparql-queries")
+"""One of its own, so that readers cannot keep writers waiting."""
 
 
 async def run_off_loop(size: int, work: Callable[[], T], least: int = OFF_LOOP_BYTES) -> T:
@@ -35,15 +37,16 @@ async def run_off_loop(size: int, work: Callable[[], T], least: int = OFF_LOOP_B
     return await asyncio.get_running_loop().run_in_executor(None, work)
 
 
-async def run_sparql_off_loop(size: int, work: Callable[[], T]) -> T:
-    """The same for work on a text in SPARQL of ``size`` characters."""
+async def run_sparql_off_loop(size: int, work: Callable[[], T], *, is_query: bool = False) -> T:
+    """The same for work on a text in SPARQL of ``size`` characters: an update, or a query."""
     if size < OFF_LOOP_SPARQL:
         return work()
-    return await asyncio.get_running_loop().run_in_executor(_sparql_pool, work)
+    return await asyncio.get_running_loop().run_in_executor(_query_pool if is_query else _update_pool, work)
 
 
-async def parse_form(text: str) -> list[tuple[str, str]]:
-    """The fields of a form, in order. :class:`BadInput` for more than :data:`FORM_FIELDS_MAX`."""
+async def parse_form(text: str, *, is_query: bool = False) -> list[tuple[str, str]]:
+    """The fields of a form with an update or a query, in order. :class:`BadInput` for more than
+    :data:`FORM_FIELDS_MAX`."""
 
     def parse() -> list[tuple[str, str]]:
         try:
@@ -51,4 +54,4 @@ async def parse_form(text: str) -> list[tuple[str, str]]:
         except ValueError:
             raise BadInput(f"a form may have {FORM_FIELDS_MAX} fields") from None
 
-    return await run_sparql_off_loop(len(text), parse)
+    return await run_sparql_off_loop(len(text), parse, is_query=is_query)

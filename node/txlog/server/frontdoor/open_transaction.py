@@ -1,18 +1,22 @@
-"""One open transaction of RDF4J: what it has written and read so far."""
+"""One transaction of RDF4J: what it has written and read so far, and how it ended."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import Final
+from typing import Final, NamedTuple
 
 from txlog.model.entry import KIND_QUADS
+from txlog.model.errors import BadInput
+from txlog.model.ids import Txid
 from txlog.model.quads import decode_quads
-from txlog.server.frontdoor.read_set import ReadSet
-from txlog.server.frontdoor.transaction_view import TransactionView
-from txlog.sparql import TransactionBody
+from txlog.server.frontdoor.read_set import ReadCondition, ReadSet
+from txlog.server.frontdoor.transaction_view import TransactionView, view_lost
+from txlog.sparql import EvaluatedUpdate, TransactionBody
 from txlog.workers.canonical_literals import canonical_lines, lines_with_lower_tags
 
+ENDED_TRANSACTIONS_MAX: Final = 1000
+"""Number of ended transactions whose outcome is remembered."""
 _SNAPSHOT_LEVELS: Final = ("SNAPSHOT", "SERIALIZABLE")
 """These levels read one copy from their first read on. RDF4J's SNAPSHOT_READ needs a snapshot for each read only, which
 a worker gives."""
@@ -50,3 +54,48 @@ class OpenTransaction:
             if self.net_lines is not None:
                 payload = (lines_with_lower_tags if self._as_written else canonical_lines)(part.payload)
                 self.net_lines.update((line, adds) for adds, line in decode_quads(payload))
+
+
+async def commit_condition(
+    one: OpenTransaction, looked: ReadSet, view: TransactionView
+) -> tuple[EvaluatedUpdate, ReadCondition]:
+    """The writes as one update, and what must hold for the data before it: the transaction would read the same there.
+    ``looked``: what it has read, in ``view``."""
+    if not view.evaluator.is_usable:
+        raise view_lost()
+    update = await asyncio.to_thread(looked.conditional_update, one.changes)
+    return update, await looked.condition(view, update.read_predicates)
+
+
+class EndedTransaction(NamedTuple):
+    """``how``: for people. ``txid``: of the entry of a commit; None for one that had written nothing."""
+
+    how: str
+    is_committed: bool = False
+    txid: Txid | None = None
+
+
+class TransactionOver(BadInput):
+    """No transaction of this name is open at this master."""
+
+    def __init__(self, name: str, ended: EndedTransaction) -> None:
+        super().__init__(f"unable to find registered connection for transaction id '{name}': {ended.how}")
+        self.ended = ended
+
+
+class EndedTransactions:
+    """How the latest transactions of this master ended."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, EndedTransaction] = {}
+
+    def add(self, name: str, ended: EndedTransaction) -> None:
+        """Remembers one, and forgets the oldest one."""
+        if len(self._by_name) >= ENDED_TRANSACTIONS_MAX:
+            del self._by_name[next(iter(self._by_name))]
+        self._by_name[name] = ended
+
+    def error(self, name: str) -> TransactionOver:
+        """The error for a transaction that is not open."""
+        unknown = EndedTransaction("this master does not know it; it lives at the master that began it")
+        return TransactionOver(name, self._by_name.get(name, unknown))

@@ -19,14 +19,21 @@ from txlog.http.write_options import WriteOptions, parse_synchronous, with_synch
 from txlog.model.entry import KIND_QUADS
 from txlog.model.errors import BadInput, CommitPending, Conflict, Refused, RolledBack, TooLarge, TxLogError, Unavailable
 from txlog.model.hashes import content_hash
+from txlog.model.ids import Txid
 from txlog.model.synchronous import NO_REQUEST
 from txlog.protocol.events import Submission
 from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.evaluator_pool import EvaluatorPool
 from txlog.server.frontdoor.off_loop import OFF_LOOP_BYTES, parse_form, run_sparql_off_loop
-from txlog.server.frontdoor.open_transaction import OpenTransaction
+from txlog.server.frontdoor.open_transaction import (
+    EndedTransaction,
+    EndedTransactions,
+    OpenTransaction,
+    TransactionOver,
+    commit_condition,
+)
 from txlog.server.frontdoor.read_handler import ReadHandler
-from txlog.server.frontdoor.read_set import ReadCondition, ReadSet
+from txlog.server.frontdoor.read_set import ReadSet
 from txlog.server.frontdoor.request_parameters import (
     check_repository,
     context_parameters,
@@ -42,6 +49,7 @@ from txlog.server.frontdoor.transaction_view import (
     VIEWS_MAX,
     TransactionView,
     count_request,
+    evaluated_update,
     match_request,
     query_request,
     view_lost,
@@ -49,17 +57,15 @@ from txlog.server.frontdoor.transaction_view import (
 )
 from txlog.server.frontdoor.write_handler import WriteHandler
 from txlog.sparql import EvaluatedUpdate, TransactionBody, concatenate, query_predicates, required_predicates
-from txlog.sparql.analysis.predicates import UnknownPredicates, predicates_of_update
-from txlog.sparql.update_effect import PREDICATES_MAX
 from txlog.workers.canonical_literals import stored_form
 
 TRANSACTION_IDLE_S: Final = 60.0
 """Seconds without a request after which a transaction is rolled back."""
 OPEN_TRANSACTIONS_MAX: Final = 256
+OPEN_BODIES_MAX: Final = 16
+"""What all open transactions may hold together in the memory, in bodies of the largest size."""
 TOO_LARGE_CACHE_S: Final = 600.0
 """Seconds for which a repository that was too large to copy is assumed to still be."""
-ENDED_TRANSACTIONS_MAX: Final = 1000
-"""Number of ended transactions whose outcome is remembered."""
 ISOLATION_LEVELS: Final = ("NONE", "READ_UNCOMMITTED", "READ_COMMITTED", "SNAPSHOT_READ", "SNAPSHOT", "SERIALIZABLE")
 _LEVEL_PARAMETERS: Final = (
     "isolation-level",
@@ -91,8 +97,9 @@ class TransactionHandler:
         self._evaluator_pool = evaluators
         self.idle_s = idle_s
         self.open_max = open_max
+        self.open_bytes_max = OPEN_BODIES_MAX * self._bytes_max
         self.open: dict[str, OpenTransaction] = {}
-        self._outcomes: dict[str, str] = {}
+        self._ended = EndedTransactions()
         self._too_large_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._actions: dict[str, Callable[[Request, OpenTransaction], Awaitable[Response]]] = {
@@ -150,7 +157,7 @@ class TransactionHandler:
         for one in list(self.open.values()):
             if now - one.last_used >= self.idle_s and not one.lock.locked():
                 how = f"it expired: no request used it for {self.idle_s:g} s"
-                self._close_transaction(one, f"{how}, and {_UNKNOWN}" if one.committing else how)
+                self._close_transaction(one, EndedTransaction(f"{how}, and {_UNKNOWN}" if one.committing else how))
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -158,12 +165,10 @@ class TransactionHandler:
             due = min(one.last_used for one in self.open.values()) + self.idle_s
             self._timer = asyncio.get_running_loop().call_later(max(0.05, due - now), self._expire_idle)
 
-    def _close_transaction(self, one: OpenTransaction, how: str) -> None:
+    def _close_transaction(self, one: OpenTransaction, ended: EndedTransaction) -> None:
         self.open.pop(one.name, None)
         self._release_view(one)
-        if len(self._outcomes) >= ENDED_TRANSACTIONS_MAX:
-            del self._outcomes[next(iter(self._outcomes))]
-        self._outcomes[one.name] = how
+        self._ended.add(one.name, ended)
 
     def _release_view(self, one: OpenTransaction) -> None:
         overlay, one.view = one.view, None
@@ -179,8 +184,7 @@ class TransactionHandler:
             raise BadInput(f"not a valid transaction id: {name[:80]}") from None
         one = self.open.get(name)
         if one is None:
-            how = self._outcomes.get(name, "this master does not know it; it lives at the master that began it")
-            raise _unknown_transaction(name, how)
+            raise self._ended.error(name)
         one.last_used = time.monotonic()
         return one
 
@@ -190,7 +194,12 @@ class TransactionHandler:
         action = self._actions.get(word.upper())
         if action is None:
             raise BadInput(f"action={word[:40]}: one of {', '.join(self._actions)}")
-        return await self._run_exclusively(request, self._find_open(names), action)
+        try:
+            return await self._run_exclusively(request, self._find_open(names), action)
+        except TransactionOver as over:
+            if action != self._commit or not over.ended.is_committed:
+                raise
+            return await self._commit_again(request, over.ended.txid)
 
     async def rollback(self, request: Request, names: Mapping[str, str]) -> Response:
         """Rolls a transaction back."""
@@ -201,7 +210,7 @@ class TransactionHandler:
     ) -> Response:
         async with one.lock:
             if one.name not in self.open:
-                raise _unknown_transaction(one.name, self._outcomes.get(one.name, "it is over"))
+                raise self._ended.error(one.name)
             if one.committing and action == self._rollback:
                 raise CommitPending(
                     f"'{one.name}' was handed to the log, and may still take effect: it cannot be rolled back; send "
@@ -225,6 +234,9 @@ class TransactionHandler:
                 f"a transaction may hold {self._bytes_max} bytes, for it is one entry of the log; "
                 "commit what there is, or roll it back"
             )
+        waiting = sum(other.size_bytes for other in self.open.values())
+        if waiting + len(part.payload) > self.open_bytes_max:
+            raise Unavailable("TransactionsOpen", f"{waiting >> 20} MiB wait in open transactions; commit some first")
         if part.payload:
             one.changes.append(part)
             one.size_bytes += len(part.payload)
@@ -249,7 +261,7 @@ class TransactionHandler:
             return web.Response(status=204)
         kept, update = None, change
         if isinstance(update, TransactionBody):
-            kept, update = update, await asyncio.to_thread(_evaluated_update, update)
+            kept, update = update, await asyncio.to_thread(evaluated_update, update)
         done = await self._evaluate(request, one, update, kept)
         self._append_change(one, done)
         if one.read_set is not None:
@@ -352,7 +364,7 @@ class TransactionHandler:
         asked = await self._reads.parse_query(request)
         if asked.level:
             raise BadInput("explain: a query of a transaction that has written is evaluated here, not by a worker")
-        wanted = await run_sparql_off_loop(len(asked.text), lambda: query_predicates(asked.text))
+        wanted = await run_sparql_off_loop(len(asked.text), lambda: query_predicates(asked.text), is_query=True)
         answer = await (await self._view_for(request, one, wanted)).query(asked)
         answer.headers["TxLog-Literals"] = stored_form(self._site.literals.keeps)
         if one.read_set is not None:
@@ -407,7 +419,7 @@ class TransactionHandler:
         """Refuses what a commit would refuse now. It reserves nothing: others may still come before the commit."""
         if one.read_set and one.view is not None and one.changes:
             asked = read_write_options(self._site, request)
-            update, condition = await _commit_condition(one, one.read_set, one.view)
+            update, condition = await commit_condition(one, one.read_set, one.view)
             await self._writes.prepare_serializable(request, update, condition, asked.timeout_s)
         return web.Response()
 
@@ -417,7 +429,7 @@ class TransactionHandler:
         asked = self._commit_options(request, one)
         prepared = concatenate(one.changes)
         if not prepared.payload:
-            self._close_transaction(one, "it was committed, and had written nothing")
+            self._close_transaction(one, EndedTransaction("it was committed, and had written nothing", True))
             return web.Response()
         if one.read_set is not None and one.read_set and one.view is not None:
             return await self._commit_serializable(request, one, one.read_set, one.view, asked)
@@ -447,7 +459,7 @@ class TransactionHandler:
     ) -> Response:
         """Commits on a condition: the transaction would have read the same in the data before its place in the log, and
         its writes would have been the same."""
-        update, condition = await _commit_condition(one, looked, overlay)
+        update, condition = await commit_condition(one, looked, overlay)
         one.committing = True
         try:
             answer = await self._writes.commit_serializable(request, update, condition, asked)
@@ -455,9 +467,8 @@ class TransactionHandler:
             one.committing = False
             raise
         except BaseException:
-            self._close_transaction(
-                one, "its commit broke off, and it is not known whether it counts: look at the data"
-            )
+            how = f"its commit broke off, and {_UNKNOWN}: look at the data"
+            self._close_transaction(one, EndedTransaction(how))
             raise
         return self._end_commit(one, answer)
 
@@ -465,32 +476,23 @@ class TransactionHandler:
         if isinstance(answer, RawResponse) and answer.status == RolledBack.status:
             one.committing = False  # nothing of it took effect, and its key is free again
             return answer
-        self._close_transaction(one, "it was committed" if answer.status != 202 else _UNKNOWN)
-        return answer.as_status(200) if isinstance(answer, RawResponse) and answer.status == 204 else answer
+        if answer.status == 202:
+            self._close_transaction(one, EndedTransaction(_UNKNOWN))
+            return answer
+        txid = answer.txid if isinstance(answer, RawResponse) else None
+        self._close_transaction(one, EndedTransaction("it was committed", txid is not None, txid))
+        return _as_rdf4j(answer)
+
+    async def _commit_again(self, request: Request, txid: Txid | None) -> Response:
+        """Answers a commit that was repeated because its answer was lost: about the first, at the level asked now."""
+        asked = read_write_options(self._site, request)._replace(knows_pending=True)
+        return web.Response() if txid is None else _as_rdf4j(await self._writes.answer_repeat(txid, asked))
 
     async def _rollback(self, request: Request, one: OpenTransaction) -> Response:
-        self._close_transaction(one, "it was rolled back")
+        self._close_transaction(one, EndedTransaction("it was rolled back"))
         return web.Response(status=204)
 
 
-def _unknown_transaction(name: str, how: str) -> BadInput:
-    return BadInput(f"unable to find registered connection for transaction id '{name}': {how}")
-
-
-def _evaluated_update(part: TransactionBody) -> EvaluatedUpdate:
-    """A normalised update as one to evaluate."""
-    text = part.payload.decode()
-    try:
-        found = predicates_of_update(text)
-    except UnknownPredicates:
-        return EvaluatedUpdate(text, None)
-    return EvaluatedUpdate(text, tuple(sorted(found)) if len(found) <= PREDICATES_MAX else None)
-
-
-async def _commit_condition(
-    one: OpenTransaction, looked: ReadSet, view: TransactionView
-) -> tuple[EvaluatedUpdate, ReadCondition]:
-    if not view.evaluator.is_usable:
-        raise view_lost()
-    update = await asyncio.to_thread(looked.conditional_update, one.changes)
-    return update, await looked.condition(view, update.read_predicates)
+def _as_rdf4j(answer: Response) -> Response:
+    """RDF4J's clients insist on 200 for a commit."""
+    return answer.as_status(200) if isinstance(answer, RawResponse) and answer.status == 204 else answer

@@ -169,7 +169,7 @@ class ReadHandler:
         given, asked = tuple(parameters), text
         size = sum(len(name) + len(value) for name, value in given) + len(asked)
         return await run_sparql_off_loop(
-            size, lambda: parse_query_request(given, asked, accept, star=star and speaks_star(accept))
+            size, lambda: parse_query_request(given, asked, accept, star=star and speaks_star(accept)), is_query=True
         )
 
     async def _read_parameters(self, request: Request) -> tuple[list[tuple[str, str]], str | None]:
@@ -188,7 +188,7 @@ class ReadHandler:
         if media == "application/sparql-query":
             return parameters, text
         if media == "application/x-www-form-urlencoded":
-            form = await parse_form(text)
+            form = await parse_form(text, is_query=True)
             if "update" in dict(form):
                 raise BadInput("an update is sent to the repository's statements")
             return [*parameters, *form], dict(form).get("query", dict(parameters).get("query"))

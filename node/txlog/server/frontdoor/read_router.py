@@ -211,7 +211,7 @@ class ReadRouter:
             return build(adapter)
         text, size = build.text, len(build.text)
         is_union = able.union_of and build.union and not build.default and not build.named
-        if is_union and await run_sparql_off_loop(size, lambda: uses_graph_clause(text)):
+        if is_union and await run_sparql_off_loop(size, lambda: uses_graph_clause(text), is_query=True):
             async with self.open_response(store, adapter.contexts()) as answer:
                 contexts = WorkerResponse(answer.status, lowercase_headers(answer.headers), await answer.read())
 
@@ -219,10 +219,10 @@ class ReadRouter:
                 named = with_dataset(_without_marker(adapter, text), able.union_of, adapter.parse_contexts(contexts))
                 return adapter.query(named, build.accept, union=False)
 
-            return await run_sparql_off_loop(size, with_contexts)
+            return await run_sparql_off_loop(size, with_contexts, is_query=True)
         if size <= CACHED_CHARS_MAX:
             return _query_request_cached(adapter.engine, build)
-        return await run_sparql_off_loop(size, lambda: _query_request(adapter.engine, build))
+        return await run_sparql_off_loop(size, lambda: _query_request(adapter.engine, build), is_query=True)
 
     async def fetch(self, request: Request, build: WorkerRequestSpec) -> WorkerResponse:
         """A whole, small answer from the first worker that gives one."""

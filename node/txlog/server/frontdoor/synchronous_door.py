@@ -110,10 +110,11 @@ def recognise_repeat(
     a rule that has changed since the first try changes the terms, which are a part of the content. So the key seems to
     have come with another body."""
     found = RecognisedAnswer(answer, is_synchronous(one))
-    log, key = status.log_state, idempotency_key_of(one.kind, one.key)
-    if log is None or not key or not _may_be_untrue(answer):
+    log = status.log_state
+    if log is None or not _may_be_untrue(answer):
         return found
-    first = log.keys.find_first_use(key, log.last_stamp)
+    key = idempotency_key_of(one.kind, one.key)
+    first = log.keys.find_first_use(key, log.last_stamp) if key else None
     if first is None:
         return found
     if isinstance(answer, Unavailable) and one.content.startswith(first.content):

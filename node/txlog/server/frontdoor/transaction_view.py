@@ -57,6 +57,8 @@ from txlog.server.frontdoor.stream_converter import closing_stream
 from txlog.server.frontdoor.tabular_results import negotiate_media_type
 from txlog.server.frontdoor.xml_text import keep_carriage_returns
 from txlog.sparql import DataFingerprint, EvaluatedUpdate, TransactionBody
+from txlog.sparql.analysis.predicates import UnknownPredicates, predicates_of_update
+from txlog.sparql.update_effect import PREDICATES_MAX
 
 COPY_BYTES_MAX: Final = 64 << 20
 """Maximum size of the N-Quads, in bytes: some 400,000 statements. In memory they take five times as much."""
@@ -236,3 +238,13 @@ def view_lost() -> Conflict:
         "Transaction handling error: what it saw went with an evaluation that took too much time or memory, and it "
         "asked to see nothing newer; roll it back"
     )
+
+
+def evaluated_update(part: TransactionBody) -> EvaluatedUpdate:
+    """A normalised update as one to evaluate."""
+    text = part.payload.decode()
+    try:
+        found = predicates_of_update(text)
+    except UnknownPredicates:
+        return EvaluatedUpdate(text, None)
+    return EvaluatedUpdate(text, tuple(sorted(found)) if len(found) <= PREDICATES_MAX else None)

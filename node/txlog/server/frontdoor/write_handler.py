@@ -319,6 +319,13 @@ class WriteHandler:
             return await self._synchronous_outcome(answer, asked)
         return await self._ordinary_outcome(answer, asked, reached)
 
+    async def answer_repeat(self, txid: Txid, asked: WriteOptions) -> Response:
+        """The answer about a transaction that was accepted before."""
+        answer = SubmissionAccepted(txid, repeat=True)
+        if self._durability.synchronous_answer(txid, asked.level) is not None:
+            return await self._synchronous_outcome(answer, asked)
+        return await self._ordinary_outcome(answer, asked, False)
+
     async def synchronous_response(self, write: PendingWrite, asked: WriteOptions) -> Response:
         """What may be answered about a synchronous transaction now. Raises the error with which the core refused it."""
         if not write.answers:
