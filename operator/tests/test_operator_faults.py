@@ -60,6 +60,47 @@ async def test_paused_counts_although_the_rest_of_the_manifest_is_not_valid(wron
         assert (cluster.spec.paused, bool(problems)) == (paused, True)
 
 
+# -- a status that the API server refuses
+
+
+class OldDefinitions(Stored):
+    """The installed definitions are older than the operator: its statuses are refused."""
+
+    def __init__(self, *found: KubeObject) -> None:
+        super().__init__(*found)
+        self.applied: list[str] = []
+
+    async def list(self, kind: str, namespace: str, *_: object, **__: object) -> list[KubeObject]:
+        return []
+
+    async def get_live(self, kind: str, namespace: str, name: str) -> KubeObject | None:
+        return self.found.get((kind, name))
+
+    async def apply(self, wanted: KubeObject, *, force: bool = True) -> KubeObject:
+        self.applied.append(wanted["kind"])
+        return wanted
+
+    async def replace_status(self, found: KubeObject, status: KubeObject) -> KubeObject:
+        raise ApiError(422, "status.conditions[12].type: Unsupported value")
+
+    async def create(self, wanted: KubeObject) -> KubeObject:
+        return wanted
+
+
+async def test_a_refused_status_does_not_keep_the_operator_from_its_work(caplog: pytest.LogCaptureFixture) -> None:
+    """A split would wait for a backup that the operator does not begin."""
+    found = resource("graphs")
+    found["metadata"] |= {"uid": "u1", "generation": 1}
+    kube: Any = OldDefinitions(found)
+    reconciler = Reconciler(kube, "graphs", "catalogue", OperatorSettings("txlog:1"), OperatorMetrics())
+    with pytest.raises(ApiError, match="Unsupported value"):
+        await reconciler.reconcile()
+    assert {"StatefulSet", "Service", "ConfigMap", "Job"} <= set(kube.applied)
+    for _ in range(3):
+        await reconciler._report_broken_off(ApiError(422, "status"))
+    assert len([each for each in caplog.records if "its status was not taken" in each.message]) == 1
+
+
 # -- containers that others add
 
 
