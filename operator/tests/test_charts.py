@@ -2,6 +2,8 @@
 
 import io
 import json
+import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -159,6 +161,28 @@ def test_two_releases_do_not_manage_one_namespace(plane: ControlPlane, namespace
     assert "exists and cannot be imported" in second.stderr
     third = install("third")
     assert third.returncode == 0, third.stderr
+
+
+def test_an_upgrade_as_documented_gets_values_that_the_old_chart_did_not_have(
+    plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """With ``--reuse-values``, Helm takes the old chart's defaults as well: a new value is empty, and the operator does
+    not start with it."""
+    config = plane.kubeconfig(plane.admin, plane.folder / "helm.kubeconfig")
+    documented = (ROOT / "docs/upgrade.md").read_text()
+    flags = re.findall(r"helm upgrade txlog charts/txlog-operator -n graphs (\S+) --set", documented)
+    old = tmp_path / "chart"
+    shutil.copytree(OPERATOR, old)
+    values = (old / "values.yaml").read_text()
+    (old / "values.yaml").write_text(values.replace("ipFamily: IPv4\n", ""))
+    common = ("-n", namespace, "--kubeconfig", str(config), "--set", "crds.install=false")
+    helm("install", "txlog", str(old), *common, "--set", "replicas=3")
+    helm("upgrade", "txlog", str(OPERATOR), *common, *flags, "--set", "image.tag=new")
+    shown = plane.kubectl("-n", namespace, "get", "deployment", "txlog", "-o", "json").stdout
+    deployment = json.loads(shown)["spec"]
+    command = deployment["template"]["spec"]["containers"][0]["command"]
+    assert "--ip-family=IPv4" in command
+    assert (deployment["replicas"], "--image=txlog:new" in command) == (3, True), "and keeps those of the release"
 
 
 def test_one_of_two_operators_acts(tmp_path: Path) -> None:

@@ -5,17 +5,21 @@ import itertools
 import logging
 import threading
 from collections.abc import Iterable, Sized
+from dataclasses import replace
 from typing import Any
 
 import kopf
 import pytest
-from observations import AROUND, NOW, manifest
+from observations import AROUND, NOW, manifest, whole
 from test_job_plan import WITH_TARGET, Story
 from test_leadership import TIMING, Clock, Leases
+from test_plan import settled
 from test_resource_rules import resource
 
+from txlog.config.cluster_status import ClusterStatus
 from txlog.config.process_config import LastSeenIncarnation
 from txlog_operator.actions import ApplyObject, PlanAction, RemovePeer, RestartMaster
+from txlog_operator.cluster_phase import cluster_phase_of
 from txlog_operator.cluster_secrets import MasterAccess
 from txlog_operator.drift import AppliedObjects, with_hash
 from txlog_operator.job_attempts import format_time, job_status
@@ -24,12 +28,13 @@ from txlog_operator.leadership import LeaderElection, LeadershipLost
 from txlog_operator.main import IDLE_MAX_S, Operator, configure, reserve_threads
 from txlog_operator.metrics import OperatorMetrics
 from txlog_operator.object_cache import ObjectCopy
+from txlog_operator.observation import PodStatus
 from txlog_operator.observe import parse_pod
 from txlog_operator.plan_applier import PlanApplier
 from txlog_operator.reconciler import OperatorSettings, Reconciler
 from txlog_operator.specs import KubeObject, desired_objects
 from txlog_operator.specs.masters import config_map
-from txlog_operator.status_writer import last_seen_incarnations, parse_status
+from txlog_operator.status_writer import last_seen_incarnations, make_status, parse_status
 
 # -- a manifest that is not valid
 
@@ -247,6 +252,40 @@ def test_masters_that_do_not_answer_do_not_stop_other_clusters() -> None:
             await asyncio.gather(*silent)
 
     assert asyncio.run(ask()) == "another cluster"
+
+
+# -- what a status says
+
+
+@pytest.mark.parametrize("state", ["Unreachable", ""])
+def test_a_store_whose_pod_cannot_start_says_why(state: str) -> None:
+    """Its volume is in another zone: masters know only that it does not answer, or have no report of it."""
+    cluster = manifest()
+    seen = whole(cluster, settled(cluster), worker=state or "Working")
+    if not state:
+        seen = replace(seen, masters=dict.fromkeys(seen.masters), master_pods={})
+    why = "0/3 nodes are available: 3 node(s) had volume node affinity conflict"
+    pods = {"catalogue-worker-1": PodStatus("catalogue-worker-1", "u", waiting_reason=why)}
+    for shown, text in ((replace(seen, worker_pods=pods), why), (replace(seen, worker_pods={}), "has no pod")):
+        status = make_status(cluster, 1, shown, cluster_phase_of(shown), [], ClusterStatus())
+        (found,) = [each for each in status.conditions if each.type == "WorkersConsistent"]
+        assert found.status != "True"
+        assert text in found.message
+
+
+async def test_a_cluster_whose_deletion_was_not_seen_leaves_no_series() -> None:
+    """The watch was broken meanwhile: an alert would fire for the deleted cluster until the operator restarts."""
+    metrics, kube = OperatorMetrics(), Stored()
+    cluster = manifest()
+    seen = whole(cluster)
+    metrics.observe_status(
+        "graphs", "catalogue", make_status(cluster, 1, seen, cluster_phase_of(seen), [], ClusterStatus())
+    )
+    labels = {"namespace": "graphs", "name": "catalogue", "type": "Ready", "status": "False"}
+    assert metrics.registry.get_sample_value("txlog_cluster_condition", labels) is not None
+    reconciler = Reconciler(kube, "graphs", "catalogue", OperatorSettings("txlog:1"), metrics)  # type: ignore[arg-type]
+    assert await reconciler.reconcile()
+    assert metrics.registry.get_sample_value("txlog_cluster_condition", labels) is None
 
 
 # -- memory, and probes

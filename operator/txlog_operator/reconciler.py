@@ -129,7 +129,10 @@ class Reconciler:
         longer."""
         self.reconcile_count += 1
         found = await self._kube.get("TxLogCluster", self._namespace, self._name)
-        if found is None or "deletionTimestamp" in found["metadata"]:
+        if found is None:  # its deletion may have escaped a watch that was broken
+            self._metrics.forget(self._namespace, self._name)
+            return True
+        if "deletionTimestamp" in found["metadata"]:
             return True  # Kubernetes collects the owned objects
         before = status_writer.parse_status(found)
         cluster, access, problems = await self._read_spec(found)
