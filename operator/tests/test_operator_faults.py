@@ -254,6 +254,38 @@ def test_masters_that_do_not_answer_do_not_stop_other_clusters() -> None:
     assert asyncio.run(ask()) == "another cluster"
 
 
+async def test_a_copy_follows_an_api_server_that_was_restored_from_a_backup() -> None:
+    """Resource versions go back. What is kept must not count as newer than what is there."""
+
+    def job(name: str, version: str, uid: str) -> KubeObject:
+        meta = {"name": name, "namespace": "graphs", "resourceVersion": version, "uid": uid}
+        return {"kind": "Job", "metadata": {**meta, "labels": {"app.kubernetes.io/instance": "catalogue"}}}
+
+    lists = [
+        ([job("kept", "90", "a"), job("later", "95", "b")], "100"),
+        ([job("kept", "40", "a"), job("earlier", "45", "c")], "50"),
+    ]
+
+    class Restored:
+        async def list_with_version(self, *_: object) -> tuple[list[KubeObject], str]:
+            return lists.pop(0)
+
+    changed: list[str] = []
+    copy = ObjectCopy(
+        Restored(),  # type: ignore[arg-type]
+        "Job",
+        "graphs",
+        lambda _kind, found, _before: changed.append(found["metadata"]["name"]),
+    )
+    await copy._list()
+    await copy._list()
+    found = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in await copy.objects(None)}
+    assert found == {"kept": "40", "earlier": "45"}
+    assert set(changed) == {"kept", "later", "earlier"}
+    copy.put(job("new", "51", "d"))
+    assert await copy.get("new") is not None
+
+
 # -- what a status says
 
 
