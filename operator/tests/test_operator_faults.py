@@ -286,6 +286,44 @@ async def test_a_copy_follows_an_api_server_that_was_restored_from_a_backup() ->
     assert await copy.get("new") is not None
 
 
+class Posted:
+    """An API server that takes Events."""
+
+    def __init__(self) -> None:
+        self.events: list[KubeObject] = []
+
+    async def create(self, wanted: KubeObject) -> KubeObject:
+        self.events.append(wanted)
+        return wanted
+
+
+async def test_a_backup_of_a_cluster_that_is_not_there_says_so() -> None:
+    """A typing error in its spec: no cluster takes it up, so no status would ever tell."""
+    place: Any = object()
+    operator, server = Operator(place, OperatorSettings("txlog:1")), Posted()
+    operator._kube = server  # type: ignore[assignment]
+    operator._generations["graphs", "catalogue"] = 1
+
+    def backup(cluster: str) -> KubeObject:
+        meta = {"name": "monday", "namespace": "graphs", "uid": "u7", "resourceVersion": "5"}
+        return {
+            "apiVersion": "txlog.io/v1alpha1",
+            "kind": "TxLogBackup",
+            "metadata": meta,
+            "spec": {"cluster": cluster},
+        }
+
+    wrong = backup("katalogue")
+    operator.on_object_changed("TxLogBackup", backup("catalogue"), None)
+    operator.on_object_changed("TxLogBackup", wrong, None)
+    operator.on_object_changed("TxLogBackup", wrong, wrong)  # it was changed, or deleted
+    operator.on_object_changed("Job", {**wrong, "kind": "Job"}, None)
+    await asyncio.gather(*operator._posting)
+    (event,) = server.events
+    assert (event["reason"], event["involvedObject"]["name"]) == ("NoSuchCluster", "monday")
+    assert "no TxLogCluster katalogue" in event["message"]
+
+
 # -- what a status says
 
 
