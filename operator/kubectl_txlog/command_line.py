@@ -1,10 +1,13 @@
 """Commands declared once, for two command lines: argparse in the one file, which has no library, and typer in the
-package. A command is a function whose parameters are annotated with :class:`Argument` or :class:`Option`."""
+package. A command is a function whose parameters are annotated with :class:`Argument` or :class:`Option`, or with a
+dataclass of such fields: options that several commands share."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import inspect
+import json
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +20,7 @@ Tree = Mapping[str, "Command | Group"]
 
 @dataclass(frozen=True)
 class Argument:
-    """A positional argument; optional where the parameter has a default."""
+    """A positional argument; optional where the parameter has a default, one or more where it is a list."""
 
     help: str
     metavar: str | None = None
@@ -66,15 +69,38 @@ class Declared:
 
 
 def declared(command: Command) -> Iterator[Declared]:
-    """The parameters of a command, in their order."""
+    """The parameters of a command, in their order; in place of a dataclass, its fields."""
     hints = get_type_hints(command, include_extras=True)
     for parameter in inspect.signature(command).parameters.values():
-        kind, declaration = get_args(hints[parameter.name])
-        inner = [each for each in get_args(kind) if each is not types.NoneType]
-        if get_origin(kind) in (types.UnionType, Union):
-            kind = inner[0]
-        many = get_origin(kind) is list
-        yield Declared(parameter.name, declaration, get_args(kind)[0] if many else kind, many, parameter.default)
+        yield from _declared(parameter.name, hints[parameter.name], parameter.default)
+
+
+def _declared(name: str, hint: Any, default: Any) -> Iterator[Declared]:
+    if dataclasses.is_dataclass(hint):
+        hints = get_type_hints(hint, include_extras=True)
+        for each in dataclasses.fields(hint):
+            yield from _declared(each.name, hints[each.name], each.default)
+        return
+    kind, declaration = get_args(hint)
+    inner = [each for each in get_args(kind) if each is not types.NoneType]
+    if get_origin(kind) in (types.UnionType, Union):
+        kind = inner[0]
+    many = get_origin(kind) is list
+    yield Declared(name, declaration, get_args(kind)[0] if many else kind, many, default)
+
+
+def call(command: Command, given: Mapping[str, Any]) -> None:
+    """Run a command with the values of what it declares, by name."""
+    hints = get_type_hints(command, include_extras=True)
+    command(**{name: _value(name, hints[name], given) for name in inspect.signature(command).parameters})
+
+
+def _value(name: str, hint: Any, given: Mapping[str, Any]) -> Any:
+    if not dataclasses.is_dataclass(hint):
+        return given[name]
+    hints = get_type_hints(hint, include_extras=True)
+    values = {each.name: _value(each.name, hints[each.name], given) for each in dataclasses.fields(hint)}
+    return hint(**values)  # type: ignore[operator]
 
 
 def run_arguments(program: str, about: str, commands: Tree, arguments: Sequence[str]) -> None:
@@ -87,7 +113,12 @@ def run_arguments(program: str, about: str, commands: Tree, arguments: Sequence[
         given["parser_of_group"].print_help()
         sys.exit(2)
     given.pop("parser_of_group", None)
-    chosen(**given)
+    call(chosen, given)
+
+
+def print_answer(as_json: bool, value: object, text: str) -> None:
+    """Print the result of a command, as JSON or in words."""
+    print(json.dumps(value, indent=2) if as_json else text)
 
 
 def confirm(question: str) -> None:
@@ -122,7 +153,9 @@ def _add_parameter(parser: argparse.ArgumentParser, each: Declared) -> None:
     else:
         settings["type"] = _bounded(each)
         settings["metavar"] = getattr(each.declaration, "metavar", None) or each.name.rstrip("_").upper()
-    if each.many:
+    if each.many and isinstance(each.declaration, Argument):
+        settings["nargs"] = "+"
+    elif each.many:
         settings["action"] = "append"
     if isinstance(each.declaration, Argument):
         if not each.is_required:

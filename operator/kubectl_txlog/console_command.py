@@ -8,22 +8,20 @@ from typing import Annotated
 
 from kubectl_txlog.command_line import Option
 from kubectl_txlog.console_forwarder import ConsoleForwarder, serve_console
-from kubectl_txlog.master_access import MasterProxies, SiteAccess, find_masters
-from kubectl_txlog.options import ConfigOption, ContextOption, NameArgument, NamespaceOption
-from txlog.model.errors import BadInput, Unavailable
+from kubectl_txlog.options import NameArgument, SiteOptions
+from txlog.model.errors import BadInput
 
 
 def console(
     name: NameArgument = None,
-    namespace: NamespaceOption = None,
-    context: ContextOption = None,
-    kubeconfig: ConfigOption = None,
     port: Annotated[int, Option("on this machine; 0: a free one", min=0, max=65535)] = 0,
     no_browser: Annotated[bool, Option("do not open the address in a browser", ("--no-browser",))] = False,
+    *,
+    sites: SiteOptions,
 ) -> None:
     """Serve the console of a master on this machine, until Ctrl-C. It prints the address, which is as good as your
     credentials: do not pass it on."""
-    site, master = _live_master(find_masters(name, namespace, context, kubeconfig))
+    site, master = sites.masters(name).first_live()
 
     def show(address: str) -> None:
         print(f"The console is at {address}   Ctrl-C ends it.", flush=True)
@@ -36,15 +34,3 @@ def console(
         serve_console(forwarder, port, show)
     except OSError as failed:
         raise BadInput(f"--port {port}: {failed.strerror or failed}") from None
-
-
-def _live_master(access: MasterProxies) -> tuple[SiteAccess, str]:
-    last: Unavailable | None = None
-    for site, master in access.masters():
-        try:
-            site.ask(master, "GET", "/txlog/status")
-        except Unavailable as silent:
-            last = silent
-        else:
-            return site, master
-    raise Unavailable("NoMaster", f"no master answers: {last}")

@@ -74,6 +74,17 @@ class MasterProxies:
                 last = silent
         raise Unavailable("NoMaster", f"no master answers: {last}")
 
+    def first_live(self) -> tuple[SiteAccess, str]:
+        """The first master that answers. :class:`Unavailable` when none does."""
+        last: TxLogError | None = None
+        for site, master in self.masters():
+            try:
+                site.ask(master, "GET", "/txlog/status")
+                return site, master
+            except Unavailable as silent:
+                last = silent
+        raise Unavailable("NoMaster", f"no master answers: {last}")
+
     def ask_all(self, path: str) -> list[tuple[SiteAccess, str, Any]]:
         """The answer of each master, or the error in its place."""
         found: list[tuple[SiteAccess, str, Any]] = []

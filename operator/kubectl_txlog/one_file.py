@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
-import json as json_module
+import json
 import os
 import sys
 from typing import Any, Final
 
-from kubectl_txlog import acting_commands
+from kubectl_txlog import master_commands, store_commands
 from kubectl_txlog.command_line import run_arguments
 from kubectl_txlog.console_command import console
-from kubectl_txlog.master_access import find_masters
-from kubectl_txlog.options import ConfigOption, ContextOption, JsonOption, NameArgument, NamespaceOption
+from kubectl_txlog.options import NamedCluster
 from txlog.model.errors import TxLogError
 
 ABOUT: Final = (
     "Ask and command the masters of a TxLogCluster, through the API server. The Python package txlog has more commands:"
-    " peers, split-report, verify, top."
+    " peers, split-report, verify, repair, top."
 )
 
 
-def status(
-    name: NameArgument = None,
-    namespace: NamespaceOption = None,
-    context: ContextOption = None,
-    kubeconfig: ConfigOption = None,
-    json: JsonOption = False,
-) -> None:
+def status(on: NamedCluster) -> None:
     """Show the state of masters and workers. Exit code 1 when a master does not answer."""
-    answers = find_masters(name, namespace, context, kubeconfig).ask_all("/txlog/status")
+    answers = on.masters().ask_all("/txlog/status")
     rows: list[dict[str, Any]] = []
     for site, master, answer in answers:
         url = site.server.server + master
         failed = isinstance(answer, TxLogError)
         rows.append({"url": url, "error": str(answer)} if failed else {"url": url, "status": answer})
-    if json:
-        print(json_module.dumps({"masters": rows}, indent=2))
+    if on.json:
+        print(json.dumps({"masters": rows}, indent=2))
     else:
         for row in rows:
             print(_line(row))
@@ -55,7 +48,7 @@ def _line(row: dict[str, Any]) -> str:
 def main() -> None:
     """Never a stack trace for what went wrong outside of TxLog."""
     try:
-        commands = {"status": status, "console": console, **acting_commands.COMMANDS}
+        commands = {"status": status, "console": console, **store_commands.COMMANDS, **master_commands.COMMANDS}
         run_arguments("kubectl txlog", ABOUT, commands, sys.argv[1:])
     except TxLogError as error:
         print(error, file=sys.stderr)

@@ -1,37 +1,39 @@
-"""``kubectl txlog``: what ``txlog`` asks (status, peers, split-report, verify, top, console), through Kubernetes' API
-server, and the commands that act, of :mod:`kubectl_txlog.acting_commands`.
+"""``kubectl txlog``: what ``txlog`` asks and does (status, peers, split-report, verify, repair, top, console), through
+Kubernetes' API server, and the commands of :mod:`kubectl_txlog.store_commands` and
+:mod:`kubectl_txlog.master_commands`.
 
-Nothing but the API server must be reached: each master, and each store for ``verify``, is asked through the proxy of
-its pod, with what the kubeconfig shows the API server. Where the manifest names users, TxLog's own token is read from
-their Secret, or comes from ``TXLOG_TOKEN_FILE``. Exit codes as those of ``txlog``.
+Nothing but the API server must be reached: each master, and each store for ``verify`` and ``repair``, is asked through
+the proxy of its pod, with what the kubeconfig shows the API server. Where the manifest names users, TxLog's own token
+is read from their Secret, or comes from ``TXLOG_TOKEN_FILE``. Exit codes as those of ``txlog``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import quote, urlsplit
 
 import typer
 
-from kubectl_txlog import acting_commands
+from kubectl_txlog import master_commands, store_commands
+from kubectl_txlog.command_line import Argument, Option
 from kubectl_txlog.console_command import console
 from kubectl_txlog.kubeconfig import context_namespace, read_kubeconfig
 from kubectl_txlog.master_access import TXLOG_AUTHORIZATION_HEADER
+from kubectl_txlog.options import ChosenCluster, NamedCluster, SiteOptions
 from kubectl_txlog.typer_commands import add_commands
 from txlog.cli.cli_cluster import CliCluster
 from txlog.cli.cluster_commands import show_status
 from txlog.cli.load_commands import show_comparison
 from txlog.cli.main import handle_errors
-from txlog.cli.options import JsonOption
 from txlog.cli.peer_commands import show_peers
 from txlog.cli.split_commands import show_splits
-from txlog.cli.top_commands import OnceOption, show_top
+from txlog.cli.top_commands import show_top
+from txlog.cli.worker_commands import RepairScope, repair_worker
 from txlog.client import MasterClient
 from txlog.client.credentials import TOKEN_FILE, Credentials
 from txlog.config.cluster import TxLogCluster
@@ -46,7 +48,7 @@ from txlog_operator.specs.masters import COMPONENT
 
 REQUIRED_RIGHTS: Final = (
     "kubectl txlog needs get and list of txlogclusters, list of pods, get of pods/proxy"
-    " (console: create, too; verify: create, update and delete, too)"
+    " (console: create, too; verify and repair: create, update and delete, too)"
 )
 
 app = typer.Typer(
@@ -57,62 +59,78 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Ask and command the masters of a TxLogCluster, through the API server.",
 )
-add_commands(app, {"console": console, **acting_commands.COMMANDS})
-
-NameArgument = Annotated[str | None, typer.Argument(help="of the TxLogCluster; default: the only one")]
-NamespaceOption = Annotated[str | None, typer.Option("-n", "--namespace", help="default: the context's")]
-ContextOption = Annotated[
-    list[str] | None,
-    typer.Option("--context", help="of the kubeconfig, one for each data centre. Default: the current one"),
-]
-ConfigOption = Annotated[Path | None, typer.Option("--kubeconfig", help="default: as kubectl finds it")]
 
 
-def _cluster_command(show: Callable[[CliCluster, bool], None]) -> Callable[..., None]:
-    def ask(
-        name: NameArgument = None,
-        namespace: NamespaceOption = None,
-        context: ContextOption = None,
-        kubeconfig: ConfigOption = None,
-        json: JsonOption = False,
-    ) -> None:
-        show(cluster_through_proxy(find_sites(name, namespace, context, kubeconfig)), json)
-
-    return ask
+def status(on: NamedCluster) -> None:
+    """Show the state of masters and workers."""
+    show_status(_cluster_of(on), on.json)
 
 
-app.command("status", help="Show the state of masters and workers.")(_cluster_command(show_status))
-app.command("peers", help="Show which master receives messages from which.")(_cluster_command(show_peers))
-app.command("split-report", help="Show each split, as the reachable masters report it.")(_cluster_command(show_splits))
+def peers(on: NamedCluster) -> None:
+    """Show which master receives messages from which."""
+    show_peers(_cluster_of(on), on.json)
 
 
-@app.command()
+def split_report(on: NamedCluster) -> None:
+    """Show each split, as the reachable masters report it."""
+    show_splits(_cluster_of(on), on.json)
+
+
 def verify(
-    name: NameArgument = None,
-    namespace: NamespaceOption = None,
-    context: ContextOption = None,
-    kubeconfig: ConfigOption = None,
-    wait: Annotated[float, typer.Option(min=0, help="seconds until every worker must be at the index")] = 60.0,
-    json: JsonOption = False,
+    wait: Annotated[float, Option("seconds until every worker must be at the index", min=0)] = 60.0,
+    *,
+    on: NamedCluster,
 ) -> None:
     """Compare the contents of all workers at one position, while writes continue. Exit code 1 if they differ."""
-    sites = find_sites(name, namespace, context, kubeconfig)
-    show_comparison(cluster_through_proxy(sites), wait, json, partial(_worker_transport, sites))
+    show_comparison(_cluster_of(on), wait, on.json)
 
 
-@app.command()
+def repair(
+    worker: Annotated[str, Argument("the worker that is wrong", "WORKER")],
+    source: Annotated[str | None, Option("the worker that is right; required if TxLog cannot decide it")] = None,
+    graph: Annotated[list[str] | None, Option("only this graph; empty: the default graph")] = None,
+    everything: Annotated[bool, Option("compare all graphs, not only those that are known to differ", ("--all",))] = (
+        False
+    ),
+    rebuild: Annotated[bool, Option("rebuild it if too much differs for a copy")] = False,
+    *,
+    on: ChosenCluster,
+) -> None:
+    """Copy the graphs in which a worker differs from a correct one, with both at one position: all graphs or none. The
+    data passes through the API server."""
+    scope = RepairScope(source, tuple(graph or ()), everything, rebuild)
+    found = cluster_through_proxy(find_sites(on.cluster, on.sites))
+    repair_worker(found, worker, scope, json=on.json)
+
+
 def top(
-    name: NameArgument = None,
-    namespace: NamespaceOption = None,
-    context: ContextOption = None,
-    kubeconfig: ConfigOption = None,
-    once: OnceOption = False,
-    json: JsonOption = False,
+    once: Annotated[bool, Option("print one snapshot and end; so it is without a terminal")] = False,
+    *,
+    on: NamedCluster,
 ) -> None:
     """Show the cluster as it changes, as one master sees it. Keys: q quits, s sorts the workers, n asks the next
     master."""
-    show_top(cluster_through_proxy(find_sites(name, namespace, context, kubeconfig)), once, json)
+    show_top(_cluster_of(on), once, on.json)
 
+
+def _cluster_of(on: NamedCluster) -> CliCluster:
+    return cluster_through_proxy(find_sites(on.name, on.sites))
+
+
+add_commands(
+    app,
+    {
+        "status": status,
+        "peers": peers,
+        "split-report": split_report,
+        "top": top,
+        "console": console,
+        "verify": verify,
+        "repair": repair,
+        **store_commands.COMMANDS,
+        **master_commands.COMMANDS,
+    },
+)
 
 # -- where they are
 
@@ -140,17 +158,15 @@ class KubernetesSite:
         return url in self.urls
 
 
-def find_sites(
-    name: str | None, namespace: str | None, contexts: Sequence[str] | None, kubeconfig: Path | None
-) -> list[KubernetesSite]:
+def find_sites(name: str | None, options: SiteOptions) -> list[KubernetesSite]:
     """One for each context. :class:`BadInput` for a kubeconfig or a name that leads nowhere, :class:`Forbidden` without
     the rights, :class:`NotFound`, and :class:`~txlog_operator.kube_client.ApiError` when an API server is not
     reached."""
     sites = []
-    chosen_contexts: Sequence[str | None] = contexts or [None]
+    chosen_contexts: Sequence[str | None] = options.context or [None]
     for context in chosen_contexts:
-        content = read_kubeconfig(context, kubeconfig)
-        sites.append(asyncio.run(_read_site(content, namespace or context_namespace(content), name)))
+        content = read_kubeconfig(context, options.kubeconfig)
+        sites.append(asyncio.run(_read_site(content, options.namespace or context_namespace(content), name)))
     centres = [site.cluster.data_center for site in sites]
     twice = next((centre for centre in centres if centres.count(centre) > 1), None)
     if twice is not None:
@@ -166,7 +182,8 @@ def cluster_through_proxy(sites: Sequence[KubernetesSite]) -> CliCluster:
         tls = site.endpoint.tls_context() if url.startswith("https:") else None
         return MasterClient(url, timeout_s, connect_s=5.0, tls=tls, credentials=Credentials.from_headers(site.headers))
 
-    return CliCluster({site.cluster.data_center: list(site.urls) for site in sites}, None, opened)
+    data_centers = {site.cluster.data_center: list(site.urls) for site in sites}
+    return CliCluster(data_centers, None, opened, partial(_worker_transport, sites))
 
 
 def _worker_transport(sites: Sequence[KubernetesSite], url: str, timeout_s: float) -> HttpTransport:
@@ -180,7 +197,8 @@ def _worker_transport(sites: Sequence[KubernetesSite], url: str, timeout_s: floa
             tls = site.endpoint.tls_context() if through.startswith("https:") else None
             return HttpTransport(through, timeout_s, connect_s=5.0, tls=tls, headers=_without_txlog_token(site.headers))
     raise BadInput(
-        f"the worker at {url} is in no pod behind these contexts; from where it is reached: txlog verify --master URL"
+        f"the worker at {url} is in no pod behind these contexts; from where it is reached: txlog verify --master URL,"
+        " or txlog worker repair"
     )
 
 

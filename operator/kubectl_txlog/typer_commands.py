@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kubectl_txlog.command_line import Argument, Command, Declared, Group, Tree, declared
+from kubectl_txlog.command_line import Argument, Command, Declared, Group, Tree, call, declared
 
 
 def add_commands(app: typer.Typer, commands: Tree) -> None:
@@ -23,7 +23,7 @@ def add_commands(app: typer.Typer, commands: Tree) -> None:
 
 def _for_typer(command: Command) -> Command:
     def run(**given: Any) -> None:
-        command(**given)
+        call(command, given)
 
     shown = [
         inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=_annotation(each))

@@ -2,6 +2,9 @@
 
 import io
 import json
+import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +144,47 @@ def test_each_namespace_gets_its_role_and_no_other(tmp_path: Path) -> None:
     assert [word for word in command if word.startswith("--namespace")] == ["--namespace=one", "--namespace=two"]
 
 
+def test_two_releases_do_not_manage_one_namespace(plane: ControlPlane, namespace: str) -> None:
+    """Two operators would act on every cluster there, each with its own image."""
+    config = plane.kubeconfig(plane.admin, plane.folder / "helm.kubeconfig")
+
+    def install(release: str, *values: str) -> subprocess.CompletedProcess[str]:
+        where = f"{namespace}-{release}"
+        plane.kubectl("create", "namespace", where)
+        given = ["--set", "crds.install=false", *values]
+        return helm(*("install", release, str(OPERATOR), "-n", where, "--kubeconfig", str(config), *given), check=False)
+
+    managed = ("--set", f"watchNamespaces={{{namespace}}}")
+    assert install("first", *managed).returncode == 0
+    second = install("second", *managed)
+    assert second.returncode != 0
+    assert "exists and cannot be imported" in second.stderr
+    third = install("third")
+    assert third.returncode == 0, third.stderr
+
+
+def test_an_upgrade_as_documented_gets_values_that_the_old_chart_did_not_have(
+    plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """With ``--reuse-values``, Helm takes the old chart's defaults as well: a new value is empty, and the operator does
+    not start with it."""
+    config = plane.kubeconfig(plane.admin, plane.folder / "helm.kubeconfig")
+    documented = (ROOT / "docs/upgrade.md").read_text()
+    flags = re.findall(r"helm upgrade txlog charts/txlog-operator -n graphs (\S+) --set", documented)
+    old = tmp_path / "chart"
+    shutil.copytree(OPERATOR, old)
+    values = (old / "values.yaml").read_text()
+    (old / "values.yaml").write_text(values.replace("ipFamily: IPv4\n", ""))
+    common = ("-n", namespace, "--kubeconfig", str(config), "--set", "crds.install=false")
+    helm("install", "txlog", str(old), *common, "--set", "replicas=3")
+    helm("upgrade", "txlog", str(OPERATOR), *common, *flags, "--set", "image.tag=new")
+    shown = plane.kubectl("-n", namespace, "get", "deployment", "txlog", "-o", "json").stdout
+    deployment = json.loads(shown)["spec"]
+    command = deployment["template"]["spec"]["containers"][0]["command"]
+    assert "--ip-family=IPv4" in command
+    assert (deployment["replicas"], "--image=txlog:new" in command) == (3, True), "and keeps those of the release"
+
+
 def test_one_of_two_operators_acts(tmp_path: Path) -> None:
     found = rendered(OPERATOR, tmp_path)
     deployment = next(each for each in found if each["kind"] == "Deployment")["spec"]
@@ -209,7 +253,7 @@ def test_who_makes_executors_has_an_account_of_its_own_and_only_where_somebody_s
 def test_the_account_of_executors_may_do_what_the_operator_may_not(tmp_path: Path) -> None:
     """Who may make pods reaches all of a namespace: that is not the operator's affair."""
     for each in rendered(OPERATOR, tmp_path, executors=True):
-        if each["kind"] == "Role" and each["metadata"]["name"] == "rel":
+        if each["kind"] == "Role" and each["metadata"]["name"] == "txlog-operator":
             assert not [rule for rule in each["rules"] if "pods" in rule["resources"] and "create" in rule["verbs"]]
 
 

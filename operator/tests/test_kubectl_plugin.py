@@ -71,15 +71,20 @@ class Told(NamedTuple):
 
 
 class Behind:
-    """One master and one store of one TxLogCluster; who asks, asks by kubectl."""
+    """One master and its stores of one TxLogCluster; who asks, asks by kubectl."""
 
-    def __init__(self, plane: ControlPlane, namespace: str, folder: Path) -> None:
+    def __init__(self, plane: ControlPlane, namespace: str, folder: Path, stores: int = 1) -> None:
         self.plane, self.namespace, self.folder = plane, namespace, folder
         self.address = own_address()
-        self.port, self.store_port = free_ports(2)
+        self.port, *self.store_ports = free_ports(1 + stores)
         self.running: list[subprocess.Popen[bytes]] = []
         peers = [{"name": "uk", "masters": 1, "address": "uk"}]
-        self.wanted = resource(namespace, peers=peers, security={"users": {"secretRef": {"name": "people"}}})
+        users = {"users": {"secretRef": {"name": "people"}}}
+        self.wanted = resource(namespace, peers=peers, security=users, workers={"replicas": stores})
+
+    def store(self, number: int) -> str:
+        """The URL of a store; the first is 1."""
+        return f"http://{self.address}:{self.store_ports[number - 1]}"
 
     def start(self) -> None:
         (self.folder / "users").write_text(f"a admin {hash_token('another')}\n")
@@ -94,18 +99,21 @@ class Behind:
         }
         told = json.loads(maps["catalogue-masters"]["data"]["uk-1.json"])
         told["peers"][0]["url"] = f"http://{self.address}:{self.port}"
-        told["workers"][0]["url"] = told["workers"][0]["url"].replace(":7878", f":{self.store_port}")
+        for worker, port in zip(told["workers"], self.store_ports, strict=True):
+            worker["url"] = worker["url"].replace(":7878", f":{port}")
         told |= {"host": self.address, "port": self.port, "journal_folder": str(self.folder / "journal")}
         told |= {"identity_file": str(self.folder / "said"), "peer_token_file": str(self.folder / "token")}
         told |= {key: str(self.folder / Path(told[key]).name) for key in ("users_file", "own_token_file")}
         (self.folder / "uk-1.json").write_text(json.dumps(told))
         self._run(sys.executable, "-m", "txlog.server", f"--config={self.folder}/uk-1.json")
-        self._run(obtain_oxigraph(), "serve", "-b", f"{self.address}:{self.store_port}")
+        for port in self.store_ports:
+            self._run(obtain_oxigraph(), "serve", "-b", f"{self.address}:{port}")
         self._apply(self.wanted)
         secret = {"users": "", "own-token": base64.b64encode(OWN.encode()).decode()}
         self._apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "people"}, "data": secret})
-        for pod, component in (("catalogue-1", "master"), ("catalogue-worker-1", "worker")):
-            self._pod(pod, labels(cluster, component), self.port)
+        self._pod("catalogue-1", labels(cluster, "master"), self.port)
+        for number in range(1, len(self.store_ports) + 1):
+            self._pod(f"catalogue-worker-{number}", labels(cluster, "worker"), self.port)
 
     def _run(self, *command: str) -> None:
         with open(self.folder / "log", "ab") as log:
@@ -181,7 +189,8 @@ def behind(plane: ControlPlane, namespace: str, tmp_path: Path) -> Iterator[Behi
 def founded(behind: Behind) -> None:
     def is_there() -> bool:
         try:
-            urllib.request.urlopen(f"http://{behind.address}:{behind.store_port}/").close()
+            for number in range(1, len(behind.store_ports) + 1):
+                urllib.request.urlopen(f"{behind.store(number)}/").close()
             with behind.master() as master:
                 return master.status().state == "Joined"
         except (TxLogError, OSError, http.client.HTTPException):
@@ -191,6 +200,43 @@ def founded(behind: Behind) -> None:
     while not is_there():
         assert time.monotonic() < end, f"not within {DEADLINE_S} s"
         time.sleep(0.1)
+
+
+def driven(behind: Behind, number: int) -> Driver:
+    """A pipeline that executes the log at this store."""
+    store: Any = Store(behind.store(number))
+    return Driver(f"http://{behind.address}:{behind.port}", f"uk-worker-{number}", store)
+
+
+def test_a_worker_is_repaired_through_the_api_server(
+    plane: ControlPlane, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    behind = Behind(plane, namespace, tmp_path, stores=2)
+    drivers: list[Driver] = []
+    try:
+        behind.start()
+        founded(behind)
+        config = behind.kubeconfig(behind.account("repairs", RULES))
+        monkeypatch.setenv("TXLOG_TOKEN_FILE", str(behind.folder / "own-token"))
+        drivers += [driven(behind, number) for number in (1, 2)]
+        with behind.master() as writing:
+            insert = [WriteRequest(f"INSERT DATA {{ <urn:s:{n}> <urn:p> <urn:o> }}") for n in range(10)]
+            assert all(answer.error is None for answer in writing.submit(insert, Durability.APPLIED))
+        assert behind.ask(config, "verify").code == 0
+        body, kind = b"DELETE DATA { <urn:s:3> <urn:p> <urn:o> }", {"Content-Type": "application/sparql-update"}
+        urllib.request.urlopen(urllib.request.Request(f"{behind.store(2)}/update", body, kind)).close()
+        assert behind.ask(config, "verify").code == 1
+        told = behind.ask(config, "repair", "uk-worker-2", "--source", "uk-worker-1", "--all", "--json")
+        assert told.code == 0, told.error
+        done = json.loads(told.out)
+        assert (done["way"], done["from"], done["added"], done["removed"]) == ("repair", "uk-worker-1", 1, 0)
+        assert behind.ask(config, "verify").code == 0
+        assert "no worker is called uk-worker-9" in behind.ask(config, "repair", "uk-worker-9").error
+    finally:
+        for driver in drivers:
+            driver.close()
+        behind.stop()
+    assert [each for each in plane.forbidden(namespace) if ":repairs:" in each] == []
 
 
 def test_all_that_is_asked_goes_through_the_api_server(behind: Behind, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,18 +267,16 @@ def test_all_that_is_asked_goes_through_the_api_server(behind: Behind, monkeypat
     # What the workers hold, read through the proxy too, while a pipeline obeys the hold.
     token = behind.folder / "own-token"
     monkeypatch.setenv("TXLOG_TOKEN_FILE", str(token))
-    driver = Driver(
-        f"http://{behind.address}:{behind.port}",
-        "uk-worker-1",
-        Store(f"http://{behind.address}:{behind.store_port}"),  # type: ignore[arg-type]
-    )
+    driver = driven(behind, 1)
     try:
         with behind.master() as writing:
             insert = [WriteRequest(f"INSERT DATA {{ <urn:s:{n}> <urn:p> <urn:o> }}") for n in range(10)]
             assert all(answer.error is None for answer in writing.submit(insert, Durability.APPLIED))
         told = behind.ask(config, "verify", "--json")
+        alone = behind.ask(config, "repair", "uk-worker-1", "--all")
     finally:
         driver.close()
+    assert (alone.code, "no other worker works" in alone.error) == (1, True), "there is no worker to copy from"
     assert told.code == 0, told.error
     found = json.loads(told.out)
     assert found["equal"] is True

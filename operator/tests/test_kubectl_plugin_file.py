@@ -54,7 +54,8 @@ def test_it_is_one_small_file_of_python_that_is_the_same_each_time(plugin: Path,
 def test_help_of_every_command(plugin: Path) -> None:
     shown = alone(plugin, "--help")
     assert (shown.returncode, shown.stderr) == (0, "")
-    commands = ["status", "console", "backup", "restore", "rebuild", "skip", "force-view", "synchro"]
+    commands = ["status", "console", "backup", "restore", "rebuild", "adopt", "skip", "force-view", "bootstrap"]
+    commands += ["synchro", "adopt-votes", "configuration"]
     for command in commands:
         assert f"    {command}" in shown.stdout
         done = alone(plugin, command, "-h")
@@ -62,6 +63,8 @@ def test_help_of_every_command(plugin: Path) -> None:
         assert "--kubeconfig" in done.stdout
     peer = alone(plugin, "peer", "--help")
     assert all(word in peer.stdout for word in ("mute", "unmute", "weight", "remove"))
+    point = alone(plugin, "restore-point", "--help")
+    assert all(word in point.stdout for word in ("create", "list"))
 
 
 @pytest.mark.parametrize(
@@ -75,6 +78,8 @@ def test_help_of_every_command(plugin: Path) -> None:
         (("peer", "weight", "uk-1", "many"), 2, "invalid int value: 'many'"),
         (("backup", "--wait", "-1"), 2, "-1 is out of bounds; expected at least 0"),
         (("force-view",), 2, "the following arguments are required: --without"),
+        (("bootstrap",), 2, "the following arguments are required: --member"),
+        (("adopt-votes",), 2, "the following arguments are required: NODE"),
         (("status", "--kubeconf", "/a"), 2, "unrecognized arguments: --kubeconf"),
         (("status", "--kubeconfig", "/nowhere"), 1, "--kubeconfig /nowhere: there is no such file"),
         (("status",), 1, "kubectl is not in the PATH"),
@@ -164,6 +169,17 @@ def test_the_file_acts_through_the_api_server(behind: Behind, plugin: Path) -> N
     assert ask("force-view", "--without", "us-1", code=1).endswith("Aborted.\n"), "no person has agreed"
     assert "us-1" in ask("force-view", "--without", "us-1", "--yes", code=1)
     assert "not a transaction id" in ask("skip", "nonsense", "--yes", code=1)
+    assert "uk-1: " in ask("configuration")
+    assert json.loads(ask("configuration", "catalogue", "--json"))["masters"][0]["node"] == "uk-1"
+    assert "before-it is at index " in ask("restore-point", "create", "before-it")
+    assert "before-it: position:" in ask("restore-point", "list")
+    assert ask("bootstrap", "--member", "uk-1", code=1).endswith("Aborted.\n"), "no person has agreed"
+    assert "a founded cluster already" in ask("bootstrap", "--member", "uk-1", "--yes", code=1)
+    assert "none of us-1 answers" in ask("bootstrap", "--member", "us-1", "--yes", code=1)
+    assert "no master but uk-1 answers" in ask("adopt-votes", "uk-1", "--yes", code=1)
+    assert ask("adopt-votes", "us-1", "us-2", code=1).endswith("Aborted.\n"), "no person has agreed"
+    assert "no synchronous transactions" in ask("adopt-votes", "us-1", "us-2", "--yes", code=1)
+    assert "there are uk-worker-1" in ask("adopt", "uk-worker-9", "--yes", code=1)
 
     # Backups and restores are resources that the operator carries out.
     assert "txlogbackups/by-hand is made" in ask("backup", "--as", "by-hand", "--wait", "0")

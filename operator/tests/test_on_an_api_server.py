@@ -191,9 +191,9 @@ async def test_who_may_not_even_look_says_so_in_the_status(
     token = account(plane, namespace)
     await kube.apply(resource(namespace))
     patch = json.dumps([{"op": "remove", "path": "/rules/4"}])
-    role = json.loads(plane.kubectl("-n", namespace, "get", "role", "op", "-o", "json").stdout)
+    role = json.loads(plane.kubectl("-n", namespace, "get", "role", "txlog-operator", "-o", "json").stdout)
     assert role["rules"][4]["resources"] == ["pods"]
-    plane.kubectl("-n", namespace, "patch", "role", "op", "--type=json", "-p", patch)
+    plane.kubectl("-n", namespace, "patch", "role", "txlog-operator", "--type=json", "-p", patch)
     with operator(plane, namespace, token, tmp_path):
 
         async def said() -> KubeObject | None:

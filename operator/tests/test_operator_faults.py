@@ -5,17 +5,21 @@ import itertools
 import logging
 import threading
 from collections.abc import Iterable, Sized
+from dataclasses import replace
 from typing import Any
 
 import kopf
 import pytest
-from observations import AROUND, NOW, manifest
+from observations import AROUND, NOW, manifest, whole
 from test_job_plan import WITH_TARGET, Story
 from test_leadership import TIMING, Clock, Leases
+from test_plan import settled
 from test_resource_rules import resource
 
+from txlog.config.cluster_status import ClusterStatus
 from txlog.config.process_config import LastSeenIncarnation
 from txlog_operator.actions import ApplyObject, PlanAction, RemovePeer, RestartMaster
+from txlog_operator.cluster_phase import cluster_phase_of
 from txlog_operator.cluster_secrets import MasterAccess
 from txlog_operator.drift import AppliedObjects, with_hash
 from txlog_operator.job_attempts import format_time, job_status
@@ -24,12 +28,13 @@ from txlog_operator.leadership import LeaderElection, LeadershipLost
 from txlog_operator.main import IDLE_MAX_S, Operator, configure, reserve_threads
 from txlog_operator.metrics import OperatorMetrics
 from txlog_operator.object_cache import ObjectCopy
+from txlog_operator.observation import PodStatus
 from txlog_operator.observe import parse_pod
 from txlog_operator.plan_applier import PlanApplier
 from txlog_operator.reconciler import OperatorSettings, Reconciler
 from txlog_operator.specs import KubeObject, desired_objects
 from txlog_operator.specs.masters import config_map
-from txlog_operator.status_writer import last_seen_incarnations, parse_status
+from txlog_operator.status_writer import last_seen_incarnations, make_status, parse_status
 
 # -- a manifest that is not valid
 
@@ -58,6 +63,47 @@ async def test_paused_counts_although_the_rest_of_the_manifest_is_not_valid(wron
         cluster, _, problems = await reconciler._read_spec(found)
         assert cluster is not None
         assert (cluster.spec.paused, bool(problems)) == (paused, True)
+
+
+# -- a status that the API server refuses
+
+
+class OldDefinitions(Stored):
+    """The installed definitions are older than the operator: its statuses are refused."""
+
+    def __init__(self, *found: KubeObject) -> None:
+        super().__init__(*found)
+        self.applied: list[str] = []
+
+    async def list(self, kind: str, namespace: str, *_: object, **__: object) -> list[KubeObject]:
+        return []
+
+    async def get_live(self, kind: str, namespace: str, name: str) -> KubeObject | None:
+        return self.found.get((kind, name))
+
+    async def apply(self, wanted: KubeObject, *, force: bool = True) -> KubeObject:
+        self.applied.append(wanted["kind"])
+        return wanted
+
+    async def replace_status(self, found: KubeObject, status: KubeObject) -> KubeObject:
+        raise ApiError(422, "status.conditions[12].type: Unsupported value")
+
+    async def create(self, wanted: KubeObject) -> KubeObject:
+        return wanted
+
+
+async def test_a_refused_status_does_not_keep_the_operator_from_its_work(caplog: pytest.LogCaptureFixture) -> None:
+    """A split would wait for a backup that the operator does not begin."""
+    found = resource("graphs")
+    found["metadata"] |= {"uid": "u1", "generation": 1}
+    kube: Any = OldDefinitions(found)
+    reconciler = Reconciler(kube, "graphs", "catalogue", OperatorSettings("txlog:1"), OperatorMetrics())
+    with pytest.raises(ApiError, match="Unsupported value"):
+        await reconciler.reconcile()
+    assert {"StatefulSet", "Service", "ConfigMap", "Job"} <= set(kube.applied)
+    for _ in range(3):
+        await reconciler._report_broken_off(ApiError(422, "status"))
+    assert len([each for each in caplog.records if "its status was not taken" in each.message]) == 1
 
 
 # -- containers that others add
@@ -206,6 +252,110 @@ def test_masters_that_do_not_answer_do_not_stop_other_clusters() -> None:
             await asyncio.gather(*silent)
 
     assert asyncio.run(ask()) == "another cluster"
+
+
+async def test_a_copy_follows_an_api_server_that_was_restored_from_a_backup() -> None:
+    """Resource versions go back. What is kept must not count as newer than what is there."""
+
+    def job(name: str, version: str, uid: str) -> KubeObject:
+        meta = {"name": name, "namespace": "graphs", "resourceVersion": version, "uid": uid}
+        return {"kind": "Job", "metadata": {**meta, "labels": {"app.kubernetes.io/instance": "catalogue"}}}
+
+    lists = [
+        ([job("kept", "90", "a"), job("later", "95", "b")], "100"),
+        ([job("kept", "40", "a"), job("earlier", "45", "c")], "50"),
+    ]
+
+    class Restored:
+        async def list_with_version(self, *_: object) -> tuple[list[KubeObject], str]:
+            return lists.pop(0)
+
+    changed: list[str] = []
+    copy = ObjectCopy(
+        Restored(),  # type: ignore[arg-type]
+        "Job",
+        "graphs",
+        lambda _kind, found, _before: changed.append(found["metadata"]["name"]),
+    )
+    await copy._list()
+    await copy._list()
+    found = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in await copy.objects(None)}
+    assert found == {"kept": "40", "earlier": "45"}
+    assert set(changed) == {"kept", "later", "earlier"}
+    copy.put(job("new", "51", "d"))
+    assert await copy.get("new") is not None
+
+
+class Posted:
+    """An API server that takes Events."""
+
+    def __init__(self) -> None:
+        self.events: list[KubeObject] = []
+
+    async def create(self, wanted: KubeObject) -> KubeObject:
+        self.events.append(wanted)
+        return wanted
+
+
+async def test_a_backup_of_a_cluster_that_is_not_there_says_so() -> None:
+    """A typing error in its spec: no cluster takes it up, so no status would ever tell."""
+    place: Any = object()
+    operator, server = Operator(place, OperatorSettings("txlog:1")), Posted()
+    operator._kube = server  # type: ignore[assignment]
+    operator._generations["graphs", "catalogue"] = 1
+
+    def backup(cluster: str) -> KubeObject:
+        meta = {"name": "monday", "namespace": "graphs", "uid": "u7", "resourceVersion": "5"}
+        return {
+            "apiVersion": "txlog.io/v1alpha1",
+            "kind": "TxLogBackup",
+            "metadata": meta,
+            "spec": {"cluster": cluster},
+        }
+
+    wrong = backup("katalogue")
+    operator.on_object_changed("TxLogBackup", backup("catalogue"), None)
+    operator.on_object_changed("TxLogBackup", wrong, None)
+    operator.on_object_changed("TxLogBackup", wrong, wrong)  # it was changed, or deleted
+    operator.on_object_changed("Job", {**wrong, "kind": "Job"}, None)
+    await asyncio.gather(*operator._posting)
+    (event,) = server.events
+    assert (event["reason"], event["involvedObject"]["name"]) == ("NoSuchCluster", "monday")
+    assert "no TxLogCluster katalogue" in event["message"]
+
+
+# -- what a status says
+
+
+@pytest.mark.parametrize("state", ["Unreachable", ""])
+def test_a_store_whose_pod_cannot_start_says_why(state: str) -> None:
+    """Its volume is in another zone: masters know only that it does not answer, or have no report of it."""
+    cluster = manifest()
+    seen = whole(cluster, settled(cluster), worker=state or "Working")
+    if not state:
+        seen = replace(seen, masters=dict.fromkeys(seen.masters), master_pods={})
+    why = "0/3 nodes are available: 3 node(s) had volume node affinity conflict"
+    pods = {"catalogue-worker-1": PodStatus("catalogue-worker-1", "u", waiting_reason=why)}
+    for shown, text in ((replace(seen, worker_pods=pods), why), (replace(seen, worker_pods={}), "has no pod")):
+        status = make_status(cluster, 1, shown, cluster_phase_of(shown), [], ClusterStatus())
+        (found,) = [each for each in status.conditions if each.type == "WorkersConsistent"]
+        assert found.status != "True"
+        assert text in found.message
+
+
+async def test_a_cluster_whose_deletion_was_not_seen_leaves_no_series() -> None:
+    """The watch was broken meanwhile: an alert would fire for the deleted cluster until the operator restarts."""
+    metrics, kube = OperatorMetrics(), Stored()
+    cluster = manifest()
+    seen = whole(cluster)
+    metrics.observe_status(
+        "graphs", "catalogue", make_status(cluster, 1, seen, cluster_phase_of(seen), [], ClusterStatus())
+    )
+    labels = {"namespace": "graphs", "name": "catalogue", "type": "Ready", "status": "False"}
+    assert metrics.registry.get_sample_value("txlog_cluster_condition", labels) is not None
+    reconciler = Reconciler(kube, "graphs", "catalogue", OperatorSettings("txlog:1"), metrics)  # type: ignore[arg-type]
+    assert await reconciler.reconcile()
+    assert metrics.registry.get_sample_value("txlog_cluster_condition", labels) is None
 
 
 # -- memory, and probes

@@ -118,9 +118,18 @@ async def test_masters_come_are_told_are_restarted_and_go(site: Site) -> None:
     await becomes(lambda: site.hears(("uk-1", 1, "Joined"), ("uk-2", 1, "Joined")))
     told = await site.status()
     assert (told["peersReachable"], told["recovery"]) == ("0/0", "Smart")
-    pods = await site.pods()
+    await settings_reach_them_and_restart_nobody(site)
+    await one_that_crashed_is_proved_down(site)
+    await one_more_comes_and_leaves_in_order(site)
+    await each_is_restarted_and_never_two_at_once(site)
+    reasons = [each["reason"] for each in await site.kube.list("Event", site.namespace)]
+    assert {"ChangeMasterSettings", "ReportDown", "AddPeer", "RemovePeer", "RestartMaster"} <= set(reasons)
+    assert reasons.count("RestartMaster") == 2
 
-    # What masters take live reaches them, and restarts nobody. In any letter case.
+
+async def settings_reach_them_and_restart_nobody(site: Site) -> None:
+    """What masters take live, in any letter case."""
+    pods = await site.pods()
     await site.want(2, maxPeerLag="5m", splitRecovery="sImPlE")
 
     def prefers(master: MasterClient) -> dict[str, str]:
@@ -131,56 +140,58 @@ async def test_masters_come_are_told_are_restarted_and_go(site: Site) -> None:
             found = [await asyncio.to_thread(prefers, each) for each in (one, two)]
         return all((each["maxPeerLag"], each["splitRecovery"]) == ("5m", "Simple") for each in found)
 
-    await becomes(told_so)
-    assert await site.pods() == pods
-
     async def recovery() -> bool:
         return (await site.status())["recovery"] == "Simple"
 
+    await becomes(told_so)
+    assert await site.pods() == pods
     await becomes(recovery)
 
-    # One that crashed and does not come back is proved down: nobody waits for it.
-    site.kubelet.held.add("catalogue-2")
-    site.kubelet.kill("catalogue-2")
+
+async def one_that_crashed_is_proved_down(site: Site) -> None:
+    """One that does not come back: nobody waits for it."""
 
     async def let_go() -> bool:
         with site.master(1) as one:
             status = await asyncio.to_thread(one.status)
         return status.state == "Joined" and [each.node for each in status.view.out] == ["uk-2"]
 
-    await becomes(let_go, 90)
-
     async def one_is_missed() -> bool:
         return (await site.condition("MastersReady"))[0] == "False"
 
+    site.kubelet.held.add("catalogue-2")
+    site.kubelet.kill("catalogue-2")
+    await becomes(let_go, 90)
     await becomes(one_is_missed)
     site.kubelet.held.clear()
     await becomes(site.ready("2/2"), 60)
     await becomes(lambda: site.hears(("uk-1", 1, "Joined"), ("uk-2", 2, "Joined")))
 
-    # One more; then one less, which leaves in order.
-    await site.want(3, maxPeerLag="5m", splitRecovery="Simple")
-    await becomes(site.ready("3/3"), 90)
+
+async def one_more_comes_and_leaves_in_order(site: Site) -> None:
+    async def configuration() -> dict[str, Any]:
+        with site.master(1) as one:
+            return await asyncio.to_thread(one.configuration)
 
     async def named() -> bool:
-        with site.master(1) as one:
-            found = await asyncio.to_thread(one.configuration)
-        return [each["node"] for each in found["masters"]] == ["uk-1", "uk-2", "uk-3"]
-
-    await becomes(named)
-    await site.want(2, maxPeerLag="5m", splitRecovery="Simple")
+        return [each["node"] for each in (await configuration())["masters"]] == ["uk-1", "uk-2", "uk-3"]
 
     async def gone() -> bool:
-        with site.master(1) as one:
-            found = await asyncio.to_thread(one.configuration)
-        return found["removed"] == ["uk-3"] and sorted(await site.pods()) == ["catalogue-1", "catalogue-2"]
+        found = await configuration()
+        has_left: bool = found["removed"] == ["uk-3"]
+        return has_left and sorted(await site.pods()) == ["catalogue-1", "catalogue-2"]
 
+    await site.want(3, maxPeerLag="5m", splitRecovery="Simple")
+    await becomes(site.ready("3/3"), 90)
+    await becomes(named)
+    await site.want(2, maxPeerLag="5m", splitRecovery="Simple")
     await becomes(gone, 90)
     await becomes(site.ready("2/2"), 60)
 
-    # What they learn at their start only: each is restarted, never two at once.
-    pods = await site.pods()
-    least = 2
+
+async def each_is_restarted_and_never_two_at_once(site: Site) -> None:
+    """What they learn at their start only."""
+    pods, least = await site.pods(), 2
 
     async def renewed() -> bool:
         nonlocal least
@@ -191,9 +202,6 @@ async def test_masters_come_are_told_are_restarted_and_go(site: Site) -> None:
     await site.want(2, maxPeerLag="5m", splitRecovery="Simple", log={"keep": "1d"})
     await becomes(renewed, 120)
     assert least >= 1
-    reasons = [each["reason"] for each in await site.kube.list("Event", site.namespace)]
-    assert {"ChangeMasterSettings", "ReportDown", "AddPeer", "RemovePeer", "RestartMaster"} <= set(reasons)
-    assert reasons.count("RestartMaster") == 2
 
 
 OWN = "txlog_the-operators-and-the-pipelines"
@@ -209,104 +217,128 @@ def certificate(authority: Authority, folder: Path, *names: str) -> dict[str, by
     return {file.name: file.read_bytes() for file in made.iterdir()}
 
 
-async def test_masters_with_certificates_and_users_are_founded_kept_and_renewed(site: Site, tmp_path: Path) -> None:
-    authority, namespace, kube = Authority(), site.namespace, site.kube
-    host = f"*.catalogue-masters.{namespace}.svc"
-    writer = f"loader writer {hash_token(WRITER)}"
-    security = {
-        "tlsSecretRef": {"name": "door"},
-        "peerTlsSecretRef": {"name": "peers"},
-        "users": {"secretRef": {"name": "people"}},
-    }
+class SecuredSite:
+    """The Secrets of a data centre with certificates and users, and what clients of it see."""
 
-    async def says(status: str, *words: str) -> bool:
-        told = {each["type"]: each for each in (await site.status()).get("conditions", [])}
+    def __init__(self, site: Site, folder: Path) -> None:
+        self.site, self.folder = site, folder
+        self.authority = Authority()
+        self.writer = f"loader writer {hash_token(WRITER)}"
+
+    async def put(self, name: str, files: Mapping[str, bytes]) -> None:
+        await self.site.kube.apply(secret(self.site.namespace, name, files))
+
+    async def put_door(self) -> None:
+        host = f"*.catalogue-masters.{self.site.namespace}.svc"
+        await self.put("door", certificate(self.authority, self.folder / "door", host))
+
+    async def put_peers(self) -> None:
+        await self.put("peers", certificate(self.authority, self.folder / "peers", "uk-1", "uk-2"))
+
+    async def says(self, status: str, *words: str) -> bool:
+        """Whether the condition SpecValid has this status, and these words in its message."""
+        told = {each["type"]: each for each in (await self.site.status()).get("conditions", [])}
         found = told.get("SpecValid", {})
         return found.get("status") == status and all(word in found["message"] for word in words)
 
-    # Each Secret that is not there, or lacks something, is named, and nothing is made meanwhile.
-    await site.want(2, security=security)
-    await becomes(lambda: says("False", "tlsSecretRef: the Secret door is not there", "the Secret people is not there"))
-    await kube.apply(secret(namespace, "people", {"users": f"{writer}\n".encode()}))
-    await kube.apply(secret(namespace, "peers", certificate(authority, tmp_path / "other", "uk-1")))
-    await becomes(lambda: says("False", "the Secret people lacks own-token", "expected the DNS name uk-2"))
-    assert await kube.list("StatefulSet", namespace) == []
+    def write(self, token: str, number: int) -> bool:
+        with self.site.secured(2, self.authority, token) as master:
+            insert = WriteRequest(f"INSERT DATA {{ <urn:s:{number}> <urn:p> <urn:o> }}")
+            (answer,) = master.submit([insert], Durability.SYNCED)
+        return answer.error is None
 
-    await kube.apply(secret(namespace, "people", people(writer)))
-    await kube.apply(secret(namespace, "peers", certificate(authority, tmp_path / "peers", "uk-1", "uk-2")))
-    await kube.apply(secret(namespace, "door", certificate(authority, tmp_path / "door", host)))
-    await becomes(site.ready("2/2"), 90)
-    assert (await site.condition("SpecValid"))[0] == "True"
-    pods = await site.pods()
+    def serial(self, index: int) -> str:
+        return ssl.get_server_certificate((f"{self.site.net}.{index}", 7300), timeout=PATIENCE_S)
 
-    # Who shows nothing gets in nowhere, and nobody without TLS; masters take masters alone at their port.
-    def refused() -> None:
-        with site.secured(1, authority, None) as nobody, pytest.raises(Unauthorized):
+    def refuses_strangers(self) -> None:
+        """Who shows nothing gets in nowhere, and nobody without TLS; masters take masters alone at their port."""
+        net = self.site.net
+        with self.site.secured(1, self.authority, None) as nobody, pytest.raises(Unauthorized):
             nobody.status()
-        plain = http.client.HTTPConnection(f"{site.net}.1", 7300, timeout=PATIENCE_S)
+        plain = http.client.HTTPConnection(f"{net}.1", 7300, timeout=PATIENCE_S)
         plain.request("GET", "/txlog/status")
         assert plain.getresponse().status == 400
-        stranger = ssl.create_default_context(cadata=authority.pem.decode())
+        stranger = ssl.create_default_context(cadata=self.authority.pem.decode())
         stranger.check_hostname = False
         answered = b""
-        with suppress(OSError), socket.create_connection((f"{site.net}.1", 7301), PATIENCE_S) as sock:
+        with suppress(OSError), socket.create_connection((f"{net}.1", 7301), PATIENCE_S) as sock:
             shaken = stranger.wrap_socket(sock)
             shaken.sendall(b"GET /txlog/status HTTP/1.1\r\nHost: a\r\n\r\n")
             answered = shaken.recv(1)
         assert answered == b""
 
-    await asyncio.to_thread(refused)
+
+async def test_masters_with_certificates_and_users_are_founded_kept_and_renewed(site: Site, tmp_path: Path) -> None:
+    secured = SecuredSite(site, tmp_path)
+    await secrets_that_are_missing_are_named(secured)
+    await secured.put("people", people(secured.writer))
+    await secured.put_peers()
+    await secured.put_door()
+    await becomes(site.ready("2/2"), 90)
+    assert (await site.condition("SpecValid"))[0] == "True"
+    pods = await site.pods()
+    await asyncio.to_thread(secured.refuses_strangers)
 
     async def named() -> bool:
         """The stranger is let go of before that is written."""
         return "NoCertificate" in site.kubelet.log("catalogue-1")
 
     await becomes(named)
-
-    def write(token: str, number: int) -> bool:
-        with site.secured(2, authority, token) as master:
-            insert = WriteRequest(f"INSERT DATA {{ <urn:s:{number}> <urn:p> <urn:o> }}")
-            (answer,) = master.submit([insert], Durability.SYNCED)
-        return answer.error is None
-
-    assert await asyncio.to_thread(write, WRITER, 1)
+    assert await asyncio.to_thread(secured.write, WRITER, 1)
     with pytest.raises(Unauthorized):
-        await asyncio.to_thread(write, READER, 2)
+        await asyncio.to_thread(secured.write, READER, 2)
+    await new_secrets_count_for_pods_that_run(secured, pods)
 
-    # What a Secret holds anew counts for pods that run on: certificates at both doors, and who may come in.
-    def serial(index: int) -> str:
-        return ssl.get_server_certificate((f"{site.net}.{index}", 7300), timeout=PATIENCE_S)
+    # A Secret that has become wrong changes nothing but what is said of it.
+    await secured.put("door", {"ca.crt": secured.authority.pem})
+    await becomes(lambda: secured.says("False", "the Secret door lacks tls.crt and tls.key"))
+    assert await asyncio.to_thread(secured.write, WRITER, 4)
+    await becomes(site.ready("2/2"))
+    await secured.put_door()
+    await becomes(lambda: secured.says("True"))
+    assert await site.pods() == pods
 
-    before = [await asyncio.to_thread(serial, index) for index in (1, 2)]
-    await kube.apply(secret(namespace, "door", certificate(authority, tmp_path / "door", host)))
-    await kube.apply(secret(namespace, "peers", certificate(authority, tmp_path / "peers", "uk-1", "uk-2")))
-    await kube.apply(secret(namespace, "people", people(writer, f"other writer {hash_token(READER)}")))
+
+async def secrets_that_are_missing_are_named(secured: SecuredSite) -> None:
+    """Each Secret that is not there, or lacks something; and nothing is made meanwhile."""
+    site = secured.site
+    security = {
+        "tlsSecretRef": {"name": "door"},
+        "peerTlsSecretRef": {"name": "peers"},
+        "users": {"secretRef": {"name": "people"}},
+    }
+    await site.want(2, security=security)
+    missing = ("tlsSecretRef: the Secret door is not there", "the Secret people is not there")
+    await becomes(lambda: secured.says("False", *missing))
+    await secured.put("people", {"users": f"{secured.writer}\n".encode()})
+    await secured.put("peers", certificate(secured.authority, secured.folder / "other", "uk-1"))
+    lacking = ("the Secret people lacks own-token", "expected the DNS name uk-2")
+    await becomes(lambda: secured.says("False", *lacking))
+    assert await site.kube.list("StatefulSet", site.namespace) == []
+
+
+async def new_secrets_count_for_pods_that_run(secured: SecuredSite, pods: Mapping[str, str]) -> None:
+    """Certificates at both doors, and who may come in."""
+    site = secured.site
+    before = [await asyncio.to_thread(secured.serial, index) for index in (1, 2)]
+    await secured.put_door()
+    await secured.put_peers()
+    await secured.put("people", people(secured.writer, f"other writer {hash_token(READER)}"))
 
     async def renewed() -> bool:
-        now = [await asyncio.to_thread(serial, index) for index in (1, 2)]
+        now = [await asyncio.to_thread(secured.serial, index) for index in (1, 2)]
         return all(new != old for new, old in zip(now, before, strict=True))
-
-    await becomes(renewed)
 
     async def let_in() -> bool:
         with suppress(Unauthorized):
-            return await asyncio.to_thread(write, READER, 3)
+            return await asyncio.to_thread(secured.write, READER, 3)
         return False
-
-    await becomes(let_in)
 
     async def read_by_both() -> bool:
         """The door's and the peers', by each."""
         return all(site.kubelet.log(pod).count('"CertificatesRead"') >= 2 for pod in pods)
 
+    await becomes(renewed)
+    await becomes(let_in)
     await becomes(read_by_both)
     await becomes(site.ready("2/2"))
-
-    # A Secret that has become wrong changes nothing but what is said of it.
-    await kube.apply(secret(namespace, "door", {"ca.crt": authority.pem}))
-    await becomes(lambda: says("False", "the Secret door lacks tls.crt and tls.key"))
-    assert await asyncio.to_thread(write, WRITER, 4)
-    await becomes(site.ready("2/2"))
-    await kube.apply(secret(namespace, "door", certificate(authority, tmp_path / "door", host)))
-    await becomes(lambda: says("True"))
-    assert await site.pods() == pods

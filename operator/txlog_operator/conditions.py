@@ -10,6 +10,7 @@ from typing import Final
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.cluster_status import ClusterStatus, ConditionType
+from txlog.config.process_config_builder import worker_names
 from txlog.config.units import format_duration
 from txlog_operator.cluster_phase import ClusterPhase
 from txlog_operator.condition_check import ConditionCheck, ConditionStatus
@@ -19,7 +20,7 @@ from txlog_operator.object_names import ObjectNames
 from txlog_operator.observation import ClusterObservation
 from txlog_operator.plan import disruption_blocker, outdated_masters
 from txlog_operator.quorum_rules import check_quorum
-from txlog_operator.store_restarts import outdated_stores, store_restart_blocker
+from txlog_operator.store_restarts import outdated_stores, store_pod_problem, store_restart_blocker
 
 SERVING_WORKER_STATES = ("Working", "Unordered", "Ahead", "Blocked")
 """In these states masters send reads to a store; a blocked one answers from the position that it has."""
@@ -214,11 +215,16 @@ def _check_workers(
     bad = next((worker for worker in status.workers if worker.state in INCONSISTENT_WORKER_STATES), None)
     if bad is not None:
         more = f": {bad.error}" if bad.error else ""
+        problem = store_pod_problem(cluster, seen, bad.name) if bad.state == "Unreachable" else ""
+        more += f"; {problem}" if problem else ""
         return ConditionCheck(kind, "False", bad.state, f"{bad.name} is {bad.state}{more}")
     unknown = next((worker for worker in status.workers if worker.state == "Unknown"), None)
     if unknown is not None or not status.workers:
         name = unknown.name if unknown is not None else "any worker"
-        return ConditionCheck(kind, "Unknown", "NotReported", f"the pipeline has not reported on {name} yet")
+        names = [unknown.name] if unknown is not None else worker_names(cluster)
+        problem = next(filter(None, (store_pod_problem(cluster, seen, each) for each in names)), "")
+        more = f"; {problem}" if problem else ""
+        return ConditionCheck(kind, "Unknown", "NotReported", f"the pipeline has not reported on {name} yet{more}")
     old = outdated_stores(cluster, seen)
     if old:
         why = store_restart_blocker(cluster, seen, situation, old[0])

@@ -23,10 +23,12 @@ from prometheus_client import start_http_server
 from txlog.supervision.retry_delay import next_delay_s
 from txlog.telemetry.json_log import install_json_log
 from txlog_operator.kube_client import RESOURCES, SERVICE_ACCOUNT_FOLDER, ApiEndpoint, ApiError, KubeClient
+from txlog_operator.kubernetes_events import KubernetesEvent
 from txlog_operator.leadership import LeaderElection, LeadershipLost
 from txlog_operator.metrics import OperatorMetrics
 from txlog_operator.object_cache import CachedKubeClient
 from txlog_operator.object_names import GROUP
+from txlog_operator.observe import JOB_RESOURCE_KINDS
 from txlog_operator.reconciler import OperatorSettings, Reconciler
 from txlog_operator.specs import KubeObject
 
@@ -62,6 +64,7 @@ class Operator:
         self._kube: KubeClient | None = None
         self._reconcilers: dict[tuple[str, str], tuple[Reconciler, asyncio.Task[None]]] = {}
         self._generations: dict[tuple[str, str], int] = {}
+        self._posting: set[asyncio.Task[KubeObject]] = set()
         self.metrics = OperatorMetrics()
 
     async def start(self) -> None:
@@ -100,7 +103,8 @@ class Operator:
 
     async def stop(self) -> None:
         """Cancels all reconcilers, waits for them, gives leadership up, and closes the client."""
-        tasks = [task for _, task in self._reconcilers.values()]
+        tasks: list[asyncio.Task[Any]] = [task for _, task in self._reconcilers.values()]
+        tasks += self._posting
         if self._election_task is not None:
             tasks.append(self._election_task)
         for task in tasks:
@@ -156,7 +160,23 @@ class Operator:
                 self.wake(meta["namespace"], meta["name"])
             return
         label = (meta.get("labels") or {}).get("app.kubernetes.io/instance", "")
-        self.wake(meta["namespace"], found.get("spec", {}).get("cluster") or label)
+        cluster = found.get("spec", {}).get("cluster") or label
+        self.wake(meta["namespace"], cluster)
+        if kind in JOB_RESOURCE_KINDS and before is None and (meta["namespace"], cluster) not in self._generations:
+            text = f"there is no TxLogCluster {cluster} in this namespace: nothing is done until there is one"
+            self._post(KubernetesEvent("Warning", "NoSuchCluster", text).to_object(found, time.time()))
+
+    def _post(self, event: KubeObject) -> None:
+        """Creates an Event about a resource that belongs to no cluster, so that no reconciler tells of it."""
+        assert self._kube is not None, "started before anything is watched"
+        task = asyncio.get_running_loop().create_task(self._kube.create(event))
+        self._posting.add(task)
+        task.add_done_callback(self._end_post)
+
+    def _end_post(self, task: asyncio.Task[KubeObject]) -> None:
+        self._posting.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.warning("an Event was not taken: %s", task.exception())
 
     def wake(self, namespace: str, name: str) -> None:
         """Makes the reconciler of this cluster run now; does nothing for an unknown cluster."""

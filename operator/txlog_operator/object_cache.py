@@ -145,14 +145,18 @@ class ObjectCopy:
     async def _list(self) -> str:
         found, version = await self._client.list_with_version(self._kind, self._namespace, CACHED_KINDS[self._kind])
         names, was_complete = {str(each["metadata"]["name"]) for each in found}, self._complete
+        at = int(version) if version.isdecimal() else 0
+        went_back = at < self._watched
         for name in self._objects.keys() - names:
             self._take("DELETED", self._objects[name])
+        if went_back:  # the API server was restored from a backup: its versions begin again at an earlier one
+            self._objects, self._by_cluster, self._watched = {}, {}, 0
         for each in found:
             if was_complete:
                 self._take("MODIFIED", each)
             else:
                 self.put(each)
-        self._watched = max(self._watched, int(version) if version.isdecimal() else 0)
+        self._watched = max(self._watched, at)
         self._error = None
         self._complete = True
         self._answered.set()

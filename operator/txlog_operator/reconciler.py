@@ -60,6 +60,8 @@ class OperatorSettings:
 
 
 HTTP_CONFLICT: Final = 409
+STATUS_REFUSED: Final = (400, 413, 422)
+"""Its content is not accepted: an unknown value, or too much."""
 JITTER: Final = (0.8, 1.2)
 """By this the pauses vary, so that the clusters of an operator do not reconcile together."""
 START_SPREAD_S: Final = 1.0
@@ -89,6 +91,7 @@ class Reconciler:
         self._wake_event = asyncio.Event()
         self._emitted_messages: list[str] = []
         self._last_error = ""
+        self._last_refusal = ""
         self.reconcile_count = 0
 
     def wake(self) -> None:
@@ -126,7 +129,10 @@ class Reconciler:
         longer."""
         self.reconcile_count += 1
         found = await self._kube.get("TxLogCluster", self._namespace, self._name)
-        if found is None or "deletionTimestamp" in found["metadata"]:
+        if found is None:  # its deletion may have escaped a watch that was broken
+            self._metrics.forget(self._namespace, self._name)
+            return True
+        if "deletionTimestamp" in found["metadata"]:
             return True  # Kubernetes collects the owned objects
         before = status_writer.parse_status(found)
         cluster, access, problems = await self._read_spec(found)
@@ -147,7 +153,7 @@ class Reconciler:
             graph_rules=before.graph_rules,
         )
         # The status is written before any action, so that a crash loses no observation.
-        written = await self._write_status(found, before, now)
+        written, stored = await self._write_before_actions(found, before, now)
         plan = make_plan(cluster, around, seen, situation)
         done, failed = await self._applier.apply_plan(plan, access.with_hosts(seen.tls_hosts))
         mine = _own_objects(cluster, around, seen)
@@ -155,9 +161,9 @@ class Reconciler:
             failed_in_kubernetes(failed), cluster.spec.paused, mine, problems, growing_volumes(cluster, seen)
         )
         after = status_writer.make_status(cluster, generation, seen, situation, problems, before, outcome)
-        await self._write_status(written, now, after)
-        await self._emit_events(found, before, after, done, failed)
         self._metrics.observe_status(self._namespace, self._name, after)
+        await self._write_status(written, stored, after)
+        await self._emit_events(found, before, after, done, failed)
         return self._is_stable(after, situation, done, failed)
 
     def _is_stable(
@@ -212,7 +218,22 @@ class Reconciler:
             await self._emit_events(found, before, now, [], [])
             self._metrics.observe_status(self._namespace, self._name, now)
         except ApiError as wrong:
-            log.warning("%s/%s: its status was not taken: %s", self._namespace, self._name, wrong)
+            if str(wrong) != self._last_refusal:
+                log.warning("%s/%s: its status was not taken: %s", self._namespace, self._name, wrong)
+            self._last_refusal = str(wrong)
+
+    async def _write_before_actions(
+        self, found: KubeObject, before: ClusterStatus, now: ClusterStatus
+    ) -> tuple[KubeObject, ClusterStatus]:
+        """The resource after the write, and the status that it has. A status that the API server does not accept stops
+        no action: where the definitions are older than the operator, a split still gets its backup. The write after
+        the actions fails again, and the reconcile with it."""
+        try:
+            return await self._write_status(found, before, now), now
+        except ApiError as error:
+            if error.code not in STATUS_REFUSED:
+                raise
+            return found, before
 
     async def _write_status(self, found: KubeObject, before: ClusterStatus, now: ClusterStatus) -> KubeObject:
         """The resource as it is after the write."""

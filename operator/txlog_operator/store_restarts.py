@@ -32,6 +32,17 @@ def outdated_stores(cluster: TxLogCluster, seen: ClusterObservation) -> list[str
     return [name for name, pod in _pods(cluster, seen) if new and pod.revision and pod.revision != new][::-1]
 
 
+def store_pod_problem(cluster: TxLogCluster, seen: ClusterObservation, name: str) -> str:
+    """Why the pod of an own store does not run; empty when it runs, and for other workers."""
+    is_there = ("StatefulSet", ObjectNames(cluster).workers) in seen.objects
+    if cluster.spec.workers.external or name not in worker_names(cluster) or not is_there:
+        return ""
+    pod = dict(_pods(cluster, seen)).get(name)
+    if pod is None:
+        return f"{name} has no pod; kubectl describe statefulset says why"
+    return f"the pod {pod.name} waits: {pod.waiting_reason}" if pod.waiting_reason else ""
+
+
 def store_restart_blocker(cluster: TxLogCluster, seen: ClusterObservation, situation: ClusterPhase, name: str) -> str:
     """Why this store may not be stopped now; empty when it may be. One whose container does not run is not protected:
     its new template may be what makes it run."""

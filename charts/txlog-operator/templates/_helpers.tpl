@@ -6,6 +6,10 @@
 {{- .Values.serviceAccount.name | default (include "txlog.name" .) -}}
 {{- end }}
 
+{{- define "txlog.namespaceRole" -}}
+txlog-operator
+{{- end }}
+
 {{- define "txlog.pipelineAccount" -}}
 {{- printf "%s-pipeline" (include "txlog.name" .) -}}
 {{- end }}

@@ -16,6 +16,7 @@ from txlog.client.credentials import TOKEN_FILE
 from txlog.local.local_errors import NotRunning
 from txlog.local.state_folder import StateFolder
 from txlog.model.errors import BadInput, TxLogError, Unavailable
+from txlog.workers.http_transport import HttpTransport
 
 T = TypeVar("T")
 
@@ -25,16 +26,19 @@ SURVEY_TIMEOUT_S = 5.0
 
 ClientFactory = Callable[[str, float], MasterClient]
 """From a URL and the seconds that an answer may take."""
+TransportFactory = Callable[[str, float], HttpTransport]
+"""From the URL of a worker and the seconds that an answer may take."""
 
 
 @dataclass(frozen=True)
 class CliCluster:
     """The masters' URLs by data centre. ``state`` is None when ``--master`` named them. ``open_client`` opens a client
-    for a URL."""
+    of a master for its URL, ``open_transport`` a connection to a worker."""
 
     data_centers: dict[str, list[str]]
     state: StateFolder | None
     open_client: ClientFactory = MasterClient
+    open_transport: TransportFactory = HttpTransport
 
     @property
     def masters(self) -> list[str]:
@@ -62,7 +66,9 @@ class CliCluster:
         name = data_center or next(iter(self.data_centers))
         if name not in self.data_centers:
             raise BadInput(f"--data-center {name}: there are {', '.join(self.data_centers)}")
-        return name, [closing.enter_context(MasterClient(url)) for url in self.data_centers[name]]
+        return name, [
+            closing.enter_context(self.open_client(url, REQUEST_TIMEOUT_S)) for url in self.data_centers[name]
+        ]
 
 
 def ask_each(

@@ -15,6 +15,7 @@ from typing import ClassVar, Final
 
 from txlog.apply import Digest, digest
 from txlog.backup.pinned_snapshot import pause_worker, resume_worker
+from txlog.cli.cli_cluster import TransportFactory
 from txlog.client import MasterClient, WorkerStatus
 from txlog.model.errors import Refused, TxLogError, Unavailable
 from txlog.workers import ADAPTERS
@@ -25,7 +26,6 @@ from txlog.workers.http_transport import HttpTransport
 POLL_INTERVAL_S: Final = 0.05
 MASTER_TIMEOUT_S: Final = 10.0
 WORKER_TIMEOUT_S: Final = 30.0
-TransportFactory = Callable[[str, float], HttpTransport]
 """From a worker's URL, as the masters report it, and the seconds that each request may wait."""
 SNAPSHOT_TIMEOUT_S: Final = 600.0
 

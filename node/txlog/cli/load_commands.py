@@ -20,12 +20,11 @@ from rich.progress import (
 from txlog.cli import bulk_loader
 from txlog.cli.bulk_loader import BulkLoader
 from txlog.cli.cli_cluster import CliCluster, find_cluster
-from txlog.cli.content_verification import PausedWorker, TransportFactory, compare_contents
+from txlog.cli.content_verification import PausedWorker, compare_contents
 from txlog.cli.options import ClusterOptions, register
 from txlog.cli.rdf_chunks import open_source
 from txlog.cli.tables import Row, colour_state, err, out, show_json, show_table
 from txlog.model.durability import Durability
-from txlog.workers.http_transport import HttpTransport
 
 
 def add_to(app: typer.Typer) -> None:
@@ -101,11 +100,8 @@ def run_verify(
     show_comparison(find_cluster(cluster), wait, cluster.json)
 
 
-def show_comparison(
-    cluster: CliCluster, wait: float, json: bool, open_transport: TransportFactory = HttpTransport
-) -> None:
-    """Print what ``txlog verify`` shows of a cluster. ``open_transport``: opens a connection to a worker. Exits with 1
-    when the contents differ."""
+def show_comparison(cluster: CliCluster, wait: float, json: bool) -> None:
+    """Print what ``txlog verify`` shows of a cluster. Exits with 1 when the contents differ."""
     quiet = json or not err.is_terminal
     with err.status("asking") as status:
         if quiet:
@@ -115,7 +111,7 @@ def show_comparison(
             wait,
             lambda text: None if quiet else status.update(text),
             open_client=cluster.open_client,
-            open_transport=open_transport,
+            open_transport=cluster.open_transport,
         )
     if json:
         show_json(

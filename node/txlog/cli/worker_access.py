@@ -14,7 +14,7 @@ from txlog.backup.backup_errors import OtherEngine
 from txlog.backup.backup_job import READ_TIMEOUT_S, list_workers
 from txlog.backup.pinned_snapshot import POLL_S, choose_most_advanced, read_system_graphs
 from txlog.backup.progress import BackupProgress
-from txlog.cli.cli_cluster import CliCluster
+from txlog.cli.cli_cluster import CliCluster, TransportFactory
 from txlog.cli.tables import err
 from txlog.client import MasterClient, WorkerStatus
 from txlog.config.units import server_of_engine
@@ -56,19 +56,26 @@ def find_source_worker(
     for masters, workers in groups:
         found = choose_most_advanced([w for w in workers if source in (None, w.name)])
         if found is not None:
-            return open_source_worker(found, masters, closing)
+            return open_source_worker(found, masters, closing, cluster.open_transport)
     raise NotFound(f"{source or 'no other worker'} works and has a position; see txlog status")
 
 
-def open_source_worker(worker: WorkerStatus, masters: Sequence[MasterClient], closing: ExitStack) -> SourceWorker:
+def open_source_worker(
+    worker: WorkerStatus,
+    masters: Sequence[MasterClient],
+    closing: ExitStack,
+    open_transport: TransportFactory = HttpTransport,
+) -> SourceWorker:
     """A worker to read from; ``closing`` closes its connection."""
-    into = open_restore_target(worker, closing)
+    into = open_restore_target(worker, closing, open_transport)
     return SourceWorker(worker.name, into.adapter, into.transport, masters)
 
 
-def open_restore_target(worker: WorkerStatus, closing: ExitStack) -> RestoreTarget:
+def open_restore_target(
+    worker: WorkerStatus, closing: ExitStack, open_transport: TransportFactory = HttpTransport
+) -> RestoreTarget:
     """A worker to write to; ``closing`` closes its connection."""
-    transport = closing.enter_context(HttpTransport(worker.url, READ_TIMEOUT_S))
+    transport = closing.enter_context(open_transport(worker.url, READ_TIMEOUT_S))
     return RestoreTarget(worker.name, ADAPTERS[worker.engine or "oxigraph"], transport)
 
 

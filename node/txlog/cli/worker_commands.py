@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
@@ -284,25 +285,41 @@ def run_repair(
     cluster: ClusterOptions,
 ) -> None:
     """Copy the graphs in which a worker differs from a correct one, with both at one position: all graphs or none."""
-    masters_by_site = find_cluster(cluster)
+    scope = RepairScope(source, tuple(graph or ()), everything, rebuild)
+    repair_worker(find_cluster(cluster), name, scope, json=cluster.json)
+
+
+@dataclass(frozen=True)
+class RepairScope:
+    """``source``: the worker that is right, None: as the masters know it. ``graphs``: only these; none: those that are
+    known to differ, or all of them with ``everything``. ``rebuild``: if too much differs for a copy."""
+
+    source: str | None = None
+    graphs: tuple[str, ...] = ()
+    everything: bool = False
+    rebuild: bool = False
+
+
+def repair_worker(cluster: CliCluster, name: str, scope: RepairScope, *, json: bool) -> None:
+    """Repair a worker of a cluster, and print what ``txlog worker repair`` shows."""
     began = time.monotonic()
     with ExitStack() as closing:
-        where, masters, found = find_worker_by_name(masters_by_site, name, closing)
+        where, masters, found = find_worker_by_name(cluster, name, closing)
         known = found.divergence
-        chosen = _find_correct_worker(name, known, source)
-        other = find_source_worker(masters_by_site, name, where, chosen, closing)
-        into = open_source_worker(found, masters, closing)
-        progress = closing.enter_context(progress_bars(cluster.json))
+        chosen = _find_correct_worker(name, known, scope.source)
+        other = find_source_worker(cluster, name, where, chosen, closing)
+        into = open_source_worker(found, masters, closing, cluster.open_transport)
+        progress = closing.enter_context(progress_bars(json))
         chain = make_chain_check(masters)
-        graphs = graph if graph else None if everything else known_graphs(known)
+        graphs = list(scope.graphs) or (None if scope.everything else known_graphs(known))
         try:
             done: RepairResult | RestoreResult = repair_graphs(other, into, chain, graphs=graphs, on_progress=progress)
         except (TooMuchDiffers, RepairDiffers):
-            if not rebuild:
+            if not scope.rebuild:
                 raise
             store = RestoreTarget(name, into.adapter, into.transport)
             done = rebuild_from_worker(other, store, masters, chain, on_progress=progress)
-    _print_repair(done, name, other.name, time.monotonic() - began, cluster.json)
+    _print_repair(done, name, other.name, time.monotonic() - began, json)
 
 
 def _find_correct_worker(name: str, known: Divergence | None, source: str | None) -> str | None:

@@ -1,0 +1,84 @@
+"""The declared commands of ``kubectl txlog``: groups of options, and both command lines."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from kubectl_txlog import master_commands, store_commands
+from kubectl_txlog.command_line import Argument, Command, Group, Option, Tree, declared, run_arguments
+from kubectl_txlog.plugin import app
+from kubectl_txlog.typer_commands import add_commands
+
+SEEN: list[object] = []
+
+
+@dataclass(frozen=True)
+class Inner:
+    place: Annotated[str | None, Option("where", ("-p", "--place"))] = None
+
+
+@dataclass(frozen=True)
+class Shared:
+    inner: Inner = Inner()
+    loud: Annotated[bool, Option("how")] = False
+
+
+def act(
+    what: Annotated[list[str], Argument("which", "WHAT")],
+    count: Annotated[int, Option("how often", min=1)] = 1,
+    *,
+    shared: Shared,
+) -> None:
+    """Act."""
+    SEEN.append((what, count, shared))
+
+
+COMMANDS: Tree = {"act": act, "other": Group("Others.", {"act": act})}
+
+
+@pytest.mark.parametrize(
+    ("words", "seen"),
+    [
+        (["act", "a"], (["a"], 1, Shared())),
+        (["act", "a", "b", "-p", "here", "--loud"], (["a", "b"], 1, Shared(Inner("here"), True))),
+        (["other", "act", "--count", "3", "a"], (["a"], 3, Shared())),
+    ],
+)
+def test_both_command_lines_fill_groups_of_options(words: list[str], seen: object) -> None:
+    """The same words give the same values with argparse, which the one file has, and with typer."""
+    SEEN.clear()
+    run_arguments("program", "About.", COMMANDS, words)
+    typed = typer.Typer()
+    add_commands(typed, COMMANDS)
+    assert CliRunner().invoke(typed, words).exit_code == 0
+    assert [seen, seen] == SEEN
+
+
+def commands_of(tree: Tree) -> list[Command]:
+    found = [each for each in tree.values() if not isinstance(each, Group)]
+    return [
+        *found,
+        *(inner for each in tree.values() if isinstance(each, Group) for inner in commands_of(each.commands)),
+    ]
+
+
+def test_every_command_has_the_common_options_once() -> None:
+    commands = commands_of({**store_commands.COMMANDS, **master_commands.COMMANDS})
+    assert len(commands) == 16
+    for command in commands:
+        names = [each.name for each in declared(command)]
+        assert {"namespace", "context", "kubeconfig", "json"} <= set(names), command.__name__
+        assert len(names) == len(set(names))
+        assert ("name" in names) != ("cluster" in names) or command is master_commands.create_point
+
+
+def test_the_package_has_what_the_one_file_lacks() -> None:
+    shown = CliRunner().invoke(app, ["--help"]).output
+    assert all(f" {word} " in shown for word in ("peers", "split-report", "verify", "repair", "top", "adopt-votes"))
+    usage = CliRunner().invoke(app, ["repair"])
+    assert usage.exit_code == 2
+    shown = CliRunner().invoke(app, ["repair", "--help"], env={"COLUMNS": "200", "TERM": "dumb"}).output
+    assert all(word in shown for word in ("--source", "--graph", "--all", "--rebuild", "--cluster", "--context"))
