@@ -1,4 +1,5 @@
-"""Safeguards of what deletes files of an archive, one each taken out. Imports nothing of ``txlog``."""
+"""Safeguards of what writes and deletes files of an archive, and backups, one each taken out. Imports nothing of
+``txlog``."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ RETENTION = "txlog/archive/window_retention.py"
 STREAM = "txlog/archive/stream.py"
 ARCHIVER = "txlog/archive/archiver.py"
 ARCHIVER_TEST = "node/tests/archive/test_archiver_decisions.py::"
+NAME_TEST = "node/tests/backup/test_backups_of_one_name.py::"
 HEADER_TEST = "node/tests/archive/test_archive_headers.py::"
 COMPACTION_TEST = "node/tests/archive/test_compaction.py::"
 WINDOW_TEST = "node/tests/archive/test_recovery_window.py::"
@@ -162,5 +164,33 @@ ARCHIVE_MUTANTS: tuple[Mutant, ...] = (
         "            stream.record_begins(plan.floor, plan.begins)\n",
         "            stream.delete_files(plan.files)\n            stream.record_begins(plan.floor, plan.begins)\n",
         f"{WINDOW_TEST}test_wherever_a_retention_ends_the_window_is_whole",
+    ),
+    _mutant(
+        "backup-deletes-what-another-one-wrote",
+        "txlog/backup/backup_writer.py",
+        "    except (NameTaken, PartMissing):\n        raise ",
+        "    except ZeroDivisionError:\n        raise ",
+        f"{NAME_TEST}test_a_late_writer_leaves_the_parts_of_one_that_is_not_finished",
+    ),
+    _mutant(
+        "backup-deletes-what-another-one-finished",
+        "txlog/backup/backup_writer.py",
+        '    if manifest in written or all(each.key != manifest for each in target.list_objects(f"{name}/")):\n',
+        "    if manifest:\n",
+        f"{NAME_TEST}test_a_writer_that_fails_leaves_the_backup_that_another_one_finished",
+    ),
+    _mutant(
+        "backup-deleted-because-a-listing-lacks-its-manifest",
+        "txlog/backup/catalogue.py",
+        "    gone = [name for name in old if not _has_manifest(target, name)]\n",
+        "    gone = old\n",
+        f"{NAME_TEST}test_a_listing_that_lacks_a_manifest_deletes_no_backup",
+    ),
+    _mutant(
+        "archive-believes-a-name-that-is-not-durable",
+        "txlog/backup/folder_target.py",
+        "                _sync_folder(path.parent)\n                return False\n",
+        "                return False\n",
+        f"{NAME_TEST}test_an_object_whose_name_was_not_durable_is_made_so",
     ),
 )
