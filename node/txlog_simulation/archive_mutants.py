@@ -14,6 +14,7 @@ STREAM = "txlog/archive/stream.py"
 ARCHIVER = "txlog/archive/archiver.py"
 ARCHIVER_TEST = "node/tests/archive/test_archiver_decisions.py::"
 NAME_TEST = "node/tests/backup/test_backups_of_one_name.py::"
+BACKUP_WINDOW_TEST = "node/tests/backup/test_window_retention.py::"
 HEADER_TEST = "node/tests/archive/test_archive_headers.py::"
 COMPACTION_TEST = "node/tests/archive/test_compaction.py::"
 WINDOW_TEST = "node/tests/archive/test_recovery_window.py::"
@@ -164,6 +165,20 @@ ARCHIVE_MUTANTS: tuple[Mutant, ...] = (
         "            stream.record_begins(plan.floor, plan.begins)\n",
         "            stream.delete_files(plan.files)\n            stream.record_begins(plan.floor, plan.begins)\n",
         f"{WINDOW_TEST}test_wherever_a_retention_ends_the_window_is_whole",
+    ),
+    _mutant(
+        "backup-of-the-window-deleted",
+        "txlog/backup/retention.py",
+        "        if each.place.index >= floor:\n",
+        "        if each.place.index > floor:\n",
+        f"{BACKUP_WINDOW_TEST}test_all_from_the_floor_of_the_archive_on_stay",
+    ),
+    _mutant(
+        "backups-of-an-idle-log-without-end",
+        "txlog/backup/retention.py",
+        "            first.setdefault((each.engine, each.place.index, each.place.hash), each)\n",
+        "            first.setdefault((each.name, each.place.index, each.place.hash), each)\n",
+        f"{BACKUP_WINDOW_TEST}test_an_idle_log_keeps_its_first_backup_and_the_newest",
     ),
     _mutant(
         "backup-deletes-what-another-one-wrote",

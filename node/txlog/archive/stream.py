@@ -22,14 +22,14 @@ from typing import Any, Final, NamedTuple
 from txlog.archive.archive_errors import FileDamaged, NoConditionalPut, StreamTaken
 from txlog.archive.file_name import LEVELS, FileName, Node, parse_file_name
 from txlog.archive.format import FILE_BYTES_MAX, ArchiveFile, FileHeader, decode_file, decode_header, header_length
+from txlog.backup.archive_floor import ARCHIVE_ROOT
 from txlog.backup.backup_errors import ObjectMissing, UnknownFormat
 from txlog.backup.backup_writer import VERSION
 from txlog.backup.checked_json import decode_checked, encode_checked
 from txlog.backup.target import BackupTarget
 from txlog.model.hashes import CLUSTER_ID_BYTES, HASH_BYTES, short_hash
 
-ROOT: Final = "_archive"
-"""No backup has a name like this, so no listing of backups finds the archive."""
+ROOT: Final = ARCHIVE_ROOT
 STREAM_FORMAT: Final = 1
 _RECORD_BYTES_MAX: Final = 1 << 16
 _HEADER_BYTES: Final = 1 << 18
