@@ -15,6 +15,7 @@ ARCHIVER = "txlog/archive/archiver.py"
 ARCHIVER_TEST = "node/tests/archive/test_archiver_decisions.py::"
 NAME_TEST = "node/tests/backup/test_backups_of_one_name.py::"
 BACKUP_WINDOW_TEST = "node/tests/backup/test_window_retention.py::"
+SKIPS_TEST = "node/tests/archive/test_skips_below_the_window.py::"
 HEADER_TEST = "node/tests/archive/test_archive_headers.py::"
 COMPACTION_TEST = "node/tests/archive/test_compaction.py::"
 WINDOW_TEST = "node/tests/archive/test_recovery_window.py::"
@@ -162,9 +163,23 @@ ARCHIVE_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "window-deletes-before-it-says-where-paths-begin",
         RETENTION,
-        "            stream.record_begins(plan.floor, plan.begins)\n",
-        "            stream.delete_files(plan.files)\n            stream.record_begins(plan.floor, plan.begins)\n",
+        "        _record(stream, plan)\n",
+        "        stream.delete_files(plan.files)\n        _record(stream, plan)\n",
         f"{WINDOW_TEST}test_wherever_a_retention_ends_the_window_is_whole",
+    ),
+    _mutant(
+        "window-forgets-the-namespaces-of-deleted-files",
+        RETENTION,
+        "    stream.record_skips(plan.floor, plan.begins, plan.skips)\n",
+        "",
+        f"{SKIPS_TEST}test_they_stay_what_they_were",
+    ),
+    _mutant(
+        "window-forgets-what-earlier-ones-kept",
+        "txlog/archive/timeline.py",
+        "        for rows in (self.earlier, *(file.skips for file in self.files())):\n",
+        "        for rows in (*(file.skips for file in self.files()), ()):\n",
+        f"{SKIPS_TEST}test_they_stay_what_they_were",
     ),
     _mutant(
         "backup-of-the-window-deleted",
