@@ -16,6 +16,7 @@ ARCHIVER_TEST = "node/tests/archive/test_archiver_decisions.py::"
 NAME_TEST = "node/tests/backup/test_backups_of_one_name.py::"
 BACKUP_WINDOW_TEST = "node/tests/backup/test_window_retention.py::"
 SKIPS_TEST = "node/tests/archive/test_skips_below_the_window.py::"
+READ_BACK_TEST = "node/tests/archive/test_read_back.py::"
 HEADER_TEST = "node/tests/archive/test_archive_headers.py::"
 COMPACTION_TEST = "node/tests/archive/test_compaction.py::"
 WINDOW_TEST = "node/tests/archive/test_recovery_window.py::"
@@ -180,6 +181,20 @@ ARCHIVE_MUTANTS: tuple[Mutant, ...] = (
         "        for rows in (self.earlier, *(file.skips for file in self.files())):\n",
         "        for rows in (*(file.skips for file in self.files()), ()):\n",
         f"{SKIPS_TEST}test_they_stay_what_they_were",
+    ),
+    _mutant(
+        "archive-waits-for-what-no-master-has",
+        "txlog/archive/read_back.py",
+        "        return _Repair.LOST if without == len(self._masters) else _Repair.LATER\n",
+        "        return _Repair.LATER\n",
+        f"{READ_BACK_TEST}test_what_no_master_has_any_more_holds_nothing_back",
+    ),
+    _mutant(
+        "archive-gives-up-what-a-master-may-have",
+        "txlog/archive/read_back.py",
+        "        return _Repair.LOST if without == len(self._masters) else _Repair.LATER\n",
+        "        return _Repair.LOST\n",
+        f"{READ_BACK_TEST}test_what_no_master_has_stays_unverified_and_is_tried_again",
     ),
     _mutant(
         "backup-of-the-window-deleted",
