@@ -85,6 +85,13 @@ ARCHIVE_MUTANTS: tuple[Mutant, ...] = (
         f"{HEADER_TEST}test_a_header_of_any_length_that_a_file_can_have_is_read_alone",
     ),
     _mutant(
+        "archive-asks-a-dead-target-for-every-header",
+        "txlog/archive/stream_reader.py",
+        "            pool.shutdown(cancel_futures=True)\n",
+        "            pool.shutdown()\n",
+        f"{HEADER_TEST}test_a_target_that_is_gone_is_not_asked_for_every_header",
+    ),
+    _mutant(
         "archive-writes-headers-of-any-length",
         "txlog/archive/branch_line.py",
         " or facts > FACT_BYTES_MAX",

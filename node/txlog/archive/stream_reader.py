@@ -130,10 +130,14 @@ class StreamReader:
 
     def _read_headers(self, names: Sequence[FileName]) -> None:
         unread = [name for name in names if name not in self._facts]
-        with ThreadPoolExecutor(HEADERS_AT_ONCE) as pool:
+        pool = ThreadPoolExecutor(HEADERS_AT_ONCE)
+        try:
             coming = [(name, pool.submit(self.stream.read_header, name)) for name in unread]
             for name, future in coming:
                 self._facts[name] = _to_facts(self._note(name, future.result))
+        finally:
+            # A target that is gone takes half a minute to say so, for each of thousands.
+            pool.shutdown(cancel_futures=True)
 
     def _note(self, name: FileName, read: Callable[[], T]) -> T:
         try:
