@@ -1,4 +1,5 @@
-"""Safeguards of what deletes files of an archive, one each taken out. Imports nothing of ``txlog``."""
+"""Safeguards of what writes and deletes files of an archive, and backups, one each taken out. Imports nothing of
+``txlog``."""
 
 from __future__ import annotations
 
@@ -12,6 +13,10 @@ RETENTION = "txlog/archive/window_retention.py"
 STREAM = "txlog/archive/stream.py"
 ARCHIVER = "txlog/archive/archiver.py"
 ARCHIVER_TEST = "node/tests/archive/test_archiver_decisions.py::"
+NAME_TEST = "node/tests/backup/test_backups_of_one_name.py::"
+BACKUP_WINDOW_TEST = "node/tests/backup/test_window_retention.py::"
+SKIPS_TEST = "node/tests/archive/test_skips_below_the_window.py::"
+READ_BACK_TEST = "node/tests/archive/test_read_back.py::"
 HEADER_TEST = "node/tests/archive/test_archive_headers.py::"
 COMPACTION_TEST = "node/tests/archive/test_compaction.py::"
 LEVEL_TEST = "node/tests/server/test_archived_level.py::"
@@ -110,6 +115,13 @@ ARCHIVE_MUTANTS: tuple[Mutant, ...] = (
         f"{HEADER_TEST}test_a_header_of_any_length_that_a_file_can_have_is_read_alone",
     ),
     _mutant(
+        "archive-asks-a-dead-target-for-every-header",
+        "txlog/archive/stream_reader.py",
+        "            pool.shutdown(cancel_futures=True)\n",
+        "            pool.shutdown()\n",
+        f"{HEADER_TEST}test_a_target_that_is_gone_is_not_asked_for_every_header",
+    ),
+    _mutant(
         "archive-writes-headers-of-any-length",
         "txlog/archive/branch_line.py",
         " or facts > FACT_BYTES_MAX",
@@ -189,8 +201,78 @@ ARCHIVE_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "window-deletes-before-it-says-where-paths-begin",
         RETENTION,
-        "            stream.record_begins(plan.floor, plan.begins)\n",
-        "            stream.delete_files(plan.files)\n            stream.record_begins(plan.floor, plan.begins)\n",
+        "        _record(stream, plan)\n",
+        "        stream.delete_files(plan.files)\n        _record(stream, plan)\n",
         f"{WINDOW_TEST}test_wherever_a_retention_ends_the_window_is_whole",
+    ),
+    _mutant(
+        "window-forgets-the-namespaces-of-deleted-files",
+        RETENTION,
+        "    stream.record_skips(plan.floor, plan.begins, plan.skips)\n",
+        "",
+        f"{SKIPS_TEST}test_they_stay_what_they_were",
+    ),
+    _mutant(
+        "window-forgets-what-earlier-ones-kept",
+        "txlog/archive/timeline.py",
+        "        for rows in (self.earlier, *(file.skips for file in self.files())):\n",
+        "        for rows in (*(file.skips for file in self.files()), ()):\n",
+        f"{SKIPS_TEST}test_they_stay_what_they_were",
+    ),
+    _mutant(
+        "archive-waits-for-what-no-master-has",
+        "txlog/archive/read_back.py",
+        "        return _Repair.LOST if without == len(self._masters) else _Repair.LATER\n",
+        "        return _Repair.LATER\n",
+        f"{READ_BACK_TEST}test_what_no_master_has_any_more_holds_nothing_back",
+    ),
+    _mutant(
+        "archive-gives-up-what-a-master-may-have",
+        "txlog/archive/read_back.py",
+        "        return _Repair.LOST if without == len(self._masters) else _Repair.LATER\n",
+        "        return _Repair.LOST\n",
+        f"{READ_BACK_TEST}test_what_no_master_has_stays_unverified_and_is_tried_again",
+    ),
+    _mutant(
+        "backup-of-the-window-deleted",
+        "txlog/backup/retention.py",
+        "        if each.place.index >= floor:\n",
+        "        if each.place.index > floor:\n",
+        f"{BACKUP_WINDOW_TEST}test_all_from_the_floor_of_the_archive_on_stay",
+    ),
+    _mutant(
+        "backups-of-an-idle-log-without-end",
+        "txlog/backup/retention.py",
+        "            first.setdefault((each.engine, each.place.index, each.place.hash), each)\n",
+        "            first.setdefault((each.name, each.place.index, each.place.hash), each)\n",
+        f"{BACKUP_WINDOW_TEST}test_an_idle_log_keeps_its_first_backup_and_the_newest",
+    ),
+    _mutant(
+        "backup-deletes-what-another-one-wrote",
+        "txlog/backup/backup_writer.py",
+        "    except (NameTaken, PartMissing):\n        raise ",
+        "    except ZeroDivisionError:\n        raise ",
+        f"{NAME_TEST}test_a_late_writer_leaves_the_parts_of_one_that_is_not_finished",
+    ),
+    _mutant(
+        "backup-deletes-what-another-one-finished",
+        "txlog/backup/backup_writer.py",
+        '    if manifest in written or all(each.key != manifest for each in target.list_objects(f"{name}/")):\n',
+        "    if manifest:\n",
+        f"{NAME_TEST}test_a_writer_that_fails_leaves_the_backup_that_another_one_finished",
+    ),
+    _mutant(
+        "backup-deleted-because-a-listing-lacks-its-manifest",
+        "txlog/backup/catalogue.py",
+        "    gone = [name for name in old if not _has_manifest(target, name)]\n",
+        "    gone = old\n",
+        f"{NAME_TEST}test_a_listing_that_lacks_a_manifest_deletes_no_backup",
+    ),
+    _mutant(
+        "archive-believes-a-name-that-is-not-durable",
+        "txlog/backup/folder_target.py",
+        "                _sync_folder(path.parent)\n                return False\n",
+        "                return False\n",
+        f"{NAME_TEST}test_an_object_whose_name_was_not_durable_is_made_so",
     ),
 )

@@ -75,6 +75,13 @@ SUCCESSION_MUTANTS = (
         "test_founded_masters.py::test_a_master_that_founded_restarts_like_any_other[Majority]",
     ),
     _mutant(
+        "a-new-cluster-without-namespaces",
+        "txlog/successor/succession.py",
+        "    if reader.skips_fault is not None and not request.is_copy:\n",
+        "    if reader.skips_fault is None and not reader:\n",
+        "test_succession.py::test_what_deleted_files_said_must_be_known_to_a_successor",
+    ),
+    _mutant(
         "an-archive-from-the-first-entry",
         "txlog/archive/stream_position.py",
         "            if not status.view.number:\n                continue  # it learns the log",

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import io
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import pytest
 from log_pieces import CLUSTER, META, START, UK, chained, encoded, some
 
+from txlog.archive import stream_reader
 from txlog.archive.archive_errors import FileDamaged
 from txlog.archive.block_codec import ArchivedEntry
 from txlog.archive.branch_line import BranchLine
 from txlog.archive.compaction_plan import CompactionLimits
 from txlog.archive.compactor import Compactor
-from txlog.archive.file_name import Node
+from txlog.archive.file_name import FileName, Node
 from txlog.archive.format import (
     FACT_BYTES_MAX,
     HEADER_BYTES_MAX,
+    FileHeader,
     decode_file,
     decode_header,
     encode_file,
@@ -26,6 +30,8 @@ from txlog.archive.format import (
     header_length,
 )
 from txlog.archive.stream import Stream, StreamId
+from txlog.archive.stream_reader import StreamReader
+from txlog.backup.backup_errors import TargetUnreachable
 from txlog.backup.folder_target import FolderTarget
 from txlog.model.entry import KIND_QUADS, KIND_SKIP
 from txlog.model.ids import Origin, Txid
@@ -119,3 +125,39 @@ def test_a_header_that_names_more_than_a_decision_can_is_refused() -> None:
         else:
             with pytest.raises(FileDamaged, match="more than"):
                 decode_file(made.name, made.data)
+
+
+class _GatedPool(ThreadPoolExecutor):
+    """What is read after the first error waits until the reader ends its pool."""
+
+    gate = threading.Event()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        super().shutdown(wait=False, cancel_futures=cancel_futures)
+        self.gate.set()
+        super().shutdown(wait=wait)
+
+
+def test_a_target_that_is_gone_is_not_asked_for_every_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stream(FolderTarget(tmp_path), StreamId(CLUSTER, "uk"))
+    stream.create(START)
+    before = START
+    for entry in some(100):
+        made = encoded([entry], before.hash)
+        stream.create_file(made.name, made.data)
+        before = made.name.end
+    reader = StreamReader(stream)
+    asked: list[FileName] = []
+    _GatedPool.gate.clear()
+
+    def fail(_: Stream, name: FileName) -> FileHeader:
+        asked.append(name)
+        if len(asked) > 1:
+            assert _GatedPool.gate.wait(60.0)
+        raise TargetUnreachable("it is gone")
+
+    monkeypatch.setattr(Stream, "read_header", fail)
+    monkeypatch.setattr(stream_reader, "ThreadPoolExecutor", _GatedPool)
+    with pytest.raises(TargetUnreachable):
+        reader.find_timelines()
+    assert len(asked) <= 2 * stream_reader.HEADERS_AT_ONCE

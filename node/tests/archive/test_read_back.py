@@ -83,6 +83,29 @@ def test_what_no_master_has_stays_unverified_and_is_tried_again(ship: Ship, tmp_
     assert back.verified == [master.node(5)]
 
 
+@pytest.mark.parametrize("is_trimmed", [False, True])
+def test_what_no_master_has_any_more_holds_nothing_back(ship: Ship, tmp_path: Path, is_trimmed: bool) -> None:
+    """Trimmed, or of a side whose order is over. Masters would keep the log for it until their disks are full."""
+    master = FakeMaster("a", LOG[:4])
+    archiver, back = begun(ship, master)
+    ship.run(archiver)
+    back.step()
+    master.entries = LOG[:8] if is_trimmed else [*LOG[:4], *some(4, master.node(4), "b")]
+    ship.run(archiver)
+    damage(ship, next(each for each in names(ship) if each.first == 6), tmp_path)
+    if is_trimmed:
+        master.begin = 7
+    else:
+        master.entries = LOG[:8]
+    back.step()
+    assert ship.events("ArchiveFileLost") == 1
+    assert ship.events("ArchiveFileRepaired") == 0
+    ship.run(archiver, 20)
+    back.step()
+    assert back.verified[0] == master.node(8), "what follows counts again"
+    assert ship.events("ArchiveFileLost") == 1
+
+
 def test_a_restart_reads_only_what_masters_do_not_know_to_be_verified(ship: Ship, tmp_path: Path) -> None:
     master = FakeMaster("a", LOG[:5])
     archiver, _ = begun(ship, master)

@@ -23,8 +23,11 @@ from txlog.archive.stream_check import check_stream
 from txlog.archive.stream_reader import StreamReader
 from txlog.archive.window_plan import WindowBase, WindowPlan, plan_window
 from txlog.archive.window_retention import hold_stream, retire_files
+from txlog.backup.archive_floor import read_archive_floor
 from txlog.backup.backup_errors import TargetUnreachable
-from txlog.backup.catalogue import CatalogueEntry, catalogue
+from txlog.backup.backup_manifest import BackupManifest, ManifestPosition
+from txlog.backup.catalogue import COMPLETE, CatalogueEntry, catalogue
+from txlog.backup.retention import expired_backups
 from txlog.backup.target import BackupTarget
 from txlog.model.errors import Conflict
 from txlog.model.stamp import stamp_ms
@@ -245,3 +248,43 @@ def test_a_restore_and_a_retention_give_way_to_each_other(tmp_path: Path) -> Non
     assert len(history.stream.list_files()) < before
     assert not list((tmp_path / "target").rglob("lease/*.json"))
     assert not list((tmp_path / "target").rglob("retiring/*.json"))
+
+
+def test_the_retention_of_backups_leaves_the_base_of_the_window(tmp_path: Path) -> None:
+    """The newest backup from before the window is of a side whose order is over, so it is no base."""
+    history, early, late = history_with_two_bases(tmp_path)
+    losing = history.losing.node(history.common + 1)
+    begin_ms = milliseconds(history.final, late - 1)
+    bases = [base(history.final, early), base(history.final, late)]
+    bases.insert(1, WindowBase(BaseBackup("losing", losing, "oxigraph", b"", 1, 1), begin_ms - 1))
+    found = plan(history, bases, begin_ms)
+    assert found.bases == (bases[0].backup.name,)
+    history.stream.record_begins(found.floor, found.begins)
+    floor = read_archive_floor(history.target, CLUSTER.hex(), "uk")
+    listed = [
+        CatalogueEntry(each.backup.name, COMPLETE, _manifest(each), 1, 0.0, False)
+        for each in [*bases, base(history.final, history.final.end.index)]
+    ]
+    assert expired_backups(listed, CLUSTER.hex(), "uk", 1, None, 1e12, floor) == []
+    assert set(expired_backups(listed, CLUSTER.hex(), "uk", 1, None, 1e12, early + 1)) == {bases[0].backup.name}
+
+
+def _manifest(of: WindowBase) -> BackupManifest:
+    node, at = of.backup.node, of.finished_ms / 1000
+    return BackupManifest(
+        name=of.backup.name,
+        cluster=CLUSTER.hex(),
+        data_center="uk",
+        worker="w",
+        engine="oxigraph",
+        place=ManifestPosition(1, node.index, node.hash.hex()),
+        quads=1,
+        graphs=0,
+        digest="",
+        parts=[],
+        started=at,
+        finished=at,
+        why="schedule",
+        retention="normal",
+        version="0",
+    )

@@ -8,6 +8,7 @@ import pytest
 from archived_history import History
 from lost_cluster import inherit, node_config, succession
 
+from txlog.archive.archive_errors import FileDamaged
 from txlog.journal import Journal, OsVfs
 from txlog.model.records import RecoveredState
 from txlog.successor.recovery_claim import find_claim
@@ -70,6 +71,20 @@ def test_a_half_written_journal_is_written_again(tmp_path: Path) -> None:
     (left / "0000000000000001.txl").write_bytes(b"half")
     found_successor(succession(history, tmp_path))
     assert opened(tmp_path / "uk-1" / "journal").accepted is not None
+
+
+def test_what_deleted_files_said_must_be_known_to_a_successor(tmp_path: Path) -> None:
+    """Without it the new cluster would lack namespaces, and nothing would tell. A copy goes on without."""
+    history = History(tmp_path / "target", 2)
+    request = succession(history, tmp_path)
+    request.reader.skips_fault = FileDamaged("skips/x.json is not what was written")
+    with pytest.raises(FileDamaged):
+        found_successor(request)
+    assert find_claim(history.target, history.stream.id) is None
+    assert not (tmp_path / "uk-1" / "journal").exists()
+    copy = succession(history, tmp_path / "copy", is_copy=True)
+    copy.reader.skips_fault = request.reader.skips_fault
+    assert found_successor(copy).inherited is not None
 
 
 def test_a_second_one_is_refused_and_a_copy_is_not(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
 from typing import Final
 
 from txlog.archive.archive_errors import FileDamaged
@@ -21,7 +22,7 @@ from txlog.archive.stream import Stream
 from txlog.backup.backup_errors import OtherCluster
 from txlog.backup.backup_writer import VERSION
 from txlog.client import MasterClient
-from txlog.model.errors import TxLogError
+from txlog.model.errors import LogDiverged, LogNeedsRestore, TxLogError
 from txlog.model.view import NO_VIEW
 from txlog.telemetry.event_log import EventLog
 from txlog.wire.archive_report import PLACES_REPORTED_MAX
@@ -31,6 +32,15 @@ STEP_S: Final = 0.25
 REPAIR_RETRY_S: Final = 10.0
 PAGE_BYTES: Final = 4 << 20
 ATTEMPTS_MAX: Final = 1000
+
+
+class _Repair(Enum):
+    """What became of a damaged file. ``LOST``: no master has its entries any more, so waiting is of no use, and masters
+    would keep the log for it until their disks are full."""
+
+    DONE = 1
+    LATER = 2
+    LOST = 3
 
 
 class ReadBack:
@@ -90,9 +100,14 @@ class ReadBack:
                 self._stream.read_file(name)
             except (FileDamaged, OtherCluster) as fault:
                 self._log.error("ArchiveFileDamaged", file=str(name), error=str(fault))
-                if not self._write_again(name):
+                repair = self._write_again(name)
+                if repair is _Repair.LATER:
                     self._retry_at = self._clock() + REPAIR_RETRY_S
                     return
+                if repair is _Repair.LOST:
+                    self._log.error("ArchiveFileLost", file=str(name))
+                    self._waiting.popleft()  # its end stays unproved
+                    continue
                 self._log.info("ArchiveFileRepaired", file=str(name))
             self._waiting.popleft()
             self._unproved.discard(name.end)
@@ -104,11 +119,15 @@ class ReadBack:
         others = [each for each in self._tips if each not in (start, end)]
         self._tips = [*others[-PLACES_REPORTED_MAX + 1 :], end]
 
-    def _write_again(self, name: FileName) -> bool:
-        """Under the next attempt that is free, until one can be read. False when no master has these entries."""
+    def _write_again(self, name: FileName) -> _Repair:
+        """Under the next attempt that is free, until one can be read."""
+        without = 0
         for master in self._masters:
             try:
                 data = self._encode(master, name)
+            except (LogDiverged, LogNeedsRestore):
+                without += 1
+                continue
             except TxLogError as error:
                 self._log.warning_rate_limited("MasterNotFollowed", master.url, error=f"{error.name}: {error}")
                 continue
@@ -121,10 +140,12 @@ class ReadBack:
                     self._stream.read_file(other)
                 except (FileDamaged, OtherCluster):
                     continue
-                return True
-        return False
+                return _Repair.DONE
+        return _Repair.LOST if without == len(self._masters) else _Repair.LATER
 
     def _encode(self, master: MasterClient, name: FileName) -> bytes | None:
+        """None when the master has not all of these entries yet. :class:`LogDiverged` and :class:`LogNeedsRestore` when
+        it never has them again."""
         entries: list[ArchivedEntry] = []
         after, view, settled = name.start, NO_VIEW, 0
         while after.index < name.last:
@@ -137,7 +158,7 @@ class ReadBack:
             entries += found
             after, view, settled = Node(found[-1].index, found[-1].hash), page.view, page.settled
         if after != name.end:
-            return None
+            raise LogDiverged(f"the log of {master.url} has other entries there")
         meta = FileMeta(
             self._stream.id.cluster,
             self._stream.id.data_center,

@@ -8,6 +8,7 @@
     _archive/<cluster>/<data centre>/gap/….json      where the log goes on after a part that was trimmed too early
     _archive/<cluster>/<data centre>/lost/….json     where the masters lost entries that were final
     _archive/<cluster>/<data centre>/begin/….json    where the paths begin since older files were deleted
+    _archive/<cluster>/<data centre>/skips/….json    what these older files skipped, and the namespaces that they set
     _archive/<cluster>/<data centre>/lease/….json, retiring/….json   who reads now, and who deletes now
     _archive/<cluster>/<data centre>/rehearsal/….json   the results of rehearsed recoveries
 """
@@ -19,17 +20,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from txlog.archive.archive_errors import FileDamaged, NoConditionalPut, StreamTaken
 from txlog.archive.file_name import LEVELS, FileName, Node, parse_file_name
 from txlog.archive.format import FILE_BYTES_MAX, ArchiveFile, FileHeader, decode_file, decode_header, header_length
+from txlog.backup.archive_floor import ARCHIVE_ROOT
 from txlog.backup.backup_errors import ObjectMissing, UnknownFormat
 from txlog.backup.backup_writer import VERSION
 from txlog.backup.checked_json import decode_checked, encode_checked
 from txlog.backup.target import BackupTarget
+from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.hashes import CLUSTER_ID_BYTES, HASH_BYTES, short_hash
 
-ROOT: Final = "_archive"
-"""No backup has a name like this, so no listing of backups finds the archive."""
+ROOT: Final = ARCHIVE_ROOT
 STREAM_FORMAT: Final = 1
 _RECORD_BYTES_MAX: Final = 1 << 16
 _HEADER_BYTES: Final = 1 << 18
@@ -56,6 +60,16 @@ class StreamStarts(NamedTuple):
     def all(self) -> list[Node]:
         """Where a path may begin."""
         return [*self.begins, *self.gaps]
+
+
+Skip = tuple[int, str]
+"""Index and key of an entry of kind skip: a skipped transaction, or a change of a namespace."""
+
+
+class _SkipsRecord(msgspec.Struct):
+    """By place, as text."""
+
+    skips: dict[str, list[Skip]]
 
 
 class StreamId(NamedTuple):
@@ -184,8 +198,28 @@ class Stream:
     def record_begins(self, floor: int, begins: Sequence[Node]) -> None:
         """From now on paths begin at these places, and no other file that begins at or below ``floor`` counts. The
         record with the highest floor counts, and of several the one with fewer places: branches only come to an end."""
-        name = Node(floor, short_hash(b"".join(each.hash for each in begins)))
-        self._record("begin", {"floor": floor, "begins": [_node_to_json(each) for each in begins]}, name)
+        fields = {"floor": floor, "begins": [_node_to_json(each) for each in begins]}
+        self._record("begin", fields, _begins_name(floor, begins))
+
+    def record_skips(self, floor: int, begins: Sequence[Node], skips: Sequence[Sequence[Skip]]) -> None:
+        """What is in effect at each of these places. Written before :meth:`record_begins` of the same places."""
+        rows = {str(node): [list(row) for row in each] for node, each in zip(begins, skips, strict=True)}
+        self._record("skips", {"skips": rows}, _begins_name(floor, begins))
+
+    def read_skips(self, starts: StreamStarts) -> dict[Node, tuple[Skip, ...]]:
+        """By place what is in effect where the paths begin, as far as it was recorded. :class:`FileDamaged`."""
+        if not starts.floor:
+            return {}
+        key = self._record_key("skips", _begins_name(starts.floor, starts.begins))
+        try:
+            fields = decode_checked(self._target.read(key, FILE_BYTES_MAX))
+        except ObjectMissing:
+            return {}  # an earlier version deleted the files
+        try:
+            rows = msgspec.convert(fields, _SkipsRecord).skips
+        except DECODE_ERRORS as error:
+            raise FileDamaged(f"{self._target.location}/{key} is not what was written: {error}") from None
+        return {node: tuple(rows.get(str(node), ())) for node in starts.begins}
 
     def _read_begins(self) -> tuple[list[Node], int]:
         records = [each for each in self._read_records("begin") if isinstance(each.get("floor"), int)]
@@ -245,8 +279,10 @@ class Stream:
         return f"{self.id.folder}/log{name.level}/{name}"
 
     def _record(self, kind: str, fields: dict[str, Any], node: Node) -> None:
-        key = f"{self.id.folder}/{kind}/{node.index:016x}-{node.hash.hex()}.json"
-        self._target.create(key, encode_checked({**fields, "at": round(time.time(), 3)}))
+        self._target.create(self._record_key(kind, node), encode_checked({**fields, "at": round(time.time(), 3)}))
+
+    def _record_key(self, kind: str, node: Node) -> str:
+        return f"{self.id.folder}/{kind}/{node.index:016x}-{node.hash.hex()}.json"
 
     def _read_records(self, kind: str) -> Iterator[dict[str, Any]]:
         keys = sorted(each.key for each in self._target.list_nested(f"{self.id.folder}/{kind}"))
@@ -254,6 +290,10 @@ class Stream:
             fields = decode_checked(self._target.read(key, _RECORD_BYTES_MAX)) if key.endswith(".json") else None
             if fields is not None:
                 yield fields
+
+
+def _begins_name(floor: int, begins: Sequence[Node]) -> Node:
+    return Node(floor, short_hash(b"".join(each.hash for each in begins)))
 
 
 def _is_kept(name: FileName, begins: Sequence[Node], floor: int) -> bool:

@@ -14,7 +14,7 @@ from txlog.archive.file_name import FileName, Node
 from txlog.archive.format import HAS_SYNCHRONOUS, FileHeader
 from txlog.archive.path import StreamPaths, find_missing, find_paths
 from txlog.archive.stream import Stream
-from txlog.archive.timeline import FileFacts, Timelines, find_timelines
+from txlog.archive.timeline import NO_SKIPS, EarlierSkips, FileFacts, Timelines, find_timelines
 from txlog.backup.backup_errors import ObjectMissing, OtherCluster, UnknownFormat
 from txlog.model.errors import TxLogError
 from txlog.model.ids import Origin
@@ -36,6 +36,13 @@ class StreamReader:
             raise NoArchive(f"{stream.location}: stream.json is missing; see txlog archive check")
         self.starts = starts.all
         """Where paths may begin."""
+        self.skips_fault: TxLogError | None = None
+        """Why it is not known what deleted files skipped, and which namespaces they set. Restores do without."""
+        self._skips: EarlierSkips = NO_SKIPS
+        try:
+            self._skips = stream.read_skips(starts)
+        except FileDamaged as fault:
+            self.skips_fault = fault
         self.sizes: dict[FileName, int] = {}
         self._list_files()
         self.damaged: dict[FileName, TxLogError] = {}
@@ -86,7 +93,7 @@ class StreamReader:
         paths = paths._replace(heads=heads)
         names = {name for head in heads for name in paths.path_to(head)}
         self._read_headers(sorted(names))
-        return find_timelines(paths, self._facts, self.read)
+        return find_timelines(paths, self._facts, self.read, self._skips)
 
     def _is_known_after(self, place: Node, paths: StreamPaths) -> bool:
         """Whether the files that begin at a place hold nothing more than the paths: each ends inside a file of these.
@@ -123,10 +130,14 @@ class StreamReader:
 
     def _read_headers(self, names: Sequence[FileName]) -> None:
         unread = [name for name in names if name not in self._facts]
-        with ThreadPoolExecutor(HEADERS_AT_ONCE) as pool:
+        pool = ThreadPoolExecutor(HEADERS_AT_ONCE)
+        try:
             coming = [(name, pool.submit(self.stream.read_header, name)) for name in unread]
             for name, future in coming:
                 self._facts[name] = _to_facts(self._note(name, future.result))
+        finally:
+            # A target that is gone takes half a minute to say so, for each of thousands.
+            pool.shutdown(cancel_futures=True)
 
     def _note(self, name: FileName, read: Callable[[], T]) -> T:
         try:

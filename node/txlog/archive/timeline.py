@@ -9,7 +9,7 @@ a person decides.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from txlog.archive.block_codec import ArchivedEntry
 from txlog.archive.file_name import FileName, Node
@@ -19,6 +19,10 @@ from txlog.model.view import Number
 
 FileReader = Callable[[FileName], Sequence[ArchivedEntry]]
 """The entries of a file, proved."""
+
+
+EarlierSkips = Mapping[Node, tuple[tuple[int, str], ...]]
+NO_SKIPS: Final[EarlierSkips] = {}
 
 
 class FileFacts(NamedTuple):
@@ -77,9 +81,11 @@ class ArchivedRange(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """``ranges``: the oldest first; between two of them there is a gap."""
+    """``ranges``: the oldest first; between two of them there is a gap. ``earlier``: the skips of files that were
+    deleted, as far as they are in effect at its start."""
 
     ranges: tuple[ArchivedRange, ...]
+    earlier: tuple[tuple[int, str], ...] = ()
 
     @property
     def head(self) -> Node:
@@ -105,8 +111,8 @@ class Timeline(NamedTuple):
     def skips(self) -> dict[str, int]:
         """Transaction to the index of the first entry that skips it."""
         found: dict[str, int] = {}
-        for file in self.files():
-            for index, txid in file.skips:
+        for rows in (self.earlier, *(file.skips for file in self.files())):
+            for index, txid in rows:
                 found.setdefault(txid, index)
         return found
 
@@ -131,8 +137,11 @@ class Timelines(NamedTuple):
     superseded: list[Timeline]
 
 
-def make_timeline(paths: StreamPaths, head: Node, facts: Mapping[FileName, FileFacts]) -> Timeline:
-    """The timeline that ends at a reached place, with the ranges before its gaps."""
+def make_timeline(
+    paths: StreamPaths, head: Node, facts: Mapping[FileName, FileFacts], before: EarlierSkips = NO_SKIPS
+) -> Timeline:
+    """The timeline that ends at a reached place, with the ranges before its gaps. ``before``: as in
+    :func:`find_timelines`."""
     ranges = [_make_range(paths, head, facts)]
     for earlier in paths.heads:  # the highest first
         start = ranges[-1].start
@@ -140,14 +149,17 @@ def make_timeline(paths: StreamPaths, head: Node, facts: Mapping[FileName, FileF
             found = _make_range(paths, earlier, facts)
             if Timeline((found,)).settled >= earlier.index:  # final, so every later log goes on from it
                 ranges.append(found)
-    return Timeline(tuple(ranges[::-1]))
+    return Timeline(tuple(ranges[::-1]), before.get(ranges[-1].start, ()))
 
 
-def find_timelines(paths: StreamPaths, facts: Mapping[FileName, FileFacts], read: FileReader) -> Timelines:
-    """All timelines of a stream. A head that is a part of another timeline is none of its own."""
+def find_timelines(
+    paths: StreamPaths, facts: Mapping[FileName, FileFacts], read: FileReader, before: EarlierSkips = NO_SKIPS
+) -> Timelines:
+    """All timelines of a stream. A head that is a part of another timeline is none of its own. ``before``: skips of
+    deleted files, by the place after them."""
     every: list[Timeline] = []
     for head in paths.heads:
-        found = make_timeline(paths, head, facts)
+        found = make_timeline(paths, head, facts, before)
         if not any(other.has(head, read) for other in every):
             every.append(found)
     superseded = [one for one in every if any(_supersedes(other, one, read) for other in every if other is not one)]

@@ -7,7 +7,7 @@ time on each timeline that is not over by then, and every file after it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from txlog.archive.archived_effects import fold_range
@@ -16,6 +16,8 @@ from txlog.archive.moment import format_milliseconds
 from txlog.archive.path import StreamPaths, find_paths
 from txlog.archive.restore_plan import BaseBackup, may_hold_skipped
 from txlog.archive.timeline import FileReader, Timeline, Timelines
+from txlog.model.namespaces import decode_namespace_change
+from txlog.model.restore_points import decode_restore_point
 from txlog.model.stamp import stamp_ms
 
 
@@ -32,7 +34,8 @@ class WindowPlan(NamedTuple):
     """``reason``: why no file may be deleted; empty when all that is not needed may. ``floor``: the place after which
     files are needed, to restore a moment of the window: also before what is open at its bases. ``begins``: where the
     paths begin afterwards. ``branches``: files that are deleted before this is recorded, ``files``: after it, both with
-    the last one first. ``bases``: the backups of the floor, by name.
+    the last one first. ``bases``: the backups of the floor, by name. ``skips``: for each of ``begins`` what is in
+    effect there of the skips in deleted files.
     """
 
     reason: str
@@ -41,6 +44,7 @@ class WindowPlan(NamedTuple):
     branches: tuple[FileName, ...] = ()
     files: tuple[FileName, ...] = ()
     bases: tuple[str, ...] = ()
+    skips: tuple[tuple[tuple[int, str], ...], ...] = ()
 
 
 def plan_window(
@@ -113,10 +117,11 @@ def _plan_files(
     bases: tuple[str, ...],
 ) -> WindowPlan:
     needed: set[FileName] = set()
-    begins: dict[Node, None] = {}
+    begins: dict[Node, tuple[tuple[int, str], ...]] = {}
     for one in kept:
         files = [file.name for file in one.files() if file.name.last > floor]
-        begins[files[0].start if files else one.head] = None
+        begin = files[0].start if files else one.head
+        begins[begin] = skips_in_effect((at, key) for key, at in one.skips().items() if at <= begin.index)
         needed.update(files)
     below = {name for name in names if name.last <= floor}
     rest = set(names) - below
@@ -127,6 +132,26 @@ def _plan_files(
     after = find_paths(rest - branches, begins)
     if not all(name.end in after.reached for name in needed):
         return WindowPlan("without the files below, others would lead nowhere; see txlog archive check")
-    return WindowPlan(
-        "", floor, tuple(begins), tuple(sorted(branches, reverse=True)), tuple(sorted(below, reverse=True)), bases
-    )
+    gone = tuple(sorted(branches, reverse=True)), tuple(sorted(below, reverse=True))
+    return WindowPlan("", floor, tuple(begins), *gone, bases, tuple(begins.values()))
+
+
+def skips_in_effect(rows: Iterable[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
+    """Of the skips before a place those that still say something: all skipped transactions, and the last change of each
+    namespace that is set. Restore points before it lead nowhere."""
+    namespaces: dict[str, tuple[int, str]] = {}
+    found: list[tuple[int, str]] = []
+    for row in sorted(rows):
+        try:
+            change = decode_namespace_change(row[1])
+        except ValueError:
+            change = None  # no master makes such a key
+        if change is None:
+            found += [row] if decode_restore_point(row[1]) is None else []
+        elif change.prefix is None:
+            namespaces.clear()
+        elif change.name is None:
+            namespaces.pop(change.prefix, None)
+        else:
+            namespaces[change.prefix] = row
+    return tuple(sorted([*found, *namespaces.values()]))

@@ -60,14 +60,24 @@ def retire_files(
         if stream.is_announced("lease", key, LEASE_TTL_S):
             return WindowPlan("a restore reads the stream; try again when that is done")
         plan = find_window(stream, backups, keep_s, now())
-        if plan.files or plan.branches:
-            stream.delete_files(plan.branches)
-            stream.record_begins(plan.floor, plan.begins)
-        stream.delete_files(stream.retired_files())
+        carry_out(stream, plan)
         return plan
     finally:
         with suppress(TxLogError):
             stream.withdraw(key)
+
+
+def carry_out(stream: Stream, plan: WindowPlan) -> None:
+    """Deletes what a plan says, and leftovers of earlier ones. Each step can be repeated after a kill."""
+    if plan.files or plan.branches:
+        stream.delete_files(plan.branches)
+        _record(stream, plan)
+    stream.delete_files(stream.retired_files())
+
+
+def _record(stream: Stream, plan: WindowPlan) -> None:
+    stream.record_skips(plan.floor, plan.begins, plan.skips)
+    stream.record_begins(plan.floor, plan.begins)
 
 
 @contextmanager

@@ -94,8 +94,9 @@ def run_job(
         )
         made = take_backup(source, target, order, on_progress)
         # Only after the new backup was verified.
+        has_window = config.window_s is not None
         retired = apply_retention(
-            target, cluster, config.data_center, config.keep, config.keep_days, window_s=config.window_s
+            target, cluster, config.data_center, config.keep, config.keep_days, has_window=has_window
         )
         register_backups(target, masters, cluster, config.data_center)
     return made, retired, delete_incomplete_backups(target)

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from txlog.backup.backup_errors import ManifestDamaged, NameTaken
+from txlog.backup.backup_errors import ManifestDamaged, NameTaken, PartMissing
 from txlog.backup.backup_manifest import (
     MANIFEST_BYTES_MAX,
     MANIFEST_NAME,
@@ -96,7 +96,13 @@ def write_backup(
         raise BadInput(f"the name {name[:80]!r}: expected lower-case letters, digits, - and ., at most 120")
     if any(True for _ in target.list_objects(f"{name}/")):
         raise NameTaken(f"{name} is on {target.location} already; choose another name")
-    writer = PartWriter(lambda part, data: target.write(f"{name}/{part}", data), order.part_bytes)
+    written: list[str] = []
+
+    def write(object_name: str, data: bytes) -> None:
+        written.append(f"{name}/{object_name}")  # also when the answer is lost
+        target.write(written[-1], data)
+
+    writer = PartWriter(write, order.part_bytes)
     try:
         found = digest(_tee(report_progress("copying", quads_about, on_progress, pieces), writer))
         manifest = BackupManifest(
@@ -123,16 +129,25 @@ def write_backup(
             manifest, digest(report_progress("reading back", found.quads, on_progress, read_contents(target, manifest)))
         )
         raw = encode_manifest(manifest)
-        target.write(f"{name}/{MANIFEST_NAME}", raw)
+        write(MANIFEST_NAME, raw)
         if target.read(f"{name}/{MANIFEST_NAME}", MANIFEST_BYTES_MAX) != raw:
             raise ManifestDamaged(
                 f"{target.location} gives back another manifest of {name} than was written; try again"
             )
+    except (NameTaken, PartMissing):
+        raise  # another process writes this backup: what is there is its own
     except BaseException:
         with suppress(TxLogError):
-            target.delete([each.key for each in target.list_objects(f"{name}/")])
+            _delete_own(target, name, written)
         raise
     return manifest
+
+
+def _delete_own(target: BackupTarget, name: str, written: Sequence[str]) -> None:
+    """Deletes what this process wrote, unless another one has finished the backup of this name meanwhile."""
+    manifest = f"{name}/{MANIFEST_NAME}"
+    if manifest in written or all(each.key != manifest for each in target.list_objects(f"{name}/")):
+        target.delete([manifest] * (manifest in written) + [key for key in written if key != manifest])
 
 
 def generate_name(position: Position, why: BackupReason, at: float) -> str:

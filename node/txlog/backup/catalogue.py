@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from txlog.backup.backup_errors import BackupFault, BackupInUse, HeldBackup, NoSuchBackup
+from txlog.backup.backup_errors import BackupFault, BackupInUse, HeldBackup, NoSuchBackup, ObjectMissing
 from txlog.backup.backup_manifest import MANIFEST_NAME, NAME_PATTERN, RELEASED_NAME, BackupManifest
 from txlog.backup.read_lease import LEASE_PREFIX, LEASE_TTL_S
 from txlog.backup.target import BackupTarget
@@ -116,7 +116,17 @@ def delete_incomplete_backups(
     """Deletes incomplete backups that have not grown for ``older_s`` seconds by the target's clock. Returns their
     names."""
     now = time.time() if now is None else now
-    gone = [x.name for x in catalogue(target) if x.state == INCOMPLETE and now - x.touched >= older_s]
+    old = [x.name for x in catalogue(target) if x.state == INCOMPLETE and now - x.touched >= older_s]
+    gone = [name for name in old if not _has_manifest(target, name)]
     for name in gone:
         delete_backup(target, name)
     return gone
+
+
+def _has_manifest(target: BackupTarget, name: str) -> bool:
+    """By reading it: a listing that lacks an object must not delete a backup."""
+    try:
+        target.read(f"{name}/{MANIFEST_NAME}", 1)
+    except ObjectMissing:
+        return False
+    return True

@@ -24,6 +24,7 @@ class FolderTarget:
 
     def __init__(self, root: Path) -> None:
         self._root = root.absolute()
+        self._durable: set[Path] = set()
 
     @property
     def location(self) -> str:
@@ -42,6 +43,8 @@ class FolderTarget:
                 raise TargetUnreachable(f"{self._root} is no folder; make it, or mount it")
             self._make_folder(path.parent)
             if path.exists():
+                # Who made it may have been killed before its name was durable, or could not make it so.
+                _sync_folder(path.parent)
                 return False
             file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             try:
@@ -63,12 +66,13 @@ class FolderTarget:
         return created
 
     def _make_folder(self, folder: Path) -> None:
-        if folder.is_dir():
+        if folder == self._root or (folder in self._durable and folder.is_dir()):
             return
         self._make_folder(folder.parent)
         with suppress(FileExistsError):
             folder.mkdir()
         _sync_folder(folder.parent)
+        self._durable.add(folder)
 
     def read(self, key: str, bytes_max: int) -> bytes:
         with self._translate_errors("read", key):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
+from txlog.backup.archive_floor import read_archive_floor
+from txlog.backup.backup_manifest import BackupManifest
 from txlog.backup.catalogue import COMPLETE, CatalogueEntry, catalogue, delete_backup
 from txlog.backup.read_lease import LEASE_TTL_S
 from txlog.backup.target import BackupTarget
@@ -19,14 +21,14 @@ def expired_backups(
     keep: int,
     keep_days: int | None,
     now: float,
-    window_s: float | None = None,
+    floor: int | None = None,
 ) -> list[str]:
     """Pure. Considers complete backups of this cluster and data centre that a schedule took, and released split
     backups. Expired are those that are neither among the newest ``keep``, nor younger than ``keep_days``, nor being
     restored from. Manual backups stay until an operator deletes them. Damaged ones also stay, and do not count.
 
-    ``window_s``: length of the recovery window of an archive. Its moments are restored from the newest backup before
-    it, and from those in it, so these stay."""
+    ``floor``: the index from which on the archive of this data centre has files for its recovery window. Backups from
+    there on may be needed to restore its moments, so these stay. None without a window."""
     every = list(listed)
     mine = [
         each
@@ -41,20 +43,21 @@ def expired_backups(
     old = mine[keep:]
     if keep_days is not None:
         old = [each for each in old if each.manifest and now - each.manifest.finished > keep_days * DAY_S]
-    needed = _needed_for_window(every, cluster, data_center, now - window_s) if window_s is not None else set()
+    needed = _needed_for_window(every, cluster, data_center, floor) if floor is not None else set()
     return [each.name for each in old if now - each.leased >= LEASE_TTL_S and each.name not in needed]
 
 
-def _needed_for_window(listed: Iterable[CatalogueEntry], cluster: str, data_center: str, begin: float) -> set[str]:
-    """For each engine the newest backup that was finished at or before ``begin``, and all later ones. The files of the
-    archive go only up to that one, so it stays as long as it is the newest such."""
+def _needed_for_window(listed: Iterable[CatalogueEntry], cluster: str, data_center: str, floor: int) -> set[str]:
+    """Only the archive knows from which of these a restore may begin: not all are on its timelines. It deletes no file
+    above the lowest one that it needs, so those from ``floor`` on stay. Of several at one position the first is
+    enough: an idle log does not fill the target."""
     manifests = [each.manifest for each in listed if each.state == COMPLETE and each.manifest is not None]
     mine = [each for each in manifests if (each.cluster, each.data_center) == (cluster, data_center)]
-    anchors: dict[str, float] = {}
-    for each in mine:
-        if each.finished <= begin:
-            anchors[each.engine] = max(each.finished, anchors.get(each.engine, 0.0))
-    return {each.name for each in mine if each.finished >= anchors.get(each.engine, 0.0)}
+    first: dict[tuple[str, int, str], BackupManifest] = {}
+    for each in sorted(mine, key=lambda each: (each.finished, each.name)):
+        if each.place.index >= floor:
+            first.setdefault((each.engine, each.place.index, each.place.hash), each)
+    return {each.name for each in first.values()}
 
 
 def apply_retention(
@@ -64,11 +67,15 @@ def apply_retention(
     keep: int,
     keep_days: int | None = None,
     now: float | None = None,
-    window_s: float | None = None,
+    *,
+    has_window: bool = False,
 ) -> list[str]:
-    """Deletes what :func:`expired_backups` returns; returns the names."""
+    """Deletes what :func:`expired_backups` returns; returns the names. ``has_window``: an archive with a recovery
+    window is on this target."""
+    # Read before the list: it only grows.
+    floor = read_archive_floor(target, cluster, data_center) if has_window else None
     gone = expired_backups(
-        catalogue(target), cluster, data_center, keep, keep_days, time.time() if now is None else now, window_s
+        catalogue(target), cluster, data_center, keep, keep_days, time.time() if now is None else now, floor
     )
     for name in gone:
         delete_backup(target, name)

@@ -180,6 +180,8 @@ def write_journal(master: NodeConfig, birth: int, records: Sequence[Record]) -> 
 
 def _read(request: SuccessionRequest, restore: MomentRequest) -> tuple[RestorePlan, Inheritance]:
     reader, retention_ms = request.reader, request.master.key_retention_ms
+    if reader.skips_fault is not None and not request.is_copy:
+        raise reader.skips_fault  # the new cluster would lack namespaces, and nothing would tell
 
     def read() -> tuple[RestorePlan, Inheritance]:
         plan = plan_restore(reader, restore)
