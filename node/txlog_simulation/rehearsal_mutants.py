@@ -1,5 +1,5 @@
-"""Safeguards of rehearsed recoveries and restore points, one each taken out: a directed test must fail. Imports nothing
-of ``txlog``."""
+"""Safeguards of rehearsed recoveries, schedules and restore points, one each taken out: a directed test must fail.
+Imports nothing of ``txlog``."""
 
 from __future__ import annotations
 
@@ -51,5 +51,12 @@ REHEARSAL_MUTANTS = (
         "    if len(places) > 1:\n",
         "    if len(places) > 99:\n",
         "node/tests/rehearsal/test_restore_to_points.py::test_several_of_one_name_and_none",
+    ),
+    _mutant(
+        "a-changed-schedule-waits-for-the-former-time",
+        "txlog/supervision/backup_schedule.py",
+        "skipped=False, next_at=next_after(now))\n    return",
+        "skipped=False, next_at=due_at)\n    return",
+        "node/tests/supervision/test_supervision_values.py::test_a_scheduled_backup",
     ),
 )

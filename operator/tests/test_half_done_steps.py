@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from observations import NOW, heard, manifest, whole
+from observations import NOW, heard, manifest, pod, whole
 from test_job_plan import WITH_TARGET, Story
 from test_plan import of, planned, replicas, settled
 from test_volume_claims import THREE, claims, journals, scaled
@@ -14,6 +14,7 @@ from txlog_operator.actions import ApplyObject, DeleteObject, PatchStatus
 from txlog_operator.job_attempts import RETRY_DELAY_MAX_S, format_time, parse_time
 from txlog_operator.job_plan import blocked_jobs
 from txlog_operator.observation import ClusterObservation
+from txlog_operator.observe import observed_master_count
 from txlog_operator.specs.jobs import JOB_KEPT_S
 
 # -- masters that leave
@@ -23,8 +24,9 @@ def leaving() -> tuple[TxLogCluster, ClusterObservation]:
     """The third master hands over what only it has; the manifest wants two."""
     two = manifest(2)
     seen = whole(two, settled(manifest(3)), configured=THREE, leaving=["uk-3"])
-    pods = frozenset({"catalogue-1", "catalogue-2", "catalogue-3"})
-    return two, claims(two, replace(seen, pod_names=pods), *journals(3))
+    pods = {**seen.master_pods, "uk-3": pod(two, "uk-3")}
+    names = frozenset({"catalogue-1", "catalogue-2", "catalogue-3"})
+    return two, claims(two, replace(seen, master_pods=pods, pod_names=names), *journals(3))
 
 
 def without_set(seen: ClusterObservation) -> ClusterObservation:
@@ -43,9 +45,18 @@ def test_a_set_that_is_replaced_keeps_a_master_that_leaves() -> None:
 @pytest.mark.parametrize("count", [0, 2])
 def test_a_master_that_leaves_outlives_a_scale_by_hand(count: int) -> None:
     two, seen = leaving()
-    pods = replace(seen, pod_names=frozenset({"catalogue-1", "catalogue-2"}))
+    pods = replace(seen, pod_names=frozenset({"catalogue-1", "catalogue-2"}), master_pods=whole(two).master_pods)
     assert replicas(planned(two, scaled(pods, "catalogue", count))) == [3], "only it has what it hands over"
-    assert replicas(planned(two, without_set(replace(pods, pod_names=frozenset())))) == [3]
+    assert replicas(planned(two, without_set(replace(pods, pod_names=frozenset(), master_pods={})))) == [3]
+
+
+def test_masters_are_looked_for_by_their_pods_while_their_set_is_replaced() -> None:
+    two = manifest(2)
+    pods = ["catalogue-1", "catalogue-3", "catalogue-20260101", "catalogue-worker-9", "another-4", "catalogue-x"]
+    assert observed_master_count(two, None, pods) == 3
+    assert observed_master_count(two, None, []) == 2
+    assert observed_master_count(two, {"spec": {"replicas": 4}}, pods) == 4
+    assert observed_master_count(two, {"spec": {"replicas": 0}}, pods) == 2
 
 
 def test_a_master_that_has_left_or_has_no_journal_is_not_started() -> None:
@@ -53,7 +64,8 @@ def test_a_master_that_has_left_or_has_no_journal_is_not_started() -> None:
     gone = replace(seen, masters={node: heard(two, node, configured=THREE, removed=["uk-3"]) for node in seen.masters})
     assert replicas(planned(two, gone)) == [2]
     lost = {key: each for key, each in seen.objects.items() if key[1] != "journal-catalogue-3"}
-    none = replace(seen, objects=lost, pod_names=frozenset({"catalogue-1", "catalogue-2"}))
+    pods = whole(two).master_pods
+    none = replace(seen, objects=lost, pod_names=frozenset({"catalogue-1", "catalogue-2"}), master_pods=pods)
     assert replicas(planned(two, scaled(none, "catalogue", 2))) == [2]
 
 

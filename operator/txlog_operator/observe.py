@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from txlog.client import MasterClient
@@ -33,6 +33,8 @@ LASTING_KINDS: Final = ("PersistentVolumeClaim",)
 """Kinds whose content outlives the cluster. It deletes claims of masters and stores that have left alone."""
 WARNINGS_READ_S: Final = 5.0
 """A Job without a running pod has warnings worth reading after so many seconds."""
+MASTER_DIGITS: Final = 2
+"""Of the highest number of a master: a cluster has at most 64."""
 NO_SETTINGS: Final[dict[str, Any]] = {}
 T = TypeVar("T")
 
@@ -59,9 +61,8 @@ async def observe(
     objects = {(kind, each["metadata"]["name"]): each for kind, listed in found.items() for each in listed}
     stateful_set = objects.get(("StatefulSet", names.masters))
     mine = _pods_by_name(pods, of_masters.COMPONENT)
-    # While the StatefulSet is being replaced, its pods run on.
-    running = int(stateful_set["spec"].get("replicas", 0)) if stateful_set else max(map(node_index, mine), default=0)
-    nodes = [f"{cluster.data_center}-{index}" for index in range(1, max(cluster.own_peer.masters, running) + 1)]
+    count = observed_master_count(cluster, stateful_set, mine)
+    nodes = [f"{cluster.data_center}-{index}" for index in range(1, count + 1)]
     masters = {node: pod for node in nodes if (pod := mine.get(names.master_pod(node_index(node)))) is not None}
     urls = {node: _master_url(url_scheme(cluster), pod.ip) for node, pod in masters.items() if pod.ip}
     secured = url_scheme(cluster) == "https"
@@ -88,6 +89,16 @@ async def observe(
         masters_to_notify=await _masters_to_notify(cluster, masters, reports, urls, access),
         tls_hosts=hosts,
     )
+
+
+def observed_master_count(cluster: TxLogCluster, stateful_set: KubeObject | None, pods: Iterable[str]) -> int:
+    """How many masters to look for: those of the manifest, and those that run besides. ``pods``: names of masters'
+    pods, which run on while their StatefulSet is being replaced."""
+    wanted, prefix = cluster.own_peer.masters, f"{ObjectNames(cluster).masters}-"
+    if stateful_set is not None:
+        return max(wanted, int(stateful_set["spec"].get("replicas", 0)))
+    numbers = [name.removeprefix(prefix) for name in pods if name.startswith(prefix)]
+    return max([wanted, *(int(number) for number in numbers if number.isdecimal() and len(number) <= MASTER_DIGITS)])
 
 
 async def _job_problems(

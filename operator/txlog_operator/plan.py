@@ -137,12 +137,10 @@ def desired_master_count(cluster: TxLogCluster, seen: ClusterObservation) -> int
 
 def _running_count(cluster: TxLogCluster, seen: ClusterObservation) -> int:
     """By the StatefulSet; while that is being replaced, by the pods that it has left behind."""
-    masters = ObjectNames(cluster).masters
-    existing = seen.objects.get(("StatefulSet", masters))
+    existing = seen.objects.get(("StatefulSet", ObjectNames(cluster).masters))
     if existing is not None:
         return int(existing["spec"].get("replicas", 0))
-    numbers = [name.removeprefix(f"{masters}-") for name in seen.pod_names]
-    return max((int(number) for number in numbers if number.isdecimal()), default=0)
+    return max(map(node_index, seen.master_pods), default=0)
 
 
 def _configuration(seen: ClusterObservation) -> Configuration | None:
