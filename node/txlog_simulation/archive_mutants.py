@@ -115,6 +115,13 @@ ARCHIVE_MUTANTS: tuple[Mutant, ...] = (
         f"{HEADER_TEST}test_a_header_of_any_length_that_a_file_can_have_is_read_alone",
     ),
     _mutant(
+        "archive-believes-origins-of-a-header",
+        "txlog/archive/format.py",
+        "    if not is_same or _origins_of(entries) != origins:\n",
+        "    if not is_same:\n",
+        "node/tests/archive/test_archive_format.py::test_an_origin_without_an_entry_is_found",
+    ),
+    _mutant(
         "archive-asks-a-dead-target-for-every-header",
         "txlog/archive/stream_reader.py",
         "            pool.shutdown(cancel_futures=True)\n",

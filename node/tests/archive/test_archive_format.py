@@ -26,6 +26,7 @@ from txlog.archive.format import (
 )
 from txlog.backup.backup_errors import OtherCluster, UnknownFormat
 from txlog.model.hashes import short_hash
+from txlog.model.ids import Origin
 
 HASHES = f"{'0' * 32}-{'0' * 32}"
 GOLDEN = Path(__file__).parent / "golden"
@@ -163,6 +164,15 @@ def test_a_table_that_is_not_that_of_the_entries(monkeypatch: pytest.MonkeyPatch
     monkeypatch.undo()
     with pytest.raises(FileDamaged, match="not those of its entries"):
         decode_file(*without)
+
+
+def test_an_origin_without_an_entry_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches for a transaction read the files that name its origin, and expect an entry of it."""
+    monkeypatch.setattr("txlog.archive.format._origins_of", lambda _: [UK, US, Origin("uk-2", 1)])
+    with_another = encoded(small())
+    monkeypatch.undo()
+    with pytest.raises(FileDamaged, match="not those of its entries"):
+        decode_file(*with_another)
 
 
 def test_an_intact_file_of_another_format_is_named(

@@ -144,7 +144,7 @@ def encode_file(
 ) -> EncodedFile:
     """``entries``: at least one, consecutive. ``before``: the chain hash before the first one. ``meta``: origins and
     skips are those of the entries. ``flags``: :data:`COMPACTED` and :data:`AFTER_GAP`."""
-    origins = list(dict.fromkeys(entry.origin for entry in entries))
+    origins = _origins_of(entries)
     assert len(origins) <= SLOTS_MAX, "a log has no more incarnations"
     slots = {origin: slot for slot, origin in enumerate(origins)}
     name = FileName(entries[0].index, entries[-1].index, before, entries[-1].hash, level=flags & COMPACTED)
@@ -253,9 +253,14 @@ def decode_file(name: FileName, data: bytes, cluster: bytes | None = None) -> Ar
     keys = _decode_keys(name, key_table)
     slots = {origin: slot for slot, origin in enumerate(origins)}
     expected = _key_rows(entries, slots), _skips(entries), entries[0].stamp, entries[-1].stamp
-    if (keys, header.meta.skips, header.first_stamp, header.last_stamp) != expected:
+    is_same = (keys, header.meta.skips, header.first_stamp, header.last_stamp) == expected
+    if not is_same or _origins_of(entries) != origins:
         raise FileDamaged(f"{name}: its tables are not those of its entries")
     return ArchiveFile(header, _with_facts(name, header.meta, entries), keys)
+
+
+def _origins_of(entries: Sequence[ArchivedEntry]) -> list[Origin]:
+    return list(dict.fromkeys(entry.origin for entry in entries))
 
 
 def _key_rows(entries: Sequence[ArchivedEntry], slots: dict[Origin, int]) -> list[KeyRow]:

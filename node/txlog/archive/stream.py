@@ -2,7 +2,7 @@
 
 ::
 
-    _archive/<cluster>/<data centre>/stream.json     whose it is, and where it starts; created once
+    _archive/<cluster>/<data centre>/stream.json     its cluster, and where it starts; created once
     _archive/<cluster>/<data centre>/log0/….txl      the files (:mod:`txlog.archive.file_name`), as shipped
     _archive/<cluster>/<data centre>/log1/….txl      the same entries, several files in one
     _archive/<cluster>/<data centre>/gap/….json      where the log goes on after a part that was trimmed too early

@@ -1,5 +1,5 @@
-"""``POST /txlog/archive``: the archiver of this data centre says how far it is. Masters tell one another what they
-heard, and each measures the delay itself, so it also grows while the archiver is dead."""
+"""``POST /txlog/archive``: the archiver of this data centre says how far it is. Masters pass reports on to one another,
+and each measures the delay itself, so it also grows while the archiver is dead."""
 
 from __future__ import annotations
 
@@ -62,20 +62,20 @@ class StreamStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _KnownStream:
-    """The stream of one data centre. ``heard_at``: monotonic seconds of the last report, None before the first."""
+    """The stream of one data centre. ``received_at``: monotonic seconds of the last report, None before the first."""
 
     def __init__(self, max_delay_s: float) -> None:
         self.max_delay_s = max_delay_s
-        self.heard_at: float | None = None
+        self.received_at: float | None = None
         self.report = ArchiveReport([], state="Unknown")
         self.archived = PlaceMemory()
         self.verified = PlaceMemory()
 
-    def take(self, report: ArchiveReport, heard_at: float) -> None:
+    def take(self, report: ArchiveReport, received_at: float) -> None:
         self.archived.add(report.archived)
         self.verified.add(report.verified)
-        if self.heard_at is None or heard_at > self.heard_at:
-            self.heard_at, self.report = heard_at, report
+        if self.received_at is None or received_at > self.received_at:
+            self.received_at, self.report = received_at, report
 
 
 class ArchiveReports:
@@ -194,7 +194,7 @@ class ArchiveReports:
         return {"streams": msgspec.to_builtins(streams), "rehearsals": rehearsals}
 
     def streams(self) -> list[StreamStatus]:
-        """Every stream that this master expects or heard of."""
+        """Every stream that this master expects, or has a report of."""
         return [self._describe_stream(name, known) for name, known in sorted(self._streams.items())]
 
     def verified_place(self) -> ArchivePlace | None:
@@ -205,9 +205,9 @@ class ArchiveReports:
     def _describe_stream(self, data_center: str, known: _KnownStream) -> StreamStatus:
         now = self._clock()
         archived = known.archived.highest(self._is_on_log)
-        silent_s = now - (self._began_at if known.heard_at is None else known.heard_at)
+        silent_s = now - (self._began_at if known.received_at is None else known.received_at)
         delay_s = None
-        if known.heard_at is not None or silent_s > SILENT_AFTER_S:
+        if known.received_at is not None or silent_s > SILENT_AFTER_S:
             delay_s = round(self._measure_delay(archived.index if archived is not None else 0, now), 3)
         report, state = known.report, known.report.state
         if silent_s > SILENT_AFTER_S:
@@ -221,7 +221,7 @@ class ArchiveReports:
             archived=archived,
             verified=known.verified.highest(self._is_on_log),
             delay_seconds=delay_s,
-            reported_at=None if known.heard_at is None else round(self._wall_clock() - silent_s, 3),
+            reported_at=None if known.received_at is None else round(self._wall_clock() - silent_s, 3),
             error=report.error,
             stream=report.stream,
             files=report.files,
