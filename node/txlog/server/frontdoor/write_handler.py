@@ -59,12 +59,7 @@ from txlog.server.frontdoor.write_responses import (
     timeout_response,
     worker_refusal_response,
 )
-from txlog.sparql import (
-    EvaluatedUpdate,
-    TransactionBody,
-    find_loads,
-    prepare_rdf,
-)
+from txlog.sparql import EvaluatedUpdate, TransactionBody, find_loads, prepare_rdf
 from txlog.sparql.formats.rdf4j_transaction_xml import prepare_rdf_transaction
 from txlog.sparql.packed_upload import is_packed, prepare_packed_removal, prepare_upload
 
