@@ -157,9 +157,12 @@ async def test_the_process_on_s3_killed_again_and_again_under_load(
         finally:
             is_over = True
             count = await writing
+        starts = process.log.read_text().count("ArchiverStarted")
         process.start()
         place = await stable(cluster, 0, count)
         await until(lambda: written(target, identity, place))
+        # All may have been written before: until it says so, it does not know what SIGTERM asks for.
+        await until(lambda: process.log.read_text().count("ArchiverStarted") > starts)
         assert process.end(signal.SIGTERM) == 0
     stream = stream_of(target, identity)
     found = await asyncio.to_thread(entries_to, stream, place)

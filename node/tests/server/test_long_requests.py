@@ -15,7 +15,7 @@ from txlog.server.frontdoor.off_loop import FORM_FIELDS_MAX, OFF_LOOP_SPARQL
 
 STATEMENTS, REPOSITORY, LINES = "/repositories/demo/statements", "/repositories/demo", "/txlog/transactions"
 UPDATE, QUERY, FORM = "application/sparql-update", "application/sparql-query", "application/x-www-form-urlencoded"
-SHARE_MAX = 1 / 2
+SHARE_MAX = 3 / 4
 """Of the time of a request, so long at most nothing else is served. If the loop does the work, it is nearly all."""
 
 
