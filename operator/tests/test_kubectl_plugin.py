@@ -31,7 +31,6 @@ from txlog.local.supervisor_main import obtain_oxigraph
 from txlog.model.durability import Durability
 from txlog.model.errors import TxLogError
 from txlog.workers import OxigraphAdapter
-from txlog.workers.http_transport import HttpTransport
 from txlog_operator.manifest_validation import parse_manifest
 from txlog_operator.specs import BuildContext, KubeObject, desired_objects
 from txlog_operator.specs.common import labels
@@ -61,7 +60,7 @@ def own_address() -> str:
 class Store:
     def __init__(self, url: str) -> None:
         self.adapter = OxigraphAdapter()
-        self.transport = HttpTransport(url)
+        self.url = url
 
 
 class Told(NamedTuple):
