@@ -15,18 +15,16 @@ from typing import Final, NamedTuple
 
 from e2e.lib.cluster.links import linked_masters
 from e2e.lib.cluster.local import LocalCluster, cluster_up
-from e2e.lib.cluster.masters import NODES, REPOSITORY, three_masters
+from e2e.lib.cluster.masters import NODES, REPOSITORY, three_masters, wait_quorate
 from e2e.lib.load.closed_loop import ClosedLoad, RequestTemplate
 from e2e.lib.readers import same_log
 from e2e.lib.report import BenchReport, CannotMeasure, Figure, build_table, console, median, print_table, quantile
-from e2e.lib.wait import NotYet, wait_until
 from txlog.client import MasterClient
 
 RULE: Final = {"match": "http://example.org/graph"}
 """The graph of the load's quads."""
 SYNCED_FACTOR: Final = 2.0
 RATE_SHARE: Final = 0.6
-DECIDES_S: Final = 30.0
 ONE_WAY_MS: Final = 25.0
 ABOVE_ROUND_TRIPS_MS: Final = 20.0
 ROUND_TRIPS: Final = {"quorum": 1, "synced": 2}
@@ -134,15 +132,7 @@ def _set_rule(urls: Sequence[str]) -> None:
     """Every write of the loads is synchronous from now on."""
     with MasterClient(urls[0], 30.0) as master:
         master.configure({"graphs": [RULE]})
-
-    def probe() -> bool:
-        for url in urls:
-            with MasterClient(url, 5.0) as master:
-                if not master.synchro()["quorate"]:
-                    raise NotYet(f"{url} decides nothing")
-        return True
-
-    wait_until("every master decides", DECIDES_S, probe)
+    wait_quorate(urls)
 
 
 def _compare(figures: dict[str, float | None], report: BenchReport) -> None:

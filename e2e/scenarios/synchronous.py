@@ -24,7 +24,7 @@ from typing import Any, Final
 from e2e.lib.cluster.following_stores import FollowingStore
 from e2e.lib.cluster.links import LinkControl, linked_masters
 from e2e.lib.cluster.log_ends import wait_at_rest
-from e2e.lib.cluster.masters import REPOSITORY, BenchMasters
+from e2e.lib.cluster.masters import REPOSITORY, BenchMasters, wait_quorate
 from e2e.lib.load.synchronous_load import RULES, SynchronousClients, final_states, read_effects
 from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, print_table
 from e2e.lib.synchronous_history import Told, judge_synchronous
@@ -75,18 +75,6 @@ class Arena:
             return True
 
         wait_until(f"all are {state}", seconds, probe)
-
-    def wait_decides(self) -> None:
-        """Until every master is in a view that decides."""
-
-        def probe() -> bool:
-            for url in self.masters.urls:
-                with MasterClient(url, 5.0) as master:
-                    if not master.synchro()["quorate"]:
-                        raise NotYet(f"{url} decides nothing")
-            return True
-
-        wait_until("every master decides", JOIN_S, probe)
 
     # -- faults
 
@@ -267,7 +255,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         stores = [stack.enter_context(FollowingStore(center, urls, Path(folder))) for center, urls in by_center.items()]
         with MasterClient(masters.urls[0], 30.0) as master:
             master.configure({"graphs": list(RULES)})
-        arena.wait_decides()
+        wait_quorate(arena.masters.urls, JOIN_S)
         reporter = BackupReporter(masters.urls)
         reporter.start()
         stack.callback(reporter.end)
@@ -277,7 +265,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             run_faults(arena, options.seconds)
         finally:
             arena.clients.stop()
-        arena.wait_decides()
+        wait_quorate(arena.masters.urls, JOIN_S)
         check_all(arena, stores, report)
     report.figure("seconds", time.monotonic() - began)
     rows = [(name, str(value)) for name, value in report.figures.items()]

@@ -12,7 +12,7 @@ import pytest
 
 from e2e.conformance.rdf4j.java_client import ClientSteps, client_steps
 from e2e.lib.cluster.links import linked_masters
-from e2e.lib.cluster.masters import NODES, REPOSITORY, BenchMasters, three_masters
+from e2e.lib.cluster.masters import NODES, REPOSITORY, BenchMasters, three_masters, wait_quorate
 from e2e.lib.readers import read_log
 from e2e.lib.wait import NotYet, wait_until
 from e2e.scenarios.synchronous import SETTINGS, BackupReporter
@@ -34,17 +34,6 @@ def java_client(url: str) -> Iterator[ClientSteps]:
             yield client
     except CannotRun as why:
         pytest.skip(str(why))
-
-
-def wait_quorate(urls: list[str]) -> None:
-    def probe() -> bool:
-        for url in urls:
-            with MasterClient(url, 5.0) as master:
-                if not master.synchro()["quorate"]:
-                    raise NotYet(f"{url} decides nothing")
-        return True
-
-    wait_until("every master decides", WAIT_S, probe)
 
 
 def wait_state(url: str, wanted: str) -> None:

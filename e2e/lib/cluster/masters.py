@@ -139,6 +139,19 @@ def three_masters(
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def wait_quorate(urls: Sequence[str], deadline_s: float = START_S) -> None:
+    """Until every master is in a view that decides about synchronous transactions."""
+
+    def probe() -> bool:
+        for url in urls:
+            with MasterClient(url, 5.0) as master:
+                if not master.synchro()["quorate"]:
+                    raise NotYet(f"{url} decides nothing")
+        return True
+
+    wait_until("every master decides", deadline_s, probe)
+
+
 def stop_processes(processes: list[subprocess.Popen[bytes]], deadline_s: float = 10.0) -> None:
     """SIGTERM to all, SIGKILL to those that stay."""
     for process in processes:

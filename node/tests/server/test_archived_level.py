@@ -131,7 +131,7 @@ async def test_the_branch_that_lost_is_not_archived(clusters: Callable[..., Clus
         return bool((await cluster.get(2, path))["position"])
 
     await until(comes_again)
-    await report(cluster, 2, [], [])  # which counts what is archived anew
+    await report(cluster, 2, [], [])  # after which the master counts again what is archived
     assert (await cluster.get(2, path))["durability"] != "archived"
     await report(cluster, 2, [await stable(cluster, 2)], [])
     assert (await cluster.get(2, path))["durability"] == "archived"
