@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class WaitingClient(NamedTuple):
-    """``future`` has a result once the client was told whether the transaction reached the level."""
+    """``future`` has a result once the client has its answer: whether the transaction reached the level."""
 
     txid: Txid
     level: Durability

@@ -118,7 +118,7 @@ async def test_masters_come_are_told_are_restarted_and_go(site: Site) -> None:
     await becomes(lambda: site.hears(("uk-1", 1, "Joined"), ("uk-2", 1, "Joined")))
     told = await site.status()
     assert (told["peersReachable"], told["recovery"]) == ("0/0", "Smart")
-    await settings_reach_them_and_restart_nobody(site)
+    await settings_reach_masters_without_a_restart(site)
     await one_that_crashed_is_proved_down(site)
     await one_more_comes_and_leaves_in_order(site)
     await each_is_restarted_and_never_two_at_once(site)
@@ -127,7 +127,7 @@ async def test_masters_come_are_told_are_restarted_and_go(site: Site) -> None:
     assert reasons.count("RestartMaster") == 2
 
 
-async def settings_reach_them_and_restart_nobody(site: Site) -> None:
+async def settings_reach_masters_without_a_restart(site: Site) -> None:
     """What masters take live, in any letter case."""
     pods = await site.pods()
     await site.want(2, maxPeerLag="5m", splitRecovery="sImPlE")
@@ -149,7 +149,7 @@ async def settings_reach_them_and_restart_nobody(site: Site) -> None:
 
 
 async def one_that_crashed_is_proved_down(site: Site) -> None:
-    """One that does not come back: nobody waits for it."""
+    """One that does not come back: the others do not wait for it."""
 
     async def let_go() -> bool:
         with site.master(1) as one:
@@ -251,10 +251,10 @@ class SecuredSite:
         return ssl.get_server_certificate((f"{self.site.net}.{index}", 7300), timeout=PATIENCE_S)
 
     def refuses_strangers(self) -> None:
-        """Who shows nothing gets in nowhere, and nobody without TLS; masters take masters alone at their port."""
+        """No client gets in without a token or without TLS. At the port for masters, only masters get in."""
         net = self.site.net
-        with self.site.secured(1, self.authority, None) as nobody, pytest.raises(Unauthorized):
-            nobody.status()
+        with self.site.secured(1, self.authority, None) as unknown, pytest.raises(Unauthorized):
+            unknown.status()
         plain = http.client.HTTPConnection(f"{net}.1", 7300, timeout=PATIENCE_S)
         plain.request("GET", "/txlog/status")
         assert plain.getresponse().status == 400

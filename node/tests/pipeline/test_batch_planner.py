@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from feed_stub import FeedStub, StubLog
-from store_process import COUNT_ONE, Store
+from one_store_site import OneStoreSite
+from store_process import COUNT_ONE
 
 from txlog.client import FailoverClient, MasterClient, WorkerReport
-from txlog.config.process_config import PipelineConfig
 from txlog.model.entry import KIND_UPDATE, Position
 from txlog.model.quads import encode_quads
 from txlog.pipeline.batch.batch_scheduler import BatchScheduler
@@ -57,20 +56,9 @@ def test_a_bucket_fits_into_the_memory_of_a_task(guessed: LogEstimate, tasks: in
     assert bucket_count(guessed, guessed.entries, tasks) == buckets
 
 
-class Site:
+class Site(OneStoreSite):
     def __init__(self, folder: Path) -> None:
-        self.log = StubLog()
-        self.feed = FeedStub(self.log, ["w1"])
-        self.store = Store(folder / "w1")
-        self.config = PipelineConfig.model_validate(
-            {
-                "data_center": "uk",
-                "masters": [self.feed.url],
-                "workers": [{"name": "w1", "url": self.store.url}],
-                "scratch_folder": folder / "scratch",
-                "batch_from": 100,
-            }
-        )
+        super().__init__(folder, batch_from=100)
         self.planner = BatchScheduler(self.config, InProcessRunner, threading.Event())
 
     def report(self, state: str = "Working") -> None:
@@ -82,8 +70,7 @@ class Site:
 def site(tmp_path: Path) -> Iterator[Site]:
     site = Site(tmp_path)
     yield site
-    site.feed.stop()
-    site.store.kill()
+    site.close()
 
 
 def test_samples_tell_what_is_in_the_log(site: Site) -> None:

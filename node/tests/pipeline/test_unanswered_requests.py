@@ -8,10 +8,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from feed_stub import FeedStub, StubLog
-from store_process import COUNT_ONE, COUNTED, Store, until
+from feed_stub import StubLog
+from one_store_site import OneStoreSite
+from store_process import COUNT_ONE, COUNTED, until
 
-from txlog.config.process_config import PipelineConfig
 from txlog.model.entry import KIND_QUADS
 from txlog.pipeline import worker_applier
 from txlog.pipeline.worker_applier import EMPTY_CACHE, ApplyRound, WorkerApplier, WorkerCache
@@ -27,20 +27,9 @@ SLOW = COUNT_ONE + (
 """Takes a second or more with :data:`NUMBERS` numbers, and counts itself."""
 
 
-class Site:
+class Site(OneStoreSite):
     def __init__(self, folder: Path) -> None:
-        self.log = StubLog()
-        self.feed = FeedStub(self.log, ["w1"])
-        self.store = Store(folder / "w1")
-        self.config = PipelineConfig.model_validate(
-            {
-                "data_center": "uk",
-                "masters": [self.feed.url],
-                "workers": [{"name": "w1", "url": self.store.url}],
-                "scratch_folder": folder / "scratch",
-                "execution_s": 0.1,
-            }
-        )
+        super().__init__(folder, execution_s=0.1)
 
     def add_numbers(self) -> int:
         lines = "".join(f'A <urn:n:{n}> <urn:number> "{n}" .\n' for n in range(NUMBERS))
@@ -51,8 +40,7 @@ class Site:
 def site(tmp_path: Path) -> Iterator[Site]:
     site = Site(tmp_path)
     yield site
-    site.feed.stop()
-    site.store.kill()
+    site.close()
 
 
 def test_another_process_sends_nothing_while_the_request_of_one_runs(

@@ -15,8 +15,10 @@ from txlog.server.frontdoor.off_loop import FORM_FIELDS_MAX, OFF_LOOP_SPARQL
 
 STATEMENTS, REPOSITORY, LINES = "/repositories/demo/statements", "/repositories/demo", "/txlog/transactions"
 UPDATE, QUERY, FORM = "application/sparql-update", "application/sparql-query", "application/x-www-form-urlencoded"
-SHARE_MAX = 3 / 4
+SHARE_MAX = 1 / 2
 """Of the time of a request, so long at most nothing else is served. If the loop does the work, it is nearly all."""
+TRIES = 3
+"""Another process may have the processor at the wrong moment. A loop that does the work fails each time."""
 
 
 def quads(count: int) -> str:
@@ -66,8 +68,11 @@ async def share_of_loop(cluster: Cluster, path: str, media: str, body: bytes) ->
 async def test_a_long_request_leaves_the_loop_to_others(
     one: Cluster, path: str, media: str, body: str, status: int
 ) -> None:
-    found, share = await share_of_loop(one, path, media, body.encode())
-    assert found == status
+    share = 1.0
+    for _ in range(TRIES):
+        if share >= SHARE_MAX:
+            found, share = await share_of_loop(one, path, media, body.encode())
+            assert found == status
     assert share < SHARE_MAX, f"{share:.0%} of its time nothing else was served"
 
 

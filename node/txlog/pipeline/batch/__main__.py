@@ -69,6 +69,7 @@ def main() -> int:
             "seconds": round(ended.seconds, 3),
             "adds": ended.adds,
             "entries": ended.entries,
+            "left_updates": ended.left_updates,
             "stages": {name: round(seconds, 3) for name, seconds in ended.stages.items()},
         }
         print(json.dumps(figures), flush=True)
