@@ -12,6 +12,7 @@ STATUS = "txlog/runtime/master_status.py"
 LOOP = "txlog/runtime/master_loop.py"
 _TEST = "node/tests/protocol/test_levels_of_others.py::"
 _FRONT_DOOR = "node/tests/server/test_levels_of_repeats.py::"
+_SYNCHRONOUS = "node/tests/runtime/test_synchronous_levels.py::"
 _CUT = "node/tests/runtime/test_a_log_that_is_cut.py::"
 
 LEVEL_MUTANTS: tuple[Mutant, ...] = (
@@ -83,5 +84,19 @@ LEVEL_MUTANTS: tuple[Mutant, ...] = (
         (SourceEdit("txlog/runtime/worker_registry.py", "        self._forget_removed()\n", ""),),
         test="node/tests/runtime/test_removed_workers.py::"
         "test_names_of_removed_workers_of_another_data_centre_do_not_pile_up",
+    ),
+    Mutant(
+        "a-quorum-of-one-before-its-disk",
+        "15",
+        False,
+        (SourceEdit("txlog/runtime/executor.py", "for records in (undrained, *[", "for records in ([], *["),),
+        test=_SYNCHRONOUS + "test_a_quorum_of_one_has_the_write_once_its_own_disk_has_it",
+    ),
+    Mutant(
+        "a-sync-for-what-nothing-waits-for",
+        "15",
+        False,
+        (SourceEdit(LOOP, "        if mono_ms < self.sync_by_ms:\n", "        if mono_ms < 0:\n"),),
+        test=_SYNCHRONOUS + "test_records_that_nothing_waits_for_share_the_sync_of_the_next_write",
     ),
 )

@@ -16,7 +16,7 @@ from txlog.protocol.events import DurabilityMarks, Submission
 from txlog.runtime.executor import Executor, SyncTask
 from txlog.runtime.interactive_load import InteractiveLoad
 from txlog.runtime.master_listener import MasterListener, ViewTransition
-from txlog.runtime.master_loop import MasterLoop
+from txlog.runtime.master_loop import SYNC_DELAY_MS, MasterLoop
 from txlog_simulation.client_levels import ClientLevels
 from txlog_simulation.journal_probe import ProbedJournal, ProbedSync
 from txlog_simulation.loop_requests import LoopRequest, OpenRequests, TrackedRequest
@@ -247,13 +247,14 @@ class LoopedProcess(MasterListener):
 
     def _check_idle(self) -> None:
         """No callback is left. What does not wait for the disk or for other masters is done: it does not wait for some
-        timer."""
+        timer. Only records that nothing waits for may wait for their sync."""
         if not self.sync_thread.is_idle or self.loop.end_reason is not None:
             return
         machine = self.machine
-        if not self.executor.idle:
+        is_idle, mono_ms = self.executor.idle, machine.now().mono
+        if not is_idle and not mono_ms < self.loop.sync_by_ms <= mono_ms + SYNC_DELAY_MS:
             machine.world.violations.add(LIVENESS, "32", f"{machine.name} is idle, and records wait for the disk")
-        if len(machine.world.members) > 1 and not self.events.has_timer(self.loop._on_timer):
+        if (not is_idle or len(machine.world.members) > 1) and not self.events.has_timer(self.loop._on_timer):
             machine.world.violations.add(LIVENESS, "32", f"{machine.name} is idle, and nothing wakes it")
         self.open.check_idle()
 

@@ -394,7 +394,7 @@ class SimulatedMaster:
             now = self.now()
             for source, data in inbox:
                 receive_one(self, lambda peer, message: executor.receive(peer, message, now), source, data)
-            self.schedule_turn_by(executor.poll(now))
+            self.schedule_turn_by(executor.poll(now, self.incarnation % 2 > 0))
             sync_and_release(self)
         look_after(self)
 

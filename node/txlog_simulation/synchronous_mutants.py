@@ -11,6 +11,8 @@ from txlog_simulation.source_patches import SourceEdit
 
 ANCHORS = "txlog/protocol/views/anchors.py"
 DECISIONS = "txlog/protocol/views/decisions.py"
+WRITER = "txlog/protocol/views/decision_writer.py"
+SCHEDULE = "txlog/protocol/replication/post_schedule.py"
 LIMBO = "txlog/protocol/log/limbo.py"
 EFFECTS = "txlog/protocol/log/synchronous_effects.py"
 QUORATE = "txlog/protocol/views/quorate_view.py"
@@ -71,8 +73,8 @@ SYNCHRONOUS_MUTANTS: tuple[Mutant, ...] = (
         "last-decision-counts",
         "S7",
         LIMBO,
-        "if txid not in named and txid not in self.early and not",
-        "if txid not in named and not",
+        "for txid in others if txid not in self.early and not",
+        "for txid in others if not",
         test=_FOLD + "test_a_decision_that_precedes_it_counts_at_its_own_place",
     ),
     _mutant(
@@ -87,8 +89,8 @@ SYNCHRONOUS_MUTANTS: tuple[Mutant, ...] = (
         "key-as-old-as-its-entry",
         "S11",
         LIMBO,
-        "Effect(one, max(one.stamp, entry.stamp))",
-        "Effect(one, one.stamp)",
+        "Effect(one, max(one.stamp, stamp), False)",
+        "Effect(one, one.stamp, False)",
         test=_FOLD + "test_the_age_of_its_key_counts_from_the_later_stamp_of_it_and_its_commit",
     ),
     _mutant(
@@ -123,8 +125,8 @@ SYNCHRONOUS_MUTANTS: tuple[Mutant, ...] = (
         "taken-by-who-is-away",
         "S2",
         UNDECIDED,
-        "compute_needs(key.quorum, anchor.electorate), self.present(state)",
-        "compute_needs(key.quorum, anchor.electorate), [m.node for m in view.members]",
+        "here = frozenset(self.present(state))",
+        "here = frozenset(m.node for m in view.members)",
         test=_MASTERS + "test_it_is_refused_where_its_quorum_does_not_answer",
     ),
     _mutant(
@@ -178,8 +180,8 @@ SYNCHRONOUS_MUTANTS: tuple[Mutant, ...] = (
         "rolled-back-keeps-its-key",
         "S11",
         EFFECTS,
-        "            self._keys.forget_waiting(client_key, txid)\n",
-        "            assert client_key is not None, txid\n",
+        "                self._keys.forget_waiting(one.key.client_key, one.txid)\n\n",
+        "                assert one.key.client_key is not None, one.txid\n\n",
         test=_MASTERS + "test_what_only_a_minority_held_is_rolled_back_when_it_is_late",
     ),
     _mutant(
@@ -249,8 +251,8 @@ SYNCHRONOUS_MUTANTS: tuple[Mutant, ...] = (
         "taken-where-one-master-has-half",
         "S3",
         UNDECIDED,
-        "half = find_half_of_votes(anchor.electorate)",
-        "half = find_half_of_votes([])",
+        "half = known.half_of_votes",
+        "half = known.half_of_votes and None",
         test=_MASTERS + "test_it_is_refused_where_one_master_of_three_has_half_of_the_votes",
     ),
     _mutant(
@@ -262,11 +264,43 @@ SYNCHRONOUS_MUTANTS: tuple[Mutant, ...] = (
         test=_MASTERS + "test_votes_that_are_lost_for_good_can_be_given_up",
     ),
     _mutant(
+        "commits-never-wait-for-a-write",
+        "S6",
+        WRITER,
+        "        if self.are_awaited:\n            return 0\n",
+        "        if own_held:\n            return 0\n",
+        test=_MASTERS + "test_a_commit_that_no_request_awaits_goes_with_the_next_write",
+    ),
+    _mutant(
+        "commits-wait-for-a-write-without-end",
+        "S6",
+        WRITER,
+        "return since_ms + DECISION_DELAY_MS if held == own_held else 0",
+        "return FOREVER_MS if held == own_held else 0",
+        test=_MASTERS + "test_a_commit_that_no_request_awaits_goes_with_the_next_write",
+    ),
+    _mutant(
+        "commits-wait-for-answers",
+        "S6",
+        SCHEDULE,
+        " and not self._pushes_decisions(agreement, peer):",
+        ":",
+        test=_MASTERS + "test_a_commit_waits_for_no_answer_to_an_earlier_post",
+    ),
+    _mutant(
+        "others-are-never-judged-again",
+        "S6",
+        WRITER,
+        "are_all_judged = now_ms >= self._foreign_ms",
+        "are_all_judged = now_ms == self._foreign_ms",
+        test=_MASTERS + "test_another_member_commits_what_its_origin_cannot",
+    ),
+    _mutant(
         "answered-by-what-is-not-certain",
         "S10",
         UNDECIDED,
-        "certain = not rollback and effects.is_commit_known(txid)",
-        "certain = False",
+        "certain, anchor = not rollback and effects.is_commit_known(txid), self.quorate_anchor",
+        "certain, anchor = False, self.quorate_anchor",
         test="node/tests/runtime/test_synchronous_levels.py",
     ),
 )

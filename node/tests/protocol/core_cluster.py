@@ -56,6 +56,7 @@ class Cluster:
         self.journals: dict[str, Any] = {n: journal(n, 1 + i) for i, n in enumerate(nodes)}
         self.executors: dict[str, Executor] = {}
         self.marks: dict[str, DurabilityMarks] = {}
+        self.decisions_awaited = True
         self.faults: dict[str, list[str]] = defaultdict(list)
         self.posts: dict[str, int] = defaultdict(int)
         self.wall_ms: dict[str, int] = defaultdict(int)
@@ -131,7 +132,7 @@ class Cluster:
 
     def _turn(self, node: str) -> None:
         executor = self.executors[node]
-        self._wake[node] = executor.poll(self.now(node)) - 1000
+        self._wake[node] = executor.poll(self.now(node), self.decisions_awaited) - 1000
         while (sync := executor.begin_sync()) is not None:
             sync.run()
             executor.end_sync()

@@ -12,6 +12,8 @@ from txlog.model.errors import Conflict, Refused, Unavailable
 from txlog.model.ids import Txid
 from txlog.model.synchronous_entry import KIND_DECISION, KIND_SYNCHRONOUS_UPDATE
 from txlog.protocol.events import Submission, SubmissionAccepted
+from txlog.protocol.replication.post_schedule import AWAITING_REPLY_INTERVAL_MS
+from txlog.protocol.views.decision_writer import DECISION_DELAY_MS
 from txlog.protocol.views.decisions import SynchronousAnswer, find_answer
 
 
@@ -170,6 +172,35 @@ def test_another_member_commits_what_its_origin_cannot() -> None:
     masters.join()
     masters.run(6000)
     assert masters.effects("a") == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("awaited", "writes_on", "more"), [(True, False, 1), (False, True, 2), (False, False, 0)], ids=str
+)
+def test_a_commit_that_no_request_awaits_goes_with_the_next_write(awaited: bool, writes_on: bool, more: int) -> None:
+    masters = cluster("abc")
+    masters.decisions_awaited = awaited
+    txid = masters.take("a", "one")
+    while masters.answer("a", txid, Durability.QUORUM) is not SynchronousAnswer.COMMITTED:
+        masters.run(1)
+    if writes_on:
+        masters.submit("a", "two")
+    log = masters.core("a").log_state
+    assert log is not None
+    assert log.own.held == txid.seq + more
+    masters.run(DECISION_DELAY_MS)
+    assert log.own.held == txid.seq + max(1, more), "it waits no longer than that"
+
+
+def test_a_commit_waits_for_no_answer_to_an_earlier_post() -> None:
+    masters = cluster("abc")
+    masters.cut |= {("c", "a")}
+    txid = masters.take("a", "one")
+    posts, began_ms = masters.posts["a"], masters.now_ms
+    while masters.answer("a", txid, Durability.QUORUM) is not SynchronousAnswer.COMMITTED:
+        masters.run(1)
+    assert masters.now_ms < began_ms + AWAITING_REPLY_INTERVAL_MS
+    assert masters.posts["a"] == posts + 2, "to b, and to c, whose answer is still on its way"
 
 
 def test_a_restart_changes_nothing_of_it() -> None:

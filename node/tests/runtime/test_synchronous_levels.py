@@ -11,13 +11,14 @@ from txlog.model.durability import Durability
 from txlog.model.entry import KIND_UPDATE
 from txlog.model.errors import Unavailable
 from txlog.model.hashes import content_hash
+from txlog.model.ids import Txid
 from txlog.model.synchronous_entry import KIND_SYNCHRONOUS_UPDATE
 from txlog.protocol.core import Core
 from txlog.protocol.events import ConfiguredMember, ProtocolSettings, Submission, SubmissionAccepted
 from txlog.protocol.views.decisions import SynchronousAnswer
 from txlog.runtime.executor import Executor
 from txlog.runtime.master_listener import MasterListener
-from txlog.runtime.master_loop import MasterLoop, system_now
+from txlog.runtime.master_loop import AwaitedWrite, MasterLoop, system_now
 
 
 class LoneListener(MasterListener):
@@ -45,6 +46,12 @@ def submission(text: str, key: str = "") -> Submission:
 
 def ordinary(text: str) -> Submission:
     return Submission(KIND_UPDATE, "", text.encode(), content_hash(KIND_UPDATE, "", text.encode()))
+
+
+def _txid(write: AwaitedWrite) -> Txid:
+    answer = write.answers[0]
+    assert isinstance(answer, SubmissionAccepted)
+    return answer.txid
 
 
 async def until(there: Callable[[], object]) -> None:
@@ -91,14 +98,35 @@ async def test_levels_follow_the_commit_and_a_restart_keeps_it() -> None:
     await again.close(5.0)
 
 
-async def test_a_write_waits_for_the_quorum_and_not_for_its_own_disk() -> None:
-    loop = started(MemoryVfs())
+async def test_a_quorum_of_one_has_the_write_once_its_own_disk_has_it() -> None:
+    files = MemoryVfs()
+    loop = started(files)
     await until(lambda: is_quorate(loop))
     write = loop.write([submission("one"), submission("two")], Durability.QUORUM)
     assert await loop.durability.wait_for(write.reached, 30)
-    for answer in write.answers:
-        assert isinstance(answer, SubmissionAccepted)
-        assert loop.durability.synchronous_answer(answer.txid, Durability.QUORUM) is SynchronousAnswer.COMMITTED
+    files.kill()
+    names = [answer.txid for answer in write.answers if isinstance(answer, SubmissionAccepted)]
+    assert len(names) == 2
+    for txid in names:
+        assert loop.durability.synchronous_answer(txid, Durability.QUORUM) is SynchronousAnswer.COMMITTED
+    await loop.close(5.0)
+
+    again = started(files)
+    await until(lambda: is_quorate(again) and again.durability.stable.value >= 2)
+    for txid in names:
+        assert again.durability.synchronous_answer(txid, Durability.QUORUM) is SynchronousAnswer.COMMITTED
+    await again.close(5.0)
+
+
+async def test_records_that_nothing_waits_for_share_the_sync_of_the_next_write() -> None:
+    loop = started(MemoryVfs())
+    await until(lambda: is_quorate(loop) and not loop.executor.journal.dirty)
+    syncs = loop.counts.syncs
+    write = loop.write([submission("one")], Durability.QUORUM)
+    assert await loop.durability.wait_for(write.reached, 30)
+    await until(lambda: loop.durability.level_of(_txid(write)) is Durability.SYNCED)
+    assert loop.counts.syncs == syncs + 2, "the write's own, and one for its COMMIT and for the places of both"
+    assert not loop.executor.journal.dirty
     await loop.close(5.0)
 
 

@@ -92,7 +92,7 @@ def _named_by_commit(entry: ArchivedEntry) -> list[Txid]:
     if entry.kind != KIND_DECISION:
         return []
     decision = decode_decision(entry.key)
-    return decision.names() if decision.verdict is DecisionKind.COMMIT else []
+    return list(decision.names()) if decision.verdict is DecisionKind.COMMIT else []
 
 
 def fold_range(found: ArchivedRange, index: int, read: FileReader) -> EffectFold:

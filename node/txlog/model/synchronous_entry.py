@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from enum import StrEnum
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from txlog.model.bounds import COUNT_MAX, KEY_BYTES_MAX
@@ -61,13 +62,20 @@ class Decision(NamedTuple):
     verdict: DecisionKind
     spans: tuple[Span, ...]
 
-    def names(self) -> list[Txid]:
+    def names(self) -> tuple[Txid, ...]:
         """The transactions, each once."""
-        return [
+        return _names_of(self.spans)
+
+
+@lru_cache(_CACHED_DECISIONS_MAX)
+def _names_of(spans: tuple[Span, ...]) -> tuple[Txid, ...]:
+    return tuple(
+        [
             Txid(Origin(span.node, span.birth), seq)
-            for span in self.spans
+            for span in spans
             for seq in range(span.first_seq, span.first_seq + span.count)
         ]
+    )
 
 
 def encode_synchronous_key(key: SynchronousKey) -> str:
@@ -152,9 +160,18 @@ def decode_decision(text: str) -> Decision:
     found = Decision(DecisionKind(verdict), tuple(_decode_span(each) for each in texts))
     if sum(span.count for span in found.spans) > DECIDED_MAX:
         raise BadInput(f"a decision names more than {DECIDED_MAX} transactions: {text[:100]!r}")
-    if decide(found.verdict, found.names()) != found:
+    if any(_end_of(one) >= _begin_of(other) for one, other in pairwise(found.spans)):
         raise BadInput(f"the transactions of a decision are not in their order: {text[:100]!r}")
     return found
+
+
+def _begin_of(span: Span) -> tuple[str, int, int]:
+    return span.node, span.birth, span.first_seq
+
+
+def _end_of(span: Span) -> tuple[str, int, int]:
+    """What would begin here would be part of this span."""
+    return span.node, span.birth, span.first_seq + span.count
 
 
 def _decode_span(text: str) -> Span:

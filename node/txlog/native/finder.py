@@ -29,6 +29,7 @@ COMPILED_MODULES: Final = tuple(
             (
                 "hashes",
                 "stamp",
+                "synchronous_entry",
             ),
         ),
         (
@@ -52,6 +53,7 @@ COMPILED_MODULES: Final = tuple(
             (
                 "base_log",
                 "configuration_history",
+                "effect_places",
                 "entry_hashes",
                 "idempotency_keys",
                 "incoming_queue",

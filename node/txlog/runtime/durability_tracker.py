@@ -59,6 +59,8 @@ class DurabilityTracker:
         """No caller may wait any more: this process is about to end."""
         self._view = status.view
         self._foreign_waiters: list[DurabilityWaiter] = []
+        self._looked_at: tuple[object, ...] = ()
+        """What the waiters for a quorum were last compared with."""
         self._asyncio_loop = asyncio.get_running_loop()
         self._watermarks = {
             Durability.ACCEPTED: self.accepted,
@@ -206,6 +208,17 @@ class DurabilityTracker:
         """Waiters for a single transaction: each turn of the loop looks at all of them."""
         return len(self._foreign_waiters)
 
+    @property
+    def awaits_decision(self) -> bool:
+        """Whether a request waits for a single transaction to be in the log, or for its COMMIT."""
+        return any(one.level is Durability.SYNCED for one in self._foreign_waiters)
+
+    @property
+    def awaits_sync(self) -> bool:
+        """Whether a request waits for what the next sync makes durable."""
+        marks = self.accepted, self.quorum, self.synced, self.stable
+        return len(self._foreign_waiters) > 0 or sum([len(mark) for mark in marks]) > 0
+
     def wait_in_stable_log(self, txid: Txid) -> asyncio.Future[bool]:
         """Resolves to True as soon as the transaction, of any master, is in the stable log."""
         future = self._asyncio_loop.create_future()
@@ -292,11 +305,28 @@ class DurabilityTracker:
     def notify_waiters(self, *, only_quorum: bool = False) -> None:
         """Resolve the waiters for single transactions that have reached their level by what this master knows.
         ``only_quorum``: those that wait for a quorum."""
-        if self._foreign_waiters:
-            waiting, self._foreign_waiters = self._foreign_waiters, []
-            self._foreign_waiters += [
-                one for one in waiting if (only_quorum and one.level is not Durability.QUORUM) or not self._resolve(one)
-            ]
+        if not self._foreign_waiters:
+            return
+        known = (*self._status.synchronous_versions, self.accepted.value, self.stable.value, self._view)
+        is_news, self._looked_at = known != self._looked_at, known
+        waiting, self._foreign_waiters = self._foreign_waiters, []
+        self._foreign_waiters += [
+            one
+            for one in waiting
+            if (only_quorum and one.level is not Durability.QUORUM)
+            or self._waits_on(one, is_news)
+            or not self._resolve(one)
+        ]
+
+    def _waits_on(self, one: DurabilityWaiter, is_news: bool) -> bool:
+        """Whether a closer look is needless, as for most waiters in most turns: no decision names the transaction, and
+        the waiter waits for one; or the transaction is an own one, and nothing has changed that tells of its quorum."""
+        agreement = self._status.log_state
+        if agreement is None or one.future.done() or not agreement.synchronous.is_undecided(one.txid):
+            return False
+        if one.level is Durability.SYNCED:
+            return True
+        return one.level is Durability.QUORUM and not is_news and one.txid.origin == agreement.own.origin
 
     def _resolve(self, one: DurabilityWaiter) -> bool:
         """Whether it waits no more."""

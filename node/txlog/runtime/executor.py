@@ -177,8 +177,10 @@ class Executor:
         room = self.journal.has_room_for(self._unwritten_bytes + RECEIVED_GROWTH_MAX * length + size)
         self.core.receive(peer, msgspec.structs.replace(message, runs=runs, named=0), now, room, contents)
 
-    def poll(self, now: ClockReading) -> int:
-        """Advance the core's time. Returns the ``mono`` millisecond at which to poll again."""
+    def poll(self, now: ClockReading, decisions_awaited: bool = True) -> int:
+        """Advance the core's time. Returns the ``mono`` millisecond at which to poll again. ``decisions_awaited``: a
+        request waits for the place of a decision in the log."""
+        self.core.view_manager.decisions.are_awaited = decisions_awaited
         wake = self.core.poll(now)
         self._collect_effects()
         if self._trim is None:
@@ -290,18 +292,24 @@ class Executor:
         return self.journal.read(one.node, one.birth, one.first_seq, 1, 1).items[0].stamp
 
     @property
+    def has_unsent(self) -> bool:
+        """Whether a message waits for records that no sync has taken yet."""
+        return any(effects.sends for effects in self._waiting)
+
+    @property
     def idle(self) -> bool:
         """Whether nothing waits for the disk."""
         return self._sync is None and not self.journal.dirty and not self._ready
 
     def is_durable(self, txid: Txid) -> bool:
         """Whether a transaction that the core has persisted is durable: no record that waits for the disk holds it."""
+        undrained = self.core.outbox.records
         return not any(
             isinstance(record, TransactionsPersisted)
             and record.run.origin == txid.origin
             and record.run.first_seq <= txid.seq <= record.run.last_seq
-            for effects in (*self._syncing, *self._waiting)
-            for record in effects.records
+            for records in (undrained, *[effects.records for effects in (*self._syncing, *self._waiting)])
+            for record in records
         )
 
     def _collect_effects(self) -> None:

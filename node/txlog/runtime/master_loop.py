@@ -40,6 +40,9 @@ NEVER_MS: Final = 1 << 60
 INLINE_SYNC_S: Final = 0.002
 """Syncs that take less than this on average run on the loop's own thread: a handover costs more than it hides. On a
 slower disk, and for large syncs, they run on the sync thread, so that the loop reads arriving messages meanwhile."""
+SYNC_DELAY_MS: Final = 5
+"""How long records that neither a message nor a request waits for wait for the next sync: mostly the order of
+transactions whose clients have their answer."""
 SYNC_AVERAGE_WEIGHT: Final = 0.1
 """Weight of the newest sync in that average."""
 SOCKET_POLLS_MAX: Final = 5
@@ -144,6 +147,8 @@ class MasterLoop:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = NEVER_MS
         self._wake_ms = NEVER_MS
+        self.sync_by_ms = NEVER_MS
+        """When records that nothing waits for become durable at the latest, in ``mono`` milliseconds."""
         self._durable_waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._maintenance = JournalMaintenance(executor.journal, lambda: self._is_syncing, self._schedule, self.end)
         self._schedule()
@@ -190,6 +195,7 @@ class MasterLoop:
         try:
             self.executor.receive(peer, data, self._now())
             self.durability.detect_view_change()
+            self.durability.notify_waiters(only_quorum=True)  # their clients go on while the turn does its work
         except PeerFault as fault:
             self.count_fault(peer, fault.reason)
             raise
@@ -305,11 +311,11 @@ class MasterLoop:
         executor, now = self.executor, self._now()
         if self._writes and not self._is_syncing:
             self._submit_writes(now)
-        wake_ms = executor.poll(now)
+        wake_ms = executor.poll(now, self.durability.awaits_decision)
         self.durability.detect_view_change()
-        sync = executor.begin_sync()
+        self.durability.notify_waiters(only_quorum=True)  # what a quorum holds needs nothing of a sync
+        sync = executor.begin_sync() if self._is_sync_due(now.mono) else None
         if sync is not None:
-            self.durability.notify_waiters(only_quorum=True)  # what a quorum holds needs nothing of this sync
             if self._average_sync_s < INLINE_SYNC_S and not executor.large_sync:
                 began = self._timer_s()
                 sync.run()
@@ -319,7 +325,22 @@ class MasterLoop:
                 self._arrived_during_sync = bool(self._writes)
                 self._sync_thread.run(sync)
         self._release()
-        self._set_timer(now.mono, wake_ms)
+        self._set_timer(now.mono, min(wake_ms, self.sync_by_ms))
+
+    def _is_sync_due(self, mono_ms: int) -> bool:
+        """Whether what is recorded must become durable now: a message or a request waits for it, or it has waited for
+        :data:`SYNC_DELAY_MS`. Else it shares the sync of the next write."""
+        if not self.executor.journal.dirty:
+            self.sync_by_ms = NEVER_MS
+            return False
+        if self.executor.has_unsent or self._durable_waiters or self.durability.awaits_sync:
+            self.sync_by_ms = NEVER_MS
+            return True
+        self.sync_by_ms = min(self.sync_by_ms, mono_ms + SYNC_DELAY_MS)
+        if mono_ms < self.sync_by_ms:
+            return False
+        self.sync_by_ms = NEVER_MS
+        return True
 
     def _submit_writes(self, now: ClockReading) -> None:
         taken: list[PendingWrite] = []

@@ -265,6 +265,13 @@ class MasterStatus:
         return found._replace(certain=False)
 
     @property
+    def synchronous_versions(self) -> tuple[int, int]:
+        """Two numbers of which one changes with everything that :meth:`synchronous_progress` is computed from, but for
+        the view and what is durable here."""
+        state = self._core.lifecycle.state
+        return (0, 0) if state is None else (state.schedule.version, state.log.synchronous.version)
+
+    @property
     def synchronous_status(self) -> SynchronousStatus | None:
         """See :attr:`Core.synchronous_status`."""
         return self._core.synchronous_status

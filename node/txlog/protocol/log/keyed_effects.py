@@ -37,16 +37,18 @@ class KeyedEffects:
         if not any(queues[slot].keyed_count for slot in counts):
             return
         keyed = [
-            (history.index_of(queues[slot].origin, seq), queues[slot], seq)
+            (history.index_of(queues[slot].origin, seq), slot, seq)
             for slot, count in counts.items()
             for seq in queues[slot].keyed(count)
         ]
-        for index, queue, seq in sorted(keyed, key=lambda row: row[0]):
-            stamps = queue.stamp(seq), queue.first_stamp(seq)
-            use = index, queue.kind(seq), queue.key(seq), Txid(queue.origin, seq), *stamps, queue.content(seq)
-            self.apply(*use, in_lineage, history)
-            if queue.kind(seq) == KIND_SKIP:
-                self.keys.waiting.pop(queue.key(seq), None)
+        keyed.sort()
+        for index, slot, seq in keyed:
+            queue = queues[slot]
+            kind, key, txid = queue.kind(seq), queue.key(seq), Txid(queue.origin, seq)
+            stamp, first_stamp, content = queue.stamp(seq), queue.first_stamp(seq), queue.content(seq)
+            self.apply(index, kind, key, txid, stamp, first_stamp, content, in_lineage, history)
+            if kind == KIND_SKIP:
+                self.keys.waiting.pop(key, None)
 
     def apply(
         self,

@@ -8,7 +8,7 @@ precedes it. So what a worker has is a function of index and hash of its positio
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from txlog.model.ids import Txid
@@ -74,15 +74,25 @@ class LimboSnapshot(NamedTuple):
     rolled_back: tuple[tuple[Txid, int], ...] = ()
 
 
-class _Change(NamedTuple):
+class _Change:
     """What one entry changed, to be undone. ``opened``: it opened itself. ``concluded``: what it decided.
     ``foreseen``: what it named before that is in the log. ``met``: the earlier decision about itself."""
 
-    log_index: int
-    opened: Txid | None = None
-    concluded: tuple[OpenSynchronous, ...] = ()
-    foreseen: tuple[Txid, ...] = ()
-    met: tuple[Txid, EarlyDecision] | None = None
+    __slots__ = ("concluded", "foreseen", "log_index", "met", "opened")
+
+    def __init__(
+        self,
+        log_index: int,
+        opened: Txid | None = None,
+        met: tuple[Txid, EarlyDecision] | None = None,
+        concluded: Sequence[OpenSynchronous] = (),
+        foreseen: Sequence[Txid] = (),
+    ) -> None:
+        self.log_index = log_index
+        self.opened = opened
+        self.met = met
+        self.concluded = concluded
+        self.foreseen = foreseen
 
 
 class Limbo:
@@ -118,15 +128,17 @@ class Limbo:
         if entry.kind == KIND_DECISION:
             return self._decide(entry, decode_decision(entry.key), place_of)
         assert entry.kind in SYNCHRONOUS_KINDS, entry
-        return self._enter(OpenSynchronous(*entry[:3], decode_synchronous_key(entry.key), *entry[4:]))
+        key = decode_synchronous_key(entry.key)
+        return self.enter(OpenSynchronous(entry.log_index, entry.txid, entry.kind, key, entry.stamp, entry.content))
 
-    def _enter(self, one: OpenSynchronous) -> list[Effect]:
+    def enter(self, one: OpenSynchronous) -> list[Effect]:
+        """As :meth:`apply`, for a synchronous transaction."""
         early = self.early.pop(one.txid, None)
         if early is None:
             self.open[one.txid] = one
-            self._changes.append(_Change(one.log_index, opened=one.txid))
+            self._changes.append(_Change(one.log_index, one.txid))
             return []
-        self._changes.append(_Change(one.log_index, met=(one.txid, early)))
+        self._changes.append(_Change(one.log_index, None, (one.txid, early)))
         if early.verdict is DecisionKind.ROLLBACK:
             self.rolled_back[one.txid] = one.log_index
             return []
@@ -134,23 +146,27 @@ class Limbo:
         return [Effect(one, max(one.stamp, early.stamp), is_early=True)]
 
     def _decide(self, entry: LimboEntry, decision: Decision, place_of: PlaceOf) -> list[Effect]:
-        index, names = entry.log_index, decision.names()
-        concluded = sorted(self.open[txid] for txid in names if txid in self.open)
-        named = frozenset(one.txid for one in concluded)
-        foreseen = tuple(
-            txid for txid in names if txid not in named and txid not in self.early and not 0 < place_of(txid) < index
-        )
-        for txid in named:
-            del self.open[txid]
+        index, stamp = entry.log_index, entry.stamp
+        concluded: list[OpenSynchronous] = []
+        others: list[Txid] = []
+        for txid in decision.names():
+            one = self.open.pop(txid, None)
+            if one is not None:
+                concluded.append(one)
+            else:
+                others.append(txid)
+        concluded.sort()
+        foreseen = [txid for txid in others if txid not in self.early and not 0 < place_of(txid) < index]
         for txid in foreseen:
-            self.early[txid] = EarlyDecision(decision.verdict, entry.stamp)
-        if len(named) < len(names):
-            self.idle_names[index] = frozenset(names) - named
-        self._changes.append(_Change(index, concluded=tuple(concluded), foreseen=foreseen))
+            self.early[txid] = EarlyDecision(decision.verdict, stamp)
+        if others:
+            self.idle_names[index] = frozenset(others)
+        self._changes.append(_Change(index, None, None, concluded, foreseen))
         if decision.verdict is DecisionKind.ROLLBACK:
-            self.rolled_back |= dict.fromkeys(named, index)
+            for one in concluded:
+                self.rolled_back[one.txid] = index
             return []
-        return [Effect(one, max(one.stamp, entry.stamp)) for one in concluded]
+        return [Effect(one, max(one.stamp, stamp), False) for one in concluded]
 
     def committed_at(self, index: int, decision: Decision, place_of: PlaceOf) -> list[Txid]:
         """The transactions that take effect at a decision of the log, in order, those with a repeated key included."""

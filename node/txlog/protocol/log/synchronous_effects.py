@@ -24,6 +24,7 @@ from txlog.model.synchronous_entry import (
     encode_synchronous_key,
     join_spans,
 )
+from txlog.protocol.log.effect_places import EffectPlaces
 from txlog.protocol.log.idempotency_keys import IdempotencyKeys
 from txlog.protocol.log.key_table import FirstUse
 from txlog.protocol.log.limbo import (
@@ -74,7 +75,7 @@ class SynchronousEffects:
         """What the decisions say that are persisted and not in the log."""
         self.commits = CommitCounts()
         self._keys = keys
-        self._places: dict[Txid, int] = {}
+        self._places = EffectPlaces()
         self._commits: list[tuple[int, int]] = []
         """Of each COMMIT after the log start, its index and that of the first transaction that it commits."""
 
@@ -106,44 +107,44 @@ class SynchronousEffects:
     def apply(self, entry: LimboEntry, history: LogIndex) -> None:
         """The next synchronous transaction or decision in log order. ``history`` may have later entries already."""
         self.version += 1
-        self.waiting.pop(entry.txid, None)
-        self.decisions_waiting.pop(entry.txid, None)
+        is_decision = entry.kind == KIND_DECISION
+        (self.decisions_waiting if is_decision else self.waiting).pop(entry.txid, None)
         if entry.log_index <= self.known_until:
             self._apply_known(entry, history)
-            return
+        elif is_decision:
+            self._decide(entry, history)
+        else:
+            key = decode_synchronous_key(entry.key)
+            one = OpenSynchronous(entry.log_index, entry.txid, entry.kind, key, entry.stamp, entry.content)
+            for effect in self.limbo.enter(one):
+                self._take_effect(one.log_index, effect)
+            if one.txid in self.limbo.rolled_back:
+                self._keys.forget_waiting(key.client_key, one.txid)
 
-        def place_of(txid: Txid) -> int:
-            return _place_of(txid, history)
-
-        names = decode_decision(entry.key).names() if entry.kind == KIND_DECISION else []
+    def _decide(self, entry: LimboEntry, history: LogIndex) -> None:
+        names = decode_decision(entry.key).names()
         named = [self.limbo.open[txid] for txid in names if txid in self.limbo.open]
-        effects = self.limbo.apply(entry, place_of)
+        effects = self.limbo.apply(entry, lambda txid: _place_of(txid, history))
         for effect in effects:
             self._take_effect(entry.log_index, effect)
-        if effects and not effects[0].is_early:
+        if effects:
             self._commits.append((entry.log_index, effects[0].transaction.log_index))
-        if not effects:
-            self._free_keys(entry, named)
-
-    def _free_keys(self, entry: LimboEntry, named: list[OpenSynchronous]) -> None:
-        """What is rolled back leaves its key to others (rule S11)."""
-        rolled_back = [(one.txid, one.key.client_key) for one in named]
-        if entry.kind != KIND_DECISION and entry.txid in self.limbo.rolled_back:
-            rolled_back.append((entry.txid, decode_synchronous_key(entry.key).client_key))
-        for txid, client_key in rolled_back:
-            self._keys.forget_waiting(client_key, txid)
+        else:
+            for one in named:  # what is rolled back leaves its key to others (rule S11)
+                self._keys.forget_waiting(one.key.client_key, one.txid)
 
     def _apply_known(self, entry: LimboEntry, history: LogIndex) -> None:
         """An entry that the log start has decided: only where it takes effect is not known yet."""
         if entry.kind == KIND_DECISION:
             names = self.committed_at(entry.log_index, entry.key, history)
-            self._places.update(dict.fromkeys(names, entry.log_index))
+            for txid in names:
+                self._places.set(txid, entry.log_index)
         elif entry.log_index in self.limbo.early_commits:
-            self._places[entry.txid] = entry.log_index
+            self._places.set(entry.txid, entry.log_index)
 
     def _take_effect(self, index: int, effect: Effect) -> None:
         one = effect.transaction
-        self._places[one.txid] = index
+        self._places.set(one.txid, index)
         self.commits.add(stamp_ms(effect.stamp) - stamp_ms(one.stamp))
         if one.key.client_key:
             use = FirstUse(one.txid, effect.stamp, one.content)
@@ -160,7 +161,7 @@ class SynchronousEffects:
         self.version += 1
         known = max(cut, self.known_until)
         self.limbo.truncate(known)
-        self._places = {txid: at for txid, at in self._places.items() if at <= cut}
+        self._places.truncate(cut)
         self.repeats = {at: names for at, names in self.repeats.items() if at <= known}
         self._commits = [one for one in self._commits if one[0] <= known]
         self.wait_for_open()
@@ -176,7 +177,7 @@ class SynchronousEffects:
     def trim(self, index: int) -> None:
         """The log begins after ``index``."""
         self.limbo.trim(index)
-        self._places = {txid: at for txid, at in self._places.items() if at > index}
+        self._places.trim(index)
         self.repeats = {at: names for at, names in self.repeats.items() if at > index}
         self._commits = [one for one in self._commits if one[0] > index]
 
@@ -221,7 +222,7 @@ class SynchronousEffects:
                 t: one for t, one in self.decisions_waiting.items() if t.seq > seqs.get(t.origin, 0)
             }
         self.limbo, self.known_until = Limbo(), 0
-        self.repeats, self._places, self._commits = {}, {}, []
+        self.repeats, self._places, self._commits = {}, EffectPlaces(), []
         if state is None:
             return
         snapshot = LimboSnapshot(
@@ -245,7 +246,7 @@ class SynchronousEffects:
     def effect_index(self, txid: Txid) -> int:
         """Where a synchronous transaction takes effect: its COMMIT, or its own place where that comes later; 0 for
         none, and for one that took effect before the log start."""
-        return self._places.get(txid, 0)
+        return self._places.get(txid)
 
     def is_undecided(self, txid: Txid) -> bool:
         """Whether this master has the synchronous transaction, and no decision in its log names it."""
@@ -254,19 +255,20 @@ class SynchronousEffects:
     def has_no_effect(self, txid: Txid) -> bool:
         """Whether a transaction of the log does not take effect at its own place: it is synchronous, and not decided,
         rolled back, or in effect elsewhere."""
-        return txid in self._places or self.is_undecided(txid) or txid in self.limbo.rolled_back
+        return self._places.get(txid) > 0 or self.is_undecided(txid) or txid in self.limbo.rolled_back
 
     def is_commit_known(self, txid: Txid) -> bool:
         """Whether this master has a COMMIT of the transaction, in its log or not. None is written before a quorum holds
         the transaction, so that it takes effect in any case."""
+        if self._places.get(txid):
+            return True
         early = self.limbo.early.get(txid)
-        return (
-            txid in self._places
-            or (early is not None and early.verdict is DecisionKind.COMMIT)
-            or any(
-                verdict is DecisionKind.COMMIT and txid in names for verdict, names in self.decisions_waiting.values()
-            )
-        )
+        if early is not None and early.verdict is DecisionKind.COMMIT:
+            return True
+        for verdict, names in self.decisions_waiting.values():
+            if verdict is DecisionKind.COMMIT and txid in names:
+                return True
+        return False
 
     def are_decisions(self, origin: Origin, seqs: tuple[int, int]) -> bool:
         """Whether all transactions of this origin from the first to the last of these seqs are decisions that wait for

@@ -85,9 +85,17 @@ class PostSchedule:
             return peer.in_flight[0].sent_ms + self.resend_ms + 1
         wanted = min(self._is_due_now(agreement, peer), self._is_due_lazily(agreement, peer))
         wanted = min(wanted, peer.sent_ms + self._local.settings.idle_interval_ms)
-        if any(one.delays_next for one in peer.in_flight):
+        if any(one.delays_next for one in peer.in_flight) and not self._pushes_decisions(agreement, peer):
             return max(wanted, peer.sent_ms + AWAITING_REPLY_INTERVAL_MS)
         return wanted
+
+    @staticmethod
+    def _pushes_decisions(agreement: LogState, peer: PeerProgress) -> bool:
+        """Whether what is to be pushed are decisions alone: they wait for no answer, since clients wait for them."""
+        synchronous, first = agreement.synchronous, max(peer.pushed, peer.held_of_mine) + 1
+        if not synchronous.decisions_waiting or first > agreement.own.held:
+            return False
+        return synchronous.are_decisions(agreement.own.origin, (first, agreement.own.held))
 
     def _is_due_now(self, agreement: LogState, peer: PeerProgress) -> int:
         if agreement.own_synced > self._own_synced:

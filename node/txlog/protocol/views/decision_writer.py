@@ -19,7 +19,12 @@ from txlog.protocol.views.view_state import FOREVER_MS
 COMMIT_BYTES_MAX: Final = 1 << 20
 """Payload bytes that one COMMIT lets take effect at once; a larger transaction is committed alone."""
 DECISIONS_A_TURN: Final = 4
-_NEVER_JUDGED: Final = (-1, -1, -1)
+DECISION_DELAY_MS: Final = 5
+"""How long decisions that no request awaits are held back for this master's next transactions, whose sync and posts
+they then share."""
+FOREIGN_INTERVAL_MS: Final = 20
+"""Between two looks at the transactions of other origins, which those mostly decide themselves."""
+_NEVER_JUDGED: Final = (-1, -1, -1, False)
 
 
 class DueDecisions(NamedTuple):
@@ -30,36 +35,45 @@ class DueDecisions(NamedTuple):
 
 
 class DecisionWriter:
-    """Remembers since when each transaction of another origin may be decided, and what it has judged."""
+    """Remembers since when each transaction of another origin may be decided, and what it has judged. ``are_awaited``:
+    a request waits for the place of a decision in the log, so that none is held back."""
 
     def __init__(self, undecided: UndecidedTransactions) -> None:
         self._undecided = undecided
         self._view = NO_VIEW
         self._since_ms: dict[Txid, int] = {}
-        self._judged: tuple[int, int, int] = _NEVER_JUDGED
+        self._judged: tuple[int, int, int, bool] = _NEVER_JUDGED
         self._wake_ms = FOREVER_MS
+        self._foreign_ms = 0
+        """When to look at other origins again, in ``mono`` milliseconds."""
+        self._held_back: tuple[int, int] | None = None
+        """Since when decisions are held back, in ``mono`` milliseconds, and this master's last seq then."""
+        self.are_awaited = True
 
     def due(self, state: ReplicationState) -> DueDecisions:
         """The decisions that this master writes now. Only in a quorate view at work."""
         log = state.log
         if self._undecided.quorate_anchor is None or state.local.disk_full or log.synchronous.is_empty:
             self._since_ms.clear()
-            self._judged = _NEVER_JUDGED
+            self._judged, self._held_back = _NEVER_JUDGED, None
             return DueDecisions([], FOREVER_MS)
-        known = (state.schedule.version, log.synchronous.version, log.own.held)
+        known = (state.schedule.version, log.synchronous.version, log.own.held, self.are_awaited)
         if known == self._judged and state.now_ms < self._wake_ms and self._view == log.view.number:
             return DueDecisions([], self._wake_ms)
         self._judged = known
-        if self._view != log.view.number:
-            self._view = log.view.number
-            self._since_ms.clear()
-        found = self._undecided.judge(state, list_undecided(log))
         now_ms = state.now_ms
-        self._since_ms = {
-            txid: self._since_ms.get(txid, now_ms)
-            for txid in (*found.certain, *found.doomed)
-            if txid.origin != log.own.origin
-        }
+        if self._view != log.view.number:
+            self._view, self._foreign_ms = log.view.number, now_ms
+            self._since_ms.clear()
+        are_all_judged = now_ms >= self._foreign_ms
+        found = self._undecided.judge(state, list_undecided(log, None if are_all_judged else log.own.origin))
+        if are_all_judged:
+            self._foreign_ms = now_ms + FOREIGN_INTERVAL_MS
+            self._since_ms = {
+                txid: self._since_ms.get(txid, now_ms)
+                for txid in (*found.certain, *found.doomed)
+                if txid.origin != log.own.origin
+            }
         wait_ms = (1 + self._rank(state)) * state.local.settings.round_timeout_ms
         late = {txid for txid, since_ms in self._since_ms.items() if now_ms - since_ms >= wait_ms}
         submissions = [
@@ -68,7 +82,22 @@ class DecisionWriter:
         ][:DECISIONS_A_TURN]
         waiting = [since_ms + wait_ms for txid, since_ms in self._since_ms.items() if txid not in late]
         self._wake_ms = min(waiting, default=FOREVER_MS)
+        if not are_all_judged:
+            self._wake_ms = min(self._wake_ms, self._foreign_ms)
+        held_until_ms = self._held_until(now_ms, log.own.held) if submissions else 0
+        if held_until_ms > now_ms:
+            self._wake_ms = min(self._wake_ms, held_until_ms)
+            return DueDecisions([], self._wake_ms)
+        self._held_back = None
         return DueDecisions(submissions, self._wake_ms)
+
+    def _held_until(self, now_ms: int, own_held: int) -> int:
+        """Until when the decisions that are found now wait for the next own transaction; 0: they do not wait."""
+        if self.are_awaited:
+            return 0
+        since_ms, held = self._held_back or (now_ms, own_held)
+        self._held_back = since_ms, held
+        return since_ms + DECISION_DELAY_MS if held == own_held else 0
 
     @staticmethod
     def _rank(state: ReplicationState) -> int:

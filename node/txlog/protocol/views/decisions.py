@@ -9,7 +9,7 @@ from typing import NamedTuple
 from txlog.model.anchor import Anchor
 from txlog.model.durability import Durability
 from txlog.model.ids import Txid
-from txlog.model.quorum import Quorum, compute_needs, meets_needs
+from txlog.model.quorum import Quorum, compute_needs, find_half_of_votes, meets_needs
 
 
 class UndecidedTransaction(NamedTuple):
@@ -29,11 +29,13 @@ class DecidableTransactions(NamedTuple):
 
 class QuorumJudge:
     """What the anchor of a view says of many transactions: most have the same quorum and the same holders. ``doomed``:
-    the transactions that the view rolls back."""
+    the transactions that the view rolls back. ``half_of_votes``: a master that has
+    so many, so that no quorum counts."""
 
     def __init__(self, anchor: Anchor) -> None:
         self.anchor = anchor
         self.doomed = anchor.doomed_names()
+        self.half_of_votes = find_half_of_votes(anchor.electorate)
         self._known: dict[tuple[Quorum, frozenset[str]], bool] = {}
 
     def is_quorum(self, quorum: Quorum, holders: frozenset[str]) -> bool:

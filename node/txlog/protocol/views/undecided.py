@@ -5,20 +5,17 @@ Pure of time. What a master may do about them is in ``decisions.py``; ``decision
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
 from txlog.model.anchor import Anchor
 from txlog.model.errors import Conflict, Refused, Unavailable
-from txlog.model.ids import Txid
+from txlog.model.ids import Origin, Txid
 from txlog.model.quorum import (
     QuorumNeeds,
     compute_needs,
     count_votes,
-    find_half_of_votes,
     format_quorum,
-    meets_needs,
 )
 from txlog.model.synchronous_entry import SynchronousKey
 from txlog.model.view import Number
@@ -76,36 +73,35 @@ class SynchronousStatus(NamedTuple):
     own_bytes: int = 0
 
 
-def list_undecided(log: LogState) -> list[UndecidedEntry]:
-    """Those of the log in its order, then those that wait for their place in this view."""
+def list_undecided(log: LogState, origin: Origin | None = None) -> list[UndecidedEntry]:
+    """Those of the log in its order, then those that wait for their place in this view. ``origin``: only its own."""
     effects = log.synchronous
     named = {t for at, (_, names) in effects.decisions_waiting.items() if _is_queued(log, at) for t in names}
     found = [
         UndecidedEntry(one.txid, one.log_index, one.kind, one.key, one.stamp)
         for one in effects.limbo.open.values()
-        if one.txid not in named
+        if one.txid not in named and (origin is None or one.txid.origin == origin)
     ]
-    found += [one for one in _waiting(log) if one.txid not in named and one.txid not in effects.limbo.early]
+    for txid, (kind, key) in effects.waiting.items():
+        if (origin is not None and txid.origin != origin) or txid in named or txid in effects.limbo.early:
+            continue
+        if _is_queued(log, txid):
+            found.append(UndecidedEntry(txid, 0, kind, key, log.by_origin[txid.origin].age_stamp(txid.seq)))
     return found
 
 
 def find_undecided(log: LogState, txid: Txid) -> UndecidedEntry | None:
     """The one of :func:`list_undecided` with this id; its cost does not grow with their number."""
     effects = log.synchronous
-    if any(txid in names and _is_queued(log, at) for at, (_, names) in effects.decisions_waiting.items()):
-        return None
+    for at, (_, names) in effects.decisions_waiting.items():
+        if txid in names and _is_queued(log, at):
+            return None
     one, waiting = effects.limbo.open.get(txid), effects.waiting.get(txid)
     if one is not None:
         return UndecidedEntry(one.txid, one.log_index, one.kind, one.key, one.stamp)
     if waiting is None or txid in effects.limbo.early or not _is_queued(log, txid):
         return None
     return UndecidedEntry(txid, 0, *waiting, log.by_origin[txid.origin].age_stamp(txid.seq))
-
-
-def _waiting(log: LogState) -> Iterator[UndecidedEntry]:
-    for txid, (kind, key) in log.synchronous.waiting.items():
-        if _is_queued(log, txid):
-            yield UndecidedEntry(txid, 0, kind, key, log.by_origin[txid.origin].age_stamp(txid.seq))
 
 
 def _is_queued(log: LogState, txid: Txid) -> bool:
@@ -148,10 +144,19 @@ class UndecidedTransactions:
         anchor = self.quorate_anchor
         if anchor is None or not undecided:
             return DecidableTransactions([], [])
+        names = [UndecidedTransaction(one.txid, one.key.quorum) for one in undecided]
+        known = self._judge_of(anchor)
+        return judge(names, anchor, lambda txid: self.holders(state, txid), quorate=True, known=known)
+
+    def _judge_of(self, anchor: Anchor) -> QuorumJudge:
         if self._judge is None or self._judge.anchor is not anchor:
             self._judge = QuorumJudge(anchor)
-        names = [UndecidedTransaction(one.txid, one.key.quorum) for one in undecided]
-        return judge(names, anchor, lambda txid: self.holders(state, txid), quorate=True, known=self._judge)
+        return self._judge
+
+    def _is_certain(self, state: ReplicationState, one: UndecidedEntry, anchor: Anchor) -> bool:
+        """As :meth:`judge`, for one of them."""
+        known = self._judge_of(anchor)
+        return one.txid not in known.doomed and known.is_quorum(one.key.quorum, self.holders(state, one.txid))
 
     # Clients
 
@@ -168,13 +173,14 @@ class UndecidedTransactions:
         if anchor is None:
             text = "this master is not at work in a view that most votes decided: nothing was logged"
             return Unavailable("NoQuorum", f"{text}; ask a master of the other side", RETRY_S)
-        half = find_half_of_votes(anchor.electorate)
+        known = self._judge_of(anchor)
+        half = known.half_of_votes
         if half is not None:
             text = f"{half.node} has half of the votes or more: of three or more masters each needs less than half"
             return Unavailable("NoQuorum", f"{text}; nothing was logged", RETRY_S)
-        needs, here = compute_needs(key.quorum, anchor.electorate), self.present(state)
-        if not meets_needs(needs, anchor.electorate, here):
-            votes = count_votes(anchor.electorate, here)
+        here = frozenset(self.present(state))
+        if not known.is_quorum(key.quorum, here):
+            needs, votes = compute_needs(key.quorum, anchor.electorate), count_votes(anchor.electorate, here)
             text = f"{votes} of {needs.total} votes are here, {format_quorum(key.quorum)} needs {needs.votes}"
             return Unavailable("NoQuorum", f"{text}: nothing was logged; ask a master of the other side", RETRY_S)
         settings = state.local.settings
@@ -186,7 +192,7 @@ class UndecidedTransactions:
     def count_own(self, state: ReplicationState) -> tuple[int, int]:
         """This master's undecided transactions, and the bytes of those that may still change their place."""
         log = state.log
-        own = [one.txid.seq for one in list_undecided(log) if one.txid.origin == log.own.origin]
+        own = [one.txid.seq for one in list_undecided(log, log.own.origin)]
         return len(own), sum(log.own.size(seq) for seq in own if seq >= log.own.first_kept)
 
     def present(self, state: ReplicationState) -> list[str]:
@@ -241,8 +247,8 @@ class UndecidedTransactions:
         is_open = effects.is_undecided(txid)
         if not (commit or rollback or is_open):
             return None
-        certain = not rollback and effects.is_commit_known(txid)
-        if asks_quorum and is_open and not rollback and not certain:
+        certain, anchor = not rollback and effects.is_commit_known(txid), self.quorate_anchor
+        if asks_quorum and is_open and not rollback and not certain and anchor is not None:
             found = find_undecided(log, txid)
-            certain = found is not None and txid in self.judge(state, [found]).certain
-        return Progress(certain, commit, rollback, stable, applied, self.quorate_anchor is not None)
+            certain = found is not None and self._is_certain(state, found, anchor)
+        return Progress(certain, commit, rollback, stable, applied, anchor is not None)

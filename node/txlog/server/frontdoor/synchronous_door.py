@@ -15,7 +15,7 @@ from txlog.model.configuration import Configuration
 from txlog.model.durability import Durability
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE, RunItem
 from txlog.model.errors import JournalDamaged, KeyTaken, Refused, Unavailable
-from txlog.model.graph_set import NO_GRAPH
+from txlog.model.graph_set import NO_GRAPH, WrittenGraphs
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Txid
 from txlog.model.quorum import format_quorum, join_quorums
@@ -49,11 +49,22 @@ OFF_LOOP_BYTES = 64 << 10
 """A longer payload is read in a thread: some 10 milliseconds of an update, in which the loop would serve nothing."""
 
 
+KNOWN_TERMS_MAX = 1024
+
+
+class KnownTerms(NamedTuple):
+    """The terms that these rules give to writes of these graphs."""
+
+    rules: Sequence[GraphRule]
+    terms: dict[WrittenGraphs, SynchronousTerms | None]
+
+
 class SynchronousDoor:
     """``configuration``: the one in force at the stable end of this master's log."""
 
     def __init__(self, configuration: Callable[[], Configuration | None]) -> None:
         self._configuration = configuration
+        self._known: KnownTerms = KnownTerms(NO_RULES, {})
 
     @property
     def rules(self) -> Sequence[GraphRule]:
@@ -78,12 +89,18 @@ class SynchronousDoor:
             return self.convert(one, request)
         return await asyncio.get_running_loop().run_in_executor(None, self.convert, one, request)
 
-    @staticmethod
     def _find_terms(
-        one: Submission, rules: Sequence[GraphRule], request: SynchronousRequest
+        self, one: Submission, rules: Sequence[GraphRule], request: SynchronousRequest
     ) -> SynchronousTerms | None:
         written = find_written_graphs(TransactionBody(one.kind, one.payload, 0)) if rules else NO_GRAPH
-        return compute_terms(written, rules, request)
+        if request is not NO_REQUEST:
+            return compute_terms(written, rules, request)
+        known = self._known  # other threads may replace it
+        if known.rules is not rules or len(known.terms) >= KNOWN_TERMS_MAX:
+            self._known = known = KnownTerms(rules, {})
+        if written not in known.terms:
+            known.terms[written] = compute_terms(written, rules, request)
+        return known.terms[written]
 
 
 def is_synchronous(one: Submission) -> bool:
