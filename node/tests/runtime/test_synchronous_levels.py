@@ -124,7 +124,13 @@ async def test_records_that_nothing_waits_for_share_the_sync_of_the_next_write()
     syncs = loop.counts.syncs
     write = loop.write([submission("one")], Durability.QUORUM)
     assert await loop.durability.wait_for(write.reached, 30)
-    await until(lambda: loop.durability.level_of(_txid(write)) is Durability.SYNCED)
+    txid, durability = _txid(write), loop.durability
+
+    def is_synced() -> bool:
+        assert durability.synchronous_answer(txid, Durability.QUORUM) is SynchronousAnswer.COMMITTED, "it was answered"
+        return durability.level_of(txid) is Durability.SYNCED
+
+    await until(is_synced)
     assert loop.counts.syncs == syncs + 2, "the write's own, and one for its COMMIT and for the places of both"
     assert not loop.executor.journal.dirty
     await loop.close(5.0)

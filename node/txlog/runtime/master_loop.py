@@ -40,6 +40,8 @@ NEVER_MS: Final = 1 << 60
 INLINE_SYNC_S: Final = 0.002
 """Syncs that take less than this on average run on the loop's own thread: a handover costs more than it hides. On a
 slower disk, and for large syncs, they run on the sync thread, so that the loop reads arriving messages meanwhile."""
+EARLY_LOOK_WAITERS_MAX: Final = 8
+"""With more waiters for single transactions, one look in each turn does: a look at every message costs too much."""
 SYNC_DELAY_MS: Final = 5
 """How long records that neither a message nor a request waits for wait for the next sync: mostly the order of
 transactions whose clients have their answer."""
@@ -195,7 +197,8 @@ class MasterLoop:
         try:
             self.executor.receive(peer, data, self._now())
             self.durability.detect_view_change()
-            self.durability.notify_waiters(only_quorum=True)  # their clients go on while the turn does its work
+            if self.durability.count_txid_waiters() <= EARLY_LOOK_WAITERS_MAX:
+                self.durability.notify_waiters(only_quorum=True)  # their clients go on while the turn does its work
         except PeerFault as fault:
             self.count_fault(peer, fault.reason)
             raise
