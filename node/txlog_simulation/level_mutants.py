@@ -99,4 +99,31 @@ LEVEL_MUTANTS: tuple[Mutant, ...] = (
         (SourceEdit(LOOP, "        if mono_ms < self.sync_by_ms:\n", "        if mono_ms < 0:\n"),),
         test=_SYNCHRONOUS + "test_records_that_nothing_waits_for_share_the_sync_of_the_next_write",
     ),
+    Mutant(
+        "syncs-are-put-off-for-everybody",
+        "15",
+        False,
+        (SourceEdit("txlog/runtime/executor.py", "log is None or log.synchronous.is_unused or", "log is None or"),),
+        test=_SYNCHRONOUS + "test_without_synchronous_transactions_no_sync_is_put_off",
+    ),
+    Mutant(
+        "a-lone-master-is-not-woken-after-its-commit",
+        "S6",
+        False,
+        (SourceEdit("txlog/protocol/core.py", "return min(due.wake_ms, now.mono + 1)", "return due.wake_ms"),),
+        test="node/tests/protocol/test_synchronous_masters.py::test_a_lone_master_needs_no_message_to_go_on",
+    ),
+    Mutant(
+        "terms-of-any-write-are-kept",
+        "S1",
+        False,
+        (
+            SourceEdit(
+                "txlog/server/frontdoor/synchronous_door.py",
+                "len(written.named) > KNOWN_GRAPHS_MAX)",
+                "len(written.named) > 1 << 40)",
+            ),
+        ),
+        test="node/tests/server/test_synchronous_terms.py::test_writes_of_many_graphs_leave_nothing_behind",
+    ),
 )

@@ -203,6 +203,14 @@ def test_a_commit_waits_for_no_answer_to_an_earlier_post() -> None:
     assert masters.posts["a"] == posts + 2, "to b, and to c, whose answer is still on its way"
 
 
+def test_a_lone_master_needs_no_message_to_go_on() -> None:
+    masters = cluster("a")
+    txid = masters.take("a", "one")
+    masters.run(5)
+    assert masters.answer("a", txid) is SynchronousAnswer.COMMITTED
+    assert masters.effects("a") == ["one"]
+
+
 def test_a_restart_changes_nothing_of_it() -> None:
     masters = cluster("abc")
     txid = masters.take("a", "one", key="k")

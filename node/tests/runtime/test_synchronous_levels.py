@@ -18,7 +18,7 @@ from txlog.protocol.events import ConfiguredMember, ProtocolSettings, Submission
 from txlog.protocol.views.decisions import SynchronousAnswer
 from txlog.runtime.executor import Executor
 from txlog.runtime.master_listener import MasterListener
-from txlog.runtime.master_loop import AwaitedWrite, MasterLoop, system_now
+from txlog.runtime.master_loop import NEVER_MS, AwaitedWrite, MasterLoop, system_now
 
 
 class LoneListener(MasterListener):
@@ -133,6 +133,19 @@ async def test_records_that_nothing_waits_for_share_the_sync_of_the_next_write()
     await until(is_synced)
     assert loop.counts.syncs == syncs + 2, "the write's own, and one for its COMMIT and for the places of both"
     assert not loop.executor.journal.dirty
+    await loop.close(5.0)
+
+
+async def test_without_synchronous_transactions_no_sync_is_put_off() -> None:
+    loop = started(MemoryVfs())
+    await until(lambda: is_quorate(loop))
+    loop.write([ordinary("one")], Durability.ACCEPTED)
+
+    def is_stable() -> bool:
+        assert loop.sync_by_ms == NEVER_MS
+        return loop.durability.stable.value > 0
+
+    await until(is_stable)
     await loop.close(5.0)
 
 

@@ -243,9 +243,10 @@ class Core:
     def _write_decisions(self, replication: Replication, now: ClockReading) -> int:
         """Write the decisions that are due about synchronous transactions. Returns when to ask again."""
         due = self.view_manager.decisions.due(replication.state)
-        if due.submissions and self.membership.admission.error() is None:
-            self.submit(due.submissions, now, not self.disk_full)
-        return due.wake_ms
+        if not due.submissions or self.membership.admission.error() is not None:
+            return due.wake_ms
+        self.submit(due.submissions, now, not self.disk_full)
+        return min(due.wake_ms, now.mono + 1)  # a lone master hears of nothing else that brings them into its log
 
     def _send_posts(self, replication: Replication, now: ClockReading) -> int:
         """Send the posts that are due. Returns when the next one is."""

@@ -292,8 +292,12 @@ class Executor:
         return self.journal.read(one.node, one.birth, one.first_seq, 1, 1).items[0].stamp
 
     @property
-    def has_unsent(self) -> bool:
-        """Whether a message waits for records that no sync has taken yet."""
+    def needs_sync(self) -> bool:
+        """Whether what no sync has taken yet must not wait for the next write: a message waits for it, it is a part of
+        a trim, or synchronous transactions, whose clients may have their answer already, are not in use."""
+        log = self.core.log_state
+        if log is None or log.synchronous.is_unused or self._trim is not None:
+            return True
         return any(effects.sends for effects in self._waiting)
 
     @property

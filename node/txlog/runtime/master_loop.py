@@ -336,7 +336,7 @@ class MasterLoop:
         if not self.executor.journal.dirty:
             self.sync_by_ms = NEVER_MS
             return False
-        if self.executor.has_unsent or self._durable_waiters or self.durability.awaits_sync:
+        if self.executor.needs_sync or self._durable_waiters or self.durability.awaits_sync:
             self.sync_by_ms = NEVER_MS
             return True
         self.sync_by_ms = min(self.sync_by_ms, mono_ms + SYNC_DELAY_MS)

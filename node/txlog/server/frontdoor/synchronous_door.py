@@ -15,7 +15,7 @@ from txlog.model.configuration import Configuration
 from txlog.model.durability import Durability
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE, RunItem
 from txlog.model.errors import JournalDamaged, KeyTaken, Refused, Unavailable
-from txlog.model.graph_set import NO_GRAPH, WrittenGraphs
+from txlog.model.graph_set import NO_GRAPH, GraphSet, WrittenGraphs
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Txid
 from txlog.model.quorum import format_quorum, join_quorums
@@ -50,6 +50,8 @@ OFF_LOOP_BYTES = 64 << 10
 
 
 KNOWN_TERMS_MAX = 1024
+KNOWN_GRAPHS_MAX = 4
+"""The terms of a write to more graphs are not kept: a body may name as many as fit it."""
 
 
 class KnownTerms(NamedTuple):
@@ -93,7 +95,7 @@ class SynchronousDoor:
         self, one: Submission, rules: Sequence[GraphRule], request: SynchronousRequest
     ) -> SynchronousTerms | None:
         written = find_written_graphs(TransactionBody(one.kind, one.payload, 0)) if rules else NO_GRAPH
-        if request is not NO_REQUEST:
+        if request is not NO_REQUEST or (isinstance(written, GraphSet) and len(written.named) > KNOWN_GRAPHS_MAX):
             return compute_terms(written, rules, request)
         known = self._known  # other threads may replace it
         if known.rules is not rules or len(known.terms) >= KNOWN_TERMS_MAX:
