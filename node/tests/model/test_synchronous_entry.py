@@ -49,7 +49,7 @@ def test_no_other_text_is_the_key_of_a_transaction(text: str) -> None:
 @given(st.sampled_from(list(DecisionKind)), st.sets(txids, min_size=1))
 def test_a_decision_is_read_as_it_was_written(verdict: DecisionKind, names: set[Txid]) -> None:
     decision = decide(verdict, names)
-    assert decision.names() == sorted(names)
+    assert decision.names() == tuple(sorted(names))
     assert decode_decision(encode_decision(decision)) == decision
 
 
