@@ -394,7 +394,8 @@ class SimulatedMaster:
             now = self.now()
             for source, data in inbox:
                 receive_one(self, lambda peer, message: executor.receive(peer, message, now), source, data)
-            self.schedule_turn_by(executor.poll(now, self.incarnation % 2 > 0))
+            decisions_awaited = self.incarnation % 2 > 0  # so that both ways are driven in each run
+            self.schedule_turn_by(executor.poll(now, decisions_awaited))
             sync_and_release(self)
         look_after(self)
 

@@ -5,10 +5,10 @@ Handlers submit work and await an answer; the order inside is fixed (one *turn*)
     sockets once more → gathered writes → poll → sync (inline while it is short, else on its thread)
     → release: messages, marks → waiters
 
-Writes that arrive during a sync wait for its end, since they could not become durable before the next one anyway. The
-writes of clients become one run, one record, one message. Messages of peers go to the core at once, and one answer
-covers them all. Nothing here awaits between reading the core's state and changing it. Any error of the core, the
-journal or an assertion ends the process, by name.
+A sync that nothing waits for is put off: its records share the next one. Writes that arrive during a sync wait for its
+end, since they could not become durable before the next one anyway. The writes of clients become one run, one record,
+one message. Messages of peers go to the core at once, and one answer covers them all. Nothing here awaits between
+reading the core's state and changing it. Any error of the core, the journal or an assertion ends the process, by name.
 """
 
 from __future__ import annotations

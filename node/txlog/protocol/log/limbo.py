@@ -128,8 +128,7 @@ class Limbo:
         if entry.kind == KIND_DECISION:
             return self._decide(entry, decode_decision(entry.key), place_of)
         assert entry.kind in SYNCHRONOUS_KINDS, entry
-        key = decode_synchronous_key(entry.key)
-        return self.enter(OpenSynchronous(entry.log_index, entry.txid, entry.kind, key, entry.stamp, entry.content))
+        return self.enter(synchronous_of(entry))
 
     def enter(self, one: OpenSynchronous) -> list[Effect]:
         """As :meth:`apply`, for a synchronous transaction."""
@@ -225,6 +224,12 @@ class Limbo:
         found.rolled_back = dict(snapshot.rolled_back)
         found.final_index = index
         return found
+
+
+def synchronous_of(entry: LimboEntry) -> OpenSynchronous:
+    """The synchronous transaction that an entry of the log is, with its key read."""
+    key = decode_synchronous_key(entry.key)
+    return OpenSynchronous(entry.log_index, entry.txid, entry.kind, key, entry.stamp, entry.content)
 
 
 def find_log_start(served_from: int, at_served: LimboSnapshot) -> int:

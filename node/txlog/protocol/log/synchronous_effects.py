@@ -35,6 +35,7 @@ from txlog.protocol.log.limbo import (
     LimboSnapshot,
     OpenSynchronous,
     find_log_start,
+    synchronous_of,
 )
 from txlog.protocol.log.log_index import LogIndex
 
@@ -114,12 +115,11 @@ class SynchronousEffects:
         elif is_decision:
             self._decide(entry, history)
         else:
-            key = decode_synchronous_key(entry.key)
-            one = OpenSynchronous(entry.log_index, entry.txid, entry.kind, key, entry.stamp, entry.content)
+            one = synchronous_of(entry)
             for effect in self.limbo.enter(one):
                 self._take_effect(one.log_index, effect)
             if one.txid in self.limbo.rolled_back:
-                self._keys.forget_waiting(key.client_key, one.txid)
+                self._keys.forget_waiting(one.key.client_key, one.txid)
 
     def _decide(self, entry: LimboEntry, history: LogIndex) -> None:
         names = decode_decision(entry.key).names()

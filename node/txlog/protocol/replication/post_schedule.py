@@ -17,8 +17,8 @@ whose disk is full is pushed nothing until it reports room again. A peer that le
 pushed nothing until it sends any message. Otherwise the queue would be read and encoded again and again for a dead
 master. The longer the queue, the more that would cost the living ones.
 
-A post of decisions alone delays no other one: a client that was answered when a quorum held its transaction writes the
-next one while the COMMIT is on its way."""
+A post of decisions alone delays no other one, and waits for no answer to an earlier one: a client that was answered
+when a quorum held its transaction writes the next one while the COMMIT is on its way."""
 
 from __future__ import annotations
 

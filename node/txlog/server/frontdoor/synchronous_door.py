@@ -47,8 +47,6 @@ _NOTHING_LOGGED = ("NoQuorum", "SynchroNone", "SynchroFull")
 """Reasons for which a master takes no new synchronous transaction."""
 OFF_LOOP_BYTES = 64 << 10
 """A longer payload is read in a thread: some 10 milliseconds of an update, in which the loop would serve nothing."""
-
-
 KNOWN_TERMS_MAX = 1024
 KNOWN_GRAPHS_MAX = 4
 """The terms of a write to more graphs are not kept: a body may name as many as fit it."""
