@@ -33,8 +33,8 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "fast-path-takes-a-long-update",
-        f"{_ROOM}/fast_path.py",
-        "    if int(length) >= OFF_LOOP_SPARQL and media_type.lower().startswith(UPDATE_MEDIA_TYPE):\n",
+        f"{_ROOM}/plain_heads.py",
+        "    if length >= OFF_LOOP_SPARQL and media_type.lower().startswith(UPDATE_MEDIA_TYPE):\n",
         "    if False:\n",
         f"{_LONG}::test_a_long_update_of_a_low_level_leaves_the_fast_path",
     ),

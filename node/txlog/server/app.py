@@ -51,6 +51,7 @@ from txlog.runtime.worker_registry import WorkerRegistry
 from txlog.server.admin.settings import SettingsHandler
 from txlog.server.disk_full_mode import DiskFullMode, wait_until_disk_full
 from txlog.server.frontdoor.fast_path import FastPath
+from txlog.server.frontdoor.fast_reads import FastReads
 from txlog.server.http_api import HttpApi
 from txlog.server.peers.peer_links import PeerLinks, listen_to_peers
 from txlog.server.removed_master_export import export_unlogged
@@ -181,6 +182,7 @@ class MasterApp(MasterListener):
         self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=CLOSE_TIMEOUT_S)
         await self._runner.setup()
         config = self.config
+        reads = self.http_api.reads
         self._fast_path = FastPath(
             self.http_api.writes,
             self.loop,
@@ -189,6 +191,7 @@ class MasterApp(MasterListener):
             HTTP_KEEP_ALIVE_S,
             server,
             self.authenticator,
+            FastReads(self.context, reads.router, frozenset(path.encode() for path in reads.hot_paths)),
         )
         self._listeners.append(
             await listen(self._fast_path.new_connection, config.host, config.port, self.log, self.tls.clients)

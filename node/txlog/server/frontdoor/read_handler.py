@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Final
 
 from aiohttp import ClientError, ClientResponse, web
 
@@ -19,13 +18,7 @@ from txlog.http.router import (
     read_body,
     text_response,
 )
-from txlog.model.errors import (
-    BadInput,
-    NotAcceptable,
-    Unavailable,
-    Unsupported,
-    WorkerFault,
-)
+from txlog.model.errors import BadInput, NotAcceptable, Unavailable, Unsupported
 from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.answer_steps import clean_lines, read_beginning, resume, steps_for
 from txlog.server.frontdoor.answer_stream import send_stream
@@ -33,14 +26,14 @@ from txlog.server.frontdoor.describe import append_answers, find_statement_queri
 from txlog.server.frontdoor.off_loop import parse_form, run_sparql_off_loop
 from txlog.server.frontdoor.portability_rule import PortabilityRule
 from txlog.server.frontdoor.query_plans import explain_query
-from txlog.server.frontdoor.query_request import ParsedQuery, parse_query_request
+from txlog.server.frontdoor.query_request import ACCEPT_CHARS_MAX, ParsedQuery, parse_query_request
 from txlog.server.frontdoor.read_router import (
     ALL_STATEMENTS,
     RETRY_S,
     ReadRouter,
-    WorkerCandidate,
     WorkerQuery,
     WorkerRequestSpec,
+    worker_error,
 )
 from txlog.server.frontdoor.request_parameters import (
     check_repository,
@@ -70,6 +63,7 @@ from txlog.server.frontdoor.statement_lines import (
 )
 from txlog.server.frontdoor.stream_converter import Stage, StreamConverter, convert_stream
 from txlog.server.frontdoor.tabular_results import accept_header, table_response
+from txlog.server.frontdoor.worker_choice import WorkerCandidate
 from txlog.sparql.rewrite.star_query import speaks_star
 from txlog.sparql.skolem_iris import iri_to_label
 from txlog.workers import Adapter
@@ -77,8 +71,6 @@ from txlog.workers.adapter import RequestOutcome, Unreachable, WorkerRequest
 from txlog.workers.canonical_literals import literal_form
 
 PROTOCOL = "12"
-ACCEPT_CHARS_MAX: Final = 8192
-"""As long as a header may be. A form may hold this one, too, and a body is longer."""
 
 
 class ReadHandler:
@@ -91,6 +83,7 @@ class ReadHandler:
         self._literals = site.literals
         self._portability = PortabilityRule(site)
         self.router = ReadRouter(site)
+        self.hot_paths = [f"{prefix}/repositories/{self._repository}" for prefix in ("", "/rdf4j-server")]
 
     def routes(self) -> list[Route]:
         """The paths of this handler."""
@@ -100,8 +93,6 @@ class ReadHandler:
             made += [
                 Route("GET", f"{prefix}/protocol", self.protocol),
                 Route("GET", f"{prefix}/repositories", self.repositories),
-                Route("GET", f"{prefix}/repositories/{self._repository}", self.query),
-                Route("POST", f"{prefix}/repositories/{self._repository}", self.query),
                 Route("GET", one, self.query),
                 Route("POST", one, self.query),
                 Route("GET", f"{one}/size", self.size),
@@ -109,6 +100,7 @@ class ReadHandler:
                 Route("GET", f"{one}/rdf-graphs", self.contexts),
                 Route("GET", f"{one}/statements", self.statements),
             ]
+        made += [Route(method, path, self.query) for path in self.hot_paths for method in ("GET", "POST")]
         return made
 
     async def protocol(self, request: Request, names: Mapping[str, str]) -> Response:
@@ -199,7 +191,7 @@ class ReadHandler:
     async def _boolean_response(self, request: Request, build: WorkerRequestSpec) -> Response:
         answer = await self.router.fetch(request, build)
         if answer.status != 200:
-            raise _worker_error(answer.status, answer.text)
+            raise worker_error(answer.status, answer.text)
         found = re.search(rb'"boolean"\s*:\s*(true|false)', answer.body)
         if found is None:
             raise NotAcceptable("Accept: text/boolean is for ASK")
@@ -229,7 +221,7 @@ class ReadHandler:
                     if answer.status in (502, 503, 504):
                         continue
                     if answer.status != 200:
-                        raise _worker_error(answer.status, (await answer.read())[:8000].decode("utf-8", "replace"))
+                        raise worker_error(answer.status, (await answer.read())[:8000].decode("utf-8", "replace"))
                     media = answer.headers.get("Content-Type", "application/octet-stream")
                     kept = {"Content-Type": media, "Vary": VARY, "TxLog-Worker": store.worker.name, **(headers or {})}
                     steps = steps_for(store.adapter, build, media)
@@ -296,7 +288,7 @@ class ReadHandler:
 
         answer = await self.router.fetch_from(stores, build, counted=asked)
         if answer.status != 200:
-            raise _worker_error(answer.status, answer.text)
+            raise worker_error(answer.status, answer.text)
         return adapters[-1].parse_size(answer)
 
     async def contexts(self, request: Request, names: Mapping[str, str]) -> Response:
@@ -310,7 +302,7 @@ class ReadHandler:
 
         answer = await self.router.fetch(request, build)
         if answer.status != 200:
-            raise _worker_error(answer.status, answer.text)
+            raise worker_error(answer.status, answer.text)
         found = adapters[-1].parse_contexts(answer)
         rows = [(iri_to_label(graph), graph) for graph in found]
         cells = [[("uri", graph) if label is None else ("bnode", label)] for label, graph in rows]
@@ -393,15 +385,6 @@ async def _read_beginning(store: WorkerCandidate, answer: ClientResponse, bytes_
         return await read_beginning(answer.content, bytes_max)
     except (TimeoutError, ClientError, OSError) as broken:  # nothing is sent yet, so another worker may answer
         raise Unreachable(store.worker.url, f"it broke off: {broken}", RequestOutcome.UNKNOWN) from broken
-
-
-def _worker_error(status: int, text: str) -> BadInput | NotAcceptable | WorkerFault:
-    text = text.strip()[:2000]
-    if status == 400:
-        return BadInput(f"MALFORMED QUERY: {text}")
-    if status == 406:
-        return NotAcceptable(text or "the worker has no such form")
-    return WorkerFault(f"the worker answered {status}: {text}")
 
 
 def _pattern_parameters(request: Request, as_written: bool) -> tuple[list[bytes | None], list[str] | None]:
