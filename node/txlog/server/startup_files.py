@@ -1,5 +1,5 @@
-"""What a process reads at its start beside its configuration: users, certificates, the secret of the masters. And the
-file in which it says who it is."""
+"""The files of a start beside the configuration: users, certificates, the secret of the masters; and the file that
+names this process."""
 
 from __future__ import annotations
 
