@@ -97,6 +97,7 @@ class StepTarget:
     def __init__(self, inner: BackupTarget, on_step: Callable[[int, str], None]) -> None:
         self._inner, self._on_step = inner, on_step
         self.steps: list[str] = []
+        self.written: list[str] = []
         self._is_over = False
 
     @property
@@ -116,6 +117,7 @@ class StepTarget:
     def write(self, key: str, data: bytes) -> None:
         self._step("write")
         self._inner.write(key, data)
+        self.written.append(key)
 
     def create(self, key: str, data: bytes) -> bool:
         self._step("create")

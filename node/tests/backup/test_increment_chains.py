@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from threading import Event, Thread
 
 import msgspec
 import pytest
@@ -12,10 +14,20 @@ from increments import CHAIN, CLUSTER, Followed, Killed, StepTarget
 from oxigraph_process import OxigraphProcess
 from pen import folder_target, put_back
 
-from txlog.backup import BackupManifest, BackupTarget, apply_retention, catalogue, check_backup, delete_backup
+from txlog.backup import (
+    BackupManifest,
+    BackupRequest,
+    BackupTarget,
+    apply_retention,
+    catalogue,
+    check_backup,
+    delete_backup,
+    merge_chain,
+)
 from txlog.backup.backup_errors import (
     BackupFault,
     BackupInUse,
+    ContentDiffers,
     LinkDamaged,
     LinkMissing,
     ManifestDamaged,
@@ -302,6 +314,69 @@ def test_an_increment_at_any_step_of_a_deletion(
     assert outcomes == {"being deleted", "continues", "continues an earlier one", "NeededByIncrement"}
 
 
+class Paused:
+    """An increment in a thread, which stops before a step of its target until it is let go. It is killed once its
+    manifest is written."""
+
+    def __init__(self, followed: Followed, place: BackupTarget, at: int) -> None:
+        self._stopped, self._released = Event(), Event()
+        self._at = at
+        self._target = StepTarget(place, self._stop)
+        self._thread = Thread(target=self._run, args=(followed,))
+
+    def start(self) -> None:
+        """Returns when it has stopped, or ended before."""
+        self._thread.start()
+        assert self._stopped.wait(30)
+
+    def end(self) -> None:
+        self._released.set()
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+    def _stop(self, number: int, _: str) -> None:
+        if any(key.endswith(MANIFEST_NAME) for key in self._target.written):
+            raise Killed
+        if number == self._at:
+            self._stopped.set()
+            assert self._released.wait(30)
+
+    def _run(self, followed: Followed) -> None:
+        try:
+            with suppress(NoIncrement, BackupFault, Killed):
+                followed.increment(self._target)
+        finally:
+            self._stopped.set()
+
+
+def test_an_increment_that_is_in_the_middle_at_any_step_of_a_deletion(
+    followed: Followed, chain: list[BackupManifest], tmp_path: Path
+) -> None:
+    """Both write first and look then, so that one of them sees the other."""
+    followed.add("<urn:new> <urn:p> <urn:o> .")
+    outcomes: set[str] = set()
+    counted = StepTarget(copy_of(followed.target, tmp_path / "counted"), lambda number, _: None)
+    delete_backup(counted, chain[-1].name)
+    for step in range(1, len(counted.steps) + 1):
+        for middle in (6, 7, 8, 12, 20, 24, 28):
+            place = copy_of(followed.target, tmp_path / f"{step}-{middle}")
+            other = Paused(followed, place, middle)
+
+            def begin(number: int, _: str, at: int = step, paused: Paused = other) -> None:
+                if number == at:
+                    paused.start()
+
+            try:
+                delete_backup(StepTarget(place, begin), chain[-1].name)
+                outcomes.add("deleted")
+            except (BackupInUse, NeededByIncrement) as refused:
+                outcomes.add(refused.name)
+            finally:
+                other.end()
+            refuse_broken_chains(place)
+    assert outcomes >= {"deleted", "BackupInUse"}
+
+
 def test_what_a_killed_deletion_announced_counts_for_an_hour(
     followed: Followed, chain: list[BackupManifest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,6 +387,16 @@ def test_what_a_killed_deletion_announced_counts_for_an_hour(
     monkeypatch.setattr("txlog.backup.read_lease.time.time", lambda: later)
     assert not is_leased(followed.target, chain[-1].name, DELETING_PREFIX, DELETING_TTL_S)
     assert followed.increment(chain_max=CHAIN).chain_number == 4
+
+
+def test_a_merge_that_differs_is_none(followed: Followed, chain: list[BackupManifest]) -> None:
+    last = chain[-1]
+    forged = msgspec.structs.replace(last, digest="0" * 32)
+    Path(followed.target.location, last.name, MANIFEST_NAME).write_bytes(encode_manifest(forged))
+    with pytest.raises(ContentDiffers, match=last.name):
+        merge_chain(followed.target, last.name, BackupRequest("", "", name="merged"))
+    assert not any("merged" in each.key for each in followed.target.list_objects())
+    assert merge_chain(followed.target, chain[-2].name, BackupRequest("", "", name="merged")).digest == chain[-2].digest
 
 
 def test_a_manifest_of_a_link_is_read_by_its_name(followed: Followed, chain: list[BackupManifest]) -> None:

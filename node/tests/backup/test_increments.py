@@ -13,9 +13,8 @@ from log_in_memory import MemoryLog
 from oxigraph_process import OxigraphProcess
 from pen import apply, empty_out, filled_log, put_back
 
-from txlog.backup import BackupRequest, catalogue, increment_writer, quad_changes
+from txlog.backup import BackupRequest, catalogue, increment_writer, merge_chain, quad_changes
 from txlog.backup.backup_errors import NoIncrement
-from txlog.backup.chain_merge import merge_chain
 from txlog.model.errors import BadInput
 
 QUADS = [

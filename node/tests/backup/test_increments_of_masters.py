@@ -90,6 +90,8 @@ async def test_the_job_makes_chains_and_retires_them_whole(site: Site) -> None:
     await site.write("DELETE { ?s ?p ?o } INSERT { ?s <urn:q> ?o } WHERE { ?s ?p ?o }")
     done = await site.job(incremental=True, chain=9)
     assert (done.made.chain_number, "is an update" in done.why_full) == (0, True)
+    split = await site.job(incremental=True, why="split", name="of-a-split")
+    assert (split.made.chain_number, split.why_full) == (0, ""), "what a split needs depends on no other backup"
 
 
 async def test_the_commands_know_chains(site: Site, empty: OxigraphProcess) -> None:
