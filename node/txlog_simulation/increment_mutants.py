@@ -155,6 +155,13 @@ INCREMENT_MUTANTS: tuple[Mutant, ...] = (
         f"{_CHAINS}test_an_increment_at_any_step_of_a_deletion",
     ),
     _mutant(
+        "increment-whose-link-is-gone",
+        WRITER,
+        "        read_chain(target, manifest)  # ",
+        "        # ",
+        f"{_CHAINS}test_an_increment_whose_lease_ran_out_is_none_without_its_link",
+    ),
+    _mutant(
         "merged-backup-not-compared",
         "txlog/backup/backup_writer.py",
         "        if expected is not None:\n",

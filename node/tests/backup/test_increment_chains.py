@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from contextlib import suppress
 from itertools import pairwise
@@ -387,6 +388,23 @@ def test_what_a_killed_deletion_announced_counts_for_an_hour(
     monkeypatch.setattr("txlog.backup.read_lease.time.time", lambda: later)
     assert not is_leased(followed.target, chain[-1].name, DELETING_PREFIX, DELETING_TTL_S)
     assert followed.increment(chain_max=CHAIN).chain_number == 4
+
+
+def test_an_increment_whose_lease_ran_out_is_none_without_its_link(
+    followed: Followed, chain: list[BackupManifest]
+) -> None:
+    followed.add("<urn:new> <urn:p> <urn:o> .")
+    last = Path(followed.target.location, chain[-1].name)
+
+    def delete_at_the_end(_: int, name: str) -> None:
+        if name == "write" and sum(step == "write" for step in target.steps) == 3:  # a lease, a part, the manifest
+            shutil.rmtree(last)
+
+    target = StepTarget(followed.target, delete_at_the_end)
+    with pytest.raises(LinkMissing, match=chain[-1].name):
+        followed.increment(target)
+    assert refuse_broken_chains(followed.target) == [each.name for each in chain[:-1]]
+    assert len(catalogue(followed.target)) == len(chain) - 1, "nothing of it is left"
 
 
 def test_a_merge_that_differs_is_none(followed: Followed, chain: list[BackupManifest]) -> None:
