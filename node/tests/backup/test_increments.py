@@ -164,7 +164,7 @@ def test_changes_beyond_memory_make_a_full_one(followed: Followed, monkeypatch: 
     followed.add("<urn:u> <urn:p> <urn:o> .", "<urn:v> <urn:p> <urn:o> .", "<urn:w> <urn:p> <urn:o> .")
     with pytest.raises(NoIncrement, match="have changed since"):
         followed.increment()
-    assert quad_changes.CHANGES_BYTES_MAX == 128 << 20
+    assert quad_changes.CHANGES_BYTES_MAX == 64 << 20
 
 
 def test_a_log_that_was_trimmed_makes_a_full_one(followed: Followed) -> None:

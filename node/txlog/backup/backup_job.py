@@ -171,10 +171,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "quads": made.quads,
             "bytes": made.stored_bytes,
             "seconds": round(time.monotonic() - began, 3),
-            "retired": done.retired,
-            "leftovers": done.leftovers,
             **({"of": made.continues.of} if made.continues is not None else {}),
             **({"whyFull": done.why_full} if done.why_full else {}),
+            "retired": done.retired,
+            "leftovers": done.leftovers,
         },
         options.answer,
     )

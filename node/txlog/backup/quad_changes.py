@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from txlog.backup.backup_errors import NoIncrement
 from txlog.workers.digest import Digest
 
-CHANGES_BYTES_MAX: Final = 128 << 20
-"""N-Quads of changes in memory, where they take about twice as much: of a whole chain of incremental backups."""
+CHANGES_BYTES_MAX: Final = 64 << 20
+"""N-Quads of changes in memory, where they take about three times as much: of a whole chain of incremental backups."""
 PIECE_BYTES: Final = 1 << 20
 _ADD: Final = ord("A")
 _MODULUS: Final = 1 << 128
