@@ -71,6 +71,27 @@ INCREMENT_MUTANTS: tuple[Mutant, ...] = (
         f"{_STATE}test_pages_of_another_log_make_no_increment",
     ),
     _mutant(
+        "increment-upon-another-content",
+        WRITER,
+        "        and each.manifest.base_content == marker.base\n",
+        "",
+        f"{_STATE}test_content_from_before_the_log_goes_with_the_chain",
+    ),
+    _mutant(
+        "increment-forgets-the-content-before-the-log",
+        WRITER,
+        "            base=before.base_content.hex() or msgspec.UNSET,\n",
+        "            base=before.base,\n",
+        f"{_STATE}test_content_from_before_the_log_goes_with_the_chain",
+    ),
+    _mutant(
+        "increment-upon-the-same-index-of-another-branch",
+        WRITER,
+        "(each.manifest.place.index < marker.position.index or ",
+        "(each.manifest.place.index <= marker.position.index or ",
+        f"{_STATE}test_a_backup_of_another_branch_at_the_same_index_is_not_continued",
+    ),
+    _mutant(
         "chain-without-end",
         WRITER,
         "    if len(chain) > chain_max:\n",

@@ -13,8 +13,9 @@ import msgspec
 import pytest
 from increments import CHAIN, CLUSTER, Followed, Killed, StepTarget
 from oxigraph_process import OxigraphProcess
-from pen import folder_target, put_back
+from pen import folder_target, put_back, s3_target
 
+from e2e.lib.seaweedfs import ACCESS, SECRET, SeaweedProcess
 from txlog.backup import (
     BackupManifest,
     BackupRequest,
@@ -405,6 +406,26 @@ def test_an_increment_whose_lease_ran_out_is_none_without_its_link(
         followed.increment(target)
     assert refuse_broken_chains(followed.target) == [each.name for each in chain[:-1]]
     assert len(catalogue(followed.target)) == len(chain) - 1, "nothing of it is left"
+
+
+def test_chains_in_an_object_store(
+    followed: Followed, empty: OxigraphProcess, seaweed: SeaweedProcess, tmp_path: Path
+) -> None:
+    (tmp_path / "AWS_ACCESS_KEY_ID").write_text(ACCESS)
+    (tmp_path / "AWS_SECRET_ACCESS_KEY").write_text(SECRET)
+    followed.target = s3_target(seaweed.url, tmp_path.name, tmp_path)
+    made = [followed.full(why="schedule")]
+    for n in range(2):
+        followed.add(f"<urn:s:{n}> <urn:p> <urn:o> .")
+        made.append(followed.increment(why="schedule"))
+    assert followed.is_equal(made[-1])
+    assert put_back(followed.target, made[-1].name, empty, followed.log).quads == 4
+    with pytest.raises(NeededByIncrement):
+        delete_backup(followed.target, made[0].name)
+    assert apply_retention(followed.target, CLUSTER, "uk", 1) == [], "the newest needs the others"
+    newest = followed.full(why="schedule")
+    assert apply_retention(followed.target, CLUSTER, "uk", 1) == [each.name for each in made[::-1]]
+    assert {each.key.partition("/")[0] for each in followed.target.list_objects()} == {newest.name}
 
 
 def test_a_merge_that_differs_is_none(followed: Followed, chain: list[BackupManifest]) -> None:

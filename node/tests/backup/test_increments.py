@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from increments import Followed, MasterOfLog
 from log_in_memory import MemoryLog
 from oxigraph_process import OxigraphProcess
-from pen import apply, empty_out, filled_log, put_back
+from pen import apply, empty_out, filled_log, order, put_back, source
 
-from txlog.backup import BackupRequest, catalogue, increment_writer, merge_chain, quad_changes
+from txlog.backup import BackupRequest, adopt, catalogue, increment_writer, merge_chain, quad_changes
 from txlog.backup.backup_errors import NoIncrement
 from txlog.model.errors import BadInput
 
@@ -227,8 +227,46 @@ def test_pages_of_another_log_make_no_increment(followed: Followed) -> None:
     followed.add("<urn:t> <urn:p> <urn:o> .")
     forked.add("<urn:other> <urn:p> <urn:o> .")
     followed.masters = [MasterOfLog(forked)]
-    with pytest.raises(NoIncrement, match="not on this log"):
+    with pytest.raises(NoIncrement, match="the log has another hash there"):
         followed.increment()
+
+
+def test_content_from_before_the_log_goes_with_the_chain(followed: Followed, empty: OxigraphProcess) -> None:
+    """An adopted store is in no entry of the log; its name is in each marker."""
+    assert empty.update("INSERT DATA { <urn:old> <urn:p> <urn:o> . <urn:old> <urn:q> <urn:o> }").ok
+    adopted = adopt(source(empty), followed.target, order(), followed.log.position(0))
+    put_back(followed.target, adopted.name, followed.worker, followed.log)
+    followed.add("<urn:s> <urn:p> <urn:o> .")
+    followed.delete("<urn:old> <urn:q> <urn:o> .")
+    made = followed.increment()
+    assert made.continues is not None
+    assert (made.continues.of, made.continues.deleted, made.quads) == (adopted.name, 1, 2)
+    assert made.base_content == adopted.base_content != b""
+    assert followed.is_equal(made)
+    empty_out(empty)
+    assert put_back(followed.target, made.name, empty, followed.log).marker.base == adopted.base_content
+    merged = merge_chain(followed.target, made.name, BackupRequest("", ""))
+    assert (merged.base_content, merged.format) == (adopted.base_content, 2)
+
+    empty_out(followed.worker)
+    apply(followed.worker, followed.log)
+    with pytest.raises(NoIncrement, match="can be continued"):
+        followed.increment()  # a store without that content
+
+
+def test_a_backup_of_another_branch_at_the_same_index_is_not_continued(followed: Followed) -> None:
+    followed.add("<urn:s> <urn:p> <urn:o> .")
+    both = followed.full()
+    entries, hashes = list(followed.log.entries), list(followed.log.hashes)
+    followed.add("<urn:lost> <urn:p> <urn:o> .")
+    followed.full()
+    followed.log.entries, followed.log.hashes = entries, hashes
+    followed.log.add("<urn:won> <urn:p> <urn:o> .")
+    put_back_to(followed, both.name)
+    made = followed.increment()
+    assert made.continues is not None
+    assert (made.place.index, made.continues.of) == (2, both.name)
+    assert followed.is_equal(made)
 
 
 def test_filled_logs_of_many_pages(followed: Followed) -> None:

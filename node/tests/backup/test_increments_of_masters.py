@@ -21,7 +21,7 @@ from synchronous_cluster import insert
 
 from txlog.apply import MasterLog, WorkerState, apply_up_to
 from txlog.backup import RestoreTarget, catalogue, make_chain_check, open_target, rebuild_from_backup
-from txlog.backup.backup_job import JobResult, run_job
+from txlog.backup.backup_job import JobResult, main, run_job
 from txlog.backup.pinned_snapshot import read_system_graphs
 from txlog.cli.main import app
 from txlog.client import JsonMarker, MasterClient, WorkerReport
@@ -90,6 +90,14 @@ async def test_the_job_makes_chains_and_retires_them_whole(site: Site) -> None:
     await site.write("DELETE { ?s ?p ?o } INSERT { ?s <urn:q> ?o } WHERE { ?s ?p ?o }")
     done = await site.job(incremental=True, chain=9)
     assert (done.made.chain_number, "is an update" in done.why_full) == (0, True)
+    file, answer = site.folder.parent / "job.json", site.folder.parent / "answer"
+    config = BackupJobConfig(data_center="uk", masters=[site.cluster.url(0)], target=FolderConfig(folder=site.folder))
+    file.write_text(config.model_dump_json())
+    for kind, number in (("incremental", 1), ("full", 0)):
+        words = ["--config", str(file), "--kind", kind, "--answer", str(answer)]
+        assert await asyncio.to_thread(main, words) == 0
+        told = json.loads(answer.read_text())
+        assert (told.get("of"), "whyFull" in told) == (done.made.name if number else None, False)
     split = await site.job(incremental=True, why="split", name="of-a-split")
     assert (split.made.chain_number, split.why_full) == (0, ""), "what a split needs depends on no other backup"
 

@@ -106,7 +106,7 @@ def find_continued(
         if each.manifest is not None
         and (each.manifest.data_center, each.manifest.engine) == (data_center, engine)
         and each.manifest.base_content == marker.base
-        and each.manifest.place.index <= marker.position.index
+        and (each.manifest.place.index < marker.position.index or each.manifest.position.hash == marker.position.hash)
     ]
 
 
@@ -177,7 +177,7 @@ def _write(
         deleted_parts = _write_parts(PartWriter(write, order.part_bytes, "deleted"), exact.deleted, on_progress)
         manifest = BackupManifest(
             format=find_format(has_base=False, has_undecided=False, is_increment=True),
-            base=before.base,
+            base=before.base_content.hex() or msgspec.UNSET,
             undecided=list(step.undecided) or msgspec.UNSET,
             increment=ManifestIncrement(
                 of=before.name,

@@ -12,7 +12,7 @@ from txlog.backup.quad_changes import QuadChanges
 from txlog.client import MasterUnreachable
 from txlog.model.entry import KIND_UPDATE, LogEntry, Position
 from txlog.model.entry_effects import find_effects
-from txlog.model.errors import LogAhead, LogDiverged, TxLogError, Unavailable
+from txlog.model.errors import LogAhead, TxLogError, Unavailable
 from txlog.wire.log_page import LogPage
 
 PAGE_BYTES: Final = 4 << 20
@@ -40,9 +40,9 @@ def read_changes(
     """What workers execute after ``after`` up to ``upto``. ``form``: converts payloads to the form in which the store
     returns quads. ``bytes_max``: of the changes in memory.
 
-    :class:`~txlog.backup.backup_errors.NoIncrement` where the log has an update, whose effect it does not say, and for
-    too many changes. :class:`LogDiverged` when one of the positions is not on the log, ``LogNeedsRestore`` when the log
-    does not begin before ``after`` any more. Raises the error of the last master when none has the log."""
+    :class:`~txlog.backup.backup_errors.NoIncrement` where the log has an update, whose effect it does not say, for too
+    many changes, and when ``upto`` is not on the log. ``LogDiverged`` when ``after`` is not, ``LogNeedsRestore`` when
+    the log does not begin before it any more. Raises the error of the last master when none has the log."""
     changes, at = QuadChanges(bytes_max), after
     while at.index < upto.index:
         entries = _read_page(masters, at, upto.index).log_entries()
@@ -51,7 +51,9 @@ def read_changes(
         at = Position(upto.epoch, entries[-1].index, entries[-1].hash)
         on_progress(BackupProgress("reading the log", at.index - after.index, upto.index - after.index))
     if at.hash != upto.hash:
-        raise LogDiverged(f"the log's hash at index {at.index} is {at.hash.hex()}, not {upto.hash.hex()}")
+        raise NoIncrement(
+            f"the worker is at {upto.index}:{upto.hash.hex()}, and the log has another hash there: {at.hash.hex()}"
+        )
     return changes
 
 
