@@ -11,6 +11,8 @@ from threading import Event, Thread
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from increments import CHAIN, CLUSTER, Followed, Killed, StepTarget
 from oxigraph_process import OxigraphProcess
 from pen import folder_target, put_back, s3_target
@@ -38,7 +40,7 @@ from txlog.backup.backup_errors import (
     PartDamaged,
     PartMissing,
 )
-from txlog.backup.backup_manifest import MANIFEST_NAME, encode_manifest
+from txlog.backup.backup_manifest import MANIFEST_NAME, ManifestIncrement, ManifestPosition, encode_manifest
 from txlog.backup.catalogue import COMPLETE, INCOMPLETE, CatalogueEntry, delete_incomplete_backups
 from txlog.backup.read_lease import DELETING_PREFIX, DELETING_TTL_S, is_leased
 from txlog.backup.retention import DAY_S, expired_backups
@@ -208,6 +210,69 @@ def test_a_retention_that_is_killed_at_any_step_breaks_no_chain(
         assert gone == [each.name for each in chain[::-1]]
         break
     assert steps > 30, "it was killed at each of them"
+
+
+KINDS = st.tuples(
+    st.integers(-1, 7),  # which earlier one it continues; -1, or a wrong number: it is a full one
+    st.sampled_from(["schedule", "schedule", "manual", "split"]),
+    st.sampled_from([COMPLETE, COMPLETE, COMPLETE, "PartMissing"]),
+    st.booleans(),  # pinned
+    st.booleans(),  # being read
+)
+
+
+@settings(deadline=None)
+@given(kinds=st.lists(KINDS, max_size=8), keep=st.integers(1, 4), floor=st.none() | st.integers(0, 8))
+def test_no_part_of_a_retention_takes_away_a_link(
+    kinds: list[tuple[int, str, str, bool, bool]], keep: int, floor: int | None
+) -> None:
+    listed: list[CatalogueEntry] = []
+    for number, (of, why, state, held, leased) in enumerate(kinds):
+        before = listed[of].manifest if 0 <= of < number else None
+        made = forged_manifest(number, before, why)
+        listed.append(CatalogueEntry(made.name, state, made, 1, 0.0, held, leased=NOW if leased else 0.0))
+    gone = expired_backups(listed, CLUSTER, "uk", keep, None, NOW, floor)
+    left = {each.name: each.manifest for each in listed}
+    for name in gone:
+        del left[name]
+        missing = {each.continues.of for each in left.values() if each is not None and each.continues is not None}
+        assert missing <= left.keys(), f"after the deletion of {name}"
+    newest = [each.name for each in listed[::-1] if each.state == COMPLETE and not each.held]
+    assert not set(gone) & set(newest[:1])
+
+
+def forged_manifest(number: int, before: BackupManifest | None, why: str) -> BackupManifest:
+    increment: ManifestIncrement | msgspec.UnsetType = msgspec.UNSET
+    if before is not None:
+        increment = ManifestIncrement(
+            of=before.name,
+            place=before.place,
+            digest=before.digest,
+            number=before.chain_number + 1,
+            added=0,
+            deleted=0,
+            state_bytes=0,
+            deleted_parts=[],
+        )
+    return BackupManifest(
+        format=4 if before is not None else 1,
+        name=f"b-{number}",
+        cluster=CLUSTER,
+        data_center="uk",
+        worker="w",
+        engine="oxigraph",
+        place=ManifestPosition(1, number, "00" * 16),
+        quads=0,
+        graphs=0,
+        digest="00" * 16,
+        parts=[],
+        started=float(number),
+        finished=float(number),
+        why=why,  # type: ignore[arg-type]
+        retention="normal",
+        version="0",
+        increment=increment,
+    )
 
 
 def kill_at(number: int, at: int) -> None:

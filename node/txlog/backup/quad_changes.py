@@ -71,7 +71,9 @@ class QuadChanges:
         if quad not in self._is_there:
             self._bytes += len(quad) + 1
             if self._bytes_max is not None and self._bytes > self._bytes_max:
-                raise NoIncrement(f"more than {self._bytes_max >> 20} MiB of quads have changed since the full backup")
+                raise NoIncrement(
+                    f"the changes since the full backup exceed the {CHANGES_BYTES_MAX >> 20} MiB that they may take"
+                )
         self._is_there[quad] = is_there
 
 
