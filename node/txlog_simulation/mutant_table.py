@@ -19,6 +19,7 @@ from txlog_simulation.clock_mutants import CLOCK_MUTANTS
 from txlog_simulation.crosslog_mutants import CROSSLOG_MUTANTS
 from txlog_simulation.departure_mutants import DEPARTURE_MUTANTS
 from txlog_simulation.front_door_mutants import FRONT_DOOR_MUTANTS
+from txlog_simulation.increment_mutants import INCREMENT_MUTANTS
 from txlog_simulation.joining_mutants import JOINING_MUTANTS
 from txlog_simulation.journal_mutants import JOURNAL_MUTANTS, STORE_MUTANTS
 from txlog_simulation.key_mutants import KEY_MUTANTS
@@ -455,6 +456,7 @@ MUTANTS = (
     *BOOTSTRAP_MUTANTS,
     *SUCCESSION_MUTANTS,
     *REHEARSAL_MUTANTS,
+    *INCREMENT_MUTANTS,
     *STORE_MUTANTS,
     *SYNCHRONOUS_MUTANTS,
     *SYNCHRONOUS_PAGE_MUTANTS,
