@@ -40,6 +40,7 @@ from txlog_simulation.synchronous_admin_mutants import SYNCHRONOUS_ADMIN_MUTANTS
 from txlog_simulation.synchronous_archive_mutants import SYNCHRONOUS_ARCHIVE_MUTANTS
 from txlog_simulation.synchronous_mutants import SYNCHRONOUS_MUTANTS
 from txlog_simulation.synchronous_page_mutants import SYNCHRONOUS_PAGE_MUTANTS
+from txlog_simulation.system_mutants import SYSTEM_MUTANTS
 from txlog_simulation.trim_mutants import TRIM_MUTANTS
 from txlog_simulation.view_mutants import VIEW_MUTANTS
 
@@ -463,5 +464,6 @@ MUTANTS = (
     *SYNCHRONOUS_ADMIN_MUTANTS,
     *FRONT_DOOR_MUTANTS,
     *CROSSLOG_MUTANTS,
+    *SYSTEM_MUTANTS,
     *CERTIFICATION_MUTANTS,
 )

@@ -1,11 +1,11 @@
 """The fast path for plain writes: most requests are answered without a task, a stream or a request object.
 
-Every connection begins here. The fast path recognises a whole, ordinary ``POST`` to the repository's statements by its
-bytes, prepares it and submits it to the loop. The loop notifies it through the watermark, and it answers in the same
-turn of the loop. The first request of any other kind hands the connection over to aiohttp for good, with every byte
-received. Such a request has another path, a query string, a chunked or large body, ``Expect`` or an unusual header. It
-may also need a refusal before it is accepted. Only aiohttp interprets HTTP in general; this module knows one exact
-form.
+Every connection begins here. The fast path recognises a whole, ordinary ``POST`` to a repository's statements by its
+bytes, prepares it and submits it to the loop of that repository's log. The loop notifies it through the watermark, and
+it answers in the same turn of the loop. The first request of any other kind hands the connection over to aiohttp for
+good, with every byte received. Such a request has another path, a query string, a chunked or large body, ``Expect`` or
+an unusual header. It may also need a refusal before it is accepted. Only aiohttp interprets HTTP in general; this
+module knows one exact form.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from txlog.protocol.events import Submission
 from txlog.runtime.master_loop import MasterLoop, PendingWrite
 from txlog.runtime.transaction_status import BELOW_APPLIED
 from txlog.server.frontdoor.off_loop import OFF_LOOP_SPARQL
+from txlog.server.frontdoor.request_parameters import PATH_PREFIXES
 from txlog.server.frontdoor.synchronous_door import OFF_LOOP_BYTES, is_synchronous, level_of
 from txlog.server.frontdoor.write_handler import UPDATE_MEDIA_TYPE, WriteHandler
 from txlog.server.frontdoor.write_responses import accepted_txid
@@ -102,54 +103,62 @@ def parse_plain_write(
     return PlainWriteHead(media_type, int(length), asked, headers.get(b"authorization"))
 
 
+class FastPathLog:
+    """One log that takes plain writes. ``level`` and ``timeout_s``: defaults of a request that does not set them."""
+
+    def __init__(self, name: str, writes: WriteHandler, loop: MasterLoop, level: Durability, timeout_s: float) -> None:
+        self.writes = writes
+        self.loop = loop
+        self.response_formatter = writes.response_formatter
+        self.level = level
+        self.timeout_s = timeout_s
+        self.bytes_max = min(BODY_BYTES_MAX, writes.bytes_max)
+        self.paths = frozenset(f"{prefix}/repositories/{name}/statements".encode() for prefix in PATH_PREFIXES)
+
+
 class FastPath:
     """All connections that have sent only plain writes so far.
 
-    ``level`` and ``timeout_s``: defaults of a request that does not set them. ``idle_s``: how long a connection may be
-    silent. ``make_http_protocol``: makes aiohttp's protocol. ``guard``: admits only clients that it knows; None admits
-    every client.
+    ``idle_s``: how long a connection may be silent. ``make_http_protocol``: makes aiohttp's protocol. ``guard``: admits
+    only clients that it knows; None admits every client.
     """
 
     def __init__(
-        self,
-        writes: WriteHandler,
-        loop: MasterLoop,
-        level: Durability,
-        seconds: float,
-        idle_s: float,
-        hand_over: Callable[[], asyncio.Protocol],
-        guard: Authenticator | None = None,
+        self, idle_s: float, hand_over: Callable[[], asyncio.Protocol], guard: Authenticator | None = None
     ) -> None:
-        self.loop = loop
-        self.writes = writes
-        self.response_formatter = writes.response_formatter
         self.make_http_protocol = hand_over
         self.guard = guard
         self.connections: set[FastPathConnection] = set()
         self.closing = False
-        self._level = level
-        self._seconds = seconds
-        self._paths = frozenset(path.encode() for path in writes.hot_paths)
-        self._head_cache: dict[bytes, PlainWriteHead] = {}
+        self._logs: dict[bytes, FastPathLog] = {}
+        self._head_cache: dict[bytes, tuple[PlainWriteHead, FastPathLog]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._idle_s = idle_s
-        self._bytes_max = min(BODY_BYTES_MAX, writes.bytes_max)
+
+    def add_log(self, log: FastPathLog) -> None:
+        """From now on, plain writes to this log's paths are recognised."""
+        self._logs.update(dict.fromkeys(log.paths, log))
 
     def new_connection(self) -> FastPathConnection:
         """The protocol of a new connection."""
         return FastPathConnection(self)
 
-    def parse_head(self, data: bytes) -> PlainWriteHead | None:
-        """The parsed head, or None if it does not have the one exact form."""
+    def parse_head(self, data: bytes) -> tuple[PlainWriteHead, FastPathLog] | None:
+        """The parsed head and its log, or None if it does not have the one exact form."""
         known = self._head_cache.get(data)
         if known is not None:
             return known
-        head = parse_plain_write(data, self._paths, self._level, self._seconds, self._bytes_max)
-        if head is not None:
-            if len(self._head_cache) >= CACHED_HEADS_MAX:
-                self._head_cache.clear()
-            self._head_cache[data] = head
-        return head
+        log = self._logs.get(data[len(b"POST ") : data.find(b" ", len(b"POST "))])
+        if log is None:
+            return None
+        head = parse_plain_write(data, log.paths, log.level, log.timeout_s, log.bytes_max)
+        if head is None:
+            return None
+        if len(self._head_cache) >= CACHED_HEADS_MAX:
+            self._head_cache.clear()
+        found = (head, log)
+        self._head_cache[data] = found
+        return found
 
     # Time-outs
 
@@ -212,6 +221,7 @@ class FastPathConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._data = b""
         self._options: WriteOptions | None = None
+        self._log: FastPathLog | None = None
         self._write: PendingWrite | None = None
         self._waiter: FastPathWaiter | None = None
         self._last_activity = time.monotonic()
@@ -250,10 +260,11 @@ class FastPathConnection(asyncio.Protocol):
             if not data.startswith(b"POST "[: len(data)]) or len(data) > HEAD_BYTES_MAX:
                 self._switch_to_http()
             return
-        head = None if self._fast_path.closing else self._fast_path.parse_head(data[:split])
-        if head is None:
+        found = None if self._fast_path.closing else self._fast_path.parse_head(data[:split])
+        if found is None:
             self._switch_to_http()
             return
+        head, log = found
         end = split + 4 + head.content_length
         if len(data) < end:
             return
@@ -261,14 +272,14 @@ class FastPathConnection(asyncio.Protocol):
         if guard is not None and not guard.may_write(head.authorization):
             self._switch_to_http()  # aiohttp's side authenticates, and refuses by name
             return
-        if self._submit(head, data[split + 4 : end]):
+        if self._submit(head, log, data[split + 4 : end]):
             self._data = data[end:]
         else:
             self._switch_to_http()
 
-    def _submit(self, head: PlainWriteHead, body: bytes) -> bool:
+    def _submit(self, head: PlainWriteHead, log: FastPathLog, body: bytes) -> bool:
         """False when the request must be refused: aiohttp's side finds the same error and reports it."""
-        key, loop, writes = head.key, self._fast_path.loop, self._fast_path.writes
+        key, loop, writes = head.key, log.loop, log.writes
         if loop.end_reason is not None or loop.durability.is_aborted:
             return False
         options = head.options
@@ -292,7 +303,7 @@ class FastPathConnection(asyncio.Protocol):
         except TxLogError:
             return False
         loop.in_flight += 1
-        self._write, self._options, self._waiter = write, options, waiter
+        self._log, self._write, self._options, self._waiter = log, write, options, waiter
         self._last_activity = time.monotonic()
         return True
 
@@ -310,20 +321,19 @@ class FastPathConnection(asyncio.Protocol):
 
     def on_result(self, reached: bool) -> None:
         """Answers the waiting write. ``reached``: it has reached its level; False at the time-out."""
-        write, asked = self._write, self._options
-        if write is None or asked is None:
+        log, write, asked = self._log, self._write, self._options
+        if log is None or write is None or asked is None:
             return
         txid = accepted_txid(write, reached)
         committed = is_synchronous(write.batch[-1])
         if txid is not None and not (committed and write.level is Durability.ACCEPTED):
-            self._send(self._fast_path.response_formatter.format_success(txid, write.level, committed=committed))
+            self._send(log.response_formatter.format_success(txid, write.level, committed=committed))
         else:
             self._options = None  # so that it is answered only once
-            asyncio.get_running_loop().create_task(self._respond(write, asked, reached))
+            asyncio.get_running_loop().create_task(self._respond(log.writes, write, asked, reached))
 
-    async def _respond(self, write: PendingWrite, asked: WriteOptions, reached: bool) -> None:
+    async def _respond(self, writes: WriteHandler, write: PendingWrite, asked: WriteOptions, reached: bool) -> None:
         try:
-            writes = self._fast_path.writes
             if is_synchronous(write.batch[-1]):
                 answer = await writes.synchronous_response(write, asked)
             else:
@@ -349,10 +359,10 @@ class FastPathConnection(asyncio.Protocol):
             self._parse_next()
 
     def _finish_request(self) -> None:
-        if self._waiter is not None:
+        if self._waiter is not None and self._log is not None:
             self._waiter.end()
-            self._write, self._options, self._waiter = None, None, None
-            self._fast_path.loop.in_flight -= 1
+            self._log.loop.in_flight -= 1
+            self._log, self._write, self._options, self._waiter = None, None, None, None
 
     def check_timeout(self, now: float, idle_s: float) -> None:
         """Answers a write whose time is over, or closes an idle connection. ``now`` and ``idle_s`` are seconds of the
