@@ -10,6 +10,10 @@ _DOOR = f"{_ROOM}/synchronous_door.py"
 _REPEATS = "node/tests/server/test_synchronous_repeats.py"
 _UNUSUAL = "node/tests/server/test_unusual_requests.py"
 _LONG = "node/tests/server/test_long_requests.py"
+_TWO_LOGS = "node/tests/server/test_two_logs_one_door.py"
+_WHO = "node/tests/server/test_who_may_do_what.py"
+_DIRECTORY = "txlog/server/repository_directory.py"
+_PROCESS = "txlog/server/master_process.py"
 
 
 def _mutant(name: str, file: str, old: str, new: str, test: str) -> Mutant:
@@ -191,5 +195,61 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
         "_query_pool if is_query else _update_pool, work",
         "_update_pool, work",
         f"{_LONG}::test_long_queries_keep_no_update_waiting",
+    ),
+    _mutant(
+        "unknown-repository-is-the-first",
+        _DIRECTORY,
+        '        return (self._unknown, {"id": name}) if known is None else (known, NO_PARAMETERS)\n',
+        "        return known or next(iter(self._logs.values())), NO_PARAMETERS\n",
+        f"{_TWO_LOGS}::test_names_that_no_log_has",
+    ),
+    _mutant(
+        "one-log-has-paths-by-name",
+        _DIRECTORY,
+        "len(self._logs) > 1 and path",
+        "path",
+        f"{_TWO_LOGS}::test_a_process_with_one_log_has_no_paths_by_name",
+    ),
+    _mutant(
+        "strangers-learn-which-repositories-exist",
+        _DIRECTORY,
+        "_tables(with_roles(refusing, self._guard))",
+        "_tables(refusing)",
+        f"{_WHO}::test_strangers_do_not_learn_which_repositories_exist",
+    ),
+    _mutant(
+        "every-answer-leads-to-the-first-log",
+        _PROCESS,
+        "api_path = API_PATH if number == FIRST_LOG else",
+        "api_path = API_PATH if number >= FIRST_LOG else",
+        f"{_TWO_LOGS}::test_answers_lead_to_the_log_that_they_are_about",
+    ),
+    _mutant(
+        "only-the-first-log-leaves-its-view",
+        _PROCESS,
+        "        logs = list(self.logs.values())\n",
+        "        logs = [self.first]\n",
+        f"{_TWO_LOGS}::test_the_journals_are_apart",
+    ),
+    _mutant(
+        "an-answer-counts-down-at-the-first-log",
+        f"{_ROOM}/fast_path.py",
+        "            self._log.loop.in_flight -= 1\n",
+        "            next(iter(self._fast_path._logs.values())).loop.in_flight -= 1\n",
+        f"{_TWO_LOGS}::test_one_connection_writes_to_both_on_the_short_way",
+    ),
+    _mutant(
+        "metrics-of-the-first-log-alone",
+        "txlog/server/admin/metric_families.py",
+        "            if known is not family:\n",
+        "            if known is None:\n",
+        f"{_TWO_LOGS}::test_the_process_knows_all_its_logs",
+    ),
+    _mutant(
+        "a-closed-log-hides-the-others",
+        "txlog/server/admin/health.py",
+        "next((site for site in sites if site.is_ready), sites[0])",
+        "sites[0]",
+        f"{_TWO_LOGS}::test_the_process_knows_all_its_logs",
     ),
 )

@@ -33,7 +33,7 @@ LOOP_MUTANTS: tuple[Mutant, ...] = (
         False,
         (
             SourceEdit(
-                _FAST, "            if writes.synchronous_door.rules:\n", "            if not writes.hot_paths:\n"
+                _FAST, "            if writes.synchronous_door.rules:\n", "            if not writes.bytes_max:\n"
             ),
         ),
         test=f"{_FAST_TESTS}test_rules_leave_a_connection_on_the_short_way",

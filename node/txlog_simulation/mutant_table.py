@@ -19,6 +19,7 @@ from txlog_simulation.clock_mutants import CLOCK_MUTANTS
 from txlog_simulation.crosslog_mutants import CROSSLOG_MUTANTS
 from txlog_simulation.departure_mutants import DEPARTURE_MUTANTS
 from txlog_simulation.front_door_mutants import FRONT_DOOR_MUTANTS
+from txlog_simulation.increment_mutants import INCREMENT_MUTANTS
 from txlog_simulation.joining_mutants import JOINING_MUTANTS
 from txlog_simulation.journal_mutants import JOURNAL_MUTANTS, STORE_MUTANTS
 from txlog_simulation.key_mutants import KEY_MUTANTS
@@ -39,6 +40,7 @@ from txlog_simulation.synchronous_admin_mutants import SYNCHRONOUS_ADMIN_MUTANTS
 from txlog_simulation.synchronous_archive_mutants import SYNCHRONOUS_ARCHIVE_MUTANTS
 from txlog_simulation.synchronous_mutants import SYNCHRONOUS_MUTANTS
 from txlog_simulation.synchronous_page_mutants import SYNCHRONOUS_PAGE_MUTANTS
+from txlog_simulation.system_mutants import SYSTEM_MUTANTS
 from txlog_simulation.trim_mutants import TRIM_MUTANTS
 from txlog_simulation.view_mutants import VIEW_MUTANTS
 
@@ -454,6 +456,7 @@ MUTANTS = (
     *BOOTSTRAP_MUTANTS,
     *SUCCESSION_MUTANTS,
     *REHEARSAL_MUTANTS,
+    *INCREMENT_MUTANTS,
     *STORE_MUTANTS,
     *SYNCHRONOUS_MUTANTS,
     *SYNCHRONOUS_PAGE_MUTANTS,
@@ -461,5 +464,6 @@ MUTANTS = (
     *SYNCHRONOUS_ADMIN_MUTANTS,
     *FRONT_DOOR_MUTANTS,
     *CROSSLOG_MUTANTS,
+    *SYSTEM_MUTANTS,
     *CERTIFICATION_MUTANTS,
 )

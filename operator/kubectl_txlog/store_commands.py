@@ -27,6 +27,9 @@ JobWaitOption = Annotated[float, Option("seconds until it must be done; 0: do no
 
 def backup(
     as_: Annotated[str | None, Option("name of the TxLogBackup; default: from cluster and time", ("--as",))] = None,
+    incremental: Annotated[
+        bool, Option("what the log has changed since the backup before, where that is possible", ("--incremental",))
+    ] = False,
     wait: JobWaitOption = JOB_WAIT_S,
     *,
     on: NamedCluster,
@@ -34,7 +37,8 @@ def backup(
     """Back up the most advanced worker to `spec.backup.target`: makes a TxLogBackup, and waits for its Job."""
     site = _only_site(on.masters())
     chosen = _resource_name(as_, f"{site.name}-manual")
-    site.create("txlogbackups", "TxLogBackup", chosen, {"cluster": site.name})
+    wanted = {"incremental": True} if incremental else {}
+    site.create("txlogbackups", "TxLogBackup", chosen, {"cluster": site.name, **wanted})
     _await_job(site, "txlogbackups", chosen, wait, on.json)
 
 

@@ -25,7 +25,7 @@ from txlog_operator.job_attempts import (
 )
 from txlog_operator.job_plan import last_backup, plan_jobs
 from txlog_operator.observation import ClusterObservation, PodStatus
-from txlog_operator.specs import KubeObject
+from txlog_operator.specs import KubeObject, jobs
 from txlog_operator.status_writer import make_status
 
 BACKUP = {"id": "backup-3.1.2", "kind": "backup", "why": "split", "worker": None}
@@ -479,6 +479,30 @@ def test_what_was_retired_at_the_target_goes_here_too() -> None:
         story.end("Complete", {"name": f"b-{name}", "position": "1.7", "retired": retired})
         story.turn()
     assert list(story.states) == ["two"]
+
+
+def test_an_incremental_schedule_makes_incremental_backups() -> None:
+    story = Story(backup={**WITH_TARGET, "schedule": "0 2 * * *", "incremental": True, "chain": 3})
+    (made,) = jobs.backup_schedules(story.cluster, AROUND)
+    assert made["spec"] == {"cluster": "catalogue", "schedule": "0 2 * * *", "incremental": True}
+    story.ask("TxLogBackupSchedule", "nightly", **made["spec"])
+    (said,) = story.turn()
+    story.turn(parse_time(said.status["next"]) - NOW + 5)  # type: ignore[union-attr]
+    assert story.seen.job_resources[0]["spec"]["incremental"] is True
+    story.turn()
+    (command,) = story.jobs.values()
+    assert "--kind=incremental" in command
+    config = json.loads(jobs.config_map(story.cluster, AROUND)["data"][jobs.BACKUP_CONFIG_FILE])
+    assert config["chain"] == 3
+    assert "incremental" not in config, "each TxLogBackup says it for itself"
+
+
+def test_a_backup_by_hand_is_a_full_one_unless_it_says_otherwise() -> None:
+    story = Story(backup={**WITH_TARGET, "incremental": True})
+    story.ask("TxLogBackup", "whole")
+    story.turn()
+    (command,) = story.jobs.values()
+    assert not [each for each in command if each.startswith("--kind")]
 
 
 def test_a_wrong_schedule_is_said_once() -> None:

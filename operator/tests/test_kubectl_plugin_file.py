@@ -10,6 +10,7 @@ import urllib.request
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from control_plane import ROOT, ControlPlane
@@ -183,7 +184,9 @@ def test_the_file_acts_through_the_api_server(behind: Behind, plugin: Path) -> N
 
     # Backups and restores are resources that the operator carries out.
     assert "txlogbackups/by-hand is made" in ask("backup", "--as", "by-hand", "--wait", "0")
-    assert spec_of(behind, "txlogbackups/by-hand") == {"cluster": "catalogue", "why": "manual"}
+    assert spec_of(behind, "txlogbackups/by-hand") == {"cluster": "catalogue", "why": "manual", "incremental": False}
+    ask("backup", "--as", "changes", "--incremental", "--wait", "0")
+    assert spec_of(behind, "txlogbackups/changes")["incremental"] is True
     assert "already exists" in ask("backup", "--as", "by-hand", "--wait", "0", code=1)
     assert "expected at most 63" in ask("backup", "--as", "By_Hand", code=1)
     assert "no operator has begun it" in ask("backup", "--as", "waits", "--wait", "0.1", code=1)
@@ -249,7 +252,7 @@ def test_who_may_not_act_is_told_so(behind: Behind, plugin: Path) -> None:
         assert "see the rights that kubectl txlog needs" in done.stderr
 
 
-def spec_of(behind: Behind, what: str) -> dict[str, str]:
+def spec_of(behind: Behind, what: str) -> dict[str, Any]:
     found = behind.plane.kubectl("-n", behind.namespace, "get", what, "-o", "json").stdout
-    spec: dict[str, str] = json.loads(found)["spec"]
+    spec: dict[str, Any] = json.loads(found)["spec"]
     return spec

@@ -72,7 +72,8 @@ def job_command(cluster: TxLogCluster, work: KubeObject) -> list[str] | None:
     if cluster.spec.backup is None:
         return None
     meta = work["metadata"]
-    return jobs.backup_command(f"{meta['name']}-{meta['uid'][:8]}", spec.get("why", "manual"))
+    name = f"{meta['name']}-{meta['uid'][:8]}"
+    return jobs.backup_command(name, spec.get("why", "manual"), is_incremental=bool(spec.get("incremental")))
 
 
 # -- Jobs

@@ -151,7 +151,9 @@ def _plan_schedules(cluster: TxLogCluster, around: BuildContext, seen: ClusterOb
         if step.starts and due_at is not None:
             minute = f"{datetime.fromtimestamp(due_at, UTC):%Y%m%d%H%M}"
             name = new_status["last"] = bounded_name(f"{found['metadata']['name']}-{minute}", RESOURCE_NAME_MAX)
-            spec = {"cluster": cluster.metadata.name, "why": "schedule"}
+            spec: KubeObject = {"cluster": cluster.metadata.name, "why": "schedule"}
+            if found["spec"].get("incremental"):
+                spec["incremental"] = True
             made = ApplyObject(_job_resource(cluster, around, "TxLogBackup", name, spec))
             yield made
         if step.skipped:

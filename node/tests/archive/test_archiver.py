@@ -101,7 +101,7 @@ async def test_all_that_is_stable_is_archived_and_a_new_start_goes_on_there(
     assert told(entries_to(stream, place)) == await log_of(cluster)
     assert written < {each.name for each in stream.list_files()}
     head = stream.read_file(stream.list_files()[0].name).header
-    assert (head.meta.view, head.meta.data_center) == (cluster.app(0).context.status.view.number, "uk")  # type: ignore[union-attr]
+    assert (head.meta.view, head.meta.data_center) == (cluster.service(0).context.status.view.number, "uk")  # type: ignore[union-attr]
     assert head.meta.history == []
     assert head.settled == head.name.last
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from txlog.apply import MasterLog, WorkerState, apply_up_to
 from txlog.archive.file_name import Node
-from txlog.backup import BackupRequest, SourceWorker, take_backup
+from txlog.backup import BackupManifest, BackupRequest, SourceWorker, take_backup, take_incremental_or_full
 from txlog.backup.folder_target import FolderTarget
 from txlog.cli.main import app
 from txlog.client import MasterClient
@@ -114,6 +114,38 @@ async def test_deleted_data_is_restored(clusters: Callable[..., Cluster], tmp_pa
             )
         assert done.state is WorkerState.WORKING
         assert (done.applied, workers.restored.quads()) == (3, [])
+
+
+async def test_a_chain_of_incremental_backups_is_a_base(clusters: Callable[..., Cluster], tmp_path: Path) -> None:
+    cluster = clusters(1, workers=[{"name": "uk-worker-1", "url": "http://127.0.0.1:9"}])
+    await cluster.start()
+    target = FolderTarget(folder(tmp_path / "target"))
+    identity = await cluster_id(cluster)
+
+    def back_up(store: OxigraphProcess) -> BackupManifest:
+        with MasterClient(cluster.url(0)) as master:
+            source = SourceWorker("uk-worker-1", ADAPTER, store.transport, [master])
+            return take_incremental_or_full(source, target, BackupRequest(identity.hex(), "uk"), 9).manifest
+
+    with Workers(tmp_path) as workers:
+        made = []
+        for what in range(3):
+            await cluster.write(0, insert(what))
+            await asyncio.to_thread(workers.execute, cluster.url(0), await stable(cluster, 0, what + 1), identity)
+            made.append(await asyncio.to_thread(back_up, workers.worker))
+        assert [each.chain_number for each in made] == [0, 1, 2]
+        await cluster.write(0, UPDATE)
+        end = await stable(cluster, 0, 4)
+        archiver = Runner(cluster, target)
+        await archiver.start()
+        await archiver.reach(end)
+        archiver.close()
+        recorded = await asyncio.to_thread(workers.execute, cluster.url(0), end, identity)
+        found = await asyncio.to_thread(workers.restore, "latest", target)
+        assert (found["base"], found["entries"], found["digest"]) == (made[-1].name, 1, recorded)
+        entry = f"position:2:{(await _hash_at(cluster, 2))}"
+        found = await asyncio.to_thread(workers.restore, entry, target)
+        assert (found["base"], found["digest"]) == (made[1].name, made[1].digest)
 
 
 async def _hash_at(cluster: Cluster, index: int) -> str:

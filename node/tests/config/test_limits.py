@@ -16,7 +16,7 @@ from txlog.config.preferences import is_manifest_only
 from txlog.config.process_config import NodeConfig, PipelineConfig
 from txlog.config.process_config_builder import build_node_config
 from txlog.pipeline import worker_applier
-from txlog.server.app import core_settings
+from txlog.server.log_service import core_settings
 from txlog.workers.adapter import Transport
 
 MANIFEST = """\

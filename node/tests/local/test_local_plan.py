@@ -68,15 +68,22 @@ def test_the_example_becomes_processes(state: StateFolder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("backup", "target", "schedule", "kept"),
+    ("backup", "target", "schedule", "kept", "chain"),
     [
-        ("{target: {folder: {path: /var/b}}, keep: 3}", FolderConfig(folder=Path("/var/b")), None, (3, None)),
+        (
+            "{target: {folder: {path: /var/b}}, keep: 3}",
+            FolderConfig(folder=Path("/var/b")),
+            None,
+            (3, None),
+            (False, 14),
+        ),
         (
             '{target: {s3: {bucket: abc, prefix: a/b, endpoint: "http://s3", secretRef: {name: s3}}},'
-            ' schedule: "@daily", keepDays: 30}',
+            ' schedule: "@daily", keepDays: 30, incremental: true, chain: 6}',
             S3Config(bucket="abc", prefix="a/b", endpoint="http://s3", credentials_folder=Path("secrets/s3")),
             "@daily",
             (14, 30),
+            (True, 6),
         ),
     ],
 )
@@ -87,6 +94,7 @@ def test_backups_as_the_manifest_says(
     target: FolderConfig | S3Config,
     schedule: str | None,
     kept: tuple[int, int | None],
+    chain: tuple[bool, int],
 ) -> None:
     for name in ("uk", "us"):
         text = (EXAMPLE / f"{name}.yaml").read_text()
@@ -100,6 +108,7 @@ def test_backups_as_the_manifest_says(
         target = target.model_copy(update={"credentials_folder": state.root / "secrets" / "s3"})
     assert (made.config.target, made.schedule) == (target, schedule)
     assert (made.config.keep, made.config.keep_days) == kept
+    assert (made.config.incremental, made.config.chain) == chain
     assert made.config.masters == ["http://127.0.0.1:8000", "http://127.0.0.1:8001"]
     assert BackupJobConfig.model_validate_json(made.config.model_dump_json()) == made.config
 

@@ -265,4 +265,4 @@ async def test_no_page_for_a_worker_whose_position_is_on_another_branch(split: S
 
 def site_of(split: Split) -> MasterContext:
     config = NodeConfig.model_construct(node="uk-1", data_center="uk")
-    return MasterContext(config, split.loop, split.registry, split.transactions, EventLog("uk-1"))
+    return MasterContext(config, "demo", split.loop, split.registry, split.transactions, EventLog("uk-1"))

@@ -16,13 +16,13 @@ def insert(what: object) -> str:
 
 
 def states(cluster: Cluster) -> set[str]:
-    return {cluster.app(at).loop.executor.core.state for at in range(3)}
+    return {cluster.service(at).loop.executor.core.state for at in range(3)}
 
 
 def cut(cluster: Cluster) -> Callable[[], None]:
     """Between the two sides; returns what heals it."""
     mine = {node: side for side, members in enumerate(SIDES) for node in (cluster.nodes[at] for at in members)}
-    whole = [cluster.app(at).loop._send for at in range(3)]
+    whole = [cluster.service(at).loop._send for at in range(3)]
 
     def sender(at: int) -> Callable[..., None]:
         def send(peer: str, *data: Any) -> None:
@@ -32,11 +32,11 @@ def cut(cluster: Cluster) -> Callable[[], None]:
         return send
 
     for at in range(3):
-        cluster.app(at).loop._send = sender(at)  # type: ignore[method-assign]
+        cluster.service(at).loop._send = sender(at)  # type: ignore[method-assign]
 
     def heal() -> None:
         for at, send in enumerate(whole):
-            cluster.app(at).loop._send = send  # type: ignore[method-assign]
+            cluster.service(at).loop._send = send  # type: ignore[method-assign]
 
     return heal
 

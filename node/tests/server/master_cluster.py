@@ -19,7 +19,9 @@ from aiohttp import ClientError, ClientResponse, ClientSession
 
 from e2e.lib.ports import free_ports
 from txlog.config.process_config import NodeConfig
-from txlog.server.app import MasterApp, load_authenticator, load_tls, open_journal
+from txlog.server.log_service import LogService, open_journal
+from txlog.server.master_process import MasterProcess
+from txlog.server.startup_files import load_authenticator, load_tls
 from txlog.telemetry.event_log import EventLog
 
 TOKEN = b"a-shared-secret"
@@ -50,7 +52,7 @@ class Cluster:
         self.ports = free_ports(count)
         self.nodes = [f"uk-{at + 1}" for at in range(count)]
         self.configs = [self.config(at, changes) for at in range(count)]
-        self.apps: list[MasterApp | None] = [None] * count
+        self.apps: list[MasterProcess | None] = [None] * count
         self.processes: list[subprocess.Popen[bytes] | None] = [None] * count
         self.ended: list[BaseException] = []
         self.logs = [io.StringIO() for _ in range(count)]
@@ -91,17 +93,21 @@ class Cluster:
             log = EventLog(config.node, self.logs[at], limit_s=0.0)
             token, guard = config.peer_token_file.read_bytes().strip(), load_authenticator(config, log)
             tls = load_tls(config, log)
-            app = MasterApp(config, journal, recovered, token, log, self.ended.append, guard, tls)
+            app = MasterProcess(config, journal, recovered, token, log, self.ended.append, guard, tls)
             await app.start()
             self.apps[at] = app
         if ready:
             for at in which or range(len(self.nodes)):
-                await until(lambda at=at: self.app(at).context.is_ready)
+                await until(lambda at=at: self.service(at).context.is_ready)
 
-    def app(self, at: int) -> MasterApp:
+    def app(self, at: int) -> MasterProcess:
         app = self.apps[at]
         assert app is not None
         return app
+
+    def service(self, at: int) -> LogService:
+        """The first log of a master."""
+        return self.app(at).first
 
     async def stop(self, *which: int) -> None:
         for at in which or range(len(self.nodes)):
@@ -112,7 +118,7 @@ class Cluster:
     async def crash(self, *which: int) -> None:
         """What the others notice of kill -9: it says nothing more, and has not left."""
         for at in which:
-            self.app(at).loop.end_reason = ConnectionAbortedError("crashed by a test")
+            self.service(at).loop.end_reason = ConnectionAbortedError("crashed by a test")
         await self.stop(*which)
 
     # As processes

@@ -24,7 +24,7 @@ async def rules(cluster: Cluster, graphs: Any) -> None:
 
 
 def decides(cluster: Cluster, at: int) -> bool:
-    found = cluster.app(at).loop.status.synchronous_status
+    found = cluster.service(at).loop.status.synchronous_status
     return found is not None and found.quorate
 
 

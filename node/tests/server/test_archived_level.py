@@ -96,7 +96,7 @@ async def test_a_place_that_is_ahead_counts_once_it_is_stable_here(clusters: Cal
     await cluster.start()
     await cluster.write(0, "INSERT DATA { <urn:a> <urn:b> 0 }")
     place = await stable(cluster)
-    durability = cluster.app(1).loop.durability
+    durability = cluster.service(1).loop.durability
     await report(cluster, 1, [place, {"index": place["index"] + 5, "hash": "11" * 16}], [])
     assert durability.archived.value <= place["index"]
     await until(lambda: durability.archived.value == place["index"])

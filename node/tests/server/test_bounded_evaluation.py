@@ -237,7 +237,7 @@ async def test_what_it_inherits_of_the_master_is_nothing_of_worth(monkeypatch: p
 
 async def test_an_update_that_takes_too_much_is_refused_by_name_and_the_next_one_counts(bounded: Served) -> None:
     cluster = bounded.cluster
-    index = cluster.app(0).loop.durability.log_index
+    index = cluster.service(0).loop.durability.log_index
     before = resident()
     for where, reason in ((ENDLESS, "QueryTimeout"), (HUGE.replace("*", "?a ?c ?d ?f ?g ?i"), "QueryTooLarge")):
         update = f"INSERT {{ [] <urn:made> 1 }} WHERE {{ {where} }}"
@@ -245,12 +245,12 @@ async def test_an_update_that_takes_too_much_is_refused_by_name_and_the_next_one
         assert answer["TxLog-Error"] == reason, answer
         assert "Retry-After" in answer
     assert resident() - before < 64 << 20
-    assert cluster.app(0).loop.durability.log_index == index, "something was logged"
+    assert cluster.service(0).loop.durability.log_index == index, "something was logged"
     make = 'INSERT { [] <urn:made> 1 } WHERE { ?s <urn:p> "7" }'
     await cluster.write(0, make, TxLog_Durability="applied")
     assert sum("<urn:made>" in line for line in await bounded.quads()) == 1
     # Not even its copy was lost by it.
-    [process] = cluster.app(0).http_api.evaluators._all
+    [process] = cluster.app(0).evaluators._all
     assert process.is_usable
 
 
@@ -266,8 +266,8 @@ async def test_a_process_that_is_killed_is_made_anew(bounded: Served) -> None:
         assert await count(cluster, url) == 3001 + turn
         if turn == 1:
             assert await count(cluster, fixed) == 3002
-            assert len(cluster.app(0).http_api.evaluators._all) == 3
-            for each in cluster.app(0).http_api.evaluators._all:
+            assert len(cluster.app(0).evaluators._all) == 3
+            for each in cluster.app(0).evaluators._all:
                 os.kill(each.pid, signal.SIGKILL)
                 await each.wait()
     assert "it asked to see nothing newer" in await act(cluster, fixed, "SIZE", status=409)
@@ -282,7 +282,7 @@ async def test_what_a_serialisable_transaction_has_read_goes_with_its_process(bo
     url = await begin(cluster, query="?isolation-level=SERIALIZABLE")
     assert await count(cluster, url) == 3000
     await act(cluster, url, "ADD", "<urn:own> <urn:p> <urn:o> .", Content_Type=QUADS)
-    [process] = cluster.app(0).http_api.evaluators._all
+    [process] = cluster.app(0).evaluators._all
     os.kill(process.pid, signal.SIGKILL)
     await process.wait()
     assert "it asked to see nothing newer" in await act(cluster, url, "COMMIT", status=409)
@@ -338,6 +338,6 @@ async def test_a_master_that_stops_ends_them(bounded: Served) -> None:
     url = await begin(bounded.cluster)
     await act(bounded.cluster, url, "ADD", "<urn:own> <urn:p> <urn:o> .", Content_Type=QUADS)
     assert await count(bounded.cluster, url) == 3001
-    [process] = bounded.cluster.app(0).http_api.evaluators._all
+    [process] = bounded.cluster.app(0).evaluators._all
     await bounded.cluster.app(0).stop()
     assert gone(process.pid)

@@ -23,7 +23,7 @@ ALONE = 2
 async def order(cluster: Cluster, at: int) -> list[tuple[int, str]]:
     """What its clients and workers are shown: index and transaction, in the order of the log."""
     end = (await cluster.get(at, "/txlog/status"))["stable"]["index"]
-    agreement = cluster.app(at).loop.status.log_state
+    agreement = cluster.service(at).loop.status.log_state
     assert agreement is not None
     found: list[tuple[int, str]] = []
     for span in agreement.log_index.spans(0, end):
@@ -140,7 +140,7 @@ async def test_what_was_trimmed_or_is_damaged_is_said_by_name(
         def read(*_: object) -> None:
             raise JournalDamaged("its checksum is wrong")
 
-        damaging.setattr(cluster.app(ALONE).journal, "read", read)
+        damaging.setattr(cluster.service(ALONE).journal, "read", read)
         told = {(line["payload"], line["missing"]["reason"]) for line in await cluster.get(ALONE, path)}
         assert told == {(None, "Damaged")}
     for number in range(30):
@@ -150,7 +150,7 @@ async def test_what_was_trimmed_or_is_damaged_is_said_by_name(
         {"name": "elsewhere", "index": stable["index"], "hash": "00" * 16},
         {"name": "nightly", "index": stable["index"], "hash": stable["hash"]},
     ]
-    await until(lambda: cluster.app(ALONE).loop.durability.stable.value == stable["index"])
+    await until(lambda: cluster.service(ALONE).loop.durability.stable.value == stable["index"])
     await cluster.post(ALONE, "/txlog/backups", json.dumps({"backups": backups}), 200)
 
     async def trimmed() -> bool:
@@ -164,7 +164,7 @@ async def test_what_was_trimmed_or_is_damaged_is_said_by_name(
     assert "the backup nightly has its effect" in missing_of(
         await asyncio.to_thread(command, cluster, branch["view"], "--full", "--json")
     )
-    cluster.app(ALONE).http_api._log_retention._backups.clear()
+    cluster.service(ALONE).routes._log_retention._backups.clear()
     (unknown, *_) = await cluster.get(ALONE, path)
     assert (unknown["missing"]["reason"], unknown["missing"]["backup"]) == ("Trimmed", None)
 

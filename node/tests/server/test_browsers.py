@@ -106,7 +106,7 @@ async def test_a_page_writes_and_reads_the_answers(open_to_editor: Cluster) -> N
         exposed = headers["Access-Control-Expose-Headers"]
         assert {"TxLog-Position", "TxLog-Synchronous", "TxLog-Literals"} <= set(exposed.split(", "))
         assert "Origin" in headers["Vary"]
-    assert open_to_editor.app(0).loop.durability.stable.value == 1
+    assert open_to_editor.service(0).loop.durability.stable.value == 1
 
 
 async def test_a_page_reads_results_and_streams(tmp_path: Any, clusters: Any) -> None:

@@ -129,7 +129,7 @@ async def test_a_decision_is_forgotten_with_its_worker(clusters: Callable[..., C
 
 async def looked(cluster: Cluster) -> Callable[[], int]:
     """How often the master has looked for decisions that are done."""
-    decisions, count = cluster.app(0).http_api._store_decisions, [0]
+    decisions, count = cluster.service(0).routes._store_decisions, [0]
     look = decisions._forget_moved
 
     def counted() -> None:

@@ -179,7 +179,7 @@ async def test_the_same_key_is_the_same_transaction(one: Cluster, connect: Conne
 
 async def test_what_the_core_refuses_is_told_with_its_reason(one: Cluster, connect: Connect) -> None:
     raw = await connect()
-    one.app(0).loop.leave(0)
+    one.service(0).loop.leave(0)
     raw.send(request(quad(1)))
     status, headers, body = await raw.answer()
     assert (status, headers["txlog-error"], headers["retry-after"]) == (503, "Closing", "1")
@@ -205,7 +205,7 @@ async def test_in_time_is_202_with_where_to_ask(clusters: Callable[..., Cluster]
     assert b"accepted" in body
     raw.writer.close()
     await until(lambda: plain(cluster) == 0)
-    assert cluster.app(0).loop.in_flight == 0
+    assert cluster.service(0).loop.in_flight == 0
 
 
 async def test_rules_leave_a_connection_on_the_short_way(one: Cluster, connect: Connect) -> None:
@@ -233,7 +233,7 @@ async def test_a_level_that_comes_late_answers_no_later_write(clusters: Callable
     assert status == 202
     late = int(headers["txlog-transaction"].rpartition(".")[2])
     raw.send(request(quad(2), "TxLog-Durability: synced", "Prefer: wait=60"))
-    loop = cluster.app(0).loop
+    loop = cluster.service(0).loop
     await until(lambda: loop.in_flight == 1 and loop.durability.accepted.value > late)
     loop.durability.synced.move_to(late)
     assert loop.in_flight == 1
@@ -247,11 +247,11 @@ async def test_a_level_that_comes_late_answers_no_later_write(clusters: Callable
 async def test_a_client_that_goes_away_leaves_nothing_behind(clusters: Callable[..., Cluster]) -> None:
     cluster, raw = await with_a_silent_member(clusters)
     raw.send(request(quad(1), "TxLog-Durability: synced"))
-    await until(lambda: cluster.app(0).loop.in_flight == 1)
+    await until(lambda: cluster.service(0).loop.in_flight == 1)
     raw.writer.transport.abort()
-    await until(lambda: cluster.app(0).loop.in_flight == 0)
+    await until(lambda: cluster.service(0).loop.in_flight == 0)
     await cluster.start(1)
-    await until(lambda: cluster.app(0).loop.durability.stable.value == 1)
+    await until(lambda: cluster.service(0).loop.durability.stable.value == 1)
     assert not cluster.ended
 
 

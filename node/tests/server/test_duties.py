@@ -61,7 +61,7 @@ async def test_a_split_waits_for_its_backup_and_each_side_goes_on_with_one(clust
     for query in ("", f"?index={stable['index']}&hash=xy", f"?index=-1&hash={stable['hash']}", "?index=x"):
         await cluster.get(0, f"{path}{query}", 400)
     await cluster.get(0, f"/txlog/duties/restore-w-1?index=1&hash={stable['hash']}", 404)
-    core = cluster.app(0).loop.executor.core
+    core = cluster.service(0).loop.executor.core
     await until(lambda: core.failure_detector.silent_ms("uk-2") > 3000)
     assert core.state == "Suspected", "no backup, no going on"
 
@@ -72,9 +72,9 @@ async def test_a_split_waits_for_its_backup_and_each_side_goes_on_with_one(clust
     await cluster.write(0, insert(2))
     await cluster.stop(0)
     await cluster.start(0)
-    await until(lambda: cluster.app(0).loop.executor.core.state == "Isolated")  # who was silent is durable
+    await until(lambda: cluster.service(0).loop.executor.core.state == "Isolated")  # who was silent is durable
     await cluster.start(1)
-    await until(lambda: {cluster.app(at).loop.executor.core.state for at in (0, 1)} == {"Joined"})
+    await until(lambda: {cluster.service(at).loop.executor.core.state for at in (0, 1)} == {"Joined"})
     told = await cluster.get(0, "/txlog/splits")
     views = [record for record in told["records"] if "view" in record]
     assert (views[0]["view"]["silent"], views[-1]["view"]["silent"]) == (["uk-2"], [])
@@ -115,14 +115,14 @@ async def test_under_none_a_worker_stays_and_its_pages_pass_over_what_it_execute
     stood: dict[str, Any] = {}
     for at in (0, 1):
         await cluster.start(at, ready=False)
-        await until(lambda at=at: cluster.app(at).loop.executor.core.state == "Isolated")
+        await until(lambda at=at: cluster.service(at).loop.executor.core.state == "Isolated")
         assert await duties(cluster, at) == [], "no backup"
         await cluster.write(at, insert(f"alone-{at}"), Idempotency_Key="one")
         await cluster.write(at, insert(f"more-{at}"))
         stood = (await cluster.get(at, "/txlog/status"))["stable"]
         await cluster.crash(at)
     await cluster.start(0, 1, ready=False)
-    await until(lambda: {cluster.app(at).loop.executor.core.state for at in (0, 1)} == {"Joined"})
+    await until(lambda: {cluster.service(at).loop.executor.core.state for at in (0, 1)} == {"Joined"})
     page = await cluster.get(1, "/txlog/log", headers={"Accept": "application/json"})
     texts = [entry["payload"].split(">")[0].split(":")[-1] for entry in page["entries"]]
     assert texts[0] == "first"
@@ -185,8 +185,8 @@ async def test_under_none_pages_and_doorbells_go_to_the_logs_end_while_a_member_
     """The second hears nobody, and is heard: its counter lets an entry into the log that it does not hold."""
     cluster = clusters(2, **{**NONE, "split_recovery": strategy, "none_split_delay_ms": 60_000})
     await cluster.start()
-    await until(lambda c=cluster: {c.app(at).loop.executor.core.state for at in (0, 1)} == {"Joined"})
-    loop = cluster.app(0).loop
+    await until(lambda c=cluster: {c.service(at).loop.executor.core.state for at in (0, 1)} == {"Joined"})
+    loop = cluster.service(0).loop
     loop._send = lambda peer, data: None  # type: ignore[method-assign]
     await cluster.write(0, insert(1), 204, TxLog_Durability="accepted")
     await until(lambda loop=loop: loop.durability.log_index == 1)

@@ -49,7 +49,7 @@ class Pair:
 
     @property
     def index(self) -> int:
-        return self.cluster.app(0).loop.durability.stable.value
+        return self.cluster.service(0).loop.durability.stable.value
 
 
 @pytest.fixture
@@ -215,7 +215,10 @@ class Between:
                 text = line.replace("N", str(self.left))
                 await cluster.post(1, "/repositories/demo/statements", text, headers=QUADS)
                 await until(
-                    lambda: cluster.app(0).loop.durability.stable.value == cluster.app(1).loop.durability.stable.value
+                    lambda: (
+                        cluster.service(0).loop.durability.stable.value
+                        == cluster.service(1).loop.durability.stable.value
+                    )
                 )
             return found
 
@@ -302,7 +305,7 @@ async def test_without_a_worker_it_is_503_by_name(clusters: Callable[..., Cluste
     answer = await cluster.write(0, COUNTING, status=503)
     assert answer["TxLog-Error"] == "NoWorker"
     assert "Retry-After" in answer
-    assert cluster.app(0).loop.durability.log_index == 0
+    assert cluster.service(0).loop.durability.log_index == 0
 
 
 async def test_a_store_that_is_down_is_passed_over_and_none_is_503(pair: Pair) -> None:
@@ -310,11 +313,11 @@ async def test_a_store_that_is_down_is_passed_over_and_none_is_503(pair: Pair) -
     pair.stores[0].process.kill()
     pair.stores[0].process.wait(30)
     for _ in range(2):  # each is chosen first once
-        pair.cluster.app(0).http_api.writes._optimistic_updates._discard_copy()  # type: ignore[union-attr]
+        pair.cluster.service(0).routes.writes._optimistic_updates._discard_copy()  # type: ignore[union-attr]
         await pair.cluster.write(0, COUNTING)
     pair.stores[1].process.kill()
     pair.stores[1].process.wait(30)
-    pair.cluster.app(0).http_api.writes._optimistic_updates._discard_copy()  # type: ignore[union-attr]
+    pair.cluster.service(0).routes.writes._optimistic_updates._discard_copy()  # type: ignore[union-attr]
     answer = await pair.cluster.write(0, COUNTING, status=503)
     assert answer["TxLog-Error"] == "NoWorker"
 
@@ -322,7 +325,7 @@ async def test_a_store_that_is_down_is_passed_over_and_none_is_503(pair: Pair) -
 async def test_what_is_too_large_is_said_by_name(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     await pair.update(PEOPLE)
     index = pair.index
-    writer = pair.cluster.app(0).http_api.writes._optimistic_updates
+    writer = pair.cluster.service(0).routes.writes._optimistic_updates
     assert writer is not None
     monkeypatch.setattr(writer, "_bytes_max", 1300)
     answer = await pair.update(CONSTRUCTS["UUID"][0], status=413)
@@ -362,7 +365,7 @@ async def test_who_looks_at_too_much_is_told(pair: Pair, monkeypatch: pytest.Mon
 async def test_what_is_wrong_is_400_and_reaches_no_log(one: Cluster, text: str, said: str) -> None:
     answer = await one.write(0, text, status=400)
     assert said in answer["body"]
-    assert one.app(0).loop.durability.log_index == 0
+    assert one.service(0).loop.durability.log_index == 0
 
 
 async def test_a_key_is_refused_for_it_could_not_be_kept(one: Cluster) -> None:
@@ -449,7 +452,7 @@ async def test_a_copy_is_kept_and_given_up_when_nobody_needs_it(pair: Pair, monk
     assert len(made) == 1
     monkeypatch.setattr(evaluated_updates, "COPY_IDLE_S", 0.05)
     await pair.update(COUNTING)
-    writer = pair.cluster.app(0).http_api.writes._optimistic_updates
+    writer = pair.cluster.service(0).routes.writes._optimistic_updates
     await until(lambda: writer is not None and writer._copy is None)
     await pair.update(COUNTING)
     assert len(made) == 2
@@ -470,7 +473,7 @@ TAKE = "DELETE { ?j <urn:open> true } INSERT { ?j <urn:taken> _:x } WHERE { SELE
 
 
 def held_by(pair: Pair, at: int = 0) -> RemoteCopy | None:
-    writer = pair.cluster.app(at).http_api.writes._optimistic_updates
+    writer = pair.cluster.service(at).routes.writes._optimistic_updates
     assert writer is not None
     return writer._copy
 

@@ -115,7 +115,7 @@ async def test_a_browser_gets_server_sent_events_as_they_happen(one: Cluster) ->
         assert lines[1] == b"event: entry\n"
         assert json.loads(lines[2].removeprefix(b"data: "))["payload"] == 'A <urn:s:after> <urn:p> "o" .\n'
         assert lines[3] == b"\n"
-    await until(lambda: not one.app(0).http_api.change_feed.feeds)
+    await until(lambda: not one.service(0).routes.change_feed.feeds)
 
 
 async def test_a_patch_ends_before_an_update_or_has_it_in_a_header(one: Cluster) -> None:
@@ -179,7 +179,7 @@ async def test_other_refusals_have_their_own_names(one: Cluster, monkeypatch: py
     async with following(one, 0):
         status, body = await refused(one, 0, "")
         assert (status, body["reason"]) == (503, "TooManyFollowers")
-    await until(lambda: not one.app(0).http_api.change_feed.feeds)
+    await until(lambda: not one.service(0).routes.change_feed.feeds)
     assert await told(one, 0, "until=now"), "the place is free again"
     async with one.session.head(one.url(0, "/txlog/watch")) as answer:
         assert (answer.status, answer.headers["Content-Type"]) == (200, SSE_MEDIA_TYPE)
@@ -207,7 +207,7 @@ async def test_a_slow_reader_costs_a_page_and_misses_nothing(one: Cluster) -> No
             f"GET /txlog/watch?from=0&until={count} HTTP/1.1\r\n"
             f"Host: x\r\nAccept: {NDJSON_MEDIA_TYPE}\r\n\r\n".encode(),
         )
-        (feed,) = await until(lambda: one.app(0).http_api.change_feed.feeds)
+        (feed,) = await until(lambda: one.service(0).routes.change_feed.feeds)
         transport = feed._request.transport
         waiting = 0
         for number in range(count):
@@ -242,11 +242,11 @@ async def test_who_reads_nothing_for_long_is_let_go(one: Cluster, monkeypatch: p
         await running.sock_sendall(
             reader, f"GET /txlog/watch?from=0 HTTP/1.1\r\nHost: x\r\nAccept: {NDJSON_MEDIA_TYPE}\r\n\r\n".encode()
         )
-        await until(lambda: one.app(0).http_api.change_feed.feeds)
+        await until(lambda: one.service(0).routes.change_feed.feeds)
         text = "x" * (1 << 20)
         for number in range(16):
             await one.write(0, f'INSERT DATA {{ <urn:s:{number}> <urn:p> "{text}" }}')
-        await until(lambda: not one.app(0).http_api.change_feed.feeds)
+        await until(lambda: not one.service(0).routes.change_feed.feeds)
     finally:
         reader.close()
     assert "FollowerStalled" in one.logged(0)
@@ -264,14 +264,14 @@ async def test_a_place_below_the_cut_is_gone_by_name(clusters: Callable[..., Clu
     backup = {"backups": [{"name": "nightly", "index": stable["index"], "hash": stable["hash"]}]}
     async with cluster.session.post(cluster.url(0, "/txlog/backups"), json=backup) as answer:
         assert answer.status == 200
-    await until(lambda: cluster.app(0).loop.status.log_state.log_index.start > 1)  # type: ignore[union-attr]
+    await until(lambda: cluster.service(0).loop.status.log_state.log_index.start > 1)  # type: ignore[union-attr]
     for place in ("0", "1", first):
         status, body = await refused(cluster, 0, f"from={place}")
         assert (status, body["reason"]) == (410, "Gone"), body
         assert "restore a backup" in body["message"]
     with pytest.raises(LogGone):
         await asyncio.to_thread(lambda: list(FeedFollower([cluster.url(0)], first)))
-    kept = cluster.app(0).loop.status.log_state.log_index.start  # type: ignore[union-attr]
+    kept = cluster.service(0).loop.status.log_state.log_index.start  # type: ignore[union-attr]
     assert [e["index"] for e in (await told(cluster, 0, f"from={kept}&until=now"))[1:]] == list(range(kept + 1, 32))
 
 

@@ -32,7 +32,7 @@ async def test_a_write_is_synced_and_says_where(three: Cluster) -> None:
     epoch, index, digest = told["TxLog-Position"].split(":")
     assert (epoch, index) == ("1", "1")
     for at in range(3):
-        await until(lambda at=at: three.app(at).loop.durability.stable.value == 1)
+        await until(lambda at=at: three.service(at).loop.durability.stable.value == 1)
         page = await three.get(at, "/txlog/log?after=0", headers={"Accept": "application/json"})
         assert [e["hash"] for e in page["entries"]] == [digest]
         assert page["entries"][0]["txid"] == told["TxLog-Transaction"]
@@ -42,7 +42,7 @@ async def test_writes_at_all_masters_come_into_one_order(three: Cluster) -> None
     await asyncio.gather(*(three.write(n % 3, insert(n)) for n in range(60)))
     pages = []
     for at in range(3):
-        await until(lambda at=at: three.app(at).loop.durability.stable.value == 60)
+        await until(lambda at=at: three.service(at).loop.durability.stable.value == 60)
         pages.append((await three.get(at, "/txlog/log?after=0", headers={"Accept": "application/json"}))["entries"])
     assert pages[0] == pages[1] == pages[2]
     assert len({entry["txid"] for entry in pages[0]}) == 60
@@ -100,7 +100,7 @@ async def test_what_is_wrong_is_named(
     text = await one.post(0, STATEMENTS, body, status, headers=headers)
     assert says in text
     assert "Traceback" not in text
-    assert one.app(0).loop.durability.accepted.value == 0
+    assert one.service(0).loop.durability.accepted.value == 0
     await one.write(0, insert("after"))
 
 
@@ -163,17 +163,17 @@ async def test_a_body_is_asked_for_with_100_continue(one: Cluster) -> None:
 
 async def test_a_key_counts_once_at_whichever_master(three: Cluster) -> None:
     first = await three.write(0, insert(1), Idempotency_Key="order-7")
-    await until(lambda: three.app(1).loop.durability.stable.value == 1)
+    await until(lambda: three.service(1).loop.durability.stable.value == 1)
     again = await three.write(1, insert(1), Idempotency_Key="order-7")
     assert again["TxLog-Transaction"] == first["TxLog-Transaction"]
     assert again["TxLog-Position"] == first["TxLog-Position"]
-    assert three.app(1).loop.durability.stable.value == 1
+    assert three.service(1).loop.durability.stable.value == 1
     await three.write(2, insert(2), 409, Idempotency_Key="order-7")
 
 
 async def test_one_key_at_two_masters_at_once_is_one_change(three: Cluster) -> None:
     both = await asyncio.gather(*(three.write(at, insert(1), Idempotency_Key="once") for at in (0, 1, 2)))
-    await until(lambda: len({three.app(at).loop.durability.stable.value for at in range(3)}) == 1)
+    await until(lambda: len({three.service(at).loop.durability.stable.value for at in range(3)}) == 1)
     page = await three.get(0, "/txlog/log?after=0", headers={"Accept": "application/json"})
     counting = [entry for entry in page["entries"] if not entry["noop"]]
     assert len(counting) == 1
@@ -200,7 +200,7 @@ async def test_lines_are_answered_in_order_and_a_wrong_one_hurts_nobody(three: C
     assert ["txid" in line for line in told] == [True, False, True, False, True, False, True]
     assert all(line["error"] and line["message"] for line in told if "txid" not in line)
     assert [line["position"]["index"] for line in told if "txid" in line] == [1, 2, 3, 3]  # type: ignore[index]
-    assert three.app(0).loop.durability.stable.value == 3
+    assert three.service(0).loop.durability.stable.value == 3
 
 
 async def test_a_line_that_is_no_text_or_nested_without_end_hurts_nobody(one: Cluster) -> None:
@@ -215,10 +215,10 @@ async def test_a_line_that_is_no_text_or_nested_without_end_hurts_nobody(one: Cl
 async def test_a_request_of_many_lines_becomes_one_record(one: Cluster) -> None:
     body = b"".join(b'{"quads":"<urn:a> <urn:p> \\"%d\\" ."}\n' % n for n in range(100))
     await lines_of(one, 0, body, TxLog_Durability="synced")
-    syncs = one.app(0).loop.counts.syncs
+    syncs = one.service(0).loop.counts.syncs
     told = await lines_of(one, 0, body, TxLog_Durability="synced")
     assert [line["position"]["index"] for line in told] == list(range(101, 201))  # type: ignore[index]
-    assert one.app(0).loop.counts.syncs - syncs <= 3
+    assert one.service(0).loop.counts.syncs - syncs <= 3
 
 
 async def test_lines_without_end_are_answered_as_they_come(one: Cluster) -> None:
@@ -281,7 +281,7 @@ async def test_clients_that_go_away_do_no_harm(three: Cluster) -> None:
             await asyncio.sleep(0)
             task.cancel()
     await three.write(0, insert(1))
-    await until(lambda: three.app(0).loop.in_flight == 0)
+    await until(lambda: three.service(0).loop.in_flight == 0)
     assert not three.ended
     assert "InternalError" not in three.logged(0) + three.logged(1)
 
@@ -293,7 +293,7 @@ async def test_too_many_requests_at_once_are_503(clusters) -> None:  # type: ign
         asyncio.ensure_future(cluster.write(0, insert(n), 202, TxLog_Durability="applied", Prefer="wait=10"))
         for n in range(2)
     ]
-    await until(lambda: cluster.app(0).loop.in_flight == 2)
+    await until(lambda: cluster.service(0).loop.in_flight == 2)
     async with cluster.session.post(cluster.url(0, STATEMENTS), data=insert(9), headers=SYNCED) as answer:
         assert answer.status == 503
         assert answer.headers["Retry-After"]

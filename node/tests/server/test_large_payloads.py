@@ -32,16 +32,16 @@ async def test_a_large_payload_goes_ahead_of_its_post(three: Cluster) -> None:
     found = await logs(three, 2)
     assert found[0] == found[1] == found[2]
     assert found[0][0][1] > 1 << 20
-    assert three.app(0).payload_transfer.substituted == 2, "both others got its name instead of itself"
-    assert [three.app(at).payload_transfer.missed for at in range(3)] == [0, 0, 0]
-    assert not any(three.app(at).payload_transfer._received.get("uk-1") for at in (1, 2)), (
+    assert three.service(0).payload_transfer.substituted == 2, "both others got its name instead of itself"
+    assert [three.service(at).payload_transfer.missed for at in range(3)] == [0, 0, 0]
+    assert not any(three.service(at).payload_transfer._received.get("uk-1") for at in (1, 2)), (
         "and keep it no longer than they need to"
     )
-    assert [three.app(at).journal.staged_used for at in range(3)] == [1, 1, 1], "on each disk before its record"
+    assert [three.service(at).journal.staged_used for at in range(3)] == [1, 1, 1], "on each disk before its record"
 
 
 async def test_what_was_forgotten_comes_with_the_post(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    sender, forgetful = three.app(0).payload_transfer, three.app(1).payload_transfer
+    sender, forgetful = three.service(0).payload_transfer, three.service(1).payload_transfer
     real = sender.replicate
 
     async def spread(kind: int, key: str, payload: bytes, content: bytes) -> None:
@@ -52,15 +52,15 @@ async def test_what_was_forgotten_comes_with_the_post(three: Cluster, monkeypatc
     await three.post(0, "/repositories/demo/statements", body("b"), headers=NQUADS)
     found = await logs(three, 1)
     assert found[0] == found[1] == found[2]
-    assert (forgetful.missed, three.app(2).payload_transfer.missed, sender.substituted) == (1, 0, 2)
+    assert (forgetful.missed, three.service(2).payload_transfer.missed, sender.substituted) == (1, 0, 2)
 
 
 async def test_a_master_that_does_not_know_these_notices_gets_it_whole(
     three: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("txlog.runtime.payload_transfer.ACK_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(three.app(2).payload_transfer, "on_notice", lambda peer, topic, told: None)
+    monkeypatch.setattr(three.service(2).payload_transfer, "on_notice", lambda peer, topic, told: None)
     await three.post(0, "/repositories/demo/statements", body("c"), headers=NQUADS)
     found = await logs(three, 1)
     assert found[0] == found[1] == found[2]
-    assert three.app(0).payload_transfer.substituted == 1
+    assert three.service(0).payload_transfer.substituted == 1

@@ -18,7 +18,7 @@ OTHER = BODY.replace("urn:s:1", "urn:s:2")
 
 def holds(cluster: Cluster, at: int, txid: str) -> bool:
     """In memory; whether also on the disk is another question."""
-    agreement = cluster.app(at).loop.status.log_state
+    agreement = cluster.service(at).loop.status.log_state
     assert agreement is not None
     wanted = parse_txid(txid)
     return wanted.origin in agreement.by_origin and agreement.by_origin[wanted.origin].held >= wanted.seq
@@ -31,7 +31,7 @@ async def alone_with_a_backup(cluster: Cluster, at: int) -> bool:
         done = {"state": "done", "index": stable["index"], "hash": stable["hash"]}
         async with cluster.session.post(cluster.url(at, f"/txlog/duties/{duty['id']}"), json=done) as answer:
             assert answer.status in (200, 404)
-    return cluster.app(at).loop.status.state == "Isolated"
+    return cluster.service(at).loop.status.state == "Isolated"
 
 
 async def test_quorum_is_answered_for_the_masters_that_have_this_very_transaction(
@@ -56,7 +56,7 @@ async def test_quorum_is_answered_for_the_masters_that_have_this_very_transactio
     assert not waiting.done()
     await cluster.start(0, 1, ready=False)
     assert (await waiting)["durability"] == "synced"
-    view = cluster.app(2).loop.status.view
+    view = cluster.service(2).loop.status.view
     assert view is not None
     assert len(view.members) >= 2, "all members of a view have its base"
     again = await cluster.write(2, BODY, TxLog_Durability="quorum", Idempotency_Key="k")
@@ -67,7 +67,7 @@ class Gate:
     """While it is entered, it lets the syncs of one master pass one by one, on its sync thread."""
 
     def __init__(self, cluster: Cluster, at: int) -> None:
-        self.loop = cluster.app(at).loop
+        self.loop = cluster.service(at).loop
         self.arrived = 0
         self.may_pass = threading.Semaphore(0)
         self._begin = self.loop.executor.begin_sync

@@ -37,7 +37,7 @@ async def _send(cluster: Cluster, method: str, body: str = "", media: str = "", 
 
 
 def _engines(cluster: Cluster) -> list[str]:
-    return [worker.engine for worker in cluster.app(0).context.registry.workers.values()]
+    return [worker.engine for worker in cluster.service(0).context.registry.workers.values()]
 
 
 async def _payloads(cluster: Cluster) -> list[str]:
@@ -88,14 +88,13 @@ async def test_where_another_data_centre_holds_other_forms_these_are_refused_by_
 ) -> None:
     cluster = clusters(1, workers=_workers(here), mixed_engines=here == "rdf4j", **REFUSE)
     await cluster.start()
-    app = cluster.apps[0]
-    assert app is not None
+    app = cluster.service(0)
     for media, body in OTHERS[: 3 if here == AS_WRITTEN else 2]:
         assert (await _send(cluster, "POST", body, media))[0] == 204
     known = app.context.registry.known
     known.remote["us"] = {"us-worker-1": RegisteredWorker("us-worker-1", "http://127.0.0.1:9", there)}
     with pytest.raises(BadInput, match="hold what it looks at in two forms"):
-        app.http_api.writes._portability.check_effects()
+        app.routes.writes._portability.check_effects()
     for media, body in OTHERS:
         status, _, text = await _send(cluster, "POST", body, media)
         assert status == 400, body
@@ -145,7 +144,7 @@ async def test_a_new_cluster_keeps_forms_where_its_engines_do_and_names_what_doe
     lines = [json.loads(line) for line in cluster.logs[0].getvalue().splitlines()]
     [found] = [line for line in lines if line["event"] == event]
     assert why in found.get("why", "")
-    assert cluster.app(0).context.literals.keeps is (event == "LiteralsKept")
+    assert cluster.service(0).context.literals.keeps is (event == "LiteralsKept")
     assert _engines(cluster) == [AS_WRITTEN if event == "LiteralsKept" else engine for engine in workers]
 
 
@@ -185,14 +184,14 @@ async def test_where_one_data_centre_cannot_keep_forms_none_does(clusters: Calla
     cluster = clusters(2, workers=_workers("rdf4j"))
     cluster.configs[1] |= {"workers": _workers("oxigraph")}
     await cluster.start()
-    assert [cluster.app(at).context.literals.keeps for at in (0, 1)] == [False, False]
+    assert [cluster.service(at).context.literals.keeps for at in (0, 1)] == [False, False]
     assert (await _send(cluster, "POST", OTHERS[0][1], OTHERS[0][0]))[:2] == (204, "oxigraph")
 
 
 async def test_a_worker_that_is_added_holds_what_the_others_hold(clusters: Callable[..., Cluster]) -> None:
     cluster = clusters(1, workers=_workers("rdf4j"))
     await cluster.start()
-    registry = cluster.app(0).context.registry
+    registry = cluster.service(0).context.registry
     await until(lambda: _engines(cluster) == [AS_WRITTEN])
     registry.add(WorkerConfig(name="w-2", url="http://127.0.0.1:2", engine="rdf4j"))
     assert _engines(cluster) == [AS_WRITTEN, AS_WRITTEN]
@@ -209,17 +208,17 @@ async def test_a_master_that_does_not_know_its_cluster_gives_nothing_to_its_stor
     cluster = clusters(2, workers=_workers("rdf4j"))
     await cluster.start(0, ready=False)
     await until(lambda: "Started" in cluster.logged(0))
-    registry = cluster.app(0).context.registry
+    registry = cluster.service(0).context.registry
     [worker] = registry.workers.values()
     assert registry.literals.is_undecided
     assert (worker.engine, worker.paused_at) == ("rdf4j", 0)
     registry.report("w-1", msgspec.json.encode(PipelineReport(WorkerMarker(1, 0, bytes(16).hex()), "Working")))
     with pytest.raises(Unavailable):
-        cluster.app(0).http_api.reads.router.readable_workers()
+        cluster.service(0).routes.reads.router.readable_workers()
     await cluster.start(1)
     await until(lambda: worker.engine == AS_WRITTEN)
     assert worker.paused_at is None
-    assert cluster.app(0).http_api.reads.router.readable_workers()
+    assert cluster.service(0).routes.reads.router.readable_workers()
 
 
 async def test_an_update_in_a_transaction_is_left_to_the_stores_where_none_can_be_copied(

@@ -186,7 +186,7 @@ async def test_two_changes_at_once_are_refused_by_name(clusters: Callable[..., C
     cluster = clusters(3, max_peer_lag_ms=60_000, write_timeout_s=0.5)
     await cluster.start()
     await cluster.crash(2)
-    await until(lambda: cluster.app(0).loop.executor.core.state == "Suspected")
+    await until(lambda: cluster.service(0).loop.executor.core.state == "Suspected")
     waiting = await ask(cluster, "PATCH", 0, "/txlog/peers/uk-2", {"weight": 2}, 202)
     assert waiting["pending"] == waiting["txid"]
     refused = await ask(cluster, "PATCH", 0, "/txlog/peers/uk-2", {"weight": 3}, 409)

@@ -89,7 +89,7 @@ async def test_a_form_has_no_more_fields_than_a_master_can_hold(one: Cluster, pa
     body = first + "&a" * FORM_FIELDS_MAX
     async with one.session.post(one.url(0, path), data=body, headers={"Content-Type": FORM}) as answer:
         assert (answer.status, "fields" in await answer.text()) == (400, True)
-    assert one.app(0).loop.durability.log_index == 0, "nothing was logged"
+    assert one.service(0).loop.durability.log_index == 0, "nothing was logged"
 
 
 async def test_a_form_accepts_no_more_than_a_header_can(one: Cluster) -> None:

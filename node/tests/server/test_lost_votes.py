@@ -18,7 +18,7 @@ ADOPT = "/txlog/synchro/adopt"
 
 
 def decides(cluster: Cluster, at: int) -> bool:
-    found = cluster.app(at).loop.status.synchronous_status
+    found = cluster.service(at).loop.status.synchronous_status
     return found is not None and found.quorate
 
 

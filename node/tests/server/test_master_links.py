@@ -101,13 +101,13 @@ async def test_a_stopped_master_comes_back_and_follows(three: Cluster) -> None:
     await three.stop(2)
     await asyncio.gather(*(three.write(n % 2, insert(n), Prefer="wait=20") for n in range(1, 10)))  # it has left
     await three.start(2)
-    await until(lambda: three.app(2).context.state == "Joined")
+    await until(lambda: three.service(2).context.state == "Joined")
     await three.crash(2)
     late = [asyncio.ensure_future(three.write(n % 2, insert(n), Prefer="wait=20")) for n in range(10, 20)]
-    await until(lambda: three.app(0).loop.in_flight > 0)  # it has not
+    await until(lambda: three.service(0).loop.in_flight > 0)  # it has not
     await three.start(2)
     await asyncio.gather(*late)
-    await until(lambda: three.app(2).loop.durability.stable.value == 20)
+    await until(lambda: three.service(2).loop.durability.stable.value == 20)
     assert not three.ended
 
 
@@ -174,8 +174,8 @@ async def test_a_stop_lets_what_was_accepted_reach_the_others(clusters: Callable
 
 
 async def test_a_closing_master_takes_no_work_and_says_so(one: Cluster) -> None:
-    one.app(0).loop.leave(0)
-    one.app(0).context.is_closing = True
+    one.service(0).loop.leave(0)
+    one.service(0).context.is_closing = True
     told = await one.write(0, insert(1), 503)
     assert told["TxLog-Error"] == "Closing"
     assert told["Retry-After"]
@@ -209,7 +209,7 @@ async def test_an_error_of_the_core_ends_the_master_by_name_and_nothing_leaves(o
     def broken(*_: object) -> int:
         raise AssertionError("a mistake of ours")
 
-    loop = one.app(0).loop
+    loop = one.service(0).loop
     loop.executor.poll = broken  # type: ignore[method-assign]
     told = await one.write(0, insert(1), 202, Prefer="wait=0.3")
     assert "TxLog-Transaction" not in told or told.get("TxLog-Durability") != "synced"
@@ -221,7 +221,7 @@ async def test_a_task_that_ends_ends_the_master(one: Cluster) -> None:
     async def ends() -> None:
         return
 
-    one.app(0)._run("meant-for-ever", ends())
+    one.service(0)._tasks.start({"meant-for-ever": ends()})
     await until(lambda: one.ended)
     assert "TaskEnded: meant-for-ever" in str(one.ended[0])
 

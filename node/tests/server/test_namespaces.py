@@ -152,7 +152,7 @@ async def test_a_transaction_in_xml_changes_namespaces_and_data(served: Served) 
     cluster = served.cluster
     await change(cluster, 0, "PUT", f"{PATH}/old", "urn:old:")
     await change(cluster, 0, "PUT", f"{PATH}/gone", "urn:gone:")
-    first = cluster.app(0).loop.durability.stable.value
+    first = cluster.service(0).loop.durability.stable.value
     changes = (
         '<setNamespace prefix="a" name="urn:1:"/><removeNamespace prefix="gone"/>'
         f'{ADD}<setNamespace prefix="a" name="urn:a:"/><removeNamespace prefix="never"/>'
@@ -164,7 +164,11 @@ async def test_a_transaction_in_xml_changes_namespaces_and_data(served: Served) 
     assert await table(cluster, 0, done) == {"old": "urn:old:", "a": "urn:a:"}
     assert await served.quads() == ['<urn:s> <urn:p> "1" .']
     # What each prefix is in the end, and the data behind it.
-    assert int(done.headers["TxLog-Position"].split(":")[1]) == cluster.app(0).loop.durability.stable.value == first + 4
+    assert (
+        int(done.headers["TxLog-Position"].split(":")[1])
+        == cluster.service(0).loop.durability.stable.value
+        == first + 4
+    )
     only = (
         '<transaction><setNamespace prefix="x" name="urn:x:"/><clearNamespaces/>'
         '<setNamespace prefix="b" name="urn:b:"/></transaction>'
@@ -172,7 +176,7 @@ async def test_a_transaction_in_xml_changes_namespaces_and_data(served: Served) 
     cleared = await change(cluster, 0, "POST", where, only, Content_Type=TRANSACTION)
     assert cleared.status == 204
     assert await table(cluster, 0, cleared) == {"b": "urn:b:"}
-    assert cluster.app(0).loop.durability.stable.value == first + 6
+    assert cluster.service(0).loop.durability.stable.value == first + 6
     for wrong, status, headers in (
         (f'<transaction>{ADD}<setNamespace prefix="a" name="rel"/></transaction>', 400, {}),
         (f'<transaction>{ADD}<setNamespace prefix="a b" name="urn:a:"/></transaction>', 400, {}),
@@ -188,7 +192,7 @@ async def test_a_transaction_in_xml_changes_namespaces_and_data(served: Served) 
     ):
         refused = await change(cluster, 0, "POST", where, wrong, Content_Type=TRANSACTION, **headers)
         assert refused.status == status
-    assert cluster.app(0).loop.durability.stable.value == first + 6, "nothing of it is taken"
+    assert cluster.service(0).loop.durability.stable.value == first + 6, "nothing of it is taken"
 
 
 async def test_all_masters_agree_on_namespaces_of_a_transaction(three: Cluster) -> None:

@@ -48,7 +48,7 @@ async def count(cluster: Cluster, url: str) -> int:
 async def test_a_transaction_sees_itself_and_is_seen_at_the_commit(served: Served) -> None:
     cluster = served.cluster
     await served.send("POST", "/statements", '<urn:s> <urn:p> "0" .', Content_Type=QUADS)
-    index = cluster.app(0).loop.durability.stable.value
+    index = cluster.service(0).loop.durability.stable.value
     url = await begin(cluster, query="?isolation-level=SNAPSHOT")
     assert await count(cluster, url) == 1
     assert await act(cluster, url, "SIZE") == "1"
@@ -72,7 +72,7 @@ async def test_a_transaction_sees_itself_and_is_seen_at_the_commit(served: Serve
     await act(cluster, url, "PREPARE")
     await act(cluster, url, "COMMIT")
     assert await served.quads() == sorted([before[0], *mine])
-    assert cluster.app(0).loop.durability.stable.value == index + 2, "a commit is one entry"
+    assert cluster.service(0).loop.durability.stable.value == index + 2, "a commit is one entry"
     assert "it was committed" in await act(cluster, url, "PING", status=400)
 
 
@@ -87,10 +87,10 @@ async def test_a_rollback_leaves_nothing(served: Served) -> None:
         await act(cluster, url, action, status=204, method=method)
         assert "it was rolled back" in await act(cluster, url, "COMMIT", status=400)
     assert await served.quads() == []
-    assert cluster.app(0).loop.durability.stable.value == 0
+    assert cluster.service(0).loop.durability.stable.value == 0
     empty = await begin(cluster)
     await act(cluster, empty, "COMMIT")
-    assert cluster.app(0).loop.durability.stable.value == 0
+    assert cluster.service(0).loop.durability.stable.value == 0
 
 
 async def test_a_commit_without_an_answer_may_be_repeated(one: Cluster) -> None:
@@ -101,7 +101,7 @@ async def test_a_commit_without_an_answer_may_be_repeated(one: Cluster) -> None:
     assert "send COMMIT again" in await act(one, url, "ROLLBACK", status=409)
     assert "send COMMIT again" in await act(one, url, "ADD", "", status=400, Content_Type=QUADS)
     await act(one, url, "COMMIT", TxLog_Durability="synced")
-    assert one.app(0).loop.durability.log_index == 1
+    assert one.service(0).loop.durability.log_index == 1
 
 
 async def test_a_commit_whose_answer_was_lost_is_answered_again(one: Cluster) -> None:
@@ -115,7 +115,7 @@ async def test_a_commit_whose_answer_was_lost_is_answered_again(one: Cluster) ->
             assert answer.status == status, await answer.text()
             found.append(answer.headers["TxLog-Transaction"])
     assert len(set(found)) == 1
-    assert one.app(0).loop.durability.log_index == 1, "it took effect once"
+    assert one.service(0).loop.durability.log_index == 1, "it took effect once"
     assert "it was committed" in await act(one, url, "ROLLBACK", status=400)
     empty = await begin(one)
     await act(one, empty, "COMMIT")
@@ -123,7 +123,7 @@ async def test_a_commit_whose_answer_was_lost_is_answered_again(one: Cluster) ->
 
 
 async def test_open_transactions_hold_no_more_than_the_memory(one: Cluster) -> None:
-    rooms, quad = one.app(0).http_api.transactions, '<urn:s> <urn:p> "{}" .'
+    rooms, quad = one.service(0).routes.transactions, '<urn:s> <urn:p> "{}" .'
     rooms.open_bytes_max = 100
     first, second = await begin(one), await begin(one)
     await act(one, first, "ADD", quad.format("x" * 50), Content_Type=QUADS)
@@ -133,7 +133,7 @@ async def test_open_transactions_hold_no_more_than_the_memory(one: Cluster) -> N
 
 
 async def test_what_is_idle_expires_by_name_and_their_number_is_bounded(one: Cluster) -> None:
-    rooms = one.app(0).http_api.transactions
+    rooms = one.service(0).routes.transactions
     rooms.idle_s, rooms.open_max = 0.3, 2
     first = await begin(one)
     await begin(one)
@@ -206,7 +206,7 @@ async def test_plain_writes_are_read_with_a_store_of_any_size(served: Served, mo
         assert size == await served.send("GET", f"/size?{each[1:]}", status=200)
     assert len(mine[""]) == len(held) + 3 - 4
     assert turtle.count('"') == 2 * 20
-    assert not cluster.app(0).http_api.evaluators._all, "a process was started"
+    assert not cluster.app(0).evaluators._all, "a process was started"
 
 
 async def test_of_a_large_store_what_a_query_names_is_copied(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ async def test_it_changes_nothing_on_any_route(one: Cluster, told: dict[str, str
         one.url(0, "/repositories/demo/statements"), data={"update": INSERT}, headers=form
     ) as answer:
         assert answer.status == 403
-    assert one.app(0).loop.durability.stable.value == 0
+    assert one.service(0).loop.durability.stable.value == 0
 
 
 async def test_its_own_pages_and_everybody_else_go_on(one: Cluster) -> None:
@@ -40,7 +40,7 @@ async def test_its_own_pages_and_everybody_else_go_on(one: Cluster) -> None:
     for told in ({}, {"Origin": f"http://127.0.0.1:{one.ports[0]}"}, {"Sec-Fetch-Site": "same-origin"}):
         async with one.session.post(url, data=INSERT, headers={**UPDATE, **told}) as answer:
             assert answer.status == 204, told
-    assert one.app(0).loop.durability.stable.value == 3
+    assert one.service(0).loop.durability.stable.value == 3
 
 
 @pytest.mark.parametrize("told", ["Origin: https://evil.example", "ORIGIN:null", "sec-fetch-site: cross-site"])
@@ -51,4 +51,4 @@ async def test_the_short_way_does_not_lead_around_it(one: Cluster, told: str) ->
     )
     status, _ = await raw(one, head.encode() + QUAD)
     assert status == 403
-    assert one.app(0).loop.durability.stable.value == 0
+    assert one.service(0).loop.durability.stable.value == 0

@@ -37,7 +37,7 @@ async def test_with_the_keys_the_chain_can_be_computed_again(one: Cluster) -> No
         assert value == entry.hash, entry.index
     assert found.has_keys
     assert found.stable_index == found.settled == found.stable.index == len(found.entries)
-    assert found.view == one.app(0).context.status.view.number  # type: ignore[union-attr]
+    assert found.view == one.service(0).context.status.view.number  # type: ignore[union-attr]
     assert found.entries[1].first_stamp > 0
     shown = await one.get(0, "/txlog/log?keys=1", headers={"Accept": "application/json"})
     assert [entry["key"] for entry in shown["entries"]] == [entry.key for entry in found.entries]
@@ -60,7 +60,7 @@ async def test_nothing_above_the_stable_index_is_given_away(clusters: Callable[.
     await cluster.start()
     for what in "abc":
         await cluster.write(0, insert(what))
-    durability = cluster.app(0).context.durability
+    durability = cluster.service(0).context.durability
     durability.stable.move_to(2)
     assert durability.executable.value == 3
     found = await page(cluster, keys=True)

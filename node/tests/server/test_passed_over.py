@@ -121,7 +121,7 @@ async def site(tmp_path: Path, clusters: Callable[..., Cluster]) -> AsyncIterato
 
 
 async def log_past_the_door(cluster: Cluster, payload: bytes) -> str:
-    write = cluster.app(0).loop.write(
+    write = cluster.service(0).loop.write(
         [Submission(KIND_UPDATE, "", payload, content_hash(KIND_UPDATE, "", payload))], Durability.SYNCED
     )
     await asyncio.wait_for(write.reached, 20)
@@ -216,7 +216,7 @@ async def test_of_one_commit_the_others_take_effect(
         (KIND_SYNCHRONOUS_UPDATE, harmful),
         (KIND_SYNCHRONOUS_QUADS, b"A <urn:n> <urn:n> <urn:2> .\n"),
     ]
-    write = cluster.app(0).loop.write(
+    write = cluster.service(0).loop.write(
         [Submission(kind, key, payload, content_hash(kind, key, payload)) for kind, payload in parts], Durability.SYNCED
     )
     await asyncio.wait_for(write.reached, 20)

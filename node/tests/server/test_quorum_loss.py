@@ -76,7 +76,7 @@ async def test_the_second_of_two_masters(clusters: Callable[..., Cluster], has_r
             return answer.status, await answer.json()
 
     def votes() -> int:
-        found = cluster.app(0).loop.status.synchronous_status
+        found = cluster.service(0).loop.status.synchronous_status
         return sum(m.weight for m in found.anchor.electorate) if found is not None and found.quorate else 0
 
     if not has_rules:

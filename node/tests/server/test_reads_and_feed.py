@@ -231,7 +231,7 @@ async def test_pages_hold_interleaved_origins_and_serve_others_meanwhile(cluster
             for n in range(8)
         )
     )
-    await until(lambda: cluster.app(1).loop.durability.stable.value == 4000)
+    await until(lambda: cluster.service(1).loop.durability.stable.value == 4000)
     pages = [await cluster.get(at, "/txlog/log?after=0&maxBytes=8000000", headers=JSON) for at in (0, 1)]
     assert len(pages[0]["entries"]) == 4000
     assert pages[0] == pages[1]
@@ -242,7 +242,7 @@ async def test_the_doorbell_rings_for_news_and_for_who_is_behind(clusters: Calla
     await cluster.start()
     waiting = asyncio.ensure_future(cluster.get(0, "/txlog/doorbell?after=0&tick=1000000&timeout=0.1"))
     assert (await waiting)["stable"]["index"] == 0
-    tick = cluster.app(0).context.registry.doorbell.tick
+    tick = cluster.service(0).context.registry.doorbell.tick
     await cluster.write(0, insert(1))
     told = await cluster.get(0, f"/txlog/doorbell?after=0&tick={tick}")
     assert told["stable"]["index"] == 1
@@ -252,7 +252,7 @@ async def test_the_doorbell_rings_for_news_and_for_who_is_behind(clusters: Calla
     report = {"position": place, "state": "Working"}
     assert await cluster.post(0, "/txlog/workers/w-1", _json(report), 200) == {"hold": None}
     assert (await cluster.get(0, "/txlog/workers"))["workers"][0]["position"]["index"] == 1
-    quiet = cluster.app(0).context.registry.doorbell.tick
+    quiet = cluster.service(0).context.registry.doorbell.tick
     began = time.monotonic()
     told = await cluster.get(0, f"/txlog/doorbell?after=1&tick={quiet}&timeout=0.6")
     assert time.monotonic() - began >= 0.55
@@ -280,9 +280,9 @@ async def test_holds_and_reports(clusters: Callable[..., Cluster]) -> None:
 async def test_a_worker_on_another_branch_is_never_asked(served: Served) -> None:
     await served.cluster.write(0, insert(1), **APPLIED)
     await asyncio.to_thread(served.driver.pause)
-    registry = served.cluster.app(0).context.registry
+    registry = served.cluster.service(0).context.registry
     registry.report("w-1", _json({"position": {"epoch": 1, "index": 1, "hash": 32 * "0"}, "state": "Working"}))
-    assert served.cluster.app(0).loop.durability.applied.value == 0
+    assert served.cluster.service(0).loop.durability.applied.value == 0
     await served.cluster.get(0, REPO, 503, params={"query": "ASK {}"})
 
 

@@ -94,24 +94,24 @@ class Two:
             assert done.position is not None
             assert done.position.position.index == int(index)
 
-        await until(lambda: self.cluster.app(0).context.loop.durability.stable.value >= int(index))
+        await until(lambda: self.cluster.service(0).context.loop.durability.stable.value >= int(index))
         await asyncio.to_thread(execute)
 
     @asynccontextmanager
     async def busy(self, name: str) -> AsyncIterator[None]:
         """Reads go to the other one."""
-        reading = self.cluster.app(0).context.registry.reads.active_reads
+        reading = self.cluster.service(0).context.registry.reads.active_reads
         reading[name] += 100
         yield
         reading[name] -= 100
 
     async def both_at(self, index: int) -> None:
-        workers = self.cluster.app(0).context.registry.workers.values()
+        workers = self.cluster.service(0).context.registry.workers.values()
         await until(lambda: all(worker.index >= index for worker in workers))
 
     def age(self) -> None:
         """Let the lag be over without waiting for it."""
-        lately = self.cluster.app(0).context.registry.reads.applied_history
+        lately = self.cluster.service(0).context.registry.reads.applied_history
         clock = lately.clock
         lately.clock = lambda: clock() + READ_LAG_S
 
@@ -171,11 +171,13 @@ async def test_reads_under_way_are_spread_evenly(two: Two) -> None:
 
 
 async def test_one_that_is_hardly_behind_takes_its_share_until_more_was_shown(two: Two) -> None:
-    two.cluster.app(0).context.registry.reads.applied_history.clock = lambda: 0.0  # no time goes by
+    two.cluster.service(0).context.registry.reads.applied_history.clock = lambda: 0.0  # no time goes by
     await asyncio.to_thread(two.drivers[1].pause)
     told = await two.cluster.write(0, insert(2))
     await until(
-        lambda: two.cluster.app(0).context.loop.durability.applied.value >= int(told["TxLog-Position"].split(":")[1])
+        lambda: (
+            two.cluster.service(0).context.loop.durability.applied.value >= int(told["TxLog-Position"].split(":")[1])
+        )
     )
     found = [await two.read() for _ in range(10)]
     assert found in ([("w-1", 2)] * 10, [("w-2", 1), *[("w-1", 2)] * 9]), "what was read once is not unread"
@@ -201,7 +203,7 @@ async def test_another_worker_is_waited_for_when_the_first_is_gone(two: Two, mon
     await two.executed_unsaid(0, await two.cluster.write(0, insert(2)))
     async with two.busy("w-2"):
         assert await two.read() == ("w-1", 2)
-    registry = two.cluster.app(0).context.registry
+    registry = two.cluster.service(0).context.registry
     registry.workers["w-1"].url = "http://127.0.0.1:9"
     read = asyncio.create_task(two.read())
     await until(lambda: "w-2" in registry.reads.worker_watermarks)
@@ -221,7 +223,7 @@ async def test_what_nobody_comes_to_is_waited_for_once(two: Two, monkeypatch: py
     for gate in two.gates:
         gate.open.set()
     assert {await read for read in first} == {("w-1", 2), ("w-2", 1)}
-    registry = two.cluster.app(0).context.registry
+    registry = two.cluster.service(0).context.registry
     wait, waits = registry.reads.wait_any_at, 0
 
     async def counted(needed: Mapping[str, int], seconds: float) -> bool:
@@ -250,7 +252,7 @@ async def test_one_that_stays_behind_takes_none(two: Two) -> None:
     await asyncio.to_thread(two.drivers[1].pause)
     told = await two.cluster.write(0, insert(2))
     index = int(told["TxLog-Position"].split(":")[1])
-    await until(lambda: two.cluster.app(0).context.loop.durability.applied.value >= index)
+    await until(lambda: two.cluster.service(0).context.loop.durability.applied.value >= index)
     two.age()
     assert [await two.read() for _ in range(4)] == 4 * [("w-1", 2)]
     two.drivers[1].resume()
@@ -259,7 +261,7 @@ async def test_one_that_stays_behind_takes_none(two: Two) -> None:
 
 
 async def test_who_was_told_that_it_is_applied_reads_it(two: Two) -> None:
-    two.cluster.app(0).context.registry.reads.applied_history.clock = lambda: 0.0
+    two.cluster.service(0).context.registry.reads.applied_history.clock = lambda: 0.0
     await asyncio.to_thread(two.drivers[1].pause)
     await two.cluster.write(0, insert(2), TxLog_Durability="applied", Prefer="wait=30")
     assert [await two.read() for _ in range(6)] == 6 * [("w-1", 2)]
@@ -269,7 +271,7 @@ async def test_one_that_is_behind_answers_where_no_other_can(two: Two) -> None:
     await asyncio.to_thread(two.drivers[1].pause)
     await two.cluster.write(0, insert(2), TxLog_Durability="applied", Prefer="wait=30")
     two.age()
-    two.cluster.app(0).context.registry.workers["w-1"].url = "http://127.0.0.1:9"
+    two.cluster.service(0).context.registry.workers["w-1"].url = "http://127.0.0.1:9"
     assert await two.read() == ("w-2", 1)
 
 

@@ -63,8 +63,8 @@ async def test_a_store_of_another_cluster_is_refused_and_not_restored(
     assert shown["error"].startswith(f"OtherCluster: it holds the data of the cluster {OTHER} up to index 20")
     assert "txlog worker adopt w-1" in shown["error"]
     assert await duties(cluster) == []
-    assert cluster.app(0).loop.durability.applied.value == 0, "it executed nothing of this log"
-    readable = cluster.app(0).http_api.reads.router.readable_workers()
+    assert cluster.service(0).loop.durability.applied.value == 0, "it executed nothing of this log"
+    readable = cluster.service(0).routes.reads.router.readable_workers()
     assert [candidate.worker.name for candidate in readable] == ["w-2"]
 
 
@@ -146,7 +146,7 @@ async def test_a_trimmed_log_cannot_follow_on_adopted_content(clusters: Callable
     await cluster.post(0, "/txlog/backups", None, 200, json={"backups": [backup]})
 
     def trimmed() -> bool:
-        log = cluster.app(0).loop.status.log_state
+        log = cluster.service(0).loop.status.log_state
         return log is not None and log.log_index.start > 0
 
     await until(trimmed)

@@ -33,10 +33,12 @@ async def removed(cluster: Cluster, accepted: int) -> Fatal:
     async def others_go_on() -> bool:
         for at in (0, 1):
             await told_backup(cluster, at)
-        return cluster.app(0).loop.executor.core.state == cluster.app(1).loop.executor.core.state == "Isolated"
+        return cluster.service(0).loop.executor.core.state == cluster.service(1).loop.executor.core.state == "Isolated"
 
     await until(others_go_on)
-    assert cluster.app(LOST).loop.executor.core.state == "Suspected", "nobody backs up its data centre's store for it"
+    assert cluster.service(LOST).loop.executor.core.state == "Suspected", (
+        "nobody backs up its data centre's store for it"
+    )
     url = cluster.url(0, "/txlog/peers/uk-3?lost=true")
     async with cluster.session.delete(url) as answer:
         assert answer.status == 200, await answer.text()
@@ -48,7 +50,7 @@ async def removed(cluster: Cluster, accepted: int) -> Fatal:
 
 
 def file_of(cluster: Cluster) -> Path:
-    birth = cluster.app(LOST).loop.executor.core.views.origin.birth
+    birth = cluster.service(LOST).loop.executor.core.views.origin.birth
     return cluster.folder / "uk-3" / f"removed-{birth:016x}.jsonl"
 
 
@@ -98,7 +100,7 @@ async def test_what_cannot_be_read_or_written_is_said(
     assert "No space left" in str(ended)
     assert f"txlog journal show {cluster.folder / 'uk-3'}" in str(ended)
 
-    app = cluster.app(LOST)
+    app = cluster.service(LOST)
     whole = app.journal.read
 
     def read(node: str, birth: int, seq: int, *more: int) -> Any:

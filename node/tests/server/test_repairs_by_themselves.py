@@ -202,7 +202,7 @@ async def test_nothing_is_repaired_while_a_master_is_silent(tmp_path: Path, clus
         await trio.plant("w-2")
         await trio.standing("w-2", "Due")
         await cluster.crash(1)
-        await until(lambda: cluster.app(0).loop.executor.core.state == "Suspected")
+        await until(lambda: cluster.service(0).loop.executor.core.state == "Suspected")
         found = (await trio.workers())["w-2"]["repair"]
         assert (found["state"], found["why"]) == ("Waiting", "uk-1 is Suspected")
         assert [duty["kind"] for duty in (await cluster.get(0, "/txlog/duties"))["duties"]] == ["backup"]

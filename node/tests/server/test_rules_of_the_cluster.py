@@ -94,7 +94,7 @@ async def test_a_split_recovery_that_would_be_passed_over_is_refused(one: Cluste
     status, body = await recovery("None")
     assert (status, "splitRecovery cannot be None" in body["message"]) == (409, True), body
     assert (await recovery("Simple"))[0] == 200
-    await until(lambda: one.app(0).loop.status.view.strategy == "Simple")
+    await until(lambda: one.service(0).loop.status.view.strategy == "Simple")
     status, body = await patch(one, [])
     assert status == 200, body
     assert (await recovery("None"))[0] == 200, "as before, without rules"

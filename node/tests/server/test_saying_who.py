@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from txlog.journal import Journal, MemoryVfs
-from txlog.server.app import BadStart, write_identity
+from txlog.server.startup_files import BadStart, write_identity
 
 
 def test_each_start_says_which_process_it_is(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ async def strategies(cluster: Cluster) -> list[str]:
 
 
 async def test_a_changed_strategy_installs_the_same_members_anew(three: Cluster) -> None:
-    await until(lambda: {three.app(at).loop.executor.core.state for at in range(3)} == {"Joined"})
+    await until(lambda: {three.service(at).loop.executor.core.state for at in range(3)} == {"Joined"})
     before = (await three.get(0, "/txlog/status"))["view"]
     told = await patch(three, 2, {"split-recovery": "SIMPLE"}, query="?check=true")
     assert told["changed"] == ["splitRecovery"]
@@ -61,7 +61,7 @@ async def test_a_strategy_is_refused_while_somebody_is_silent_and_times_are_not(
     cluster = clusters(2, round_timeout_ms=500, idle_interval_ms=100)
     await cluster.start()
     await cluster.crash(1)
-    await until(lambda: cluster.app(0).loop.executor.core.state == "Suspected")
+    await until(lambda: cluster.service(0).loop.executor.core.state == "Suspected")
     for query in ("", "?check=true"):
         told = await patch(cluster, 0, {"splitRecovery": "Simple", "maxPeerLag": "9s"}, 409, query)
         assert told["error"] == "Conflict"
@@ -70,7 +70,7 @@ async def test_a_strategy_is_refused_while_somebody_is_silent_and_times_are_not(
     assert (values(told)["splitRecovery"], values(told)["maxPeerLag"]) == (("Smart", "manifest"), ("1m", "manifest"))
     assert (await patch(cluster, 0, {"splitRecovery": "smart"}))["changed"] == [], "what it is already is no change"
     assert values(await patch(cluster, 0, {"maxPeerLag": "9s"}))["maxPeerLag"] == ("9s", "live")
-    assert cluster.app(0).loop.executor.core.settings.max_peer_lag_ms == 9000
+    assert cluster.service(0).loop.executor.core.settings.max_peer_lag_ms == 9000
 
 
 async def test_live_settings_outlive_the_process_until_the_manifest_changes(clusters: Callable[..., Cluster]) -> None:
@@ -82,7 +82,7 @@ async def test_live_settings_outlive_the_process_until_the_manifest_changes(clus
     await cluster.start()
     now = values(await cluster.get(0, PATH))
     assert (now["leaveTimeout"], now["idleInterval"]) == (("1s", "live"), ("200ms", "live"))
-    settings = cluster.app(0).loop.executor.core.settings
+    settings = cluster.service(0).loop.executor.core.settings
     assert (settings.idle_interval_ms, settings.strategy) == (200, "Simple")
     assert (await strategies(cluster)) == ["Simple"]
     await cluster.stop()

@@ -76,7 +76,7 @@ def insert(what: object) -> str:
 
 def lose(cluster: Cluster, source: int, to: str = "", behind: bytes = b"") -> None:
     """What this master says (``to`` one) is lost from now on, or behind the first message that has these bytes."""
-    loop = cluster.app(source).loop
+    loop = cluster.service(source).loop
     send = loop._send
     begun = not behind
 
@@ -96,9 +96,9 @@ async def pen(clusters: Callable[..., Cluster], tmp_path: Path) -> AsyncIterator
     store = OxigraphProcess(tmp_path / "store")
     cluster = clusters(3, workers=[{"name": "w-1", "url": store.url, "engine": "oxigraph"}], **TIMES)
     await cluster.start()
-    await until(lambda: {cluster.app(at).loop.executor.core.state for at in range(3)} == {"Joined"})
+    await until(lambda: {cluster.service(at).loop.executor.core.state for at in range(3)} == {"Joined"})
     await cluster.write(0, insert(1))
-    await until(lambda: all(cluster.app(at).loop.durability.stable.value == 1 for at in range(3)))
+    await until(lambda: all(cluster.service(at).loop.durability.stable.value == 1 for at in range(3)))
     lose(cluster, 2, "uk-2")
     lose(cluster, 0, "uk-2", b"urn:s:2")
     await cluster.write(0, insert(2))
@@ -108,7 +108,7 @@ async def pen(clusters: Callable[..., Cluster], tmp_path: Path) -> AsyncIterator
 
 
 async def test_a_store_above_the_stable_index_of_a_master_alone_is_backed_up_once_for_both_sides(pen: Pen) -> None:
-    alone = pen.cluster.app(ALONE).loop
+    alone = pen.cluster.service(ALONE).loop
     assert await pen.apply(0) == 2
     duty = await pen.duty(ALONE)
     assert duty["id"] == (await pen.duty(0))["id"]
@@ -116,7 +116,7 @@ async def test_a_store_above_the_stable_index_of_a_master_alone_is_backed_up_onc
     told = await asyncio.to_thread(back_up_for_duty, pen.jobs(0, ALONE), duty["id"])
     assert told["index"] == 2
     assert len(pen.backups()) == 1
-    await until(lambda: {pen.cluster.app(at).loop.executor.core.state for at in range(3)} == {"Isolated"})
+    await until(lambda: {pen.cluster.service(at).loop.executor.core.state for at in range(3)} == {"Isolated"})
     assert alone.durability.position_at(2).hash.hex() == told["hash"], (
         "the side alone has closed its view over the backup"
     )
@@ -129,7 +129,7 @@ async def test_a_store_that_left_for_the_others_is_not_backed_up_again_and_what_
     await pen.apply(0)
     duty = await pen.duty(0)
     elsewhere = await asyncio.to_thread(back_up_for_duty, pen.jobs(0, target="theirs"), duty["id"])
-    await until(lambda: pen.cluster.app(0).loop.executor.core.state == "Isolated")
+    await until(lambda: pen.cluster.service(0).loop.executor.core.state == "Isolated")
     await pen.cluster.write(0, insert("others"))
     assert await pen.apply(0) == 3
 
@@ -141,10 +141,10 @@ async def test_a_store_that_left_for_the_others_is_not_backed_up_again_and_what_
         assert (await pen.duty(ALONE))["error"] is None, (
             "a question changes nothing; the supervisor reports the failure"
         )
-    assert pen.cluster.app(ALONE).loop.executor.core.state == "Suspected"
+    assert pen.cluster.service(ALONE).loop.executor.core.state == "Suspected"
     told = await asyncio.to_thread(back_up_for_duty, pen.jobs(0, ALONE, others=("theirs",)), duty["id"])
     assert (told["name"], told["already"]) == (elsewhere["name"], True)
-    await until(lambda: pen.cluster.app(ALONE).loop.executor.core.state == "Isolated")
+    await until(lambda: pen.cluster.service(ALONE).loop.executor.core.state == "Isolated")
 
 
 async def test_a_store_that_does_not_answer_is_named(pen: Pen) -> None:
@@ -159,7 +159,7 @@ async def test_a_store_that_does_not_answer_is_named(pen: Pen) -> None:
 
 async def test_no_position_counts_that_the_log_and_the_queue_do_not_give(pen: Pen) -> None:
     duty = await pen.duty(ALONE)
-    loop = pen.cluster.app(0).loop
+    loop = pen.cluster.service(0).loop
     path, at = f"/txlog/duties/{duty['id']}", loop.durability.position_at(2)
     good = {"state": "begun", "index": 2, "hash": at.hash.hex(), "epoch": loop.executor.core.log_state.view.epoch}  # type: ignore[union-attr]
     for wrong in ({"hash": "ab" * 16}, {"epoch": -1}, {"epoch": good["epoch"] + 1}, {"index": 3}, {"index": 1 << 40}):
@@ -171,7 +171,7 @@ async def test_no_position_counts_that_the_log_and_the_queue_do_not_give(pen: Pe
 
 def cut_at_install(cluster: Cluster) -> list[str]:
     """From the first word that a view is installed on, nothing passes between the two sides; whom it was said to."""
-    whole = [cluster.app(at).loop._send for at in range(3)]
+    whole = [cluster.service(at).loop._send for at in range(3)]
     begun: list[str] = []
 
     def sender(at: int) -> Callable[..., None]:
@@ -184,7 +184,7 @@ def cut_at_install(cluster: Cluster) -> list[str]:
         return send
 
     for at in range(3):
-        cluster.app(at).loop._send = sender(at)  # type: ignore[method-assign]
+        cluster.service(at).loop._send = sender(at)  # type: ignore[method-assign]
     return begun
 
 
@@ -195,7 +195,7 @@ async def test_a_rejoin_that_is_cut_off_before_its_install_goes_on_with_the_back
     await cluster.start()
     await until(lambda: states(cluster) == {"Joined"})
     await cluster.write(0, insert("first"))
-    await until(lambda: all(cluster.app(at).loop.durability.stable.value == 1 for at in range(3)))
+    await until(lambda: all(cluster.service(at).loop.durability.stable.value == 1 for at in range(3)))
     stood = (await cluster.get(0, "/txlog/status"))["stable"]
     heal = await go_apart(cluster)
     for at in (2, 0, 1):
@@ -209,7 +209,7 @@ async def test_a_rejoin_that_is_cut_off_before_its_install_goes_on_with_the_back
 
     async def apart() -> bool:
         for at in range(3):
-            if cluster.app(at).loop.executor.core.accepts_earlier_backup:
+            if cluster.service(at).loop.executor.core.accepts_earlier_backup:
                 await cluster.post(at, "/txlog/backups", json.dumps({"backups": [none, before]}), 200)
                 waited.add(at)
             else:

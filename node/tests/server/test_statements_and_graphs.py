@@ -222,14 +222,14 @@ async def test_a_client_that_goes_away_lets_the_converter_go(served: Served) -> 
 
 async def test_an_older_client_s_transaction_is_one_entry(served: Served) -> None:
     await filled(served)
-    index = served.cluster.app(0).loop.durability.stable.value
+    index = served.cluster.service(0).loop.durability.stable.value
     body = (
         "<transaction><add><uri>urn:x</uri><uri>urn:p</uri><literal>new</literal>"
         "<contexts><uri>urn:h</uri></contexts></add><remove><uri>urn:s</uri><null/><null/></remove></transaction>"
     )
     await served.send("POST", "/statements", body, Content_Type="application/x-rdftransaction")
     assert await served.quads() == ['<urn:t> <urn:p> "h"@en <urn:h> .', '<urn:x> <urn:p> "new" <urn:h> .']
-    assert served.cluster.app(0).loop.durability.stable.value == index + 1
+    assert served.cluster.service(0).loop.durability.stable.value == index + 1
     text = await served.send("POST", "/statements", "<x/>", status=400, Content_Type="application/x-rdftransaction")
     assert text.startswith("MALFORMED DATA: <x>")
 

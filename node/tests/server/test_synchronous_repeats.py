@@ -41,7 +41,7 @@ async def act(cluster: Cluster, method: str, url: str, **more: Any) -> tuple[int
 
 
 def is_alone(cluster: Cluster) -> bool:
-    found = cluster.app(2).loop.status.synchronous_status
+    found = cluster.service(2).loop.status.synchronous_status
     return found is not None and found.present == ["uk-3"]
 
 
@@ -115,7 +115,7 @@ NAMESPACES = (
 @pytest.mark.parametrize(("graph", "status"), [(GRAPH, 400), ("http://ex.org/other", 204)])
 async def test_namespaces_do_not_go_with_a_synchronous_transaction(three: Cluster, graph: str, status: int) -> None:
     """They are entries of their own, which would be in the log where it is refused or rolled back."""
-    before = three.app(0).loop.durability.log_index
+    before = three.service(0).loop.durability.log_index
     done = await act(
         three,
         "POST",
@@ -126,7 +126,7 @@ async def test_namespaces_do_not_go_with_a_synchronous_transaction(three: Cluste
     assert done[0] == status, done
     if status == 400:
         assert "a request of their own" in done[1]["body"]
-        assert three.app(0).loop.durability.log_index == before
+        assert three.service(0).loop.durability.log_index == before
 
 
 async def test_a_pending_write_waits_once_and_leaves_no_waiter(three: Cluster) -> None:
@@ -135,7 +135,7 @@ async def test_a_pending_write_waits_once_and_leaves_no_waiter(three: Cluster) -
     status, headers = await post(three, 2, insert("a"), again=False, Prefer="wait=2", TxLog_Durability="applied")
     assert (status, headers["TxLog-Synchronous"]) == (202, "pending"), headers
     assert 2 <= time.monotonic() - began < 3.5, "not once for the log and once for the workers"
-    await until(lambda: three.app(2).loop.durability.count_txid_waiters() == 0)
+    await until(lambda: three.service(2).loop.durability.count_txid_waiters() == 0)
     heal()
 
 
@@ -196,7 +196,7 @@ async def test_a_key_is_answered_after_a_rule_has_come(three: Cluster) -> None:
 
 async def test_a_body_whose_hash_begins_alike_is_told_from_the_first(three: Cluster) -> None:
     """The table of keys has the beginning of a hash, the journal the whole transaction."""
-    loop, door = three.app(1).loop, three.app(1).http_api.writes.synchronous_door
+    loop, door = three.service(1).loop, three.service(1).routes.writes.synchronous_door
     assert (await post(three, 1, insert("a"), **SYNCED, Idempotency_Key="once"))[0] == 204
     body = prepare_update(insert("a"), base=None, now="", draw=lambda: 0, all_graphs=True)
     first = door.convert(Submission(body.kind, "once", body.payload, b""), NO_REQUEST)

@@ -316,7 +316,7 @@ async def test_an_update_that_is_evaluated_once_is_answered_as_rolled_back(three
     sent = asyncio.create_task(post(cluster, 2, update, again=False, **asked))
 
     def is_there() -> bool:
-        found = cluster.app(2).loop.status.synchronous_status
+        found = cluster.service(2).loop.status.synchronous_status
         return found is not None and len(found.undecided) == 1
 
     await until(is_there)
@@ -351,7 +351,7 @@ async def test_an_update_that_is_evaluated_once_behind_another_one_of_its_commit
     first = asyncio.create_task(post(cluster, 2, insert("a"), again=False, TxLog_Durability="synced"))
 
     def undecided() -> int:
-        found = cluster.app(2).loop.status.synchronous_status
+        found = cluster.service(2).loop.status.synchronous_status
         return len(found.undecided) if found is not None else 0
 
     await until(lambda: undecided() == 1)

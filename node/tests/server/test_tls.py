@@ -25,9 +25,9 @@ from txlog.auth.tls import BadCertificates, Certificates
 from txlog.client import MasterClient, MasterUnreachable
 from txlog.config.process_config import NodeConfig
 from txlog.model.errors import BadInput
-from txlog.server.app import BadStart, load_tls
 from txlog.server.disk_full_mode import DiskFullMode
 from txlog.server.peers import peer_links
+from txlog.server.startup_files import BadStart, load_tls
 from txlog.telemetry.event_log import EventLog
 
 JSON = {"Accept": "application/json"}
@@ -96,7 +96,7 @@ async def test_three_masters_agree_and_both_short_ways_are_taken(three_secured: 
         return [(peer["connected"], peer["accepted"]) for peer in peers] == [(True, True)] * 2
 
     await until(connected)
-    await until(lambda: all(cluster.app(at).loop.durability.stable.value == 6 for at in range(3)))
+    await until(lambda: all(cluster.service(at).loop.durability.stable.value == 6 for at in range(3)))
     for link in cluster.app(0).links.links.values():
         assert link.outgoing is not None
         assert isinstance(link.outgoing.ssl_context, ssl.SSLContext)
@@ -406,7 +406,8 @@ async def test_renewal_under_load_loses_nothing_and_counts_for_open_connections(
     await asyncio.gather(*writing)
     await until(
         lambda: all(
-            cluster.app(at).loop.durability.stable.value == cluster.app(0).loop.durability.log_index for at in range(3)
+            cluster.service(at).loop.durability.stable.value == cluster.service(0).loop.durability.log_index
+            for at in range(3)
         )
     )
     pages = [(await cluster.get(at, "/txlog/log?after=0&maxBytes=8000000", headers=JSON))["entries"] for at in range(3)]

@@ -50,8 +50,8 @@ async def send(cluster: Cluster, head: str, *headers: str | bytes, body: str = "
 async def test_a_wrong_host_is_refused_where_the_answer_needs_it(one: Cluster, head: str, host: str) -> None:
     status, answer = await send(one, head, f"Host: {host}")
     assert (status, "\r\n\r\nHost: " in answer) == (400, True), answer
-    assert not one.app(0).http_api.transactions.open, "nothing was begun"
-    assert one.app(0).loop.durability.log_index == 0
+    assert not one.service(0).routes.transactions.open, "nothing was begun"
+    assert one.service(0).loop.durability.log_index == 0
     assert "InternalError" not in one.logs[0].getvalue()
 
 
@@ -126,7 +126,7 @@ async def test_a_client_that_reads_nothing_gives_its_worker_back(
 ) -> None:
     """All clients of a master share 256 connections to workers."""
     monkeypatch.setattr(answer_stream, "CLIENT_IDLE_S", 0.5)
-    cluster, app = served.cluster, served.cluster.app(0)
+    cluster, app = served.cluster, served.cluster.service(0)
     for at in range(12):
         data = f'INSERT DATA {{ <urn:s> <urn:p> "{at}{"x" * (1 << 20)}" }}'
         async with cluster.session.post(

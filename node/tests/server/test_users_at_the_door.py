@@ -22,8 +22,8 @@ from txlog.auth import hash_token
 from txlog.auth.authenticator import PASSWORD_CHECKS_MAX
 from txlog.auth.users_file import UserDatabase
 from txlog.config.process_config import NodeConfig
-from txlog.server.app import BadStart, load_authenticator
 from txlog.server.disk_full_mode import DiskFullMode
+from txlog.server.startup_files import BadStart, load_authenticator
 from txlog.telemetry.event_log import EventLog
 
 STATEMENTS = "/repositories/demo/statements"
@@ -101,7 +101,7 @@ async def test_the_short_way_takes_writers_and_nobody_else(cluster: Cluster) -> 
     for shown in ({}, {"Authorization": "Bearer nobody"}, bearer("reader"), basic("writer", "wrong password")):
         fresh = await connect(cluster)
         assert await fresh.write(shown) == (403 if shown == bearer("reader") else 401)
-    assert cluster.app(0).loop.durability.stable.value == 5
+    assert cluster.service(0).loop.durability.stable.value == 5
 
 
 async def test_a_head_that_was_right_once_is_asked_again(cluster: Cluster, tmp_path: Path) -> None:
@@ -296,11 +296,11 @@ async def test_an_unchanged_client_writes_with_a_password(cluster: Cluster) -> N
         client.query()
 
     await asyncio.to_thread(write, "writer", PASSWORDS["writer"])
-    assert cluster.app(0).loop.durability.stable.value == 1
+    assert cluster.service(0).loop.durability.stable.value == 1
     for name, password in (("reader", PASSWORDS["reader"]), ("writer", "no")):
         with pytest.raises((Unauthorized, HTTPError)):
             await asyncio.to_thread(write, name, password)
-    assert cluster.app(0).loop.durability.stable.value == 1
+    assert cluster.service(0).loop.durability.stable.value == 1
 
 
 async def cluster_answers(cluster: Cluster) -> None:

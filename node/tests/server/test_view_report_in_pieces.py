@@ -29,7 +29,7 @@ async def written(clusters: Callable[..., Cluster], count: int) -> Cluster:
 
 
 def in_one_turn(cluster: Cluster, given: list[Checkpoint]) -> ViewReport:
-    status = cluster.app(0).loop.status
+    status = cluster.service(0).loop.status
     view = status.view
     assert view is not None
     report = status.view_report(ProposeView(view.number, view.cluster_id, [], view.number, [], given))
@@ -54,7 +54,7 @@ async def test_the_pieces_are_the_report(
     monkeypatch.setattr(view_report, "TAIL_ENTRIES_IN_A_TURN", in_a_turn)
     cluster = await written(clusters, 9)
     assert report_of(await cluster.get(0, PATH)) == in_one_turn(cluster, [])
-    log = cluster.app(0).loop.status.log_state
+    log = cluster.service(0).loop.status.log_state
     assert log is not None
     for index in (0, 4, 8, log.log_index.length):
         value = log.log_index.hash_at(index)
@@ -68,7 +68,7 @@ async def test_others_get_turns_and_what_they_write_is_in_it(
 ) -> None:
     monkeypatch.setattr(view_report, "TAIL_ENTRIES_IN_A_TURN", 1)
     cluster = await written(clusters, 12)
-    log, turns, real = cluster.app(0).loop.status.log_state, 0, asyncio.sleep
+    log, turns, real = cluster.service(0).loop.status.log_state, 0, asyncio.sleep
     assert log is not None
     before = log.log_index.length
 
@@ -93,7 +93,7 @@ async def test_after_another_view_it_is_read_again(
 ) -> None:
     monkeypatch.setattr(view_report, "TAIL_ENTRIES_IN_A_TURN", 1)
     cluster = await written(clusters, 6)
-    views, turns = cluster.app(0).context.status._core.views, 0
+    views, turns = cluster.service(0).context.status._core.views, 0
     newer = msgspec.structs.replace(views.accepted, epoch=2, ancestors=[views.accepted.number])
 
     async def sleep(seconds: float) -> None:
@@ -111,11 +111,11 @@ async def test_after_another_view_it_is_read_again(
 
 async def test_a_report_of_five_thousand_views_holds_no_turn(clusters: Callable[..., Cluster]) -> None:
     cluster = await written(clusters, 2)
-    core = cluster.app(0).context.status._core
+    core = cluster.service(0).context.status._core
     ancestors = [(at, 1, "uk-1") for at in range(1, 5001)]
     core.views.accepted = msgspec.structs.replace(core.views.accepted, ancestors=ancestors)
     handler = next(
-        each for each in cluster.app(0).http_api._handlers if isinstance(each, view_report.ViewReportHandler)
+        each for each in cluster.service(0).routes._handlers if isinstance(each, view_report.ViewReportHandler)
     )
     began = time.thread_time()
     report = await handler._report([])

@@ -11,7 +11,7 @@ from txlog.client import MasterClient, MasterUnreachable
 from txlog.config.process_config import NodeConfig, PeerConfig
 from txlog.model.errors import TxLogError
 from txlog.model.records import RecoveredState
-from txlog.server.app import serve
+from txlog.server.master_process import serve
 from txlog.telemetry.event_log import EventLog
 
 DEADLINE_S = 60.0

@@ -115,7 +115,7 @@ async def test_strangers_get_in_nowhere(cluster: Cluster, monkeypatch: pytest.Mo
             assert status == 401, (route, who, status, body)
             assert challenge.startswith("Basic ") or role == "peer", (route, who)
             assert not [secret for secret in SECRETS if secret in body], (route, who)
-    assert cluster.app(0).loop.durability.stable.value == 0, "somebody wrote"
+    assert cluster.service(0).loop.durability.stable.value == 0, "somebody wrote"
     told = cluster.logs[0].getvalue()
     assert "WrongCredentials" in told
     assert not [secret for secret in (*SECRETS, "letmein", "wrong-password-1", "wrong-token-1") if secret in told]
@@ -173,6 +173,13 @@ async def test_a_method_that_is_not_there_is_not_told_to_strangers(cluster: Clus
     assert (await ask(cluster, "PATCH", "/txlog/status", None))[0] == 401
     assert (await ask(cluster, "PATCH", "/txlog/status", f"Bearer {TOKENS['reader']}"))[0] == 405
     assert (await ask(cluster, "GET", "/txlog/nothing", f"Bearer {TOKENS['reader']}"))[0] == 404
+
+
+async def test_strangers_do_not_learn_which_repositories_exist(cluster: Cluster) -> None:
+    for method, path in (("GET", "/repositories/other/size"), ("PUT", "/repositories/other")):
+        assert (await ask(cluster, method, path, None))[0] == 401
+        assert (await ask(cluster, method, path, f"Bearer {TOKENS['writer']}"))[0] == (404 if method == "GET" else 405)
+    assert (await ask(cluster, "PUT", "/repositories/other", f"Bearer {TOKENS['reader']}"))[0] == 403
 
 
 async def test_without_users_everybody_gets_in(one: Cluster) -> None:

@@ -28,7 +28,7 @@ async def test_a_new_worker_is_listed_and_one_that_is_taken_out_is_nobody(one: C
     await one.post(0, "/txlog/workers", None, 409, json={**NEW, "url": "http://127.0.0.1:10"})
     await one.post(0, "/txlog/workers", None, 400, json={**NEW, "engine": "none"})
 
-    registry = one.app(0).context.registry
+    registry = one.service(0).context.registry
     registry.reads.active_reads["uk-worker-2"] += 1
     path = one.url(0, "/txlog/workers/uk-worker-2?timeout=")
     async with one.session.delete(path + "0.1") as answer:

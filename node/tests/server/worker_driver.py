@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,16 @@ TOOK_MS = 7.0
 
 
 class Driver:
-    """Listens to the doorbell of a master, applies to ``store``, reports."""
+    """Listens to the doorbell of a master, applies to ``store``, reports. ``connect`` makes the client of the log."""
 
-    def __init__(self, master_url: str, name: str, store: StoreProcess) -> None:
+    def __init__(
+        self,
+        master_url: str,
+        name: str,
+        store: StoreProcess,
+        connect: Callable[[str], MasterClient] = lambda url: MasterClient(url, 5),
+    ) -> None:
+        self._connect = connect
         self._paused = threading.Event()
         self._idle = threading.Event()
         self._url = master_url
@@ -52,7 +60,7 @@ class Driver:
     def _run(self) -> None:
         after, tick, held = -1, 0, None
         # A connection of its own: the test asks the store over the store's.
-        with MasterClient(self._url, 5) as master, HttpTransport(self._store.url, 60) as transport:
+        with self._connect(self._url) as master, HttpTransport(self._store.url, 60) as transport:
             while not self._stop.is_set():
                 if self._paused.is_set():
                     self._idle.set()

@@ -12,8 +12,10 @@ from txlog.backup.catalogue import (
     release_backup,
 )
 from txlog.backup.chain_check import ChainCheck, make_chain_check, read_cluster_id
+from txlog.backup.chain_merge import merge_chain
 from txlog.backup.dataset_load import RestoreTarget
 from txlog.backup.graph_repair import RepairResult, repair_graphs
+from txlog.backup.increment_writer import take_incremental_or_full
 from txlog.backup.pinned_snapshot import SourceWorker
 from txlog.backup.progress import BackupProgress, ProgressCallback
 from txlog.backup.restoration import RestoreResult, restore_backup
@@ -42,6 +44,7 @@ __all__ = [
     "delete_incomplete_backups",
     "initial_position",
     "make_chain_check",
+    "merge_chain",
     "newest_backups",
     "open_target",
     "read_cluster_id",
@@ -52,4 +55,5 @@ __all__ = [
     "repair_graphs",
     "restore_backup",
     "take_backup",
+    "take_incremental_or_full",
 ]

@@ -41,6 +41,14 @@ class ContentDiffers(BackupFault):
     """Every part is intact, but count or digest of their content differs from the manifest."""
 
 
+class LinkMissing(BackupFault):
+    """An incremental backup needs another backup, which is not on the target, or is not the one that it continues."""
+
+
+class LinkDamaged(BackupFault):
+    """An incremental backup needs another backup, which is damaged."""
+
+
 class OtherCluster(BackupFault):
     """A backup, or a file of an archive, of another cluster."""
 
@@ -113,6 +121,14 @@ class HeldBackup(Refused):
 
 class BackupInUse(Refused):
     """A restore reads this backup."""
+
+
+class NeededByIncrement(Refused):
+    """An incremental backup needs this one."""
+
+
+class NoIncrement(Refused):
+    """No incremental backup is possible here; the message says why. A full one is taken in its place."""
 
 
 class ObjectMissing(Refused):

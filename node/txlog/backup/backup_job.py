@@ -1,7 +1,8 @@
 """Takes one backup and applies the retention, as a process of its own: ``python -m txlog.backup --config FILE.json``.
 
 The supervisor starts it for schedules and duties. The last line on standard output is JSON: ``{"name", "position",
-"quads", "bytes", "seconds", "retired", "leftovers"}``, or ``{"error", "message"}`` with exit code 1.
+"quads", "bytes", "seconds", "retired", "leftovers"}``, also ``"of"`` with the name of the backup that an incremental
+one continues, or ``"whyFull"`` where a full one was taken in its place; or ``{"error", "message"}`` with exit code 1.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from txlog.backup.backup_errors import Incomplete, NoSuchBackup
 from txlog.backup.backup_manifest import BackupManifest, Retention
@@ -20,6 +21,7 @@ from txlog.backup.backup_registration import register_backups
 from txlog.backup.backup_writer import BackupRequest, take_backup
 from txlog.backup.catalogue import delete_backup, delete_incomplete_backups
 from txlog.backup.chain_check import check_cluster, read_cluster_id
+from txlog.backup.increment_writer import BackupTaken, take_incremental_or_full
 from txlog.backup.pinned_snapshot import SourceWorker, choose_most_advanced
 from txlog.backup.progress import ProgressCallback, no_progress
 from txlog.backup.retention import apply_retention
@@ -73,10 +75,18 @@ def find_worker(masters: Sequence[MasterClient], name: str | None) -> WorkerStat
     return found
 
 
-def run_job(
-    config: BackupJobConfig, on_progress: ProgressCallback = no_progress
-) -> tuple[BackupManifest, list[str], list[str]]:
-    """The backup, the names of backups that the retention deleted, and those of deleted leftovers."""
+class JobResult(NamedTuple):
+    """``retired``: the names of backups that the retention deleted; ``leftovers``: those of deleted leftovers.
+    ``why_full``: why a full one was taken although an incremental one was requested."""
+
+    made: BackupManifest
+    retired: Sequence[str] = ()
+    leftovers: Sequence[str] = ()
+    why_full: str = ""
+
+
+def run_job(config: BackupJobConfig, on_progress: ProgressCallback = no_progress) -> JobResult:
+    """Takes the backup and applies the retention."""
     target = open_target(config.target)
     made = _find_completed(config, target, on_progress)
     with ExitStack() as closing:
@@ -84,7 +94,7 @@ def run_job(
         cluster = read_cluster_id(masters)
         if made is not None:
             check_cluster(made, cluster)
-            return made, [], []
+            return JobResult(made)
         worker = find_worker(masters, None)
         transport = closing.enter_context(HttpTransport(worker.url, READ_TIMEOUT_S))
         source = SourceWorker(worker.name, ADAPTERS[worker.engine or "oxigraph"], transport, masters)
@@ -92,14 +102,27 @@ def run_job(
         order = BackupRequest(
             cluster, config.data_center, config.why, retention, config.name, at=config.at, deadline_s=config.wait_s
         )
-        made = take_backup(source, target, order, on_progress)
+        made, why_full = _take(source, target, order, config, on_progress)
         # Only after the new backup was verified.
         has_window = config.window_s is not None
         retired = apply_retention(
             target, cluster, config.data_center, config.keep, config.keep_days, has_window=has_window
         )
         register_backups(target, masters, cluster, config.data_center)
-    return made, retired, delete_incomplete_backups(target)
+    return JobResult(made, retired, delete_incomplete_backups(target), why_full)
+
+
+def _take(
+    source: SourceWorker,
+    target: BackupTarget,
+    order: BackupRequest,
+    config: BackupJobConfig,
+    on_progress: ProgressCallback,
+) -> BackupTaken:
+    """A split backup is always a full one: it must be usable whatever happens to others."""
+    if config.incremental and config.why != "split":
+        return take_incremental_or_full(source, target, order, config.chain, on_progress)
+    return BackupTaken(take_backup(source, target, order, on_progress))
 
 
 def _find_completed(
@@ -124,20 +147,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--config", type=Path, required=True, help="a BackupJobConfig as JSON")
     parser.add_argument("--name", help="done once under that name, however often it is asked for")
     parser.add_argument("--why", choices=["manual", "schedule"], help="replaces the reason in the configuration")
+    parser.add_argument("--kind", choices=["full", "incremental"], help="replaces that of the configuration")
     parser.add_argument("--answer", type=Path, help="the last line goes into this file, too")
     options = parser.parse_args(arguments)
     began = time.monotonic()
     try:
         config = BackupJobConfig.model_validate_json(options.config.read_bytes())
-        changes = {"name": options.name, "why": options.why}
+        is_incremental = options.kind == "incremental" if options.kind is not None else None
+        changes = {"name": options.name, "why": options.why, "incremental": is_incremental}
         config = config.model_copy(update={key: value for key, value in changes.items() if value is not None})
-        made, retired, left = run_job(config)
+        done = run_job(config)
     except TxLogError as error:
         print_result({"error": error.name, "message": str(error)}, options.answer)
         return 1
     except KeyboardInterrupt:
         print_result({"error": "Interrupted", "message": "ended from outside; nothing of it counts"}, options.answer)
         return 130
+    made = done.made
     print_result(
         {
             "name": made.name,
@@ -145,8 +171,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "quads": made.quads,
             "bytes": made.stored_bytes,
             "seconds": round(time.monotonic() - began, 3),
-            "retired": retired,
-            "leftovers": left,
+            **({"of": made.continues.of} if made.continues is not None else {}),
+            **({"whyFull": done.why_full} if done.why_full else {}),
+            "retired": done.retired,
+            "leftovers": done.leftovers,
         },
         options.answer,
     )

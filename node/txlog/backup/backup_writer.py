@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 import msgspec
@@ -87,23 +87,15 @@ def write_backup(
     quads_about: int | None = None,
     base: bytes = b"",
     undecided: Sequence[str] = (),
+    expected: BackupManifest | None = None,
 ) -> BackupManifest:
     """Writes the canonical N-Quads in ``pieces`` as the backup at ``position``. ``base``: of the worker's marker.
-    ``undecided``: the synchronous transactions that are open there."""
+    ``undecided``: the synchronous transactions that are open there. ``expected``: the manifest of a backup of the same
+    content (:class:`~txlog.backup.backup_errors.ContentDiffers`)."""
     started = time.time()
-    name = order.name or generate_name(position, order.why, started)
-    if not NAME_PATTERN.match(name):
-        raise BadInput(f"the name {name[:80]!r}: expected lower-case letters, digits, - and ., at most 120")
-    if any(True for _ in target.list_objects(f"{name}/")):
-        raise NameTaken(f"{name} is on {target.location} already; choose another name")
-    written: list[str] = []
-
-    def write(object_name: str, data: bytes) -> None:
-        written.append(f"{name}/{object_name}")  # also when the answer is lost
-        target.write(written[-1], data)
-
-    writer = PartWriter(write, order.part_bytes)
-    try:
+    name = claim_name(target, order, position, started)
+    with own_objects(target, name) as write:
+        writer = PartWriter(write, order.part_bytes)
         found = digest(_tee(report_progress("copying", quads_about, on_progress, pieces), writer))
         manifest = BackupManifest(
             format=find_format(has_base=bool(base), has_undecided=bool(undecided)),
@@ -125,22 +117,53 @@ def write_backup(
             retention=order.retention,
             version=VERSION,
         )
+        if expected is not None:
+            compare_digest(expected, found)
         compare_digest(
             manifest, digest(report_progress("reading back", found.quads, on_progress, read_contents(target, manifest)))
         )
-        raw = encode_manifest(manifest)
-        write(MANIFEST_NAME, raw)
-        if target.read(f"{name}/{MANIFEST_NAME}", MANIFEST_BYTES_MAX) != raw:
-            raise ManifestDamaged(
-                f"{target.location} gives back another manifest of {name} than was written; try again"
-            )
+        write_manifest(target, manifest, write)
+    return manifest
+
+
+def claim_name(target: BackupTarget, order: BackupRequest, position: Position, started: float) -> str:
+    """The name of a requested backup. :class:`~txlog.model.errors.BadInput` for one that is none,
+    :class:`~txlog.backup.backup_errors.NameTaken` for one that is on the target."""
+    name = order.name or generate_name(position, order.why, started)
+    if not NAME_PATTERN.match(name):
+        raise BadInput(f"the name {name[:80]!r}: expected lower-case letters, digits, - and ., at most 120")
+    if any(True for _ in target.list_objects(f"{name}/")):
+        raise NameTaken(f"{name} is on {target.location} already; choose another name")
+    return name
+
+
+@contextmanager
+def own_objects(target: BackupTarget, name: str) -> Iterator[Callable[[str, bytes], None]]:
+    """Writes objects of this backup by their names within it. They are deleted again when the context fails."""
+    written: list[str] = []
+
+    def write(object_name: str, data: bytes) -> None:
+        written.append(f"{name}/{object_name}")  # also when the answer is lost
+        target.write(written[-1], data)
+
+    try:
+        yield write
     except (NameTaken, PartMissing):
         raise  # another process writes this backup: what is there is its own
     except BaseException:
         with suppress(TxLogError):
             _delete_own(target, name, written)
         raise
-    return manifest
+
+
+def write_manifest(target: BackupTarget, manifest: BackupManifest, write: Callable[[str, bytes], None]) -> None:
+    """Writes the manifest, last of all, and reads it back."""
+    raw = encode_manifest(manifest)
+    write(MANIFEST_NAME, raw)
+    if target.read(f"{manifest.name}/{MANIFEST_NAME}", MANIFEST_BYTES_MAX) != raw:
+        raise ManifestDamaged(
+            f"{target.location} gives back another manifest of {manifest.name} than was written; try again"
+        )
 
 
 def _delete_own(target: BackupTarget, name: str, written: Sequence[str]) -> None:

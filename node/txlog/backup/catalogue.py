@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import msgspec
 
-from txlog.backup.backup_errors import BackupFault, BackupInUse, HeldBackup, NoSuchBackup, ObjectMissing
+from txlog.backup.backup_chain import check_link, find_dependents
+from txlog.backup.backup_errors import (
+    BackupFault,
+    BackupInUse,
+    HeldBackup,
+    Incomplete,
+    LinkMissing,
+    NeededByIncrement,
+    NoSuchBackup,
+    ObjectMissing,
+)
 from txlog.backup.backup_manifest import MANIFEST_NAME, NAME_PATTERN, RELEASED_NAME, BackupManifest
-from txlog.backup.read_lease import LEASE_PREFIX, LEASE_TTL_S
+from txlog.backup.read_lease import LEASE_PREFIX, announce_deletion, is_leased
 from txlog.backup.target import BackupTarget
 from txlog.backup.verification import read_manifest
 
@@ -20,7 +31,8 @@ INCOMPLETE_AGE_S: Final = 24 * 3600.0
 
 
 class CatalogueEntry(NamedTuple):
-    """``state``: complete, incomplete, or the name of the manifest's fault (``error`` gives details). ``bytes``: on the
+    """``state``: complete, incomplete, or the name of the fault of its manifest, of a part or of a backup that it
+    needs (``error`` gives details). ``bytes``: on the
     target. ``touched``: when the newest object was written, in seconds since 1970. ``leased``: when the latest
     unfinished restore began to read it, 0 without one."""
 
@@ -47,28 +59,57 @@ def catalogue(target: BackupTarget) -> list[CatalogueEntry]:
         elif rest and NAME_PATTERN.match(name):
             sizes.setdefault(name, {})[rest] = each.bytes
             touched[name] = max(each.modified, touched.get(name, 0.0))
-    found = [
-        _read_entry(target, name, objects, touched[name])._replace(leased=leased.get(name, 0.0))
-        for name, objects in sizes.items()
-    ]
+    read = [_read_entry(target, name, objects, touched[name]) for name, objects in sizes.items()]
+    found = _mark_broken_chains([each._replace(leased=leased.get(each.name, 0.0)) for each in read if each is not None])
     return sorted(found, key=lambda each: (each.manifest.place.index if each.manifest else -1, each.touched))
 
 
-def _read_entry(target: BackupTarget, name: str, objects: dict[str, int], touched: float) -> CatalogueEntry:
+def _read_entry(target: BackupTarget, name: str, objects: dict[str, int], touched: float) -> CatalogueEntry | None:
+    """None for a backup that was deleted after it was listed."""
     size = sum(objects.values())
     if MANIFEST_NAME not in objects:
         return CatalogueEntry(name, INCOMPLETE, None, size, touched, False)
     try:
         manifest = read_manifest(target, name)
+    except NoSuchBackup:
+        return None
+    except Incomplete:
+        return CatalogueEntry(name, INCOMPLETE, None, size, touched, False)
     except BackupFault as fault:
         return CatalogueEntry(name, fault.name, None, size, touched, False, str(fault))
     held = manifest.retention == "held" and RELEASED_NAME not in objects
-    for part in manifest.parts:
+    for part in manifest.all_parts:
         if objects.get(part.name) != part.bytes:
             problem = "is missing" if part.name not in objects else f"has {objects[part.name]} of {part.bytes} bytes"
             state = "PartMissing" if part.name not in objects else "PartTruncated"
             return CatalogueEntry(name, state, manifest, size, touched, held, f"{part.name} {problem}")
     return CatalogueEntry(name, COMPLETE, manifest, size, touched, held)
+
+
+def _mark_broken_chains(found: list[CatalogueEntry]) -> list[CatalogueEntry]:
+    """An incremental backup is complete only when all before it are."""
+    checked: dict[str, CatalogueEntry] = {}
+    for each in sorted(found, key=lambda each: each.manifest.chain_number if each.manifest else 0):
+        checked[each.name] = _check_chain(each, checked)
+    return list(checked.values())
+
+
+def _check_chain(each: CatalogueEntry, checked: dict[str, CatalogueEntry]) -> CatalogueEntry:
+    """``checked``: all of a lower number in their chains."""
+    if each.state != COMPLETE or each.manifest is None or (increment := each.manifest.continues) is None:
+        return each
+    link = checked.get(increment.of)
+    if link is None or link.state == INCOMPLETE:
+        return each._replace(state="LinkMissing", error=f"it needs {increment.of}, which is not there")
+    if link.manifest is None or link.state != COMPLETE:
+        why = link.error if link.state in ("LinkMissing", "LinkDamaged") else f"{link.state}: {link.error}"
+        state = "LinkMissing" if link.state == "LinkMissing" else "LinkDamaged"
+        return each._replace(state=state, error=f"it needs {increment.of}: {why}")
+    try:
+        check_link(each.manifest, link.manifest)
+    except LinkMissing as fault:
+        return each._replace(state=fault.name, error=str(fault))
+    return each
 
 
 def newest_backups(target: BackupTarget, cluster: str) -> list[CatalogueEntry]:
@@ -86,28 +127,44 @@ def release_backup(target: BackupTarget, name: str) -> None:
 
 def delete_backup(target: BackupTarget, name: str) -> None:
     """Deletes the manifest first, so that a crash leaves an incomplete backup. :class:`HeldBackup` for a pinned one,
-    :class:`BackupInUse` for one that a restore reads."""
+    :class:`BackupInUse` for one that a restore or a backup reads, :class:`NeededByIncrement` for one that an
+    incremental backup continues."""
     if not NAME_PATTERN.match(name):
         raise NoSuchBackup(f"{name[:80]!r} is no name of a backup; see txlog backup list")
-    found = list(target.list_objects(f"{name}/"))
-    keys = [each.key for each in found]
-    if any(
-        each.key.startswith(f"{name}/{LEASE_PREFIX}") and time.time() - each.modified < LEASE_TTL_S for each in found
-    ):
-        raise BackupInUse(f"{name} is being restored from; try again when that is done")
+    keys = [each.key for each in target.list_objects(f"{name}/")]
     if not keys:
         raise NoSuchBackup(f"{name} is not on {target.location}; see txlog backup list")
-    if f"{name}/{MANIFEST_NAME}" in keys:
-        try:
-            held = read_manifest(target, name).retention == "held" and f"{name}/{RELEASED_NAME}" not in keys
-        except BackupFault:
-            held = False
-        if held:
-            raise HeldBackup(
-                f"{name} is held, as backups of splits are; release it first: txlog backup delete --release"
-            )
-        target.delete([f"{name}/{MANIFEST_NAME}"])
-    target.delete([key for key in keys if key != f"{name}/{MANIFEST_NAME}"])
+    _refuse_leased(target, name)
+    manifest = f"{name}/{MANIFEST_NAME}"
+    if manifest in keys:
+        _refuse_held(target, name, keys)
+        with announce_deletion(target, name):
+            _refuse_leased(target, name)
+            _refuse_needed(target, name)
+            target.delete([manifest])
+    target.delete([key for key in keys if key != manifest])
+
+
+def _refuse_leased(target: BackupTarget, name: str) -> None:
+    if is_leased(target, name):
+        raise BackupInUse(f"{name} is being restored from, or continued; try again when that is done")
+
+
+def _refuse_held(target: BackupTarget, name: str, keys: list[str]) -> None:
+    try:
+        held = read_manifest(target, name).retention == "held" and f"{name}/{RELEASED_NAME}" not in keys
+    except BackupFault:
+        held = False
+    if held:
+        raise HeldBackup(f"{name} is held, as backups of splits are; release it first: txlog backup delete --release")
+
+
+def _refuse_needed(target: BackupTarget, name: str) -> None:
+    needing = find_dependents([each.manifest for each in catalogue(target) if each.manifest is not None], name)
+    if needing:
+        raise NeededByIncrement(
+            f"{name} is needed by {', '.join(needing)}; delete what continues it first, or in the same command"
+        )
 
 
 def delete_incomplete_backups(
@@ -119,7 +176,8 @@ def delete_incomplete_backups(
     old = [x.name for x in catalogue(target) if x.state == INCOMPLETE and now - x.touched >= older_s]
     gone = [name for name in old if not _has_manifest(target, name)]
     for name in gone:
-        delete_backup(target, name)
+        with suppress(NoSuchBackup):  # its own deletion went on meanwhile
+            delete_backup(target, name)
     return gone
 
 

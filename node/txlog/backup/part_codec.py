@@ -26,10 +26,12 @@ COALESCE_BYTES: Final = 256 << 10
 
 
 class PartWriter:
-    """``write`` receives each part's name and bytes; ``parts`` collects the manifest's entries."""
+    """``write`` receives each part's name and bytes; ``parts`` collects the manifest's entries. ``prefix``: of the
+    names."""
 
-    def __init__(self, write: Callable[[str, bytes], None], part_bytes: int = PART_BYTES) -> None:
+    def __init__(self, write: Callable[[str, bytes], None], part_bytes: int = PART_BYTES, prefix: str = "part") -> None:
         self._write = write
+        self._prefix = prefix
         self._part_bytes = part_bytes
         self._compressed: list[bytes] = []
         self._plain_bytes = 0
@@ -72,7 +74,7 @@ class PartWriter:
         assert self._frame is not None
         data = b"".join([*self._compressed, self._frame.flush()])
         part = BackupPart(
-            f"part-{len(self.parts) + 1:05}.nq.zst", len(data), sha256(data).hexdigest(), self._plain_bytes
+            f"{self._prefix}-{len(self.parts) + 1:05}.nq.zst", len(data), sha256(data).hexdigest(), self._plain_bytes
         )
         self._compressed, self._frame, self._plain_bytes = [], None, 0
         self._write(part.name, data)

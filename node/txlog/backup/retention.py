@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 
 from txlog.backup.archive_floor import read_archive_floor
+from txlog.backup.backup_chain import find_needed, order_deletions
+from txlog.backup.backup_errors import BackupInUse, NeededByIncrement
 from txlog.backup.backup_manifest import BackupManifest
 from txlog.backup.catalogue import COMPLETE, CatalogueEntry, catalogue, delete_backup
 from txlog.backup.read_lease import LEASE_TTL_S
@@ -28,7 +31,10 @@ def expired_backups(
     restored from. Manual backups stay until an operator deletes them. Damaged ones also stay, and do not count.
 
     ``floor``: the index from which on the archive of this data centre has files for its recovery window. Backups from
-    there on may be needed to restore its moments, so these stay. None without a window."""
+    there on may be needed to restore its moments, so these stay. None without a window.
+
+    What an incremental backup that stays needs stays as well. In the result each one comes before those that it
+    needs."""
     every = list(listed)
     mine = [
         each
@@ -44,7 +50,10 @@ def expired_backups(
     if keep_days is not None:
         old = [each for each in old if each.manifest and now - each.manifest.finished > keep_days * DAY_S]
     needed = _needed_for_window(every, cluster, data_center, floor) if floor is not None else set()
-    return [each.name for each in old if now - each.leased >= LEASE_TTL_S and each.name not in needed]
+    gone = [each.name for each in old if now - each.leased >= LEASE_TTL_S and each.name not in needed]
+    manifests = {each.name: each.manifest for each in every if each.manifest is not None}
+    links = find_needed(manifests, manifests.keys() - set(gone))
+    return order_deletions(manifests, [name for name in gone if name not in links])
 
 
 def _needed_for_window(listed: Iterable[CatalogueEntry], cluster: str, data_center: str, floor: int) -> set[str]:
@@ -70,13 +79,16 @@ def apply_retention(
     *,
     has_window: bool = False,
 ) -> list[str]:
-    """Deletes what :func:`expired_backups` returns; returns the names. ``has_window``: an archive with a recovery
-    window is on this target."""
+    """Deletes what :func:`expired_backups` returns; returns the names. What is read or continued meanwhile stays.
+    ``has_window``: an archive with a recovery window is on this target."""
     # Read before the list: it only grows.
     floor = read_archive_floor(target, cluster, data_center) if has_window else None
-    gone = expired_backups(
+    expired = expired_backups(
         catalogue(target), cluster, data_center, keep, keep_days, time.time() if now is None else now, floor
     )
-    for name in gone:
-        delete_backup(target, name)
+    gone: list[str] = []
+    for name in expired:
+        with suppress(BackupInUse, NeededByIncrement):
+            delete_backup(target, name)
+            gone.append(name)
     return gone

@@ -1,8 +1,9 @@
-"""``txlog backup create|list|verify|delete``."""
+"""``txlog backup create|list|verify|merge|delete``."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ import typer
 from txlog.backup import (
     BackupManifest,
     BackupRequest,
+    BackupTarget,
     CatalogueEntry,
     SourceWorker,
     adopt,
@@ -22,11 +24,14 @@ from txlog.backup import (
     delete_incomplete_backups,
     initial_position,
     make_chain_check,
+    merge_chain,
     read_cluster_id,
     rebuild_from_backup,
     release_backup,
     take_backup,
+    take_incremental_or_full,
 )
+from txlog.backup.backup_chain import order_deletions
 from txlog.backup.backup_job import READ_TIMEOUT_S, find_worker, list_workers
 from txlog.backup.backup_registration import register_backups
 from txlog.backup.catalogue import COMPLETE, INCOMPLETE_AGE_S
@@ -61,12 +66,17 @@ def create_backup(
     at: Annotated[int | None, typer.Option(min=1, help="at exactly this index of the log")] = None,
     name: Annotated[str | None, typer.Option(help="default: from position and time")] = None,
     held: Annotated[bool, typer.Option("--held", help="keep the backup until it is released")] = False,
+    incremental: Annotated[
+        bool, typer.Option("--incremental", help="what the log has changed since the backup before, where possible")
+    ] = False,
     wait: Annotated[float, typer.Option(help="seconds until the worker must be at the index")] = 60.0,
     *,
     target: TargetOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Back up one worker at one position, while it continues. The backup counts only after it was read back."""
+    if incremental and at is not None:
+        raise BadInput("--incremental: expected no --at; such a backup is at the position of a worker")
     began = time.monotonic()
     with ExitStack() as closing:
         found = find_cluster(cluster)
@@ -80,24 +90,57 @@ def create_backup(
         request = BackupRequest(
             read_cluster_id(masters), where, "manual", "held" if held else "normal", name=name, at=at, deadline_s=wait
         )
-        made = take_backup(source, place, request, closing.enter_context(progress_bars(cluster.json)))
+        progress = closing.enter_context(progress_bars(cluster.json))
+        if incremental:
+            chain_max = target.chain_max(cluster.state, where)
+            made, why_full = take_incremental_or_full(source, place, request, chain_max, progress)
+        else:
+            made, why_full = take_backup(source, place, request, progress), ""
         is_registered = target.is_of_manifest(cluster.state, where)
         if is_registered:
             register_backups(place, masters, made.cluster, where)
     seconds = time.monotonic() - began
     if cluster.json:
         facts = {"target": place.location, "registered": is_registered, "seconds": round(seconds, 3)}
-        show_json({**manifest_to_dict(made), **facts})
+        show_json({**manifest_to_dict(made), **facts, **({"whyFull": why_full} if why_full else {})})
         return
-    print_line(
-        f"{made.name}: {made.quads:,} quads of {made.worker} at index {made.place.index}, "
-        f"{format_size(made.plain_bytes)} in {format_size(made.stored_bytes)}, {len(made.parts)} parts, "
-        f"copied and read back in {seconds:.1f} s"
-    )
+    print_line(_describe_made(made, seconds))
+    if why_full:
+        warn(f"a full backup, since an incremental one is not possible: {why_full}")
     if made.undecided_transactions:
         print_line(describe_undecided(made.undecided_transactions))
     if not is_registered:
         warn("the masters do not know it: they keep the log for the backups on the target of the manifest alone")
+
+
+def _describe_made(made: BackupManifest, seconds: float) -> str:
+    where = f"{made.name}: {made.quads:,} quads of {made.worker} at index {made.place.index}, "
+    read_back = f"{len(made.all_parts)} parts, copied and read back in {seconds:.1f} s"
+    if made.continues is None:
+        return f"{where}{format_size(made.plain_bytes)} in {format_size(made.stored_bytes)}, {read_back}"
+    changed = f"{made.continues.added:,} added and {made.continues.deleted:,} deleted"
+    return f"{where}{changed} since {made.continues.of}, {format_size(made.stored_bytes)}, {read_back}"
+
+
+@register(app, "merge")
+def merge_backups(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="of an incremental backup")],
+    as_: Annotated[str | None, typer.Option("--as", help="default: from position and time")] = None,
+    data_center: DataCenterOption = None,
+    *,
+    target: TargetOptions,
+    local: LocalOptions,
+) -> None:
+    """Make a full backup of an incremental one and those that it needs. No worker is read. The old ones stay."""
+    began = time.monotonic()
+    place = target.open(local.state, data_center)
+    with progress_bars(local.json) as progress:
+        made = merge_chain(place, name, BackupRequest("", "", "manual", name=as_), progress)
+    seconds = time.monotonic() - began
+    if local.json:
+        show_json({**manifest_to_dict(made), "merged": name, "seconds": round(seconds, 3)})
+    else:
+        print_line(_describe_made(made, seconds))
 
 
 @register(app, "adopt")
@@ -166,6 +209,8 @@ def _backup_row(each: CatalogueEntry) -> Row:
     if made is None:
         return each.name, state, "", "", "", "", format_size(each.bytes), "", format_time(each.touched), each.error
     undecided = made.undecided_transactions
+    notes = [f"number {made.chain_number} after a full one"] if made.chain_number else []
+    notes += [describe_undecided(undecided)] if undecided else []
     return (
         each.name,
         state,
@@ -176,7 +221,7 @@ def _backup_row(each: CatalogueEntry) -> Row:
         format_size(each.bytes),
         f"{made.why}, held" if each.held else made.why,
         format_time(made.finished),
-        each.error or (describe_undecided(undecided) if undecided else ""),
+        each.error or ", ".join(notes),
     )
 
 
@@ -247,7 +292,7 @@ def delete_backups(
         except ValueError as wrong:
             raise BadInput(f"--older {older}: expected {wrong}") from None
         gone = delete_incomplete_backups(place, min(seconds, INCOMPLETE_AGE_S * 3650))
-    for name in names or ():
+    for name in _in_order(place, names or ()):
         if release:
             release_backup(place, name)
         delete_backup(place, name)
@@ -256,6 +301,13 @@ def delete_backups(
         show_json({"deleted": gone})
     else:
         print_line(f"deleted: {', '.join(gone) or 'nothing'}")
+
+
+def _in_order(place: BackupTarget, names: Sequence[str]) -> Sequence[str]:
+    """An incremental backup before the one that it continues."""
+    if len(names) < 2:
+        return names
+    return order_deletions({each.name: each.manifest for each in catalogue(place) if each.manifest is not None}, names)
 
 
 def manifest_to_dict(made: BackupManifest) -> dict[str, Any]:

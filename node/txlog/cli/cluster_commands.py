@@ -286,4 +286,5 @@ def _backup_row(schedule: dict[str, Any]) -> tuple[object, ...]:
     due = format_time(schedule["next"]) if schedule.get("next") else ""
     last = schedule.get("last") or {}
     result = last.get("name") or (colour_state(last["error"]) if "error" in last else "")
-    return schedule["dataCenter"], schedule["schedule"] or "by hand", due, result, last.get("message", "")
+    why_full = f"a full one: {last['whyFull']}" if "whyFull" in last else ""
+    return schedule["dataCenter"], schedule["schedule"] or "by hand", due, result, last.get("message", why_full)

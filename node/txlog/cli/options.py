@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import typer
 
 from txlog.backup import BackupTarget, open_target
+from txlog.config.backup_policy import INCREMENTS_DEFAULT
 from txlog.config.process_config import BackupJobConfig, FolderConfig, S3Config, TargetConfig
 from txlog.local.state_folder import DEFAULT_FOLDER, StateFolder
 from txlog.model.errors import BadInput
@@ -92,6 +93,13 @@ class TargetOptions:
             return True
         known = open_target(BackupJobConfig.model_validate_json(path.read_bytes()).target)
         return known.location == open_target(self.to_config(self.target)).location
+
+    def chain_max(self, state: Path, data_center: str) -> int:
+        """How many incremental backups may follow a full one, as the data centre's manifest says."""
+        path = StateFolder(state).backup(data_center)
+        if not path.is_file():
+            return INCREMENTS_DEFAULT
+        return BackupJobConfig.model_validate_json(path.read_bytes()).chain
 
     def to_config(self, text: str) -> TargetConfig:
         """The configuration of a target as ``--target`` names it. :class:`BadInput` for another form."""

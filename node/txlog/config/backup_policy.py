@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from txlog.config.manifest_model import ManifestModel, cel_rules, expected_error
 from txlog.config.resource_specs import RESOURCE_NAME_PATTERN, SecretRef
 from txlog.config.schedule import validate_schedule
+
+INCREMENTS_DEFAULT: Final = 14
+INCREMENTS_MAX: Final = 1000
 
 
 class S3TargetSpec(ManifestModel):
@@ -73,4 +76,16 @@ class BackupPolicy(ManifestModel):
     )
     keep_days: int | None = Field(
         default=None, ge=1, le=36_500, strict=True, description="Backups younger than this many days are kept as well."
+    )
+    incremental: bool = Field(
+        default=False,
+        description="Scheduled backups are incremental: they hold what the log has changed since the backup before. "
+        "After an update, whose changes the log does not list, and after `chain` of them, the next one is a full one.",
+    )
+    chain: int = Field(
+        default=INCREMENTS_DEFAULT,
+        ge=1,
+        le=INCREMENTS_MAX,
+        strict=True,
+        description="How many incremental backups may follow a full one. A restore reads all of them.",
     )

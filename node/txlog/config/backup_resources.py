@@ -23,6 +23,10 @@ class BackupSpec(ManifestModel):
         default="manual",
         description="What the backup is for. Retention deletes scheduled and released split backups only.",
     )
+    incremental: bool = Field(
+        default=False,
+        description="An incremental backup where one is possible, else a full one. Split backups are always full.",
+    )
     duty: str | None = Field(
         default=None, max_length=200, description="Id of the duty that this performs. The operator sets it."
     )
@@ -54,6 +58,11 @@ class ScheduleSpec(ManifestModel):
     cluster: str = Field(pattern=NAME_PATTERN, description="Name of the TxLogCluster in the same namespace.")
     schedule: Annotated[str, AfterValidator(validate_schedule)] = Field(
         max_length=200, description="Five cron fields (UTC), `@daily` and the like, or `@every 6h`."
+    )
+    incremental: bool = Field(
+        default=False,
+        description="Its backups are incremental where that is possible. The operator sets it for the schedule of "
+        "`backup`, from `backup.incremental`.",
     )
     suspend: bool = Field(default=False, description="No backups are created while it is true.")
 

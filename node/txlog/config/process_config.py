@@ -12,6 +12,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from txlog.config.backup_policy import INCREMENTS_DEFAULT
 from txlog.config.durability_specs import GraphRuleSpec
 from txlog.config.units import AS_WRITTEN, Engine, can_keep_literals
 from txlog.model.durability import Durability
@@ -336,6 +337,8 @@ class BackupJobConfig(StrictModel):
     keep: int = Field(default=14, ge=1)
     keep_days: int | None = Field(default=None, ge=1)
     window_s: float | None = Field(default=None, gt=0, description="recovery window of the archive on this target")
+    incremental: bool = Field(default=False, description="an incremental backup where one is possible")
+    chain: int = Field(default=INCREMENTS_DEFAULT, ge=1, description="how many of these may follow a full one")
 
 
 class DutyJobConfig(StrictModel):

@@ -147,6 +147,8 @@ def build_backup_config(cluster: TxLogCluster, masters: Sequence[str], target: T
         keep=backup.keep,
         keep_days=backup.keep_days,
         window_s=_window_s(cluster.spec.archive),
+        incremental=backup.incremental,
+        chain=backup.chain,
     )
 
 

@@ -1,18 +1,18 @@
 """The HTTP parts that all listeners share: routes, bodies within their limit, errors as answers.
 
-There is no ``web.Application``. A table of exact paths comes first, then one expression per pattern. Between the parser
-and a handler there is only :meth:`Router.handle`, which turns errors into answers. An answer never has a stack trace.
+There is no ``web.Application``. A :class:`RouteLookup` finds the table of a path (:mod:`.route_table`). Between the
+parser and a handler there is only :meth:`Router.handle`, which turns errors into answers. An answer never has a stack
+trace.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from io import BytesIO
-from typing import Any, NamedTuple
-from urllib.parse import unquote
+from typing import Any
 
 import msgspec
 from aiohttp import ClientConnectionError, StreamReader, web
@@ -20,10 +20,21 @@ from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_exceptions import HTTPException
 
-from txlog.auth import Role, is_cross_site, required_role
+from txlog.auth import Role, is_cross_site
 from txlog.auth.authenticator import Authenticator
 from txlog.http.body_compression import DecodedBody, compress_answer, request_coding
 from txlog.http.cors import CorsPolicy, add_cors_headers, cors_headers, is_preflight, preflight_response
+from txlog.http.route_table import (
+    NO_PARAMETERS,
+    Handler,
+    Request,
+    Response,
+    Route,
+    RouteLookup,
+    RouteTable,
+    authorization_header,
+    with_roles,
+)
 from txlog.model.errors import (
     BadInput,
     BodyStalled,
@@ -41,9 +52,7 @@ from txlog.model.ids import Txid, parse_txid
 from txlog.runtime.interactive_load import InteractiveLoad
 from txlog.telemetry.event_log import EventLog
 
-Request = web.BaseRequest
-Response = web.StreamResponse
-Handler = Callable[[Request, Mapping[str, str]], Awaitable[Response]]
+__all__ = ["Handler", "Request", "Response", "Route", "RouteLookup", "RouteTable", "Router", "with_roles"]
 encode_json = msgspec.json.Encoder().encode
 
 API_VERSION = "1.3"
@@ -65,16 +74,7 @@ _ABSOLUTE_FORM = re.compile(r"https?://[^/?#]+", re.IGNORECASE)
 _HOST = re.compile(r"(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
 PORT_MAX = 65535
 _TXID_LINE = re.compile(rb"^TxLog-Transaction: (\S+)\r$", re.MULTILINE)
-_NO_PARAMETERS: Mapping[str, str] = {}
 _REASONS = {200: "OK", 202: "Accepted", 204: "No Content", 409: "Conflict", 504: "Gateway Timeout"}
-
-
-class Route(NamedTuple):
-    """``path`` may contain names in braces, each for one segment; ``{name*}`` at its end matches all the rest."""
-
-    method: str
-    path: str
-    handler: Handler
 
 
 class RawResponse(web.StreamResponse):
@@ -168,7 +168,7 @@ def encode_response(answer: Response) -> bytes:
     )
 
 
-def json_response(value: Any, status: int = 200, headers: Mapping[str, str] = _NO_PARAMETERS) -> Response:
+def json_response(value: Any, status: int = 200, headers: Mapping[str, str] = NO_PARAMETERS) -> Response:
     """An answer with this value as JSON."""
     return web.Response(
         status=status, body=encode_json(value) + b"\n", content_type="application/json", headers=dict(headers)
@@ -180,7 +180,7 @@ def bytes_response(body: bytes, content_type: str) -> Response:
     return web.Response(body=body, content_type=content_type)
 
 
-def text_response(text: str, status: int = 200, headers: Mapping[str, str] = _NO_PARAMETERS) -> Response:
+def text_response(text: str, status: int = 200, headers: Mapping[str, str] = NO_PARAMETERS) -> Response:
     """An answer with this text. What a client has sent outside UTF-8 is shown as question marks."""
     return web.Response(
         status=status,
@@ -216,14 +216,15 @@ def error_response(error: TxLogError, *, plain: bool) -> Response:
 
 
 class Router:
-    """All routes, and the code between the parser and their handlers. ``guard`` authenticates each request; without it
-    every client may do everything. ``closed``: why only these routes exist now, so that a client retries or goes to
-    another master; without it an unknown path is 404. ``company`` counts each client request except long ones as
-    interactive load. ``cors_origins``: pages of these origins may use the repository."""
+    """All routes, and the code between the parser and their handlers. ``tables`` finds the routes of a path. ``guard``
+    authenticates who asks for a path that does not exist; handlers authenticate by :func:`with_roles`. ``closed``: why
+    only these routes exist now, so that a client retries or goes to another master; without it an unknown path is 404.
+    ``company`` counts each client request except long ones as interactive load. ``cors_origins``: pages of these
+    origins may use the repository."""
 
     def __init__(
         self,
-        routes: Iterable[Route],
+        tables: RouteLookup,
         log: EventLog,
         guard: Authenticator | None = None,
         closed: Callable[[], Unavailable] | None = None,
@@ -231,23 +232,16 @@ class Router:
         cors_origins: Iterable[str] = (),
     ) -> None:
         self._cors = CorsPolicy(cors_origins)
-        self.routes = tuple(routes)
+        self._tables = tables
         self._log = log
         self._authenticator = guard
         self._unavailable = closed
         self._interactive_load = company
-        self._exact_routes: dict[tuple[str, str], Handler] = {}
-        self._pattern_routes: list[tuple[re.Pattern[str], dict[str, Handler]]] = []
-        by_path: dict[str, dict[str, Handler]] = {}
-        for route in self.routes:
-            by_path.setdefault(route.path, {})[route.method] = _require_role(guard, route)
-        for path, handlers in by_path.items():
-            if "{" not in path:
-                for method, handler in handlers.items():
-                    self._exact_routes[method, path] = handler
-            named = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(path))
-            pattern = re.compile(re.sub(r"\\\{(\w+)\\\*\\\}$", r"(?P<\1>.+)", named) + "$")
-            self._pattern_routes.append((pattern, handlers))
+
+    @property
+    def routes(self) -> list[Route]:
+        """Every route, with the whole path."""
+        return self._tables.routes
 
     async def handle(self, request: Request) -> Response:
         """Dispatches a request to its handler; an error becomes an answer."""
@@ -271,10 +265,11 @@ class Router:
         try:
             if not is_trusted:
                 _reject_cross_site(request)
-            handler = self._exact_routes.get((request.method, path))
+            table, rest, names = self._tables.find(path)
+            handler = table.exact.get((request.method, rest))
             if handler is not None:
-                return await handler(request, _NO_PARAMETERS)
-            return await self._dispatch_by_pattern(request, path)
+                return await handler(request, names)
+            return await self._dispatch_by_pattern(request, table, rest, names, path)
         except TxLogError as error:
             return error_response(error, plain=not _is_admin_path(path))
         except (web.RequestPayloadError, HttpProcessingError) as broken:
@@ -290,20 +285,14 @@ class Router:
             mistake = TxLogError("this master made a mistake with this request; its log says which")
             return error_response(mistake, plain=not _is_admin_path(path))
 
-    async def _dispatch_by_pattern(self, request: Request, path: str) -> Response:
-        allowed: set[str] = set()
-        for pattern, handlers in self._pattern_routes:
-            found = pattern.match(path)
-            if found is None:
-                continue
-            handler = handlers.get(request.method)
-            if handler is None and request.method == "HEAD":
-                handler = handlers.get("GET")
-            if handler is not None:
-                return await handler(request, {name: unquote(text) for name, text in found.groupdict().items()})
-            allowed |= handlers.keys()
+    async def _dispatch_by_pattern(
+        self, request: Request, table: RouteTable, rest: str, names: Mapping[str, str], path: str
+    ) -> Response:
+        handler, found, allowed = table.match(request.method, rest)
+        if handler is not None:
+            return await handler(request, {**names, **found})
         if self._authenticator is not None:  # an unknown client must not learn which paths exist
-            await self._authenticator.authorize(_authorization_header(request), Role.READER)
+            await self._authenticator.authorize(authorization_header(request), Role.READER)
         if allowed or path == "*":
             return _methods_response(request.method, allowed or _ALL_METHODS)
         if self._unavailable is not None:
@@ -351,26 +340,6 @@ def _reject_cross_site(request: Request) -> None:
     site = headers.get("Sec-Fetch-Site")
     if is_cross_site(request.method, headers.get("Host"), headers.get("Origin"), site):
         raise Forbidden("a page of another web site made a browser send this; nothing of it was carried out")
-
-
-def _authorization_header(request: Request) -> str | None:
-    """The header ``Authorization``. A proxy may keep that header for itself (Kubernetes' API server); then the same
-    value is in a header of TxLog."""
-    shown = request.headers.get("Authorization")
-    return shown if shown is not None else request.headers.get("TxLog-Authorization")
-
-
-def _require_role(guard: Authenticator | None, route: Route) -> Handler:
-    """The route's handler, with authentication if the route needs it."""
-    role, handler = required_role(route.method, route.path), route.handler
-    if guard is None or role is None:
-        return handler
-
-    async def admitted(request: Request, names: Mapping[str, str]) -> Response:
-        await guard.authorize(_authorization_header(request), role)
-        return await handler(request, names)
-
-    return admitted
 
 
 def _has_long_body(request: Request) -> bool:

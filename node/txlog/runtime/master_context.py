@@ -1,9 +1,10 @@
-"""The dependencies of every endpoint of one master."""
+"""The dependencies of every endpoint of one log of a master."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import Final
 
 from txlog.config.process_config import NodeConfig
 from txlog.runtime.durability_tracker import DurabilityTracker
@@ -16,22 +17,28 @@ from txlog.runtime.transaction_status import TransactionTracker
 from txlog.runtime.worker_registry import WorkerRegistry
 from txlog.telemetry.event_log import EventLog
 
+API_PATH: Final = "/txlog"
+"""Where TxLog's paths of a process and of its first log begin."""
+
 
 @dataclass
 class MasterContext:
-    """One master's runtime. ``payload_transfer``: sends large payloads to the others ahead; None: they travel with
-    their posts. ``interactive_load``: the load to which large transfers yield.
+    """The runtime of one log. ``repository``: its name. ``api_path``: where TxLog's paths of this log begin.
+    ``payload_transfer``: sends large payloads to the others ahead; None: they travel with their posts.
+    ``interactive_load``: the load to which large transfers yield.
 
     It exists only over a whole journal: a damaged one is repaired before.
     """
 
     config: NodeConfig
+    repository: str
     loop: MasterLoop
     registry: WorkerRegistry
     transactions: TransactionTracker
     log: EventLog
     payload_transfer: PayloadTransfer | None = None
     interactive_load: InteractiveLoad = field(default_factory=InteractiveLoad)
+    api_path: str = API_PATH
     is_closing: bool = False
     started_at: float = field(default_factory=time.monotonic)
 

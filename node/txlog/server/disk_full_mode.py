@@ -18,7 +18,7 @@ from txlog.auth.tls import NO_TLS, TlsConfig
 from txlog.config.process_config import NodeConfig
 from txlog.http.aiohttp_server import HttpServer
 from txlog.http.listener import Listener, listen
-from txlog.http.router import Request, Response, Route, Router, json_response, text_response
+from txlog.http.router import Request, Response, Route, Router, RouteTable, json_response, text_response, with_roles
 from txlog.journal import OsVfs
 from txlog.model.errors import Unavailable
 from txlog.runtime.master_status import MasterStatus
@@ -60,12 +60,7 @@ class DiskFullMode:
         self._stable = stable
         self._log = log
         self.router = Router(
-            [
-                Route("GET", "/txlog/status", self._status),
-                Route("GET", "/health/live", self._live),
-                Route("GET", "/health/startup", self._live),
-                Route("GET", "/health/ready", self._not_ready),
-            ],
+            RouteTable(with_roles(self._routes(), guard)),
             log,
             guard,
             self._unavailable,
@@ -104,6 +99,14 @@ class DiskFullMode:
         return False
 
     # Paths
+
+    def _routes(self) -> list[Route]:
+        return [
+            Route("GET", "/txlog/status", self._status),
+            Route("GET", "/health/live", self._live),
+            Route("GET", "/health/startup", self._live),
+            Route("GET", "/health/ready", self._not_ready),
+        ]
 
     async def _status(self, request: Request, _: Mapping[str, str]) -> Response:
         config = self._config

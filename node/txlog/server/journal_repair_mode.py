@@ -16,7 +16,7 @@ from txlog.auth.tls import NO_TLS, TlsConfig
 from txlog.config.process_config import NodeConfig
 from txlog.http.aiohttp_server import HttpServer
 from txlog.http.listener import Listener, listen
-from txlog.http.router import Request, Response, Route, Router, json_response, text_response
+from txlog.http.router import Request, Response, Route, Router, RouteTable, json_response, text_response, with_roles
 from txlog.model.errors import PeerFault, Unavailable
 from txlog.model.records import RecoveredState
 from txlog.protocol.events import ProtocolSettings
@@ -51,7 +51,9 @@ class JournalRepairMode:
         self._repair = JournalRepair(settings, recovered, journal)
         self._changed = asyncio.Event()
         self._error: BaseException | None = None
-        self.router = Router([*links.routes(), *self._routes()], log, guard, self._unavailable)
+        self.router = Router(
+            RouteTable(with_roles([*links.routes(), *self._routes()], guard)), log, guard, self._unavailable
+        )
 
     def _routes(self) -> list[Route]:
         return [

@@ -20,7 +20,8 @@ from pydantic import ValidationError
 from txlog.config.process_config import NodeConfig
 from txlog.model.errors import Fatal, JournalDamaged, JournalFault
 from txlog.runtime.scheduler_hints import mmap_large_allocations, request_short_timeslice
-from txlog.server.app import BadStart, serve
+from txlog.server.master_process import serve
+from txlog.server.startup_files import BadStart
 from txlog.telemetry.event_log import EventLog
 
 GC_THRESHOLD = 20_000

@@ -70,7 +70,8 @@ def config_map(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
     duty = DutyJobConfig(data_center=cluster.data_center, masters=masters, target=target)
     data = {DUTY_CONFIG_FILE: duty.model_dump_json(indent=1, exclude_defaults=True) + "\n"}
     if cluster.spec.backup is not None:
-        config = build_backup_config(cluster, masters, target)
+        # Each TxLogBackup says for itself whether it is an incremental one.
+        config = build_backup_config(cluster, masters, target).model_copy(update={"incremental": False})
         data[BACKUP_CONFIG_FILE] = config.model_dump_json(indent=1, exclude_defaults=True) + "\n"
     rehearsal = build_rehearsal_config(cluster, masters, lambda name: SECRETS_FOLDER / name)
     if rehearsal is not None:
@@ -95,14 +96,16 @@ def backup_schedules(cluster: TxLogCluster, around: BuildContext) -> list[KubeOb
     backup = cluster.spec.backup
     if backup is None or backup.schedule is None:
         return []
-    spec = {"cluster": cluster.metadata.name, "schedule": backup.schedule}
+    spec: KubeObject = {"cluster": cluster.metadata.name, "schedule": backup.schedule}
+    if backup.incremental:
+        spec["incremental"] = True
     name = cluster.metadata.name
     return [
         build_object(cluster, around, cluster.api_version, "TxLogBackupSchedule", name, SCHEDULE_COMPONENT, spec=spec)
     ]
 
 
-def backup_command(name: str, why: str) -> list[str]:
+def backup_command(name: str, why: str, *, is_incremental: bool = False) -> list[str]:
     """The command of a backup with this name and reason."""
     return [
         "python",
@@ -111,6 +114,7 @@ def backup_command(name: str, why: str) -> list[str]:
         f"--config={CONFIG_FOLDER}/{BACKUP_CONFIG_FILE}",
         f"--name={name}",
         f"--why={why}",
+        *(["--kind=incremental"] if is_incremental else []),
     ]
 
 

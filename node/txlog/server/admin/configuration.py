@@ -129,7 +129,7 @@ class ConfigurationHandler:
         config = self._context.config
         if config.properties_file is None:
             return
-        arguments = (config.properties_file, config.node, config.repository, now)
+        arguments = (config.properties_file, config.node, self._context.repository, now)
         try:
             if await asyncio.to_thread(write_masters, *arguments):
                 self._context.log.info("PropertiesWritten", file=str(config.properties_file))

@@ -142,7 +142,7 @@ class JolokiaHandler:
     @property
     def bean_names(self) -> list[str]:
         """Both spellings of the one bean: with the repository's name and without it."""
-        return [f"{DOMAIN}:name=ClusterInfo/{self._context.config.repository}", f"{DOMAIN}:name=ClusterInfo"]
+        return [f"{DOMAIN}:name=ClusterInfo/{self._context.repository}", f"{DOMAIN}:name=ClusterInfo"]
 
     def routes(self) -> list[Route]:
         """The paths of this handler."""
@@ -318,10 +318,10 @@ class JolokiaHandler:
         return {**from_log, **{peer.node: peer.url for peer in self._context.config.peers}}
 
     def _own_url(self) -> str:
-        return f"{self._urls().get(self._context.config.node, '')}/repositories/{self._context.config.repository}"
+        return f"{self._urls().get(self._context.config.node, '')}/repositories/{self._context.repository}"
 
     def _peers(self) -> list[str]:
-        urls, repository = self._urls(), self._context.config.repository
+        urls, repository = self._urls(), self._context.repository
         return [f"{node} {urls.get(node, '')}/repositories/{repository}" for node in self._context.other_nodes]
 
     def _setting(self, key: str) -> str:

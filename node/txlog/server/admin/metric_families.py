@@ -47,6 +47,19 @@ def histogram(name: str, text: str, buckets: Sequence[tuple[str, float]], total:
     return HistogramMetricFamily(f"txlog_{name}", text, buckets=buckets, sum_value=total)
 
 
+def join_families(label: str, sources: Mapping[str, Iterable[Any]]) -> list[Any]:
+    """The families of several sources, each once: a text of Prometheus has no family twice. ``label`` names the source
+    of each sample."""
+    joined: dict[str, Any] = {}
+    for source, families in sources.items():
+        for family in families:
+            family.samples = [s._replace(labels={label: source, **s.labels}) for s in family.samples]
+            known = joined.setdefault(family.name, family)
+            if known is not family:
+                known.samples += family.samples
+    return list(joined.values())
+
+
 def _add_samples(family: Any, samples: Samples) -> Any:
     for labels, value in samples.items() if isinstance(samples, Mapping) else samples:
         family.add_metric(list(labels), value)

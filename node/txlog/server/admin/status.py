@@ -1,4 +1,4 @@
-"""What people and supervisors query: status, peers, transactions, health."""
+"""What people and supervisors query of a log: status, peers, transactions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from txlog.http.router import Request, Response, Route, json_response, seconds_parameter, text_response
+from txlog.http.router import Request, Response, Route, json_response, seconds_parameter
 from txlog.http.write_options import WAIT_S_MAX, parse_durability
 from txlog.model.errors import NotFound
 from txlog.model.ids import parse_txid
@@ -29,8 +29,7 @@ except PackageNotFoundError:
 
 
 class StatusHandler:
-    """``/txlog/status``, ``/txlog/peers``, ``/txlog/transactions/{id}`` and the health checks. ``peers`` describes the
-    links."""
+    """``/txlog/status``, ``/txlog/peers`` and ``/txlog/transactions/{id}``. ``peers`` describes the links."""
 
     def __init__(
         self,
@@ -56,9 +55,6 @@ class StatusHandler:
             Route("GET", "/txlog/status", self.status),
             Route("GET", "/txlog/peers", self.peers),
             Route("GET", "/txlog/transactions/{txid}", self.transaction),
-            Route("GET", "/health/live", self.live),
-            Route("GET", "/health/ready", self.ready),
-            Route("GET", "/health/startup", self.startup),
         ]
 
     async def status(self, request: Request, _: Mapping[str, str]) -> Response:
@@ -94,7 +90,7 @@ class StatusHandler:
                 "present": present if view is not None else [],
                 "workers": self._repairs.describe_workers(),
                 "damage": [],
-                "repository": site.config.repository,
+                "repository": site.repository,
                 "dataCenter": site.config.data_center,
                 "uptimeSeconds": round(time.monotonic() - site.started_at, 3),
             }
@@ -146,23 +142,6 @@ class StatusHandler:
             if waiting is not None:
                 shown["synchronous"] |= describe_undecided(waiting) | {"state": SynchronousAnswer.PENDING.value}
         return shown
-
-    async def live(self, request: Request, _: Mapping[str, str]) -> Response:
-        """Whether the process is alive."""
-        return text_response("live\n")
-
-    async def ready(self, request: Request, _: Mapping[str, str]) -> Response:
-        """Ready for work: bootstrapped, admitted, not damaged and not closing."""
-        return _health_response(self._context.is_ready, self._context)
-
-    async def startup(self, request: Request, _: Mapping[str, str]) -> Response:
-        """The startup check: the process runs and connects to its peers. The bootstrap may have to wait for them."""
-        return text_response("started\n")
-
-
-def _health_response(good: bool, site: MasterContext) -> Response:
-    state = "Closing" if site.is_closing else site.state
-    return json_response({"state": state}, 200 if good else 503, {} if good else {"Retry-After": "1"})
 
 
 def _position_to_dict(position: Any) -> dict[str, Any]:

@@ -135,7 +135,7 @@ class LiveViewHandler:
             "at": round(time.time(), 3),
             "node": site.config.node,
             "dataCenter": site.config.data_center,
-            "repository": site.config.repository,
+            "repository": site.repository,
             "state": "Closing" if site.is_closing else site.state,
             "epoch": view.epoch if view is not None else 0,
             "view": self._view(),

@@ -1,11 +1,11 @@
 """The fast path for plain writes and queries: most requests are answered without a task, a stream or a request object.
 
-Every connection begins here. The fast path recognises a whole, ordinary ``POST`` to the repository's statements by its
-bytes, prepares it and submits it to the loop. The loop notifies it through the watermark, and it answers in the same
-turn of the loop. It sends a plain query to a worker (:mod:`.fast_reads`). The first request of any other kind hands the
-connection over to aiohttp for good, with every byte received. Such a request has another path, a chunked or large body,
-``Expect`` or an unusual header. It may also need a refusal before it is accepted. Only aiohttp interprets HTTP in
-general; this module knows two exact forms (:mod:`.plain_heads`).
+Every connection begins here. The fast path recognises a whole, ordinary ``POST`` to a repository's statements by its
+bytes, prepares it and submits it to the loop of that repository's log. The loop notifies it through the watermark, and
+it answers in the same turn of the loop. It sends a plain query to a worker (:mod:`.fast_reads`). The first request of
+any other kind hands the connection over to aiohttp for good, with every byte received. Such a request has another path,
+a chunked or large body, ``Expect`` or an unusual header. It may also need a refusal before it is accepted. Only aiohttp
+interprets HTTP in general; this module knows two exact forms (:mod:`.plain_heads`).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from txlog.protocol.events import Submission
 from txlog.runtime.master_loop import MasterLoop, PendingWrite
 from txlog.server.frontdoor.fast_reads import FastRead, FastReads, PlainReadHead
 from txlog.server.frontdoor.plain_heads import PlainWriteHead, parse_request_head, recognise_write
+from txlog.server.frontdoor.request_parameters import PATH_PREFIXES
 from txlog.server.frontdoor.synchronous_door import OFF_LOOP_BYTES, is_synchronous, level_of
 from txlog.server.frontdoor.write_handler import WriteHandler
 from txlog.server.frontdoor.write_responses import accepted_txid
@@ -41,63 +42,83 @@ CACHED_HEADS_MAX: Final = 512
 """Number of recognised heads in the cache: a client sends the same head again and again."""
 
 
-class FastPath:
-    """All connections that have sent only plain requests so far.
-
-    ``level`` and ``timeout_s``: defaults of a request that does not set them. ``idle_s``: how long a connection may be
-    silent. ``make_http_protocol``: makes aiohttp's protocol. ``guard``: admits only clients that it knows; None admits
-    every client. ``reads``: answers plain queries.
-    """
+class FastPathLog:
+    """One log that takes plain writes and answers plain queries (``reads``). ``level`` and ``timeout_s``: defaults of a
+    write that does not set them."""
 
     def __init__(
         self,
+        name: str,
         writes: WriteHandler,
+        reads: FastReads,
         loop: MasterLoop,
         level: Durability,
-        seconds: float,
-        idle_s: float,
-        hand_over: Callable[[], asyncio.Protocol],
-        guard: Authenticator | None,
-        reads: FastReads,
+        timeout_s: float,
     ) -> None:
         self.reads = reads
-        self.loop = loop
         self.writes = writes
+        self.loop = loop
         self.response_formatter = writes.response_formatter
+        self.level = level
+        self.timeout_s = timeout_s
+        self.bytes_max = min(BODY_BYTES_MAX, writes.bytes_max)
+        self.read_paths = frozenset(f"{prefix}/repositories/{name}".encode() for prefix in PATH_PREFIXES)
+        self.paths = frozenset(path + b"/statements" for path in self.read_paths)
+
+
+class FastPath:
+    """All connections that have sent only plain requests so far.
+
+    ``idle_s``: how long a connection may be silent. ``make_http_protocol``: makes aiohttp's protocol. ``guard``: admits
+    only clients that it knows; None admits every client.
+    """
+
+    def __init__(
+        self, idle_s: float, hand_over: Callable[[], asyncio.Protocol], guard: Authenticator | None = None
+    ) -> None:
         self.make_http_protocol = hand_over
         self.guard = guard
         self.connections: set[FastPathConnection] = set()
         self.closing = False
-        self._level = level
-        self._seconds = seconds
-        self._paths = frozenset(path.encode() for path in writes.hot_paths)
-        self._head_cache: dict[bytes, PlainWriteHead | PlainReadHead] = {}
+        self._logs: dict[bytes, FastPathLog] = {}
+        self._read_logs: dict[bytes, FastPathLog] = {}
+        self._head_cache: dict[bytes, tuple[PlainWriteHead | PlainReadHead, FastPathLog]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._idle_s = idle_s
-        self._bytes_max = min(BODY_BYTES_MAX, writes.bytes_max)
+
+    def add_log(self, log: FastPathLog) -> None:
+        """From now on, plain writes and queries to this log's paths are recognised."""
+        self._logs.update(dict.fromkeys(log.paths, log))
+        self._read_logs.update(dict.fromkeys(log.read_paths, log))
 
     def new_connection(self) -> FastPathConnection:
         """The protocol of a new connection."""
         return FastPathConnection(self)
 
-    def parse_head(self, data: bytes) -> PlainWriteHead | PlainReadHead | None:
-        """The parsed head, or None if it has neither of the exact forms."""
+    def parse_head(self, data: bytes) -> tuple[PlainWriteHead | PlainReadHead, FastPathLog] | None:
+        """The parsed head and its log, or None if it has neither of the exact forms."""
         known = self._head_cache.get(data)
         if known is not None:
             return known
         request = parse_request_head(data)
         if request is None:
             return None
-        head: PlainWriteHead | PlainReadHead | None = recognise_write(
-            request, self._paths, self._level, self._seconds, self._bytes_max
-        )
+        head: PlainWriteHead | PlainReadHead | None
+        log = self._logs.get(request.target)
+        if log is not None:
+            head = recognise_write(request, log.paths, log.level, log.timeout_s, log.bytes_max)
+        else:
+            log = self._read_logs.get(request.target.partition(b"?")[0])
+            if log is None:
+                return None
+            head = log.reads.recognise(request)
         if head is None:
-            head = self.reads.recognise(request)
-        if head is not None:
-            if len(self._head_cache) >= CACHED_HEADS_MAX:
-                self._head_cache.clear()
-            self._head_cache[data] = head
-        return head
+            return None
+        if len(self._head_cache) >= CACHED_HEADS_MAX:
+            self._head_cache.clear()
+        found = (head, log)
+        self._head_cache[data] = found
+        return found
 
     # Time-outs
 
@@ -113,7 +134,8 @@ class FastPath:
         now = time.monotonic()
         for connection in list(self.connections):
             connection.check_timeout(now, self._idle_s)
-        self.reads.close_idle(now)
+        for log in self._read_logs.values():
+            log.reads.close_idle(now)
         self._timer = loop.call_later(TICK_S, self._check_timeouts) if self.connections else None
 
     async def close(self, timeout_s: float) -> None:
@@ -126,7 +148,8 @@ class FastPath:
             await asyncio.sleep(0.01)
         for connection in list(self.connections):
             connection.close()
-        self.reads.close()
+        for log in self._read_logs.values():
+            log.reads.close()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -162,6 +185,7 @@ class FastPathConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._data = b""
         self._options: WriteOptions | None = None
+        self._log: FastPathLog | None = None
         self._write: PendingWrite | None = None
         self._waiter: FastPathWaiter | None = None
         self._read: FastRead | None = None
@@ -213,10 +237,11 @@ class FastPathConnection(asyncio.Protocol):
             if not data.startswith((b"POST "[: len(data)], b"GET "[: len(data)])) or len(data) > HEAD_BYTES_MAX:
                 self._switch_to_http()
             return
-        head = None if self._fast_path.closing else self._fast_path.parse_head(data[:split])
-        if head is None:
+        found = None if self._fast_path.closing else self._fast_path.parse_head(data[:split])
+        if found is None:
             self._switch_to_http()
             return
+        head, log = found
         end = split + 4 + head.content_length
         if len(data) < end:
             return
@@ -226,26 +251,26 @@ class FastPathConnection(asyncio.Protocol):
                 self._switch_to_http()
                 return
             self._data, self._request = data[end:], data[:end]
-            self._start_read(head, data[split + 4 : end])
+            self._start_read(head, log, data[split + 4 : end])
             return
         if guard is not None and not guard.may_write(head.authorization):
             self._switch_to_http()  # aiohttp's side authenticates, and refuses by name
             return
-        if self._submit(head, data[split + 4 : end]):
+        if self._submit(head, log, data[split + 4 : end]):
             self._data = data[end:]
         else:
             self._switch_to_http()
 
-    def _start_read(self, head: PlainReadHead, body: bytes) -> None:
-        read = self._fast_path.reads.start(head, body, self._address, self)
+    def _start_read(self, head: PlainReadHead, log: FastPathLog, body: bytes) -> None:
+        read = log.reads.start(head, body, self._address, self)
         if read is None:
             self.leave_to_http()
         elif not read.is_over:
             self._read = read
 
-    def _submit(self, head: PlainWriteHead, body: bytes) -> bool:
+    def _submit(self, head: PlainWriteHead, log: FastPathLog, body: bytes) -> bool:
         """False when the request must be refused: aiohttp's side finds the same error and reports it."""
-        key, loop, writes = head.key, self._fast_path.loop, self._fast_path.writes
+        key, loop, writes = head.key, log.loop, log.writes
         if loop.end_reason is not None or loop.durability.is_aborted:
             return False
         options = head.options
@@ -269,7 +294,7 @@ class FastPathConnection(asyncio.Protocol):
         except TxLogError:
             return False
         loop.in_flight += 1
-        self._write, self._options, self._waiter = write, options, waiter
+        self._log, self._write, self._options, self._waiter = log, write, options, waiter
         self._last_activity = time.monotonic()
         return True
 
@@ -294,20 +319,19 @@ class FastPathConnection(asyncio.Protocol):
 
     def on_result(self, reached: bool) -> None:
         """Answers the waiting write. ``reached``: it has reached its level; False at the time-out."""
-        write, asked = self._write, self._options
-        if write is None or asked is None:
+        log, write, asked = self._log, self._write, self._options
+        if log is None or write is None or asked is None:
             return
         txid = accepted_txid(write, reached)
         committed = is_synchronous(write.batch[-1])
         if txid is not None and not (committed and write.level is Durability.ACCEPTED):
-            self._send(self._fast_path.response_formatter.format_success(txid, write.level, committed=committed))
+            self._send(log.response_formatter.format_success(txid, write.level, committed=committed))
         else:
             self._options = None  # so that it is answered only once
-            asyncio.get_running_loop().create_task(self._respond(write, asked, reached))
+            asyncio.get_running_loop().create_task(self._respond(log.writes, write, asked, reached))
 
-    async def _respond(self, write: PendingWrite, asked: WriteOptions, reached: bool) -> None:
+    async def _respond(self, writes: WriteHandler, write: PendingWrite, asked: WriteOptions, reached: bool) -> None:
         try:
-            writes = self._fast_path.writes
             if is_synchronous(write.batch[-1]):
                 answer = await writes.synchronous_response(write, asked)
             else:
@@ -369,10 +393,10 @@ class FastPathConnection(asyncio.Protocol):
                 await self._writable.wait()
 
     def _finish_request(self) -> None:
-        if self._waiter is not None:
+        if self._waiter is not None and self._log is not None:
             self._waiter.end()
-            self._write, self._options, self._waiter = None, None, None
-            self._fast_path.loop.in_flight -= 1
+            self._log.loop.in_flight -= 1
+            self._log, self._write, self._options, self._waiter = None, None, None, None
 
     def check_timeout(self, now: float, idle_s: float) -> None:
         """Answers a write whose time is over, or closes an idle connection. ``now`` and ``idle_s`` are seconds of the

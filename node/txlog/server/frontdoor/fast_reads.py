@@ -126,14 +126,12 @@ class ReadClient(Protocol):
 
 
 class FastReads:
-    """The plain queries of all connections. ``paths``: of the repository."""
+    """The plain queries to one repository."""
 
-    def __init__(self, site: MasterContext, router: ReadRouter, paths: frozenset[bytes]) -> None:
-        self.router = router
+    def __init__(self, site: MasterContext, router: ReadRouter) -> None:
         self.connections = WorkerConnections(CONNECTIONS_MAX)
         self.reads = site.registry.reads
         self._durability = site.durability
-        self._paths = paths
         self._interactive_load = site.interactive_load
         self._choice = router.choice
         self._requests: dict[tuple[str, WorkerQuery], RequestTemplate] = {}
@@ -142,9 +140,9 @@ class FastReads:
     # What is asked
 
     def recognise(self, head: RequestHead) -> PlainReadHead | None:
-        """The query of a head; None if it is not a plain one."""
-        path, _, given = head.target.partition(b"?")
-        if path not in self._paths or b"prefer" in head.headers:
+        """The query of a head with the repository's path; None if it is not a plain one."""
+        given = head.target.partition(b"?")[2]
+        if b"prefer" in head.headers:
             return None
         parameters = _parse_parameters(given)
         accept = dict(parameters).get("Accept") or head.headers.get(b"accept") or "*/*"

@@ -17,7 +17,7 @@ from txlog.protocol.log.log_state import LogState
 from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.namespace_changes import PREFIX_MAX, build_entry, check_namespace, check_prefix
 from txlog.server.frontdoor.read_router import await_stable
-from txlog.server.frontdoor.request_parameters import check_repository, read_write_options, repository_routes
+from txlog.server.frontdoor.request_parameters import read_write_options, repository_routes
 from txlog.server.frontdoor.tabular_results import accept_header, table_response
 from txlog.server.frontdoor.write_handler import WriteHandler
 
@@ -32,7 +32,6 @@ class NamespaceHandler:
         self._durability = site.durability
         self._status = site.status
         self._writes = writes
-        self._repository = site.config.repository
         self._cache: tuple[tuple[int, int], dict[str, str]] | None = None
 
     def routes(self) -> list[Route]:
@@ -62,14 +61,12 @@ class NamespaceHandler:
 
     async def list_all(self, request: Request, names: Mapping[str, str]) -> Response:
         """The table of all prefixes and namespaces."""
-        check_repository(names, self._repository)
         await await_stable(self._site, request)
         rows = [(("literal", prefix), ("literal", name)) for prefix, name in self._current().items()]
         return table_response(accept_header(request), ("prefix", "namespace"), rows)
 
     async def get(self, request: Request, names: Mapping[str, str]) -> Response:
         """The namespace of a prefix."""
-        check_repository(names, self._repository)
         await await_stable(self._site, request)
         prefix = names.get("prefix", "")
         name = self._current().get(prefix)
@@ -79,7 +76,6 @@ class NamespaceHandler:
 
     async def put(self, request: Request, names: Mapping[str, str]) -> Response:
         """Sets the namespace of a prefix."""
-        check_repository(names, self._repository)
         body = await read_body(request, BODY_BYTES_MAX)
         try:
             name = body.decode("utf-8-sig").strip()
@@ -89,12 +85,10 @@ class NamespaceHandler:
 
     async def delete(self, request: Request, names: Mapping[str, str]) -> Response:
         """Deletes a prefix."""
-        check_repository(names, self._repository)
         return await self._submit_change(request, NamespaceChange(_prefix_parameter(names), None))
 
     async def clear(self, request: Request, names: Mapping[str, str]) -> Response:
         """Deletes all prefixes."""
-        check_repository(names, self._repository)
         return await self._submit_change(request, NamespaceChange(None, None))
 
     async def _submit_change(self, request: Request, change: NamespaceChange) -> Response:

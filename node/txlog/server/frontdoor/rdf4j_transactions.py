@@ -14,6 +14,7 @@ from typing import Final
 
 from aiohttp import web
 
+from txlog.http.route_table import NO_PARAMETERS
 from txlog.http.router import RawResponse, Request, Response, Route, bytes_response, own_url, read_body, text_response
 from txlog.http.write_options import WriteOptions, parse_synchronous, with_synchronous
 from txlog.model.entry import KIND_QUADS
@@ -35,7 +36,6 @@ from txlog.server.frontdoor.open_transaction import (
 from txlog.server.frontdoor.read_handler import ReadHandler
 from txlog.server.frontdoor.read_set import ReadSet
 from txlog.server.frontdoor.request_parameters import (
-    check_repository,
     context_parameters,
     pattern_terms,
     read_write_options,
@@ -90,7 +90,6 @@ class TransactionHandler:
         open_max: int = OPEN_TRANSACTIONS_MAX,
     ) -> None:
         self._site = site
-        self._repository = site.config.repository
         self._bytes_max = site.config.limits.body_bytes
         self._writes = writes
         self._reads = reads
@@ -127,7 +126,6 @@ class TransactionHandler:
 
     async def begin(self, request: Request, names: Mapping[str, str]) -> Response:
         """Begins a transaction."""
-        check_repository(names, self._repository)
         here, body = own_url(request), await read_body(request, 64 << 10)
         parameters = dict(request.query)
         if body and request.headers.get("Content-Type", "").lower().startswith(_FORM):
@@ -176,7 +174,6 @@ class TransactionHandler:
             self._evaluator_pool.release(overlay.evaluator)
 
     def _find_open(self, names: Mapping[str, str]) -> OpenTransaction:
-        check_repository(names, self._repository)
         name = names["transaction"]
         try:
             name = str(uuid.UUID(name))
@@ -360,7 +357,7 @@ class TransactionHandler:
 
     async def _query(self, request: Request, one: OpenTransaction) -> Response:
         if not self._has_own_view(one):
-            return await self._reads.query(request, {"id": self._repository})
+            return await self._reads.query(request, NO_PARAMETERS)
         asked = await self._reads.parse_query(request)
         if asked.level:
             raise BadInput("explain: a query of a transaction that has written is evaluated here, not by a worker")
@@ -383,7 +380,7 @@ class TransactionHandler:
 
     async def _get(self, request: Request, one: OpenTransaction) -> Response:
         if not self._has_own_view(one):
-            return await self._reads.statements(request, {"id": self._repository})
+            return await self._reads.statements(request, NO_PARAMETERS)
         plain = await self._net_lines(one)
         if plain is not None:
             return await self._reads.statements_with_changes(request, plain)
@@ -400,7 +397,7 @@ class TransactionHandler:
 
     async def _size(self, request: Request, one: OpenTransaction) -> Response:
         if not self._has_own_view(one):
-            return await self._reads.size(request, {"id": self._repository})
+            return await self._reads.size(request, NO_PARAMETERS)
         plain = await self._net_lines(one)
         if plain is not None:
             return text_response(str(await self._reads.size_with_changes(request, plain)))

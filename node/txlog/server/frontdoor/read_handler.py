@@ -14,7 +14,6 @@ from txlog.http.router import (
     Response,
     Route,
     bytes_response,
-    own_url,
     read_body,
     text_response,
 )
@@ -36,9 +35,9 @@ from txlog.server.frontdoor.read_router import (
     worker_error,
 )
 from txlog.server.frontdoor.request_parameters import (
-    check_repository,
     context_parameters,
     pattern_terms,
+    repository_routes,
 )
 from txlog.server.frontdoor.result_formats import (
     BINARY_TABLE,
@@ -70,64 +69,31 @@ from txlog.workers import Adapter
 from txlog.workers.adapter import RequestOutcome, Unreachable, WorkerRequest
 from txlog.workers.canonical_literals import literal_form
 
-PROTOCOL = "12"
-
 
 class ReadHandler:
     """The read paths of RDF4J's REST API and of SPARQL."""
 
     def __init__(self, site: MasterContext) -> None:
         self._site = site
-        self._repository = site.config.repository
         self._bytes_max = site.config.limits.body_bytes
         self._literals = site.literals
         self._portability = PortabilityRule(site)
         self.router = ReadRouter(site)
-        self.hot_paths = [f"{prefix}/repositories/{self._repository}" for prefix in ("", "/rdf4j-server")]
 
     def routes(self) -> list[Route]:
         """The paths of this handler."""
-        made: list[Route] = []
-        for prefix in ("", "/rdf4j-server"):
-            one = f"{prefix}/repositories/{{id}}"
-            made += [
-                Route("GET", f"{prefix}/protocol", self.protocol),
-                Route("GET", f"{prefix}/repositories", self.repositories),
-                Route("GET", one, self.query),
-                Route("POST", one, self.query),
-                Route("GET", f"{one}/size", self.size),
-                Route("GET", f"{one}/contexts", self.contexts),
-                Route("GET", f"{one}/rdf-graphs", self.contexts),
-                Route("GET", f"{one}/statements", self.statements),
-            ]
-        made += [Route(method, path, self.query) for path in self.hot_paths for method in ("GET", "POST")]
-        return made
-
-    async def protocol(self, request: Request, names: Mapping[str, str]) -> Response:
-        """The version of RDF4J's protocol."""
-        return text_response(PROTOCOL)
-
-    async def repositories(self, request: Request, names: Mapping[str, str]) -> Response:
-        """The list of repositories."""
-        name = self._repository
-        base = own_url(request).rstrip("/")
-        row = [
-            ("uri", f"{base}/{name}"),
-            ("literal", name),
-            ("literal", f"TxLog cluster {name}"),
-            ("boolean", "true"),
-            ("boolean", "true"),
+        return [
+            *repository_routes("", GET=self.query, POST=self.query),
+            *repository_routes("/size", GET=self.size),
+            *repository_routes("/contexts", GET=self.contexts),
+            *repository_routes("/rdf-graphs", GET=self.contexts),
+            *repository_routes("/statements", GET=self.statements),
         ]
-        return table_response(accept_header(request), ("uri", "id", "title", "readable", "writable"), [row])
-
-    def _check_repository(self, names: Mapping[str, str]) -> None:
-        check_repository(names, self._repository)
 
     # Queries
 
     async def query(self, request: Request, names: Mapping[str, str]) -> Response:
         """Answers a SPARQL query from a worker."""
-        self._check_repository(names)
         asked = await self.parse_query(request)
         if asked.level:
             plan = WorkerQuery(asked.text, asked.accept, asked.union, asked.default, asked.named)
@@ -265,7 +231,6 @@ class ReadHandler:
 
     async def size(self, request: Request, names: Mapping[str, str]) -> Response:
         """The number of statements."""
-        self._check_repository(names)
         return text_response(
             str(
                 await self._count_statements(await self.router.choose(request), context_parameters(request), asked=True)
@@ -293,7 +258,6 @@ class ReadHandler:
 
     async def contexts(self, request: Request, names: Mapping[str, str]) -> Response:
         """The named graphs."""
-        self._check_repository(names)
         adapters: list[Adapter] = []
 
         def build(adapter: Adapter) -> WorkerRequest:
@@ -343,7 +307,6 @@ class ReadHandler:
 
     async def statements(self, request: Request, names: Mapping[str, str]) -> Response:
         """All statements, or those that match subj, pred, obj and context."""
-        self._check_repository(names)
         form = negotiate_format(request, tuple(RDF_FORMATS))
         subject, predicate, value = pattern_terms(request, as_written=self._literals.keeps)
         graphs = context_parameters(request)

@@ -16,7 +16,7 @@ from txlog.http.router import Request, Response, Route, bytes_response, json_res
 from txlog.model.errors import BadInput, Conflict, OneRepository, Unavailable
 from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.read_router import ReadRouter
-from txlog.server.frontdoor.request_parameters import check_repository, repository_routes
+from txlog.server.frontdoor.request_parameters import repository_routes
 from txlog.server.frontdoor.result_formats import PREFERRED_FORMATS, negotiate_format
 
 BODY_BYTES_MAX: Final = 1 << 20
@@ -33,7 +33,7 @@ class RepositoryHandler:
     def __init__(self, site: MasterContext, reads: ReadRouter) -> None:
         self._site = site
         self._reads = reads
-        self._repository = site.config.repository
+        self._repository = site.repository
 
     def routes(self) -> list[Route]:
         """The paths of this handler."""
@@ -45,7 +45,6 @@ class RepositoryHandler:
 
     async def health(self, request: Request, names: Mapping[str, str]) -> Response:
         """``green`` if this master answers reads and takes writes, ``yellow`` if only one of both, else ``red``."""
-        check_repository(names, self._repository)
         components = {"read-availability": self._can_read(), "write-availability": self._site.is_ready}
         good = sum(components.values())
         status, code = (("red", 503), ("yellow", 206), ("green", 200))[good]
@@ -63,24 +62,17 @@ class RepositoryHandler:
             return False
 
     async def create(self, request: Request, names: Mapping[str, str]) -> Response:
-        """:class:`Conflict`, in the protocol's wording, for the existing repository; the body is not examined."""
+        """:class:`Conflict`, in the protocol's wording; the body is not examined."""
         await read_body(request, BODY_BYTES_MAX)
-        if names["id"] == self._repository:
-            raise Conflict(f"REPOSITORY EXISTS: repository already exists: {self._repository}")
-        self._refuse(
-            f"{names['id'][:80]} cannot be made here; use {self._repository}, or start a cluster of its own for it", ""
-        )
+        raise Conflict(f"REPOSITORY EXISTS: repository already exists: {self._repository}")
 
     async def remove(self, request: Request, names: Mapping[str, str]) -> Response:
         """Refuses to delete the repository."""
-        if "query" in request.query:
-            raise BadInput("Repository delete error: query supplied with request")
-        check_repository(names, self._repository)
+        refuse_deletion_with_query(request)
         self._refuse("it cannot be removed; DELETE its /statements to empty it", "GET, HEAD, POST")
 
     async def change(self, request: Request, names: Mapping[str, str]) -> Response:
         """Refuses to change its configuration."""
-        check_repository(names, self._repository)
         await read_body(request, BODY_BYTES_MAX)
         self._refuse("its configuration is the cluster's, at /txlog/configuration", "GET, HEAD")
 
@@ -90,7 +82,6 @@ class RepositoryHandler:
 
     async def config(self, request: Request, names: Mapping[str, str]) -> Response:
         """The configuration with which an RDF4J server or manager reaches the repository: as an HTTP repository."""
-        check_repository(names, self._repository)
         form = negotiate_format(request, PREFERRED_FORMATS)
         here = own_url(request)
         one, way = ox.NamedNode(f"{here}#{self._repository}"), ox.BlankNode()
@@ -107,3 +98,9 @@ class RepositoryHandler:
             out,
         )
         return bytes_response(out.getvalue(), form.media_type)
+
+
+def refuse_deletion_with_query(request: Request) -> None:
+    """:class:`BadInput`, in the protocol's wording, for a deletion that has a query."""
+    if "query" in request.query:
+        raise BadInput("Repository delete error: query supplied with request")

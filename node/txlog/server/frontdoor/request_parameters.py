@@ -1,10 +1,9 @@
-"""What all handlers of the repository share: its paths and name, and terms and graphs as parameters."""
+"""What all handlers of a repository share: its paths, and terms and graphs as parameters."""
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -12,7 +11,7 @@ import pyoxigraph
 
 from txlog.http.router import Handler, Request, Route
 from txlog.http.write_options import WriteOptions, write_options_of
-from txlog.model.errors import BadInput, NotFound
+from txlog.model.errors import BadInput
 from txlog.runtime.master_context import MasterContext
 from txlog.sparql import check_supported_terms
 from txlog.sparql.skolem_iris import label_to_iri, skolemise_kept_lines, skolemise_term
@@ -23,7 +22,9 @@ from txlog.workers.canonical_literals import canonical_lines, canonical_literal
 CACHED_TERMS_MAX: Final = 1024
 """Terms of patterns that are kept: clients name the same predicates again and again."""
 CACHED_TERM_CHARS: Final = 512
-PATH_PREFIXES = ("", "/rdf4j-server")
+PATH_PREFIXES: Final = ("", "/rdf4j-server")
+"""Both paths where an RDF4J server may be."""
+REPOSITORY_PATH: Final = "/repositories/{id}"
 _TERM_TEMPLATES = {"subj": "{} <x:p> <x:o> .", "pred": "<x:s> {} <x:o> .", "obj": "<x:s> <x:p> {} ."}
 _NOT_IN_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
 
@@ -34,18 +35,9 @@ def draw_blank_node_seed() -> int:
 
 
 def repository_routes(rest: str, **handlers: Handler) -> list[Route]:
-    """The routes for ``rest`` after ``/repositories/{id}``, by method, at both paths where an RDF4J server may be."""
-    return [
-        Route(method, f"{prefix}/repositories/{{id}}{rest}", handler)
-        for prefix in PATH_PREFIXES
-        for method, handler in handlers.items()
-    ]
-
-
-def check_repository(names: Mapping[str, str], repository: str) -> None:
-    """:class:`NotFound` if the path names a repository other than the cluster's."""
-    if names and names.get("id") != repository:
-        raise NotFound(f"unknown repository {names['id'][:80]}; this cluster's is {repository}")
+    """The routes for ``rest`` after ``/repositories/{id}``, by method. The front door finds the repository by its name:
+    a handler serves the one of its log, and gets no ``id``."""
+    return [Route(method, f"{REPOSITORY_PATH}{rest}", handler) for method, handler in handlers.items()]
 
 
 def read_write_options(site: MasterContext, request: Request) -> WriteOptions:

@@ -12,7 +12,6 @@ from txlog.protocol.events import Submission
 from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.read_handler import ReadHandler
 from txlog.server.frontdoor.request_parameters import (
-    check_repository,
     context_parameters,
     parse_graph_iri,
     pattern_terms,
@@ -28,7 +27,6 @@ class StatementHandler:
 
     def __init__(self, site: MasterContext, writes: WriteHandler, reads: ReadHandler) -> None:
         self._site = site
-        self._repository = site.config.repository
         self._literals = site.literals
         self._writes = writes
         self._reads = reads
@@ -51,14 +49,12 @@ class StatementHandler:
 
     async def replace(self, request: Request, names: Mapping[str, str]) -> Response:
         """Replaces the content of the contexts (without contexts: everything) with the body."""
-        check_repository(names, self._repository)
         graphs = context_parameters(request)
         added = await self._writes.read_upload(request, graphs or [])
         return await self._submit(request, concatenate([drop_graphs(graphs), added]))
 
     async def remove(self, request: Request, names: Mapping[str, str]) -> Response:
         """Deletes what matches subj, pred, obj and context; without any of them, everything."""
-        check_repository(names, self._repository)
         subject, predicate, value = pattern_terms(request, as_written=self._literals.keeps)
         return await self._submit(request, delete_matching(subject, predicate, value, context_parameters(request)))
 
@@ -85,7 +81,6 @@ class StatementHandler:
 
     def _graph_parameter(self, request: Request, names: Mapping[str, str]) -> str:
         """The graph as ``<iri>``, "" for the default graph: the service's parameter, else the URL itself."""
-        check_repository(names, self._repository)
         if "graph" in names:
             if request.query:
                 raise BadInput("No parameters are allowed with a graph's own URL; use rdf-graphs/service?graph=")

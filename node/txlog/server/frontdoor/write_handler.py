@@ -34,10 +34,10 @@ from txlog.server.frontdoor.off_loop import (
 from txlog.server.frontdoor.portability_rule import PortabilityRule
 from txlog.server.frontdoor.read_router import ReadRouter
 from txlog.server.frontdoor.request_parameters import (
-    check_repository,
     context_parameters,
     draw_blank_node_seed,
     read_write_options,
+    repository_routes,
 )
 from txlog.server.frontdoor.synchronous_answers import find_reply
 from txlog.server.frontdoor.synchronous_door import (
@@ -89,21 +89,16 @@ class WriteHandler:
         self._site = site
         self._loop = site.loop
         self._durability = site.durability
-        self._repository = site.config.repository
         self.bytes_max = site.config.limits.body_bytes
-        self.response_formatter = WriteResponseFormatter(site.durability, site.literals)
+        self.response_formatter = WriteResponseFormatter(site.durability, site.literals, site.api_path)
         self.synchronous_door = SynchronousDoor(lambda: site.status.configuration)
-        self.hot_paths = [f"{prefix}/repositories/{self._repository}/statements" for prefix in ("", "/rdf4j-server")]
 
     def routes(self) -> list[Route]:
         """The paths of this handler."""
-        base = [f"{prefix}/repositories/{{id}}/statements" for prefix in ("", "/rdf4j-server")]
-        # The path of the default repository is matched without an expression, because it is the most frequent one.
-        return [Route("POST", path, self.post) for path in self.hot_paths + base]
+        return repository_routes("/statements", POST=self.post)
 
     async def post(self, request: Request, names: Mapping[str, str]) -> Response:
         """Accepts a SPARQL update, an RDF body or an ``x-rdftransaction`` as one transaction."""
-        check_repository(names, self._repository)
         asked = read_write_options(self._site, request)
         media = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if media in (UPDATE_MEDIA_TYPE, _FORM):
@@ -370,11 +365,10 @@ class WriteHandler:
     def _pending_response(self, outcome: TransactionOutcome) -> Response:
         txid = outcome.txid
         headers = self.response_formatter.headers(txid, outcome.level)
-        headers += f"Location: /txlog/transactions/{txid}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        location = f"{self._site.api_path}/transactions/{txid}"
+        headers += f"Location: {location}\r\nContent-Type: text/plain; charset=utf-8\r\n"
         reached = outcome.level.value if outcome.level else "nothing yet"
-        return RawResponse(
-            202, headers.encode(), f"reached so far: {reached}; ask /txlog/transactions/{txid}\n".encode()
-        )
+        return RawResponse(202, headers.encode(), f"reached so far: {reached}; ask {location}\n".encode())
 
     # The body
 

@@ -34,9 +34,11 @@ def accepted_txid(write: PendingWrite, reached: bool) -> Txid | None:
 
 class WriteResponseFormatter:
     """``durability`` knows the position that a transaction has reached. ``literals``: the form in which the stores
-    hold literals, which is known once a transaction was accepted."""
+    hold literals, which is known once a transaction was accepted. ``api_path``: where TxLog's paths of this log
+    begin."""
 
-    def __init__(self, durability: DurabilityTracker, literals: LiteralForm) -> None:
+    def __init__(self, durability: DurabilityTracker, literals: LiteralForm, api_path: str) -> None:
+        self._api_path = api_path
         self._durability = durability
         self._literals = literals
         self._literals_header = ""
@@ -65,7 +67,7 @@ class WriteResponseFormatter:
         if reply.reason:
             headers += f"TxLog-Error: {reply.reason}\r\n"
         if reply.has_location:
-            headers += f"Location: /txlog/transactions/{txid}\r\n"
+            headers += f"Location: {self._api_path}/transactions/{txid}\r\n"
         if not reply.text:
             return RawResponse(reply.status, headers.encode())
         headers += "Content-Type: text/plain; charset=utf-8\r\n"

@@ -22,7 +22,16 @@ from txlog.auth.tls import Certificates, describe_handshake_failure, describe_na
 from txlog.config.process_config import NodeConfig, PeerConfig
 from txlog.http.aiohttp_server import HttpServer
 from txlog.http.listener import Listener, listen
-from txlog.http.router import ConnectionUpgraded, Request, Response, Route, Router, json_response, peer_fault_status
+from txlog.http.router import (
+    ConnectionUpgraded,
+    Request,
+    Response,
+    Route,
+    Router,
+    RouteTable,
+    json_response,
+    peer_fault_status,
+)
 from txlog.model.configuration import Configuration
 from txlog.model.errors import PeerFault
 from txlog.server.peers.frame_connection import CLOSED_BEFORE_ANSWER, UPGRADE, FrameConnection, UpgradeHandshake
@@ -53,7 +62,7 @@ async def _resolve(host: str, port: int) -> list[tuple[str, int]]:
 async def listen_to_peers(config: NodeConfig, links: PeerLinks, certificates: Certificates, log: EventLog) -> Listener:
     """Opens the port for masters with certificates. It serves nothing else."""
     assert config.peer_port is not None, "peer_tls_folder comes with a port, the configuration says"
-    server = HttpServer(Router(links.routes(), log), log)
+    server = HttpServer(Router(RouteTable(links.routes()), log), log)
     return await listen(server, config.host, config.peer_port, log, certificates, links.refuse_handshake)
 
 

@@ -1,12 +1,12 @@
-"""The HTTP API of a master, assembled from its handlers, which are independent of each other."""
+"""The HTTP API of one log, assembled from its handlers, which are independent of each other."""
 
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Protocol
 
-from txlog.auth.tls import TlsConfig
 from txlog.http.router import Route
+from txlog.model.configuration import Configuration
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.master_listener import ViewTransition
 from txlog.server.admin.abandoned_branches import AbandonedBranchesHandler
@@ -15,9 +15,8 @@ from txlog.server.admin.branch_info import BranchInfoHandler
 from txlog.server.admin.configuration import ConfigurationHandler
 from txlog.server.admin.duties import DutyHandler
 from txlog.server.admin.jolokia import JolokiaHandler
+from txlog.server.admin.log_metrics import LogMetrics
 from txlog.server.admin.log_retention import LogRetention
-from txlog.server.admin.metrics import MetricsHandler
-from txlog.server.admin.openapi import OpenApiHandler
 from txlog.server.admin.recovery_view import RecoveryHandler
 from txlog.server.admin.restore_points import RestorePointHandler
 from txlog.server.admin.settings import SettingsHandler
@@ -29,7 +28,6 @@ from txlog.server.admin.synchronous_view import SynchronousHandler
 from txlog.server.admin.view_report import ViewReportHandler
 from txlog.server.admin.views import ViewHandler
 from txlog.server.admin.worker_repairs import WorkerRepairs
-from txlog.server.console.console_files import ConsoleFiles
 from txlog.server.console.live_view import LiveViewHandler
 from txlog.server.feed.change_feed import ChangeFeedHandler
 from txlog.server.feed.log_pages import LogPageHandler
@@ -45,30 +43,46 @@ from txlog.server.frontdoor.repositories import RepositoryHandler
 from txlog.server.frontdoor.request_parameters import draw_blank_node_seed
 from txlog.server.frontdoor.statements import StatementHandler
 from txlog.server.frontdoor.write_handler import WriteHandler
-from txlog.server.peers.peer_links import PeerLinks
 
 
-class HttpApi:
-    """The HTTP API of one master. The master notifies it by :meth:`on_peer_notice`, :meth:`wake_log_waiters` and
-    :meth:`on_view_changed`. ``settings``: the handler of the settings that change at run time."""
+class LogLinks(Protocol):
+    """The way of one log to the other masters."""
 
-    def __init__(self, site: MasterContext, links: PeerLinks, settings: SettingsHandler, tls: TlsConfig) -> None:
+    def send(self, peer: str, data: bytes) -> None:
+        """Queues one message. Never blocks."""
+
+    def connected_peers(self) -> list[str]:
+        """The peers that a message can be sent to now."""
+
+    def describe(self) -> dict[str, Any]:
+        """The links, as ``GET /txlog/peers`` has them."""
+
+    def on_configuration(self, configuration: Configuration) -> None:
+        """Follows the masters that the log names."""
+
+
+class LogRoutes:
+    """The HTTP API of one log. The log notifies it by :meth:`on_peer_notice`, :meth:`wake_log_waiters` and
+    :meth:`on_view_changed`. ``settings``: the handler of the settings that change at run time. ``evaluators``: those of
+    the process."""
+
+    def __init__(
+        self, site: MasterContext, links: LogLinks, settings: SettingsHandler, evaluators: EvaluatorPool
+    ) -> None:
         config = site.config
         self._context = site
-        self._links = links
         # clients
         self.reads = ReadHandler(site)
         pages = LogPageHandler(site)
         once = config.non_deterministic_updates == "effects"
-        self.evaluators = EvaluatorPool(config.limits)
         effects = (
-            OptimisticUpdateExecutor(site, self.reads.router, pages.read, draw_blank_node_seed, self.evaluators)
+            OptimisticUpdateExecutor(site, self.reads.router, pages.read, draw_blank_node_seed, evaluators)
             if once
             else None
         )
         loads = LoadFetcher(config.load) if config.load is not None else None
         self.writes = WriteHandler(site, effects, loads, self.reads.router)
-        self.transactions = TransactionHandler(site, self.writes, self.reads, self.evaluators)
+        self.transactions = TransactionHandler(site, self.writes, self.reads, evaluators)
         # workers and log readers
         repairs = WorkerRepairs(site, lambda: settings.preferences.worker_repair == "auto")
         self._worker_reports = WorkerReportHandler(site, repairs.describe_workers)
@@ -84,6 +98,7 @@ class HttpApi:
         self._split_history = SplitHistory(site)
         self._configuration = ConfigurationHandler(site, links.on_configuration)
         synchronous = SynchronousHandler(site)
+        self.metrics = LogMetrics(site, self._views, repairs, self._log_retention, self._archive, synchronous)
         self._handlers = (
             self.writes,
             self.reads,
@@ -96,9 +111,6 @@ class HttpApi:
             self.change_feed,
             self._worker_reports,
             StatusHandler(site, self._views, duties, repairs, links.describe, self._log_retention, self._archive),
-            MetricsHandler(
-                site, self._views, repairs, links.describe, self._log_retention, self._archive, synchronous, tls
-            ),
             self._archive,
             RestorePointHandler(site),
             self._skip_handler,
@@ -112,8 +124,6 @@ class HttpApi:
             self._log_retention,
             settings,
             self._configuration,
-            OpenApiHandler(),
-            ConsoleFiles(),
             LiveViewHandler(
                 site,
                 links=links.describe,
@@ -126,15 +136,14 @@ class HttpApi:
             synchronous,
             RecoveryHandler(site, self._log_retention.reported_backups, self._archive.streams),
             JolokiaHandler(site, settings, self._configuration, self.reads.count),
-            links,
         )
 
     def routes(self) -> list[Route]:
-        """Every path of this master."""
+        """Every path of this log: below ``/repositories/{id}``, and those of an API that may serve one log alone."""
         return [route for room in self._handlers for route in room.routes()]
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """The tasks that must run as long as the master does, by name."""
+        """The tasks that must run as long as the log does, by name."""
         rooms = (
             self._worker_reports,
             self._store_decisions,

@@ -1,18 +1,10 @@
-"""``GET /metrics`` in Prometheus' text format. The handler formats plain numbers on request, so that counting is
-free."""
+"""The metrics of one log. Plain numbers become families on request, so that counting is free."""
 
 from __future__ import annotations
 
-import resource
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from aiohttp import web
-
-from txlog.auth.tls import NO_TLS, TlsConfig
-from txlog.http.router import Request, Response, Route
 from txlog.model.bounds import SLOTS_MAX
 from txlog.model.master_state import MasterState
 from txlog.model.view import LISTED_ANCESTORS_MAX
@@ -31,58 +23,34 @@ _MASTER_STATES = (*MasterState, "Restoring", "Damaged")
 """The core's states, and those of a process that has no core."""
 
 
-class MetricsHandler:
-    """``GET /metrics``: this master's metrics, and those it knows of its workers, log and view."""
+class LogMetrics:
+    """What this master knows of one log: its workers, its view, its journal."""
 
     def __init__(
         self,
         site: MasterContext,
         membership: ViewHandler,
         repairs: WorkerRepairs,
-        peers: Callable[[], dict[str, Any]],
         trimming: LogRetention,
         archive: ArchiveReports,
         synchronous: SynchronousHandler,
-        tls: TlsConfig = NO_TLS,
     ) -> None:
         self._synchronous = SynchronousMetrics(site, synchronous)
         self._context = site
         self._view_handler = membership
         self._repairs = repairs
-        self._describe_peers = peers
         self._log_retention = trimming
         self._archive = archive
-        self._tls = tls
-        self._registry: Any = None
-
-    def routes(self) -> list[Route]:
-        """The paths of this handler."""
-        return [Route("GET", "/metrics", self.get)]
-
-    async def get(self, request: Request, _: Mapping[str, str]) -> Response:
-        """All metrics of this master as text."""
-        from prometheus_client import (
-            CollectorRegistry,
-            generate_latest,
-        )  # imported late: most masters on a laptop are never scraped
-
-        if self._registry is None:
-            self._registry = CollectorRegistry(auto_describe=False)
-            self._registry.register(self)
-        text = generate_latest(self._registry)
-        return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     def collect(self) -> Iterable[Any]:
-        """The metric families of one scrape, as ``prometheus_client`` calls for them."""
+        """The metric families of one scrape."""
         yield from self._log_metrics()
-        yield from self._process_metrics()
-        yield from self._peer_metrics()
+        yield from self._loop_metrics()
         yield from self._view_metrics()
         yield from self._retention_metrics()
         yield from self._archive_metrics()
         yield from self._rehearsal_metrics()
         yield from self._synchronous.collect()
-        yield from self._certificate_metrics()
         yield from self._worker_metrics()
 
     def _log_metrics(self) -> Iterable[Any]:
@@ -97,8 +65,8 @@ class MetricsHandler:
         yield gauge("queue_bytes", "payload waiting for its order", sum(q.payload_bytes for q in queues))
         yield gauge("idempotency_keys", "that are kept", len(agreement.keys) if agreement is not None else 0)
 
-    def _process_metrics(self) -> Iterable[Any]:
-        """What the process does: its counters, memory, journal, state and refusals."""
+    def _loop_metrics(self) -> Iterable[Any]:
+        """What the loop of this log does: its counters, journal, state and refusals."""
         site, counts, status = self._context, self._context.loop.counts, self._context.status
         yield gauge("requests_in_flight", "write requests that wait for an answer", site.loop.in_flight)
         yield counter("transactions", "answered by this master, refused ones included", counts.transactions)
@@ -108,9 +76,6 @@ class MetricsHandler:
         yield counter("sync_seconds", text, counts.sync_seconds)
         yield counter("received_messages", "from peers", counts.received_messages)
         yield counter("received_bytes", "from peers", counts.received_bytes)
-        yield gauge("uptime_seconds", "since this process began", time.monotonic() - site.started_at)
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        yield gauge("resident_bytes_max", "most memory used", memory)
         if status.journal_bytes_used is not None:
             yield gauge("journal_bytes_used", "of the journal's files", status.journal_bytes_used)
         if status.journal_bytes_free is not None:
@@ -119,26 +84,8 @@ class MetricsHandler:
         yield gauges("state", "1 for the state that this master is in", ["state"], states)
         refused = {(reason,): count for reason, count in sorted(counts.refused.items())}
         yield counters("refused", "transactions refused, by reason", ["reason"], refused)
-
-    def _peer_metrics(self) -> Iterable[Any]:
-        """Messages and connections of the other masters."""
-        faults = dict(sorted(self._context.loop.counts.peer_faults.items()))
+        faults = dict(sorted(counts.peer_faults.items()))
         yield counters("peer_faults", "messages refused, by peer and reason", ["peer", "reason"], faults)
-        described = self._describe_peers()
-        by_reason: Counter[str] = Counter()
-        for one in described["refused"]:
-            by_reason[one["reason"]] += one["count"]
-        refused = {(reason,): count for reason, count in sorted(by_reason.items())}
-        yield counters("peers_refused", "connections refused, by reason", ["reason"], refused)
-        connected = {(one["node"],): float(one["connected"]) for one in described["peers"]}
-        yield gauges("peer_connected", "1 while this master's socket to it is open", ["peer"], connected)
-        dropped = {(one["node"],): one["sent"]["dropped"] for one in described["peers"]}
-        yield counters("peer_dropped", "messages forgotten because a queue was full", ["peer"], dropped)
-
-    def _certificate_metrics(self) -> Iterable[Any]:
-        ends = {(to,): found.expires for to, found in self._tls._asdict().items() if found is not None}
-        text = "when this master's own ends, since 1970"
-        yield gauges("certificate_expires_seconds", text, ["shown_to"], ends)
 
     def _worker_metrics(self) -> Iterable[Any]:
         """The position of each worker, and its faults and differences."""

@@ -1,0 +1,76 @@
+"""The repositories of a process as a list, and the answers about names that none of them has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from txlog.http.router import Handler, Request, Response, Route, own_url, read_body, text_response
+from txlog.model.errors import NotFound, OneRepository
+from txlog.server.frontdoor.repositories import BODY_BYTES_MAX, refuse_deletion_with_query
+from txlog.server.frontdoor.request_parameters import PATH_PREFIXES, REPOSITORY_PATH
+from txlog.server.frontdoor.tabular_results import accept_header, table_response
+
+PROTOCOL: Final = "12"
+_NAME_CHARS_MAX: Final = 80
+"""Characters of an unknown name that an error repeats."""
+
+
+class RepositoryListHandler:
+    """``/protocol`` and ``/repositories``. ``names``: those of the repositories, in the order of their logs."""
+
+    def __init__(self, names: Callable[[], list[str]]) -> None:
+        self._names = names
+
+    def routes(self) -> list[Route]:
+        """The paths of this handler."""
+        return [
+            Route("GET", f"{prefix}{path}", handler)
+            for prefix in PATH_PREFIXES
+            for path, handler in (("/protocol", self.protocol), ("/repositories", self.list_all))
+        ]
+
+    async def protocol(self, request: Request, _: Mapping[str, str]) -> Response:
+        """The version of RDF4J's protocol."""
+        return text_response(PROTOCOL)
+
+    async def list_all(self, request: Request, _: Mapping[str, str]) -> Response:
+        """The list of repositories."""
+        base = own_url(request).rstrip("/")
+        rows = [
+            [
+                ("uri", f"{base}/{name}"),
+                ("literal", name),
+                ("literal", f"TxLog cluster {name}"),
+                ("boolean", "true"),
+                ("boolean", "true"),
+            ]
+            for name in self._names()
+        ]
+        return table_response(accept_header(request), ("uri", "id", "title", "readable", "writable"), rows)
+
+    # Names that no repository has
+
+    def unknown_handler(self, route: Route) -> Handler:
+        """What answers this route of a repository where ``id`` is no repository's name."""
+        special = {("PUT", REPOSITORY_PATH): self._create, ("DELETE", REPOSITORY_PATH): self._remove}
+        return special.get((route.method, route.path), self._unknown)
+
+    async def _unknown(self, request: Request, names: Mapping[str, str]) -> Response:
+        raise NotFound(f"unknown repository {names['id'][:_NAME_CHARS_MAX]}; this cluster's is {self._all_names()}")
+
+    async def _remove(self, request: Request, names: Mapping[str, str]) -> Response:
+        refuse_deletion_with_query(request)
+        return await self._unknown(request, names)
+
+    async def _create(self, request: Request, names: Mapping[str, str]) -> Response:
+        await read_body(request, BODY_BYTES_MAX)
+        known = self._all_names()
+        raise OneRepository(
+            f"this cluster has one repository, {known}, which its manifest names: {names['id'][:_NAME_CHARS_MAX]} "
+            f"cannot be made here; use {known}, or start a cluster of its own for it",
+            "",
+        )
+
+    def _all_names(self) -> str:
+        return ", ".join(self._names())

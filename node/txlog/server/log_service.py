@@ -1,0 +1,260 @@
+"""One log of a master, assembled: journal, core, loop, workers, routes; its start and its end.
+
+A :class:`~txlog.server.master_process.MasterProcess` has the sockets, users and clocks, and hands in what its logs
+share.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from txlog.config.live_settings import protocol_fields, read_effective_settings, with_preferences
+from txlog.config.process_config import NodeConfig
+from txlog.config.units import AS_WRITTEN
+from txlog.divergence.detector import DivergenceFinding
+from txlog.journal import Journal, OsVfs
+from txlog.model.errors import Fatal
+from txlog.model.records import RecoveredState
+from txlog.protocol.core import Core
+from txlog.protocol.events import ClockReading, ConfiguredMember, ProtocolSettings
+from txlog.runtime.executor import Executor, JournalPort
+from txlog.runtime.interactive_load import InteractiveLoad
+from txlog.runtime.literal_form import UNDECIDED
+from txlog.runtime.master_context import API_PATH, MasterContext
+from txlog.runtime.master_listener import MasterListener, ViewTransition
+from txlog.runtime.master_loop import MasterLoop
+from txlog.runtime.payload_transfer import PayloadTransfer
+from txlog.runtime.payload_writer import PayloadWriter
+from txlog.runtime.transaction_status import TransactionTracker
+from txlog.runtime.worker_registry import WorkerRegistry
+from txlog.server.admin.settings import SettingsHandler
+from txlog.server.frontdoor.evaluator_pool import EvaluatorPool
+from txlog.server.frontdoor.fast_path import FastPathLog
+from txlog.server.frontdoor.fast_reads import FastReads
+from txlog.server.log_routes import LogLinks, LogRoutes
+from txlog.server.permanent_tasks import PermanentTasks
+from txlog.server.removed_master_export import export_unlogged
+from txlog.telemetry.event_log import EventLog
+from txlog.workers.canonical_literals import CANONICAL_FORM, stored_form
+
+
+def core_settings(config: NodeConfig) -> ProtocolSettings:
+    """The part of the configuration that the core receives."""
+    limits = config.limits
+    seen = config.last_seen
+    return ProtocolSettings(
+        node=config.node,
+        members=tuple(ConfiguredMember(p.node, p.data_center, p.weight) for p in config.peers),
+        key_retention_ms=config.key_retention_ms,
+        queue_transactions_max=limits.queue_transactions,
+        queue_bytes_max=limits.queue_bytes,
+        keys_max=limits.keys_max,
+        frame_bytes_max=limits.frame_bytes,
+        frame_items_max=limits.batch_transactions,
+        last_seen_birth=seen.birth if seen else 0,
+        last_seen_start=seen.start if seen else 0,
+        majority=config.split_mode == "Majority",
+        keeps_literals=config.can_keep_literals,
+        graphs=tuple(rule.parse() for rule in config.graphs),
+        synchronous=bool(config.graphs),
+        synchronous_transactions_max=limits.synchronous_transactions,
+        synchronous_bytes_max=limits.synchronous_bytes,
+        **protocol_fields(config),
+    )
+
+
+def open_journal(config: NodeConfig) -> tuple[Any, RecoveredState]:
+    """Opens and locks the journal in its folder. If that fails, the message of :class:`JournalFault` gives the
+    remedy."""
+    config.journal_folder.mkdir(parents=True, exist_ok=True)
+    files = OsVfs(config.journal_folder, config.journal_bytes_max)
+    return Journal.open(
+        files, node=config.node, draw_birth=lambda: secrets.randbits(64), segment_bytes=config.segment_bytes
+    )
+
+
+class LogStorage(NamedTuple):
+    """An open journal, and what was read of it at its opening."""
+
+    journal: JournalPort
+    recovered: RecoveredState
+
+
+class SharedParts(NamedTuple):
+    """What all logs of a process share. ``evaluators``: the processes that evaluate for it."""
+
+    log: EventLog
+    now: Callable[[], ClockReading]
+    interactive_load: InteractiveLoad
+    evaluators: EvaluatorPool
+
+
+class LogService(MasterListener):
+    """A running log. It calls ``ended(error)`` when it must end with a named error; it sends nothing afterwards.
+
+    ``repository``: its name. ``config``: the configuration as this log has it, with its own journal folder and workers.
+    ``links``: its way to the other masters. ``api_path``: where TxLog's paths of this log begin.
+    """
+
+    def __init__(
+        self,
+        repository: str,
+        config: NodeConfig,
+        storage: LogStorage,
+        shared: SharedParts,
+        links: LogLinks,
+        ended: Callable[[BaseException], None],
+        api_path: str = API_PATH,
+    ) -> None:
+        journal, recovered = storage
+        assert not recovered.damage, "a damaged journal is repaired before there is a core"
+        self.repository = repository
+        self.config = config
+        self.journal = journal
+        self._log = shared.log
+        self._on_ended = ended
+        self._literals_reported = False
+        live = read_effective_settings(config)
+        core = Core(core_settings(with_preferences(config, live.preferences)), recovered, shared.now())
+        load = shared.interactive_load
+        self._payload_writer = PayloadWriter(journal, self._end, load) if isinstance(journal, Journal) else None
+        self.payload_transfer = PayloadTransfer(
+            links.send, links.connected_peers, 2 * config.limits.body_bytes, self._payload_writer, load
+        )
+        self.loop = MasterLoop(
+            Executor(core, journal, self.payload_transfer),
+            send=links.send,
+            listener=self,
+            now=shared.now,
+            company=load,
+            batch_transactions=config.limits.batch_transactions,
+            requests_in_flight=config.limits.requests_in_flight,
+        )
+        self._tasks = PermanentTasks(self._end)
+        self.registry = WorkerRegistry(
+            config.data_center,
+            config.workers,
+            self.loop,
+            self._on_divergence,
+            mixed_engines=config.mixed_engines,
+            on_literals_settled=self._report_literals,
+        )
+        self.context = MasterContext(
+            config,
+            repository,
+            self.loop,
+            self.registry,
+            TransactionTracker(self.loop, self.registry),
+            shared.log,
+            self.payload_transfer,
+            load,
+            api_path,
+        )
+        self.settings = SettingsHandler(self.context, live, core_settings)
+        self.routes = LogRoutes(self.context, links, self.settings, shared.evaluators)
+
+    @property
+    def fast_path(self) -> FastPathLog:
+        """What the fast path needs for plain writes to this log."""
+        config = self.config
+        reads = FastReads(self.context, self.routes.reads.router)
+        writes, level = self.routes.writes, config.durability
+        return FastPathLog(self.repository, writes, reads, self.loop, level, config.write_timeout_s)
+
+    @property
+    def literals_form(self) -> str:
+        """In which form the stores hold literals, as the event log names it."""
+        literals = self.context.literals
+        return UNDECIDED if literals.is_undecided else stored_form(literals.keeps)
+
+    def start_tasks(self) -> None:
+        """Starts what runs as long as this log does."""
+        self._tasks.start(self.routes.tasks())
+
+    def settle_literals(self) -> None:
+        """Decides about the form of literals, if that is possible already, and names it."""
+        self.registry.settle_literals()
+        self._report_literals()
+
+    # Events of the loop: none comes before its first turn, so not before this object is complete
+
+    def on_stable_moved(self) -> None:
+        """Workers may be at a higher position than this log confirmed before."""
+        self.registry.update_watermarks()
+
+    def on_log_truncated(self) -> None:
+        """Pipelines and readers of the log must not wait for an index that may not come."""
+        self.routes.wake_log_waiters()
+
+    def on_view_changed(self, change: ViewTransition) -> None:
+        """The history of views and branches is kept for operators."""
+        self.registry.settle_literals()
+        self.routes.on_view_changed(change)
+
+    def on_notice(self, peer: str, topic: str, body: bytes) -> None:
+        """Each receiver knows its own topics."""
+        self.routes.on_peer_notice(peer, topic, body)
+        self.payload_transfer.on_notice(peer, topic, body)
+
+    def on_ended(self, error: BaseException) -> None:
+        """A master that was removed may hold transactions that are in no log: they are exported first."""
+        if isinstance(error, Fatal):
+            error = export_unlogged(error, self.config.journal_folder, self.loop.status.log_state, self.journal)
+        self._on_ended(error)
+
+    def _report_literals(self) -> None:
+        """Names what becomes of literals, once, as soon as it is known."""
+        literals = self.context.literals
+        if literals.is_undecided or self._literals_reported:
+            return
+        self._literals_reported = True
+        if literals.contradicts_cluster:
+            why = "this cluster was founded to keep literals as they are sent; other forms are refused"
+            self._log.warning("LiteralsDiffer", why=why, cannot=literals.why_rewritten)
+        elif literals.keeps:
+            self._log.info("LiteralsKept", form=AS_WRITTEN)
+        else:
+            self._log.info("LiteralsRewritten", form=CANONICAL_FORM, why=literals.why_rewritten)
+
+    def _end(self, error: BaseException) -> None:
+        self.loop.end(error)
+
+    def _on_divergence(self, worker: str, finding: DivergenceFinding | None) -> None:
+        if finding is None:
+            self._log.info("WorkerEqualAgain", worker=worker)
+        else:
+            self._log.warning("WorkerDiffers", worker=worker, **msgspec.to_builtins(finding))
+
+    # The end, in three steps of the process
+
+    def leave(self, leave_ms: int | None) -> float:
+        """Answers 503 to new work, and begins to leave the view. ``leave_ms`` replaces ``leaveTimeout``. Returns the
+        seconds after which it is certain that no master is left to notify: one round time-out more."""
+        preferences = self.settings.preferences
+        leave_ms = preferences.leave_timeout if leave_ms is None else leave_ms
+        self.context.is_closing = True
+        self.loop.leave(leave_ms)
+        self.routes.wake_log_waiters()
+        return (leave_ms + preferences.round_timeout) / 1000
+
+    async def stop_tasks(self, timeout_s: float) -> None:
+        """Ends what :meth:`start_tasks` started."""
+        await self._tasks.stop(timeout_s)
+
+    def expect_end_of_tasks(self) -> None:
+        """From now on a task that ends is no error."""
+        self._tasks.expect_end()
+
+    async def close(self, timeout_s: float) -> None:
+        """Ends its reads, its loop and its journal. The last sync gets so many seconds."""
+        await self.routes.reads.router.close()
+        await self.loop.close(timeout_s)
+        if self._payload_writer is not None:
+            self._payload_writer.close(timeout_s)
+        close = getattr(self.journal, "close", None)
+        if close is not None:
+            close()
