@@ -45,6 +45,7 @@ from txlog.server.frontdoor.read_router import (
     query_request,
     worker_error,
 )
+from txlog.server.frontdoor.result_formats import N_TRIPLES
 from txlog.server.frontdoor.stream_converter import closing_stream
 from txlog.server.frontdoor.worker_choice import WorkerCandidate
 from txlog.server.frontdoor.worker_connections import (
@@ -288,9 +289,10 @@ def plain_query(parameters: Parameters, text: str, accept: str) -> PlainQuery | 
         encoded = tuple(iri.encode() for iri in iris)
     except (TxLogError, ValueError):
         return None
-    if asked.level or asked.converted_format or asked.seconds is not None:
+    made = asked.converted_format
+    if asked.level or asked.seconds is not None or (made and (made != N_TRIPLES or asked.form == "DESCRIBE")):
         return None
-    return PlainQuery(WorkerQuery(asked.text, asked.accept, asked.union, asked.default, asked.named), encoded)
+    return PlainQuery(WorkerQuery(asked.text, made or asked.accept, asked.union, asked.default, asked.named), encoded)
 
 
 class RequestTemplate:
