@@ -31,6 +31,7 @@ import msgspec
 from txlog.config.process_config import PipelineConfig, WorkerConfig
 from txlog.pipeline.progress_reporter import ProgressReporter
 from txlog.pipeline.worker_applier import EMPTY_CACHE, ApplyRound, WorkerApplier, WorkerCache
+from txlog.telemetry.json_log import install_json_log
 
 log = logging.getLogger(__name__)
 
@@ -263,5 +264,7 @@ def apply_workers(config_json: str, rows: Sequence[ApplyRequest]) -> None:
     """Entry point of a task: see :meth:`LaneSet.apply_workers`. Each process creates the lanes of a configuration
     once."""
     if config_json not in _lanes_by_config:
-        _lanes_by_config[config_json] = LaneSet(PipelineConfig.model_validate_json(config_json), WorkerApplier)
+        config = PipelineConfig.model_validate_json(config_json)
+        install_json_log(f"{config.data_center}-lanes")
+        _lanes_by_config[config_json] = LaneSet(config, WorkerApplier)
     _lanes_by_config[config_json].apply_workers(rows)
