@@ -9,10 +9,11 @@ from txlog.config.process_config import NodeConfig
 from txlog.runtime.durability_tracker import DurabilityTracker
 from txlog.runtime.interactive_load import InteractiveLoad
 from txlog.runtime.literal_form import LiteralForm
-from txlog.runtime.master_loop import MasterLoop
+from txlog.runtime.master_loop import MasterLoop, PendingWrite
 from txlog.runtime.master_status import MasterStatus
 from txlog.runtime.payload_transfer import PayloadTransfer
 from txlog.runtime.transaction_status import TransactionTracker
+from txlog.runtime.transaction_traces import TransactionTraces, WriteTrace
 from txlog.runtime.worker_registry import WorkerRegistry
 from txlog.telemetry.event_log import EventLog
 
@@ -20,7 +21,8 @@ from txlog.telemetry.event_log import EventLog
 @dataclass
 class MasterContext:
     """One master's runtime. ``payload_transfer``: sends large payloads to the others ahead; None: they travel with
-    their posts. ``interactive_load``: the load to which large transfers yield.
+    their posts. ``interactive_load``: the load to which large transfers yield. ``traces``: None where
+    nothing is traced.
 
     It exists only over a whole journal: a damaged one is repaired before.
     """
@@ -32,8 +34,13 @@ class MasterContext:
     log: EventLog
     payload_transfer: PayloadTransfer | None = None
     interactive_load: InteractiveLoad = field(default_factory=InteractiveLoad)
+    traces: TransactionTraces | None = None
     is_closing: bool = False
     started_at: float = field(default_factory=time.monotonic)
+
+    def trace_write(self, write: PendingWrite, traceparent: str) -> WriteTrace | None:
+        """See :meth:`TransactionTraces.begin`; None also where nothing is traced."""
+        return self.traces.begin(write, traceparent) if self.traces is not None else None
 
     @property
     def status(self) -> MasterStatus:

@@ -50,6 +50,7 @@ from txlog.runtime.transaction_status import TransactionTracker
 from txlog.runtime.worker_registry import WorkerRegistry
 from txlog.server.admin.settings import SettingsHandler
 from txlog.server.disk_full_mode import DiskFullMode, wait_until_disk_full
+from txlog.server.feed.trace_contexts import open_traces
 from txlog.server.frontdoor.fast_path import FastPath
 from txlog.server.http_api import HttpApi
 from txlog.server.peers.peer_links import PeerLinks, listen_to_peers
@@ -165,6 +166,7 @@ class MasterApp(MasterListener):
             self.payload_transfer,
             company,
         )
+        self.context.traces = open_traces(self.context, self.links.send)
         assert not recovered.damage, "a damaged journal is repaired before there is a core"
         self.settings = SettingsHandler(self.context, live, core_settings)
         self.http_api = HttpApi(self.context, self.links, self.settings, tls)
@@ -189,6 +191,7 @@ class MasterApp(MasterListener):
             HTTP_KEEP_ALIVE_S,
             server,
             self.authenticator,
+            self.context.traces,
         )
         self._listeners.append(
             await listen(self._fast_path.new_connection, config.host, config.port, self.log, self.tls.clients)
@@ -300,6 +303,8 @@ class MasterApp(MasterListener):
                 await asyncio.wait_for(self._runner.cleanup(), CLOSE_TIMEOUT_S + 1)
         await self.http_api.reads.router.close()
         await self.http_api.evaluators.close()
+        if self.context.traces is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self.context.traces.close)
         await self.loop.close(CLOSE_TIMEOUT_S)
         if self._payload_writer is not None:
             self._payload_writer.close(CLOSE_TIMEOUT_S)

@@ -33,6 +33,7 @@ from txlog.server.console.console_files import ConsoleFiles
 from txlog.server.console.live_view import LiveViewHandler
 from txlog.server.feed.change_feed import ChangeFeedHandler
 from txlog.server.feed.log_pages import LogPageHandler
+from txlog.server.feed.trace_contexts import TraceContextHandler
 from txlog.server.feed.worker_reports import WorkerReportHandler
 from txlog.server.frontdoor.evaluated_updates import OptimisticUpdateExecutor
 from txlog.server.frontdoor.evaluator_pool import EvaluatorPool
@@ -84,6 +85,7 @@ class HttpApi:
         self._split_history = SplitHistory(site)
         self._configuration = ConfigurationHandler(site, links.on_configuration)
         synchronous = SynchronousHandler(site)
+        self._trace_contexts = TraceContextHandler(site)
         self._handlers = (
             self.writes,
             self.reads,
@@ -124,6 +126,7 @@ class HttpApi:
                 refresh=repairs.refresh_states,
             ),
             synchronous,
+            self._trace_contexts,
             RecoveryHandler(site, self._log_retention.reported_backups, self._archive.streams),
             JolokiaHandler(site, settings, self._configuration, self.reads.count),
             links,
@@ -155,6 +158,7 @@ class HttpApi:
         self._views.on_notice(peer, topic, body)
         self._log_retention.on_notice(peer, topic, body)
         self._archive.on_notice(peer, topic, body)
+        self._trace_contexts.on_notice(topic, body)
 
     def wake_log_waiters(self) -> None:
         """Wakes all requests that wait for the log."""

@@ -27,6 +27,7 @@ from txlog.model.synchronous import NO_REQUEST
 from txlog.protocol.events import Submission
 from txlog.runtime.master_loop import MasterLoop, PendingWrite
 from txlog.runtime.transaction_status import BELOW_APPLIED
+from txlog.runtime.transaction_traces import TransactionTraces, WriteTrace
 from txlog.server.frontdoor.off_loop import OFF_LOOP_SPARQL
 from txlog.server.frontdoor.synchronous_door import OFF_LOOP_BYTES, is_synchronous, level_of
 from txlog.server.frontdoor.write_handler import UPDATE_MEDIA_TYPE, WriteHandler
@@ -42,6 +43,8 @@ TIMEOUT_S_MIN: Final = 5.0
 TICK_S: Final = 0.5
 CACHED_HEADS_MAX: Final = 512
 """Number of recognised heads in the cache: a client sends the same head again and again."""
+TRACEPARENT_BYTES: Final = b"traceparent"
+"""A head with it is not kept in the cache: the next one has another value."""
 
 _HEAD_PATTERN = re.compile(rb"POST (/[\x21-\x7e]*) HTTP/1\.1((?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t\x20-\x7e]*+|)*+)")
 _UNSUPPORTED_HEADERS: Final = frozenset(
@@ -94,6 +97,9 @@ def parse_plain_write(
         )
     except TxLogError:
         return None  # aiohttp's side refuses it by name
+    traceparent = headers.get(TRACEPARENT_BYTES)
+    if traceparent is not None:
+        asked = asked._replace(traceparent=traceparent)
     if asked.level not in BELOW_APPLIED or asked.timeout_s < TIMEOUT_S_MIN or int(length) > bytes_max:
         return None
     media_type = headers.get(b"content-type", "")
@@ -107,7 +113,7 @@ class FastPath:
 
     ``level`` and ``timeout_s``: defaults of a request that does not set them. ``idle_s``: how long a connection may be
     silent. ``make_http_protocol``: makes aiohttp's protocol. ``guard``: admits only clients that it knows; None admits
-    every client.
+    every client. ``traces``: records requests; None records none.
     """
 
     def __init__(
@@ -119,8 +125,10 @@ class FastPath:
         idle_s: float,
         hand_over: Callable[[], asyncio.Protocol],
         guard: Authenticator | None = None,
+        traces: TransactionTraces | None = None,
     ) -> None:
         self.loop = loop
+        self.traces = traces
         self.writes = writes
         self.response_formatter = writes.response_formatter
         self.make_http_protocol = hand_over
@@ -145,7 +153,7 @@ class FastPath:
         if known is not None:
             return known
         head = parse_plain_write(data, self._paths, self._level, self._seconds, self._bytes_max)
-        if head is not None:
+        if head is not None and not head.options.traceparent:
             if len(self._head_cache) >= CACHED_HEADS_MAX:
                 self._head_cache.clear()
             self._head_cache[data] = head
@@ -214,6 +222,7 @@ class FastPathConnection(asyncio.Protocol):
         self._options: WriteOptions | None = None
         self._write: PendingWrite | None = None
         self._waiter: FastPathWaiter | None = None
+        self._trace: WriteTrace | None = None
         self._last_activity = time.monotonic()
         self._paused = False
 
@@ -293,6 +302,9 @@ class FastPathConnection(asyncio.Protocol):
             return False
         loop.in_flight += 1
         self._write, self._options, self._waiter = write, options, waiter
+        traces = self._fast_path.traces
+        if traces is not None:
+            self._trace = traces.begin(write, options.traceparent)
         self._last_activity = time.monotonic()
         return True
 
@@ -353,6 +365,9 @@ class FastPathConnection(asyncio.Protocol):
             self._waiter.end()
             self._write, self._options, self._waiter = None, None, None
             self._fast_path.loop.in_flight -= 1
+            if self._trace is not None:
+                self._trace.end()
+                self._trace = None
 
     def check_timeout(self, now: float, idle_s: float) -> None:
         """Answers a write whose time is over, or closes an idle connection. ``now`` and ``idle_s`` are seconds of the
