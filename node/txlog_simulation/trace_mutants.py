@@ -45,6 +45,21 @@ TRACE_MUTANTS: tuple[Mutant, ...] = (
         f"{_TESTS}::test_a_collector_that_is_away_delays_nothing",
     ),
     _mutant(
+        "end-the-master",
+        _TRACES,
+        "        try:\n            self._advance()\n"
+        "        except Exception as error:  # noqa: BLE001 - see the class\n            self._fail(error)\n",
+        "        self._advance()\n",
+        f"{_TESTS}::test_an_error_of_traces_ends_them_alone",
+    ),
+    _mutant(
+        "keep-payloads",
+        _TRACES,
+        "followed.txid, followed.write = answer.txid, None",
+        "followed.txid = answer.txid",
+        f"{_TESTS}::test_a_followed_transaction_keeps_no_payload",
+    ),
+    _mutant(
         "ids-of-zero-are-ids",
         _CONTEXT,
         "    if not trace_id or not span_id:\n        return None\n",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from typing import Final
 
 from txlog.config.telemetry_spec import TracesSpec
 from txlog.telemetry.tracer import AttributeValue, SpanKind, Tracer
+
+log = logging.getLogger(__name__)
 
 SERVICE: Final = "txlog-operator"
 ERROR_MAX: Final = 500
@@ -59,7 +62,14 @@ class ReconcileTraces:
         self._used: dict[tuple[str, str], TracesSpec] = {}
 
     def record(self, namespace: str, name: str, trace: ReconcileTrace) -> None:
-        """Sends the spans of a reconcile that has ended, if its manifest has traces, and by chance."""
+        """Sends the spans of a reconcile that has ended, if its manifest has traces, and by chance. An error is logged:
+        no reconcile fails by its trace."""
+        try:
+            self._record(namespace, name, trace)
+        except Exception:
+            log.exception("%s/%s: its reconcile was not traced", namespace, name)
+
+    def _record(self, namespace: str, name: str, trace: ReconcileTrace) -> None:
         tracer = self._tracer(namespace, name, trace.traces)
         if tracer is None or not tracer.is_sampled(None):
             return

@@ -21,7 +21,7 @@ from store_process import Store
 from txlog.config.process_config import PipelineConfig
 from txlog.pipeline.worker_applier import WorkerApplier
 from txlog.pipeline.worker_lanes import ApplyRequest, LaneSet
-from txlog.telemetry.tracer import CLOSE_TIMEOUT_S
+from txlog.telemetry.tracer import CLOSE_TIMEOUT_S, Tracer
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 SPAN = "b7ad6b7169203331"
@@ -170,6 +170,40 @@ async def test_a_collector_that_is_away_delays_nothing(
     began = time.monotonic()
     await cluster.stop()
     assert time.monotonic() - began < CLOSE_TIMEOUT_S + 3.0, "nor a stop"
+
+
+@pytest.mark.parametrize("at", ["start", "is_sampled"])
+async def test_an_error_of_traces_ends_them_alone(
+    receiver: OtlpReceiver, clusters: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    cluster = clusters(2, traces=traces(receiver, 1.0))
+    await cluster.start()
+    await cluster.write(0, INSERT.format("a"))
+    broken = Tracer.start
+
+    def breaks(*given: Any, **more: Any) -> Any:
+        if at == "is_sampled" or given[1] in ("order", "replicate"):  # in a request; in a turn, and in a notice
+            raise RuntimeError("it broke")
+        return broken(*given, **more)
+
+    monkeypatch.setattr(Tracer, at, breaks)
+    for name in ("b", "c"):
+        await cluster.write(0, INSERT.format(name), traceparent=RECORDED)
+    await cluster.write(1, INSERT.format("d"), traceparent=RECORDED)
+    assert [cluster.app(number).loop.end_reason for number in (0, 1)] == [None, None]
+    assert cluster.logged(0).count("TracesFailed") == 1
+    assert cluster.app(0).loop.durability.observer is None
+
+
+async def test_a_followed_transaction_keeps_no_payload(
+    receiver: OtlpReceiver, clusters: Callable[..., Cluster]
+) -> None:
+    cluster = clusters(1, traces=traces(receiver, 1.0))  # without workers it is followed for a minute
+    await cluster.start()
+    await cluster.write(0, INSERT.format("a"))
+    found = cluster.app(0).context.traces
+    assert found is not None
+    assert [(each.is_own, each.write) for each in found._followed] == [(True, None)]
 
 
 async def test_without_traces_nothing_is_there(clusters: Callable[..., Cluster]) -> None:

@@ -18,6 +18,7 @@ from txlog.model.ids import Txid
 from txlog.runtime.durability_tracker import DurabilityTracker
 from txlog.runtime.master_loop import PendingWrite
 from txlog.runtime.master_status import MasterStatus
+from txlog.telemetry.event_log import EventLog
 from txlog.telemetry.trace_context import TraceContext, parse_traceparent
 from txlog.telemetry.tracer import SpanKind, Tracer, TraceSpan
 
@@ -47,13 +48,15 @@ Announcement = tuple[Txid, TraceContext]
 
 
 class FollowedTransaction:
-    """A recorded transaction. ``write``: the client's request at this master, None for another master's transaction."""
+    """A recorded transaction. ``write``: the client's request at this master, until its id is known: it holds the
+    payload. None for another master's transaction."""
 
     def __init__(
         self, span: TraceSpan, stages: Sequence[TraceStage], began_ns: int, write: PendingWrite | None
     ) -> None:
         self.span = span
         self.write = write
+        self.is_own = write is not None
         self.txid: Txid | None = None
         self.began_ns = began_ns
         self.stage_began_ns = began_ns
@@ -81,7 +84,7 @@ class AppliedWaiter:
     def set_result(self, reached: bool, /) -> None:
         """The workers are there; or False: this master is ending."""
         if reached:
-            self._traces.end_stage(self._followed)
+            self._traces.finish_stage(self._followed)
 
 
 class WriteTrace:
@@ -93,14 +96,15 @@ class WriteTrace:
 
     def end(self) -> None:
         """The request was answered, or its client has disconnected."""
-        self._traces.advance()  # the level that it was answered for was reached before
-        self._followed.is_answered = True
-        self._followed.span.end(time.time_ns())
+        self._traces.end_write(self._followed)
 
 
 class TransactionTraces:
     """The recorded transactions of one master. ``announce``: sends those that it has accepted to the other masters;
-    ``clock_ns``: nanoseconds since 1970."""
+    ``clock_ns``: nanoseconds since 1970.
+
+    The first error of a public method ends the traces of this master, and nothing else: the loop and clients call them.
+    """
 
     def __init__(
         self,
@@ -108,12 +112,15 @@ class TransactionTraces:
         durability: DurabilityTracker,
         status: MasterStatus,
         announce: Callable[[Sequence[Announcement]], None],
+        log: EventLog,
         clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self._tracer = tracer
         self._durability = durability
         self._status = status
         self._announce = announce
+        self._log = log
+        self._has_failed = False
         self._clock_ns = clock_ns
         self._followed: list[FollowedTransaction] = []
         self._contexts: OrderedDict[Txid, TraceContext] = OrderedDict()
@@ -123,6 +130,13 @@ class TransactionTraces:
 
     def begin(self, write: PendingWrite, traceparent: str) -> WriteTrace | None:
         """Call this right after the write was submitted. None: it is not recorded."""
+        try:
+            return None if self._has_failed else self._begin(write, traceparent)
+        except Exception as error:  # noqa: BLE001 - see the class
+            self._fail(error)
+            return None
+
+    def _begin(self, write: PendingWrite, traceparent: str) -> WriteTrace | None:
         parent = parse_traceparent(traceparent) if traceparent else None
         if not self._tracer.is_sampled(parent) or not self._has_room():
             return None
@@ -135,6 +149,13 @@ class TransactionTraces:
 
     def on_announced(self, announcements: Sequence[Announcement]) -> None:
         """Another master has accepted these."""
+        try:
+            if not self._has_failed:
+                self._take_announced(announcements)
+        except Exception as error:  # noqa: BLE001 - see the class
+            self._fail(error)
+
+    def _take_announced(self, announcements: Sequence[Announcement]) -> None:
         now = self._clock_ns()
         for txid, context in announcements:
             self._remember(txid, context)
@@ -144,7 +165,7 @@ class TransactionTraces:
             followed = FollowedTransaction(span, FOREIGN_STAGES, now, None)
             followed.txid = txid
             self._followed.append(followed)
-        self.advance()
+        self._advance()
 
     def contexts_between(self, after: int, upto: int) -> Mapping[Txid, tuple[int, TraceContext]]:
         """The recorded transactions that take effect above index ``after``, up to ``upto``, with their index."""
@@ -159,6 +180,12 @@ class TransactionTraces:
         """Ends the stages that transactions have reached. The loop calls this in each turn."""
         if not self._followed:
             return
+        try:
+            self._advance()
+        except Exception as error:  # noqa: BLE001 - see the class
+            self._fail(error)
+
+    def _advance(self) -> None:
         accepted = [one for followed in self._followed if (one := self._find_txid(followed)) is not None]
         now = self._clock_ns()
         for followed in self._followed:
@@ -170,10 +197,29 @@ class TransactionTraces:
         if accepted:
             self._announce(accepted)
 
-    def end_stage(self, followed: FollowedTransaction) -> None:
+    def finish_stage(self, followed: FollowedTransaction) -> None:
         """What a transaction waited for outside of the loop's turns has happened."""
-        if not followed.is_done:
-            self._finish_stage(followed, self._clock_ns())
+        try:
+            if not followed.is_done:
+                self._finish_stage(followed, self._clock_ns())
+        except Exception as error:  # noqa: BLE001 - see the class
+            self._fail(error)
+
+    def end_write(self, followed: FollowedTransaction) -> None:
+        """A request was answered. The level that it was answered for was reached before."""
+        self.advance()
+        try:
+            followed.is_answered = True
+            followed.span.end(self._clock_ns())
+        except Exception as error:  # noqa: BLE001 - see the class
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        if not self._has_failed:
+            self._log.error("TracesFailed", error=repr(error)[:1000])
+        self._has_failed = True
+        self._followed = []
+        self._durability.observer = None
 
     def close(self) -> None:
         """Ends all spans, and sends what waits. It blocks, for :data:`~txlog.telemetry.tracer.CLOSE_TIMEOUT_S`."""
@@ -198,7 +244,7 @@ class TransactionTraces:
         if isinstance(answer, Refused):
             self._give_up(followed, self._clock_ns(), f"{answer.name}: {answer}")
             return None
-        followed.txid = answer.txid
+        followed.txid, followed.write = answer.txid, None
         followed.span.set(transaction=str(answer.txid), repeat=answer.is_repeat)
         if answer.is_repeat:  # it was recorded when it was new
             followed.waiting = []
@@ -235,7 +281,7 @@ class TransactionTraces:
             part.set(index=self._durability.index_of(followed.txid))
         part.end(now_ns, error)
         followed.stage_began_ns = now_ns
-        if followed.is_done and followed.write is None:
+        if followed.is_done and not followed.is_own:
             followed.span.end(now_ns)
 
     def _give_up(self, followed: FollowedTransaction, now_ns: int, why: str = NOT_REACHED) -> None:

@@ -50,7 +50,7 @@ def open_traces(site: MasterContext, send: Callable[[str, bytes], None]) -> Tran
     tracer = Tracer(
         config.traces.endpoint, config.traces.sample_ratio, service=SERVICE, node=config.node, attributes=about
     )
-    return TransactionTraces(tracer, site.durability, site.status, announce)
+    return TransactionTraces(tracer, site.durability, site.status, announce, site.log)
 
 
 class TraceContextHandler:
