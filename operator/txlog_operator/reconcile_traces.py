@@ -77,7 +77,9 @@ class ReconcileTraces:
         above = tracer.start(whole.name, whole.began_ns, kind=SpanKind.INTERNAL, namespace=namespace, cluster=name)
         above.set(**whole.attributes)
         for step in trace.steps:
-            tracer.start(step.name, step.began_ns, above.context, **step.attributes).end(step.ended_ns, step.error)
+            tracer.start(step.name, step.began_ns, above.context, SpanKind.INTERNAL, **step.attributes).end(
+                step.ended_ns, step.error
+            )
         above.end(time.time_ns(), whole.error)
 
     def forget(self, namespace: str, name: str) -> None:

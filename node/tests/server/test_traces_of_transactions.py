@@ -21,6 +21,7 @@ from store_process import Store
 from txlog.config.process_config import PipelineConfig
 from txlog.pipeline.worker_applier import WorkerApplier
 from txlog.pipeline.worker_lanes import ApplyRequest, LaneSet
+from txlog.runtime import transaction_traces
 from txlog.telemetry.tracer import CLOSE_TIMEOUT_S, Tracer
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -68,6 +69,9 @@ async def test_a_transaction_of_a_client_with_a_trace(receiver: OtlpReceiver, cl
         parts = [each.name for each in receiver.spans if each.parent == replicate.span]
         assert sorted(parts) == ["order", "persist", "sync"]
     for at in range(3):
+        figures = await cluster.get(at, "/metrics")
+        assert "\ntxlog_traces_recorded_total 1.0\n" in figures
+        assert "\ntxlog_traces_failed 0.0\n" in figures
         found = await cluster.get(at, f"/txlog/traces?after={index - 1}&upto={index}")
         (one,) = found["transactions"]
         assert (one["txid"], one["index"], one["traceparent"][:35]) == (txid, index, RECORDED[:35])
@@ -193,6 +197,7 @@ async def test_an_error_of_traces_ends_them_alone(
     assert [cluster.app(number).loop.end_reason for number in (0, 1)] == [None, None]
     assert cluster.logged(0).count("TracesFailed") == 1
     assert cluster.app(0).loop.durability.observer is None
+    assert "\ntxlog_traces_failed 1.0\n" in await cluster.get(0, "/metrics")
 
 
 async def test_a_followed_transaction_keeps_no_payload(
@@ -214,6 +219,20 @@ async def test_without_traces_nothing_is_there(clusters: Callable[..., Cluster])
     await cluster.write(0, INSERT.format("a"), traceparent=RECORDED)
     assert await cluster.get(0, "/txlog/traces?after=0&upto=9") == {"transactions": []}
     await cluster.get(0, "/txlog/traces?after=9&upto=0", 400)
+    assert "txlog_traces" not in await cluster.get(0, "/metrics")
+
+
+async def test_no_more_than_a_bound_is_followed(
+    receiver: OtlpReceiver, clusters: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction_traces, "FOLLOWED_MAX", 3)
+    cluster = clusters(1, traces=traces(receiver, 1.0))  # without workers each is followed for a minute
+    await cluster.start()
+    for number in range(5):
+        await cluster.write(0, INSERT.format(number))
+    figures = await cluster.get(0, "/metrics")
+    assert "\ntxlog_traces_recorded_total 3.0\n" in figures
+    assert "\ntxlog_traces_skipped_total 2.0\n" in figures
 
 
 async def test_notices_that_nobody_would_send(receiver: OtlpReceiver, clusters: Callable[..., Cluster]) -> None:

@@ -120,10 +120,13 @@ class TransactionTraces:
         self._status = status
         self._announce = announce
         self._log = log
-        self._has_failed = False
+        self.has_failed = False
+        """Whether an error has ended the traces of this master."""
         self._clock_ns = clock_ns
         self._followed: list[FollowedTransaction] = []
         self._contexts: OrderedDict[Txid, TraceContext] = OrderedDict()
+        self.recorded = 0
+        """Transactions whose spans were begun."""
         self.skipped = 0
         """Sampled transactions that were not recorded, because too many are followed."""
         durability.observer = self.advance
@@ -131,7 +134,7 @@ class TransactionTraces:
     def begin(self, write: PendingWrite, traceparent: str) -> WriteTrace | None:
         """Call this right after the write was submitted. None: it is not recorded."""
         try:
-            return None if self._has_failed else self._begin(write, traceparent)
+            return None if self.has_failed else self._begin(write, traceparent)
         except Exception as error:  # noqa: BLE001 - see the class
             self._fail(error)
             return None
@@ -150,7 +153,7 @@ class TransactionTraces:
     def on_announced(self, announcements: Sequence[Announcement]) -> None:
         """Another master has accepted these."""
         try:
-            if not self._has_failed:
+            if not self.has_failed:
                 self._take_announced(announcements)
         except Exception as error:  # noqa: BLE001 - see the class
             self._fail(error)
@@ -215,9 +218,9 @@ class TransactionTraces:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        if not self._has_failed:
+        if not self.has_failed:
             self._log.error("TracesFailed", error=repr(error)[:1000])
-        self._has_failed = True
+        self.has_failed = True
         self._followed = []
         self._durability.observer = None
 
@@ -231,6 +234,7 @@ class TransactionTraces:
 
     def _has_room(self) -> bool:
         if len(self._followed) < FOLLOWED_MAX:
+            self.recorded += 1
             return True
         self.skipped += 1
         return False

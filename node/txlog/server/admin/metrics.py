@@ -83,6 +83,7 @@ class MetricsHandler:
         yield from self._rehearsal_metrics()
         yield from self._synchronous.collect()
         yield from self._certificate_metrics()
+        yield from self._trace_metrics()
         yield from self._worker_metrics()
 
     def _log_metrics(self) -> Iterable[Any]:
@@ -119,6 +120,18 @@ class MetricsHandler:
         yield gauges("state", "1 for the state that this master is in", ["state"], states)
         refused = {(reason,): count for reason, count in sorted(counts.refused.items())}
         yield counters("refused", "transactions refused, by reason", ["reason"], refused)
+
+    def _trace_metrics(self) -> Iterable[Any]:
+        """Nothing where nothing is traced."""
+        traces = self._context.traces
+        if traces is None:
+            return
+        yield counter(
+            "traces_recorded", "transactions recorded in traces, also those of other masters", traces.recorded
+        )
+        text = "transactions not recorded, because too many were followed"
+        yield counter("traces_skipped", text, traces.skipped)
+        yield gauge("traces_failed", "1 after an error that ended the traces of this master", traces.has_failed)
 
     def _peer_metrics(self) -> Iterable[Any]:
         """Messages and connections of the other masters."""
