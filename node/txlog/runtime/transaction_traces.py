@@ -246,7 +246,7 @@ class TransactionTraces:
             return None
         answer = write.answers[-1]
         if isinstance(answer, Refused):
-            self._give_up(followed, self._clock_ns(), f"{answer.name}: {answer}")
+            self._give_up(followed, self._clock_ns(), answer.name)  # its message may hold a key or a term
             return None
         followed.txid, followed.write = answer.txid, None
         followed.span.set(transaction=str(answer.txid), repeat=answer.is_repeat)
