@@ -41,7 +41,8 @@ class ReleaseError(Exception):
 class Release:
     """``registry``: host and path, without a scheme. ``builder``: docker or buildah. ``key``: of cosign, empty for its
     identity of the caller; ``is_signed`` False leaves signatures out. ``is_plain``: the registry has no TLS.
-    ``image_digest``: of an image that is there already, so that none is built."""
+    ``image_digest``: of an image that is there already, so that none is built. ``build_options``: further ones of the
+    build, which docker and buildah have in common."""
 
     registry: str
     version: str
@@ -53,6 +54,7 @@ class Release:
     is_signed: bool = True
     is_plain: bool = False
     image_digest: str = ""
+    build_options: tuple[str, ...] = ()
 
     @property
     def image(self) -> str:
@@ -103,6 +105,7 @@ def image_commands(release: Release) -> list[list[str]]:
         return [
             [
                 *("docker", "buildx", "build", "--platform", release.platforms, "--provenance=mode=max", "--sbom=true"),
+                *release.build_options,
                 *("--tag", name, "--output", output, "--metadata-file", str(release.folder / "image.json")),
                 str(release.context),
             ]
@@ -110,7 +113,10 @@ def image_commands(release: Release) -> list[list[str]]:
     tls = ["--tls-verify=false"] if release.is_plain else []
     digest = ["--digestfile", str(release.folder / "image.digest")]
     return [
-        ["buildah", "build", "--platform", release.platforms, "--manifest", name, str(release.context)],
+        [
+            *("buildah", "build", "--platform", release.platforms, *release.build_options),
+            *("--manifest", name, str(release.context)),
+        ],
         ["buildah", "manifest", "push", "--all", *tls, *digest, name, f"docker://{name}"],
     ]
 
@@ -203,6 +209,12 @@ def make_release(release: Release, act: Callable[[Sequence[str]], str] = run) ->
     return made
 
 
+def build_options(arguments: Sequence[str], packages: Path | None) -> tuple[str, ...]:
+    """Arguments of the Dockerfile, and the file of its secret."""
+    secret = ("--secret", f"id=packages,src={packages}") if packages is not None else ()
+    return (*(word for each in arguments for word in ("--build-arg", each)), *secret)
+
+
 def choose_builder() -> str:
     """docker where it has buildx, else buildah."""
     if shutil.which("docker") is not None:
@@ -220,6 +232,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--builder", choices=["docker", "buildah"], help="default: docker where it has buildx")
     parser.add_argument("--platforms", default=PLATFORMS, help=f"default: {PLATFORMS}")
     parser.add_argument("--context", type=Path, default=ROOT, help="the folder with the Dockerfile")
+    parser.add_argument("--build-arg", action="append", default=[], metavar="NAME=VALUE", help="of the Dockerfile")
+    parser.add_argument(
+        "--packages", type=Path, help="file with variables of a package mirror (docs/install.md)"
+    )
     parser.add_argument("--image-digest", default="", help="sha256:... of an image that is pushed already: build none")
     parser.add_argument("--key", default="", help="of cosign; default: the caller's identity, without a key")
     parser.add_argument("--unsigned", action="store_true", help="sign nothing; cosign is not needed")
@@ -241,6 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             not options.unsigned,
             options.plain_http,
             options.image_digest,
+            build_options(options.build_arg, options.packages),
         )
         find_tools(release)
         made = make_release(release)

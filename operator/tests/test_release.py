@@ -119,14 +119,22 @@ def test_the_files_of_a_release(registry: Registry, tmp_path: Path) -> None:
 def test_an_image_for_several_architectures_is_one_name(registry: Registry, tmp_path: Path) -> None:
     context = tmp_path / "context"
     context.mkdir()
-    (context / "Dockerfile").write_text("FROM scratch\nCOPY Dockerfile /\n")  # nothing runs, so no emulation is needed
-    done = run_release(registry, tmp_path, "--unsigned", f"--context={context}")
+    # Nothing runs, so no emulation is needed.
+    (context / "Dockerfile").write_text("FROM scratch\nARG WHAT\nLABEL what=$WHAT\nCOPY Dockerfile /\n")
+    packages = tmp_path / "packages"
+    packages.write_text("export UV_INDEX_URL=https://mirror.example.org\n")
+    more = [f"--context={context}", "--build-arg=WHAT=ours", f"--packages={packages}"]
+    done = run_release(registry, tmp_path, "--unsigned", *more)
     assert done.returncode == 0, done.stderr
     made = json.loads((tmp_path / "release" / "release.json").read_text())
     index, digest = registry.read(f"team/txlog/manifests/{read_version()}")
     assert made["image"]["reference"] == f"{registry.host}/team/txlog@{digest}"
     found = [f"{each['platform']['os']}/{each['platform']['architecture']}" for each in index["manifests"]]
     assert sorted(found) == ["linux/amd64", "linux/arm64"] == made["image"]["platforms"]
+    for each in index["manifests"]:
+        manifest, _ = registry.read(f"team/txlog/manifests/{each['digest']}")
+        config, _ = registry.read(f"team/txlog/blobs/{manifest['config']['digest']}")
+        assert config["config"]["Labels"]["what"] == "ours"
 
 
 @pytest.mark.parametrize(
