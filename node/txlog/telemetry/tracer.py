@@ -1,7 +1,7 @@
 """Spans that go to a collector by OTLP over HTTP. A process imports OpenTelemetry only where traces are on.
 
 A span that ends is put into a bounded queue, from which a thread sends: a slow or lost collector costs spans and delays
-nothing. The variables ``OTEL_EXPORTER_OTLP_HEADERS``, ``OTEL_EXPORTER_OTLP_CERTIFICATE`` and ``OTEL_RESOURCE_ATTRIBUTES`` count.
+nothing. The variables of OpenTelemetry count, such as ``OTEL_EXPORTER_OTLP_HEADERS`` and ``OTEL_RESOURCE_ATTRIBUTES``.
 """
 
 from __future__ import annotations
