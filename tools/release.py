@@ -233,9 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--platforms", default=PLATFORMS, help=f"default: {PLATFORMS}")
     parser.add_argument("--context", type=Path, default=ROOT, help="the folder with the Dockerfile")
     parser.add_argument("--build-arg", action="append", default=[], metavar="NAME=VALUE", help="of the Dockerfile")
-    parser.add_argument(
-        "--packages", type=Path, help="file with variables of a package mirror (docs/install.md)"
-    )
+    parser.add_argument("--packages", type=Path, help="file with variables of a package mirror (docs/install.md)")
     parser.add_argument("--image-digest", default="", help="sha256:... of an image that is pushed already: build none")
     parser.add_argument("--key", default="", help="of cosign; default: the caller's identity, without a key")
     parser.add_argument("--unsigned", action="store_true", help="sign nothing; cosign is not needed")
