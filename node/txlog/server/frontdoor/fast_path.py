@@ -27,6 +27,7 @@ from txlog.model.synchronous import NO_REQUEST
 from txlog.protocol.events import Submission
 from txlog.runtime.master_loop import MasterLoop, PendingWrite
 from txlog.runtime.transaction_status import BELOW_APPLIED
+from txlog.runtime.transaction_traces import TransactionTraces, WriteTrace
 from txlog.server.frontdoor.off_loop import OFF_LOOP_SPARQL
 from txlog.server.frontdoor.request_parameters import PATH_PREFIXES
 from txlog.server.frontdoor.synchronous_door import OFF_LOOP_BYTES, is_synchronous, level_of
@@ -43,6 +44,8 @@ TIMEOUT_S_MIN: Final = 5.0
 TICK_S: Final = 0.5
 CACHED_HEADS_MAX: Final = 512
 """Number of recognised heads in the cache: a client sends the same head again and again."""
+TRACEPARENT_BYTES: Final = b"traceparent"
+"""A head with it is not kept in the cache: the next one has another value."""
 
 _HEAD_PATTERN = re.compile(rb"POST (/[\x21-\x7e]*) HTTP/1\.1((?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t\x20-\x7e]*+|)*+)")
 _UNSUPPORTED_HEADERS: Final = frozenset(
@@ -95,6 +98,9 @@ def parse_plain_write(
         )
     except TxLogError:
         return None  # aiohttp's side refuses it by name
+    traceparent = headers.get(TRACEPARENT_BYTES)
+    if traceparent is not None:
+        asked = asked._replace(traceparent=traceparent)
     if asked.level not in BELOW_APPLIED or asked.timeout_s < TIMEOUT_S_MIN or int(length) > bytes_max:
         return None
     media_type = headers.get(b"content-type", "")
@@ -104,9 +110,19 @@ def parse_plain_write(
 
 
 class FastPathLog:
-    """One log that takes plain writes. ``level`` and ``timeout_s``: defaults of a request that does not set them."""
+    """One log that takes plain writes. ``level`` and ``timeout_s``: defaults of a request that does not set them.
+    ``traces``: records requests; None records none."""
 
-    def __init__(self, name: str, writes: WriteHandler, loop: MasterLoop, level: Durability, timeout_s: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        writes: WriteHandler,
+        loop: MasterLoop,
+        level: Durability,
+        timeout_s: float,
+        traces: TransactionTraces | None,
+    ) -> None:
+        self.traces = traces
         self.writes = writes
         self.loop = loop
         self.response_formatter = writes.response_formatter
@@ -154,10 +170,11 @@ class FastPath:
         head = parse_plain_write(data, log.paths, log.level, log.timeout_s, log.bytes_max)
         if head is None:
             return None
-        if len(self._head_cache) >= CACHED_HEADS_MAX:
-            self._head_cache.clear()
         found = (head, log)
-        self._head_cache[data] = found
+        if not head.options.traceparent:
+            if len(self._head_cache) >= CACHED_HEADS_MAX:
+                self._head_cache.clear()
+            self._head_cache[data] = found
         return found
 
     # Time-outs
@@ -224,6 +241,7 @@ class FastPathConnection(asyncio.Protocol):
         self._log: FastPathLog | None = None
         self._write: PendingWrite | None = None
         self._waiter: FastPathWaiter | None = None
+        self._trace: WriteTrace | None = None
         self._last_activity = time.monotonic()
         self._paused = False
 
@@ -304,6 +322,8 @@ class FastPathConnection(asyncio.Protocol):
             return False
         loop.in_flight += 1
         self._log, self._write, self._options, self._waiter = log, write, options, waiter
+        if log.traces is not None:
+            self._trace = log.traces.begin(write, options.traceparent)
         self._last_activity = time.monotonic()
         return True
 
@@ -363,6 +383,9 @@ class FastPathConnection(asyncio.Protocol):
             self._waiter.end()
             self._log.loop.in_flight -= 1
             self._log, self._write, self._options, self._waiter = None, None, None, None
+            if self._trace is not None:
+                self._trace.end()
+                self._trace = None
 
     def check_timeout(self, now: float, idle_s: float) -> None:
         """Answers a write whose time is over, or closes an idle connection. ``now`` and ``idle_s`` are seconds of the
