@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native classes lock crds kubectl-plugin reference docs docs-run house demo demo-split test test-again test-clients test-kubernetes alerts lint types simulate trace-digest console console-test mutants model model-synchronous model-certification model-crosslog bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity pitr archive-faults rehearse lost-everything recovery-crashes soak rolling determinism w3c roundtrip rdf4j-differences rdf4j-suite fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e synchronous
+.PHONY: help install install-dev native classes lock crds kubectl-plugin release reference docs docs-run house demo demo-split test test-again test-clients test-kubernetes alerts lint types simulate trace-digest console console-test mutants model model-synchronous model-certification model-crosslog bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity pitr archive-faults rehearse lost-everything recovery-crashes soak rolling determinism w3c roundtrip rdf4j-differences rdf4j-suite fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e synchronous
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -68,6 +68,9 @@ crds: install ## the resources' definitions for Kubernetes, from the models that
 
 kubectl-plugin: install ## build/kubectl-txlog, the plugin as one file that needs only Python: put it on PATH
 	@$(BIN)/python tools/kubectl_plugin.py build/kubectl-txlog && echo build/kubectl-txlog
+
+release: install-dev ## image for amd64 and arm64, charts, list of contents, signatures, pushed: REGISTRY=HOST/PATH (UNSIGNED=1; KEY=cosign.key)
+	@$(BIN)/python tools/release.py --registry "$(or $(REGISTRY),$(error REGISTRY=HOST/PATH, to which the release is pushed))" $(if $(KEY),--key $(KEY)) $(if $(UNSIGNED),--unsigned)
 
 reference: install ## docs/reference/txlogcluster.md and cli.md, and the diagrams of docs/design/protocol.md, from the code
 	@$(BIN)/python tools/reference.py && $(BIN)/python tools/diagrams.py
@@ -148,7 +151,7 @@ demo-split: export TXLOG_STARTED := $(shell date +%s)
 demo-split: $(VENV)/.installed $(OLD_RELEASE)/.installed ## two data centres lose each other, go on, and are one again (STRATEGY=Simple; SYNCHRONOUS=1: with a graph that needs a quorum)
 	$(BIN)/python -m e2e.scenarios.split_demo $(if $(STRATEGY),--strategy $(STRATEGY)) $(if $(SYNCHRONOUS),--synchronous)
 
-bench: native ## how fast it is (ONLY=c1,c64,b100,append,catchup,batch,idle; by name only: sites,restart,keys,disturbed,batch52,backlog,breakeven,capture,synchronous; ROUNDS=3 APPENDS=500 ENTRIES=1000000 BATCH=1000000 OPERATIONS=20000000 SIZES=25000,... STORE_QUADS=10000000 PROFILE=1)
+bench: native ## how fast it is (ONLY=c1,c64,b100,append,catchup,batch,idle; by name only: sites,restart,keys,disturbed,batch52,backlog,breakeven,capture,synchronous,reads; ROUNDS=3 APPENDS=500 ENTRIES=1000000 BATCH=1000000 OPERATIONS=20000000 SIZES=25000,... STORE_QUADS=10000000 PROFILE=1)
 	$(BIN)/python -m bench.run $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(APPENDS),--appends $(APPENDS)) $(if $(ENTRIES),--entries $(ENTRIES)) $(if $(BATCH),--batch $(BATCH)) $(if $(OPERATIONS),--operations $(OPERATIONS)) $(if $(SIZES),--sizes $(SIZES)) $(if $(STORE_QUADS),--store-quads $(STORE_QUADS)) $(if $(PROFILE),--profile build/profile)
 
 synchronous: native ## graphs with a quorum through splits, kill -9 and a lost disk; every answer is compared with the log (SECONDS=600 SEED=n)

@@ -1,6 +1,7 @@
-"""promtool, kubeconform and the schemas that kubeconform reads, from Go modules that ``linters/*/go.sum`` pins.
+"""promtool, kubeconform and the schemas that it reads, and a registry for tests of releases, from Go modules that
+``linters/*/go.sum`` pins.
 
-``python -m e2e.cluster.linters`` builds both into the cache, once for each version of the modules and of Go. promtool
+``python -m e2e.cluster.linters`` builds them into the cache, once for each version of the modules and of Go. promtool
 takes two minutes of two processors, since all of Prometheus' query language is in it.
 """
 
@@ -22,6 +23,7 @@ FOLDER: Final = Path(__file__).with_name("linters")
 PACKAGES: Final = {
     "promtool": "github.com/prometheus/prometheus/cmd/promtool",
     "kubeconform": "github.com/yannh/kubeconform/cmd/kubeconform",
+    "registry": "github.com/google/go-containerregistry/cmd/registry",
 }
 """By program, which is also the folder of its ``go.mod``."""
 TAGS: Final = "remove_all_sd"

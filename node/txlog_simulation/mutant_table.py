@@ -41,6 +41,7 @@ from txlog_simulation.synchronous_archive_mutants import SYNCHRONOUS_ARCHIVE_MUT
 from txlog_simulation.synchronous_mutants import SYNCHRONOUS_MUTANTS
 from txlog_simulation.synchronous_page_mutants import SYNCHRONOUS_PAGE_MUTANTS
 from txlog_simulation.system_mutants import SYSTEM_MUTANTS
+from txlog_simulation.trace_mutants import TRACE_MUTANTS
 from txlog_simulation.trim_mutants import TRIM_MUTANTS
 from txlog_simulation.view_mutants import VIEW_MUTANTS
 
@@ -441,6 +442,7 @@ MUTANTS = (
     *MEMBER_MUTANTS,
     *POISON_MUTANTS,
     *TRIM_MUTANTS,
+    *TRACE_MUTANTS,
     *ARCHIVE_MUTANTS,
     *QUEUE_MUTANTS,
     *JOINING_MUTANTS,

@@ -59,6 +59,7 @@ def test_lint_finds_nothing(chart: Path, tmp_path: Path) -> None:
         (OPERATOR, {"image": {"repo": "typo"}}, "repo"),
         (OPERATOR, {"watchNamespaces": ["Upper"]}, "pattern"),
         (OPERATOR, {"monitorin": {}}, "monitorin"),
+        (OPERATOR, {"env": [{"nam": "HTTPS_PROXY"}]}, "env"),
         (CLUSTER, {}, "dataCenter"),
         (CLUSTER, {**UK, "expose": {"type": "Tunnel"}}, "LoadBalancer"),
         (CLUSTER, {**UK, "expose": {"type": "NodePort"}}, "LoadBalancer"),
@@ -90,6 +91,15 @@ def test_series_of_a_cluster_keep_its_namespace(tmp_path: Path) -> None:
         if each["kind"] == "PodMonitor" and each["metadata"]["name"] == "rel"
     )
     assert endpoint["honorLabels"] is True
+
+
+def test_variables_of_the_operator(tmp_path: Path) -> None:
+    secret = {"name": "OTEL_EXPORTER_OTLP_HEADERS", "valueFrom": {"secretKeyRef": {"name": "c", "key": "headers"}}}
+    given = [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}, secret]
+    for env in (given, []):
+        (deployment,) = [each for each in rendered(OPERATOR, tmp_path, env=env) if each["kind"] == "Deployment"]
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        assert container.get("env", []) == env
 
 
 def test_every_alert_names_its_runbook(tmp_path: Path) -> None:

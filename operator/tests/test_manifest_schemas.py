@@ -33,6 +33,7 @@ FLAGS: dict[str, dict[str, Any]] = {
         "tolerations": [{"key": "a", "operator": "Exists"}],
         "nodeSelector": {"a": "b"},
         "priorityClassName": "high",
+        "env": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
         "extraLabels": {"team": "graphs"},
     },
 }

@@ -15,6 +15,7 @@ from txlog_operator.manifest_validation import unsupported_fields
 from txlog_operator.object_names import STATEFUL_SET_NAME_MAX, ObjectNames, bounded_name
 from txlog_operator.specs import BuildContext, KubeObject, desired_objects, jobs
 from txlog_operator.specs.common import remote_master_url
+from txlog_operator.specs.pipeline import pipeline_config
 
 LONGEST = "a" * 50
 
@@ -435,6 +436,16 @@ def test_stores_outside_are_reached_by_their_ports() -> None:
     external = [{"url": "http://a"}, {"url": "https://b/x"}, {"url": "http://c:7878"}]
     found = policy(cluster(pipeline=APART, workers={"external": external}), "catalogue-executor")
     assert [port["port"] for port in found["egress"][-1]["ports"]] == [80, 443, 7878]
+
+
+def test_executors_reach_the_collector_of_traces_by_its_port() -> None:
+    telemetry = {"traces": {"endpoint": "http://collector:4318"}}
+    given = cluster(pipeline=APART, telemetry=telemetry)
+    assert [port["port"] for port in policy(given, "catalogue-executor")["egress"][-1]["ports"]] == [4318]
+    told = pipeline_config(given, ACCOUNT).traces
+    assert told is not None
+    assert (told.endpoint, told.sample_ratio) == ("http://collector:4318", 0.01)
+    assert pipeline_config(cluster(pipeline=APART), ACCOUNT).traces is None
 
 
 def test_names_of_executors_stay_within_what_spark_takes() -> None:

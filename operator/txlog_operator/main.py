@@ -29,6 +29,7 @@ from txlog_operator.metrics import OperatorMetrics
 from txlog_operator.object_cache import CachedKubeClient
 from txlog_operator.object_names import GROUP
 from txlog_operator.observe import JOB_RESOURCE_KINDS
+from txlog_operator.reconcile_traces import ReconcileTraces
 from txlog_operator.reconciler import OperatorSettings, Reconciler
 from txlog_operator.specs import KubeObject
 
@@ -66,6 +67,7 @@ class Operator:
         self._generations: dict[tuple[str, str], int] = {}
         self._posting: set[asyncio.Task[KubeObject]] = set()
         self.metrics = OperatorMetrics()
+        self._traces = ReconcileTraces(socket.gethostname())
 
     async def start(self) -> None:
         """Opens the client of the API server. ``kopf.TemporaryError`` while that does not serve TxLog's resources: kopf
@@ -111,6 +113,7 @@ class Operator:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        await asyncio.to_thread(self._traces.close)
         if self._kube is not None:
             if self._election is not None:
                 await self._election.release(self._kube)
@@ -140,7 +143,7 @@ class Operator:
         assert self._kube is not None, "started before anything is watched"
         if not self._reconcilers:
             self.metrics.last_reconcile_at = time.monotonic()  # there was nothing to reconcile before
-        reconciler = Reconciler(self._kube, namespace, name, self._settings, self.metrics)
+        reconciler = Reconciler(self._kube, namespace, name, self._settings, self.metrics, traces=self._traces)
         task = asyncio.get_running_loop().create_task(reconciler.run(), name=f"{namespace}/{name}")
         self._reconcilers[namespace, name] = (reconciler, task)
 
@@ -151,6 +154,7 @@ class Operator:
         if entry is not None:
             entry[1].cancel()
             self.metrics.forget(namespace, name)
+            self._traces.forget(namespace, name)
 
     def on_object_changed(self, kind: str, found: KubeObject, before: KubeObject | None) -> None:
         """Another client created, changed or removed an object: wakes the cluster to which it belongs."""

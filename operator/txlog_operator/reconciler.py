@@ -29,6 +29,7 @@ from txlog_operator.observation import ClusterObservation
 from txlog_operator.observe import observe
 from txlog_operator.plan import make_plan
 from txlog_operator.plan_applier import PlanApplier, failed_in_kubernetes
+from txlog_operator.reconcile_traces import ReconcileTrace, ReconcileTraces
 from txlog_operator.specs import BuildContext, KubeObject, desired_objects
 from txlog_operator.specs.masters import accepted_manifest
 from txlog_operator.volume_growth import growing_volumes
@@ -79,6 +80,7 @@ class Reconciler:
         settings: OperatorSettings,
         metrics: OperatorMetrics,
         clock: Callable[[], float] = time.time,
+        traces: ReconcileTraces | None = None,
     ) -> None:
         self._kube = kube
         self._namespace = namespace
@@ -86,6 +88,7 @@ class Reconciler:
         self._settings = settings
         self._metrics = metrics
         self._clock = clock
+        self._traces = traces
         self._secrets = ClusterSecrets(kube)
         self._applier = PlanApplier(kube, namespace)
         self._wake_event = asyncio.Event()
@@ -128,6 +131,14 @@ class Reconciler:
         """One observation and the actions that follow. Returns whether all is well, so that the next may wait
         longer."""
         self.reconcile_count += 1
+        trace = ReconcileTrace()
+        try:
+            return await self._reconcile(trace)
+        finally:
+            if self._traces is not None:
+                self._traces.record(self._namespace, self._name, trace)
+
+    async def _reconcile(self, trace: ReconcileTrace) -> bool:
         found = await self._kube.get("TxLogCluster", self._namespace, self._name)
         if found is None:  # its deletion may have escaped a watch that was broken
             self._metrics.forget(self._namespace, self._name)
@@ -135,10 +146,13 @@ class Reconciler:
         if "deletionTimestamp" in found["metadata"]:
             return True  # Kubernetes collects the owned objects
         before = status_writer.parse_status(found)
-        cluster, access, problems = await self._read_spec(found)
+        with trace.step("read"):
+            cluster, access, problems = await self._read_spec(found)
         if cluster is None:
             return await self._report_invalid(found, before, problems)
-        seen = await observe(self._kube, cluster, access, self._clock)
+        trace.traces = cluster.spec.telemetry.traces
+        with trace.step("observe"):
+            seen = await observe(self._kube, cluster, access, self._clock)
         seen = replace(seen, unchanged=self._applier.applied.unchanged(seen.objects))
         situation, generation = cluster_phase_of(seen), _generation(found)
         now = status_writer.make_status(cluster, generation, seen, situation, problems, before)
@@ -153,17 +167,24 @@ class Reconciler:
             graph_rules=before.graph_rules,
         )
         # The status is written before any action, so that a crash loses no observation.
-        written, stored = await self._write_before_actions(found, before, now)
-        plan = make_plan(cluster, around, seen, situation)
-        done, failed = await self._applier.apply_plan(plan, access.with_hosts(seen.tls_hosts))
+        with trace.step("status"):
+            written, stored = await self._write_before_actions(found, before, now)
+        with trace.step("plan"):
+            plan = make_plan(cluster, around, seen, situation)
+        with trace.step("apply") as applying:
+            done, failed = await self._applier.apply_plan(plan, access.with_hosts(seen.tls_hosts))
+            applying.attributes["actions"] = "; ".join(map(str, done))
+            applying.error = "; ".join(f"{each.action}: {each.error}" for each in failed)
         mine = _own_objects(cluster, around, seen)
         outcome = reconcile_outcome.check_plan(
             failed_in_kubernetes(failed), cluster.spec.paused, mine, problems, growing_volumes(cluster, seen)
         )
         after = status_writer.make_status(cluster, generation, seen, situation, problems, before, outcome)
         self._metrics.observe_status(self._namespace, self._name, after)
-        await self._write_status(written, stored, after)
-        await self._emit_events(found, before, after, done, failed)
+        with trace.step("report"):
+            await self._write_status(written, stored, after)
+            await self._emit_events(found, before, after, done, failed)
+        trace.whole.attributes |= {"generation": generation, "phase": situation.value, "state": after.state}
         return self._is_stable(after, situation, done, failed)
 
     def _is_stable(

@@ -10,7 +10,7 @@ import pytest
 
 from txlog.auth import BadUsers, Role, add_user, hash_token
 from txlog.config.manifest_reader import BadManifest, ClusterManifest, load_manifests
-from txlog.config.process_config import BackupJobConfig, FolderConfig, S3Config
+from txlog.config.process_config import BackupJobConfig, FolderConfig, S3Config, TracesConfig
 from txlog.local.engines.java_runtime import java_version, obtain_java_home
 from txlog.local.engines.rdf4j_server import Rdf4jFiles, prepare_rdf4j
 from txlog.local.engines.virtuoso_server import prepare_virtuoso
@@ -133,6 +133,15 @@ def test_users_are_a_file_that_masters_read_and_ours_are_known(state: StateFolde
         shows = program.environment.get("TXLOG_TOKEN_FILE")
         assert shows == (str(state.own_token_file) if program.role == "pipeline" else None), program.name
     assert state.own_credentials().headers() == {"Authorization": f"Bearer {state.own_token_file.read_text().strip()}"}
+
+
+def test_masters_and_pipelines_know_the_collector_of_traces(state: StateFolder, tmp_path: Path) -> None:
+    manifests = with_security(tmp_path, "  telemetry: {traces: {endpoint: 'http://c:4318', sampleRatio: 1}}\n")
+    ports = {name: 8000 + at for at, name in enumerate(port_names(manifests))}
+    plan = make_plan(manifests, state, ports, oxigraph="oxigraph", java_home=Path("/java"))
+    known = [*plan.master_configs.values(), *plan.pipeline_configs.values()]
+    assert len(known) == 5
+    assert [each.traces for each in known] == [TracesConfig(endpoint="http://c:4318", sample_ratio=1)] * 5
 
 
 def test_what_manifests_say_of_security_is_kept_or_refused(state: StateFolder, tmp_path: Path) -> None:

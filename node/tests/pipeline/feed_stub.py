@@ -66,6 +66,8 @@ class FeedStub:
         self.asked: list[str] = []
         self.bells: list[float] = []
         """How long each request for the doorbell was to wait."""
+        self.traceparents: dict[int, str] = {}
+        """Of the transactions that are recorded, by index."""
         self.tick = 0
         self._ring_at: dict[str, float] = {}
         self._pause: dict[str, float] = {}
@@ -209,6 +211,12 @@ class _Handler(BaseHTTPRequestHandler):
                 200,
                 {"node": "stub-1", "state": "Joined", "stable": here, "log": here, "workers": [*stub.workers.values()]},
             )
+        elif url.path == "/txlog/traces":
+            found = {
+                at: text for at, text in stub.traceparents.items() if int(query["after"]) < at <= int(query["upto"])
+            }
+            rows = [{"txid": f"stub-1.7.{at}", "index": at, "traceparent": text} for at, text in found.items()]
+            self._json(200, {"transactions": rows})
         elif url.path == "/txlog/workers":
             self._json(200, list(stub.workers.values()))
         elif url.path.startswith("/health/"):

@@ -16,6 +16,9 @@ import pytest
 from feed_stub import FeedStub, StubLog
 from store_process import COUNT_ONE, COUNTED, Store, until
 
+sys.path.append(str(Path(__file__).parents[1] / "telemetry"))
+from otlp_receiver import OtlpReceiver
+
 from txlog.config.process_config import PipelineConfig
 from txlog.pipeline.application import EXIT_QUERY_FAILED, spark_session, start_query
 from txlog.pipeline.doorbell_source import RECHECK_S
@@ -97,6 +100,23 @@ def test_what_is_appended_is_applied_to_every_worker_and_reported(site: DataCent
         site.wait_for(site.count_one(times))
     site.wait_for(206, feed=1)
     assert site.counts() == [206, 206]
+
+
+def test_what_sparks_tasks_execute_is_traced(site: DataCentre, spark: Any) -> None:
+    receiver, traceparent = OtlpReceiver(), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    traces = {"endpoint": receiver.url, "sample_ratio": 0.0}
+    query = start_query(spark, PipelineConfig.model_validate({**site.config().model_dump(), "traces": traces}))
+    try:
+        site.wait_for(site.count_one())
+        for feed in site.feeds:
+            feed.traceparents[2] = traceparent
+        site.wait_for(site.count_one())
+        until(lambda: len(receiver.named("execute")) == 2)
+    finally:
+        query.stop()
+        receiver.close()
+    assert sorted(each.attributes["txlog.worker"] for each in receiver.spans) == WORKERS
+    assert {(each.trace, each.parent) for each in receiver.spans} == {tuple(traceparent.split("-")[1:3])}
 
 
 def test_workers_and_masters_come_and_go(site: DataCentre, query: Any) -> None:

@@ -106,12 +106,13 @@ async def test_the_process_of_a_schedule(rehearsed: Rehearsed, tmp_path: Path) -
     place.mkdir()
     path = config(rehearsed, place)
     program = [sys.executable, "-m", "txlog.rehearsal", "--config", str(path), "--answer", str(tmp_path / "answer")]
-    process = await asyncio.create_subprocess_exec(*program, stdout=subprocess.PIPE)
-    output, _ = await process.communicate()
-    *phases, last = output.decode().splitlines()
-    assert process.returncode == 0, output
-    assert [json.loads(line)["phase"] for line in phases][:3] == ["live", "find", "claim"]
-    assert (json.loads(last)["ok"], (tmp_path / "answer").read_text()) == (True, f"{last}\n")
+    process = await asyncio.create_subprocess_exec(*program, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    output, log = await process.communicate()
+    assert (process.returncode, output) == (0, b""), log
+    *phases, last = (json.loads(line) for line in log.splitlines())
+    assert [line["phase"] for line in phases][:3] == ["live", "find", "claim"]
+    assert last["result"] == json.loads((tmp_path / "answer").read_text())
+    assert last["result"]["ok"]
     assert [each.name for each in place.iterdir()] == ["rehearsal.json"]
 
 

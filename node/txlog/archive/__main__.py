@@ -1,13 +1,13 @@
 """``python -m txlog.archive --config FILE.json``: the archiver of one data centre, until SIGTERM.
 
-Exit code 0 after SIGTERM, when everything that was read is archived; 1 for what needs a person, with one line of JSON
-``{"error", "message"}`` on standard output.
+Exit code 0 after SIGTERM, when everything that was read is archived; 1 for what needs a person, with the event
+``Failed`` on standard output: its fields are ``error`` and ``message``.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import logging
 import signal
 import sys
 import threading
@@ -34,6 +34,7 @@ from txlog.config.json_file import read_json_file
 from txlog.config.process_config import ArchiverConfig
 from txlog.model.errors import BadInput, TxLogError
 from txlog.telemetry.event_log import EventLog
+from txlog.telemetry.json_log import install_json_log
 from txlog.wire.archive_report import ArchiveReport
 
 NEEDS_A_PERSON: Final = (StreamTaken, NoConditionalPut, UnknownFormat, BadInput)
@@ -163,11 +164,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    node = "archiver"
     try:
         config = read_json_file(options.config, ArchiverConfig)
-        run_archiver(config, EventLog(f"{config.data_center}-archiver"), stop)
+        node = f"{config.data_center}-archiver"
+        install_json_log(node, logging.WARNING)
+        run_archiver(config, EventLog(node), stop)
     except TxLogError as error:
-        print(json.dumps({"error": error.name, "message": str(error)}), flush=True)
+        EventLog(node, sys.stdout).error("Failed", error=error.name, message=str(error))
         return 1
     return 0
 

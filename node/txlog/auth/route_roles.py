@@ -69,6 +69,7 @@ _ADMIN_ROUTES: Final = (
     ("GET", "/txlog/log"),
     ("GET", "/txlog/watch"),
     ("GET", "/txlog/doorbell"),
+    ("GET", "/txlog/traces"),
     ("GET", "/txlog/workers"),
     ("POST", "/txlog/workers"),
     ("POST", "/txlog/workers/{name}"),

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from txlog.backup.backup_errors import Incomplete, NoSuchBackup
 from txlog.backup.backup_manifest import BackupManifest, Retention
@@ -30,9 +30,12 @@ from txlog.backup.verification import check_backup
 from txlog.client import MasterClient, MasterUnreachable, WorkerStatus
 from txlog.config.process_config import BackupJobConfig
 from txlog.model.errors import NotFound, TxLogError, Unavailable
+from txlog.telemetry.event_log import EventLog
 from txlog.workers import ADAPTERS
 from txlog.workers.http_transport import HttpTransport
 
+JOB: Final = "backup"
+"""Its name in the log."""
 READ_TIMEOUT_S = 600.0
 """Time-out of the store between two chunks of its snapshot."""
 TERMINATION_MESSAGE_MAX = 4000
@@ -148,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--name", help="done once under that name, however often it is asked for")
     parser.add_argument("--why", choices=["manual", "schedule"], help="replaces the reason in the configuration")
     parser.add_argument("--kind", choices=["full", "incremental"], help="replaces that of the configuration")
-    parser.add_argument("--answer", type=Path, help="the last line goes into this file, too")
+    parser.add_argument("--answer", type=Path, help="the result goes into this file, and not to standard output")
     options = parser.parse_args(arguments)
     began = time.monotonic()
     try:
@@ -158,10 +161,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = config.model_copy(update={key: value for key, value in changes.items() if value is not None})
         done = run_job(config)
     except TxLogError as error:
-        print_result({"error": error.name, "message": str(error)}, options.answer)
+        print_result({"error": error.name, "message": str(error)}, options.answer, job=JOB)
         return 1
     except KeyboardInterrupt:
-        print_result({"error": "Interrupted", "message": "ended from outside; nothing of it counts"}, options.answer)
+        print_result(
+            {"error": "Interrupted", "message": "ended from outside; nothing of it counts"}, options.answer, job=JOB
+        )
         return 130
     made = done.made
     print_result(
@@ -177,13 +182,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "leftovers": done.leftovers,
         },
         options.answer,
+        job=JOB,
     )
     return 0
 
 
-def print_result(result: dict[str, Any], answer: Path | None = None) -> None:
-    """Writes the last line. ``answer``: the file of a container's termination message, which Kubernetes keeps."""
-    line = json.dumps({"at": round(time.time(), 3), **result})
-    print(line, flush=True)
-    if answer is not None:
-        answer.write_text(line[:TERMINATION_MESSAGE_MAX] + "\n")
+def print_result(result: dict[str, Any], answer: Path | None = None, *, job: str) -> None:
+    """Writes the result as the last line on standard output. ``answer``: it goes into this file instead, the
+    termination message of a container, which Kubernetes keeps; the log of the ``job`` then has it as an event."""
+    result = {"at": round(time.time(), 3), **result}
+    line = json.dumps(result)
+    if answer is None:
+        print(line, flush=True)
+        return
+    answer.write_text(line[:TERMINATION_MESSAGE_MAX] + "\n")
+    log = EventLog(job)
+    write = log.error if "error" in result else log.info
+    write("JobEnded", result=result)

@@ -10,6 +10,7 @@ the log, or one without differences.
 from __future__ import annotations
 
 import argparse
+import logging
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -35,10 +36,13 @@ from txlog.config.process_config import DutyJobConfig
 from txlog.model.entry import Position
 from txlog.model.errors import NotFound, TxLogError, Unavailable
 from txlog.supervision.duties import DutyKind
+from txlog.telemetry.json_log import install_json_log
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import MarkerPosition
 from txlog.workers.http_transport import HttpTransport
 
+JOB: Final = "duty"
+"""Its name in the log."""
 GRAPHS_REPORTED_MAX: Final = 20
 """Graphs in a report to the masters, which show no more."""
 
@@ -271,7 +275,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ways.add_argument("--discard", metavar="WORKER")
     ways.add_argument("--repair", metavar="WORKER")
     ways.add_argument("--release", action="store_true")
-    parser.add_argument("--answer", type=Path, help="the last line goes into this file, too")
+    parser.add_argument("--answer", type=Path, help="the result goes into this file, and not to standard output")
     options = parser.parse_args(arguments)
     began = time.monotonic()
     try:
@@ -292,14 +296,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             result = release_split_backups(config)
     except (TxLogError, OSError) as error:
         name = error.name if isinstance(error, TxLogError) else type(error).__name__
-        print_result({"error": name, "message": str(error)}, options.answer)
+        print_result({"error": name, "message": str(error)}, options.answer, job=JOB)
         return 1
     except KeyboardInterrupt:
-        print_result({"error": "Interrupted", "message": "ended from outside; it is begun again"}, options.answer)
+        result = {"error": "Interrupted", "message": "ended from outside; it is begun again"}
+        print_result(result, options.answer, job=JOB)
         return 130
-    print_result({**result, "seconds": round(time.monotonic() - began, 3)}, options.answer)
+    print_result({**result, "seconds": round(time.monotonic() - began, 3)}, options.answer, job=JOB)
     return 0
 
 
 if __name__ == "__main__":
+    install_json_log(JOB, logging.WARNING)
     raise SystemExit(main())

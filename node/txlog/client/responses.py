@@ -46,6 +46,20 @@ class JsonMarker(msgspec.Struct, frozen=True):
         return Position(self.epoch, self.index, bytes.fromhex(self.hash))
 
 
+class RecordedTrace(msgspec.Struct, frozen=True):
+    """A transaction that is recorded in a trace, and the header of its span there."""
+
+    txid: str
+    index: int
+    traceparent: str
+
+
+class RecordedTraces(msgspec.Struct, frozen=True):
+    """The answer of ``GET /txlog/traces``."""
+
+    transactions: list[RecordedTrace]
+
+
 class Divergence(msgspec.Struct, frozen=True, rename="camel"):
     """A worker whose data differs from that of other workers. ``wrong``: this worker is known to be the wrong one; else
     undecided. ``graphs``: the first graphs that differ, without brackets (empty: the default graph). ``graph_count``

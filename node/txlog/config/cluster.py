@@ -31,6 +31,7 @@ from txlog.config.pod_template import PodTemplate
 from txlog.config.preferences import Preferences
 from txlog.config.recovery_policy import BootstrapSpec
 from txlog.config.resource_specs import ResourceRequirements, SecretRef, StorageSpec
+from txlog.config.telemetry_spec import TelemetrySpec
 from txlog.config.units import (
     STANDALONE_ENGINES,
     Duration,
@@ -333,6 +334,7 @@ class ClusterSpec(Preferences):
     archive: ArchivePolicy | None = None
     bootstrap: BootstrapSpec | None = None
     security: SecuritySpec = SecuritySpec()
+    telemetry: TelemetrySpec = TelemetrySpec()
     pod_template: PodTemplate = Field(
         default=PodTemplate(),
         description="Additions to all pods, those of Jobs and of the archiver included. `masters`, `workers` and "

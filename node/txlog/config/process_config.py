@@ -99,6 +99,13 @@ class MasterArchiveConfig(StrictModel):
     rehearsal_max_age_ms: int | None = Field(default=None, ge=1, description="of the last good rehearsal; None: none")
 
 
+class TracesConfig(StrictModel):
+    """Where spans go, and the part of the traces that is recorded."""
+
+    endpoint: str
+    sample_ratio: float = Field(ge=0, le=1)
+
+
 class NodeConfig(StrictModel):
     """One master."""
 
@@ -155,6 +162,7 @@ class NodeConfig(StrictModel):
     load: LoadConfig | None = Field(default=None, description="without it LOAD is refused")
     archive: MasterArchiveConfig | None = Field(default=None, description="without it no archiver is expected")
     cors_origins: list[str] = Field(default=[], description="of web pages that may use the repository")
+    traces: TracesConfig | None = Field(default=None, description="without it nothing is traced")
     clock_offset_ms: int = Field(
         default=0, description="for tests alone: this master's clock is wrong by so much; no manifest sets it"
     )
@@ -296,6 +304,7 @@ class PipelineConfig(StrictModel):
     compare_share: float = Field(
         default=0.1, gt=0, le=1, description="the part of the time that a store may be at it at most"
     )
+    traces: TracesConfig | None = Field(default=None, description="without it nothing is traced")
     compare_idle_share: float = Field(
         default=0.015, gt=0, le=1, description="the same for a store that rests: all that was written was compared"
     )

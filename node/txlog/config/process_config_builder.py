@@ -24,6 +24,7 @@ from txlog.config.process_config import (
     RehearsalConfig,
     S3Config,
     TargetConfig,
+    TracesConfig,
     WorkerConfig,
 )
 
@@ -100,9 +101,16 @@ def build_node_config(
         load=_build_load_config(spec.load),
         archive=_build_master_archive_config(spec.archive),
         cors_origins=spec.cors.allowed_origins,
+        traces=build_traces_config(cluster),
         **config_fields(spec),
         **more,
     )
+
+
+def build_traces_config(cluster: TxLogCluster) -> TracesConfig | None:
+    """Where the processes of this data centre send spans; None where nothing is traced."""
+    traces = cluster.spec.telemetry.traces
+    return None if traces is None else TracesConfig(endpoint=traces.endpoint, sample_ratio=traces.sample_ratio)
 
 
 def _build_load_config(load: LoadSpec | None) -> LoadConfig | None:

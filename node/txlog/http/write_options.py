@@ -10,6 +10,7 @@ from txlog.http.router import Request, seconds_parameter
 from txlog.model.durability import Durability
 from txlog.model.errors import BadInput
 from txlog.model.synchronous import NO_REQUEST, SynchronousRequest, parse_request
+from txlog.telemetry.trace_context import HEADER as TRACEPARENT_HEADER
 
 WAIT_S_MAX = 600.0
 KEY_LENGTH_MAX = 200
@@ -22,7 +23,8 @@ _PREFER_WAIT_PATTERN = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?([^\s,;\"]*)", re.
 
 class WriteOptions(NamedTuple):
     """``timeout_s``: seconds until the answer is 202. ``names_level``: the request itself chose ``level``.
-    ``knows_pending``: the client shows that it knows an answer without a final outcome."""
+    ``knows_pending``: the client shows that it knows an answer without a final outcome. ``traceparent``: the header of
+    its trace, as it was sent."""
 
     level: Durability
     timeout_s: float
@@ -30,6 +32,7 @@ class WriteOptions(NamedTuple):
     synchronous: SynchronousRequest = NO_REQUEST
     names_level: bool = False
     knows_pending: bool = False
+    traceparent: str = ""
 
 
 def parse_durability(text: str, name: str = "TxLog-Durability") -> Durability:
@@ -66,6 +69,9 @@ def write_options_of(request: Request, level: Durability, seconds: float) -> Wri
     asked = parse_write_options(
         headers.get("TxLog-Durability"), prefer_header(request), headers.get("Idempotency-Key"), level, seconds
     )
+    traceparent = headers.get(TRACEPARENT_HEADER)
+    if traceparent is not None:
+        asked = asked._replace(traceparent=traceparent)
     header, parameter = headers.get(SYNCHRONOUS_HEADER), request.query.get("synchronous")
     if header is not None and parameter is not None and header.strip() != parameter.strip():
         raise BadInput(f"{SYNCHRONOUS_HEADER}: {header[:40]!r}, and the parameter synchronous is {parameter[:40]!r}")

@@ -34,6 +34,7 @@ from txlog.config.process_config_builder import (
     build_node_config,
     build_rehearsal_config,
     build_target_config,
+    build_traces_config,
     worker_names,
 )
 from txlog.config.units import server_of_engine
@@ -220,6 +221,7 @@ def make_plan(
             masters=[master.url for master in topology.masters_of(manifest.data_center)],
             workers=_worker_configs(topology, manifest.data_center),
             scratch_folder=state.pipeline(manifest.data_center) / "scratch",
+            traces=build_traces_config(manifest.cluster),
             **manifest.cluster.spec.limits.pipeline_fields(),
         )
         for manifest in manifests

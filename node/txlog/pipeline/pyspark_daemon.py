@@ -16,9 +16,13 @@ from collections.abc import Callable, Sequence
 from pyspark import daemon
 
 from txlog.pipeline.gc_settings import freeze_gc
+from txlog.telemetry.json_log import install_json_log
 
 WORKER_MODULE = "pyspark.worker"
 """The kind of daemon that forks many children; Spark starts the other kinds for one child each."""
+
+TASKS_NODE = "pipeline-tasks"
+"""The name of its children in the log, until they know their data centre."""
 
 EXIT_RELEASED = 1
 """Any code but 0: this child takes no more tasks."""
@@ -46,6 +50,7 @@ def main(loaded: Sequence[str] = PRELOADED_MODULES) -> None:
     if sys.argv[1:] == [WORKER_MODULE]:
         for module in (WORKER_MODULE, *loaded):
             importlib.import_module(module)
+    install_json_log(TASKS_NODE)
     freeze_gc()
     daemon.worker = exit_on_closed_connection(daemon.worker)
     daemon.manager()

@@ -27,13 +27,17 @@ def build_spark_settings(config: PipelineConfig, socket_folder: Path) -> dict[st
     scratch = config.scratch_folder.resolve()
     workers = len(config.workers)
     executor_settings = (
-        {} if config.executors is None else build_executor_settings(config.executors, JAVA_OPTIONS, os.environ)
+        {}
+        if config.executors is None
+        else build_executor_settings(
+            config.executors, f"{JAVA_OPTIONS} {log_options(f'{config.data_center}-executor')}", os.environ
+        )
     )
     return {
         "spark.master": spark_master_url(config),
         "spark.app.name": f"txlog-{config.data_center}",
         "spark.driver.memory": config.driver_memory,
-        "spark.driver.extraJavaOptions": java_options(socket_folder),
+        "spark.driver.extraJavaOptions": java_options(socket_folder, f"{config.data_center}-pipeline"),
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         # TCP to the Python processes costs 40 ms in each micro-batch (delayed acknowledgements)
@@ -82,12 +86,21 @@ def spark_master_url(config: PipelineConfig) -> str:
     return f"local[{2 * len(config.workers) + config.batch_tasks},{TASK_ATTEMPTS}]"
 
 
-def java_options(socket_folder: Path, classes: str | None = None) -> str:
-    """Options of the driver's JVM. ``classes``: how it shares classes; None: from the archive, if it exists."""
+def java_options(socket_folder: Path, node: str, classes: str | None = None) -> str:
+    """Options of the driver's JVM. ``node``: its name in the log. ``classes``: how it shares classes; None: from the
+    archive, if it exists."""
     if classes is None:
         # the JVM ignores an archive of another Java or of other jars, and must not log that to our output
         classes = f"-XX:SharedArchiveFile={CLASS_ARCHIVE} -Xlog:cds*=off" if CLASS_ARCHIVE.exists() else ""
-    return f"{JAVA_OPTIONS} -Djava.io.tmpdir={socket_folder} {classes}".rstrip()
+    return f"{JAVA_OPTIONS} -Djava.io.tmpdir={socket_folder} {log_options(node)} {classes}".rstrip()
+
+
+def log_options(node: str) -> str:
+    """Options of a JVM whose log has the format of TxLog's other processes. ``node``: its name there. The files are at
+    the same place in all containers, which have the same image."""
+    folder = Path(__file__).parent
+    settings, line = folder / "log4j2.properties", folder / "log4j2_line.json"
+    return f"-Dlog4j2.configurationFile=file:{settings} -Dtxlog.log.template={line} -Dtxlog.node={node}"
 
 
 def prepare_spark_home(folder: Path) -> Path:

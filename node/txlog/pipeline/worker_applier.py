@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -51,6 +51,13 @@ class ApplyRound(NamedTuple):
     cache: WorkerCache
     healthy: bool
     awaits: bool = False
+
+
+class Applier(Protocol):
+    """Brings one worker towards ``upto`` for about ``budget_s``; never raises for an error of the worker or of a
+    master."""
+
+    def __call__(self, upto: int, budget_s: float, known: WorkerCache) -> ApplyRound: ...
 
 
 class PagedMasterLog:

@@ -24,13 +24,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
 from txlog.config.process_config import PipelineConfig, WorkerConfig
+from txlog.pipeline.lane_traces import TracedApplier, open_lane_traces
 from txlog.pipeline.progress_reporter import ProgressReporter
-from txlog.pipeline.worker_applier import EMPTY_CACHE, ApplyRound, WorkerApplier, WorkerCache
+from txlog.pipeline.worker_applier import EMPTY_CACHE, Applier, WorkerApplier, WorkerCache
+from txlog.telemetry.json_log import install_json_log
 
 log = logging.getLogger(__name__)
 
@@ -55,13 +57,6 @@ class ApplyRequest(NamedTuple):
     worker: str
     upto: int
     store: str = ""
-
-
-class Applier(Protocol):
-    """Brings one worker towards ``upto`` for about ``budget_s``; never raises for an error of the worker or of a
-    master."""
-
-    def __call__(self, upto: int, budget_s: float, known: WorkerCache) -> ApplyRound: ...
 
 
 class WorkerMutex:
@@ -232,6 +227,7 @@ class LaneSet:
         self._config = config
         self._make_applier = applier
         self._reports = ProgressReporter(config.masters)
+        self._traces = open_lane_traces(config)
         self._lanes: dict[tuple[str, str], WorkerLane] = {}
 
     def apply_workers(self, rows: Sequence[ApplyRequest], patience_s: float = TASK_WAIT_S) -> None:
@@ -252,6 +248,8 @@ class LaneSet:
                 config = config.model_copy(update={"workers": [store]})
             turn = WorkerMutex(mutex_path(config, request.worker))
             apply = self._make_applier(config, request.worker)
+            if self._traces is not None:
+                apply = TracedApplier(request.worker, apply, self._traces)
             self._lanes[key] = WorkerLane(request.worker, turn, apply, self._reports, config.budget_s)
         return self._lanes[key]
 
@@ -263,5 +261,7 @@ def apply_workers(config_json: str, rows: Sequence[ApplyRequest]) -> None:
     """Entry point of a task: see :meth:`LaneSet.apply_workers`. Each process creates the lanes of a configuration
     once."""
     if config_json not in _lanes_by_config:
-        _lanes_by_config[config_json] = LaneSet(PipelineConfig.model_validate_json(config_json), WorkerApplier)
+        config = PipelineConfig.model_validate_json(config_json)
+        install_json_log(f"{config.data_center}-lanes")
+        _lanes_by_config[config_json] = LaneSet(config, WorkerApplier)
     _lanes_by_config[config_json].apply_workers(rows)

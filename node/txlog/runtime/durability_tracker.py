@@ -7,6 +7,7 @@ only.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import NamedTuple
 
 from txlog.model.durability import WORKER_LEVELS, Durability
@@ -57,6 +58,8 @@ class DurabilityTracker:
         self.truncation_count = 0
         self.is_aborted = False
         """No caller may wait any more: this process is about to end."""
+        self.observer: Callable[[], None] | None = None
+        """Called at the end of each turn's release; it only reads. None: nothing is traced."""
         self._view = status.view
         self._foreign_waiters: list[DurabilityWaiter] = []
         self._looked_at: tuple[object, ...] = ()
@@ -294,6 +297,8 @@ class DurabilityTracker:
                 self.synced.move_to(marks.synced)
         self._move_executable()
         self.notify_waiters()
+        if self.observer is not None:
+            self.observer()
 
     def _move_executable(self) -> None:
         index, agreement = self.stable.value, self._status.log_state

@@ -10,10 +10,11 @@ from txlog.config.process_config import NodeConfig
 from txlog.runtime.durability_tracker import DurabilityTracker
 from txlog.runtime.interactive_load import InteractiveLoad
 from txlog.runtime.literal_form import LiteralForm
-from txlog.runtime.master_loop import MasterLoop
+from txlog.runtime.master_loop import MasterLoop, PendingWrite
 from txlog.runtime.master_status import MasterStatus
 from txlog.runtime.payload_transfer import PayloadTransfer
 from txlog.runtime.transaction_status import TransactionTracker
+from txlog.runtime.transaction_traces import TransactionTraces, WriteTrace
 from txlog.runtime.worker_registry import WorkerRegistry
 from txlog.telemetry.event_log import EventLog
 
@@ -25,7 +26,7 @@ API_PATH: Final = "/txlog"
 class MasterContext:
     """The runtime of one log. ``repository``: its name. ``api_path``: where TxLog's paths of this log begin.
     ``payload_transfer``: sends large payloads to the others ahead; None: they travel with their posts.
-    ``interactive_load``: the load to which large transfers yield.
+    ``interactive_load``: the load to which large transfers yield. ``traces``: None where nothing is traced.
 
     It exists only over a whole journal: a damaged one is repaired before.
     """
@@ -39,8 +40,13 @@ class MasterContext:
     payload_transfer: PayloadTransfer | None = None
     interactive_load: InteractiveLoad = field(default_factory=InteractiveLoad)
     api_path: str = API_PATH
+    traces: TransactionTraces | None = None
     is_closing: bool = False
     started_at: float = field(default_factory=time.monotonic)
+
+    def trace_write(self, write: PendingWrite, traceparent: str) -> WriteTrace | None:
+        """See :meth:`TransactionTraces.begin`; None also where nothing is traced."""
+        return self.traces.begin(write, traceparent) if self.traces is not None else None
 
     @property
     def status(self) -> MasterStatus:

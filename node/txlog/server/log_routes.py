@@ -31,6 +31,7 @@ from txlog.server.admin.worker_repairs import WorkerRepairs
 from txlog.server.console.live_view import LiveViewHandler
 from txlog.server.feed.change_feed import ChangeFeedHandler
 from txlog.server.feed.log_pages import LogPageHandler
+from txlog.server.feed.trace_contexts import TraceContextHandler
 from txlog.server.feed.worker_reports import WorkerReportHandler
 from txlog.server.frontdoor.evaluated_updates import OptimisticUpdateExecutor
 from txlog.server.frontdoor.evaluator_pool import EvaluatorPool
@@ -99,6 +100,7 @@ class LogRoutes:
         self._configuration = ConfigurationHandler(site, links.on_configuration)
         synchronous = SynchronousHandler(site)
         self.metrics = LogMetrics(site, self._views, repairs, self._log_retention, self._archive, synchronous)
+        self._trace_contexts = TraceContextHandler(site)
         self._handlers = (
             self.writes,
             self.reads,
@@ -134,6 +136,7 @@ class LogRoutes:
                 refresh=repairs.refresh_states,
             ),
             synchronous,
+            self._trace_contexts,
             RecoveryHandler(site, self._log_retention.reported_backups, self._archive.streams),
             JolokiaHandler(site, settings, self._configuration, self.reads.count),
         )
@@ -164,6 +167,7 @@ class LogRoutes:
         self._views.on_notice(peer, topic, body)
         self._log_retention.on_notice(peer, topic, body)
         self._archive.on_notice(peer, topic, body)
+        self._trace_contexts.on_notice(topic, body)
 
     def wake_log_waiters(self) -> None:
         """Wakes all requests that wait for the log."""

@@ -6,6 +6,7 @@ share.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -32,6 +33,7 @@ from txlog.runtime.payload_writer import PayloadWriter
 from txlog.runtime.transaction_status import TransactionTracker
 from txlog.runtime.worker_registry import WorkerRegistry
 from txlog.server.admin.settings import SettingsHandler
+from txlog.server.feed.trace_contexts import open_traces
 from txlog.server.frontdoor.evaluator_pool import EvaluatorPool
 from txlog.server.frontdoor.fast_path import FastPathLog
 from txlog.server.frontdoor.fast_reads import FastReads
@@ -154,6 +156,7 @@ class LogService(MasterListener):
             load,
             api_path,
         )
+        self.context.traces = open_traces(self.context, links.send)
         self.settings = SettingsHandler(self.context, live, core_settings)
         self.routes = LogRoutes(self.context, links, self.settings, shared.evaluators)
 
@@ -161,9 +164,9 @@ class LogService(MasterListener):
     def fast_path(self) -> FastPathLog:
         """What the fast path needs for plain writes to this log."""
         config = self.config
-        reads = FastReads(self.context, self.routes.reads.router)
-        writes, level = self.routes.writes, config.durability
-        return FastPathLog(self.repository, writes, reads, self.loop, level, config.write_timeout_s)
+        level, timeout_s, traces = config.durability, config.write_timeout_s, self.context.traces
+        writes, reads = self.routes.writes, FastReads(self.context, self.routes.reads.router)
+        return FastPathLog(self.repository, writes, reads, self.loop, level, timeout_s, traces)
 
     @property
     def literals_form(self) -> str:
@@ -252,6 +255,8 @@ class LogService(MasterListener):
     async def close(self, timeout_s: float) -> None:
         """Ends its reads, its loop and its journal. The last sync gets so many seconds."""
         await self.routes.reads.router.close()
+        if self.context.traces is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self.context.traces.close)
         await self.loop.close(timeout_s)
         if self._payload_writer is not None:
             self._payload_writer.close(timeout_s)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from txlog.runtime.scheduler_hints import mmap_large_allocations, request_short_
 from txlog.server.master_process import serve
 from txlog.server.startup_files import BadStart
 from txlog.telemetry.event_log import EventLog
+from txlog.telemetry.json_log import install_json_log
 
 GC_THRESHOLD = 20_000
 """Container objects between two runs of the cycle collector. Python's default of 700 costs a master a few percent."""
@@ -107,6 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(config: NodeConfig, log: EventLog, end: Callable[[BaseException], None]) -> int:
     import uvloop
 
+    install_json_log(config.node, logging.WARNING)  # of libraries: a master itself writes events
     # The modules loaded now stay, and short-lived tuples rarely form cycles, so collect less often.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.freeze()

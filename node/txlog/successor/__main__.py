@@ -3,13 +3,13 @@
 ``found`` runs before a master. It writes the journal of the first configured master, and does nothing for any other
 one, or where a journal exists. ``fill`` fills the stores of one data centre, then waits until it is ended.
 
-Exit code 0; 1 with one line of JSON ``{"error", "message"}`` on standard output.
+Exit code 0; 1 with the event ``Failed`` on standard output: its fields are ``error`` and ``message``.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import logging
 import signal
 import sys
 import threading
@@ -36,6 +36,7 @@ from txlog.successor.store_fill import fill_store
 from txlog.successor.succession import SuccessionRequest, found_successor, has_journal, recovered_engine
 from txlog.successor.successor_errors import AlreadyRecovered
 from txlog.telemetry.event_log import EventLog
+from txlog.telemetry.json_log import install_json_log
 from txlog.workers import ADAPTERS
 from txlog.workers.http_transport import HttpTransport
 
@@ -147,11 +148,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--master", type=Path, required=True, help="a NodeConfig as JSON")
     parser.add_argument("--config", type=Path, required=True, help="a RecoveryConfig as JSON")
     options = parser.parse_args(arguments)
+    node = "recovery"
     try:
         master = read_json_file(options.master, NodeConfig)
-        ways[options.way](master, read_json_file(options.config, RecoveryConfig), EventLog(f"{master.node}-recovery"))
+        node = f"{master.node}-recovery"
+        install_json_log(node, logging.WARNING)
+        ways[options.way](master, read_json_file(options.config, RecoveryConfig), EventLog(node))
     except TxLogError as error:
-        print(json.dumps({"error": error.name, "message": str(error)}), flush=True)
+        EventLog(node, sys.stdout).error("Failed", error=error.name, message=str(error))
         return 1
     return 0
 

@@ -22,6 +22,8 @@ def parse_job_output(output: str) -> dict[str, Any]:
 def failure_message(output: str, otherwise: str) -> str:
     """Why a job failed: the error that it named, else its plain output, else ``otherwise``."""
     result = parse_job_output(output)
+    if "message" in result and "logger" in result:
+        return str(result["message"])  # a line of the log: an error that nothing caught
     if "message" in result:
         return f"{result['error']}: {result['message']}" if "error" in result else str(result["message"])
     return output.strip()[-MESSAGE_CHARACTERS_MAX:] or otherwise

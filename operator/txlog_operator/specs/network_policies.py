@@ -25,8 +25,8 @@ DNS_PORT: Final = 53
 
 def network_policies(cluster: TxLogCluster, around: BuildContext) -> list[KubeObject]:
     """Masters accept every client on their ports, stores only pods of this cluster, and Spark's driver only its
-    executors. No other pod accepts connections. Executors reach the driver, each other, masters, stores and DNS
-    servers, and nothing else."""
+    executors. No other pod accepts connections. Executors reach the driver, each other, masters, stores, DNS
+    servers and the collector of traces, and nothing else."""
     names = ObjectNames(cluster)
     same = {key: value for key, value in selector(cluster, "").items() if not key.endswith("/component")}
     assert same[f"{GROUP}/data-center"] == cluster.data_center
@@ -71,13 +71,12 @@ def _executor_policies(cluster: TxLogCluster, around: BuildContext) -> KubeObjec
         # The location of the DNS servers differs between distributions of Kubernetes.
         {"ports": [_port(DNS_PORT, "UDP"), _port(DNS_PORT)]},
     ]
-    outside = sorted({_port_of(each.url) for each in cluster.spec.workers.external or ()})
-    if outside:
-        ways.append(
-            {"ports": [_port(port) for port in outside]}
-        )  # a policy matches addresses, and these are host names
-    else:
+    external, traces = cluster.spec.workers.external, cluster.spec.telemetry.traces
+    if not external:
         ways.append(of(workers.COMPONENT, WORKER_PORT))
+    outside = {each.url for each in external or ()} | ({traces.endpoint} if traces is not None else set())
+    if outside:  # a policy matches addresses, and these are host names
+        ways.append({"ports": [_port(port) for port in sorted({_port_of(url) for url in outside})]})
     spec = {
         "podSelector": {"matchLabels": executor},
         "policyTypes": ["Ingress", "Egress"],

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.process_config import SPARK_BLOCKS_PORT, SPARK_DRIVER_PORT, PipelineConfig
-from txlog.config.process_config_builder import build_worker_configs
+from txlog.config.process_config_builder import build_traces_config, build_worker_configs
 from txlog_operator.object_names import GROUP, ObjectNames, short_hash
 from txlog_operator.specs import executors
 from txlog_operator.specs.common import (
@@ -48,6 +48,7 @@ def pipeline_config(cluster: TxLogCluster, around: BuildContext) -> PipelineConf
         masters=master_urls(cluster),
         workers=build_worker_configs(cluster, lambda index: worker_url(cluster, index)),
         scratch_folder=SCRATCH_FOLDER,
+        traces=build_traces_config(cluster),
         **more,
     )
 

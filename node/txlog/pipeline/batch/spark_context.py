@@ -66,7 +66,7 @@ def build_batch_settings(
         "spark.master": config.spark_master or f"local[{tasks},{TASK_ATTEMPTS}]",
         "spark.app.name": f"txlog-{config.data_center}-batch",
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": java_options(sockets, classes),
+        "spark.driver.extraJavaOptions": java_options(sockets, f"{config.data_center}-batch", classes),
         "spark.local.dir": str(scratch),
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": str(sockets),

@@ -51,6 +51,7 @@ class LogMetrics:
         yield from self._archive_metrics()
         yield from self._rehearsal_metrics()
         yield from self._synchronous.collect()
+        yield from self._trace_metrics()
         yield from self._worker_metrics()
 
     def _log_metrics(self) -> Iterable[Any]:
@@ -86,6 +87,18 @@ class LogMetrics:
         yield counters("refused", "transactions refused, by reason", ["reason"], refused)
         faults = dict(sorted(counts.peer_faults.items()))
         yield counters("peer_faults", "messages refused, by peer and reason", ["peer", "reason"], faults)
+
+    def _trace_metrics(self) -> Iterable[Any]:
+        """Nothing where nothing is traced."""
+        traces = self._context.traces
+        if traces is None:
+            return
+        yield counter(
+            "traces_recorded", "transactions recorded in traces, also those of other masters", traces.recorded
+        )
+        text = "transactions not recorded, because too many were followed"
+        yield counter("traces_skipped", text, traces.skipped)
+        yield gauge("traces_failed", "1 after an error that ended the traces of this master", traces.has_failed)
 
     def _worker_metrics(self) -> Iterable[Any]:
         """The position of each worker, and its faults and differences."""

@@ -228,6 +228,12 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
         _ok(object_of(known=COUNT)),
         body=schema_ref("RehearsalReport"),
     ),
+    ("GET", "/txlog/traces"): _operation(
+        "the transactions that are recorded in traces, by index",
+        _ok(object_of(transactions=array_of(object_of(txid=STRING, index=COUNT, traceparent=STRING)))),
+        _query_parameter("after", COUNT, "above this index"),
+        _query_parameter("upto", COUNT, "and up to this one"),
+    ),
     ("GET", "/txlog/restore-points"): _operation(
         "the restore points of the log, the oldest first",
         _ok(object_of(points=array_of(schema_ref("RestorePoint")))),

@@ -45,6 +45,7 @@ from txlog.server.frontdoor.evaluator_pool import EvaluatorPool, RemoteCopy
 from txlog.server.frontdoor.read_router import RETRY_S, ReadRouter
 from txlog.server.frontdoor.synchronous_door import SynchronousDoor, is_synchronous
 from txlog.sparql import EvaluatedUpdate, RandomBits
+from txlog.telemetry.trace_context import HEADER as TRACEPARENT_HEADER
 from txlog.wire.log_page import PageEntry
 from txlog.workers.adapter import StoreOperation
 
@@ -91,6 +92,7 @@ class OptimisticUpdateExecutor:
         draw: RandomBits,
         evaluators: EvaluatorPool,
     ) -> None:
+        self._site = site
         self._site = site
         self._loop = site.loop
         self._durability = site.durability
@@ -174,7 +176,12 @@ class OptimisticUpdateExecutor:
             submission = Submission(kind, "", payload, content_hash(kind, "", payload))
             converted = await self._synchronous_door.convert_off_loop(submission, synchronous)
             write = self._loop.write([converted], Durability.SYNCED)
-            is_unchanged = await self._took_effect(copy, write, update, effect, deadline)
+            trace = self._site.trace_write(write, request.headers.get(TRACEPARENT_HEADER, ""))
+            try:
+                is_unchanged = await self._took_effect(copy, write, update, effect, deadline)
+            finally:
+                if trace is not None:
+                    trace.end()
             if is_unchanged is None or is_unchanged:
                 return write, is_unchanged is not None
             if asyncio.get_running_loop().time() >= deadline:

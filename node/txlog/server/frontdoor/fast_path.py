@@ -25,6 +25,7 @@ from txlog.model.hashes import content_hash
 from txlog.model.synchronous import NO_REQUEST
 from txlog.protocol.events import Submission
 from txlog.runtime.master_loop import MasterLoop, PendingWrite
+from txlog.runtime.transaction_traces import TransactionTraces, WriteTrace
 from txlog.server.frontdoor.fast_reads import FastRead, FastReads, PlainReadHead
 from txlog.server.frontdoor.plain_heads import PlainWriteHead, parse_request_head, recognise_write
 from txlog.server.frontdoor.request_parameters import PATH_PREFIXES
@@ -44,7 +45,7 @@ CACHED_HEADS_MAX: Final = 512
 
 class FastPathLog:
     """One log that takes plain writes and answers plain queries (``reads``). ``level`` and ``timeout_s``: defaults of a
-    write that does not set them."""
+    write that does not set them. ``traces``: records writes; None records none."""
 
     def __init__(
         self,
@@ -54,8 +55,10 @@ class FastPathLog:
         loop: MasterLoop,
         level: Durability,
         timeout_s: float,
+        traces: TransactionTraces | None,
     ) -> None:
         self.reads = reads
+        self.traces = traces
         self.writes = writes
         self.loop = loop
         self.response_formatter = writes.response_formatter
@@ -114,10 +117,11 @@ class FastPath:
             head = log.reads.recognise(request)
         if head is None:
             return None
-        if len(self._head_cache) >= CACHED_HEADS_MAX:
-            self._head_cache.clear()
         found = (head, log)
-        self._head_cache[data] = found
+        if isinstance(head, PlainReadHead) or not head.options.traceparent:  # the next one has another traceparent
+            if len(self._head_cache) >= CACHED_HEADS_MAX:
+                self._head_cache.clear()
+            self._head_cache[data] = found
         return found
 
     # Time-outs
@@ -192,6 +196,7 @@ class FastPathConnection(asyncio.Protocol):
         self._request = b""
         """The request that is being read for: another side may have to answer it."""
         self._address: str | None = None
+        self._trace: WriteTrace | None = None
         self._last_activity = time.monotonic()
         self._paused = False
         self._writable: asyncio.Event | None = None
@@ -295,6 +300,8 @@ class FastPathConnection(asyncio.Protocol):
             return False
         loop.in_flight += 1
         self._log, self._write, self._options, self._waiter = log, write, options, waiter
+        if log.traces is not None:
+            self._trace = log.traces.begin(write, options.traceparent)
         self._last_activity = time.monotonic()
         return True
 
@@ -397,6 +404,9 @@ class FastPathConnection(asyncio.Protocol):
             self._waiter.end()
             self._log.loop.in_flight -= 1
             self._log, self._write, self._options, self._waiter = None, None, None, None
+            if self._trace is not None:
+                self._trace.end()
+                self._trace = None
 
     def check_timeout(self, now: float, idle_s: float) -> None:
         """Answers a write whose time is over, or closes an idle connection. ``now`` and ``idle_s`` are seconds of the

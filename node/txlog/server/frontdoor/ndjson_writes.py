@@ -30,6 +30,7 @@ from txlog.protocol.views.decisions import SynchronousAnswer
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.master_loop import AwaitedWrite
 from txlog.runtime.transaction_status import BELOW_APPLIED
+from txlog.runtime.transaction_traces import WriteTrace
 from txlog.server.frontdoor.off_loop import OFF_LOOP_SPARQL, run_sparql_off_loop
 from txlog.server.frontdoor.portability_rule import EngineTraits, PortabilityRule
 from txlog.server.frontdoor.request_parameters import draw_blank_node_seed, read_write_options
@@ -79,7 +80,7 @@ class NdjsonBatch(NamedTuple):
     """``refused`` maps the offset of a line in the batch to its error. ``write`` has the other lines, in order.
     ``deadline`` is a time of the event loop's clock, in seconds. ``level``: what the lines wait for.
     ``has_synchronous``: one of them takes effect only where a quorum holds it. ``requests``: what each line of
-    ``write`` asked for."""
+    ``write`` asked for. ``trace``: of ``write``, None where it is not recorded."""
 
     line_count: int
     refused: dict[int, TxLogError]
@@ -88,6 +89,7 @@ class NdjsonBatch(NamedTuple):
     level: Durability
     has_synchronous: bool = False
     requests: Sequence[SynchronousRequest] = ()
+    trace: WriteTrace | None = None
 
 
 class NdjsonWriteHandler:
@@ -201,13 +203,15 @@ class NdjsonWriteHandler:
         has_synchronous = any(map(is_synchronous, submissions))
         level = level_of(asked) if has_synchronous else asked.level
         write: AwaitedWrite | None = None
+        trace: WriteTrace | None = None
         if submissions:
             try:
                 write = self._loop.write(submissions, level)
+                trace = self._site.trace_write(write, asked.traceparent)
             except Unavailable as wrong:
                 refused = dict.fromkeys(range(len(lines)), wrong) | refused
         deadline = asyncio.get_running_loop().time() + asked.timeout_s
-        return NdjsonBatch(len(lines), refused, write, deadline, level, has_synchronous, requests)
+        return NdjsonBatch(len(lines), refused, write, deadline, level, has_synchronous, requests, trace)
 
     def _prepare(
         self, line: bytes, asked: WriteOptions, traits: EngineTraits, has_rules: bool
@@ -243,6 +247,8 @@ class NdjsonWriteHandler:
         if write is not None:
             left = batch.deadline - asyncio.get_running_loop().time()
             reached = await self._durability.wait_for(write.reached, left)
+            if batch.trace is not None:
+                batch.trace.end()
             answers = write.answers or [Unavailable("Late", "not known yet whether it was accepted")] * len(write.batch)
             if write.answers and any(isinstance(answer, Refused) for answer in answers):
                 tries = zip(write.batch, answers, batch.requests, strict=True)

@@ -113,6 +113,9 @@ def recognise_write(
         )
     except TxLogError:
         return None  # aiohttp's side refuses it by name
+    traceparent = headers.get(b"traceparent")
+    if traceparent is not None:
+        asked = asked._replace(traceparent=traceparent)
     if asked.level not in BELOW_APPLIED or asked.timeout_s < TIMEOUT_S_MIN:
         return None
     media_type = headers.get(b"content-type", "")

@@ -274,16 +274,15 @@ class WriteHandler:
                     "a transaction that changes namespaces is several entries, and this one takes effect only where a "
                     "quorum holds it; change the namespaces in a request of their own"
                 )
-        loop = self._loop
-        if len(submission.payload) >= LARGE_PAYLOAD_BYTES and self._site.payload_transfer is not None:
+        loop, payload = self._loop, submission.payload
+        if len(payload) >= LARGE_PAYLOAD_BYTES and self._site.payload_transfer is not None:
             loop.in_flight += 1
             try:
-                await self._site.payload_transfer.replicate(
-                    submission.kind, submission.key, submission.payload, submission.content
-                )
+                await self._site.payload_transfer.replicate(kind, submission.key, payload, submission.content)
             finally:
                 loop.in_flight -= 1
         write = loop.write([*before, submission], asked.level)
+        trace = self._site.trace_write(write, asked.traceparent)
         loop.in_flight += 1
         try:
             reached = await self._durability.wait_for(write.reached, asked.timeout_s)
@@ -293,6 +292,8 @@ class WriteHandler:
             return self.fast_response(write, asked, reached) or await self.final_response(write, asked, reached)
         finally:
             loop.in_flight -= 1
+            if trace is not None:
+                trace.end()
 
     def fast_response(self, write: PendingWrite, asked: WriteOptions, reached: bool) -> RawResponse | None:
         """The answer of the usual case: a transaction that is no repeat has reached its level. None in all other
