@@ -261,13 +261,6 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
         f"{_FAST_READS}::test_only_known_readers_are_answered",
     ),
     _mutant(
-        "fast-read-before-its-position",
-        f"{_ROOM}/fast_reads.py",
-        "        if index > min(durability.applied.value, durability.stable.value):\n            return None\n",
-        "",
-        f"{_FAST_READS}::test_a_read_after_a_write_waits_on_the_ordinary_path_only",
-    ),
-    _mutant(
         "fast-read-at-a-moved-position",
         f"{_ROOM}/fast_reads.py",
         "return None if digest and durability.position_at(index).hash.hex() != digest else index",

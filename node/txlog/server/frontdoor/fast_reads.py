@@ -198,11 +198,10 @@ class FastReads:
         return read
 
     def _reached_index(self, text: str) -> int | None:
-        """The index that a read must have reached, if a worker here has; None where the read has to wait, or is to be
-        refused."""
+        """The index that a read must have reached; None where this log has not, or has another hash there."""
         index, digest = parse_min_position(text)
         durability = self._durability
-        if index > min(durability.applied.value, durability.stable.value):
+        if index > durability.stable.value:
             return None
         return None if digest and durability.position_at(index).hash.hex() != digest else index
 
