@@ -151,7 +151,7 @@ demo-split: export TXLOG_STARTED := $(shell date +%s)
 demo-split: $(VENV)/.installed $(OLD_RELEASE)/.installed ## two data centres lose each other, go on, and are one again (STRATEGY=Simple; SYNCHRONOUS=1: with a graph that needs a quorum)
 	$(BIN)/python -m e2e.scenarios.split_demo $(if $(STRATEGY),--strategy $(STRATEGY)) $(if $(SYNCHRONOUS),--synchronous)
 
-bench: native ## how fast it is (ONLY=c1,c64,b100,append,catchup,batch,idle; by name only: sites,restart,keys,disturbed,batch52,backlog,breakeven,capture,synchronous; ROUNDS=3 APPENDS=500 ENTRIES=1000000 BATCH=1000000 OPERATIONS=20000000 SIZES=25000,... STORE_QUADS=10000000 PROFILE=1)
+bench: native ## how fast it is (ONLY=c1,c64,b100,append,catchup,batch,idle; by name only: sites,restart,keys,disturbed,batch52,backlog,breakeven,capture,synchronous,reads; ROUNDS=3 APPENDS=500 ENTRIES=1000000 BATCH=1000000 OPERATIONS=20000000 SIZES=25000,... STORE_QUADS=10000000 PROFILE=1)
 	$(BIN)/python -m bench.run $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(APPENDS),--appends $(APPENDS)) $(if $(ENTRIES),--entries $(ENTRIES)) $(if $(BATCH),--batch $(BATCH)) $(if $(OPERATIONS),--operations $(OPERATIONS)) $(if $(SIZES),--sizes $(SIZES)) $(if $(STORE_QUADS),--store-quads $(STORE_QUADS)) $(if $(PROFILE),--profile build/profile)
 
 synchronous: native ## graphs with a quorum through splits, kill -9 and a lost disk; every answer is compared with the log (SECONDS=600 SEED=n)

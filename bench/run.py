@@ -17,6 +17,7 @@ disturbed small transactions beside a dead master, a slow one, and 100 MB
 batch52   as ``batch``, with 5 adds and 2 deletes in each transaction; needs 5 GB of disk
 backlog   20,000,000 operations by a batch, through a driver of 1 GB: its memory
 capture   change sets: the processor of an entry in a capture store, against a store that only executes it
+reads     queries through a master beside HAProxy in front of the same workers: rates and 99th percentiles
 synchronous writes of a graph with a rule, beside the same without: latency of quorum and synced, rate of 64 clients
 breakeven the stream and a batch in the running application, in turn: from how many transactions on a batch is sooner
 ========= ==================================================================================================
@@ -45,6 +46,7 @@ from bench.disturbance import measure_disturbed
 from bench.echo import measure_baseline
 from bench.keys import measure_keys
 from bench.profiler import Profiler
+from bench.reads import measure_reads
 from bench.restart import measure_restart
 from bench.resting_stores import measure_resting_stores
 from bench.spark_cases import measure_append, measure_catchup, measure_idle
@@ -71,6 +73,7 @@ NAMED_CASES: Final = (
     "breakeven",
     "capture",
     "synchronous",
+    "reads",
 )
 """Measured only when they are asked for."""
 
@@ -161,11 +164,17 @@ def _parts(options: BenchOptions, report: BenchReport) -> list[tuple[Sequence[st
                 folder / "synchronous", options.rounds, options.seconds, options.rest_s, report
             ),
         ),
+        (("reads",), "reads", lambda: _measure_reads(options, report)),
         (("sites",), "two sites", lambda: measure_sites(folder / "sites", 2 * options.seconds, report)),
         (("restart",), "the start", lambda: measure_restart(folder / "restart", options.entries, report)),
         (("keys",), "idempotency keys", lambda: measure_keys(folder / "keys", options.entries, report)),
         (("disturbed",), "troubles", lambda: measure_disturbed(folder / "troubles", options.seconds, report)),
     ]
+
+
+def _measure_reads(options: BenchOptions, report: BenchReport) -> None:
+    with cluster_up(options.folder / "readers", keep=options.keep) as cluster:
+        measure_reads(cluster, options.folder / "reads", options.rounds, options.seconds, report)
 
 
 def _measure_spark(options: BenchOptions, report: BenchReport) -> None:

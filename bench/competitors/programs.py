@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -48,22 +49,29 @@ def find_go() -> str:
 
 
 def unpack_debian_programs(folder: Path) -> Path:
-    """Fetch MariaDB's server and Galera as Debian packages (apt checks their signatures) and unpack them below
-    ``folder``, installing nothing. :class:`CannotMeasure` where there is no apt."""
+    """Fetch MariaDB's server and Galera, see :func:`unpack_debian_packages`."""
+    return unpack_debian_packages(folder, DEBIAN_PACKAGES, "usr/sbin/mariadbd")
+
+
+def unpack_debian_packages(folder: Path, packages: Sequence[str], program: str) -> Path:
+    """Fetch Debian packages (apt checks their signatures) and unpack them below ``folder``, installing nothing. Nothing
+    is fetched where ``program`` is there already. The result: the folder that stands for ``/``.
+    :class:`CannotMeasure` where there is no apt."""
     root = folder / "root"
-    if (root / "usr/sbin/mariadbd").exists():
+    if (root / program).exists():
         return root
+    names = ", ".join(packages)
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        raise CannotMeasure("MariaDB and Galera come from Debian's packages, and there is no apt-get here")
-    packages = folder / "packages"
-    packages.mkdir(parents=True, exist_ok=True)
-    console.print("fetching MariaDB and Galera from Debian ...")
+        raise CannotMeasure(f"{names} come from Debian's packages, and there is no apt-get here")
+    fetched_to = folder / "packages"
+    fetched_to.mkdir(parents=True, exist_ok=True)
+    console.print(f"fetching {names} from Debian ...")
     fetched = subprocess.run(
-        ["apt-get", "download", *DEBIAN_PACKAGES], cwd=packages, capture_output=True, text=True, check=False
+        ["apt-get", "download", *packages], cwd=fetched_to, capture_output=True, text=True, check=False
     )
     if fetched.returncode:
-        raise CannotMeasure(f"MariaDB and Galera could not be fetched: {fetched.stderr.strip()[-400:]}")
-    for package in sorted(packages.glob("*.deb")):
+        raise CannotMeasure(f"{names} could not be fetched: {fetched.stderr.strip()[-400:]}")
+    for package in sorted(fetched_to.glob("*.deb")):
         subprocess.run(["dpkg", "-x", str(package), str(root)], check=True)
     return root
 

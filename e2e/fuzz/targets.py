@@ -36,7 +36,7 @@ from txlog.model.entry import LogEntry, Position
 from txlog.model.errors import BadInput, NotDeterministic, PeerFault, TxLogError
 from txlog.model.view import View
 from txlog.server.feed.change_feed import _parse_feed_request as wish_of
-from txlog.server.frontdoor.fast_path import parse_plain_write
+from txlog.server.frontdoor.plain_heads import parse_plain_write
 from txlog.server.frontdoor.read_router import _min_position_header as position_of
 from txlog.server.frontdoor.request_parameters import parse_graph_iri
 from txlog.server.frontdoor.result_formats import RDF_ALIASES, RDF_FORMATS, TABULAR_MEDIA_TYPES

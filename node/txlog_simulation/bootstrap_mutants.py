@@ -150,9 +150,9 @@ BOOTSTRAP_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a-refused-store-is-read",
         "30",
-        "txlog/server/frontdoor/read_router.py",
-        "if worker.state not in _READABLE_STATES or worker.refusal is not None or worker.is_form_undecided:",
-        "if worker.state not in _READABLE_STATES or worker.is_form_undecided:",
+        "txlog/server/frontdoor/worker_choice.py",
+        "if worker.state not in READABLE_STATES or worker.refusal is not None or worker.is_form_undecided:",
+        "if worker.state not in READABLE_STATES or worker.is_form_undecided:",
         _REFUSED + "test_a_store_of_another_cluster_is_refused_and_not_restored",
     ),
     _mutant(
@@ -302,7 +302,7 @@ BOOTSTRAP_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a-store-is-read-in-an-unknown-form",
         "20",
-        "txlog/server/frontdoor/read_router.py",
+        "txlog/server/frontdoor/worker_choice.py",
         " or worker.is_form_undecided:",
         ":",
         _LITERALS + "test_a_master_that_does_not_know_its_cluster_gives_nothing_to_its_stores",

@@ -11,6 +11,7 @@ _REPEATS = "node/tests/server/test_synchronous_repeats.py"
 _UNUSUAL = "node/tests/server/test_unusual_requests.py"
 _LONG = "node/tests/server/test_long_requests.py"
 _TWO_LOGS = "node/tests/server/test_two_logs_one_door.py"
+_FAST_READS = "node/tests/server/test_fast_reads.py"
 _WHO = "node/tests/server/test_who_may_do_what.py"
 _DIRECTORY = "txlog/server/repository_directory.py"
 _PROCESS = "txlog/server/master_process.py"
@@ -37,8 +38,8 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "fast-path-takes-a-long-update",
-        f"{_ROOM}/fast_path.py",
-        "    if int(length) >= OFF_LOOP_SPARQL and media_type.lower().startswith(UPDATE_MEDIA_TYPE):\n",
+        f"{_ROOM}/plain_heads.py",
+        "    if length >= OFF_LOOP_SPARQL and media_type.lower().startswith(UPDATE_MEDIA_TYPE):\n",
         "    if False:\n",
         f"{_LONG}::test_a_long_update_of_a_low_level_leaves_the_fast_path",
     ),
@@ -251,5 +252,89 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
         "next((site for site in sites if site.is_ready), sites[0])",
         "sites[0]",
         f"{_TWO_LOGS}::test_the_process_knows_all_its_logs",
+    ),
+    _mutant(
+        "fast-read-of-a-stranger",
+        f"{_ROOM}/fast_path.py",
+        "            if guard is not None and not guard.may_read(head.authorization):\n",
+        "            if False:\n",
+        f"{_FAST_READS}::test_only_known_readers_are_answered",
+    ),
+    _mutant(
+        "fast-read-at-a-moved-position",
+        f"{_ROOM}/fast_reads.py",
+        "return None if digest and durability.position_at(index).hash.hex() != digest else index",
+        "return index",
+        f"{_FAST_READS}::test_a_read_after_a_write_waits_on_the_ordinary_path_only",
+    ),
+    _mutant(
+        "fast-read-forgets-the-time-out",
+        f"{_ROOM}/fast_reads.py",
+        "if asked.level or asked.seconds is not None or (made",
+        "if asked.level or (made",
+        f"{_FAST_READS}::test_what_is_not_plain_is_left_to_the_ordinary_path[time-out]",
+    ),
+    _mutant(
+        "fast-read-answers-with-rows-for-a-plan",
+        f"{_ROOM}/fast_reads.py",
+        "if asked.level or asked.seconds",
+        "if asked.seconds",
+        f"{_FAST_READS}::test_what_is_not_plain_is_left_to_the_ordinary_path[plan]",
+    ),
+    _mutant(
+        "fast-read-shows-inner-names",
+        f"{_ROOM}/fast_reads.py",
+        '            if may_change(body) or b"\\r" in body:\n',
+        "            if False:\n",
+        f"{_FAST_READS}::test_both_paths_give_one_answer",
+    ),
+    _mutant(
+        "template-of-a-prefix",
+        "txlog/sparql/rewrite/query_template.py",
+        " or any(_DECLARES.search(part) for part in parts[::2])",
+        "",
+        f"{_FAST_READS}::test_what_is_no_ordinary_name_stays_in_the_query",
+    ),
+    _mutant(
+        "template-of-a-name-with-a-meaning",
+        "txlog/sparql/rewrite/query_template.py",
+        "        if not iri.startswith(_RESERVED):\n",
+        "        if True:\n",
+        f"{_FAST_READS}::test_what_is_no_ordinary_name_stays_in_the_query",
+    ),
+    _mutant(
+        "template-takes-a-clients-placeholder",
+        "txlog/sparql/rewrite/query_template.py",
+        " or _PLACEHOLDER in text",
+        "",
+        f"{_FAST_READS}::test_what_is_no_ordinary_name_stays_in_the_query",
+    ),
+    _mutant(
+        "fast-read-of-a-closing-connection-is-lost",
+        f"{_ROOM}/fast_reads.py",
+        "        if connection.was_used and not connection.status:\n",
+        "        if False:\n",
+        f"{_FAST_READS}::test_a_worker_that_closed_idle_connections_is_asked_again",
+    ),
+    _mutant(
+        "fast-read-takes-a-part-for-the-whole",
+        f"{_ROOM}/fast_reads.py",
+        "            self._break_off()\n        else:",
+        '            self._finish(b"0\\r\\n\\r\\n")\n        else:',
+        f"{_FAST_READS}::test_a_worker_that_breaks_off_in_a_long_answer_breaks_it_off",
+    ),
+    _mutant(
+        "fast-read-goes-on-without-its-client",
+        f"{_ROOM}/fast_path.py",
+        "            read.cancel()\n",
+        "            pass\n",
+        f"{_FAST_READS}::test_a_client_that_leaves_stops_its_query",
+    ),
+    _mutant(
+        "fast-read-fills-the-memory",
+        f"{_ROOM}/fast_reads.py",
+        "                            await client.drain(CLIENT_IDLE_S)\n",
+        "",
+        f"{_FAST_READS}::test_a_client_that_reads_nothing_holds_little_memory",
     ),
 )

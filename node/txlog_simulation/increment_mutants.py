@@ -129,8 +129,8 @@ INCREMENT_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "complete-without-its-links",
         CATALOGUE,
-        "    found = _mark_broken_chains(\n        [each",
-        "    found = list(\n        [each",
+        "    found = _mark_broken_chains([each",
+        "    found = list([each",
         f"{_CHAINS}test_a_damaged_link_is_named",
     ),
     _mutant(

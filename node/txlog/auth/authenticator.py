@@ -76,10 +76,15 @@ class Authenticator:
 
     def may_write(self, shown: str | None) -> bool:
         """Whether these credentials are known, without a wait, to permit writes. If False, call :meth:`authorize`."""
-        if shown is None:
-            return False
-        user = self.identify_now(shown)
-        return user is not None and user.role >= Role.WRITER
+        return self._has_role(shown, Role.WRITER)
+
+    def may_read(self, shown: str | None) -> bool:
+        """The same for reads."""
+        return self._has_role(shown, Role.READER)
+
+    def _has_role(self, shown: str | None, role: Role) -> bool:
+        user = None if shown is None else self.identify_now(shown)
+        return user is not None and user.role >= role
 
     def identify_now(self, shown: str) -> User | None:
         """The user, if it is known at once: by a token, or by a password that was correct recently."""

@@ -36,7 +36,8 @@ COMPRESSED_BYTES_MIN: Final = 1024
 """A shorter answer is not compressed: its head alone is about as long."""
 SILENT_BYTES_MAX: Final = 1 << 20
 """Bytes of a compressed body that may decompress to nothing; every compressor writes something sooner."""
-_OFF_LOOP_BYTES: Final = 16 << 10
+OFF_LOOP_BYTES: Final = 16 << 10
+"""A longer piece is compressed in a thread; bytes."""
 _GZIP_LEVEL: Final = 4
 _ZSTD_LEVEL: Final = 3
 _THREADS: Final = 2
@@ -109,6 +110,11 @@ def choose_coding(request: web.BaseRequest) -> str:
     accepted = request.headers.get("Accept-Encoding")
     if accepted is None or not (_is_own_page_or_program(request) or is_admitted_origin(request)):
         return ""
+    return best_coding(accepted)
+
+
+def best_coding(accepted: str) -> str:
+    """The coding that a header ``Accept-Encoding`` prefers, "" for none."""
     weights = _parse_weights(accepted)
     best, best_weight = "", 0.0
     for coding in _PREFERRED:
@@ -152,6 +158,12 @@ def _make_compressor(coding: str) -> _Compressor:
     return zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, window_bits)
 
 
+def compress_whole(body: bytes, coding: str) -> bytes:
+    """A body in this coding."""
+    compressor = _make_compressor(coding)
+    return compressor.compress(body) + compressor.flush()
+
+
 async def compress_answer(request: web.BaseRequest, answer: web.StreamResponse) -> None:
     """Compresses a complete answer that is not sent yet, unless it is short or the client does not accept that."""
     if not isinstance(answer, web.Response) or answer.prepared or answer.status != 200:
@@ -163,12 +175,10 @@ async def compress_answer(request: web.BaseRequest, answer: web.StreamResponse) 
     coding = choose_coding(request)
     if not coding:
         return
-    compressor = _make_compressor(coding)
-    if len(body) < _OFF_LOOP_BYTES:
-        packed = compressor.compress(body)
+    if len(body) < OFF_LOOP_BYTES:
+        answer.body = compress_whole(body, coding)
     else:
-        packed = await asyncio.get_running_loop().run_in_executor(_pool, compressor.compress, body)
-    answer.body = packed + compressor.flush()
+        answer.body = await asyncio.get_running_loop().run_in_executor(_pool, compress_whole, body, coding)
     answer.headers["Content-Encoding"] = coding
 
 
@@ -198,7 +208,7 @@ async def _compress_pieces(
     compressor = _make_compressor(coding)
     for part in (_iterate(head), rest):
         async for piece in part:
-            if len(piece) < _OFF_LOOP_BYTES:
+            if len(piece) < OFF_LOOP_BYTES:
                 data = compressor.compress(piece)
             else:
                 data = await loop.run_in_executor(_pool, compressor.compress, piece)

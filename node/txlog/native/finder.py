@@ -158,6 +158,11 @@ COMPILED_MODULES: Final = tuple(
             "server.frontdoor",
             (
                 "fast_path",
+                "fast_reads",
+                "monotonic_reads",
+                "plain_heads",
+                "worker_choice",
+                "worker_connections",
                 "write_responses",
             ),
         ),

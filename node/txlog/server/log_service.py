@@ -36,6 +36,7 @@ from txlog.server.admin.settings import SettingsHandler
 from txlog.server.feed.trace_contexts import open_traces
 from txlog.server.frontdoor.evaluator_pool import EvaluatorPool
 from txlog.server.frontdoor.fast_path import FastPathLog
+from txlog.server.frontdoor.fast_reads import FastReads
 from txlog.server.log_routes import LogLinks, LogRoutes
 from txlog.server.permanent_tasks import PermanentTasks
 from txlog.server.removed_master_export import export_unlogged
@@ -164,7 +165,8 @@ class LogService(MasterListener):
         """What the fast path needs for plain writes to this log."""
         config = self.config
         level, timeout_s, traces = config.durability, config.write_timeout_s, self.context.traces
-        return FastPathLog(self.repository, self.routes.writes, self.loop, level, timeout_s, traces)
+        writes, reads = self.routes.writes, FastReads(self.context, self.routes.reads.router)
+        return FastPathLog(self.repository, writes, reads, self.loop, level, timeout_s, traces)
 
     @property
     def literals_form(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 
 from aiohttp import ClientError, web
 
@@ -11,10 +11,17 @@ from txlog.http.body_compression import choose_coding, compress_unless_short
 from txlog.http.cors import add_cors_headers
 from txlog.http.router import Request, Response
 from txlog.server.frontdoor.stream_converter import closing_stream
+from txlog.server.frontdoor.worker_connections import WorkerConnection
 
 CLIENT_IDLE_S = 120.0
 """Seconds for which a client may read nothing of its answer. It holds a connection to a worker, of which all clients
 share :data:`~.read_router.CONNECTIONS_MAX`."""
+
+
+async def read_pieces(connection: WorkerConnection, idle_s: float) -> AsyncGenerator[bytes, None]:
+    """The rest of a worker's answer as it comes. The errors are those of :meth:`.WorkerConnection.read`."""
+    while piece := await connection.read(idle_s):
+        yield piece
 
 
 async def send_stream(request: Request, headers: Mapping[str, str], pieces: AsyncIterator[bytes]) -> Response:

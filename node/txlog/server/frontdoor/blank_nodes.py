@@ -75,11 +75,14 @@ def _format_for(media: str, final: bool) -> _BlankNodeFormat | None:
 def restore_blank_nodes(media: str, body: bytes, *, final: bool = True) -> bytes:
     """Restores a whole answer of that media type. An answer of an unsupported type is unchanged. ``final``: no
     conversion follows."""
+    if not may_change(body):
+        return body
     form = _format_for(media, final)
-    return form.restore(body) if form is not None and _may_change(body) else body
+    return body if form is None else form.restore(body)
 
 
-def _may_change(text: bytes) -> bool:
+def may_change(text: bytes) -> bool:
+    """Whether anything of this answer, or of this piece of one, may have to be restored."""
     return SKOLEM_PREFIX_BYTES in text or ENCODED_PREFIX_BYTES in text
 
 
@@ -104,14 +107,14 @@ async def _restore_csv_pieces(form: _BlankNodeFormat, pieces: AsyncIterator[byte
                 yield piece
                 continue
             quoted = bool(piece.count(b'"', outside) % 2)
-            yield piece[:outside] + form.restore(piece[outside:]) if _may_change(piece) else piece
+            yield piece[:outside] + form.restore(piece[outside:]) if may_change(piece) else piece
 
 
 async def _restore_pieces(form: _BlankNodeFormat, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
     cut = _cut_pieces(form, pieces)
     async with closing_stream(cut):
         async for piece in cut:
-            yield form.restore(piece) if _may_change(piece) else piece
+            yield form.restore(piece) if may_change(piece) else piece
 
 
 async def _cut_pieces(form: _BlankNodeFormat, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:

@@ -13,9 +13,10 @@ from aiohttp import ClientPayloadError
 
 from txlog.http.router import Request
 from txlog.model.errors import Unavailable, WorkerFault
-from txlog.server.frontdoor.read_router import ReadRouter, WorkerCandidate, WorkerQuery
+from txlog.server.frontdoor.read_router import ReadRouter, WorkerQuery
 from txlog.server.frontdoor.result_formats import RESULTS_JSON
 from txlog.server.frontdoor.stream_converter import closing_stream
+from txlog.server.frontdoor.worker_choice import WorkerCandidate
 from txlog.sparql.rewrite.describe_query import (
     ROWS_BYTES_MAX,
     Row,

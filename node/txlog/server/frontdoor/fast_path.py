@@ -1,24 +1,23 @@
-"""The fast path for plain writes: most requests are answered without a task, a stream or a request object.
+"""The fast path for plain writes and queries: most requests are answered without a task, a stream or a request object.
 
 Every connection begins here. The fast path recognises a whole, ordinary ``POST`` to a repository's statements by its
 bytes, prepares it and submits it to the loop of that repository's log. The loop notifies it through the watermark, and
-it answers in the same turn of the loop. The first request of any other kind hands the connection over to aiohttp for
-good, with every byte received. Such a request has another path, a query string, a chunked or large body, ``Expect`` or
-an unusual header. It may also need a refusal before it is accepted. Only aiohttp interprets HTTP in general; this
-module knows one exact form.
+it answers in the same turn of the loop. It sends a plain query to a worker (:mod:`.fast_reads`). The first request of
+any other kind hands the connection over to aiohttp for good, with every byte received. Such a request has another path,
+a chunked or large body, ``Expect`` or an unusual header. It may also need a refusal before it is accepted. Only aiohttp
+interprets HTTP in general; this module knows two exact forms (:mod:`.plain_heads`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Callable
 from typing import Final, cast
 
 from txlog.auth.authenticator import Authenticator
 from txlog.http.router import encode_response, error_response
-from txlog.http.write_options import WriteOptions, parse_write_options
+from txlog.http.write_options import WriteOptions
 from txlog.model.durability import Durability
 from txlog.model.entry import KIND_QUADS
 from txlog.model.errors import TxLogError
@@ -26,12 +25,12 @@ from txlog.model.hashes import content_hash
 from txlog.model.synchronous import NO_REQUEST
 from txlog.protocol.events import Submission
 from txlog.runtime.master_loop import MasterLoop, PendingWrite
-from txlog.runtime.transaction_status import BELOW_APPLIED
 from txlog.runtime.transaction_traces import TransactionTraces, WriteTrace
-from txlog.server.frontdoor.off_loop import OFF_LOOP_SPARQL
+from txlog.server.frontdoor.fast_reads import FastRead, FastReads, PlainReadHead
+from txlog.server.frontdoor.plain_heads import PlainWriteHead, parse_request_head, recognise_write
 from txlog.server.frontdoor.request_parameters import PATH_PREFIXES
 from txlog.server.frontdoor.synchronous_door import OFF_LOOP_BYTES, is_synchronous, level_of
-from txlog.server.frontdoor.write_handler import UPDATE_MEDIA_TYPE, WriteHandler
+from txlog.server.frontdoor.write_handler import WriteHandler
 from txlog.server.frontdoor.write_responses import accepted_txid
 from txlog.sparql import parse_plain_quad
 
@@ -39,89 +38,26 @@ HEAD_BYTES_MAX: Final = 4096
 BODY_BYTES_MAX: Final = 64 << 10
 PIPELINED_BYTES_MAX: Final = 256 << 10
 """Bytes of pipelined requests that a client sends before it has its answer; above it, the connection stops reading."""
-TIMEOUT_S_MIN: Final = 5.0
-"""Requests with a shorter time-out go to aiohttp: the fast path checks time-outs only every :data:`TICK_S`."""
 TICK_S: Final = 0.5
 CACHED_HEADS_MAX: Final = 512
 """Number of recognised heads in the cache: a client sends the same head again and again."""
-TRACEPARENT_BYTES: Final = b"traceparent"
-"""A head with it is not kept in the cache: the next one has another value."""
-
-_HEAD_PATTERN = re.compile(rb"POST (/[\x21-\x7e]*) HTTP/1\.1((?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t\x20-\x7e]*+|)*+)")
-_UNSUPPORTED_HEADERS: Final = frozenset(
-    b"transfer-encoding content-encoding expect upgrade te trailer http2-settings sec-websocket-key"
-    b" origin sec-fetch-site txlog-updates-without-graph txlog-synchronous".split()
-)
-"""Headers that the fast path leaves to aiohttp or another handler."""
-
-
-class PlainWriteHead:
-    """A recognised head. ``content_length``: of the body, in bytes; ``authorization``: the credentials of the
-    client."""
-
-    __slots__ = ("authorization", "content_length", "key", "level", "media_type", "options")
-
-    def __init__(self, kind: str, length: int, asked: WriteOptions, shown: str | None) -> None:
-        self.media_type = kind
-        self.content_length = length
-        self.options = asked
-        self.key = asked.key
-        self.level = asked.level
-        self.authorization = shown
-
-
-def parse_plain_write(
-    data: bytes, paths: frozenset[bytes], level: Durability, seconds: float, bytes_max: int
-) -> PlainWriteHead | None:
-    """Parses the bytes of a head; None if they do not have the one exact form. ``paths``: the accepted paths. ``level``
-    and ``timeout_s``: defaults of a request that does not set them. ``bytes_max``: the limit of a body."""
-    found = _HEAD_PATTERN.fullmatch(data)
-    if found is None or found[1] not in paths:
-        return None
-    headers: dict[bytes, str] = {}
-    for line in found[2].split(b"\r\n")[1:]:
-        name, _, value = line.partition(b":")
-        name = name.lower()
-        if name in headers or name in _UNSUPPORTED_HEADERS:
-            return None
-        headers[name] = value.strip(b" \t").decode()
-    length, connection = headers.get(b"content-length", ""), headers.get(b"connection", "keep-alive")
-    if not re.fullmatch("[0-9]{1,9}", length) or connection.lower() != "keep-alive" or b"host" not in headers:
-        return None
-    try:
-        asked = parse_write_options(
-            headers.get(b"txlog-durability"),
-            headers.get(b"prefer"),
-            headers.get(b"idempotency-key"),
-            level,
-            seconds,
-        )
-    except TxLogError:
-        return None  # aiohttp's side refuses it by name
-    traceparent = headers.get(TRACEPARENT_BYTES)
-    if traceparent is not None:
-        asked = asked._replace(traceparent=traceparent)
-    if asked.level not in BELOW_APPLIED or asked.timeout_s < TIMEOUT_S_MIN or int(length) > bytes_max:
-        return None
-    media_type = headers.get(b"content-type", "")
-    if int(length) >= OFF_LOOP_SPARQL and media_type.lower().startswith(UPDATE_MEDIA_TYPE):
-        return None  # it would hold the loop
-    return PlainWriteHead(media_type, int(length), asked, headers.get(b"authorization"))
 
 
 class FastPathLog:
-    """One log that takes plain writes. ``level`` and ``timeout_s``: defaults of a request that does not set them.
-    ``traces``: records requests; None records none."""
+    """One log that takes plain writes and answers plain queries (``reads``). ``level`` and ``timeout_s``: defaults of a
+    write that does not set them. ``traces``: records writes; None records none."""
 
     def __init__(
         self,
         name: str,
         writes: WriteHandler,
+        reads: FastReads,
         loop: MasterLoop,
         level: Durability,
         timeout_s: float,
         traces: TransactionTraces | None,
     ) -> None:
+        self.reads = reads
         self.traces = traces
         self.writes = writes
         self.loop = loop
@@ -129,11 +65,12 @@ class FastPathLog:
         self.level = level
         self.timeout_s = timeout_s
         self.bytes_max = min(BODY_BYTES_MAX, writes.bytes_max)
-        self.paths = frozenset(f"{prefix}/repositories/{name}/statements".encode() for prefix in PATH_PREFIXES)
+        self.read_paths = frozenset(f"{prefix}/repositories/{name}".encode() for prefix in PATH_PREFIXES)
+        self.paths = frozenset(path + b"/statements" for path in self.read_paths)
 
 
 class FastPath:
-    """All connections that have sent only plain writes so far.
+    """All connections that have sent only plain requests so far.
 
     ``idle_s``: how long a connection may be silent. ``make_http_protocol``: makes aiohttp's protocol. ``guard``: admits
     only clients that it knows; None admits every client.
@@ -147,31 +84,41 @@ class FastPath:
         self.connections: set[FastPathConnection] = set()
         self.closing = False
         self._logs: dict[bytes, FastPathLog] = {}
-        self._head_cache: dict[bytes, tuple[PlainWriteHead, FastPathLog]] = {}
+        self._read_logs: dict[bytes, FastPathLog] = {}
+        self._head_cache: dict[bytes, tuple[PlainWriteHead | PlainReadHead, FastPathLog]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._idle_s = idle_s
 
     def add_log(self, log: FastPathLog) -> None:
-        """From now on, plain writes to this log's paths are recognised."""
+        """From now on, plain writes and queries to this log's paths are recognised."""
         self._logs.update(dict.fromkeys(log.paths, log))
+        self._read_logs.update(dict.fromkeys(log.read_paths, log))
 
     def new_connection(self) -> FastPathConnection:
         """The protocol of a new connection."""
         return FastPathConnection(self)
 
-    def parse_head(self, data: bytes) -> tuple[PlainWriteHead, FastPathLog] | None:
-        """The parsed head and its log, or None if it does not have the one exact form."""
+    def parse_head(self, data: bytes) -> tuple[PlainWriteHead | PlainReadHead, FastPathLog] | None:
+        """The parsed head and its log, or None if it has neither of the exact forms."""
         known = self._head_cache.get(data)
         if known is not None:
             return known
-        log = self._logs.get(data[len(b"POST ") : data.find(b" ", len(b"POST "))])
-        if log is None:
+        request = parse_request_head(data)
+        if request is None:
             return None
-        head = parse_plain_write(data, log.paths, log.level, log.timeout_s, log.bytes_max)
+        head: PlainWriteHead | PlainReadHead | None
+        log = self._logs.get(request.target)
+        if log is not None:
+            head = recognise_write(request, log.paths, log.level, log.timeout_s, log.bytes_max)
+        else:
+            log = self._read_logs.get(request.target.partition(b"?")[0])
+            if log is None:
+                return None
+            head = log.reads.recognise(request)
         if head is None:
             return None
         found = (head, log)
-        if not head.options.traceparent:
+        if isinstance(head, PlainReadHead) or not head.options.traceparent:  # the next one has another traceparent
             if len(self._head_cache) >= CACHED_HEADS_MAX:
                 self._head_cache.clear()
             self._head_cache[data] = found
@@ -191,6 +138,8 @@ class FastPath:
         now = time.monotonic()
         for connection in list(self.connections):
             connection.check_timeout(now, self._idle_s)
+        for log in self._read_logs.values():
+            log.reads.close_idle(now)
         self._timer = loop.call_later(TICK_S, self._check_timeouts) if self.connections else None
 
     async def close(self, timeout_s: float) -> None:
@@ -199,10 +148,12 @@ class FastPath:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         # Polled: it happens once, and an answer has no event for it.
-        while any(c.has_pending_write for c in self.connections) and loop.time() < deadline:  # noqa: ASYNC110
+        while any(c.is_busy for c in self.connections) and loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         for connection in list(self.connections):
             connection.close()
+        for log in self._read_logs.values():
+            log.reads.close()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -241,30 +192,43 @@ class FastPathConnection(asyncio.Protocol):
         self._log: FastPathLog | None = None
         self._write: PendingWrite | None = None
         self._waiter: FastPathWaiter | None = None
+        self._read: FastRead | None = None
+        self._request = b""
+        """The request that is being read for: another side may have to answer it."""
+        self._address: str | None = None
         self._trace: WriteTrace | None = None
         self._last_activity = time.monotonic()
         self._paused = False
+        self._writable: asyncio.Event | None = None
+        """Set while the client reads what is sent; None before it was ever too slow."""
 
     @property
-    def has_pending_write(self) -> bool:
-        """Whether a write waits for its answer."""
-        return self._write is not None
+    def is_busy(self) -> bool:
+        """Whether a request waits for its answer."""
+        return self._write is not None or self._read is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Takes over the transport."""
         self._transport = cast(asyncio.Transport, transport)
+        remote = transport.get_extra_info("peername")
+        self._address = str(remote[0]) if isinstance(remote, tuple) else None
         self._fast_path.add_connection(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client has disconnected: its write goes on, and is not answered."""
+        """The client has disconnected: its write goes on, and is not answered. Its read ends."""
         self._transport = None
         self._fast_path.connections.discard(self)
         self._finish_request()
+        read, self._read = self._read, None
+        if read is not None:
+            read.cancel()
+        if self._writable is not None:
+            self._writable.set()
 
     def data_received(self, data: bytes) -> None:
         """Parses the next request, or keeps the bytes while one is in progress."""
         self._data = self._data + data if self._data else data
-        if self._write is None:
+        if self._write is None and self._read is None:
             self._parse_next()
         elif len(self._data) > PIPELINED_BYTES_MAX and self._transport is not None:
             self._paused = True
@@ -275,7 +239,7 @@ class FastPathConnection(asyncio.Protocol):
         data = self._data
         split = data.find(b"\r\n\r\n")
         if split < 0:
-            if not data.startswith(b"POST "[: len(data)]) or len(data) > HEAD_BYTES_MAX:
+            if not data.startswith((b"POST "[: len(data)], b"GET "[: len(data)])) or len(data) > HEAD_BYTES_MAX:
                 self._switch_to_http()
             return
         found = None if self._fast_path.closing else self._fast_path.parse_head(data[:split])
@@ -287,6 +251,13 @@ class FastPathConnection(asyncio.Protocol):
         if len(data) < end:
             return
         guard = self._fast_path.guard
+        if isinstance(head, PlainReadHead):
+            if guard is not None and not guard.may_read(head.authorization):
+                self._switch_to_http()
+                return
+            self._data, self._request = data[end:], data[:end]
+            self._start_read(head, log, data[split + 4 : end])
+            return
         if guard is not None and not guard.may_write(head.authorization):
             self._switch_to_http()  # aiohttp's side authenticates, and refuses by name
             return
@@ -294,6 +265,13 @@ class FastPathConnection(asyncio.Protocol):
             self._data = data[end:]
         else:
             self._switch_to_http()
+
+    def _start_read(self, head: PlainReadHead, log: FastPathLog, body: bytes) -> None:
+        read = log.reads.start(head, body, self._address, self)
+        if read is None:
+            self.leave_to_http()
+        elif not read.is_over:
+            self._read = read
 
     def _submit(self, head: PlainWriteHead, log: FastPathLog, body: bytes) -> bool:
         """False when the request must be refused: aiohttp's side finds the same error and reports it."""
@@ -326,6 +304,13 @@ class FastPathConnection(asyncio.Protocol):
             self._trace = log.traces.begin(write, options.traceparent)
         self._last_activity = time.monotonic()
         return True
+
+    def leave_to_http(self) -> None:
+        """Nothing of an answer was sent: aiohttp's side answers this request."""
+        self._read = None
+        self._data, self._request = self._request + self._data, b""
+        if self._transport is not None:
+            self._switch_to_http()
 
     def _switch_to_http(self) -> None:
         transport, data = self._transport, self._data
@@ -365,6 +350,19 @@ class FastPathConnection(asyncio.Protocol):
 
     def _send(self, answer: bytes) -> None:
         self._finish_request()
+        self.finish(answer)
+
+    # A read's answer
+
+    def write(self, data: bytes) -> None:
+        """Sends a part of an answer."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def finish(self, answer: bytes) -> None:
+        """Sends the last part of an answer, and goes on with the next request."""
+        self._read = None
+        self._last_activity = time.monotonic()
         if self._transport is None:
             return
         self._transport.write(answer)
@@ -375,8 +373,31 @@ class FastPathConnection(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(self._resume)
 
     def _resume(self) -> None:
-        if self._transport is not None and self._write is None and self._data:
+        if self._transport is not None and not self.is_busy and self._data:
             self._parse_next()
+
+    def abort(self) -> None:
+        """Closes the connection at once: the client sees an incomplete answer."""
+        self._read = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than it is sent to."""
+        if self._writable is None:
+            self._writable = asyncio.Event()
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """The client has read most of what was sent."""
+        if self._writable is not None:
+            self._writable.set()
+
+    async def drain(self, seconds: float) -> None:
+        """Waits until the client has read most of what was sent. ``TimeoutError`` after ``seconds``."""
+        if self._writable is not None and not self._writable.is_set():
+            async with asyncio.timeout(seconds):
+                await self._writable.wait()
 
     def _finish_request(self) -> None:
         if self._waiter is not None and self._log is not None:
@@ -393,6 +414,8 @@ class FastPathConnection(asyncio.Protocol):
         asked = self._options
         if asked is not None and now - self._last_activity >= asked.timeout_s:
             self.on_result(False)
+        elif self._read is not None:
+            self._read.check_timeout(now)
         elif self._write is None and now - self._last_activity > idle_s:
             self.close()
 

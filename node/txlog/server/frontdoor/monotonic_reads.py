@@ -24,6 +24,10 @@ class MonotonicReads:
     def record(self, client: str, worker: str, known: int, end: int) -> None:
         """Records that ``worker``, known to be at ``known``, begins an answer while this master has no entry above
         ``end``."""
+        before = self._clients.get(client)
+        if before is not None and len(before) == 1 and before.get(worker) == end:
+            self._clients.move_to_end(client)
+            return
         before = self._clients.pop(client, {})
         kept = {name: index for name, index in before.items() if name != worker and index > known}
         self._clients[client] = {**kept, worker: end}

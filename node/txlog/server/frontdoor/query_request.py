@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from txlog.http.router import int_parameter, seconds_parameter
 from txlog.model.errors import BadInput, NotAcceptable
@@ -29,6 +29,8 @@ from txlog.sparql.rewrite.star_query import quoted_to_terms
 from txlog.sparql.tokens import tokens
 
 QUERY_S_MAX = 3600.0
+ACCEPT_CHARS_MAX: Final = 8192
+"""As long as a header may be. A form may hold this one, too, and a body is longer."""
 _FROM = re.compile(r"\bfrom\b", re.IGNORECASE)
 
 Parameters = tuple[tuple[str, str], ...]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Final
 
 from aiohttp import ClientError, ClientResponse, web
 
@@ -18,13 +17,7 @@ from txlog.http.router import (
     read_body,
     text_response,
 )
-from txlog.model.errors import (
-    BadInput,
-    NotAcceptable,
-    Unavailable,
-    Unsupported,
-    WorkerFault,
-)
+from txlog.model.errors import BadInput, NotAcceptable, Unavailable, Unsupported
 from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.answer_steps import clean_lines, read_beginning, resume, steps_for
 from txlog.server.frontdoor.answer_stream import send_stream
@@ -32,14 +25,14 @@ from txlog.server.frontdoor.describe import append_answers, find_statement_queri
 from txlog.server.frontdoor.off_loop import parse_form, run_sparql_off_loop
 from txlog.server.frontdoor.portability_rule import PortabilityRule
 from txlog.server.frontdoor.query_plans import explain_query
-from txlog.server.frontdoor.query_request import ParsedQuery, parse_query_request
+from txlog.server.frontdoor.query_request import ACCEPT_CHARS_MAX, ParsedQuery, parse_query_request
 from txlog.server.frontdoor.read_router import (
     ALL_STATEMENTS,
     RETRY_S,
     ReadRouter,
-    WorkerCandidate,
     WorkerQuery,
     WorkerRequestSpec,
+    worker_error,
 )
 from txlog.server.frontdoor.request_parameters import (
     context_parameters,
@@ -69,14 +62,12 @@ from txlog.server.frontdoor.statement_lines import (
 )
 from txlog.server.frontdoor.stream_converter import Stage, StreamConverter, convert_stream
 from txlog.server.frontdoor.tabular_results import accept_header, table_response
+from txlog.server.frontdoor.worker_choice import WorkerCandidate
 from txlog.sparql.rewrite.star_query import speaks_star
 from txlog.sparql.skolem_iris import iri_to_label
 from txlog.workers import Adapter
 from txlog.workers.adapter import RequestOutcome, Unreachable, WorkerRequest
 from txlog.workers.canonical_literals import literal_form
-
-ACCEPT_CHARS_MAX: Final = 8192
-"""As long as a header may be. A form may hold this one, too, and a body is longer."""
 
 
 class ReadHandler:
@@ -166,7 +157,7 @@ class ReadHandler:
     async def _boolean_response(self, request: Request, build: WorkerRequestSpec) -> Response:
         answer = await self.router.fetch(request, build)
         if answer.status != 200:
-            raise _worker_error(answer.status, answer.text)
+            raise worker_error(answer.status, answer.text)
         found = re.search(rb'"boolean"\s*:\s*(true|false)', answer.body)
         if found is None:
             raise NotAcceptable("Accept: text/boolean is for ASK")
@@ -196,7 +187,7 @@ class ReadHandler:
                     if answer.status in (502, 503, 504):
                         continue
                     if answer.status != 200:
-                        raise _worker_error(answer.status, (await answer.read())[:8000].decode("utf-8", "replace"))
+                        raise worker_error(answer.status, (await answer.read())[:8000].decode("utf-8", "replace"))
                     media = answer.headers.get("Content-Type", "application/octet-stream")
                     kept = {"Content-Type": media, "Vary": VARY, "TxLog-Worker": store.worker.name, **(headers or {})}
                     steps = steps_for(store.adapter, build, media)
@@ -262,7 +253,7 @@ class ReadHandler:
 
         answer = await self.router.fetch_from(stores, build, counted=asked)
         if answer.status != 200:
-            raise _worker_error(answer.status, answer.text)
+            raise worker_error(answer.status, answer.text)
         return adapters[-1].parse_size(answer)
 
     async def contexts(self, request: Request, names: Mapping[str, str]) -> Response:
@@ -275,7 +266,7 @@ class ReadHandler:
 
         answer = await self.router.fetch(request, build)
         if answer.status != 200:
-            raise _worker_error(answer.status, answer.text)
+            raise worker_error(answer.status, answer.text)
         found = adapters[-1].parse_contexts(answer)
         rows = [(iri_to_label(graph), graph) for graph in found]
         cells = [[("uri", graph) if label is None else ("bnode", label)] for label, graph in rows]
@@ -357,15 +348,6 @@ async def _read_beginning(store: WorkerCandidate, answer: ClientResponse, bytes_
         return await read_beginning(answer.content, bytes_max)
     except (TimeoutError, ClientError, OSError) as broken:  # nothing is sent yet, so another worker may answer
         raise Unreachable(store.worker.url, f"it broke off: {broken}", RequestOutcome.UNKNOWN) from broken
-
-
-def _worker_error(status: int, text: str) -> BadInput | NotAcceptable | WorkerFault:
-    text = text.strip()[:2000]
-    if status == 400:
-        return BadInput(f"MALFORMED QUERY: {text}")
-    if status == 406:
-        return NotAcceptable(text or "the worker has no such form")
-    return WorkerFault(f"the worker answered {status}: {text}")
 
 
 def _pattern_parameters(request: Request, as_written: bool) -> tuple[list[bytes | None], list[str] | None]:

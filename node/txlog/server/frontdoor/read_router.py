@@ -12,14 +12,13 @@ from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, D
 
 from txlog.http.router import Request
 from txlog.http.write_options import prefer_header, preferred_wait
-from txlog.model.errors import BadInput, Conflict, TooLarge, Unavailable, WorkerFault
+from txlog.model.errors import BadInput, Conflict, NotAcceptable, TooLarge, Unavailable, WorkerFault
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.watermark import Watermark
-from txlog.runtime.worker_state import RegisteredWorker
-from txlog.server.frontdoor.monotonic_reads import MonotonicReads
 from txlog.server.frontdoor.off_loop import run_sparql_off_loop
 from txlog.server.frontdoor.result_formats import N_QUADS, RESULTS_JSON
 from txlog.server.frontdoor.statement_lines import StatementPattern
+from txlog.server.frontdoor.worker_choice import WorkerCandidate, WorkerChoice
 from txlog.sparql import hide_marker, uses_graph_clause, with_dataset
 from txlog.workers import ADAPTERS, Adapter
 from txlog.workers.adapter import RequestOutcome, Unreachable, WorkerRequest, WorkerResponse
@@ -36,9 +35,6 @@ CACHED_QUERIES_MAX: Final = 512
 """How many queries are kept as workers get them: a client sends the same one again and again."""
 CACHED_CHARS_MAX: Final = 8192
 """A longer query is rewritten each time: it costs its worker more than this master."""
-_READABLE_STATES = ("Working", "Blocked", "Ahead", "Unknown", "Unreachable")
-"""States in which a worker holds a prefix of this log. ``Unreachable`` is the pipeline's view, so such a worker is
-tried last."""
 
 
 class WorkerQuery(NamedTuple):
@@ -59,22 +55,6 @@ WorkerRequestSpec = Callable[[Adapter], WorkerRequest] | WorkerQuery | Statement
 """The request to send: equal for every engine, or built by the adapter of each engine."""
 
 
-class WorkerCandidate(NamedTuple):
-    """A worker that may answer a read, and the index that the client needs."""
-
-    worker: RegisteredWorker
-    adapter: Adapter
-    client_address: str | None = None
-    """The address of the client, which must see nothing older than before (monotonic reads)."""
-    min_index: int = 0
-    """The index from which that is certain at this worker."""
-
-    @property
-    def is_fresh(self) -> bool:
-        """Whether the worker has reached :attr:`min_index`."""
-        return self.worker.index >= self.min_index
-
-
 class ReadRouter:
     """One HTTP session for all workers. If a worker cannot be reached, the router tries the next one."""
 
@@ -83,8 +63,8 @@ class ReadRouter:
         self._durability = site.durability
         self._reads = site.registry.reads
         self._session: ClientSession | None = None
-        self._monotonic_reads = MonotonicReads()
-        self._rotation = 0
+        self.choice = WorkerChoice(site)
+        self.monotonic_reads = self.choice.monotonic_reads
 
     async def choose(
         self, request: Request, seconds: float | None = None, *, shown: bool = True
@@ -102,46 +82,16 @@ class ReadRouter:
         if not found[0].is_fresh:
             needed = {store.worker.name: store.min_index for store in found}
             if not await self._reads.wait_any_at(needed, min(MONOTONIC_WAIT_S, seconds or MONOTONIC_WAIT_S)):
-                self._monotonic_reads.forget(request.remote)
+                self.monotonic_reads.forget(request.remote)
             found = self.readable_workers(least, request.remote)
         return found
 
     def readable_workers(self, least: int = 0, client: str | None = None) -> list[WorkerCandidate]:
         """The workers at or above this index that may answer now, best first. :class:`Unavailable` if there is none."""
-        candidates = self._candidates(least, client)
+        candidates = self.choice.candidates(least, client)
         if not candidates:
             raise Unavailable("NoWorker", "no worker of this data centre is up to date; ask again", RETRY_S)
         return candidates
-
-    def _candidates(self, least: int, client: str | None) -> list[WorkerCandidate]:
-        """The candidates in order of preference. First come the workers close to the newest one and not older than what
-        the client has seen, by the fewest active reads. Then come the others, newest first. Last come the workers that
-        may not answer or may answer wrongly."""
-        found: list[tuple[tuple[bool, bool, int, int], WorkerCandidate]] = []
-        self._rotation += 1
-        registry = self._site.registry
-        good = self._reads.min_index()
-        workers = list(registry.workers.values())
-        for at, worker in enumerate(workers):
-            if worker.state not in _READABLE_STATES or worker.refusal is not None or worker.is_form_undecided:
-                continue
-            if worker.index < least or registry.is_off_chain(worker):
-                continue
-            wrong = worker.divergence is not None and worker.divergence.wrong
-            last_resort = worker.position is None or worker.state == "Unreachable" or wrong
-            needed = (
-                0
-                if client is None
-                else self._monotonic_reads.min_index_for(client, worker.name, self._durability.persisted_end)
-            )
-            behind = worker.index < max(good, needed)
-            then = -worker.index if behind else self._reads.active_reads[worker.name]
-            turn = (at + self._rotation) % len(workers)  # equal workers take turns
-            found.append(
-                ((last_resort, behind, then, turn), WorkerCandidate(worker, ADAPTERS[worker.engine], client, needed))
-            )
-        found.sort(key=lambda one: one[0])
-        return [store for _, store in found]
 
     @asynccontextmanager
     async def open_response(
@@ -170,7 +120,7 @@ class ReadRouter:
                 await self._reads.wait_any_at({store.worker.name: store.min_index}, MONOTONIC_WAIT_S)
             async with self._send_request(url, asked, timeout, store) as response:
                 if store.client_address is not None and response.status == 200:
-                    self._monotonic_reads.record(
+                    self.monotonic_reads.record(
                         store.client_address, store.worker.name, store.worker.index, self._durability.persisted_end
                     )
                 yield response
@@ -221,7 +171,7 @@ class ReadRouter:
 
             return await run_sparql_off_loop(size, with_contexts, is_query=True)
         if size <= CACHED_CHARS_MAX:
-            return _query_request_cached(adapter.engine, build)
+            return query_request(adapter.engine, build)
         return await run_sparql_off_loop(size, lambda: _query_request(adapter.engine, build), is_query=True)
 
     async def fetch(self, request: Request, build: WorkerRequestSpec) -> WorkerResponse:
@@ -288,6 +238,11 @@ def _query_request(engine: str, build: WorkerQuery) -> WorkerRequest:
 _query_request_cached = lru_cache(CACHED_QUERIES_MAX)(_query_request)
 
 
+def query_request(engine: str, build: WorkerQuery) -> WorkerRequest:
+    """The request for a query of at most :data:`CACHED_CHARS_MAX` characters to a worker of this engine."""
+    return _query_request_cached(engine, build)
+
+
 async def await_stable(site: MasterContext, request: Request) -> None:
     """For a read that this master answers itself: waits until its own log has reached ``TxLog-Min-Position``."""
     await _await_watermark(site, request, site.durability.stable)
@@ -316,16 +271,29 @@ async def _read_bounded(response: ClientResponse, bytes_max: int) -> bytes:
     return b"".join(pieces)
 
 
+def worker_error(status: int, text: str) -> BadInput | NotAcceptable | WorkerFault:
+    """The error of a client's query that a worker has refused in these words."""
+    text = text.strip()[:2000]
+    if status == 400:
+        return BadInput(f"MALFORMED QUERY: {text}")
+    if status == 406:
+        return NotAcceptable(text or "the worker has no such form")
+    return WorkerFault(f"the worker answered {status}: {text}")
+
+
 def lowercase_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """The headers with lower-case names."""
     return {name.lower(): value for name, value in headers.items()}
 
 
 def _min_position_header(request: Request) -> tuple[int, str]:
-    """The header ``TxLog-Min-Position``, an index or ``epoch:index:hash``, as index and text; (0, "") without one."""
+    """The header ``TxLog-Min-Position`` as index and hash; (0, "") without one."""
     text = request.headers.get("TxLog-Min-Position")
-    if text is None:
-        return 0, ""
+    return (0, "") if text is None else parse_min_position(text)
+
+
+def parse_min_position(text: str) -> tuple[int, str]:
+    """An index or ``epoch:index:hash`` as index and hash, "" without a hash. :class:`BadInput` for anything else."""
     parts = text.strip().split(":")
     digits = parts[0] if len(parts) == 1 else parts[1] if len(parts) == 3 else ""
     digest = parts[2].lower() if len(parts) == 3 else ""

@@ -1,0 +1,492 @@
+"""Plain queries on the fast path get the answer of the ordinary path, and everything else is left to that one."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from master_cluster import Cluster, until
+from people import basic, bearer, guarded
+from worker_driver import Driver, OxigraphProcess, Served
+
+from e2e.lib.ports import free_ports
+from txlog.client import MasterClient
+from txlog.client.credentials import Credentials
+from txlog.model.errors import TxLogError
+from txlog.server.frontdoor.answer_steps import SMALL_BYTES
+from txlog.server.frontdoor.fast_reads import FastReads, plain_query
+from txlog.server.frontdoor.query_request import parse_query_request
+from txlog.server.frontdoor.result_formats import N_TRIPLES
+from txlog.server.frontdoor.worker_connections import PAUSE_BYTES
+from txlog.sparql.rewrite.query_template import FilledText, split_template
+
+PATH = "/repositories/demo"
+WAIT_S = 60
+DATA = (
+    'INSERT DATA { <urn:s> <urn:p> 01, "x"@en-US, "a\\rb" . _:b <urn:q> "y,\\"z" . <urn:s> <urn:r> _:b '
+    "GRAPH <urn:g> { <urn:s> <urn:p> <urn:in-g> } }"
+)
+ALL = "SELECT ?s ?p ?o { ?s ?p ?o } ORDER BY ?p STR(?o)"
+LONG = (
+    'SELECT (CONCAT("%s", STR(?a), STR(?b), STR(?c)) AS ?t) '
+    "{ VALUES ?a { 1 2 3 4 5 6 7 8 9 10 } VALUES ?b { 1 2 3 4 5 6 7 8 9 10 } VALUES ?c { 1 2 3 4 5 6 7 8 9 10 } }"
+    % ("long" * 100)
+)
+"""400 kB of results."""
+JSON = "Accept: application/sparql-results+json"
+
+
+def get(query: str, *headers: str, more: str = "") -> bytes:
+    lines = [f"GET {PATH}?query={quote(query)}{more} HTTP/1.1", "Host: x", *(headers or (JSON,))]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n"
+
+
+def post(body: str, media: str, *headers: str) -> bytes:
+    data = body.encode()
+    lines = [f"POST {PATH} HTTP/1.1", "Host: x", f"Content-Type: {media}", f"Content-Length: {len(data)}", *headers]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + data
+
+
+def slow(request: bytes) -> bytes:
+    """The same request with a header that the fast path leaves to aiohttp, and that changes nothing."""
+    return request.replace(b"Host: x\r\n", b"Host: x\r\nTE: trailers\r\n", 1)
+
+
+class Answer:
+    def __init__(self, status: int, headers: dict[str, str], body: bytes, *, is_whole: bool = True) -> None:
+        self.status, self.headers, self.body, self.is_whole = status, headers, body, is_whole
+
+    @property
+    def compared(self) -> tuple[int, dict[str, str], bytes]:
+        unlike = ("date", "server", "content-length", "transfer-encoding", "connection")
+        headers = {name: value for name, value in self.headers.items() if name not in unlike}
+        body = gzip.decompress(self.body) if headers.get("content-encoding") == "gzip" else self.body
+        return self.status, headers, body
+
+
+class Client:
+    """One connection, byte by byte."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def ask(self, request: bytes) -> Answer:
+        self.writer.write(request)
+        return await self.answer()
+
+    async def answer(self) -> Answer:
+        async with asyncio.timeout(WAIT_S):
+            first, *lines = (await self.reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
+            headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+            status, pieces = int(first.split()[1]), list[bytes]()
+            if headers.get("transfer-encoding") != "chunked":
+                body = await self.reader.readexactly(int(headers.get("content-length", "0")))
+                return Answer(status, headers, body)
+            try:
+                while size := int(await self.reader.readuntil(b"\r\n"), 16):
+                    pieces.append((await self.reader.readexactly(size + 2))[:-2])
+                await self.reader.readexactly(2)
+            except (asyncio.IncompleteReadError, ConnectionResetError):
+                return Answer(status, headers, b"".join(pieces), is_whole=False)
+            return Answer(status, headers, b"".join(pieces))
+
+
+@asynccontextmanager
+async def connection(cluster: Cluster) -> AsyncIterator[Client]:
+    url = urlsplit(cluster.url(0))
+    reader, writer = await asyncio.open_connection(url.hostname, url.port, limit=1 << 16)
+    try:
+        yield Client(reader, writer)
+    finally:
+        writer.transport.abort()
+
+
+def fast(cluster: Cluster) -> int:
+    """Connections that are still on the fast path."""
+    return len(cluster.app(0)._fast_path.connections)
+
+
+def reads_of(cluster: Cluster) -> FastReads:
+    return cluster.app(0)._fast_path._read_logs[PATH.encode()].reads
+
+
+def active(cluster: Cluster) -> int:
+    return sum(cluster.service(0).context.registry.reads.active_reads.values())
+
+
+@pytest.fixture
+async def filled(served: Served) -> Served:
+    await served.cluster.write(0, DATA, TxLog_Durability="applied")
+    return served
+
+
+SAME = {
+    "rows": get(ALL),
+    "rows of one subject": get("SELECT ?o { <urn:s> <urn:p> ?o } ORDER BY STR(?o)"),
+    "csv": get(ALL, "Accept: text/csv"),
+    "tsv": get(ALL, "Accept: text/tab-separated-values"),
+    "xml": get(ALL, "Accept: application/sparql-results+xml"),
+    "no accept": get(ALL, "User-Agent: x"),
+    "accept as parameter": get(ALL, "User-Agent: x", more="&Accept=text/csv"),
+    "ask": get("ASK { <urn:s> ?p ?o }"),
+    "construct": get("CONSTRUCT WHERE { <urn:s> <urn:r> ?o }", "Accept: application/n-triples"),
+    "graph": get("SELECT ?o { GRAPH <urn:g> { <urn:s> ?p ?o } }"),
+    "from": get("SELECT ?o FROM <urn:g> { <urn:s> ?p ?o }"),
+    "default graph by parameter": get("SELECT ?o { <urn:s> ?p ?o }", more="&default-graph-uri=urn:g"),
+    "a binding": get("SELECT ?o { ?s <urn:r> ?o }", more=f"&%24s={quote('<urn:s>')}"),
+    "a limit": get(ALL, more="&limit=1"),
+    "system graphs are hidden": get("SELECT ?g { GRAPH ?g { ?s ?p ?o } }"),
+    "unicode": get('SELECT ("zażółć" AS ?x) {}'),
+    "plus and percent": get('SELECT ("a+b%20c" AS ?x) {}'),
+    "sparql-query": post(ALL, "application/sparql-query", JSON),
+    "form": post(f"query={quote(ALL)}&infer=false", "application/x-www-form-urlencoded; charset=utf-8", JSON),
+    "refused by the worker": get("SELECT ?x { ?x <urn:p>+ ?y FILTER(<urn:no-function>(?x) || 1/0) } HAVING"),
+    "compressed and small": get(ALL, JSON, "Accept-Encoding: gzip"),
+    "compressed": get(LONG, JSON, "Accept-Encoding: gzip, deflate"),
+    "a browser of before": get(LONG, JSON, "Accept-Encoding: gzip", "User-Agent: Mozilla/5.0"),
+    "long": get(LONG),
+    "long csv": get(LONG, "Accept: text/csv"),
+    "no UTF-8": get(ALL).replace(b"SELECT", b"%ff"),
+}
+
+
+@pytest.mark.parametrize("request_", SAME.values(), ids=list(SAME))
+async def test_both_paths_give_one_answer(filled: Served, request_: bytes) -> None:
+    async with connection(filled.cluster) as one, connection(filled.cluster) as other:
+        quick = await one.ask(request_)
+        assert fast(filled.cluster) == 2
+        ordinary = await other.ask(slow(request_))
+        assert fast(filled.cluster) == 1
+        assert quick.compared == ordinary.compared
+        assert quick.is_whole
+        assert ("content-length" in quick.headers) is (
+            len(quick.body) <= SMALL_BYTES and "gzip" not in str(quick.headers)
+        )
+    assert active(filled.cluster) == 0
+
+
+LEFT = {
+    "time-out": get(ALL, more="&timeout=5"),
+    "plan": get(ALL, more="&explain=Optimized"),
+    "text/boolean": get("ASK {}", "Accept: text/boolean"),
+    "binary rows": get(ALL, "Accept: application/x-binary-rdf-results-table"),
+    "turtle": get("CONSTRUCT WHERE { ?s ?p ?o }", "Accept: text/turtle"),
+    "triple terms": get("SELECT ?x { ?x ?p <<( <urn:s> <urn:p> ?o )>> }"),
+    "no query": b"GET /repositories/demo HTTP/1.1\r\nHost: x\r\n\r\n",
+    "an update": post("update=CLEAR+ALL", "application/x-www-form-urlencoded"),
+    "another media type": post(ALL, "text/plain"),
+    "a page's query": get(ALL, JSON, "Origin: http://elsewhere.example"),
+    "another repository": get(ALL).replace(b"/demo?", b"/other?"),
+    "credentials of a proxy": get(ALL, JSON, "TxLog-Authorization: Bearer x"),
+    "min position without end": get(ALL, JSON, "TxLog-Min-Position: 1:2"),
+}
+
+
+@pytest.mark.parametrize("request_", LEFT.values(), ids=list(LEFT))
+async def test_what_is_not_plain_is_left_to_the_ordinary_path(filled: Served, request_: bytes) -> None:
+    async with connection(filled.cluster) as one, connection(filled.cluster) as other:
+        given = await one.ask(request_)
+        assert fast(filled.cluster) == 1
+        assert given.compared == (await other.ask(slow(request_))).compared
+
+
+async def test_a_read_after_a_write_waits_on_the_ordinary_path_only(filled: Served) -> None:
+    """A position that is reached is no reason to leave the fast path; a hash that the log does not have is refused."""
+    told = await filled.cluster.write(0, "INSERT DATA { <urn:new> <urn:p> 1 }", TxLog_Durability="applied")
+    position = told["TxLog-Position"]
+    async with connection(filled.cluster) as client:
+        found = await client.ask(get("ASK { <urn:new> ?p ?o }", JSON, f"TxLog-Min-Position: {position}"))
+        assert b"true" in found.body
+        assert fast(filled.cluster) == 1
+        epoch, index, digest = position.split(":")
+        moved = f"{epoch}:{index}:{digest[::-1]}"
+        assert (await client.ask(get(ALL, JSON, f"TxLog-Min-Position: {moved}"))).status == 409
+    await asyncio.to_thread(filled.driver.pause)
+    told = await filled.cluster.write(0, "INSERT DATA { <urn:later> <urn:p> 1 }", TxLog_Durability="synced")
+    async with connection(filled.cluster) as client:
+        client.writer.write(get("ASK { <urn:later> ?p ?o }", JSON, f"TxLog-Min-Position: {told['TxLog-Position']}"))
+        await until(lambda: fast(filled.cluster) == 0)
+        filled.driver.resume()
+        assert b"true" in (await client.answer()).body
+
+
+async def test_queries_and_writes_of_one_connection_are_answered_in_order(filled: Served) -> None:
+    write = b"<urn:pipelined> <urn:p> <urn:o> .\n"
+    head = f"POST {PATH}/statements HTTP/1.1\r\nHost: x\r\nContent-Type: application/n-quads\r\n"
+    async with connection(filled.cluster) as client:
+        client.writer.write(
+            get("ASK { <urn:s> ?p ?o }")
+            + f"{head}TxLog-Durability: synced\r\nContent-Length: {len(write)}\r\n\r\n".encode()
+            + write
+            + get(LONG)
+            + get("ASK { <urn:nothing> ?p ?o }")
+        )
+        answers = [await client.answer() for _ in range(4)]
+        assert [answer.status for answer in answers] == [200, 204, 200, 200]
+        assert b"true" in answers[0].body
+        assert b"false" in answers[3].body
+        assert fast(filled.cluster) == 1
+    assert active(filled.cluster) == 0
+
+
+async def test_many_queries_share_the_connections_to_their_worker(filled: Served) -> None:
+    async def ask_again_and_again() -> None:
+        async with connection(filled.cluster) as client:
+            for number in range(20):
+                told = await client.ask(get(f"SELECT (<urn:n:{number}> AS ?x) {{}}"))
+                assert f'"urn:n:{number}"'.encode() in told.body
+
+    await asyncio.gather(*(ask_again_and_again() for _ in range(16)))
+    assert 1 <= sum(map(len, reads_of(filled.cluster).connections._open.values())) <= 16
+    assert active(filled.cluster) == 0
+
+
+class Gate:
+    """What stands before a worker: it passes bytes on, cuts a connection behind so many bytes of an answer, and closes
+    connections that are idle."""
+
+    def __init__(self, port: int, store: str) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self.port, self.store = port, urlsplit(store)
+        self.cut_after: int | None = None
+        self.holds = False
+        self.passed = 0
+        self.lost = 0
+        self.writers: list[asyncio.StreamWriter] = []
+
+    async def start(self) -> None:
+        self.server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner_reader, inner = await asyncio.open_connection(self.store.hostname, self.store.port)
+        self.writers.append(writer)
+
+        async def pass_requests() -> None:
+            while data := await reader.read(1 << 16):
+                inner.write(data)
+            self.lost += 1
+            writer.transport.abort()
+            inner.transport.abort()
+
+        async def pass_answers() -> None:
+            while data := await inner_reader.read(1 << 14):
+                while self.holds:  # noqa: ASYNC110 - the test's own gate
+                    await asyncio.sleep(0.005)
+                self.passed += len(data)
+                writer.write(data[: self.cut_after])
+                if self.cut_after is not None:
+                    self.cut_after -= len(data)
+                    if self.cut_after <= 0:
+                        self.cut_after = None
+                        writer.transport.abort()
+                        return
+                await writer.drain()
+
+        with_errors = await asyncio.gather(pass_requests(), pass_answers(), return_exceptions=True)
+        assert all(one is None or isinstance(one, OSError) for one in with_errors), with_errors
+
+    def close_idle(self) -> None:
+        writers, self.writers = self.writers, []
+        for writer in writers:
+            writer.transport.abort()
+
+    async def close(self) -> None:
+        self.server.close()
+        self.close_idle()
+
+
+class Gated:
+    def __init__(self, cluster: Cluster, gates: list[Gate]) -> None:
+        self.cluster, self.gates = cluster, gates
+
+
+@pytest.fixture
+async def gated(tmp_path: Path, clusters: Callable[..., Cluster]) -> AsyncIterator[Gated]:
+    """A master, and two stores behind gates."""
+    stores = [OxigraphProcess(tmp_path / f"store-{at}") for at in (1, 2)]
+    gates = [Gate(port, store.url) for port, store in zip(free_ports(2), stores, strict=True)]
+    for gate in gates:
+        await gate.start()
+    cluster = clusters(1, workers=[{"name": f"w-{at}", "url": gate.url} for at, gate in enumerate(gates, 1)])
+    await cluster.start()
+    drivers = [Driver(cluster.url(0), f"w-{at}", store) for at, store in enumerate(stores, 1)]
+    await cluster.write(0, DATA, TxLog_Durability="applied-all", Prefer="wait=30")
+    yield Gated(cluster, gates)
+    for driver in drivers:
+        await asyncio.to_thread(driver.close)
+    for gate in gates:
+        await gate.close()
+    for store in stores:
+        store.kill()
+
+
+async def test_a_worker_that_closed_idle_connections_is_asked_again(gated: Gated) -> None:
+    async with connection(gated.cluster) as client:
+        for _ in range(3):
+            names = {(await client.ask(get(ALL))).headers["txlog-worker"] for _ in range(2)}
+            assert names == {"w-1", "w-2"}
+            for gate in gated.gates:
+                gate.close_idle()
+        assert fast(gated.cluster) == 1
+
+
+async def test_another_worker_answers_for_one_that_breaks_off_before_anything_was_sent(gated: Gated) -> None:
+    async with connection(gated.cluster) as client:
+        whole = (await client.ask(get(ALL))).body
+        for gate in gated.gates:
+            gate.cut_after = 100  # inside the head, or behind it
+        answers = [await client.ask(get(ALL)) for _ in range(4)]
+        assert [one.status for one in answers if one.status != 200] in ([], [503])
+        assert {one.body for one in answers if one.status == 200} == {whole}
+        assert fast(gated.cluster) == 1
+    assert active(gated.cluster) == 0
+
+
+async def test_a_worker_that_breaks_off_in_a_long_answer_breaks_it_off(gated: Gated) -> None:
+    async with connection(gated.cluster) as client:
+        for gate in gated.gates:
+            gate.cut_after = 2 * SMALL_BYTES
+        assert not (await client.ask(get(LONG))).is_whole
+    async with connection(gated.cluster) as client:
+        for gate in gated.gates:
+            gate.cut_after = None
+        assert (await client.ask(get(LONG))).is_whole
+    assert active(gated.cluster) == 0
+
+
+async def test_no_worker_at_all_is_said(gated: Gated) -> None:
+    async with connection(gated.cluster) as client:
+        assert (await client.ask(get(ALL))).status == 200
+        for gate in gated.gates:
+            await gate.close()
+        told = await client.ask(get(ALL))
+        assert (told.status, told.headers["txlog-error"], told.headers["retry-after"]) == (503, "NoWorker", "1")
+    assert active(gated.cluster) == 0
+
+
+async def test_a_client_that_leaves_stops_its_query(gated: Gated) -> None:
+    for gate in gated.gates:
+        gate.holds = True
+    async with connection(gated.cluster) as client:
+        client.writer.write(get(ALL))
+        await until(lambda: active(gated.cluster) == 1)
+    await until(lambda: active(gated.cluster) == 0)
+    await until(lambda: sum(gate.lost for gate in gated.gates) == 1)
+    for gate in gated.gates:
+        gate.holds = False
+
+
+async def test_a_client_that_reads_nothing_holds_little_memory(gated: Gated) -> None:
+    """The worker is read no faster than the client reads."""
+    rows = "VALUES ?d { 1 2 3 4 5 6 7 8 9 10 } VALUES ?e { 1 2 3 4 5 6 7 8 9 10 }"
+    huge = LONG.replace("VALUES ?a", f"{rows} VALUES ?a")  # 40 MB
+    async with connection(gated.cluster) as client:
+        client.writer.write(get(huge))
+        await until(lambda: has_paused(gated.cluster))
+        passed = sum(gate.passed for gate in gated.gates)
+        assert passed < 20_000_000
+        assert (await client.answer()).is_whole
+    assert sum(gate.passed for gate in gated.gates) > 40_000_000
+
+
+def has_paused(cluster: Cluster) -> bool:
+    """Whether a connection to a worker has stopped reading, with so much of its answer waiting."""
+    connections = reads_of(cluster).connections._open.values()
+    return any(one._is_paused and one.size > PAUSE_BYTES for some in connections for one in some)
+
+
+@pytest.mark.parametrize("headers", [{}, bearer("reader"), basic("reader", "wrong"), {"Authorization": "Bearer x"}])
+async def test_only_known_readers_are_answered(
+    tmp_path: Path, clusters: Callable[..., Cluster], headers: dict[str, str]
+) -> None:
+    store = OxigraphProcess(tmp_path / "store")
+    cluster = guarded(clusters, tmp_path, workers=[{"name": "w-1", "url": store.url}], durability="applied")
+    await cluster.start()
+    credentials = Credentials(tmp_path / "own-token")
+    driver = Driver(cluster.url(0), "w-1", store, lambda url: MasterClient(url, 5, credentials=credentials))
+    try:
+        sent = [f"{name}: {value}" for name, value in headers.items()]
+        is_known = headers == bearer("reader")
+        await cluster.write(0, DATA, TxLog_Durability="applied", **bearer("writer"))
+        async with connection(cluster) as client:
+            told = await client.ask(get(ALL, JSON, *sent))
+            assert (told.status, fast(cluster)) == ((200, 1) if is_known else (401, 0))
+    finally:
+        await asyncio.to_thread(driver.close)
+        store.kill()
+
+
+# Templates
+
+NAMES = st.sampled_from(
+    ["urn:a", "http://x.example/b", "https://y.example/c#d", "urn:x-arq:UnionGraph", "urn:txlog:e", "f"]
+)
+SPECIAL = "http://www.w3.org/2001/XMLSchema#integer"
+QUERIES = st.sampled_from(
+    [
+        "SELECT * {{ <{0}> <{1}> ?o }}",
+        "SELECT * FROM <{0}> FROM NAMED <{1}> {{ ?s ?p ?o }}",
+        "ASK {{ GRAPH <{0}> {{ ?s a <{1}> }} FILTER(isBlank(?s) && ?s != <{0}>) }}",
+        'SELECT ?x {{ VALUES ?x {{ <{0}> <{1}> <{0}> "<{1}>" }} }}',
+        "SELECT ?x {{ ?x <{0}>/<{1}>* ?y FILTER(?x<{2}&&?y>3) }}",
+        'CONSTRUCT {{ <{0}> ?p "01"^^<http://www.w3.org/2001/XMLSchema#integer> }} {{ ?s ?p <{1}> }}',
+        "PREFIX p: <{0}> SELECT * {{ p:x <{1}> ?o }}",
+        "BASE <{0}> SELECT * {{ <x> <{1}> ?o }}",
+        "SELECT * {{ ?s ?p <{0}> }} # <{1}>",
+        'SELECT * {{ ?s <{0}> "\\u003c{1}>" }}',
+        "DESCRIBE <{0}> <{1}>",
+        "SELECT * {{ SERVICE <{0}> {{ ?s ?p ?o }} }}",
+    ]
+)
+
+
+@given(query=QUERIES, names=st.tuples(NAMES, NAMES, NAMES), graphs=st.lists(NAMES, max_size=1))
+def test_a_filled_template_is_what_the_query_itself_becomes(
+    query: str, names: tuple[str, str, str], graphs: list[str]
+) -> None:
+    text = query.format(*names)
+    given_ = tuple(("default-graph-uri", graph) for graph in graphs)
+    try:
+        wanted = parse_query_request(given_, text, "*/*", star=False)
+    except TxLogError:
+        assert plain_query(given_, text, "*/*") is None
+        return
+    if wanted.converted_format and not (wanted.form == "CONSTRUCT" and wanted.converted_format == N_TRIPLES):
+        assert plain_query(given_, text, "*/*") is None
+        return
+    found = plain_query(given_, text, "*/*")
+    assert found is not None
+    filled = FilledText(found.worker_query.text.encode()).fill(found.iris).decode()
+    assert filled == wanted.text
+    assert found.worker_query[2:] == (wanted.union, wanted.default, wanted.named)
+
+
+def test_queries_that_differ_in_ordinary_iris_share_a_template() -> None:
+    first, second = (plain_query((), f"SELECT * {{ <urn:s:{at}> <urn:p> <urn:s:{at}> }}", "*/*") for at in (1, 2))
+    assert first is not None
+    assert second is not None
+    assert first.worker_query == second.worker_query
+    assert (first.iris, second.iris) == ((b"<urn:s:1>", b"<urn:p>"), (b"<urn:s:2>", b"<urn:p>"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * { <s> <urn:txlog:p> ?o }",
+        f"SELECT * {{ ?s ?p 1 FILTER(<{SPECIAL}>(?s) = 1) }}",
+        "PREFIX p: <urn:p> SELECT * { <urn:s> p:x ?o }",
+        "SELECT * { ?s ?p ?o } #<urn:p>",
+        'SELECT * { ?s ?p "\\t", <urn:p> }',
+        "SELECT * { <urn:placeholder-5f0c1b9e2a7d4e63:0> ?p <urn:o> }",
+        "SELECT * { VALUES ?x {" + "".join(f"<urn:x:{at}>" for at in range(17)) + "} }",
+    ],
+)
+def test_what_is_no_ordinary_name_stays_in_the_query(text: str) -> None:
+    assert split_template(text) == (text, ())

@@ -1,0 +1,531 @@
+"""The fast path for plain queries: a query that a worker answers as it is goes to that worker without a task.
+
+A query is plain when a worker writes its answer in a format that the client accepts. It has no time-out, no plan is
+asked for, and it has no triple terms. Everything else, and every refusal, is left to :mod:`.read_handler`, as long as
+nothing of an answer was sent. What an answer promises is the same on both ways: positions, monotonic reads, hidden
+graphs, blank nodes, compression.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Final, NamedTuple, Protocol
+from urllib.parse import parse_qsl, unquote_to_bytes
+
+from aiohttp.helpers import rfc822_formatted_time
+from yarl import URL
+
+from txlog.http.body_compression import (
+    COMPRESSED_BYTES_MIN,
+    OFF_LOOP_BYTES,
+    VARY,
+    best_coding,
+    compress_unless_short,
+    compress_whole,
+)
+from txlog.http.router import encode_response, error_response
+from txlog.model.errors import TxLogError, Unavailable
+from txlog.runtime.master_context import MasterContext
+from txlog.server.frontdoor.answer_steps import SMALL_BYTES, SMALL_S, AnswerSteps
+from txlog.server.frontdoor.answer_stream import CLIENT_IDLE_S, read_pieces
+from txlog.server.frontdoor.blank_nodes import may_change
+from txlog.server.frontdoor.off_loop import OFF_LOOP_SPARQL
+from txlog.server.frontdoor.plain_heads import RequestHead
+from txlog.server.frontdoor.query_request import ACCEPT_CHARS_MAX, Parameters, parse_query_request
+from txlog.server.frontdoor.read_router import (
+    CONNECT_S,
+    CONNECTIONS_MAX,
+    READ_S,
+    RETRY_S,
+    ReadRouter,
+    WorkerQuery,
+    parse_min_position,
+    query_request,
+    worker_error,
+)
+from txlog.server.frontdoor.result_formats import N_TRIPLES
+from txlog.server.frontdoor.stream_converter import closing_stream
+from txlog.server.frontdoor.worker_choice import WorkerCandidate
+from txlog.server.frontdoor.worker_connections import (
+    WorkerConnection,
+    WorkerConnections,
+    worker_address,
+    worker_path,
+)
+from txlog.sparql import uses_graph_clause
+from txlog.sparql.rewrite.query_template import FilledText, split_template
+from txlog.workers.adapter import WorkerRequest
+from txlog.workers.canonical_literals import literal_form
+
+CACHED_MAX: Final = 512
+"""Requests and heads that are kept as bytes: clients ask the same again and again."""
+ERROR_BYTES_MAX: Final = 8000
+"""Bytes of a worker's refusal that its client gets."""
+FORM: Final = "application/x-www-form-urlencoded"
+QUERY_MEDIA_TYPE: Final = "application/sparql-query"
+_BROKEN_OFF: Final = (502, 503, 504)
+"""Answers of a worker, or of a proxy before it, that another worker may answer instead."""
+_PIECE: Final = b"%x\r\n%b\r\n"
+
+
+class PlainReadHead:
+    """A recognised head of a query. ``query``: what it asks for, None where the body says it. ``parameters``: of the
+    URL. ``min_position``: the header ``TxLog-Min-Position``. ``coding``: in which the client gets a long answer."""
+
+    __slots__ = (
+        "accept",
+        "authorization",
+        "coding",
+        "content_length",
+        "is_form",
+        "min_position",
+        "parameters",
+        "query",
+    )
+
+    def __init__(
+        self,
+        head: RequestHead,
+        parameters: Parameters,
+        accept: str,
+        query: PlainQuery | None,
+        is_form: bool,
+    ) -> None:
+        headers = head.headers
+        self.content_length = head.content_length
+        self.parameters = parameters
+        self.accept = accept
+        self.query = query
+        self.is_form = is_form
+        self.authorization = headers.get(b"authorization")
+        self.min_position = headers.get(b"txlog-min-position")
+        accepted = headers.get(b"accept-encoding", "")
+        # A browser that does not say for which page it asks gets its answer uncompressed.
+        is_program = not headers.get(b"user-agent", "").startswith("Mozilla/")
+        self.coding = best_coding(accepted) if accepted and is_program else ""
+
+
+class ReadClient(Protocol):
+    """The connection of a client that waits for an answer."""
+
+    def write(self, data: bytes) -> None:
+        """Sends a part of the answer."""
+
+    def finish(self, data: bytes) -> None:
+        """Sends the last part of the answer."""
+
+    def abort(self) -> None:
+        """Closes the connection: the client sees an incomplete answer."""
+
+    def leave_to_http(self) -> None:
+        """Nothing was sent: aiohttp's side answers this request."""
+
+    async def drain(self, seconds: float) -> None:
+        """Waits until the client has read most of what was sent. ``TimeoutError`` after ``seconds``."""
+
+
+class FastReads:
+    """The plain queries to one repository."""
+
+    def __init__(self, site: MasterContext, router: ReadRouter) -> None:
+        self.connections = WorkerConnections(CONNECTIONS_MAX)
+        self.reads = site.registry.reads
+        self._durability = site.durability
+        self._interactive_load = site.interactive_load
+        self._choice = router.choice
+        self._requests: dict[tuple[str, WorkerQuery], RequestTemplate] = {}
+        self._heads: dict[tuple[str, str, str], bytes] = {}
+
+    # What is asked
+
+    def recognise(self, head: RequestHead) -> PlainReadHead | None:
+        """The query of a head with the repository's path; None if it is not a plain one."""
+        given = head.target.partition(b"?")[2]
+        if b"prefer" in head.headers:
+            return None
+        parameters = _parse_parameters(given)
+        accept = dict(parameters).get("Accept") or head.headers.get(b"accept") or "*/*"
+        if len(accept) > ACCEPT_CHARS_MAX:
+            return None
+        if head.method == b"GET":
+            if head.content_length:
+                return None
+            text = dict(parameters).get("query")
+            query = None if text is None else plain_query(parameters, text, accept)
+            return None if query is None else PlainReadHead(head, parameters, accept, query, False)
+        media = head.headers.get(b"content-type", "").partition(";")[0].strip().lower()
+        if media not in (FORM, QUERY_MEDIA_TYPE) or not 0 < head.content_length < OFF_LOOP_SPARQL:
+            return None
+        return PlainReadHead(head, parameters, accept, None, media == FORM)
+
+    def _parse_body(self, head: PlainReadHead, body: bytes) -> PlainQuery | None:
+        try:
+            text = body.decode("utf-8-sig")
+            if not head.is_form:
+                return plain_query(head.parameters, text, head.accept)
+            form = parse_qsl(text, keep_blank_values=True)
+        except ValueError:
+            return None
+        fields = dict(form)
+        asked = fields.get("query", dict(head.parameters).get("query"))
+        if asked is None or "update" in fields:
+            return None
+        given = (*head.parameters, *form)
+        return plain_query(given, asked, fields.get("Accept") or head.accept)
+
+    def start(self, head: PlainReadHead, body: bytes, address: str | None, client: ReadClient) -> FastRead | None:
+        """Begins to answer a query; None if :mod:`.read_handler` has to. ``address``: of the client."""
+        query = head.query or self._parse_body(head, body)
+        if query is None or address is None:
+            return None
+        try:
+            least = 0 if head.min_position is None else self._reached_index(head.min_position)
+        except TxLogError:
+            return None
+        if least is None:
+            return None
+        stores = self._choice.candidates(least, address)
+        if not stores or not stores[0].is_fresh:
+            return None
+        stores = [store for store in stores if store.is_fresh and self._can_answer(store, query.worker_query)]
+        if not stores or not self.connections.has_room(stores[0].worker.url):
+            return None
+        self._interactive_load.note_request()
+        read = FastRead(self, head, query, client, stores)
+        read.try_next()
+        return read
+
+    def _reached_index(self, text: str) -> int | None:
+        """The index that a read must have reached; None where this log has not, or has another hash there."""
+        index, digest = parse_min_position(text)
+        durability = self._durability
+        if index > durability.stable.value:
+            return None
+        return None if digest and durability.position_at(index).hash.hex() != digest else index
+
+    @staticmethod
+    def _can_answer(store: WorkerCandidate, query: WorkerQuery) -> bool:
+        """Whether one request of plain HTTP to this worker is enough."""
+        able = store.adapter.capabilities
+        if able.union_of and query.union and not query.default and not query.named and uses_graph_clause(query.text):
+            return False
+        return worker_address(store.worker.url) is not None
+
+    # What is sent
+
+    def encode_request(self, store: WorkerCandidate, query: PlainQuery) -> bytes:
+        """The bytes of the request to this worker."""
+        url = store.worker.url
+        key = (url, query.worker_query)
+        known = self._requests.get(key)
+        if known is None:
+            known = RequestTemplate(url, query_request(store.adapter.engine, query.worker_query))
+            if len(self._requests) >= CACHED_MAX:
+                self._requests.clear()
+            self._requests[key] = known
+        return known.encode(query.iris)
+
+    def answer_head(self, store: WorkerCandidate, media: str) -> bytes:
+        """The head of a complete answer, without its length."""
+        adapter, name = store.adapter, store.worker.name
+        key = (name, media, adapter.engine)
+        known = self._heads.get(key)
+        if known is None:
+            form = literal_form(adapter.engine, cleaned=False)
+            known = (
+                f"HTTP/1.1 200 OK\r\nContent-Type: {media}\r\nVary: {VARY}\r\nTxLog-Worker: {name}\r\n"
+                f"TxLog-Literals: {form}\r\n"
+            ).encode("latin-1")
+            if len(self._heads) >= CACHED_MAX:
+                self._heads.clear()
+            self._heads[key] = known
+        return known
+
+    def record_answer(self, store: WorkerCandidate) -> None:
+        """A worker begins an answer: its client reads nothing older later."""
+        assert store.client_address is not None
+        self._choice.monotonic_reads.record(
+            store.client_address, store.worker.name, store.worker.index, self._durability.persisted_end
+        )
+
+    def close_idle(self, now: float) -> None:
+        """Closes connections to workers that are idle."""
+        self.connections.close_idle(now)
+
+    def close(self) -> None:
+        """Closes all connections to workers."""
+        self.connections.close()
+
+
+def _parse_parameters(given: bytes) -> Parameters:
+    """The parameters of a URL, as aiohttp's side reads them."""
+    if given.startswith(b"query=") and b"&" not in given and b";" not in given:
+        try:
+            return (("query", unquote_to_bytes(given[6:].replace(b"+", b" ")).decode()),)
+        except ValueError:
+            pass
+    return tuple(URL(f"/?{given.decode()}", encoded=True).query.items()) if given else ()
+
+
+class PlainQuery(NamedTuple):
+    """A query for a worker. ``iris``: those that take the place of its placeholders, with their brackets."""
+
+    worker_query: WorkerQuery
+    iris: tuple[bytes, ...]
+
+
+def plain_query(parameters: Parameters, text: str, accept: str) -> PlainQuery | None:
+    """The query for a worker; None if it is not plain, or wrong. ``parameters`` hold ``text``, too, where it is one of
+    them."""
+    if "<<" in text or sum(len(name) + len(value) for name, value in parameters) + len(text) >= OFF_LOOP_SPARQL:
+        return None
+    template, iris = split_template(text)
+    given = tuple((name, value) for name, value in parameters if name not in ("query", "Accept"))
+    try:
+        asked = parse_query_request(given, template, accept, star=False)
+        encoded = tuple(iri.encode() for iri in iris)
+    except (TxLogError, ValueError):
+        return None
+    made = asked.converted_format
+    if asked.level or asked.seconds is not None or (made and (made != N_TRIPLES or asked.form == "DESCRIBE")):
+        return None
+    return PlainQuery(WorkerQuery(asked.text, made or asked.accept, asked.union, asked.default, asked.named), encoded)
+
+
+class RequestTemplate:
+    """The request of a query to one worker, which later queries of the same template share."""
+
+    def __init__(self, url: str, asked: WorkerRequest) -> None:
+        address = worker_address(url)
+        assert address is not None, url
+        host, port = address
+        host = f"[{host}]" if ":" in host else host
+        headers = {"Host": f"{host}:{port}", **asked.headers, "Accept-Encoding": "identity"}
+        lines = [f"{asked.method} {worker_path(url)}{asked.path} HTTP/1.1"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        self._head = "\r\n".join([*lines, "Content-Length: "]).encode()
+        self._body = FilledText(asked.body)
+
+    def encode(self, iris: tuple[bytes, ...]) -> bytes:
+        """The bytes of the request."""
+        body = self._body.fill(iris)
+        return b"%b%d\r\n\r\n%b" % (self._head, len(body), body)
+
+
+class FastRead:
+    """One query: the workers that may answer it, the one that is asked, and what has come of its answer.
+
+    ``is_over``: it was answered, its client has gone, or aiohttp's side answers it.
+    """
+
+    def __init__(
+        self,
+        door: FastReads,
+        head: PlainReadHead,
+        query: PlainQuery,
+        client: ReadClient,
+        stores: list[WorkerCandidate],
+    ) -> None:
+        self.is_over = False
+        self._door = door
+        self._coding = head.coding
+        self._query = query
+        self._client = client
+        self._stores = stores
+        self._store: WorkerCandidate | None = None
+        self._connection: WorkerConnection | None = None
+        self._began = 0.0
+        self._is_recorded = False
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_streaming = False
+
+    # The worker
+
+    def try_next(self) -> None:
+        """Sends the query to the next worker. Without one its client gets 503."""
+        self._leave_worker()
+        if not self._stores:
+            refused = Unavailable("NoWorker", "no worker of this data centre can be reached; ask again", RETRY_S)
+            self._refuse(refused)
+            return
+        store = self._store = self._stores.pop(0)
+        self._is_recorded = False
+        self._door.reads.active_reads[store.worker.name] += 1
+        self._began = time.monotonic()
+        connection = self._door.connections.take(store.worker.url)
+        if connection is None:
+            self._connect()
+        else:
+            self._send(connection)
+
+    def _connect(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._send_on_new_connection())
+
+    async def _send_on_new_connection(self) -> None:
+        store = self._store
+        assert store is not None
+        try:
+            connection = await self._door.connections.connect(store.worker.url, CONNECT_S)
+        except (OSError, TimeoutError):
+            self._task = None
+            self.try_next()
+            return
+        self._task = None
+        self._send(connection)
+
+    def _send(self, connection: WorkerConnection) -> None:
+        assert self._store is not None
+        self._connection = connection
+        connection.send(self._door.encode_request(self._store, self._query), self)
+
+    def _leave_worker(self) -> None:
+        """Nothing more is expected of the present worker."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.release()
+        store, self._store = self._store, None
+        if store is not None:
+            self._door.reads.active_reads[store.worker.name] -= 1
+
+    def on_lost(self) -> None:
+        """The worker has broken off. A streamed answer breaks off, too: its own task sees that."""
+        connection = self._connection
+        if self.is_over or self._is_streaming or connection is None:
+            return
+        if connection.was_used and not connection.status:
+            # The worker was closing an idle connection: it has not seen the query.
+            self._connection = None
+            self._connect()
+        else:
+            self.try_next()
+
+    def on_answer(self) -> None:
+        """A part of the answer has come."""
+        connection, store = self._connection, self._store
+        if self._is_streaming or connection is None or store is None:
+            return
+        if not connection.has_length:
+            self._leave_to_http()
+            return
+        status = connection.status
+        if status == 200:
+            if not self._is_recorded:
+                self._is_recorded = True
+                self._door.record_answer(store)
+            self._on_good_answer(connection, store)
+        elif status in _BROKEN_OFF:
+            if connection.is_complete:
+                connection.take_body()
+            self.try_next()
+        elif connection.is_complete or connection.size > ERROR_BYTES_MAX:
+            text = connection.take_body()[:ERROR_BYTES_MAX].decode("utf-8", "replace")
+            self._refuse(worker_error(status, text))
+
+    def _on_good_answer(self, connection: WorkerConnection, store: WorkerCandidate) -> None:
+        if connection.is_complete and connection.size <= SMALL_BYTES:
+            if not self._coding or connection.size < OFF_LOOP_BYTES:
+                self._answer_whole(connection, store)
+            else:
+                self._start_stream()
+        elif connection.is_complete or connection.size > SMALL_BYTES:
+            self._start_stream()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(SMALL_S, self._start_stream)
+
+    # The answer
+
+    def _answer_whole(self, connection: WorkerConnection, store: WorkerCandidate) -> None:
+        media = connection.media_type or "application/octet-stream"
+        try:
+            body = connection.take_body()
+            if may_change(body) or b"\r" in body:
+                body = AnswerSteps(media).apply(body)
+        except TxLogError as wrong:
+            self._refuse(wrong)
+            return
+        coding = b""
+        if self._coding and len(body) >= COMPRESSED_BYTES_MIN:
+            body = compress_whole(body, self._coding)
+            coding = b"Content-Encoding: %s\r\n" % self._coding.encode()
+        head = self._door.answer_head(store, media)
+        self._finish(
+            b"%b%bContent-Length: %d\r\nDate: %b\r\n\r\n%b"
+            % (head, coding, len(body), rfc822_formatted_time().encode(), body)
+        )
+
+    def _finish(self, data: bytes) -> None:
+        self._door.reads.completed_reads.add(1000 * (time.monotonic() - self._began))
+        self._leave_worker()
+        self.is_over = True
+        self._client.finish(data)
+
+    def _refuse(self, error: TxLogError) -> None:
+        self._leave_worker()
+        self.is_over = True
+        self._client.finish(encode_response(error_response(error, plain=True)))
+
+    def _leave_to_http(self) -> None:
+        self._leave_worker()
+        self.is_over = True
+        self._client.leave_to_http()
+
+    def _start_stream(self) -> None:
+        connection, store = self._connection, self._store
+        if self._is_streaming or connection is None or store is None:
+            return
+        self._is_streaming = True
+        self._task = asyncio.get_running_loop().create_task(self._stream(connection, store))
+
+    async def _stream(self, connection: WorkerConnection, store: WorkerCandidate) -> None:
+        """Sends a long or a slow answer in pieces. If the worker breaks off, so does this answer."""
+        client = self._client
+        media = connection.media_type or "application/octet-stream"
+        head, coding = self._door.answer_head(store, media), self._coding
+        pieces: AsyncIterator[bytes] = AnswerSteps(media).stream(read_pieces(connection, READ_S))
+        try:
+            async with closing_stream(pieces):
+                if coding:
+                    coding, pieces = await compress_unless_short(pieces, coding)
+                if coding:
+                    head += b"Content-Encoding: %s\r\n" % coding.encode()
+                client.write(
+                    b"%bTransfer-Encoding: chunked\r\nDate: %b\r\n\r\n" % (head, rfc822_formatted_time().encode())
+                )
+                async with closing_stream(pieces):
+                    async for piece in pieces:
+                        if piece:
+                            client.write(_PIECE % (len(piece), piece))
+                            await client.drain(CLIENT_IDLE_S)
+        except (TimeoutError, OSError, SyntaxError, ValueError, TxLogError):
+            self._break_off()
+        else:
+            self._task = None
+            self._finish(b"0\r\n\r\n")
+
+    def _break_off(self) -> None:
+        self._task = None
+        self._leave_worker()
+        self.is_over = True
+        self._client.abort()
+
+    # The end
+
+    def check_timeout(self, now: float) -> None:
+        """Gives up a worker that has sent nothing for :data:`~.read_router.READ_S`. ``now``: of the monotonic clock."""
+        connection = self._connection
+        if connection is None or self._is_streaming or connection.status or now - self._began < READ_S:
+            return
+        self.try_next()
+
+    def cancel(self) -> None:
+        """The client has gone: the worker is to stop."""
+        self.is_over = True
+        if self._task is not None:
+            self._task.cancel()
+        self._leave_worker()

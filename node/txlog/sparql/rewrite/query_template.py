@@ -1,0 +1,69 @@
+"""Queries that differ in ordinary IRIs only share one rewritten text.
+
+A client asks the same query about one subject after another. Rewriting a query reads each of its tokens; what it does
+depends on no ordinary IRI. So the query is rewritten once with placeholders, and later ones put their IRIs there.
+
+Not ordinary: relative IRIs, and those to which a rewriting or an engine gives a meaning of its own. They stay in the
+template (:data:`_RESERVED`). A query with comments, backslashes, prefixes or a base of its own has no template: an IRI
+may be more than a name there.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_IRI: Final = re.compile(r'(<(?:https?|urn):[^<>"{}|^`\\\x00-\x20]*>)')
+_RESERVED: Final = (
+    "<http://www.w3.org/",
+    "<http://www.openrdf.org/",
+    "<http://rdf4j.org/",
+    "<http://jena.",
+    "<http://www.ontotext.com/",
+    "<urn:txlog",
+    "<urn:rdf4j",
+    "<urn:x-",
+    "<urn:uuid",
+)
+_DECLARES: Final = re.compile(r"[#\\]|\b(?:prefix|base)\b", re.IGNORECASE)
+_PLACEHOLDER: Final = "urn:placeholder-5f0c1b9e2a7d4e63:"
+_FILLED: Final = re.compile(rb"<" + _PLACEHOLDER.encode() + rb"([0-9]+)>")
+IRIS_MAX: Final = 16
+"""A query with more ordinary IRIs has no template: few others are like it."""
+
+
+def split_template(text: str) -> tuple[str, tuple[str, ...]]:
+    """The query with placeholders, and the IRIs (with their brackets) that belong there. Without a template: the query
+    itself, and none."""
+    parts = _IRI.split(text)
+    if len(parts) == 1 or _PLACEHOLDER in text:
+        return text, ()
+    places: dict[str, int] = {}
+    for at in range(1, len(parts), 2):
+        iri = parts[at]
+        if not iri.startswith(_RESERVED):
+            parts[at] = f"<{_PLACEHOLDER}{places.setdefault(iri, len(places))}>"
+    if not places or len(places) > IRIS_MAX or any(_DECLARES.search(part) for part in parts[::2]):
+        return text, ()
+    return "".join(parts), tuple(places)
+
+
+class FilledText:
+    """A text that was made of a template, as it goes to a worker. ``text``: with the placeholders."""
+
+    def __init__(self, text: bytes) -> None:
+        pieces = _FILLED.split(text)
+        self._pieces = pieces
+        self._places = [int(number) for number in pieces[1::2]]
+
+    def fill(self, iris: tuple[bytes, ...]) -> bytes:
+        """The text with these IRIs (with their brackets) in place of the placeholders."""
+        pieces = list(self._pieces)
+        for at, place in enumerate(self._places):
+            pieces[2 * at + 1] = iris[place]
+        return b"".join(pieces)
+
+
+def has_placeholder(text: str) -> bool:
+    """Whether a placeholder is in this text, where no IRI may be put."""
+    return _PLACEHOLDER in text
