@@ -41,7 +41,7 @@ WAIT_S: Final = 240.0
 START_S: Final = 10.0
 
 
-class Shape(NamedTuple):
+class QueryShape(NamedTuple):
     """``query``: the text, with ``%d`` for a number below ``numbers``."""
 
     name: str
@@ -50,8 +50,8 @@ class Shape(NamedTuple):
 
 
 SHAPES: Final = (
-    Shape("subject", "SELECT ?p ?o ?g { GRAPH ?g { <https://txlog.example/thing/%d> ?p ?o } }", QUADS),
-    Shape("megabyte", "SELECT ?s ?o { GRAPH <https://txlog.example/graph/%d> { ?s ?p ?o } } LIMIT 4000", GRAPHS),
+    QueryShape("subject", "SELECT ?p ?o ?g { GRAPH ?g { <https://txlog.example/thing/%d> ?p ?o } }", QUADS),
+    QueryShape("megabyte", "SELECT ?s ?o { GRAPH <https://txlog.example/graph/%d> { ?s ?p ?o } } LIMIT 4000", GRAPHS),
 )
 SYSTEMS: Final = ("direct", "haproxy", "master")
 
@@ -119,7 +119,7 @@ def _compare(found: dict[tuple[str, str], list[Measured]], workers: int, report:
     print_table(build_table(title, ("query", "asked", "answers/s", "p99 ms"), rows))
 
 
-def wrk_script(shape: Shape, path: str) -> str:
+def wrk_script(shape: QueryShape, path: str) -> str:
     """The load of one shape for ``wrk``, in its Lua."""
     before, after = (quote(part) for part in shape.query.split("%d"))
     return (

@@ -269,14 +269,14 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "fast-read-forgets-the-time-out",
-        f"{_ROOM}/fast_reads.py",
+        f"{_ROOM}/plain_queries.py",
         "if asked.level or asked.seconds is not None or (made",
         "if asked.level or (made",
         f"{_FAST_READS}::test_what_is_not_plain_is_left_to_the_ordinary_path[time-out]",
     ),
     _mutant(
         "fast-read-answers-with-rows-for-a-plan",
-        f"{_ROOM}/fast_reads.py",
+        f"{_ROOM}/plain_queries.py",
         "if asked.level or asked.seconds",
         "if asked.seconds",
         f"{_FAST_READS}::test_what_is_not_plain_is_left_to_the_ordinary_path[plan]",

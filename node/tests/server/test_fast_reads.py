@@ -21,7 +21,8 @@ from txlog.client import MasterClient
 from txlog.client.credentials import Credentials
 from txlog.model.errors import TxLogError
 from txlog.server.frontdoor.answer_steps import SMALL_BYTES
-from txlog.server.frontdoor.fast_reads import FastReads, plain_query
+from txlog.server.frontdoor.fast_reads import FastReads
+from txlog.server.frontdoor.plain_queries import plain_query
 from txlog.server.frontdoor.query_request import parse_query_request
 from txlog.server.frontdoor.result_formats import N_TRIPLES
 from txlog.server.frontdoor.worker_connections import PAUSE_BYTES

@@ -161,6 +161,7 @@ COMPILED_MODULES: Final = tuple(
                 "fast_reads",
                 "monotonic_reads",
                 "plain_heads",
+                "plain_queries",
                 "worker_choice",
                 "worker_connections",
                 "write_responses",

@@ -26,8 +26,9 @@ from txlog.model.synchronous import NO_REQUEST
 from txlog.protocol.events import Submission
 from txlog.runtime.master_loop import MasterLoop, PendingWrite
 from txlog.runtime.transaction_traces import TransactionTraces, WriteTrace
-from txlog.server.frontdoor.fast_reads import FastRead, FastReads, PlainReadHead
+from txlog.server.frontdoor.fast_reads import FastRead, FastReads
 from txlog.server.frontdoor.plain_heads import PlainWriteHead, parse_request_head, recognise_write
+from txlog.server.frontdoor.plain_queries import PlainReadHead, recognise_read
 from txlog.server.frontdoor.request_parameters import PATH_PREFIXES
 from txlog.server.frontdoor.synchronous_door import OFF_LOOP_BYTES, is_synchronous, level_of
 from txlog.server.frontdoor.write_handler import WriteHandler
@@ -114,7 +115,7 @@ class FastPath:
             log = self._read_logs.get(request.target.partition(b"?")[0])
             if log is None:
                 return None
-            head = log.reads.recognise(request)
+            head = recognise_read(request)
         if head is None:
             return None
         found = (head, log)

@@ -1,9 +1,7 @@
-"""The fast path for plain queries: a query that a worker answers as it is goes to that worker without a task.
+"""The fast path for plain queries (:mod:`.plain_queries`): they go to a worker without a task.
 
-A query is plain when a worker writes its answer in a format that the client accepts. It has no time-out, no plan is
-asked for, and it has no triple terms. Everything else, and every refusal, is left to :mod:`.read_handler`, as long as
-nothing of an answer was sent. What an answer promises is the same on both ways: positions, monotonic reads, hidden
-graphs, blank nodes, compression.
+Everything else, and every refusal, is left to :mod:`.read_handler`, as long as nothing of an answer was sent. What an
+answer promises is the same on both ways: positions, monotonic reads, hidden graphs, blank nodes, compression.
 """
 
 from __future__ import annotations
@@ -11,17 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import Final, NamedTuple, Protocol
-from urllib.parse import parse_qsl, unquote_to_bytes
+from typing import Final, Protocol
 
 from aiohttp.helpers import rfc822_formatted_time
-from yarl import URL
 
 from txlog.http.body_compression import (
     COMPRESSED_BYTES_MIN,
     OFF_LOOP_BYTES,
     VARY,
-    best_coding,
     compress_unless_short,
     compress_whole,
 )
@@ -31,9 +26,7 @@ from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.answer_steps import SMALL_BYTES, SMALL_S, AnswerSteps
 from txlog.server.frontdoor.answer_stream import CLIENT_IDLE_S, read_pieces
 from txlog.server.frontdoor.blank_nodes import may_change
-from txlog.server.frontdoor.off_loop import OFF_LOOP_SPARQL
-from txlog.server.frontdoor.plain_heads import RequestHead
-from txlog.server.frontdoor.query_request import ACCEPT_CHARS_MAX, Parameters, parse_query_request
+from txlog.server.frontdoor.plain_queries import FilledRequest, PlainQuery, PlainReadHead, parse_body
 from txlog.server.frontdoor.read_router import (
     CONNECT_S,
     CONNECTIONS_MAX,
@@ -45,66 +38,23 @@ from txlog.server.frontdoor.read_router import (
     query_request,
     worker_error,
 )
-from txlog.server.frontdoor.result_formats import N_TRIPLES
 from txlog.server.frontdoor.stream_converter import closing_stream
 from txlog.server.frontdoor.worker_choice import WorkerCandidate
 from txlog.server.frontdoor.worker_connections import (
     WorkerConnection,
     WorkerConnections,
     worker_address,
-    worker_path,
 )
 from txlog.sparql import uses_graph_clause
-from txlog.sparql.rewrite.query_template import FilledText, split_template
-from txlog.workers.adapter import WorkerRequest
 from txlog.workers.canonical_literals import literal_form
 
 CACHED_MAX: Final = 512
 """Requests and heads that are kept as bytes: clients ask the same again and again."""
 ERROR_BYTES_MAX: Final = 8000
 """Bytes of a worker's refusal that its client gets."""
-FORM: Final = "application/x-www-form-urlencoded"
-QUERY_MEDIA_TYPE: Final = "application/sparql-query"
 _BROKEN_OFF: Final = (502, 503, 504)
 """Answers of a worker, or of a proxy before it, that another worker may answer instead."""
 _PIECE: Final = b"%x\r\n%b\r\n"
-
-
-class PlainReadHead:
-    """A recognised head of a query. ``query``: what it asks for, None where the body says it. ``parameters``: of the
-    URL. ``min_position``: the header ``TxLog-Min-Position``. ``coding``: in which the client gets a long answer."""
-
-    __slots__ = (
-        "accept",
-        "authorization",
-        "coding",
-        "content_length",
-        "is_form",
-        "min_position",
-        "parameters",
-        "query",
-    )
-
-    def __init__(
-        self,
-        head: RequestHead,
-        parameters: Parameters,
-        accept: str,
-        query: PlainQuery | None,
-        is_form: bool,
-    ) -> None:
-        headers = head.headers
-        self.content_length = head.content_length
-        self.parameters = parameters
-        self.accept = accept
-        self.query = query
-        self.is_form = is_form
-        self.authorization = headers.get(b"authorization")
-        self.min_position = headers.get(b"txlog-min-position")
-        accepted = headers.get(b"accept-encoding", "")
-        # A browser that does not say for which page it asks gets its answer uncompressed.
-        is_program = not headers.get(b"user-agent", "").startswith("Mozilla/")
-        self.coding = best_coding(accepted) if accepted and is_program else ""
 
 
 class ReadClient(Protocol):
@@ -135,49 +85,14 @@ class FastReads:
         self._durability = site.durability
         self._interactive_load = site.interactive_load
         self._choice = router.choice
-        self._requests: dict[tuple[str, WorkerQuery], RequestTemplate] = {}
+        self._requests: dict[tuple[str, WorkerQuery], FilledRequest] = {}
         self._heads: dict[tuple[str, str, str], bytes] = {}
 
     # What is asked
 
-    def recognise(self, head: RequestHead) -> PlainReadHead | None:
-        """The query of a head with the repository's path; None if it is not a plain one."""
-        given = head.target.partition(b"?")[2]
-        if b"prefer" in head.headers:
-            return None
-        parameters = _parse_parameters(given)
-        accept = dict(parameters).get("Accept") or head.headers.get(b"accept") or "*/*"
-        if len(accept) > ACCEPT_CHARS_MAX:
-            return None
-        if head.method == b"GET":
-            if head.content_length:
-                return None
-            text = dict(parameters).get("query")
-            query = None if text is None else plain_query(parameters, text, accept)
-            return None if query is None else PlainReadHead(head, parameters, accept, query, False)
-        media = head.headers.get(b"content-type", "").partition(";")[0].strip().lower()
-        if media not in (FORM, QUERY_MEDIA_TYPE) or not 0 < head.content_length < OFF_LOOP_SPARQL:
-            return None
-        return PlainReadHead(head, parameters, accept, None, media == FORM)
-
-    def _parse_body(self, head: PlainReadHead, body: bytes) -> PlainQuery | None:
-        try:
-            text = body.decode("utf-8-sig")
-            if not head.is_form:
-                return plain_query(head.parameters, text, head.accept)
-            form = parse_qsl(text, keep_blank_values=True)
-        except ValueError:
-            return None
-        fields = dict(form)
-        asked = fields.get("query", dict(head.parameters).get("query"))
-        if asked is None or "update" in fields:
-            return None
-        given = (*head.parameters, *form)
-        return plain_query(given, asked, fields.get("Accept") or head.accept)
-
     def start(self, head: PlainReadHead, body: bytes, address: str | None, client: ReadClient) -> FastRead | None:
         """Begins to answer a query; None if :mod:`.read_handler` has to. ``address``: of the client."""
-        query = head.query or self._parse_body(head, body)
+        query = head.query or parse_body(head, body)
         if query is None or address is None:
             return None
         try:
@@ -221,7 +136,7 @@ class FastReads:
         key = (url, query.worker_query)
         known = self._requests.get(key)
         if known is None:
-            known = RequestTemplate(url, query_request(store.adapter.engine, query.worker_query))
+            known = FilledRequest(url, query_request(store.adapter.engine, query.worker_query))
             if len(self._requests) >= CACHED_MAX:
                 self._requests.clear()
             self._requests[key] = known
@@ -257,61 +172,6 @@ class FastReads:
     def close(self) -> None:
         """Closes all connections to workers."""
         self.connections.close()
-
-
-def _parse_parameters(given: bytes) -> Parameters:
-    """The parameters of a URL, as aiohttp's side reads them."""
-    if given.startswith(b"query=") and b"&" not in given and b";" not in given:
-        try:
-            return (("query", unquote_to_bytes(given[6:].replace(b"+", b" ")).decode()),)
-        except ValueError:
-            pass
-    return tuple(URL(f"/?{given.decode()}", encoded=True).query.items()) if given else ()
-
-
-class PlainQuery(NamedTuple):
-    """A query for a worker. ``iris``: those that take the place of its placeholders, with their brackets."""
-
-    worker_query: WorkerQuery
-    iris: tuple[bytes, ...]
-
-
-def plain_query(parameters: Parameters, text: str, accept: str) -> PlainQuery | None:
-    """The query for a worker; None if it is not plain, or wrong. ``parameters`` hold ``text``, too, where it is one of
-    them."""
-    if "<<" in text or sum(len(name) + len(value) for name, value in parameters) + len(text) >= OFF_LOOP_SPARQL:
-        return None
-    template, iris = split_template(text)
-    given = tuple((name, value) for name, value in parameters if name not in ("query", "Accept"))
-    try:
-        asked = parse_query_request(given, template, accept, star=False)
-        encoded = tuple(iri.encode() for iri in iris)
-    except (TxLogError, ValueError):
-        return None
-    made = asked.converted_format
-    if asked.level or asked.seconds is not None or (made and (made != N_TRIPLES or asked.form == "DESCRIBE")):
-        return None
-    return PlainQuery(WorkerQuery(asked.text, made or asked.accept, asked.union, asked.default, asked.named), encoded)
-
-
-class RequestTemplate:
-    """The request of a query to one worker, which later queries of the same template share."""
-
-    def __init__(self, url: str, asked: WorkerRequest) -> None:
-        address = worker_address(url)
-        assert address is not None, url
-        host, port = address
-        host = f"[{host}]" if ":" in host else host
-        headers = {"Host": f"{host}:{port}", **asked.headers, "Accept-Encoding": "identity"}
-        lines = [f"{asked.method} {worker_path(url)}{asked.path} HTTP/1.1"]
-        lines += [f"{name}: {value}" for name, value in headers.items()]
-        self._head = "\r\n".join([*lines, "Content-Length: "]).encode()
-        self._body = FilledText(asked.body)
-
-    def encode(self, iris: tuple[bytes, ...]) -> bytes:
-        """The bytes of the request."""
-        body = self._body.fill(iris)
-        return b"%b%d\r\n\r\n%b" % (self._head, len(body), body)
 
 
 class FastRead:
