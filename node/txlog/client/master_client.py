@@ -35,6 +35,7 @@ from txlog.model.errors import OffTheLog, PeerFault, Unavailable
 from txlog.model.graph_digests import GraphDigests
 from txlog.supervision.duties import DutyList
 from txlog.wire.change_feed import NDJSON_MEDIA_TYPE, FeedEvent, parse_event_line
+from txlog.wire.comparison_report import ComparisonReport
 from txlog.wire.log_page import MEDIA_TYPE, LogPage, decode_page
 
 PauseReason = Literal["", "look", "repair"]
@@ -485,6 +486,10 @@ class MasterClient:
     def report_digests(self, name: str, digests: GraphDigests) -> None:
         """Report the graph digests of a worker to this master."""
         self._json.post(f"/txlog/workers/{quote(name)}/look", digests)
+
+    def report_comparison(self, name: str, report: ComparisonReport) -> None:
+        """Report how far the comparison of a worker's content is."""
+        self._json.post(f"/txlog/workers/{quote(name)}/comparison", report)
 
     def pause_worker(self, name: str, index: int, *, why: PauseReason = "") -> None:
         """Ask the pipeline to pause this worker at ``index`` until :meth:`resume_worker`. A pause with a ``why`` exists

@@ -1,0 +1,147 @@
+"""Stores compared by cells while entries are applied: real stores, a real master, a log in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from master_cluster import Cluster
+from oxigraph_process import ADAPTER, OxigraphProcess
+
+from txlog.config.process_config import PipelineConfig
+from txlog.model.entry import KIND_QUADS, LogEntry, Position
+from txlog.model.hashes import NO_HASH
+from txlog.model.ids import Origin, Txid
+from txlog.model.quads import encode_quads
+from txlog.model.store_cell import StoreCell
+from txlog.pipeline.cell_scanner import CellScanner
+from txlog.pipeline.scan_pace import ScanPace
+from txlog.workers.adapter import MarkerPosition, StoreOperation
+
+G = StoreCell("urn:g", "urn:p")
+
+
+def add(*lines: str) -> StoreOperation:
+    return StoreOperation(KIND_QUADS, encode_quads([], [line.encode() for line in lines]))
+
+
+def quad(value: int, graph: str = "urn:g", predicate: str = "urn:p") -> str:
+    number = f'"{value}"^^<http://www.w3.org/2001/XMLSchema#integer>'
+    return f"<urn:s> <{predicate}> {number} <{graph}> ."
+
+
+DATA = add(quad(1), quad(2), quad(1, "urn:h"), quad(1, "urn:h", "urn:q"))
+
+
+class Log:
+    """The entries that workers executed."""
+
+    def __init__(self) -> None:
+        self.entries: list[LogEntry] = []
+
+    def append(self, operation: StoreOperation) -> Position:
+        index = len(self.entries) + 1
+        digest = bytes([index]) * 16
+        txid = Txid(Origin("uk-1", 1), index)
+        self.entries.append(LogEntry(index, digest, txid, index, operation.kind, operation.payload, ""))
+        return self.end
+
+    @property
+    def end(self) -> Position:
+        return Position(1, len(self.entries), self.entries[-1].hash if self.entries else NO_HASH)
+
+    def page(
+        self, after: Position | None, upto: int, max_bytes: int, unordered: Sequence[tuple[int, bytes]] = ()
+    ) -> list[LogEntry]:
+        return self.entries[0 if after is None else after.index : upto]
+
+
+class Compared:
+    """Two stores that execute a log, and what compares them. The test moves the clock."""
+
+    def __init__(self, cluster: Cluster, stores: dict[str, OxigraphProcess], folder: Path) -> None:
+        self.cluster, self.stores, self.now = cluster, stores, 1000.0
+        self.log = Log()
+        self.markers = dict.fromkeys(stores, MarkerPosition(Position(0, 0, NO_HASH), 0))
+        self.scanner = self.scan(folder)
+
+    def scan(self, folder: Path) -> CellScanner:
+        config = PipelineConfig.model_validate(
+            {
+                "data_center": "uk",
+                "masters": [self.cluster.url(0)],
+                "workers": [{"name": name, "url": store.url} for name, store in self.stores.items()],
+                "scratch_folder": str(folder / "scratch"),
+                "compare_share": 1,
+            }
+        )
+        pace = ScanPace(config, lambda: self.now)
+        end, clock = (lambda: self.log.end), (lambda: self.now)
+        return CellScanner(config, threading.Lock(), pace, source=self.log, stable=end, clock=clock)
+
+    async def execute(self, operation: StoreOperation, *names: str) -> None:
+        """Append it to the log, and have these workers execute it (none: all)."""
+        position = self.log.append(operation)
+        for name in names or self.stores:
+            await self.apply(name, operation, position)
+
+    async def apply(self, name: str, operation: StoreOperation, position: Position) -> None:
+        before = self.markers[name]
+        new = MarkerPosition(position, before.fence)
+        expected = None if before.position.index == 0 else before
+        assert self.stores[name].send(ADAPTER.apply([operation], expected, new)).ok
+        self.markers[name] = new
+        place = {"epoch": 1, "index": position.index, "hash": position.hash.hex(), "fence": new.fence}
+        await self.cluster.post(0, f"/txlog/workers/{name}", None, 200, json={"position": place, "state": "Working"})
+
+    async def turns(self, seconds: float) -> None:
+        """Compare for so long, by the clock of the test."""
+        until = self.now + seconds
+        while self.now < until:
+            self.now += 1.0
+            await asyncio.to_thread(self.scanner.turn, threading.Event())
+
+    async def end_pass(self) -> None:
+        """Compare until the present pass has ended."""
+        until, count = self.now + 500, self.scanner.schedule.pass_count
+        while self.scanner.schedule.pass_count == count:
+            assert self.now < until, "the pass does not end"
+            await self.turns(1.0)
+
+    async def found(self) -> dict[str, Any]:
+        workers = (await self.cluster.get(0, "/txlog/workers"))["workers"]
+        return {worker["name"]: worker["divergence"] for worker in workers if worker["divergence"]}
+
+
+def exchange(store: OxigraphProcess, old: int, new: int, graph: str = "urn:g") -> None:
+    there = f"GRAPH <{graph}> {{{{ <urn:s> <urn:p> {{}} }}}}"
+    assert store.update(f"DELETE DATA {{ {there.format(old)} }} ; INSERT DATA {{ {there.format(new)} }}").ok
+
+
+@pytest.fixture
+async def compared(tmp_path: Path, clusters: Callable[..., Cluster]) -> AsyncIterator[Compared]:
+    stores = {name: OxigraphProcess(tmp_path / name) for name in ("w-1", "w-2")}
+    cluster = clusters(1, workers=[{"name": name, "url": store.url} for name, store in stores.items()])
+    await cluster.start()
+    made = Compared(cluster, stores, tmp_path)
+    await made.execute(DATA)
+    yield made
+    made.scanner.close()
+    for store in stores.values():
+        store.kill()
+
+
+async def test_one_quad_exchanged_in_a_cell_that_nothing_touches_is_found_within_a_pass(compared: Compared) -> None:
+    await compared.end_pass()
+    assert await compared.found() == {}
+    exchange(compared.stores["w-2"], 2, 3)
+    await compared.end_pass()
+    found = await compared.found()
+    assert list(found) == ["w-2"], "it held something else, and no entry wrote that"
+    one = found["w-2"]
+    assert (one["kind"], one["wrong"], one["graphs"], one["right"]) == ("cells", True, ["urn:g"], ["uk/w-1"])
+    assert one["cells"] == [["urn:g", "urn:p"]]

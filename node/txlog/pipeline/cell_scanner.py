@@ -1,0 +1,368 @@
+"""Compares the workers of this data centre cell by cell, while writes go on.
+
+What entries of the log touch is read soon. Everything else is read in slow passes. No query reads more than some
+100,000 quads, except that it reads one cell. Readings of different positions are compared by what the entries between
+them write (:mod:`txlog.divergence.cells`). Workers are paused only for a cell that is written all the time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from txlog.apply.log_source import LogSource, MasterLog
+from txlog.client import FailoverClient
+from txlog.config.process_config import PipelineConfig
+from txlog.divergence.cell_listing import LIST_QUADS, CellListing, ListedPart
+from txlog.divergence.cell_schedule import CellRead, CellSchedule
+from txlog.divergence.cells import CellEvidence, CellReading, CellReadings
+from txlog.divergence.detector import CELLS_NAMED_MAX
+from txlog.model.entry import Position
+from txlog.model.errors import TxLogError
+from txlog.model.graph_digests import GraphDigests, build_cell_digests, build_graph_digests
+from txlog.model.store_cell import StoreCell
+from txlog.pipeline.cell_reader import CellAnswer, ReadPace, read_cells, single_marker
+from txlog.pipeline.scan_pace import PACE_POLL_S, ScanPace
+from txlog.pipeline.scanned_workers import MASTER_TIMEOUT_S, ScannedWorker, ScannedWorkers
+from txlog.pipeline.written_log import WrittenLog
+from txlog.wire.comparison_report import ComparisonReport
+from txlog.workers.http_transport import HttpTransport
+
+log = logging.getLogger(__name__)
+
+READ_TIMEOUT_S: Final = 120.0
+"""Time-out for the next bytes of an answer: a stopped store delays all comparisons for so long."""
+COST_SAMPLES: Final = 5
+COST_QUADS_MIN: Final = 1000
+"""The least quads of a read that says what one costs."""
+SUMS_S: Final = 30.0
+"""Least time between two reports of the sums of everything, while the log grows by entries that write nothing."""
+REPORT_S: Final = 10.0
+"""Between two reports of the progress."""
+
+T = TypeVar("T")
+
+
+def run_cell_scan(config: PipelineConfig, meeting: threading.Lock, pace: ScanPace, stop: threading.Event) -> None:
+    """Runs until ``stop``."""
+    scanner = CellScanner(config, meeting, pace)
+    try:
+        pause_s = config.compare_s
+        while not stop.wait(pause_s):
+            try:
+                pause_s = scanner.turn(stop)
+            except (TxLogError, OSError) as wrong:
+                log.info("cells are not compared this time: %s", wrong)
+                pause_s = PACE_POLL_S
+    finally:
+        scanner.close()
+
+
+class CellScanner:
+    """The workers of one data centre whose engines can read cells. Not thread-safe. ``meeting``: as in
+    :class:`~txlog.pipeline.scanned_workers.ScannedWorkers`. ``source``: of the log; None: the masters."""
+
+    def __init__(
+        self,
+        config: PipelineConfig,
+        meeting: threading.Lock,
+        pace: ScanPace,
+        *,
+        source: LogSource | None = None,
+        stable: Callable[[], Position] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._pace = pace
+        self._clock = clock
+        self._workers = ScannedWorkers(config.data_center, config.masters, meeting)
+        self._masters = FailoverClient(config.masters, MASTER_TIMEOUT_S, connect_s=MASTER_TIMEOUT_S / 2)
+        self._source = source or MasterLog(self._masters)
+        self._stable = stable or (lambda: self._masters.status().stable.position)
+        self._share = config.compare_share
+        self._log: WrittenLog | None = None
+        self._readings: CellReadings | None = None
+        self.schedule = CellSchedule(clock())
+        self._fences: dict[str, int] = {}
+        self._listings: dict[str, CellListing] | None = None
+        self._listed_from: dict[str, CellReading] = {}
+        self._costs = deque[float](maxlen=COST_SAMPLES)
+        self._next_at = self._next_pass_at = self._next_report_at = self._next_sums_at = 0.0
+        self._differing: dict[StoreCell, None] = {}
+        self._sums: dict[str, tuple[int, str]] = {}
+
+    def close(self) -> None:
+        """Close the connections to the masters."""
+        self._workers.close()
+        self._masters.close()
+
+    def turn(self, stop: threading.Event) -> float:
+        """Do one piece of work, if there is one. Returns the seconds until the next."""
+        places = [place for place in self._workers.comparable() if place.adapter.capabilities.parts]
+        if not places:
+            return PACE_POLL_S
+        began = self._pace.now()
+        readings = self._follow()
+        self._note_workers(places, readings)
+        self.schedule.touch(readings.written.pop_touched(), self._clock(), readings.is_current)
+        now = self._clock()
+        read = self.schedule.next_due(now) if now >= self._next_at else None
+        if read is not None:
+            self._read(read, places, readings, stop)
+        elif now >= max(self._next_at, self._next_pass_at):
+            self._continue_pass(places, readings, stop)
+        if self.schedule.is_settled:
+            self._pace.on_all_compared(began)
+            self._report_sums(places, readings)
+        self._report_progress(places)
+        now = self._clock()
+        return min(PACE_POLL_S, max(0.0, max(self._next_at, self._next_pass_at) - now))
+
+    # What is known
+
+    def _follow(self) -> CellReadings:
+        if self._log is None or self._readings is None:
+            self._log = WrittenLog(self._source, self._stable)
+            self._readings = CellReadings(self._log.written)
+        self._log.follow()
+        return self._readings
+
+    def _note_workers(self, places: Sequence[ScannedWorker], readings: CellReadings) -> None:
+        """A worker that is new, or was repaired or rebuilt, has to be read whole."""
+        changed = [place for place in places if self._fences.get(place.name, -1) < place.fence]
+        if not changed:
+            return
+        self._fences |= {place.name: place.fence for place in changed}
+        readings.keep_fences(self._fences)
+        self.schedule.restart(self._clock())
+        self._listings = None
+        self._differing.clear()
+
+    # Reading
+
+    def _read(
+        self, read: CellRead, places: Sequence[ScannedWorker], readings: CellReadings, stop: threading.Event
+    ) -> float:
+        """Returns for how many seconds the slowest store worked that are not yet paid by pauses."""
+        self.schedule.on_begin(read)
+        answers = self._query(read, places, stop)
+        now = self._clock()
+        if not answers:
+            self.schedule.on_failed(read, now)
+            return self._pay(0.0, 0, self._share)
+        assert self._log is not None
+        self._log.follow(max(each.log_index for answer in answers.values() for each in answer.readings.values()))
+        for cell in read.cells:
+            self._judge(cell, {name: answer.readings[cell] for name, answer in answers.items()}, places, readings, now)
+        slowest = max(answers.values(), key=lambda answer: answer.busy_s)
+        quads = sum(each.quads for each in slowest.readings.values())
+        if quads >= COST_QUADS_MIN:
+            self._costs.append(slowest.busy_s / quads)
+        return self._pay(slowest.unpaid_s, quads, self._share)
+
+    def _judge(
+        self,
+        cell: StoreCell,
+        found: dict[str, CellReading],
+        places: Sequence[ScannedWorker],
+        readings: CellReadings,
+        now: float,
+    ) -> None:
+        verdict = readings.judge(cell, found)
+        # A finding ends when the masters have seen that the workers are equal again.
+        was_found = cell in self._differing and any(place.status.divergence is not None for place in places)
+        if verdict.differs and cell not in self._differing:
+            log.warning("workers differ in %s of %s", cell.predicate or "the quads", cell.graph or "the default graph")
+        if verdict.differs:
+            self._differing.setdefault(cell)
+        if verdict.differs or cell in self._differing:
+            self._report_evidence(cell, verdict.evidence)
+        if not verdict.differs and not was_found:
+            self._differing.pop(cell, None)
+        quads = max(each.quads for each in found.values())
+        is_suspect = verdict.differs or was_found
+        if not self.schedule.on_read(cell, now, quads, is_compared=verdict.is_compared, is_suspect=is_suspect):
+            readings.forget(cell)
+
+    def _query(self, read: CellRead, places: Sequence[ScannedWorker], stop: threading.Event) -> dict[str, CellAnswer]:
+        """The answers by worker. Aligned: of one index, as far as the workers reach it in time."""
+        pace = ReadPace(lambda: self._share if read.is_urgent else self._pace.share("cells"), stop)
+        begun = [threading.Event() for _ in places]
+
+        def ask(place: ScannedWorker, event: threading.Event) -> CellAnswer | None:
+            try:
+                with HttpTransport(place.url, READ_TIMEOUT_S, connect_s=1.0) as transport:
+                    return read_cells(place.adapter, transport, read.cells, pace, event.set)
+            finally:
+                event.set()
+
+        with ThreadPoolExecutor(len(places)) as pool:
+            if read.is_aligned:
+                names = [place.name for place in places]
+                with self._workers.paused_at_same_index(names) as index:
+                    asked = [pool.submit(ask, *pair) for pair in zip(places, begun, strict=True)]
+                    self._workers.keep_paused(names, index, begun)
+            else:
+                asked = [pool.submit(ask, *pair) for pair in zip(places, begun, strict=True)]
+            found = {}
+            for place, answer in zip(places, asked, strict=True):
+                try:
+                    if (cells := answer.result()) is not None:
+                        found[place.name] = cells
+                except (TxLogError, OSError) as wrong:  # the worker's applier reports it
+                    log.info("%s is not compared: %s", place.name, wrong)
+        return found
+
+    def _pay(self, busy_s: float, quads: int, share: float) -> float:
+        """Pause after a read. Other load on the machine lengthens a read, so its cost is that of the cheapest one of
+        the last few."""
+        if self._costs and quads >= COST_QUADS_MIN:
+            busy_s = min(busy_s, min(self._costs) * quads)
+        self._next_at = self._clock() + busy_s / share - busy_s
+        return busy_s
+
+    # Passes
+
+    def _continue_pass(self, places: Sequence[ScannedWorker], readings: CellReadings, stop: threading.Event) -> None:
+        if not self.schedule.is_listed:
+            busy_s = self._list(places, readings)
+            self._pay(busy_s, 0, self._share)
+        else:
+            read = self.schedule.next_in_pass()
+            if read is None:
+                self.schedule.end_pass(self._clock())
+                return
+            busy_s = self._read(read, places, readings, stop)
+        share = self._pace.share("cells")
+        self._next_pass_at = self._clock() + busy_s / share - busy_s
+
+    def _list(self, places: Sequence[ScannedWorker], readings: CellReadings) -> float:
+        """One query to each worker of the listing of its cells. Returns the seconds that the slowest took."""
+        if self._listings is None:
+            self._listings, self._listed_from = {}, {}
+            started, busy_s = self._ask_all(places, _begin_listing)
+            for name, (from_, listing) in started.items():
+                self._listings[name], self._listed_from[name] = listing, from_
+            return busy_s
+        parts = {name: part for name, listing in self._listings.items() if (part := listing.next_part) is not None}
+        if not parts:
+            most: dict[StoreCell, int] = {}
+            for listing in self._listings.values():
+                for cell, quads in listing.cells.items():
+                    most[cell] = max(quads, most.get(cell, 0))
+            self.schedule.add_listed(most)
+            self.schedule.end_listing()
+            readings.on_listed(self._listed_from)
+            self._listings = None
+            return 0.0
+
+        def ask(place: ScannedWorker, transport: HttpTransport) -> dict[StoreCell, int]:
+            return _list_part(place, transport, parts[place.name])
+
+        asked = [place for place in places if place.name in parts]
+        found, busy_s = self._ask_all(asked, ask)
+        for name in parts:
+            if name in found:
+                self._listings[name].add(found[name])
+            else:  # it is listed in the next pass
+                del self._listings[name]
+        return busy_s
+
+    def _ask_all(
+        self, places: Sequence[ScannedWorker], ask: Callable[[ScannedWorker, HttpTransport], T | None]
+    ) -> tuple[dict[str, T], float]:
+        def timed(place: ScannedWorker) -> tuple[T | None, float]:
+            began = time.monotonic()
+            try:
+                with HttpTransport(place.url, READ_TIMEOUT_S, connect_s=1.0) as transport:
+                    return ask(place, transport), time.monotonic() - began
+            except (TxLogError, OSError) as wrong:
+                log.info("%s is not listed: %s", place.name, wrong)
+                return None, time.monotonic() - began
+
+        if not places:
+            return {}, 0.0
+        with ThreadPoolExecutor(len(places)) as pool:
+            found = dict(zip([place.name for place in places], pool.map(timed, places), strict=True))
+        answers = {name: answer for name, (answer, _) in found.items() if answer is not None}
+        return answers, max(seconds for _, seconds in found.values())
+
+    # Reports
+
+    def _report_evidence(self, cell: StoreCell, evidence: Sequence[CellEvidence]) -> None:
+        named = list(self._differing)[:CELLS_NAMED_MAX]
+        if cell not in named:
+            return
+        more = len(self._differing) > CELLS_NAMED_MAX
+        for worker, _, reading in evidence:
+            at = reading.hash.hex()
+            self._report(
+                worker,
+                build_cell_digests(cell, reading.log_index, at, reading.fence, reading.quads, reading.total, more=more),
+            )
+
+    def _report_sums(self, places: Sequence[ScannedWorker], readings: CellReadings) -> None:
+        """What the cells add up to, at an index that all workers have reached: other data centres compare it."""
+        index = min(place.log_index for place in places)
+        digest = readings.written.hash_at(index)
+        if digest is None or self._clock() < self._next_sums_at:
+            return
+        for place in places:
+            sums = readings.sums_at(index, place.name)
+            if sums is None:
+                continue
+            table: dict[str, tuple[int, int | None]] = {**sums}
+            look = build_graph_digests("sums", index, digest.hex(), place.fence, table)
+            if self._sums.get(place.name) != (index, look.fingerprint):
+                self._sums[place.name] = index, look.fingerprint
+                self._next_sums_at = self._clock() + SUMS_S
+                self._report(place.name, look)
+
+    def _report_progress(self, places: Sequence[ScannedWorker]) -> None:
+        now = self._clock()
+        if now < self._next_report_at:
+            return
+        self._next_report_at = now + REPORT_S
+        done = self.schedule.progress(now)
+        share = self._pace.share("cells")
+        rest_s = min(self._costs) * done.quads_left / share if self._costs else None
+        report = ComparisonReport(
+            cells=done.cells,
+            quads=done.quads,
+            waiting=done.touched,
+            pass_s=done.pass_s,
+            estimate_s=None if rest_s is None or not self.schedule.is_listed else done.elapsed_s + rest_s,
+            oldest_cell_s=done.oldest_cell_s,
+        )
+        for master in self._workers.masters:
+            for place in places:
+                try:
+                    master.report_comparison(place.name, report)
+                except TxLogError as wrong:  # also a master of an earlier version, which has no such report
+                    log.debug("%s has no report of %s: %s", master.url, place.name, wrong)
+
+    def _report(self, name: str, look: GraphDigests) -> None:
+        for master in self._workers.masters:
+            try:
+                master.report_digests(name, look)
+            except TxLogError as wrong:
+                log.info("%s has no report of %s: %s", master.url, name, wrong)
+
+
+def _begin_listing(place: ScannedWorker, transport: HttpTransport) -> tuple[CellReading, CellListing] | None:
+    """Its marker, and then the names of its graphs. None when it holds no prefix of the log."""
+    marker = single_marker(place.adapter.parse_system_graphs(transport.send(place.adapter.read_system())))
+    if marker is None:
+        return None
+    graphs = place.adapter.parse_contexts(transport.send(place.adapter.contexts()))
+    at = marker.position
+    return CellReading(at.index, at.hash, marker.fence, 0, 0), CellListing(graphs)
+
+
+def _list_part(place: ScannedWorker, transport: HttpTransport, part: ListedPart) -> dict[StoreCell, int]:
+    request = place.adapter.list_cells(part.graphs, part.first, LIST_QUADS)
+    return place.adapter.parse_cells(part.graphs, transport.send(request))
