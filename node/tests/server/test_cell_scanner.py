@@ -13,14 +13,19 @@ from master_cluster import Cluster
 from oxigraph_process import ADAPTER, OxigraphProcess
 
 from txlog.config.process_config import PipelineConfig
+from txlog.divergence.cell_schedule import MISSES_MAX, REREAD_S, TOUCH_WAIT_S
 from txlog.model.entry import KIND_QUADS, LogEntry, Position
+from txlog.model.graph_digests import build_graph_digests
 from txlog.model.hashes import NO_HASH
 from txlog.model.ids import Origin, Txid
 from txlog.model.quads import encode_quads
 from txlog.model.store_cell import StoreCell
+from txlog.pipeline import cell_scanner
 from txlog.pipeline.cell_scanner import CellScanner
 from txlog.pipeline.scan_pace import ScanPace
 from txlog.workers.adapter import MarkerPosition, StoreOperation
+from txlog.workers.digest import digest_worker
+from txlog.workers.http_transport import HttpTransport
 
 G = StoreCell("urn:g", "urn:p")
 
@@ -145,3 +150,103 @@ async def test_one_quad_exchanged_in_a_cell_that_nothing_touches_is_found_within
     one = found["w-2"]
     assert (one["kind"], one["wrong"], one["graphs"], one["right"]) == ("cells", True, ["urn:g"], ["uk/w-1"])
     assert one["cells"] == [["urn:g", "urn:p"]]
+
+
+async def test_a_difference_in_a_cell_that_entries_touch_is_found_within_a_minute(compared: Compared) -> None:
+    await compared.end_pass()
+    compared.scanner._pace._idle_share = 1e-9  # the next pass never ends
+    for _ in range(70):
+        await compared.turns(1.0)
+    exchange(compared.stores["w-2"], 2, 3)
+    await compared.execute(add(quad(7)))
+    began = compared.now
+    while not (found := await compared.found()):
+        assert compared.now < began + 60, "not found in a minute"
+        await compared.turns(1.0)
+    assert compared.now >= began + TOUCH_WAIT_S, "writes of some seconds cost one reading"
+    assert {name: each["cells"] for name, each in found.items()} == {
+        "w-1": [["urn:g", "urn:p"]],
+        "w-2": [["urn:g", "urn:p"]],
+    }, "an entry wrote the cell, so nothing says which of two is wrong"
+
+
+async def test_a_quad_of_a_new_predicate_is_found_in_a_store_alone(compared: Compared) -> None:
+    await compared.cluster.post(0, "/txlog/workers/w-2", None, 200, json={"state": "Unreachable"})
+    await compared.end_pass()
+    assert compared.stores["w-1"].update("INSERT DATA { GRAPH <urn:g> { <urn:s> <urn:new> 1 } }").ok
+    await compared.end_pass()
+    found = (await compared.found())["w-1"]
+    assert (found["wrong"], found["cells"]) == (True, [["urn:g", "urn:new"]])
+
+
+async def test_workers_at_different_positions_are_compared_and_equal(compared: Compared) -> None:
+    await compared.end_pass()
+    await compared.execute(add(quad(9, "urn:other")), "w-1")
+    await compared.end_pass()
+    assert await compared.found() == {}
+    exchange(compared.stores["w-2"], 2, 3)
+    await compared.end_pass()
+    assert list(await compared.found()) == ["w-2"]
+
+
+async def test_what_is_equal_again_is_no_finding(compared: Compared) -> None:
+    await compared.end_pass()
+    exchange(compared.stores["w-2"], 2, 3)
+    await compared.end_pass()
+    assert list(await compared.found()) == ["w-2"]
+    exchange(compared.stores["w-2"], 3, 2)
+    await compared.turns(REREAD_S + 2)
+    assert await compared.found() == {}
+    await compared.turns(REREAD_S + 2)
+    assert compared.scanner.schedule.is_settled
+
+
+async def test_the_sums_of_all_cells_are_those_of_a_whole_reading(compared: Compared) -> None:
+    """Other data centres compare them."""
+    await compared.end_pass()
+    await compared.turns(5.0)
+    with HttpTransport(compared.stores["w-1"].url, 30.0) as transport:
+        whole = digest_worker(ADAPTER, transport)
+    app = compared.cluster.apps[0]
+    assert app is not None
+    looks = app.context.registry.workers["w-1"].looks
+    (sums,) = [look for look in looks if look.kind == "sums"]
+    table: dict[str, tuple[int, int | None]] = {**whole.graphs}
+    assert sums == build_graph_digests("sums", 1, bytes([1]).hex() * 16, 0, table)
+
+
+async def test_a_cell_that_never_rests_is_compared_with_workers_paused_at_one_index(
+    compared: Compared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reading of w-1 is followed by a write, before w-2 is read."""
+    await compared.end_pass()
+    loop, read, value = asyncio.get_running_loop(), cell_scanner.read_cells, 100
+    held: list[bool] = []
+
+    def busily(adapter: Any, transport: Any, cells: Any, pace: Any, on_begun: Any) -> Any:
+        nonlocal value
+        if transport.url == compared.stores["w-2"].url and G in cells:
+            workers = asyncio.run_coroutine_threadsafe(compared.cluster.get(0, "/txlog/workers"), loop).result(30)
+            held.append(any(worker["hold"] is not None for worker in workers["workers"]))
+            if not held[-1]:
+                assert first.wait(30)
+                value += 1
+                asyncio.run_coroutine_threadsafe(compared.execute(add(quad(value))), loop).result(30)
+        found = read(adapter, transport, cells, pace, on_begun)
+        if transport.url == compared.stores["w-1"].url:
+            first.set()
+        return found
+
+    first = threading.Event()
+    monkeypatch.setattr(cell_scanner, "read_cells", busily)
+    await compared.execute(add(quad(99)))
+    until = compared.now + 600
+    while not any(held):
+        assert compared.now < until, "never paused"
+        first.clear()
+        await compared.turns(1.0)
+    assert held.count(False) == MISSES_MAX
+    await compared.turns(1.0)
+    workers = (await compared.cluster.get(0, "/txlog/workers"))["workers"]
+    assert all(worker["hold"] is None for worker in workers)
+    assert await compared.found() == {}

@@ -75,7 +75,7 @@ def test_what_a_store_refuses_is_an_error_by_name(store: OxigraphProcess) -> Non
 
 def test_cells_are_listed_by_queries_of_bounded_size(store: OxigraphProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("txlog.divergence.cell_listing.LIST_QUADS", 10)
-    listing, queries = CellListing(ADAPTER.parse_contexts(store.send(ADAPTER.contexts()))), 0
+    listing, queries = CellListing(["", *ADAPTER.parse_contexts(store.send(ADAPTER.contexts()))]), 0
     while (part := listing.next_part) is not None:
         request = ADAPTER.list_cells(part.graphs, part.first, 10)
         found = ADAPTER.parse_cells(part.graphs, store.send(request))

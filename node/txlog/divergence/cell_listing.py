@@ -24,10 +24,11 @@ class ListedPart(NamedTuple):
 
 
 class CellListing:
-    """The listing of one store. ``cells``: those that were found, with the number of their quads."""
+    """The listing of these graphs (empty: the default graph) of one store. ``cells``: those that were found, with the
+    number of their quads."""
 
     def __init__(self, graphs: Iterable[str]) -> None:
-        names = ["", *(graph for graph in graphs if _NAMEABLE.fullmatch(graph))]
+        names = [graph for graph in graphs if _NAMEABLE.fullmatch(graph)]
         self._parts = deque(
             ListedPart(tuple(names[first : first + GRAPHS_PER_QUERY]), 0)
             for first in range(0, len(names), GRAPHS_PER_QUERY)

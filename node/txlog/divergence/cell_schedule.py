@@ -66,6 +66,8 @@ class CellSchedule:
         self._cells: dict[StoreCell, _CellState] = {}
         self._touched: dict[StoreCell, None] = {}
         """Written or suspect, in the order in which they became so."""
+        self._unlisted: dict[str | None, float] = {}
+        """Graphs to which entries may have written new predicates (None: any graph), and since when."""
         self._by_graph = False
         self._queue = deque[StoreCell]()
         self._pass_began = now
@@ -92,6 +94,7 @@ class CellSchedule:
         the last readings of a cell have these writes already."""
         for graph, predicate in written:
             if graph is None or (predicate is None and not self._by_graph):
+                self._unlisted.setdefault(None if graph is None else graph[1:-1].decode(), now)
                 met = [cell for cell in self._cells if _meets(cell, graph, predicate)]
             else:
                 name = None if predicate is None else predicate[1:-1].decode()
@@ -99,6 +102,25 @@ class CellSchedule:
             for cell in met:
                 if cell in self._cells and not is_current(cell):
                     self._mark(cell, now)
+
+    def touch_all(self, now: float, is_current: Callable[[StoreCell], bool]) -> None:
+        """Read all cells soon that are not current."""
+        for cell in [cell for cell in self._cells if not is_current(cell)]:
+            self._mark(cell, now)
+
+    def touch_unread(self, cells: Iterable[StoreCell], now: float) -> None:
+        """Those of these cells that were never read are read soon."""
+        for cell in map(self.cell_of, cells):
+            state = self._cells.get(cell)
+            if state is not None and state.read_at is None:
+                self._mark(cell, now)
+
+    def pop_unlisted(self, now: float) -> list[str | None]:
+        """The graphs whose cells have to be listed, once the first of them is due; None: all graphs."""
+        if not self._unlisted or now < min(self._unlisted.values()) + TOUCH_WAIT_S:
+            return []
+        graphs, self._unlisted = list(self._unlisted), {}
+        return graphs
 
     def _mark(self, cell: StoreCell, now: float) -> None:
         state = self._cells[cell]
@@ -235,7 +257,7 @@ class CellSchedule:
     @property
     def is_settled(self) -> bool:
         """Whether all that entries wrote was compared since, and all workers were read whole once."""
-        return not self._touched and self.pass_s is not None
+        return not self._touched and not self._unlisted and self.pass_s is not None
 
     def restart(self, now: float) -> None:
         """A worker was added, repaired or rebuilt: nothing is known of it, so a pass over everything begins."""

@@ -7,7 +7,7 @@ worker is paused, except for cells that are written all the time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from txlog.divergence.written_cells import WrittenCells
@@ -83,13 +83,14 @@ class CellReadings:
             if len(kept) < len(readings):
                 self._by_cell[cell] = kept
 
-    def is_current(self, cell: StoreCell) -> bool:
-        """Whether nothing may have written to the cell since any of its last readings."""
-        readings = self._by_cell.get(cell)
-        if not readings:
-            return False
-        first = min(each.log_index for each in readings.values())
-        return first >= self._written.floor and self._written.last_write(cell) <= first
+    def is_current(self, cell: StoreCell, workers: Iterable[str]) -> bool:
+        """Whether nothing may have written to the cell since the last readings of these workers."""
+        readings = self._by_cell.get(cell, {})
+        last = self._written.last_write(cell)
+        return all(
+            (reading := readings.get(name)) is not None and max(last, self._written.floor) <= reading.log_index
+            for name in workers
+        )
 
     def judge(self, cell: StoreCell, new: Mapping[str, CellReading]) -> CellVerdict:
         """Compare readings of one cell with each other, and with the earlier ones of the same workers. Afterwards they

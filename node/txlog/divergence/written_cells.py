@@ -21,14 +21,17 @@ KEYS_MAX: Final = 20_000
 
 
 class WrittenCells:
-    """The part of the log that was followed: (:attr:`floor`, :attr:`head`]. A reading from before it never stands."""
+    """The part of the log that was followed: (:attr:`floor`, :attr:`head`]. A reading from before it never stands.
+    ``restarts``: how often it began at another position."""
 
     def __init__(self, start: Position) -> None:
+        self.restarts = -1
         self.restart(start)
 
     def restart(self, start: Position) -> None:
         """Begin at another position, with nothing known of what was written before it: the log was not followed
         without a gap, or another view has truncated it."""
+        self.restarts += 1
         self.floor = start.index
         self.head = start
         self._hashes = deque[bytes]([start.hash], maxlen=HASHES_KEPT)
@@ -39,7 +42,7 @@ class WrittenCells:
         self._in_graph: dict[bytes, int] = {}
         """The last write to a graph, of whatever predicate."""
         self._in_any_graph = 0
-        self._touched: set[tuple[PatternTerm, PatternTerm]] = {(None, None)}
+        self._touched: set[tuple[PatternTerm, PatternTerm]] = set()
 
     def add(self, index: int, digest: bytes, writes: Iterable[QuadPattern]) -> None:
         """The next entry. ``digest``: the hash of the log behind it; ``writes``: what it may write."""

@@ -21,6 +21,8 @@ from txlog.workers.adapter import (
 )
 from txlog.workers.digest import sum_lines
 
+READ_TIMEOUT_S: Final = 120.0
+"""Time-out for the next bytes of an answer: a stopped store delays all comparisons for so long."""
 PAUSE_S_MAX: Final = 20.0
 """Below the time-out after which stores abandon a reader."""
 

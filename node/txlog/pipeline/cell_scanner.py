@@ -13,12 +13,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import Final
 
 from txlog.apply.log_source import LogSource, MasterLog
 from txlog.client import FailoverClient
 from txlog.config.process_config import PipelineConfig
-from txlog.divergence.cell_listing import LIST_QUADS, CellListing, ListedPart
 from txlog.divergence.cell_schedule import CellRead, CellSchedule
 from txlog.divergence.cells import CellEvidence, CellReading, CellReadings
 from txlog.divergence.detector import CELLS_NAMED_MAX
@@ -26,7 +25,8 @@ from txlog.model.entry import Position
 from txlog.model.errors import TxLogError
 from txlog.model.graph_digests import GraphDigests, build_cell_digests, build_graph_digests
 from txlog.model.store_cell import StoreCell
-from txlog.pipeline.cell_reader import CellAnswer, ReadPace, read_cells, single_marker
+from txlog.pipeline.cell_lister import CellLister
+from txlog.pipeline.cell_reader import READ_TIMEOUT_S, CellAnswer, ReadPace, read_cells
 from txlog.pipeline.scan_pace import PACE_POLL_S, ScanPace
 from txlog.pipeline.scanned_workers import MASTER_TIMEOUT_S, ScannedWorker, ScannedWorkers
 from txlog.pipeline.written_log import WrittenLog
@@ -35,8 +35,8 @@ from txlog.workers.http_transport import HttpTransport
 
 log = logging.getLogger(__name__)
 
-READ_TIMEOUT_S: Final = 120.0
-"""Time-out for the next bytes of an answer: a stopped store delays all comparisons for so long."""
+ALIGN_ENTRIES_MAX: Final = 5000
+"""Workers that are further apart are not paused: one would have to wait for long."""
 COST_SAMPLES: Final = 5
 COST_QUADS_MIN: Final = 1000
 """The least quads of a read that says what one costs."""
@@ -44,8 +44,6 @@ SUMS_S: Final = 30.0
 """Least time between two reports of the sums of everything, while the log grows by entries that write nothing."""
 REPORT_S: Final = 10.0
 """Between two reports of the progress."""
-
-T = TypeVar("T")
 
 
 def run_cell_scan(config: PipelineConfig, meeting: threading.Lock, pace: ScanPace, stop: threading.Event) -> None:
@@ -88,8 +86,12 @@ class CellScanner:
         self._readings: CellReadings | None = None
         self.schedule = CellSchedule(clock())
         self._fences: dict[str, int] = {}
-        self._listings: dict[str, CellListing] | None = None
-        self._listed_from: dict[str, CellReading] = {}
+        self._restarts = 0
+        self._present: set[str] = set()
+        self._listing: CellLister | None = None
+        """Of the present pass."""
+        self._relisting: CellLister | None = None
+        """Of graphs to which entries may have written new predicates."""
         self._costs = deque[float](maxlen=COST_SAMPLES)
         self._next_at = self._next_pass_at = self._next_report_at = self._next_sums_at = 0.0
         self._differing: dict[StoreCell, None] = {}
@@ -106,40 +108,56 @@ class CellScanner:
         if not places:
             return PACE_POLL_S
         began = self._pace.now()
-        readings = self._follow()
-        self._note_workers(places, readings)
-        self.schedule.touch(readings.written.pop_touched(), self._clock(), readings.is_current)
+        readings = self._follow(places)
         now = self._clock()
-        read = self.schedule.next_due(now) if now >= self._next_at else None
-        if read is not None:
+        is_free = now >= self._next_at
+        if is_free and (read := self.schedule.next_due(now)) is not None:
             self._read(read, places, readings, stop)
+        elif is_free and self._continue_relisting(places, now):
+            pass
         elif now >= max(self._next_at, self._next_pass_at):
             self._continue_pass(places, readings, stop)
-        if self.schedule.is_settled:
+        if self.schedule.is_settled and self._relisting is None:
             self._pace.on_all_compared(began)
             self._report_sums(places, readings)
         self._report_progress(places)
-        now = self._clock()
-        return min(PACE_POLL_S, max(0.0, max(self._next_at, self._next_pass_at) - now))
+        return min(PACE_POLL_S, max(0.0, max(self._next_at, self._next_pass_at) - self._clock()))
 
     # What is known
 
-    def _follow(self) -> CellReadings:
+    def _follow(self, places: Sequence[ScannedWorker]) -> CellReadings:
+        """Learn what entries wrote, and which workers there are."""
         if self._log is None or self._readings is None:
             self._log = WrittenLog(self._source, self._stable)
             self._readings = CellReadings(self._log.written)
         self._log.follow()
-        return self._readings
+        readings, now, names = self._readings, self._clock(), {place.name for place in places}
+        if readings.written.restarts != self._restarts:
+            self._restarts = readings.written.restarts
+            self._begin_again()
+        self._note_changed(places, readings)
 
-    def _note_workers(self, places: Sequence[ScannedWorker], readings: CellReadings) -> None:
+        def is_current(cell: StoreCell) -> bool:
+            return readings.is_current(cell, names)
+
+        if names - self._present:  # it may have executed what was compared without it
+            self.schedule.touch_all(now, is_current)
+        self._present = names
+        self.schedule.touch(readings.written.pop_touched(), now, is_current)
+        return readings
+
+    def _begin_again(self) -> None:
+        self.schedule.restart(self._clock())
+        self._listing = None
+
+    def _note_changed(self, places: Sequence[ScannedWorker], readings: CellReadings) -> None:
         """A worker that is new, or was repaired or rebuilt, has to be read whole."""
         changed = [place for place in places if self._fences.get(place.name, -1) < place.fence]
         if not changed:
             return
         self._fences |= {place.name: place.fence for place in changed}
         readings.keep_fences(self._fences)
-        self.schedule.restart(self._clock())
-        self._listings = None
+        self._begin_again()
         self._differing.clear()
 
     # Reading
@@ -201,7 +219,8 @@ class CellScanner:
                 event.set()
 
         with ThreadPoolExecutor(len(places)) as pool:
-            if read.is_aligned:
+            indexes = [place.log_index for place in places]
+            if read.is_aligned and max(indexes) - min(indexes) <= ALIGN_ENTRIES_MAX:
                 names = [place.name for place in places]
                 with self._workers.paused_at_same_index(names) as index:
                     asked = [pool.submit(ask, *pair) for pair in zip(places, begun, strict=True)]
@@ -229,8 +248,13 @@ class CellScanner:
 
     def _continue_pass(self, places: Sequence[ScannedWorker], readings: CellReadings, stop: threading.Event) -> None:
         if not self.schedule.is_listed:
-            busy_s = self._list(places, readings)
-            self._pay(busy_s, 0, self._share)
+            self._listing = self._listing or CellLister()
+            busy_s = self._pay(self._listing.step(places), 0, self._share)
+            if self._listing.is_done:
+                self.schedule.add_listed(self._listing.cells())
+                self.schedule.end_listing()
+                readings.on_listed(self._listing.begun)
+                self._listing = None
         else:
             read = self.schedule.next_in_pass()
             if read is None:
@@ -240,56 +264,20 @@ class CellScanner:
         share = self._pace.share("cells")
         self._next_pass_at = self._clock() + busy_s / share - busy_s
 
-    def _list(self, places: Sequence[ScannedWorker], readings: CellReadings) -> float:
-        """One query to each worker of the listing of its cells. Returns the seconds that the slowest took."""
-        if self._listings is None:
-            self._listings, self._listed_from = {}, {}
-            started, busy_s = self._ask_all(places, _begin_listing)
-            for name, (from_, listing) in started.items():
-                self._listings[name], self._listed_from[name] = listing, from_
-            return busy_s
-        parts = {name: part for name, listing in self._listings.items() if (part := listing.next_part) is not None}
-        if not parts:
-            most: dict[StoreCell, int] = {}
-            for listing in self._listings.values():
-                for cell, quads in listing.cells.items():
-                    most[cell] = max(quads, most.get(cell, 0))
-            self.schedule.add_listed(most)
-            self.schedule.end_listing()
-            readings.on_listed(self._listed_from)
-            self._listings = None
-            return 0.0
-
-        def ask(place: ScannedWorker, transport: HttpTransport) -> dict[StoreCell, int]:
-            return _list_part(place, transport, parts[place.name])
-
-        asked = [place for place in places if place.name in parts]
-        found, busy_s = self._ask_all(asked, ask)
-        for name in parts:
-            if name in found:
-                self._listings[name].add(found[name])
-            else:  # it is listed in the next pass
-                del self._listings[name]
-        return busy_s
-
-    def _ask_all(
-        self, places: Sequence[ScannedWorker], ask: Callable[[ScannedWorker, HttpTransport], T | None]
-    ) -> tuple[dict[str, T], float]:
-        def timed(place: ScannedWorker) -> tuple[T | None, float]:
-            began = time.monotonic()
-            try:
-                with HttpTransport(place.url, READ_TIMEOUT_S, connect_s=1.0) as transport:
-                    return ask(place, transport), time.monotonic() - began
-            except (TxLogError, OSError) as wrong:
-                log.info("%s is not listed: %s", place.name, wrong)
-                return None, time.monotonic() - began
-
-        if not places:
-            return {}, 0.0
-        with ThreadPoolExecutor(len(places)) as pool:
-            found = dict(zip([place.name for place in places], pool.map(timed, places), strict=True))
-        answers = {name: answer for name, (answer, _) in found.items() if answer is not None}
-        return answers, max(seconds for _, seconds in found.values())
+    def _continue_relisting(self, places: Sequence[ScannedWorker], now: float) -> bool:
+        """List graphs to which an entry may have written any predicate. Returns whether there was something to do."""
+        if self._relisting is None:
+            graphs = self.schedule.pop_unlisted(now)
+            if not graphs:
+                return False
+            self._relisting = CellLister(None if None in graphs else [name for name in graphs if name is not None])
+        self._pay(self._relisting.step(places), 0, self._share)
+        if self._relisting.is_done:
+            found = self._relisting.cells()
+            self.schedule.add_listed(found)
+            self.schedule.touch_unread(found, now)
+            self._relisting = None
+        return True
 
     # Reports
 
@@ -351,18 +339,3 @@ class CellScanner:
                 master.report_digests(name, look)
             except TxLogError as wrong:
                 log.info("%s has no report of %s: %s", master.url, name, wrong)
-
-
-def _begin_listing(place: ScannedWorker, transport: HttpTransport) -> tuple[CellReading, CellListing] | None:
-    """Its marker, and then the names of its graphs. None when it holds no prefix of the log."""
-    marker = single_marker(place.adapter.parse_system_graphs(transport.send(place.adapter.read_system())))
-    if marker is None:
-        return None
-    graphs = place.adapter.parse_contexts(transport.send(place.adapter.contexts()))
-    at = marker.position
-    return CellReading(at.index, at.hash, marker.fence, 0, 0), CellListing(graphs)
-
-
-def _list_part(place: ScannedWorker, transport: HttpTransport, part: ListedPart) -> dict[StoreCell, int]:
-    request = place.adapter.list_cells(part.graphs, part.first, LIST_QUADS)
-    return place.adapter.parse_cells(part.graphs, transport.send(request))

@@ -20,8 +20,8 @@ from typing import Final, TypeVar
 from txlog.config.process_config import PipelineConfig
 from txlog.model.errors import TxLogError
 from txlog.model.graph_digests import GraphDigests, build_graph_digests
-from txlog.pipeline.cell_reader import PAUSE_S_MAX, single_marker
-from txlog.pipeline.cell_scanner import READ_TIMEOUT_S, run_cell_scan
+from txlog.pipeline.cell_reader import PAUSE_S_MAX, READ_TIMEOUT_S, single_marker
+from txlog.pipeline.cell_scanner import run_cell_scan
 from txlog.pipeline.scan_pace import PACE_POLL_S, DutyCycle, ScanPace, pause, watch_positions
 from txlog.pipeline.scanned_workers import ScannedWorker, ScannedWorkers
 from txlog.workers import ADAPTERS
