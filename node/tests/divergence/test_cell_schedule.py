@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from txlog.divergence import cell_schedule
@@ -96,7 +98,7 @@ def test_a_cell_that_is_written_all_the_time_is_read_once_in_a_while_and_in_time
         if (read := made.next_due(now)) is not None:
             done(made, read, now)
             reads.append(now)
-    gaps = [later - before for before, later in zip(reads, reads[1:], strict=False)]
+    gaps = [later - before for before, later in itertools.pairwise(reads)]
     assert min(gaps) >= REREAD_S
     assert max(gaps) <= FOUND_S
 
@@ -233,7 +235,7 @@ def test_too_many_cells_become_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_progress_names_the_oldest_cell_and_what_is_left() -> None:
     made = schedule(cell(1), cell(2))
-    assert made.progress(3.0).oldest_cell_s is None
+    assert made.progress(3.0).oldest_cell_s == 3.0, "never read, and known since the pass began"
     read = CellRead([cell(1)], is_aligned=False, is_urgent=True)
     done(made, read, 4.0)
     done(made, CellRead([cell(2)], is_aligned=False, is_urgent=True), 6.0)

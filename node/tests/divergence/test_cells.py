@@ -8,7 +8,7 @@ import pyoxigraph as ox
 import pytest
 
 from txlog.divergence import written_cells
-from txlog.divergence.cell_listing import GRAPHS_PER_QUERY, LIST_QUADS, CellListing, ListedPart
+from txlog.divergence.cell_list import GRAPHS_PER_QUERY, LIST_QUADS, CellListing, ListedPart
 from txlog.divergence.cells import CellReading, CellReadings
 from txlog.divergence.written_cells import WrittenCells
 from txlog.model.entry import KIND_QUADS, KIND_SKIP, KIND_UPDATE, LogEntry, Position
@@ -59,25 +59,25 @@ TO_G = QuadPattern(name("urn:g"), name("urn:s"), name("urn:p"))
         (EVERY_QUAD, True, True, True),
     ],
 )
-def test_a_reading_stands_until_an_entry_may_have_written_to_its_cell(
+def test_a_reading_counts_until_an_entry_may_have_written_to_its_cell(
     pattern: QuadPattern, meets_g: bool, meets_h: bool, meets_graph_h: bool
 ) -> None:
     log = written(None, pattern, None)
     for cell, is_met in ((G, meets_g), (H, meets_h), (StoreCell("urn:h", None), meets_graph_h)):
-        assert log.stands(cell, 1, 3) is not is_met
-        assert log.stands(cell, 2, 3), "it was taken behind the write"
+        assert log.counts_at(cell, 1, 3) is not is_met
+        assert log.counts_at(cell, 2, 3), "it was taken behind the write"
     assert log.pop_touched() == {(pattern.graph, pattern.predicate)}
     assert log.pop_touched() == set()
 
 
-def test_what_came_before_the_followed_log_never_stands() -> None:
+def test_what_came_before_the_followed_log_never_counts() -> None:
     log = WrittenCells(Position(1, 5, digest(5)))
     log.add(6, digest(6), [])
-    assert log.stands(G, 5, 6)
-    assert not log.stands(G, 4, 6)
+    assert log.counts_at(G, 5, 6)
+    assert not log.counts_at(G, 4, 6)
     assert (log.hash_at(6), log.hash_at(4), log.hash_at(7)) == (digest(6), None, None)
     log.restart(Position(1, 9, digest(9)))
-    assert not log.stands(G, 6, 9)
+    assert not log.counts_at(G, 6, 9)
     assert log.restarts == 1
 
 
@@ -137,7 +137,7 @@ def test_a_reading_that_is_not_on_the_followed_log_proves_nothing() -> None:
     assert held.judge(G, {"b": other}).is_compared is False
 
 
-def test_sums_are_given_only_where_all_readings_stand() -> None:
+def test_sums_are_given_only_where_all_readings_count() -> None:
     held = CellReadings(written(None, TO_G, None))
     held.judge(G, {"a": reading(2, total=5)})
     held.judge(StoreCell("urn:g", "urn:q"), {"a": reading(1, total=(1 << 128) - 1)})

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from oxigraph_process import ADAPTER, OxigraphProcess
 
-from txlog.divergence.cell_listing import CellListing
+from txlog.divergence.cell_list import CellListing
 from txlog.model.entry import Position
 from txlog.model.store_cell import StoreCell
 from txlog.pipeline.cell_reader import ReadPace, read_cells
@@ -74,7 +74,7 @@ def test_what_a_store_refuses_is_an_error_by_name(store: OxigraphProcess) -> Non
 
 
 def test_cells_are_listed_by_queries_of_bounded_size(store: OxigraphProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("txlog.divergence.cell_listing.LIST_QUADS", 10)
+    monkeypatch.setattr("txlog.divergence.cell_list.LIST_QUADS", 10)
     listing, queries = CellListing(["", *ADAPTER.parse_contexts(store.send(ADAPTER.contexts()))]), 0
     while (part := listing.next_part) is not None:
         request = ADAPTER.list_cells(part.graphs, part.first, 10)

@@ -35,7 +35,7 @@ from txlog.backup.store_ownership import cluster_id_bytes, first_position, refus
 from txlog.backup.target import BackupTarget
 from txlog.backup.worker_rebuild import out_of_rotation
 from txlog.cli.cli_cluster import CliCluster, find_cluster, local_cluster
-from txlog.cli.divergence_view import print_divergence
+from txlog.cli.divergence_view import print_comparison, print_divergence
 from txlog.cli.moment_commands import run_moment_restore
 from txlog.cli.options import ClusterOptions, LocalOptions, MomentOptions, TargetOptions, YesOption, register
 from txlog.cli.store_commands import adopt_worker, decide_about_store
@@ -99,6 +99,7 @@ def list_workers(cluster: ClusterOptions) -> None:
         ],
         "no workers",
     )
+    print_comparison(found)
     print_divergence(found)
 
 

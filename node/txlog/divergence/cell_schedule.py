@@ -28,6 +28,8 @@ MISSES_MAX: Final = 3
 
 @dataclasses.dataclass
 class _CellState:
+    since: float
+    """When it became known."""
     quads: int = 0
     read_at: float | None = None
     touched_at: float | None = None
@@ -47,14 +49,14 @@ class CellRead(NamedTuple):
 class PassProgress(NamedTuple):
     """``cells`` and ``quads`` in all, ``quads_left`` to read in this pass, which takes ``elapsed_s`` until now.
     ``pass_s``: how long the last whole one took, None before its end. ``oldest_cell_s``: since the cell was read whose
-    last reading is the oldest, None while one was never read."""
+    last reading is the oldest; for one that was never read, since it is known."""
 
     cells: int
     quads: int
     quads_left: int
     elapsed_s: float
     pass_s: float | None
-    oldest_cell_s: float | None
+    oldest_cell_s: float
     touched: int
 
 
@@ -98,7 +100,7 @@ class CellSchedule:
                 met = [cell for cell in self._cells if _meets(cell, graph, predicate)]
             else:
                 name = None if predicate is None else predicate[1:-1].decode()
-                met = [self._add(StoreCell(graph[1:-1].decode(), name))]
+                met = [self._add(StoreCell(graph[1:-1].decode(), name), now)]
             for cell in met:
                 if cell in self._cells and not is_current(cell):
                     self._mark(cell, now)
@@ -142,7 +144,7 @@ class CellSchedule:
             cell = self.cell_of(cell)
             merged[cell] = merged.get(cell, 0) + quads
         for cell, quads in merged.items():
-            state = self._cells.setdefault(cell, _CellState())
+            state = self._cells.setdefault(cell, _CellState(self._pass_began))
             state.quads = max(state.quads, quads)
 
     def end_listing(self) -> None:
@@ -150,12 +152,12 @@ class CellSchedule:
         self.is_listed = True
         self._queue.extend(sorted(self._cells, key=lambda cell: (cell.graph, cell.predicate or "")))
 
-    def _add(self, cell: StoreCell) -> StoreCell:
+    def _add(self, cell: StoreCell, now: float) -> StoreCell:
         """Returns the cell that is read for this one."""
         if not self._by_graph and cell not in self._cells and len(self._cells) >= CELLS_MAX:
             self._merge_graphs()
         cell = self.cell_of(cell)
-        self._cells.setdefault(cell, _CellState())
+        self._cells.setdefault(cell, _CellState(now))
         return cell
 
     def _merge_graphs(self) -> None:
@@ -164,7 +166,8 @@ class CellSchedule:
         was_touched, self._touched = self._touched, {}
         self._queue.clear()
         for cell, state in before.items():
-            merged = self._cells.setdefault(StoreCell(cell.graph, None), _CellState())
+            merged = self._cells.setdefault(StoreCell(cell.graph, None), _CellState(state.since))
+            merged.since = min(merged.since, state.since)
             merged.quads += state.quads
             if state.touched_at is not None:
                 merged.touched_at = min(state.touched_at, merged.touched_at or state.touched_at)
@@ -266,8 +269,7 @@ class CellSchedule:
 
     def progress(self, now: float) -> PassProgress:
         """For the status."""
-        read = [state.read_at for state in self._cells.values()]
-        oldest = None if None in read else max((now - at for at in read if at is not None), default=0.0)
+        ages = (now - (state.since if state.read_at is None else state.read_at) for state in self._cells.values())
         left = sum(state.quads for state in self._cells.values() if self._is_unread(state))
         return PassProgress(
             len(self._cells),
@@ -275,7 +277,7 @@ class CellSchedule:
             left,
             now - self._pass_began,
             self.pass_s,
-            oldest,
+            max(ages, default=now - self._pass_began),
             len(self._touched),
         )
 

@@ -1,6 +1,6 @@
 """Compares readings of a cell, taken of several workers or at several moments. Pure.
 
-A reading was taken at the position of its worker. Two readings are comparable where both stand at one position: at the
+A reading was taken at the position of its worker. Two readings are comparable where both count at one position: at the
 same one, or where no entry between them may have written to the cell (:mod:`txlog.divergence.written_cells`). So no
 worker is paused, except for cells that are written all the time.
 """
@@ -31,7 +31,7 @@ class CellReading(NamedTuple):
 
 
 class CellEvidence(NamedTuple):
-    """What ``worker`` holds at a position, by a reading that stands there."""
+    """What ``worker`` holds at a position, by a reading that counts there."""
 
     worker: str
     cell: StoreCell
@@ -39,7 +39,7 @@ class CellEvidence(NamedTuple):
 
 
 class CellVerdict(NamedTuple):
-    """``is_compared``: all readings stand at one position. ``differs``: a worker holds something else than another one
+    """``is_compared``: all readings count at one position. ``differs``: a worker holds something else than another one
     at one position, or than itself before without a write to the cell. ``evidence``: readings as of the positions at
     which they are compared, in the order of time for each worker."""
 
@@ -105,26 +105,30 @@ class CellReadings:
             was = before.get(name) or self._listed_before.get(name)
             if was is None or was.fence != reading.fence or was.content == reading.content:
                 continue
-            if self._stands_at(cell, was, reading):
+            if self._counts_at(cell, was, reading):
                 evidence += [CellEvidence(name, cell, as_of(was, reading)), CellEvidence(name, cell, reading)]
-        standing = {name: each for name, each in known.items() if self._stands_at(cell, each, at)}
-        differs = bool(evidence) or len({each.content for each in standing.values()}) > 1
-        evidence += [CellEvidence(name, cell, as_of(each, at)) for name, each in standing.items()]
+        counting = {name: each for name, each in known.items() if self._counts_at(cell, each, at)}
+        differs = bool(evidence) or len({each.content for each in counting.values()}) > 1
+        evidence += [CellEvidence(name, cell, as_of(each, at)) for name, each in counting.items()]
         before.update(known)
-        return CellVerdict(len(standing) == len(known), differs, evidence)
+        return CellVerdict(len(counting) == len(known), differs, evidence)
 
     def _is_on_log(self, reading: CellReading) -> bool:
         return self._written.hash_at(reading.log_index) == reading.hash and reading.log_index >= self._written.floor
 
-    def _stands_at(self, cell: StoreCell, reading: CellReading, at: CellReading) -> bool:
-        return reading.log_index <= at.log_index and self._written.stands(cell, reading.log_index, at.log_index)
+    def _counts_at(self, cell: StoreCell, reading: CellReading, at: CellReading) -> bool:
+        return reading.log_index <= at.log_index and self._written.counts_at(cell, reading.log_index, at.log_index)
 
     def sums_at(self, index: int, worker: str) -> dict[str, tuple[int, int]] | None:
-        """``(quads, sum)`` of each graph of a worker at a position; None where a reading does not stand there."""
+        """``(quads, sum)`` of each graph of a worker at a position; None where a reading does not count there."""
         graphs: dict[str, tuple[int, int]] = {}
         for cell, readings in self._by_cell.items():
             reading = readings.get(worker)
-            if reading is None or reading.log_index > index or not self._written.stands(cell, reading.log_index, index):
+            if (
+                reading is None
+                or reading.log_index > index
+                or not self._written.counts_at(cell, reading.log_index, index)
+            ):
                 return None
             quads, total = graphs.get(cell.graph, (0, 0))
             graphs[cell.graph] = quads + reading.quads, (total + reading.total) % (1 << 128)
@@ -132,5 +136,5 @@ class CellReadings:
 
 
 def as_of(reading: CellReading, at: CellReading) -> CellReading:
-    """The reading at the position of another one, where it stands there."""
+    """The reading at the position of another one, where it counts there."""
     return reading._replace(log_index=at.log_index, hash=at.hash)

@@ -21,7 +21,7 @@ KEYS_MAX: Final = 20_000
 
 
 class WrittenCells:
-    """The part of the log that was followed: (:attr:`floor`, :attr:`head`]. A reading from before it never stands.
+    """The part of the log that was followed: (:attr:`floor`, :attr:`head`]. A reading from before it never counts.
     ``restarts``: how often it began at another position."""
 
     def __init__(self, start: Position) -> None:
@@ -100,7 +100,7 @@ class WrittenCells:
         behind = self.head.index - index
         return self._hashes[-1 - behind] if 0 <= behind < len(self._hashes) else None
 
-    def stands(self, cell: StoreCell, index: int, at: int) -> bool:
+    def counts_at(self, cell: StoreCell, index: int, at: int) -> bool:
         """Whether what a store on this log held of a cell at ``index`` is what it holds at ``at``, as far as the log
         says. ``at`` may not be below ``index``, nor above the head."""
         assert index <= at <= self.head.index, (index, at, self.head)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from txlog.divergence.cell_listing import LIST_QUADS, CellListing
+from txlog.divergence.cell_list import LIST_QUADS, CellListing
 from txlog.divergence.cells import CellReading
 from txlog.model.errors import TxLogError
 from txlog.model.store_cell import StoreCell

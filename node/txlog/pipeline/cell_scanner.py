@@ -318,13 +318,14 @@ class CellScanner:
         done = self.schedule.progress(now)
         share = self._pace.share("cells")
         rest_s = min(self._costs) * done.quads_left / share if self._costs else None
+        known = rest_s is not None and self.schedule.is_listed
         report = ComparisonReport(
             cells=done.cells,
             quads=done.quads,
             waiting=done.touched,
-            pass_s=done.pass_s,
-            estimate_s=None if rest_s is None or not self.schedule.is_listed else done.elapsed_s + rest_s,
-            oldest_cell_s=done.oldest_cell_s,
+            oldest_cell_s=round(done.oldest_cell_s, 1),
+            pass_s=None if done.pass_s is None else round(done.pass_s, 1),
+            estimate_s=round(done.elapsed_s + (rest_s or 0.0), 1) if known else None,
         )
         for master in self._workers.masters:
             for place in places:

@@ -160,11 +160,10 @@ class RegisteredWorker(msgspec.Struct, rename="camel"):
     def comparison_at(self, now: float) -> ComparisonReport | None:
         """How far the comparison is at ``now`` (seconds since 1970): its cells have become older since the report."""
         report = self.comparison
-        if report is None or report.oldest_cell_s is None:
-            return report
-        return msgspec.structs.replace(
-            report, oldest_cell_s=round(report.oldest_cell_s + max(0.0, now - self.compared_at), 1)
-        )
+        if report is None:
+            return None
+        age_s = report.oldest_cell_s + max(0.0, now - self.compared_at)
+        return msgspec.structs.replace(report, oldest_cell_s=round(age_s, 1))
 
     @property
     def shown_state(self) -> str:
