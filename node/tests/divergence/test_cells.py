@@ -137,6 +137,13 @@ def test_a_reading_that_is_not_on_the_followed_log_proves_nothing() -> None:
     assert held.judge(G, {"b": other}).is_compared is False
 
 
+def test_a_store_that_has_executed_nothing_is_on_every_log() -> None:
+    log = WrittenCells(Position(1, 0, digest(77)))
+    empty = CellReading(0, NO_HASH, 0, 1, 1)
+    assert CellReadings(log).judge(G, {"a": empty, "b": empty}).is_compared
+    assert not CellReadings(log).judge(G, {"a": empty._replace(hash=digest(5))}).is_compared
+
+
 def test_sums_are_given_only_where_all_readings_count() -> None:
     held = CellReadings(written(None, TO_G, None))
     held.judge(G, {"a": reading(2, total=5)})

@@ -13,7 +13,7 @@ from master_cluster import Cluster
 from oxigraph_process import ADAPTER, OxigraphProcess
 
 from txlog.config.process_config import PipelineConfig
-from txlog.divergence.cell_schedule import MISSES_MAX, REREAD_S, TOUCH_WAIT_S
+from txlog.divergence.cell_schedule import MISSES_MAX, REREAD_S, TOUCH_WAIT_S, CellRead
 from txlog.model.entry import KIND_QUADS, LogEntry, Position
 from txlog.model.graph_digests import build_graph_digests
 from txlog.model.hashes import NO_HASH
@@ -250,3 +250,13 @@ async def test_a_cell_that_never_rests_is_compared_with_workers_paused_at_one_in
     workers = (await compared.cluster.get(0, "/txlog/workers"))["workers"]
     assert all(worker["hold"] is None for worker in workers)
     assert await compared.found() == {}
+
+
+async def test_a_pass_goes_on_while_more_is_written_than_can_be_read_in_time(
+    compared: Compared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cell_scanner.CellSchedule, "next_due", lambda self, now: CellRead([G], False, True))
+    await compared.end_pass()
+    exchange(compared.stores["w-2"], 1, 3, "urn:h")
+    await compared.end_pass()
+    assert list(await compared.found()) == ["w-2"]

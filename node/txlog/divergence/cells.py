@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from txlog.divergence.written_cells import WrittenCells
+from txlog.model.hashes import NO_HASH
 from txlog.model.store_cell import StoreCell
 
 
@@ -114,7 +115,11 @@ class CellReadings:
         return CellVerdict(len(counting) == len(known), differs, evidence)
 
     def _is_on_log(self, reading: CellReading) -> bool:
-        return self._written.hash_at(reading.log_index) == reading.hash and reading.log_index >= self._written.floor
+        if reading.log_index < self._written.floor:
+            return False
+        # A store that has executed nothing names no log.
+        is_before_all = reading.log_index == 0 and reading.hash == NO_HASH
+        return is_before_all or self._written.hash_at(reading.log_index) == reading.hash
 
     def _counts_at(self, cell: StoreCell, reading: CellReading, at: CellReading) -> bool:
         return reading.log_index <= at.log_index and self._written.counts_at(cell, reading.log_index, at.log_index)

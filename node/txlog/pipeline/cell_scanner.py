@@ -42,6 +42,8 @@ COST_QUADS_MIN: Final = 1000
 """The least quads of a read that says what one costs."""
 SUMS_S: Final = 30.0
 """Least time between two reports of the sums of everything, while the log grows by entries that write nothing."""
+PASS_PART: Final = 0.25
+"""The part of the time that a pass has while more is written than can be read in time."""
 REPORT_S: Final = 10.0
 """Between two reports of the progress."""
 
@@ -94,6 +96,8 @@ class CellScanner:
         """Of graphs to which entries may have written new predicates."""
         self._costs = deque[float](maxlen=COST_SAMPLES)
         self._next_at = self._next_pass_at = self._next_report_at = self._next_sums_at = 0.0
+        self._owed_s = 0.0
+        """What the present pass has to get before written cells are read again."""
         self._differing: dict[StoreCell, None] = {}
         self._sums: dict[str, tuple[int, str]] = {}
 
@@ -111,11 +115,14 @@ class CellScanner:
         readings = self._follow(places)
         now = self._clock()
         is_free = now >= self._next_at
-        if is_free and (read := self.schedule.next_due(now)) is not None:
-            self._read(read, places, readings, stop)
+        is_pass_due = now >= max(self._next_at, self._next_pass_at)
+        if is_pass_due and self._owed_s > 0:
+            self._continue_pass(places, readings, stop)
+        elif is_free and (read := self.schedule.next_due(now)) is not None:
+            self._owed_s += self._read(read, places, readings, stop) * PASS_PART / (1 - PASS_PART)
         elif is_free and self._continue_relisting(places, now):
             pass
-        elif now >= max(self._next_at, self._next_pass_at):
+        elif is_pass_due:
             self._continue_pass(places, readings, stop)
         if self.schedule.is_settled and self._relisting is None:
             self._pace.on_all_compared(began)
@@ -258,10 +265,12 @@ class CellScanner:
         else:
             read = self.schedule.next_in_pass()
             if read is None:
+                self._owed_s = 0.0
                 self.schedule.end_pass(self._clock())
                 return
             busy_s = self._read(read, places, readings, stop)
         share = self._pace.share("cells")
+        self._owed_s = max(0.0, self._owed_s - busy_s)
         self._next_pass_at = self._clock() + busy_s / share - busy_s
 
     def _continue_relisting(self, places: Sequence[ScannedWorker], now: float) -> bool:
