@@ -255,8 +255,8 @@ async def test_a_cell_that_never_rests_is_compared_with_workers_paused_at_one_in
 async def test_a_pass_goes_on_while_more_is_written_than_can_be_read_in_time(
     compared: Compared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cell_scanner.CellSchedule, "next_due", lambda self, now: CellRead([G], False, True))
     await compared.end_pass()
+    monkeypatch.setattr(cell_scanner.CellSchedule, "next_due", lambda self, now: CellRead([G], False, True))
     exchange(compared.stores["w-2"], 1, 3, "urn:h")
     await compared.end_pass()
     assert list(await compared.found()) == ["w-2"]
