@@ -11,6 +11,7 @@ from txlog.divergence.cell_schedule import (
     CELLS_PER_READ,
     MISSES_MAX,
     QUADS_PER_READ,
+    RELIST_S,
     REREAD_S,
     TOUCH_WAIT_S,
     CellRead,
@@ -133,17 +134,15 @@ def test_a_cell_that_nothing_was_known_of_is_read_when_an_entry_writes_it() -> N
     assert read.cells == [cell(1), StoreCell("", "urn:p")]
 
 
-def test_a_write_of_any_predicate_touches_all_cells_of_the_graph_and_lists_it() -> None:
+def test_a_write_of_any_predicate_touches_all_cells_of_the_graph() -> None:
     made = schedule(cell(1), cell(2), cell(1, "urn:h"))
     finish_pass(made, 0.0)
     made.touch([(b"<urn:g>", None)], 10.0)
     read = made.next_due(100.0)
     assert read is not None
     assert read.cells == [cell(1), cell(2)]
-    assert made.pop_unlisted(10.0) == []
-    assert made.pop_unlisted(10.0 + TOUCH_WAIT_S) == ["urn:g"]
     made.touch([(None, b"<urn:p1>"), (None, None)], 20.0)
-    assert made.pop_unlisted(50.0) == [None]
+    assert made.pop_unlisted(1000.0) == [], "nothing says that it added a predicate"
     made.add_listed({cell(7): 1})
     made.touch_unread([cell(1), cell(7)], 60.0)
     read = made.next_due(1000.0)
@@ -241,3 +240,18 @@ def test_the_progress_names_the_oldest_cell_and_what_is_left() -> None:
     done(made, CellRead([cell(2)], is_aligned=False, is_urgent=True), 6.0)
     progress = made.progress(10.0)
     assert (progress.oldest_cell_s, progress.quads_left, progress.elapsed_s, progress.touched) == (6.0, 0, 10.0, 0)
+
+
+def test_graphs_that_may_have_new_predicates_are_listed_and_all_of_them_rarely() -> None:
+    made = schedule(cell(1))
+    finish_pass(made, 0.0)
+    made.extend({b"<urn:g>"}, 10.0)
+    assert not made.is_settled
+    assert made.pop_unlisted(10.0) == []
+    assert made.pop_unlisted(10.0 + TOUCH_WAIT_S) == ["urn:g"]
+    assert made.is_settled
+    made.extend({None}, 100.0)
+    assert made.pop_unlisted(100.0 + TOUCH_WAIT_S) == [None]
+    made.extend({None, b""}, 200.0)
+    assert made.pop_unlisted(300.0) == [""]
+    assert made.pop_unlisted(100.0 + TOUCH_WAIT_S + RELIST_S) == [None]

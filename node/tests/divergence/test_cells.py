@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pyoxigraph as ox
 import pytest
@@ -13,12 +14,13 @@ from txlog.divergence.cells import CellReading, CellReadings
 from txlog.divergence.written_cells import WrittenCells
 from txlog.model.entry import KIND_QUADS, KIND_SKIP, KIND_UPDATE, LogEntry, Position
 from txlog.model.entry_effects import NOOP_SKIP
+from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore, TxLogError
 from txlog.model.hashes import NO_HASH
 from txlog.model.ids import Origin, Txid
 from txlog.model.quad_pattern import EVERY_QUAD, QuadPattern
 from txlog.model.quads import decode_quads, encode_quads
 from txlog.model.store_cell import StoreCell
-from txlog.pipeline.written_log import find_entry_writes
+from txlog.pipeline.written_log import BEHIND_MAX, WrittenLog, find_entry_writes
 from txlog.workers.digest import sum_lines
 
 G, H = StoreCell("urn:g", "urn:p"), StoreCell("urn:h", "urn:q")
@@ -245,6 +247,79 @@ def test_a_skipped_transaction_may_have_been_executed() -> None:
     assert list(find_entry_writes(entry(1, KIND_UPDATE, b"#w1 <urn:g> * <urn:p> *\nLOAD <urn:x>"))) == [
         QuadPattern(name("urn:g"), None, name("urn:p"))
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "graphs"),
+    [
+        ("DELETE { GRAPH ?g { ?s <urn:p> ?o } } WHERE { GRAPH ?g { ?s <urn:p> ?o } }", set()),
+        ("INSERT { GRAPH ?g { ?s <urn:p> 1 } } WHERE { GRAPH ?g { ?s <urn:p> ?o } }", {None}),
+        ("INSERT { GRAPH <urn:g> { ?s ?p 1 } } WHERE { GRAPH <urn:g> { ?s ?p ?o } }", {name("urn:g")}),
+        ("DELETE { ?s ?p ?o } INSERT { ?s <urn:p> 1 } WHERE { ?s ?p ?o }", set()),
+        ("COPY <urn:g> TO <urn:h>", {name("urn:h")}),
+        ("CLEAR GRAPH <urn:g>", set()),
+        ("#w1 <urn:g> * * *\nLOAD <urn:x>", {None}),
+    ],
+)
+def test_what_may_add_new_predicates_is_known(text: str, graphs: set[bytes | None]) -> None:
+    source = ListedLog([entry(1, KIND_UPDATE, text.encode())])
+    log = WrittenLog(source, lambda: START)
+    log._stable = lambda: Position(1, 1, digest(1))
+    log.follow()
+    assert log.written.pop_extended() == graphs
+    assert log.written.pop_extended() == set()
+
+
+class ListedLog:
+    """``refusal``: what it answers with, once."""
+
+    def __init__(self, entries: list[LogEntry], refusal: Exception | None = None) -> None:
+        self.entries, self.refusal = entries, refusal
+
+    def page(
+        self, after: Position | None, upto: int, max_bytes: int, unordered: Sequence[tuple[int, bytes]] = ()
+    ) -> list[LogEntry]:
+        if self.refusal is not None:
+            refusal, self.refusal = self.refusal, None
+            raise refusal
+        return self.entries[0 if after is None else after.index : upto][:2]
+
+
+def test_the_log_is_followed_to_its_end_or_as_far_as_a_reading_is() -> None:
+    entries = [entry(index, KIND_QUADS, b"") for index in range(1, 8)]
+    end = START
+    log = WrittenLog(ListedLog(entries), lambda: end)
+    log.follow()
+    assert log.written.head == START
+    end = Position(1, 7, digest(7))
+    log.follow(3)
+    assert log.written.head.index == 3
+    log.follow()
+    assert log.written.hash_at(7) == digest(7)
+    end = Position(1, 5, digest(5))
+    log.follow()
+    assert (log.written.head.index, log.written.restarts) == (7, 0), "that master is behind"
+
+
+@pytest.mark.parametrize(
+    ("refusal", "restarts"),
+    [(LogDiverged("another branch"), 1), (LogNeedsRestore("trimmed"), 1), (LogAhead("behind"), 0)],
+)
+def test_a_log_that_does_not_go_on_is_followed_from_its_end(refusal: TxLogError, restarts: int) -> None:
+    end = START
+    log = WrittenLog(ListedLog([entry(1, KIND_QUADS, b"")], refusal), lambda: end)
+    end = Position(1, 9, digest(9))
+    log.follow()
+    assert log.written.restarts == restarts
+    assert log.written.floor == (9 if restarts else 0)
+
+
+def test_a_log_that_grows_too_fast_is_passed_over() -> None:
+    end = START
+    log = WrittenLog(ListedLog([]), lambda: end)
+    end = Position(1, BEHIND_MAX + 1, digest(9))
+    log.follow()
+    assert (log.written.floor, log.written.restarts) == (BEHIND_MAX + 1, 1)
 
 
 def test_a_listing_asks_for_large_graphs_alone_and_in_parts() -> None:

@@ -14,7 +14,7 @@ from oxigraph_process import ADAPTER, OxigraphProcess
 
 from txlog.config.process_config import PipelineConfig
 from txlog.divergence.cell_schedule import MISSES_MAX, REREAD_S, TOUCH_WAIT_S, CellRead
-from txlog.model.entry import KIND_QUADS, LogEntry, Position
+from txlog.model.entry import KIND_QUADS, KIND_UPDATE, LogEntry, Position
 from txlog.model.graph_digests import build_graph_digests
 from txlog.model.hashes import NO_HASH
 from txlog.model.ids import Origin, Txid
@@ -260,3 +260,59 @@ async def test_a_pass_goes_on_while_more_is_written_than_can_be_read_in_time(
     exchange(compared.stores["w-2"], 1, 3, "urn:h")
     await compared.end_pass()
     assert list(await compared.found()) == ["w-2"]
+
+
+async def test_cells_that_a_text_adds_are_compared_soon(compared: Compared) -> None:
+    await compared.end_pass()
+    compared.scanner._pace._idle_share = 1e-9  # the next pass never ends
+    await compared.turns(70)
+    text = b"INSERT { GRAPH <urn:g> { ?s ?p 5 } } WHERE { GRAPH <urn:h> { ?s ?p ?o } }"
+    await compared.execute(StoreOperation(KIND_UPDATE, text))
+    there = "GRAPH <urn:g> {{ <urn:s> <urn:q> {} }}"
+    exchanged = f"DELETE DATA {{ {there.format(5)} }} ; INSERT DATA {{ {there.format(6)} }}"
+    assert compared.stores["w-2"].update(exchanged).ok
+    began = compared.now
+    while not (found := await compared.found()):
+        assert compared.now < began + 60, "not found in a minute"
+        await compared.turns(1.0)
+    assert found["w-2"]["cells"] == [["urn:g", "urn:q"]]
+
+
+async def test_a_repaired_worker_is_compared_again_and_its_finding_ends(compared: Compared) -> None:
+    await compared.end_pass()
+    exchange(compared.stores["w-2"], 2, 3)
+    await compared.end_pass()
+    assert list(await compared.found()) == ["w-2"]
+    exchange(compared.stores["w-2"], 3, 2)
+    before = compared.markers["w-2"]
+    raised = before._replace(fence=1)
+    assert compared.stores["w-2"].send(ADAPTER.apply([], before, raised)).ok
+    compared.markers["w-2"] = raised
+    await compared.execute(add(quad(50)))
+    await compared.turns(1.0)
+    assert not compared.scanner.schedule.is_settled, "nothing is known of it"
+    compared.scanner._next_pass_at = 1e9  # a pass may take hours
+    await compared.turns(60)
+    assert await compared.found() == {}
+
+
+async def test_a_finding_from_before_a_restart_of_the_pipeline_ends(compared: Compared, tmp_path: Path) -> None:
+    await compared.end_pass()
+    exchange(compared.stores["w-2"], 2, 3)
+    await compared.end_pass()
+    assert list(await compared.found()) == ["w-2"]
+    exchange(compared.stores["w-2"], 3, 2)
+    compared.scanner.close()
+    compared.scanner = compared.scan(tmp_path)
+    await compared.turns(60)
+    assert await compared.found() == {}
+
+
+async def test_a_store_that_does_not_answer_is_left_out_and_compared_when_it_is_back(compared: Compared) -> None:
+    compared.stores["w-2"].kill()
+    await compared.end_pass()
+    assert await compared.found() == {}
+    compared.stores["w-2"].start()
+    exchange(compared.stores["w-2"], 2, 3)
+    await compared.end_pass()
+    assert set(await compared.found()) == {"w-1", "w-2"}, "nothing says which is wrong"

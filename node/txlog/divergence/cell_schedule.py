@@ -22,6 +22,8 @@ TOUCH_WAIT_S: Final = 15.0
 """A written cell is read after that time, so that writes of some seconds cost one reading."""
 REREAD_S: Final = 45.0
 """The least time between two readings of a cell that is written, or that differs."""
+RELIST_S: Final = 600.0
+"""The least time between two listings of all graphs for entries that may have added quads to any."""
 MISSES_MAX: Final = 3
 """Readings with a write in between, after which the workers are paused for the next one."""
 
@@ -69,7 +71,8 @@ class CellSchedule:
         self._touched: dict[StoreCell, None] = {}
         """Written or suspect, in the order in which they became so."""
         self._unlisted: dict[str | None, float] = {}
-        """Graphs to which entries may have written new predicates (None: any graph), and since when."""
+        """Graphs to which entries may have added predicates (None: any graph), and since when."""
+        self._relisted_at = float("-inf")
         self._by_graph = False
         self._queue = deque[StoreCell]()
         self._pass_began = now
@@ -96,7 +99,6 @@ class CellSchedule:
         the last readings of a cell have these writes already."""
         for graph, predicate in written:
             if graph is None or (predicate is None and not self._by_graph):
-                self._unlisted.setdefault(None if graph is None else graph[1:-1].decode(), now)
                 met = [cell for cell in self._cells if _meets(cell, graph, predicate)]
             else:
                 name = None if predicate is None else predicate[1:-1].decode()
@@ -110,6 +112,10 @@ class CellSchedule:
         for cell in [cell for cell in self._cells if not is_current(cell)]:
             self._mark(cell, now)
 
+    def suspect(self, cell: StoreCell, now: float) -> None:
+        """The cell is known to differ, or was: it is read soon, whatever is known of it here."""
+        self._mark(self._add(cell, now), now)
+
     def touch_unread(self, cells: Iterable[StoreCell], now: float) -> None:
         """Those of these cells that were never read are read soon."""
         for cell in map(self.cell_of, cells):
@@ -117,12 +123,22 @@ class CellSchedule:
             if state is not None and state.read_at is None:
                 self._mark(cell, now)
 
+    def extend(self, graphs: Iterable[PatternTerm], now: float) -> None:
+        """Entries may have added any predicate to these graphs; None: to any graph."""
+        if not self._by_graph or None in graphs:
+            for graph in graphs:
+                self._unlisted.setdefault(None if graph is None else graph[1:-1].decode(), now)
+
     def pop_unlisted(self, now: float) -> list[str | None]:
-        """The graphs whose cells have to be listed, once the first of them is due; None: all graphs."""
-        if not self._unlisted or now < min(self._unlisted.values()) + TOUCH_WAIT_S:
-            return []
-        graphs, self._unlisted = list(self._unlisted), {}
-        return graphs
+        """The graphs whose cells have to be listed now; None: all graphs, once in :data:`RELIST_S` at most."""
+        due = [graph for graph, since in self._unlisted.items() if now >= since + TOUCH_WAIT_S]
+        if now < self._relisted_at + RELIST_S:
+            due = [graph for graph in due if graph is not None]
+        elif None in due:
+            self._relisted_at = now
+        for graph in due:
+            del self._unlisted[graph]
+        return due
 
     def _mark(self, cell: StoreCell, now: float) -> None:
         state = self._cells[cell]

@@ -43,9 +43,13 @@ class WrittenCells:
         """The last write to a graph, of whatever predicate."""
         self._in_any_graph = 0
         self._touched: set[tuple[PatternTerm, PatternTerm]] = set()
+        self._extended: set[PatternTerm] = set()
 
-    def add(self, index: int, digest: bytes, writes: Iterable[QuadPattern]) -> None:
-        """The next entry. ``digest``: the hash of the log behind it; ``writes``: what it may write."""
+    def add(
+        self, index: int, digest: bytes, writes: Iterable[QuadPattern], additions: Iterable[QuadPattern] = ()
+    ) -> None:
+        """The next entry. ``digest``: the hash of the log behind it; ``writes``: what it may write. ``additions``: the
+        part of it that may be quads of graphs and predicates that ``writes`` does not name."""
         assert index == self.head.index + 1, (index, self.head)
         self.head = Position(0, index, digest)
         self._hashes.append(digest)
@@ -63,6 +67,9 @@ class WrittenCells:
                     self._by_graph[graph] = index
                 else:
                     self._by_cell[graph, predicate] = index
+        for pattern in additions:
+            if pattern.graph is None or pattern.predicate is None:
+                self._extended.add(pattern.graph)
         self._bound()
 
     def _bound(self) -> None:
@@ -76,6 +83,13 @@ class WrittenCells:
                 table.clear()
         if len(self._touched) > KEYS_MAX:
             self._touched = {(None, None)}
+        if len(self._extended) > KEYS_MAX:
+            self._extended = {None}
+
+    def pop_extended(self) -> set[PatternTerm]:
+        """The graphs to which predicates may have been added that no entry names, since the last call; None: any."""
+        extended, self._extended = self._extended, set()
+        return extended
 
     def pop_touched(self) -> set[tuple[PatternTerm, PatternTerm]]:
         """What was written since the last call: graph and predicate as in a pattern; None: any."""

@@ -93,7 +93,7 @@ class CellScanner:
         self._listing: CellLister | None = None
         """Of the present pass."""
         self._relisting: CellLister | None = None
-        """Of graphs to which entries may have written new predicates."""
+        """Of graphs to which entries may have added predicates."""
         self._costs = deque[float](maxlen=COST_SAMPLES)
         self._next_at = self._next_pass_at = self._next_report_at = self._next_sums_at = 0.0
         self._owed_s = 0.0
@@ -143,6 +143,7 @@ class CellScanner:
             self._restarts = readings.written.restarts
             self._begin_again()
         self._note_changed(places, readings)
+        self._adopt_findings(places, now)
 
         def is_current(cell: StoreCell) -> bool:
             return readings.is_current(cell, names)
@@ -151,6 +152,7 @@ class CellScanner:
             self.schedule.touch_all(now, is_current)
         self._present = names
         self.schedule.touch(readings.written.pop_touched(), now, is_current)
+        self.schedule.extend(readings.written.pop_extended(), now)
         return readings
 
     def _begin_again(self) -> None:
@@ -165,7 +167,16 @@ class CellScanner:
         self._fences |= {place.name: place.fence for place in changed}
         readings.keep_fences(self._fences)
         self._begin_again()
-        self._differing.clear()
+
+    def _adopt_findings(self, places: Sequence[ScannedWorker], now: float) -> None:
+        """What the masters know to differ is read soon, also after a repair or a restart of this process: only a newer
+        reading ends a finding."""
+        for place in places:
+            known = place.status.divergence
+            for cell in known.cells if known is not None else ():
+                if cell not in self._differing:
+                    self._differing.setdefault(cell)
+                    self.schedule.suspect(cell, now)
 
     # Reading
 
@@ -274,7 +285,7 @@ class CellScanner:
         self._next_pass_at = self._clock() + busy_s / share - busy_s
 
     def _continue_relisting(self, places: Sequence[ScannedWorker], now: float) -> bool:
-        """List graphs to which an entry may have written any predicate. Returns whether there was something to do."""
+        """List graphs to which an entry may have added any predicate. Returns whether there was something to do."""
         if self._relisting is None:
             graphs = self.schedule.pop_unlisted(now)
             if not graphs:

@@ -13,7 +13,7 @@ from txlog.model.entry import KIND_UPDATE, LogEntry, Position
 from txlog.model.entry_effects import find_effects, skips_effect
 from txlog.model.errors import BadInput, LogAhead, LogDiverged, LogNeedsRestore
 from txlog.model.quad_pattern import EVERY_QUAD, QuadPattern
-from txlog.sparql.analysis.update_patterns import find_written_patterns
+from txlog.sparql.analysis.update_patterns import find_added_patterns, find_written_patterns
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,9 @@ class WrittenLog:
         try:
             while entries := self._source.page(self.written.head, last, PAGE_BYTES):
                 for entry in entries:
-                    self.written.add(entry.index, entry.hash, find_entry_writes(entry))
+                    writes = list(find_entry_writes(entry))
+                    is_wide = any(each.graph is None or each.predicate is None for each in writes)
+                    self.written.add(entry.index, entry.hash, writes, find_additions(entry) if is_wide else ())
         except LogAhead as behind:
             log.debug("not followed this time: %s", behind)
         except (LogDiverged, LogNeedsRestore) as other:
@@ -71,6 +73,16 @@ def find_entry_writes(entry: LogEntry) -> Iterator[QuadPattern]:
             yield from find_text_writes(effect.payload)
         else:
             yield from find_writes(effect.kind, "", effect.payload).patterns()
+
+
+def find_additions(entry: LogEntry) -> Iterator[QuadPattern]:
+    """Of what a worker may write at an entry, what may be new cells. A superset."""
+    if skips_effect(entry) or any(decode_declaration(each.payload) is not None for each in find_effects(entry)):
+        yield EVERY_QUAD
+        return
+    for effect in find_effects(entry):
+        if effect.kind == KIND_UPDATE:
+            yield from find_added_patterns(effect.payload.decode())
 
 
 def find_text_writes(payload: bytes) -> tuple[QuadPattern, ...]:
