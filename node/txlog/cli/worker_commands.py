@@ -28,7 +28,7 @@ from txlog.backup import (
 from txlog.backup.backup_errors import RepairDiffers, TooMuchDiffers
 from txlog.backup.backup_job import READ_TIMEOUT_S
 from txlog.backup.backup_job import list_workers as list_known_workers
-from txlog.backup.graph_repair import known_graphs
+from txlog.backup.graph_repair import known_cells, known_graphs
 from txlog.backup.pinned_snapshot import POLL_S
 from txlog.backup.restoration import AdoptingLog, adopted_base
 from txlog.backup.store_ownership import cluster_id_bytes, first_position, refuse_other_store
@@ -313,8 +313,11 @@ def repair_worker(cluster: CliCluster, name: str, scope: RepairScope, *, json: b
         progress = closing.enter_context(progress_bars(json))
         chain = make_chain_check(masters)
         graphs = list(scope.graphs) or (None if scope.everything else known_graphs(known))
+        cells = [] if scope.graphs or scope.everything else known_cells(known)
         try:
-            done: RepairResult | RestoreResult = repair_graphs(other, into, chain, graphs=graphs, on_progress=progress)
+            done: RepairResult | RestoreResult = repair_graphs(
+                other, into, chain, graphs=graphs, cells=cells, on_progress=progress
+            )
         except (TooMuchDiffers, RepairDiffers):
             if not scope.rebuild:
                 raise

@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 from txlog.divergence.cell_schedule import QUADS_PER_READ
 from txlog.divergence.cells import CellReading
 from txlog.model.store_cell import StoreCell
-from txlog.pipeline.cell_rows import CellRows
 from txlog.workers.adapter import (
     Adapter,
     MarkerPosition,
@@ -19,6 +18,7 @@ from txlog.workers.adapter import (
     UnexpectedAnswer,
     WorkerResponse,
 )
+from txlog.workers.cell_rows import CellRows
 from txlog.workers.digest import sum_lines
 
 READ_TIMEOUT_S: Final = 120.0
