@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from oxigraph_process import ADAPTER, OxigraphProcess
 from txlog.config.process_config import PipelineConfig
 from txlog.divergence.cell_schedule import MISSES_MAX, REREAD_S, TOUCH_WAIT_S, CellRead
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE, LogEntry, Position
+from txlog.model.errors import Unavailable
 from txlog.model.graph_digests import build_graph_digests
 from txlog.model.hashes import NO_HASH
 from txlog.model.ids import Origin, Txid
@@ -316,3 +318,29 @@ async def test_a_store_that_does_not_answer_is_left_out_and_compared_when_it_is_
     exchange(compared.stores["w-2"], 2, 3)
     await compared.end_pass()
     assert set(await compared.found()) == {"w-1", "w-2"}, "nothing says which is wrong"
+
+
+async def test_no_pass_ends_while_no_store_answers(compared: Compared) -> None:
+    for store in compared.stores.values():
+        store.kill()
+    await compared.turns(20)
+    assert compared.scanner.schedule.pass_s is None
+    for store in compared.stores.values():
+        store.start()
+    until = compared.now + 30
+    while not compared.scanner.schedule.is_listed:
+        assert compared.now < until, "nothing is listed"
+        await compared.turns(1.0)
+    for store in compared.stores.values():
+        store.kill()
+    for _ in range(20):
+        compared.now += 1.0
+        with suppress(Unavailable):
+            await asyncio.to_thread(compared.scanner.turn, threading.Event())
+    assert compared.scanner.schedule.pass_s is None
+    for store in compared.stores.values():
+        store.start()
+    await compared.end_pass()
+    exchange(compared.stores["w-2"], 2, 3)
+    await compared.end_pass()
+    assert list(await compared.found()) == ["w-2"]

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -22,7 +22,7 @@ from txlog.divergence.cell_schedule import CellRead, CellSchedule
 from txlog.divergence.cells import CellEvidence, CellReading, CellReadings
 from txlog.divergence.detector import CELLS_NAMED_MAX
 from txlog.model.entry import Position
-from txlog.model.errors import TxLogError
+from txlog.model.errors import TxLogError, Unavailable
 from txlog.model.graph_digests import GraphDigests, build_cell_digests, build_graph_digests
 from txlog.model.store_cell import StoreCell
 from txlog.pipeline.cell_lister import CellLister
@@ -185,11 +185,24 @@ class CellScanner:
     ) -> float:
         """Returns for how many seconds the slowest store worked that are not yet paid by pauses."""
         self.schedule.on_begin(read)
-        answers = self._query(read, places, stop)
+        try:
+            answers = self._query(read, places, stop)
+            return self._compare(read, answers, places, readings)
+        except (TxLogError, OSError):
+            self.schedule.on_failed(read, self._clock())
+            self._next_at = self._clock() + PACE_POLL_S
+            raise
+
+    def _compare(
+        self,
+        read: CellRead,
+        answers: Mapping[str, CellAnswer],
+        places: Sequence[ScannedWorker],
+        readings: CellReadings,
+    ) -> float:
         now = self._clock()
         if not answers:
-            self.schedule.on_failed(read, now)
-            return self._pay(0.0, 0, self._share)
+            raise Unavailable("NoStore", f"no store answers, or none is at a position of the log: {len(places)} asked")
         assert self._log is not None
         self._log.follow(max(each.log_index for answer in answers.values() for each in answer.readings.values()))
         for cell in read.cells:
@@ -268,7 +281,9 @@ class CellScanner:
         if not self.schedule.is_listed:
             self._listing = self._listing or CellLister()
             busy_s = self._pay(self._listing.step(places), 0, self._share)
-            if self._listing.is_done:
+            if self._listing.is_done and not self._listing.begun:
+                self._listing, self._next_at = None, self._clock() + PACE_POLL_S  # no store answers
+            elif self._listing.is_done:
                 self.schedule.add_listed(self._listing.cells())
                 self.schedule.end_listing()
                 readings.on_listed(self._listing.begun)
