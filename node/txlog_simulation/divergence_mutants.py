@@ -164,4 +164,28 @@ DIVERGENCE_MUTANTS: tuple[Mutant, ...] = (
         "    mine = [each for each in looks if each.kind == look.kind]\n",
         "node/tests/server/test_divergence.py::test_a_difference_is_named_by_cell",
     ),
+    _mutant(
+        "a-finding-of-before-is-forgotten",
+        "C16",
+        SCANNER,
+        "                    self.schedule.suspect(cell, now)\n",
+        "                    pass\n",
+        _STORES + "test_a_finding_from_before_a_restart_of_the_pipeline_ends",
+    ),
+    _mutant(
+        "a-failed-read-counts",
+        "C17",
+        SCANNER,
+        "            self.schedule.on_failed(read, self._clock())\n",
+        "",
+        _STORES + "test_no_pass_ends_while_no_store_answers",
+    ),
+    _mutant(
+        "added-predicates-wait",
+        "C17",
+        LOG,
+        "find_additions(entry) if is_wide else ()",
+        "()",
+        _STORES + "test_cells_that_a_text_adds_are_compared_soon",
+    ),
 )

@@ -159,3 +159,17 @@ async def test_how_far_a_comparison_is_is_shown(watched: Cluster) -> None:
     assert 'txlog_worker_compare_oldest_seconds{worker="w-1"} 3' in text
     await watched.post(0, path, None, 400, json={**report, "cells": "many"})
     await watched.post(0, "/txlog/workers/w-9/comparison", None, 404, json=report)
+
+
+async def test_masters_of_a_data_centre_share_how_far_a_comparison_is(clusters: Callable[..., Cluster]) -> None:
+    cluster = clusters(2, workers=[{"name": "w-1", "url": "http://127.0.0.1:9"}])
+    await cluster.start()
+    report = {"cells": 7, "quads": 100, "waiting": 2, "passS": 40.0, "estimateS": 50.0, "oldestCellS": 30.0}
+    await cluster.post(0, "/txlog/workers/w-1/comparison", None, 200, json=report)
+    await cluster.post(0, "/txlog/workers/w-1/look", None, 200, json=look(20))
+
+    async def known() -> bool:
+        (worker,) = (await cluster.get(1, "/txlog/workers"))["workers"]
+        return worker["comparison"] is not None and worker["comparison"]["cells"] == 7
+
+    await until(known)
