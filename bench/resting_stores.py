@@ -65,6 +65,6 @@ def _wait_for_rest(cluster: LocalCluster, pids: dict[str, int]) -> float:
         time.sleep(WINDOW_S)  # what is measured
         shares = meter.shares()
         console.print("  " + ", ".join(f"{name} {share:.1f} %" for name, share in sorted(shares.items())))
-        if max(shares.values()) <= REST_CPU_PCT and len(_pass_lengths(cluster)) == len(pids):
+        if max(shares[name] for name in pids) <= REST_CPU_PCT and len(_pass_lengths(cluster)) == len(pids):
             return time.monotonic() - began
     raise CannotMeasure(f"the stores are compared still after {FIRST_PASS_S:g} s")
