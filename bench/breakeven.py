@@ -88,7 +88,6 @@ def _measure_one(folder: Path, masters: BenchMasters, port: int, batch_from: int
             "batch_from": batch_from,
             "compare_s": 0,
             "compare_sums_s": 0,
-            "compare_pieces_s": 0,
         }
         config.write_text(json.dumps(told))
         with (folder / "application.log").open("wb") as log:

@@ -3,7 +3,7 @@ soon it is found and named, and that it is repaired, by itself, by copying only 
 
 One data centre with three workers and a large database. Quads are taken out, put in, and (the same number) put in the
 place of others, each once while nothing is written and once while writes go on. The last is not seen by counting: it is
-met by a fingerprint of a piece of the store and named by sums, later, which is ``exchanged_found_s``.
+found by a pass over all cells, later, which is ``exchanged_found_s``.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ PLANTED: Final = 5
 KINDS: Final = ("taken out", "put in", "exchanged")
 DETECTION_S_MAX: Final = 10.0
 EXCHANGED_S: Final = 300.0
-"""For a million quads: all fingerprints at a tenth of the time, and then all sums (docs/limits.md)."""
+"""For a million quads: a pass at a tenth of the time of a store, on a busy machine (docs/limits.md)."""
 EXCHANGED_AT_REST_S: Final = 900.0
-"""The same in a store at rest: a pass of fingerprints at the share that :mod:`txlog.pipeline.scan_pace` gives them."""
+"""The same in a store at rest: a pass at the share that :mod:`txlog.pipeline.scan_pace` gives it."""
 DEAD_DETECTION_S_MAX: Final = 10.0
 WAIT_S: Final = 900.0
 START_S: Final = 900.0

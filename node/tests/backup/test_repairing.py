@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from log_in_memory import MemoryLog
@@ -11,8 +12,10 @@ from oxigraph_process import ADAPTER, OxigraphProcess
 from pen import apply, chain_of, everything, filled_log
 
 from txlog.apply import WorkerState, apply_up_to
-from txlog.backup import SourceWorker, repair_graphs
+from txlog.backup import SourceWorker, graph_repair, repair_graphs
 from txlog.backup.backup_errors import TooMuchDiffers, WorkerMoved
+from txlog.client import Divergence
+from txlog.model.store_cell import StoreCell
 from txlog.workers.adapter import RequestOutcome, StreamedResponse, Unreachable, WorkerRequest, WorkerResponse
 from txlog.workers.http_transport import HttpTransport
 
@@ -65,6 +68,38 @@ def test_graphs_that_are_not_named_stay_as_they_are(pair: tuple[OxigraphProcess,
     assert set(wrong.quads()) - set(right.quads()) == {
         '<urn:default> <urn:p> "1"^^<http://www.w3.org/2001/XMLSchema#integer> .'
     }
+
+
+def test_of_a_large_graph_only_the_cells_that_differ_are_read(
+    pair: tuple[OxigraphProcess, OxigraphProcess, MemoryLog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right, wrong, log = pair
+    planted = 'INSERT DATA { GRAPH <urn:g:1> { <urn:s> <urn:p> 1 , "a\\tb" ; <urn:other> 1 } }'
+    assert wrong.update(planted).ok
+    cells = [StoreCell("urn:g:1", "urn:p")]
+    monkeypatch.setattr(graph_repair, "WHOLE_QUADS_MAX", 1)
+    monkeypatch.setattr(graph_repair, "_read_graph", None)
+    done = repair_graphs(of(right), of(wrong), chain_of(log), graphs=["urn:g:1"], cells=cells)
+    assert (done.graphs, done.added, done.removed) == (["urn:g:1"], 0, 2)
+    assert [line for line in wrong.quads() if line not in right.quads()] == [
+        '<urn:s> <urn:other> "1"^^<http://www.w3.org/2001/XMLSchema#integer> <urn:g:1> .'
+    ]
+    monkeypatch.undo()
+    done = repair_graphs(of(right), of(wrong), chain_of(log), graphs=["urn:g:1"], cells=cells)
+    assert done.removed == 1, "a small graph is read whole"
+    monkeypatch.setattr(graph_repair, "WHOLE_QUADS_MAX", 1)
+    monkeypatch.setattr(graph_repair, "GRAPH_BYTES_MAX", 1)
+    with pytest.raises(TooMuchDiffers, match="larger than"):
+        repair_graphs(of(right), of(wrong), chain_of(log), graphs=["urn:g:1"], cells=cells)
+
+
+@pytest.mark.parametrize(
+    ("more", "count"), [({}, 1), ({"graph_count": None}, 0), ({"kind": "sums"}, 0), ({"count": 20}, 0)]
+)
+def test_cells_are_known_only_where_a_finding_names_all(more: dict[str, Any], count: int) -> None:
+    named = [StoreCell("urn:g", f"urn:p{n}") for n in range(more.pop("count", 1))]
+    told = {"kind": "cells", "wrong": True, "why": "", "graphs": ["urn:g"], "graph_count": 1, "cells": named} | more
+    assert len(graph_repair.known_cells(Divergence(**told))) == count
 
 
 def test_nothing_is_written_where_nothing_differs(pair: tuple[OxigraphProcess, OxigraphProcess, MemoryLog]) -> None:

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,14 +17,10 @@ from oxigraph_process import ADAPTER, OxigraphProcess
 from txlog.config.process_config import PipelineConfig
 from txlog.model.entry import KIND_UPDATE, Position
 from txlog.pipeline import divergence_scanner
-from txlog.pipeline.divergence_scanner import (
-    ATTEMPTS,
-    PIECE_QUADS,
-    DivergenceScanner,
-    PieceScan,
-)
+from txlog.pipeline.divergence_scanner import DivergenceScanner
 from txlog.pipeline.scan_pace import DUTY_CYCLE_SAMPLES, REST_S, DutyCycle, ScanPace, WorkerState
-from txlog.workers.adapter import MarkerPosition, RangeFingerprint, StoreOperation, SystemGraphs
+from txlog.pipeline.scanned_workers import ScannedWorkers
+from txlog.workers.adapter import MarkerPosition, StoreOperation
 
 DATA = StoreOperation(KIND_UPDATE, b"INSERT DATA { <urn:s> <urn:p> 0 . GRAPH <urn:g> { <urn:s> <urn:p> 1 , 2 } }")
 MORE = StoreOperation(KIND_UPDATE, b"INSERT DATA { GRAPH <urn:h> { <urn:s> <urn:p> 1 } }")
@@ -73,7 +68,11 @@ class Pair:
 
 
 @pytest.fixture
-async def pair(tmp_path: Path, clusters: Callable[..., Cluster]) -> AsyncIterator[Pair]:
+async def pair(
+    tmp_path: Path, clusters: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Pair]:
+    # Oxigraph is read by cells; here it is one whose engine has none.
+    monkeypatch.setattr(divergence_scanner, "is_read_whole", lambda place: True)
     stores = {name: OxigraphProcess(tmp_path / name) for name in ("w-1", "w-2")}
     cluster = clusters(1, workers=[{"name": name, "url": store.url} for name, store in stores.items()])
     await cluster.start()
@@ -116,7 +115,7 @@ async def test_a_difference_that_nobody_saw_arise_is_undecided_between_two(pair:
 async def test_workers_that_do_not_meet_and_one_that_is_gone_are_no_difference(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("txlog.pipeline.divergence_scanner.ALIGN_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("txlog.pipeline.scanned_workers.ALIGN_TIMEOUT_S", 0.1)
     await pair.move("w-2", MORE, 2)
     assert await pair.counted() == {}
     pair.stores["w-1"].kill()
@@ -126,7 +125,7 @@ async def test_workers_that_do_not_meet_and_one_that_is_gone_are_no_difference(
 
 
 async def test_counts_that_met_at_no_index_are_taken_once_more(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("txlog.pipeline.divergence_scanner.ALIGN_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("txlog.pipeline.scanned_workers.ALIGN_TIMEOUT_S", 0.1)
     await pair.move("w-2", MORE, 2)
     assert pair.stores["w-2"].update("INSERT DATA { <urn:s> <urn:p> 9 }").ok
     ask, loop, times = DivergenceScanner._query_workers, asyncio.get_running_loop(), 0
@@ -147,9 +146,9 @@ async def test_counts_that_met_at_no_index_are_taken_once_more(pair: Pair, monke
 
 async def test_stores_are_held_until_each_has_begun_to_be_read(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     holds: list[int] = []
-    hold, read_marker = DivergenceScanner._pause, divergence_scanner._read_marker
+    hold, read_marker = ScannedWorkers.pause, divergence_scanner._read_marker
 
-    def put(self: DivergenceScanner, names: Any, index: int) -> None:
+    def put(self: ScannedWorkers, names: Any, index: int) -> None:
         holds.append(index)
         hold(self, names, index)
 
@@ -160,9 +159,9 @@ async def test_stores_are_held_until_each_has_begun_to_be_read(pair: Pair, monke
             time.sleep(0.002)
         return read_marker(place)
 
-    monkeypatch.setattr("txlog.pipeline.divergence_scanner.PAUSE_RENEW_S", 0.01)
-    monkeypatch.setattr("txlog.pipeline.divergence_scanner.READ_START_TIMEOUT_S", 60.0)
-    monkeypatch.setattr(DivergenceScanner, "_pause", put)
+    monkeypatch.setattr("txlog.pipeline.scanned_workers.PAUSE_RENEW_S", 0.01)
+    monkeypatch.setattr("txlog.pipeline.scanned_workers.READ_START_TIMEOUT_S", 60.0)
+    monkeypatch.setattr(ScannedWorkers, "pause", put)
     monkeypatch.setattr(divergence_scanner, "_read_marker", slowly)
     assert await pair.summed() == {}
     assert set(holds) == {1}
@@ -170,15 +169,15 @@ async def test_stores_are_held_until_each_has_begun_to_be_read(pair: Pair, monke
 
 async def test_a_store_that_stands_still_holds_no_other_one(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in (("PAUSE_RENEW_S", 0.05), ("READ_START_TIMEOUT_S", 0.1)):
-        monkeypatch.setattr(f"txlog.pipeline.divergence_scanner.{name}", seconds)
+        monkeypatch.setattr(f"txlog.pipeline.scanned_workers.{name}", seconds)
     held: list[bool] = []
-    hold = DivergenceScanner._pause
+    hold = ScannedWorkers.pause
 
-    def put(self: DivergenceScanner, names: Any, index: int) -> None:
+    def put(self: ScannedWorkers, names: Any, index: int) -> None:
         held.append(True)
         hold(self, names, index)
 
-    monkeypatch.setattr(DivergenceScanner, "_pause", put)
+    monkeypatch.setattr(ScannedWorkers, "pause", put)
     store = pair.stores["w-2"]
     store.process.send_signal(signal.SIGSTOP)
     try:
@@ -232,20 +231,20 @@ class Paced:
         self.pace = ScanPace(config, lambda: self.now)
 
     def see(self, index: int, repairs: int = 0) -> bool:
-        self.pace.observe([WorkerState("w-1", index, repairs)], has_fingerprints=True)
+        self.pace.observe([WorkerState("w-1", index, repairs)], has_cells=True)
         return self.pace.at_rest
 
 
-def test_a_store_rests_a_minute_after_its_last_write_once_it_was_compared_whole() -> None:
+def test_a_store_rests_a_minute_after_its_last_write_once_that_was_compared() -> None:
     paced = Paced()
     assert not paced.see(7)
     paced.now += REST_S
-    assert not paced.see(7), "no pass since the write"
-    paced.pace.on_whole_pass(99.0)
-    assert not paced.see(7), "that pass began before the write"
-    paced.pace.on_whole_pass(101.0)
+    assert not paced.see(7), "the write is not compared"
+    paced.pace.on_all_compared(99.0)
+    assert not paced.see(7), "that was compared before the write"
+    paced.pace.on_all_compared(101.0)
     assert paced.see(7)
-    kinds = [paced.pace.share(kind) for kind in ("counts", "pieces", "sums")]
+    kinds = [paced.pace.share(kind) for kind in ("counts", "cells")]
     assert sum(kinds) == pytest.approx(0.015)
     assert not paced.see(8), "a write"
     assert paced.pace.share("sums") == 0.1
@@ -255,62 +254,9 @@ def test_a_repair_ends_the_rest() -> None:
     paced = Paced()
     paced.see(7)
     paced.now += REST_S
-    paced.pace.on_whole_pass(paced.now)
+    paced.pace.on_all_compared(paced.now)
     assert paced.see(7)
     assert not paced.see(7, repairs=1)
-
-
-async def pieced(pair: Pair) -> dict[str, Any]:
-    await asyncio.to_thread(pair.comparing.compare_pieces, threading.Event())
-    return await pair.found()
-
-
-async def test_one_quad_in_the_place_of_another_is_met_by_a_piece_and_told_by_sums(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("txlog.pipeline.divergence_scanner.PIECE_QUADS", 2)
-    assert await pair.counted() == {}
-    store = pair.stores["w-2"]
-
-    def exchange(old: int, new: int) -> None:
-        there = "GRAPH <urn:g> {{ <urn:s> <urn:p> {} }}"
-        assert store.update(f"DELETE DATA {{ {there.format(old)} }} ; INSERT DATA {{ {there.format(new)} }}").ok
-
-    exchange(2, 3)
-    assert await pair.counted() == {}
-    found: dict[str, Any] = {}
-    for _ in range(2):  # three quads are two pieces
-        found = found or await pieced(pair)
-    assert {name: (one["kind"], one["wrong"], one["graphs"]) for name, one in found.items()} == {
-        "w-1": ("sums", False, ["urn:g"]),
-        "w-2": ("sums", False, ["urn:g"]),
-    }
-    exchange(3, 2)
-    assert await pair.summed() == {}
-    for _ in range(3):
-        assert await pieced(pair) == {}
-
-
-async def test_what_is_repaired_while_all_is_read_is_not_found_again_and_no_false_alarm(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    there = "GRAPH <urn:g> {{ <urn:s> <urn:p> {} }}"
-    exchanged = "DELETE DATA {{ {} }} ; INSERT DATA {{ {} }}"
-    store = pair.stores["w-2"]
-    assert store.update(exchanged.format(there.format(2), there.format(3))).ok
-    reading, once = divergence_scanner._digest_chunks, threading.Lock()
-
-    def read(marker: MarkerPosition, *rest: Any) -> Any:
-        look = reading(marker, *rest)
-        if once.acquire(blocking=False):
-            undo = StoreOperation(KIND_UPDATE, exchanged.format(there.format(3), there.format(2)).encode())
-            assert store.send(ADAPTER.apply([undo], at(1), MarkerPosition(at(1).position, 1))).ok
-        return look
-
-    monkeypatch.setattr(divergence_scanner, "_digest_chunks", read)
-    assert await pieced(pair) == {}
-    assert once.locked(), "the pieces differed, so all was read"
-    assert not pair.comparing._piece_scan.is_suspended
 
 
 class Asked:
@@ -332,10 +278,10 @@ class Asked:
 
 async def test_two_that_compare_do_not_lift_each_others_holds(pair: Pair, tmp_path: Path) -> None:
     lock: Any = Asked()
-    pair.comparing._align_lock = lock
+    pair.comparing._workers._align_lock = lock
     with comparing_of(pair.cluster, pair.stores, tmp_path) as other:
-        other._align_lock = lock
-        meets = pair.comparing._paused_at_same_index(["w-1", "w-2"])
+        other._workers._align_lock = lock
+        meets = pair.comparing._workers.paused_at_same_index(["w-1", "w-2"])
         await asyncio.to_thread(meets.__enter__)
         counting = asyncio.create_task(asyncio.to_thread(other.compare_counts))
         assert await asyncio.to_thread(lock.waited.wait, 10)
@@ -346,59 +292,17 @@ async def test_two_that_compare_do_not_lift_each_others_holds(pair: Pair, tmp_pa
     assert await pair.found() == {}
 
 
-async def test_a_store_alone_is_told_from_what_it_held_before(pair: Pair) -> None:
-    await pair.move("w-2", MORE, 2)
-    assert await pair.summed() == {}
-    assert await pieced(pair) == {}
-    assert pair.stores["w-2"].update("DELETE DATA { <urn:s> <urn:p> 0 } ; INSERT DATA { <urn:s> <urn:p> 7 }").ok
-    found = await pieced(pair)
-    assert {name: (one["wrong"], one["graphs"]) for name, one in found.items()} == {"w-2": (True, [""])}
-
-
-def test_an_alarm_that_sums_do_not_confirm_is_not_heard_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of a store that gives its quads out in an order of its own."""
-    monkeypatch.setattr("txlog.pipeline.divergence_scanner.FALSE_ALARM_BACKOFF_S", (60.0, 120.0))
-    now = 1000.0
-    monkeypatch.setattr("txlog.pipeline.divergence_scanner.time", SimpleNamespace(monotonic=lambda: now))
-    made = PieceScan()
-    marker = at(1)
-    system = SystemGraphs((marker,), frozenset())
-    one, other = RangeFingerprint(system, 3, "a"), RangeFingerprint(system, 3, "b")
-    assert made.find_differing(0, [("w-1", (marker, one)), ("w-2", (marker, other))]) == ["w-1", "w-2"]
-    made.record_confirmation(confirmed=False)
-    assert made.is_suspended
-    now += 59.0
-    assert made.is_suspended
-    now += 1.0
-    assert not made.is_suspended
-    assert made.find_differing(0, [("w-1", (marker, other))]) == ["w-1"], "at one marker a store holds one thing"
-    assert made.find_differing(0, [("w-1", (at(2), one)), ("w-2", (at(3), other))]) == [], "at other positions they may"
-    made.record_confirmation(confirmed=True)
-    assert not made.is_suspended
-
-
-def test_a_piece_that_stores_show_of_different_moments_is_looked_at_again_but_not_for_ever() -> None:
-    """Else what is exchanged there while writes go on would be met by chance only."""
-    made = PieceScan()
-    for index, first in enumerate([0] * ATTEMPTS + [PIECE_QUADS] * ATTEMPTS + [2 * PIECE_QUADS]):
-        assert made.next_offset == first
-        pieces = [RangeFingerprint(SystemGraphs((at(index + n),), frozenset()), PIECE_QUADS, "a") for n in (0, 1)]
-        assert (
-            made.find_differing(first, [(f"w-{n}", (piece.system.markers[0], piece)) for n, piece in enumerate(pieces)])
-            == []
-        )
-    same = at(100)
-    piece = RangeFingerprint(SystemGraphs((same,), frozenset()), PIECE_QUADS, "a")
-    assert made.find_differing(2 * PIECE_QUADS, [("w-0", (same, piece)), ("w-1", (same, piece))]) == []
-    assert made.next_offset == 3 * PIECE_QUADS
-
-
-def test_pieces_follow_one_another_to_the_end() -> None:
-    made = PieceScan()
-    for index, (first, quads) in enumerate(
-        ((0, PIECE_QUADS), (PIECE_QUADS, PIECE_QUADS), (2 * PIECE_QUADS, PIECE_QUADS - 1), (0, 0), (0, PIECE_QUADS))
-    ):
-        assert made.next_offset == first
-        piece = RangeFingerprint(SystemGraphs((at(index),), frozenset()), quads, str(index))
-        assert made.find_differing(first, [("w-1", (at(index), piece))]) == []
-    assert made.next_offset == PIECE_QUADS
+async def test_a_large_store_is_not_counted_whole(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(divergence_scanner, "COUNT_QUADS_MAX", 2)
+    assert pair.stores["w-2"].update("DELETE DATA { GRAPH <urn:g> { <urn:s> <urn:p> 2 } }").ok
+    asked: list[str] = []
+    counts = type(ADAPTER).counts
+    monkeypatch.setattr(type(ADAPTER), "counts", lambda self: asked.append("counts") or counts(self))
+    await pair.counted()
+    assert asked == ["counts"], "w-1 has three quads, w-2 has two"
+    await pair.counted()
+    assert asked == ["counts"] * 2
+    monkeypatch.setattr(divergence_scanner, "SIZE_S", 0.0)
+    assert pair.stores["w-1"].update("DELETE DATA { GRAPH <urn:g> { <urn:s> <urn:p> 2 } }").ok
+    await pair.counted()
+    assert asked == ["counts"] * 4, "it has become small"

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from master_cluster import Cluster, until
 
-from txlog.model.graph_digests import GRAPHS_MAX, build_graph_digests
+from txlog.model.graph_digests import GRAPHS_MAX, build_cell_digests, build_graph_digests
+from txlog.model.store_cell import StoreCell
 
 PLACE = "ab" * 16
 
@@ -58,6 +60,7 @@ async def test_what_a_worker_held_before_at_the_same_marker_is_remembered_and_sh
         {"index": "one"},
         {"graphs": {f"urn:{n}": "1" for n in range(GRAPHS_MAX + 1)}},
         {"fingerprint": None},
+        {"kind": "cells", "cell": "urn:g"},
     ],
 )
 async def test_a_look_that_is_none_is_refused(watched: Cluster, wrong: dict[str, Any]) -> None:
@@ -117,3 +120,56 @@ async def test_data_centres_are_compared_and_each_master_comes_to_the_same(clust
         await until(decided)
         told = (await found(at))["us-w"]
         assert (told["graphs"], told["right"]) == (["urn:b"], ["de/de-w", "uk/uk-w"])
+
+
+def cell_look(quads: int, predicate: str = "urn:p", **more: Any) -> dict[str, Any]:
+    made = build_cell_digests(StoreCell("urn:g", predicate), 0, PLACE, 0, quads, quads, **more)
+    return msgspec.to_builtins(made)  # type: ignore[no-any-return]
+
+
+async def test_a_difference_is_named_by_cell(watched: Cluster) -> None:
+    path = "/txlog/workers/w-1/look"
+    for predicate in ("urn:p", "urn:q", "urn:r"):
+        assert await watched.post(0, path, None, 200, json=cell_look(20, predicate)) == {"divergence": None}
+    for predicate in ("urn:p", "urn:q"):
+        await watched.post(0, path, None, 200, json=cell_look(21, predicate))
+    (worker,) = (await watched.get(0, "/txlog/workers"))["workers"]
+    found = worker["divergence"]
+    assert (found["kind"], found["wrong"], found["graphs"], found["graphCount"]) == ("cells", True, ["urn:g"], 1)
+    assert found["cells"] == [["urn:g", "urn:p"], ["urn:g", "urn:q"]]
+    found = (await watched.post(0, path, None, 200, json=cell_look(20, "urn:q")))["divergence"]
+    assert found["cells"] == [["urn:g", "urn:p"]]
+    found = (await watched.post(0, path, None, 200, json=cell_look(22, "urn:r", more=True)))["divergence"]
+    assert found["graphCount"] is None, "a repair looks at all graphs"
+
+
+async def test_how_far_a_comparison_is_is_shown(watched: Cluster) -> None:
+    path = "/txlog/workers/w-1/comparison"
+    report = {"cells": 7, "quads": 100, "waiting": 2, "passS": 40.0, "estimateS": 50.0, "oldestCellS": 30.0}
+    await watched.post(0, path, None, 200, json=report)
+    for asked in ("/txlog/status", "/txlog/workers"):
+        (worker,) = (await watched.get(0, asked))["workers"]
+        shown = worker["comparison"]
+        assert 30.0 <= shown["oldestCellS"] < 60.0
+        assert {**shown, "oldestCellS": 30.0} == report
+    async with watched.session.get(watched.url(0, "/metrics")) as answer:
+        text = await answer.text()
+    assert 'txlog_worker_compare_pass_seconds{worker="w-1"} 50.0' in text
+    assert 'txlog_worker_compare_waiting{worker="w-1"} 2.0' in text
+    assert 'txlog_worker_compare_oldest_seconds{worker="w-1"} 3' in text
+    await watched.post(0, path, None, 400, json={**report, "cells": "many"})
+    await watched.post(0, "/txlog/workers/w-9/comparison", None, 404, json=report)
+
+
+async def test_masters_of_a_data_centre_share_how_far_a_comparison_is(clusters: Callable[..., Cluster]) -> None:
+    cluster = clusters(2, workers=[{"name": "w-1", "url": "http://127.0.0.1:9"}])
+    await cluster.start()
+    report = {"cells": 7, "quads": 100, "waiting": 2, "passS": 40.0, "estimateS": 50.0, "oldestCellS": 30.0}
+    await cluster.post(0, "/txlog/workers/w-1/comparison", None, 200, json=report)
+    await cluster.post(0, "/txlog/workers/w-1/look", None, 200, json=look(20))
+
+    async def known() -> bool:
+        (worker,) = (await cluster.get(1, "/txlog/workers"))["workers"]
+        return worker["comparison"] is not None and worker["comparison"]["cells"] == 7
+
+    await until(known)

@@ -74,6 +74,7 @@ _ADMIN_ROUTES: Final = (
     ("POST", "/txlog/workers"),
     ("POST", "/txlog/workers/{name}"),
     ("POST", "/txlog/workers/{name}/look"),
+    ("POST", "/txlog/workers/{name}/comparison"),
     ("POST", "/txlog/workers/{name}/adopt"),
     ("POST", "/txlog/workers/{name}/discard"),
     ("DELETE", "/txlog/workers/{name}"),

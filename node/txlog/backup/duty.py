@@ -22,7 +22,7 @@ from txlog.backup.backup_job import READ_TIMEOUT_S, list_duties, list_workers, p
 from txlog.backup.catalogue import COMPLETE, catalogue, release_backup
 from txlog.backup.chain_check import ChainCheck, make_chain_check, read_cluster_id
 from txlog.backup.dataset_load import RestoreTarget
-from txlog.backup.graph_repair import RepairPatch, known_graphs, repair_graphs, save_patch
+from txlog.backup.graph_repair import RepairPatch, known_cells, known_graphs, repair_graphs, save_patch
 from txlog.backup.pinned_snapshot import SourceWorker, choose_most_advanced, read_system_graphs, resume_worker
 from txlog.backup.rejoin_diff import RejoinDiff
 from txlog.backup.split_backup import back_up_for_duty
@@ -169,7 +169,7 @@ def repair_worker(config: DutyJobConfig, name: str) -> dict[str, Any]:
             if config.repaired is not None:
                 kept.append(save_patch(config.repaired, taken))
 
-        done = repair_graphs(source, into, chain, graphs=known_graphs(known), before=keep)
+        done = repair_graphs(source, into, chain, graphs=known_graphs(known), cells=known_cells(known), before=keep)
         at = done.marker.position
         result = {
             "source": f"{center}/{source.name}",

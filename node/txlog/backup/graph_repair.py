@@ -24,6 +24,7 @@ from txlog.client import Divergence, MasterClient
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.errors import TxLogError, Unavailable
 from txlog.model.quads import encode_quads
+from txlog.model.store_cell import StoreCell
 from txlog.workers.adapter import (
     ApplyResult,
     LockAction,
@@ -32,6 +33,7 @@ from txlog.workers.adapter import (
     UnexpectedAnswer,
     WorkerResponse,
 )
+from txlog.workers.cell_rows import CellRows
 from txlog.workers.digest import digest_worker
 
 LOCK_TIMEOUT_S: Final = 120.0
@@ -42,6 +44,10 @@ QUADS_MAX: Final = 200_000
 """Quads to write in one request; above it a rebuild is faster and needs less of the store's memory."""
 GRAPH_BYTES_MAX: Final = 512 << 20
 """Bytes of one graph, as it is read."""
+WHOLE_QUADS_MAX: Final = 1_000_000
+"""Quads of a graph that is read whole though a finding names its cells: others of it may differ, too."""
+CELLS_MAX: Final = 20
+"""A finding with that many cells does not name all."""
 PATCHES_MAX: Final = 20
 _PATCH = re.compile(r"-[0-9]{12}-[0-9]{6}\.rdfp")
 _BLANK = re.compile(rb"^_:|^<[^>]*> <[^>]*> _:")
@@ -85,19 +91,27 @@ def known_graphs(known: Divergence | None) -> list[str] | None:
     return known.graphs
 
 
+def known_cells(known: Divergence | None) -> list[StoreCell]:
+    """The cells that are known to differ, if they are all that is known to."""
+    if known is None or known.kind != "cells" or known_graphs(known) is None or len(known.cells) >= CELLS_MAX:
+        return []
+    return known.cells
+
+
 def repair_graphs(
     source: SourceWorker,
     into: SourceWorker,
     on_chain: ChainCheck,
     *,
     graphs: Sequence[str] | None = None,
+    cells: Sequence[StoreCell] = (),
     lines_max: int = QUADS_MAX,
     on_progress: ProgressCallback = no_progress,
     before: Callable[[RepairPatch], None] = lambda _: None,
 ) -> RepairResult:
     """Makes the ``graphs`` of ``into`` equal to those of ``source`` at one index. With None it finds the differing
-    graphs by reading both workers. The pipelines are paused meanwhile. ``before`` receives the patch before it is
-    written.
+    graphs by reading both workers. Of a large graph it reads the ``cells`` alone, where there are some of it. The
+    pipelines are paused meanwhile. ``before`` receives the patch before it is written.
 
     :class:`~txlog.backup.backup_errors.TooMuchDiffers` when the worker must be rebuilt instead, ``RepairDiffers`` when
     it still differs afterwards, ``WorkerMoved`` when both do not reach one index: nothing was changed.
@@ -112,7 +126,7 @@ def repair_graphs(
                 right, wrong = _align_positions(source, into, held, until)
                 on_chain(right.position)
                 names = _find_differing_graphs(source, into, on_progress) if graphs is None else list(graphs)
-                copied, change = _compute_changes(source, into, names, lines_max, on_progress)
+                copied, change = _compute_changes(source, into, names, cells, lines_max, on_progress)
                 # A pause takes effect with a delay: a worker that moved in the meantime is read again.
                 _check_not_moved(source, right)
                 _check_not_moved(into, wrong)
@@ -218,13 +232,21 @@ def _check_not_moved(of: SourceWorker, marker: MarkerPosition) -> None:
 
 
 def _compute_changes(
-    source: SourceWorker, into: SourceWorker, names: Sequence[str], lines_max: int, on_progress: ProgressCallback
+    source: SourceWorker,
+    into: SourceWorker,
+    names: Sequence[str],
+    cells: Sequence[StoreCell],
+    lines_max: int,
+    on_progress: ProgressCallback,
 ) -> tuple[list[str], _GraphChange]:
     """The graphs that differ, and the changes that make them equal."""
     change, copied = _GraphChange([], [], []), list[str]()
     for name in names:
         on_progress(BackupProgress("comparing", 0, None, name or "the default graph"))
-        one = _compute_change(source, into, name)
+        mine = [cell for cell in cells if cell.graph == name]
+        if not (mine and any(_is_large(each, name) for each in (source, into))):
+            mine = []
+        one = _compute_change(source, into, name, mine)
         if one.size:
             copied.append(name)
             change.operations.extend(one.operations)
@@ -255,8 +277,15 @@ def _find_differing_graphs(source: SourceWorker, into: SourceWorker, on_progress
     return wrong.differs_from(right)
 
 
-def _compute_change(source: SourceWorker, into: SourceWorker, graph: str) -> _GraphChange:
-    right, wrong = _read_graph(source, graph), _read_graph(into, graph)
+def _is_large(of: SourceWorker, graph: str) -> bool:
+    """Whether a graph is too large to be read whole for a difference in a few cells."""
+    request = of.adapter.list_cells([graph], 0, WHOLE_QUADS_MAX)
+    return sum(of.adapter.parse_cells([graph], of.transport.send(request)).values()) >= WHOLE_QUADS_MAX
+
+
+def _compute_change(source: SourceWorker, into: SourceWorker, graph: str, cells: Sequence[StoreCell]) -> _GraphChange:
+    """``cells``: of the graph, those to compare; none: the whole graph."""
+    right, wrong = (_read_cells(each, cells) if cells else _read_graph(each, graph) for each in (source, into))
     add, remove = right - wrong, wrong - right
     if any(_BLANK_IN_TRIPLE_TERM.match(line) for line in remove):
         raise TooMuchDiffers(f"{into.name} holds a blank node in a triple term, which no request can name: rebuild")
@@ -296,6 +325,24 @@ def _read_graph(of: SourceWorker, graph: str) -> set[bytes]:
         if answer.status != 200:
             raise UnexpectedAnswer("reading a graph", WorkerResponse(answer.status, answer.headers, body))
     return {line for line in body.split(b"\n") if line}
+
+
+def _read_cells(of: SourceWorker, cells: Sequence[StoreCell]) -> set[bytes]:
+    """The triples of these cells of one graph as lines of N-Triples."""
+    found, size = set[bytes](), 0
+    with of.transport.stream(of.adapter.read_cells(cells)) as answer:
+        if answer.status != 200:
+            body = b"".join(answer.chunks)
+            raise UnexpectedAnswer("reading cells", WorkerResponse(answer.status, answer.headers, body))
+        without_graph = [cell._replace(graph="") for cell in cells]
+        for place, lines in CellRows(of.adapter, without_graph).read(answer.chunks):
+            if place is None:
+                continue
+            found.update(lines)
+            size += sum(map(len, lines))
+            if size > GRAPH_BYTES_MAX:
+                raise TooMuchDiffers(f"the cells that differ are larger than {GRAPH_BYTES_MAX >> 20} MiB: rebuild")
+    return found
 
 
 def _apply_operations(

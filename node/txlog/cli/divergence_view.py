@@ -1,4 +1,4 @@
-"""Tables of the workers that differ from others, and of those that were repaired."""
+"""Tables of the workers that differ from others, of those that were repaired, and of how far their comparison is."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from txlog.cli.tables import format_time, out, print_line, show_table
 from txlog.client import Divergence, RepairRecord, WorkerStatus
+from txlog.model.store_cell import StoreCell
 
 GRAPHS_SHOWN = 3
 """Graphs in a row; ``--json`` has more."""
@@ -47,6 +48,37 @@ def print_divergence(workers: Mapping[str, Sequence[WorkerStatus]]) -> None:
         show_table(["REPAIRED", "DATA CENTRE", "GRAPHS", "FROM", "INDEX", "AT", "TIMES"], done)
 
 
+def print_comparison(workers: Mapping[str, Sequence[WorkerStatus]]) -> None:
+    """Print how far the comparison of the workers' contents is, where their pipelines report it."""
+    rows = [
+        (
+            w.name,
+            dc,
+            f"{done.cells:,}",
+            f"{done.quads:,}",
+            _duration_text(done.oldest_cell_s),
+            _duration_text(done.pass_s),
+            _duration_text(done.estimate_s),
+            done.waiting,
+        )
+        for dc, of in workers.items()
+        for w in of
+        if (done := w.comparison) is not None
+    ]
+    if rows:
+        out.print()
+        titles = ["COMPARED", "DATA CENTRE", "CELLS", "QUADS", "OLDEST", "LAST PASS", "THIS PASS", "WAITING"]
+        show_table(titles, rows)
+
+
+def _duration_text(seconds: float | None) -> str:
+    if seconds is None:
+        return "not known"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
 def _needs_operator(worker: WorkerStatus) -> bool:
     return worker.repair is None or worker.repair.state in MANUAL_REPAIR_STATES
 
@@ -66,6 +98,8 @@ def _copied_text(last: RepairRecord) -> str:
 def _graphs_text(found: Divergence) -> str:
     if found.kind == "refusal":
         return ""
+    if found.cells and len(found.cells) <= GRAPHS_SHOWN:
+        return ", ".join(_cell_name(cell) for cell in found.cells)
     if found.graph_count is None:
         return "not known which"
     return _graph_names(found.graphs) + (
@@ -75,3 +109,8 @@ def _graphs_text(found: Divergence) -> str:
 
 def _graph_names(graphs: Sequence[str]) -> str:
     return ", ".join(f"<{graph}>" if graph else "the default graph" for graph in graphs[:GRAPHS_SHOWN])
+
+
+def _cell_name(cell: StoreCell) -> str:
+    graph = f"<{cell.graph}>" if cell.graph else "the default graph"
+    return graph if cell.predicate is None else f"<{cell.predicate}> in {graph}"

@@ -28,14 +28,14 @@ from txlog.backup import (
 from txlog.backup.backup_errors import RepairDiffers, TooMuchDiffers
 from txlog.backup.backup_job import READ_TIMEOUT_S
 from txlog.backup.backup_job import list_workers as list_known_workers
-from txlog.backup.graph_repair import known_graphs
+from txlog.backup.graph_repair import known_cells, known_graphs
 from txlog.backup.pinned_snapshot import POLL_S
 from txlog.backup.restoration import AdoptingLog, adopted_base
 from txlog.backup.store_ownership import cluster_id_bytes, first_position, refuse_other_store
 from txlog.backup.target import BackupTarget
 from txlog.backup.worker_rebuild import out_of_rotation
 from txlog.cli.cli_cluster import CliCluster, find_cluster, local_cluster
-from txlog.cli.divergence_view import print_divergence
+from txlog.cli.divergence_view import print_comparison, print_divergence
 from txlog.cli.moment_commands import run_moment_restore
 from txlog.cli.options import ClusterOptions, LocalOptions, MomentOptions, TargetOptions, YesOption, register
 from txlog.cli.store_commands import adopt_worker, decide_about_store
@@ -99,6 +99,7 @@ def list_workers(cluster: ClusterOptions) -> None:
         ],
         "no workers",
     )
+    print_comparison(found)
     print_divergence(found)
 
 
@@ -312,8 +313,11 @@ def repair_worker(cluster: CliCluster, name: str, scope: RepairScope, *, json: b
         progress = closing.enter_context(progress_bars(json))
         chain = make_chain_check(masters)
         graphs = list(scope.graphs) or (None if scope.everything else known_graphs(known))
+        cells = [] if scope.graphs or scope.everything else known_cells(known)
         try:
-            done: RepairResult | RestoreResult = repair_graphs(other, into, chain, graphs=graphs, on_progress=progress)
+            done: RepairResult | RestoreResult = repair_graphs(
+                other, into, chain, graphs=graphs, cells=cells, on_progress=progress
+            )
         except (TooMuchDiffers, RepairDiffers):
             if not scope.rebuild:
                 raise

@@ -35,6 +35,7 @@ from txlog.model.errors import OffTheLog, PeerFault, Unavailable
 from txlog.model.graph_digests import GraphDigests
 from txlog.supervision.duties import DutyList
 from txlog.wire.change_feed import NDJSON_MEDIA_TYPE, FeedEvent, parse_event_line
+from txlog.wire.comparison_report import ComparisonReport
 from txlog.wire.log_page import MEDIA_TYPE, LogPage, decode_page
 
 PauseReason = Literal["", "look", "repair"]
@@ -392,8 +393,7 @@ class MasterClient:
     def branches(self) -> list[dict[str, Any]]:
         """The branches that this master abandoned, oldest first: ``view``, ``members``, ``splitRecovery``, ``endedBy``,
         ``at``, ``after``, ``end``, ``hash``, ``stable``. A branch that cannot be read has ``view`` and ``error``."""
-        found: list[dict[str, Any]] = self._json.get("/txlog/branches", dict[str, Any])["branches"]
-        return found
+        return list(self._json.get("/txlog/branches", dict[str, Any])["branches"])
 
     def branch_entries(
         self, view: str, after: int = 0, count: int = 1000, *, payload: bool = False
@@ -413,7 +413,7 @@ class MasterClient:
             after = lines[-1]["index"]
         return found
 
-    # -- the configuration of the cluster
+    # -- the configuration of the cluster, and settings
 
     def synchro(self, at: str = "") -> dict[str, Any]:
         """``GET /txlog/synchro``. ``at``: ``INDEX:HASH``, for ``undecidedAt``."""
@@ -448,10 +448,7 @@ class MasterClient:
         return self._change("DELETE", f"/txlog/peers/{quote(node)}{'?lost=true' if lost else ''}", {})
 
     def _change(self, how: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        given = {key: value for key, value in body.items() if value is not None}
-        return self._json.call(how, path, dict[str, Any], body=given)
-
-    # -- settings
+        return self._json.call(how, path, dict[str, Any], body={k: v for k, v in body.items() if v is not None})
 
     def settings(self) -> dict[str, Any]:
         """This master's settings, each with the source of its value, and the view's strategy for splits."""
@@ -472,8 +469,7 @@ class MasterClient:
     def remove_worker(self, name: str, drain_s: float) -> int:
         """Remove a worker; the master waits at most ``drain_s`` seconds for its reads in progress. Returns how many of
         them still run. Idempotent."""
-        path = f"/txlog/workers/{quote(name)}?timeout={drain_s:g}"
-        timeout_s = drain_s + self._timeout_s
+        path, timeout_s = f"/txlog/workers/{quote(name)}?timeout={drain_s:g}", drain_s + self._timeout_s
         answer: Any = self._json.call("DELETE", path, object, timeout_s=timeout_s, repeatable=True)
         return int(answer["reading"])
 
@@ -485,6 +481,10 @@ class MasterClient:
     def report_digests(self, name: str, digests: GraphDigests) -> None:
         """Report the graph digests of a worker to this master."""
         self._json.post(f"/txlog/workers/{quote(name)}/look", digests)
+
+    def report_comparison(self, name: str, report: ComparisonReport) -> None:
+        """Report how far the comparison of a worker's content is."""
+        self._json.post(f"/txlog/workers/{quote(name)}/comparison", report)
 
     def pause_worker(self, name: str, index: int, *, why: PauseReason = "") -> None:
         """Ask the pipeline to pause this worker at ``index`` until :meth:`resume_worker`. A pause with a ``why`` exists

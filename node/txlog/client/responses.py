@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 
 from txlog.model.entry import Position
+from txlog.model.store_cell import StoreCell
+from txlog.wire.comparison_report import ComparisonReport
 
 
 class JsonPosition(msgspec.Struct, frozen=True):
@@ -63,7 +65,8 @@ class RecordedTraces(msgspec.Struct, frozen=True):
 class Divergence(msgspec.Struct, frozen=True, rename="camel"):
     """A worker whose data differs from that of other workers. ``wrong``: this worker is known to be the wrong one; else
     undecided. ``graphs``: the first graphs that differ, without brackets (empty: the default graph). ``graph_count``
-    None: the graphs are not known. ``right``: workers that can be copied, as ``data centre/worker``."""
+    None: the graphs are not known. ``right``: workers that can be copied, as ``data centre/worker``. ``cells``: the
+    first cells that are known to differ."""
 
     kind: str
     wrong: bool
@@ -74,6 +77,7 @@ class Divergence(msgspec.Struct, frozen=True, rename="camel"):
     index: int = 0
     fence: int = 0
     right: list[str] = []
+    cells: list[StoreCell] = []
 
 
 class RepairRecord(msgspec.Struct, frozen=True, rename="camel"):
@@ -129,6 +133,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, rename="camel"):
     txid: str | None = None
     fault: str | None = None
     running: bool = False
+    comparison: ComparisonReport | None = None
 
 
 class QueueStatus(msgspec.Struct, frozen=True):

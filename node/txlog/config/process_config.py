@@ -293,13 +293,10 @@ class PipelineConfig(StrictModel):
     )
     batch_tasks: int = Field(default=2, ge=1, description="of a batch at once, beside the stream's")
     compare_s: float = Field(
-        default=5.0, ge=0, description="between two looks at how many quads each graph has; 0: none"
+        default=5.0, ge=0, description="between two looks at how many quads each graph has; 0: no comparison of cells"
     )
     compare_sums_s: float = Field(
-        default=3600.0, ge=0, description="between two readings of all that the workers hold; 0: none"
-    )
-    compare_pieces_s: float = Field(
-        default=5.0, ge=0, description="between two looks at the fingerprint of a piece of a large store; 0: none"
+        default=3600.0, ge=0, description="between two whole readings of a store whose engine has no cells; 0: none"
     )
     compare_share: float = Field(
         default=0.1, gt=0, le=1, description="the part of the time that a store may be at it at most"

@@ -1,4 +1,4 @@
-"""What a worker contained at one position: per graph how many quads, or their sum as well."""
+"""What a worker contained at one position: per graph how many quads, or their sum as well; or the sum of one cell."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import Final
 
 import msgspec
 
+from txlog.model.store_cell import StoreCell
+
 GRAPHS_MAX: Final = 100
 """For a store with more graphs, only the fingerprint is reported, because the digests go to every master."""
-KINDS: Final = ("counts", "sums")
+KINDS: Final = ("counts", "sums", "cells")
 
 
 class GraphDigests(msgspec.Struct, frozen=True):
-    """``kind``: ``counts`` (quads in each graph) or ``sums`` (with the sum of their hashes). ``hash`` in hexadecimal.
+    """``kind``: ``counts`` (quads in each graph), ``sums`` (with the sum of their hashes) or ``cells`` (the sum of one
+    ``cell`` alone). ``hash`` in hexadecimal.
     ``fingerprint``: of the whole table, equal exactly when the tables are. ``graphs``: by IRI (empty: the default
     graph), as text; None when there are more than :data:`GRAPHS_MAX`."""
 
@@ -25,6 +28,14 @@ class GraphDigests(msgspec.Struct, frozen=True):
     quads: int
     fingerprint: str
     graphs: dict[str, str] | None = None
+    cell: StoreCell | None = None
+    more: bool = False
+    """More cells differ than are reported."""
+
+    @property
+    def scope(self) -> tuple[str, StoreCell | None]:
+        """Only digests with the same one are comparable."""
+        return self.kind, self.cell
 
     @property
     def position(self) -> tuple[int, str]:
@@ -47,6 +58,15 @@ def build_graph_digests(
     quads = sum(count for count, _ in graphs.values())
     named = table if len(table) <= GRAPHS_MAX else None
     return GraphDigests(kind, index, digest, fence, quads, made.hexdigest(), named)
+
+
+def build_cell_digests(
+    cell: StoreCell, index: int, digest: str, fence: int, quads: int, total: int, *, more: bool = False
+) -> GraphDigests:
+    """``quads``, ``total``: how many quads the cell has, and the sum of their hashes."""
+    text = f"{quads}:{total:032x}"
+    graphs = {cell.graph: text} if quads else {}
+    return GraphDigests("cells", index, digest, fence, quads, text, graphs, cell, more)
 
 
 def differing_graphs(one: GraphDigests, other: GraphDigests) -> list[str] | None:

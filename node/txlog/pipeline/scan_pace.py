@@ -1,7 +1,7 @@
 """How much of a store's time the comparison may take: a part of it after writes, next to nothing while it rests.
 
-What the log wrote is compared once, whole, at the normal pace. Afterwards only rot can change a store, or a program
-that is not TxLog. Both are found by slow passes, whose cost does not depend on the size of the store.
+What the log wrote is compared at the normal pace. Afterwards only rot can change a store, or a program that is not
+TxLog. Both are found by slow passes, whose cost does not depend on the size of the store.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ REST_S: Final = 60.0
 """A store rests at the earliest this long after its last write."""
 PACE_POLL_S: Final = 5.0
 """Interval in which the positions are read. A write is compared at the normal pace after this time at the latest."""
-IDLE_PARTS: Final = {"counts": 0.15, "pieces": 0.7, "sums": 0.15}
-"""How the kinds of comparison divide the time of a store that rests. Sums only confirm what the others find."""
+IDLE_PARTS: Final = {"counts": 0.15, "cells": 0.85, "sums": 0.85}
+"""How the kinds of comparison divide the time of a store that rests. A store is read by cells, or whole (sums)."""
 
 
 class WorkerState(NamedTuple):
@@ -64,42 +64,44 @@ class DutyCycle:
 class ScanPace:
     """The share that a comparison may take now. Safe to use from several threads.
 
-    The stores rest once no position has moved for :data:`REST_S`, and fingerprints of every piece were taken since
-    (``whole_pass``: only where the engines have fingerprints)."""
+    The stores rest once no position has moved for :data:`REST_S`, and all that was written since was compared
+    (``has_cells``: only where stores are read by cells)."""
 
     def __init__(self, config: PipelineConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._share, self._idle_share = config.compare_share, config.compare_idle_share
         self._clock = clock
         self._states: frozenset[WorkerState] = frozenset()
         self._moved_at = clock()
-        self._waits_for_pass = False
+        self._waits_for_cells = False
 
-    def observe(self, states: Sequence[WorkerState], has_fingerprints: bool) -> None:
+    def now(self) -> float:
+        """The time by the clock of :meth:`on_all_compared`."""
+        return self._clock()
+
+    def observe(self, states: Sequence[WorkerState], has_cells: bool) -> None:
         """The workers are in these states now."""
         now = frozenset(states)
         if now != self._states:
-            self._states, self._moved_at, self._waits_for_pass = now, self._clock(), has_fingerprints
+            self._states, self._moved_at, self._waits_for_cells = now, self._clock(), has_cells
 
-    def on_whole_pass(self, began: float) -> None:
-        """All pieces were compared in a pass that began then, by the same clock."""
+    def on_all_compared(self, began: float) -> None:
+        """All that had been written at that time was compared, and each worker was read whole once."""
         if began >= self._moved_at:
-            self._waits_for_pass = False
+            self._waits_for_cells = False
 
     @property
     def at_rest(self) -> bool:
         """Whether what the log wrote was compared."""
-        return not self._waits_for_pass and self._clock() >= self._moved_at + REST_S
+        return not self._waits_for_cells and self._clock() >= self._moved_at + REST_S
 
     def share(self, kind: str) -> float:
         """The part of a store's time that this kind of comparison may take."""
         return min(self._share, self._idle_share * IDLE_PARTS[kind]) if self.at_rest else self._share
 
 
-def watch_positions(
-    config: PipelineConfig, pace: ScanPace, has_fingerprints: Callable[[str], bool]
-) -> Callable[[], None]:
-    """A function that reads the workers' positions from the first master that answers, for ``pace``.
-    ``has_fingerprints``: of an engine."""
+def watch_positions(config: PipelineConfig, pace: ScanPace, has_cells: Callable[[str], bool]) -> Callable[[], None]:
+    """A function that reads the workers' positions from the first master that answers, for ``pace``. ``has_cells``: of
+    an engine."""
     masters = [MasterClient(url, PACE_POLL_S, connect_s=PACE_POLL_S / 2) for url in config.masters]
 
     def read() -> None:
@@ -109,8 +111,8 @@ def watch_positions(
             except TxLogError as wrong:
                 log.debug("%s has no positions: %s", master.url, wrong)
                 continue
-            pieces = config.compare_pieces_s > 0 and any(has_fingerprints(w.engine or "oxigraph") for w in workers)
-            pace.observe([_state_of(worker) for worker in workers], pieces)
+            cells = config.compare_s > 0 and any(has_cells(w.engine or "oxigraph") for w in workers)
+            pace.observe([_state_of(worker) for worker in workers], cells)
             return
 
     return read

@@ -75,6 +75,7 @@ class WorkerNotices:
             if before is None:
                 continue
             before.looks = worker.looks = merge_digests(before.looks, worker.looks)
+            worker.take_comparison_from(before)
             if worker.reported_at > before.reported_at:
                 worker.take_pauses_from(before)
                 worker.engine = before.engine  # that master may not know its cluster yet

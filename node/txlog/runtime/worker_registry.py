@@ -24,8 +24,10 @@ from txlog.runtime.read_balance import DurationCounter, ReadBalance
 from txlog.runtime.store_judgement import store_refusal
 from txlog.runtime.worker_notices import WorkerNotices
 from txlog.runtime.worker_state import REPORT_STATES, KnownWorkers, PipelineReport, RegisteredWorker, WorkerMarker
+from txlog.wire.comparison_report import ComparisonReport
 
 _report_decoder = msgspec.json.Decoder(PipelineReport)
+_comparison_decoder = msgspec.json.Decoder(ComparisonReport)
 
 
 class WorkerRegistry:
@@ -140,6 +142,16 @@ class WorkerRegistry:
             self.notices.note_report(name)
             self.notices.due.set()
         self.divergence.detect()
+
+    def report_comparison(self, name: str, body: bytes) -> None:
+        """Take the progress of a worker's comparison from its pipeline. Raises :class:`NotFound` for an unknown worker,
+        :class:`BadInput` for a malformed report."""
+        worker = self.known.find_local(name)
+        try:
+            worker.comparison = _comparison_decoder.decode(body)
+        except DECODE_ERRORS as wrong:
+            raise BadInput(f"a report of a comparison: {wrong}") from None
+        worker.compared_at = self._clock()
 
     def on_notice(self, body: bytes, node: str) -> None:
         """Take another master's notice."""

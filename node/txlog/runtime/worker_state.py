@@ -12,6 +12,7 @@ from txlog.divergence.detector import DivergenceFinding
 from txlog.divergence.repair_policy import RepairStatus
 from txlog.model.errors import NotFound
 from txlog.model.graph_digests import GraphDigests
+from txlog.wire.comparison_report import ComparisonReport
 
 REPORT_STATES = (
     "Unknown",
@@ -99,6 +100,10 @@ class RegisteredWorker(msgspec.Struct, rename="camel"):
     running: bool = False
     is_form_undecided: bool = False
     """This master does not know yet in which form the store holds literals: nothing may be applied to it or read."""
+    comparison: ComparisonReport | None = None
+    """How far the comparison of its content is, ..."""
+    compared_at: float = 0.0
+    """... as of then, in seconds since 1970."""
 
     @property
     def may_execute(self) -> bool:
@@ -149,7 +154,16 @@ class RegisteredWorker(msgspec.Struct, rename="camel"):
             "running": self.running,
             "divergence": self.divergence,
             "repair": self.repair,
+            "comparison": self.comparison_at(time.time()),
         }
+
+    def comparison_at(self, now: float) -> ComparisonReport | None:
+        """How far the comparison is at ``now`` (seconds since 1970): its cells have become older since the report."""
+        report = self.comparison
+        if report is None:
+            return None
+        age_s = report.oldest_cell_s + max(0.0, now - self.compared_at)
+        return msgspec.structs.replace(report, oldest_cell_s=round(age_s, 1))
 
     @property
     def shown_state(self) -> str:
@@ -193,6 +207,12 @@ class RegisteredWorker(msgspec.Struct, rename="camel"):
         self.hold = other.hold
         self.look_hold, self.look_hold_until = other.look_hold, other.look_hold_until
         self.repair_hold, self.repair_hold_until = other.repair_hold, other.repair_hold_until
+
+    def take_comparison_from(self, other: RegisteredWorker) -> None:
+        """Both have the later of their reports about the comparison afterwards."""
+        last = max(self, other, key=lambda each: each.compared_at)
+        self.comparison = other.comparison = last.comparison
+        self.compared_at = other.compared_at = last.compared_at
 
 
 class KnownWorkers:

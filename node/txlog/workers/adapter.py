@@ -16,6 +16,7 @@ from txlog.config.units import AS_WRITTEN
 from txlog.model.entry import Position
 from txlog.model.errors import WorkerFault
 from txlog.model.hashes import NO_HASH
+from txlog.model.store_cell import StoreCell
 
 SYSTEM = "urn:txlog:system"
 """The prefix of system graphs, which belong to TxLog: no client may name one, no answer may show one."""
@@ -192,7 +193,7 @@ class Capabilities:
     :meth:`~Adapter.clean_snapshot`, and queries through ``sparql.hide_marker``.
     ``union_of``: the graphs that together are the union. Not empty where a query of the union does not see all graphs
     by GRAPH; the query then names each graph (``sparql.with_dataset``).
-    ``parts``: :meth:`~Adapter.dump` can be restricted to predicates.
+    ``parts``: :meth:`~Adapter.dump` can be restricted to predicates, and cells can be read.
     ``exact_rows``: the rows of a query have the literals that :meth:`~Adapter.clean_snapshot` gives of a snapshot.
     ``finds_literals``: a literal in a pattern matches exactly the quads that have it, in its canonical form.
     ``matches``: it has :meth:`~Adapter.match`, which costs less than a query.
@@ -285,17 +286,6 @@ class GraphCounts:
 
     system: SystemGraphs
     graphs: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class RangeFingerprint:
-    """The fingerprint of a range of a store's quads, with the system graphs of that moment. ``quads``: how many quads;
-    fewer than requested at the end of the store. ``fingerprint``: equal for equal ranges; where a quad differs, the
-    fingerprint differs nearly always."""
-
-    system: SystemGraphs
-    quads: int
-    fingerprint: str
 
 
 class LockAction(Enum):
@@ -410,21 +400,31 @@ class Adapter(Protocol):
     def size(self, graphs: Sequence[str | None] | None = None) -> WorkerRequest:
         """Ask for the number of statements of all graphs, or of the named ones (None: the default graph)."""
 
+    def size_up_to(self, limit: int) -> WorkerRequest:
+        """Ask for the number of statements of all graphs, ``limit`` for any larger number, so that no more are read."""
+
     def parse_size(self, response: WorkerResponse) -> int:
-        """The number of statements in the response to :meth:`size`."""
+        """The number of statements in the response to :meth:`size` or :meth:`size_up_to`."""
 
     def counts(self) -> WorkerRequest:
-        """Ask for the number of statements in each graph together with the marker, as of one moment."""
+        """Ask for the number of statements in each graph together with the marker, as of one moment. It reads the
+        whole store: only for small ones (:meth:`size_up_to`)."""
 
     def parse_counts(self, response: WorkerResponse) -> GraphCounts:
         """The counts in the response to :meth:`counts`. Graphs without statements are left out."""
 
-    def fingerprint_range(self, first: int, count: int) -> WorkerRequest | None:
-        """Ask for the fingerprint of ``count`` quads after the first ``first``, together with the marker, as of one
-        moment. The order of quads is the same in all stores with equal data. None: this engine has no such order."""
+    def list_cells(self, graphs: Sequence[str], first: int, count: int) -> WorkerRequest:
+        """Ask which predicates ``count`` quads of these graphs (empty: the default graph) have, after the first
+        ``first`` quads of them."""
 
-    def parse_fingerprint_range(self, response: WorkerResponse) -> RangeFingerprint:
-        """The fingerprint in the response to :meth:`fingerprint_range`."""
+    def parse_cells(self, graphs: Sequence[str], response: WorkerResponse) -> dict[StoreCell, int]:
+        """The cells in the response to :meth:`list_cells`, each with its number of quads there."""
+
+    def read_cells(self, cells: Sequence[StoreCell]) -> WorkerRequest:
+        """Ask for all quads of these cells and all system graphs, as of one moment; stream it. The answer is SPARQL
+        results (:attr:`dump_media_type`): ``?c ?s ?p ?o``, where ``?c`` is the place of the cell in ``cells`` and
+        ``?p`` is unbound where the cell names it; and ``?s`` alone for each system graph. Only engines with
+        :attr:`Capabilities.parts`."""
 
     def contexts(self) -> WorkerRequest:
         """Ask for the named graphs that hold statements."""

@@ -134,13 +134,19 @@ def _graph_term(line: bytes) -> bytes:
     return b"" if b'"' in graph else graph
 
 
+def sum_lines(lines: list[bytes]) -> tuple[int, int]:
+    """The number of these lines and the sum of their hashes, not yet modulo 2^128."""
+    # Two sums of 64-bit halves in C instead of one sum of 128-bit integers, which Python would have to build first.
+    halves = array("Q", b"".join([blake2b(line, digest_size=16).digest() for line in lines]))
+    if sys.byteorder == "big":
+        halves.byteswap()
+    return len(lines), sum(halves[0::2]) + (sum(halves[1::2]) << 64)
+
+
 def _count_by_graph(graphs: dict[bytes, list[int]], graph: bytes, run: list[bytes]) -> None:
     if not run:
         return
-    # Two sums of 64-bit halves in C instead of one sum of 128-bit integers, which Python would have to build first.
-    halves = array("Q", b"".join([blake2b(line, digest_size=16).digest() for line in run]))
-    if sys.byteorder == "big":
-        halves.byteswap()
+    count, total = sum_lines(run)
     tally = graphs.setdefault(graph, [0, 0])
-    tally[0] += len(run)
-    tally[1] += sum(halves[0::2]) + (sum(halves[1::2]) << 64)
+    tally[0] += count
+    tally[1] += total

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
 
 from txlog.model.entry import KIND_UPDATE
 from txlog.workers.adapter import (
@@ -26,15 +25,13 @@ from txlog.workers.adapter import (
     LockAction,
     MarkerPosition,
     ProbeStep,
-    RangeFingerprint,
     StoreOperation,
     SystemGraphs,
-    UnexpectedAnswer,
     WorkerRequest,
     WorkerResponse,
 )
 from txlog.workers.marker_names import TRIAL_NAME, loading_name, marker_name, marker_or_load_name
-from txlog.workers.sparql_http import ALWAYS_TRUE_QUERY, N_QUADS, USER_GRAPHS_FILTER, SparqlAdapter, parse_rows
+from txlog.workers.sparql_http import ALWAYS_TRUE_QUERY, N_QUADS, USER_GRAPHS_FILTER, SparqlAdapter
 from txlog.workers.update_batches import OPERATION_SEPARATOR, group_by_graph, update_texts
 
 _DIGITS = 8
@@ -76,6 +73,7 @@ class OxigraphAdapter(SparqlAdapter):
     engine = "oxigraph"
     data_path = "/store"
     named_quads = "{ GRAPH ?g { ?s ?p ?o } }"  # a marker holds no statements, so nothing of ours is met
+    system_names = f'{{ GRAPH ?s {{}} FILTER(STRSTARTS(STR(?s),"{SYSTEM}")) }}'
 
     @property
     def token_limit(self) -> int:
@@ -184,28 +182,6 @@ class OxigraphAdapter(SparqlAdapter):
             f'UNION {{ GRAPH ?g {{}} FILTER(STRSTARTS(STR(?g),"{SYSTEM}")) }} }} GROUP BY ?g'
         )
         return self._select(text)
-
-    def fingerprint_range(self, first: int, count: int) -> WorkerRequest:
-        # The store orders quads by the hashes of their terms, not by the time of the write. Reading a term costs more
-        # than all the rest (2 us). The query counts digits of a hash instead of adding them: SPARQL cannot parse them.
-        quads = f"{{ SELECT ?s ?p ?o {{ {{ ?s ?p ?o }} UNION {self.named_quads} }} OFFSET {first} LIMIT {count} }}"
-        digits = "BIND(SUBSTR(MD5(CONCAT(STR(?s),STR(?p),STR(?o))),1,2) AS ?d)"
-        text = (
-            f"SELECT ?g ?d ?n {{ {{ SELECT ?d (COUNT(?s) AS ?n) {{ {quads} {digits} }} GROUP BY ?d }} "
-            f'UNION {{ GRAPH ?g {{}} FILTER(STRSTARTS(STR(?g),"{SYSTEM}")) }} }}'
-        )
-        return self._select(text)
-
-    def parse_fingerprint_range(self, response: WorkerResponse) -> RangeFingerprint:
-        asked = "fingerprinting statements"
-        found = [row.rsplit(",", 2) for row in parse_rows(asked, response)]
-        try:
-            counts = sorted((digits, int(count)) for graph, digits, count in found if not graph)
-        except ValueError:
-            raise UnexpectedAnswer(asked, response) from None
-        made = blake2b(repr(counts).encode(), digest_size=16).hexdigest()
-        system = self.system_graphs_from_names([graph for graph, _, _ in found if graph])
-        return RangeFingerprint(system, sum(count for _, count in counts), made)
 
     def contexts(self) -> WorkerRequest:
         return self._select(

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
+from txlog.model.store_cell import StoreCell
 from txlog.workers.adapter import (
     CAPABILITIES,
     SYSTEM,
     Capabilities,
     GraphCounts,
-    RangeFingerprint,
     StoreOperation,
     SystemGraphs,
     UnexpectedAnswer,
@@ -38,7 +38,7 @@ class SparqlAdapter:
     ``query_path``, ``update_path``, ``data_path``: relative to a worker's URL. ``boolean_media_type``: the media type
     in which the answer to an ASK is one word. ``charset``: appended to the media type of a request body, where an
     engine would not read it as UTF-8. ``default_quads``, ``named_quads``: patterns of all quads in the default graph,
-    and in the named graphs ``?g`` that are no system graphs."""
+    and in the named graphs ``?g`` that are no system graphs. ``system_names``: pattern of the system graphs ``?s``."""
 
     engine = ""
     query_path = "/query"
@@ -49,6 +49,7 @@ class SparqlAdapter:
     dump_media_type = TSV
     default_quads = "{ ?s ?p ?o }"
     named_quads = f"{{ GRAPH ?g {{ ?s ?p ?o }} {USER_GRAPHS_FILTER} }}"
+    system_names = ""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -81,6 +82,31 @@ class SparqlAdapter:
             each = [self.default_quads if g is None else f"{{ GRAPH <{g}> {{ ?s ?p ?o }} }}" for g in graphs]
             where = " UNION ".join(each)
         return self._select(f"SELECT (COUNT(*) AS ?n) {{ {where} }}")
+
+    def size_up_to(self, limit: int) -> WorkerRequest:
+        return self._select(
+            f"SELECT (COUNT(*) AS ?n) {{ SELECT ?s {{ {self.default_quads} UNION {self.named_quads} }} LIMIT {limit} }}"
+        )
+
+    def list_cells(self, graphs: Sequence[str], first: int, count: int) -> WorkerRequest:
+        quads = self._cells_pattern([StoreCell(graph, None) for graph in graphs])
+        part = f"{{ SELECT ?c ?s ?p {{ {quads} }} OFFSET {first} LIMIT {count} }}"
+        return self._select(f"SELECT ?c ?p (COUNT(?s) AS ?n) {{ {part} }} GROUP BY ?c ?p")
+
+    def read_cells(self, cells: Sequence[StoreCell]) -> WorkerRequest:
+        # The system graphs come first, so that a reader knows the position before the data.
+        text = f"SELECT ?c ?s ?p ?o {{ {self.system_names} UNION {self._cells_pattern(cells)} }}"
+        return self._select(text, self.dump_media_type)
+
+    def _cells_pattern(self, cells: Sequence[StoreCell]) -> str:
+        """Explicit names let an engine use its indexes; ``VALUES`` may be joined with all quads of the store."""
+        branches = []
+        for at, (graph, predicate) in enumerate(cells):
+            quads = f"{{ GRAPH <{graph}> {{ ?s ?p ?o }} }}" if graph else self.default_quads
+            if predicate is not None:
+                quads = quads.replace("?s ?p ?o", f"?s <{predicate}> ?o")
+            branches.append(f"{quads.removesuffix('}')} BIND({at} AS ?c) }}")
+        return " UNION ".join(branches)
 
     def quads_with(self, predicates: Sequence[str] | None) -> str:
         """The pattern of all quads, or of all with these predicates (``<iri>``)."""
@@ -133,11 +159,18 @@ class SparqlAdapter:
             self.system_graphs_from_names(ours), {name: n for name, n in counts.items() if n and name not in ours}
         )
 
-    def fingerprint_range(self, first: int, count: int) -> WorkerRequest | None:
-        return None
-
-    def parse_fingerprint_range(self, response: WorkerResponse) -> RangeFingerprint:
-        raise UnexpectedAnswer("nothing: pieces have no order here", response)
+    def parse_cells(self, graphs: Sequence[str], response: WorkerResponse) -> dict[StoreCell, int]:
+        asked = "listing the predicates of graphs"
+        found: dict[StoreCell, int] = {}
+        try:
+            for row in parse_rows(asked, response):
+                at, _, rest = row.partition(",")
+                predicate, _, quads = rest.rpartition(",")
+                if predicate and int(quads):
+                    found[StoreCell(graphs[int(at)], predicate.strip('"'))] = int(quads)
+        except (ValueError, IndexError):
+            raise UnexpectedAnswer(asked, response) from None
+        return found
 
     def parse_contexts(self, response: WorkerResponse) -> list[str]:
         return parse_rows("listing named graphs", response)

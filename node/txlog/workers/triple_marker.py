@@ -45,6 +45,7 @@ class TripleMarkerAdapter(SparqlAdapter):
     :data:`GUARD_GRAPH` exists."""
 
     fail = ""
+    system_names = f"{{ GRAPH ?s {{ {MARKER_TRIPLE} }} }}"
 
     def fail_if(self, condition: str) -> list[str]:
         """Operations that fail, and with them the request, where ``condition`` has a solution."""

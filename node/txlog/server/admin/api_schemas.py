@@ -49,6 +49,7 @@ from txlog.server.admin.views import BootstrapRequest, DownReport, ForceViewRequ
 from txlog.supervision.duties import DutyKind
 from txlog.wire.archive_report import ArchivePlace, ArchiveReport
 from txlog.wire.change_feed import NAMESPACE_KIND, UNDECIDED, CommittedTransaction, FeedEvent
+from txlog.wire.comparison_report import ComparisonReport
 from txlog.wire.log_page import KIND_NAMES
 from txlog.wire.rehearsal_report import RehearsalReport
 
@@ -71,6 +72,7 @@ _REQUESTS: Final[dict[type[msgspec.Struct], str]] = {
     PipelineReport: "WorkerReport",
     WorkerMarker: "ReportedMarker",
     GraphDigests: "GraphDigests",
+    ComparisonReport: "Comparison",
     DutyReport: "DutyReport",
     VerifiedBackup: "VerifiedBackup",
     BackupReport: "BackupReport",
@@ -108,7 +110,11 @@ _COUNTS: Final = (
     "entries",
     "graphs",
     "differing",
+    "cells",
+    "waiting",
 )
+_CELL: Final[Schema] = {"type": "array", "prefixItems": [STRING, nullable(STRING)], "minItems": 2, "maxItems": 2}
+"""The IRIs of a graph and a predicate."""
 _FIELDS: Final[dict[str, dict[str, Schema]]] = {
     "Place": {"epoch": COUNT},
     "Marker": {"epoch": COUNT},
@@ -116,8 +122,9 @@ _FIELDS: Final[dict[str, dict[str, Schema]]] = {
         "reportedAt": nullable(NUMBER),
         "divergence": nullable(schema_ref("Finding")),
         "repair": nullable(schema_ref("Standing")),
+        "comparison": nullable(schema_ref("Comparison")),
     },
-    "Finding": {"kind": {"enum": [*KINDS, "refusal"]}},
+    "Finding": {"kind": {"enum": [*KINDS, "refusal"]}, "cells": array_of(_CELL)},
     "Standing": {"state": {"enum": list(REPAIR_STATES)}},
     "Duty": {"kind": {"enum": [kind.value for kind in DutyKind]}},
     "Transaction": {"durability": LEVEL, "workers": ANY_OBJECT},
@@ -128,7 +135,7 @@ _FIELDS: Final[dict[str, dict[str, Schema]]] = {
         "synchronous": {"enum": [UNDECIDED]},
     },
     "CommittedTransaction": {"kind": {"enum": ["quads", "update"]}},
-    "GraphDigests": {"kind": {"enum": list(KINDS)}},
+    "GraphDigests": {"kind": {"enum": list(KINDS)}, "cell": nullable(_CELL)},
     "DutyReport": {"state": {"enum": ["done", "begun", "failed"]}},
     "ClusterOptions": {"splitMode": nullable(SPLIT_MODE)},
     "DownReport": {

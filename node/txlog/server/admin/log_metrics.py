@@ -112,6 +112,7 @@ class LogMetrics:
         faults = {(worker.name, worker.fault): 1.0 for worker in local if worker.fault}
         text = "1 for a worker that gives no answer to a transaction: suspected, ended or stalled"
         yield gauges("worker_fault", text, ["worker", "fault"], faults)
+        yield from self._comparison_metrics()
         agreement = self._context.status.log_state
         skips = 0 if agreement is None else sum(" " not in key for key in agreement.skips)  # others name namespaces
         yield gauges("log_skips", "transactions that the log skips", [], {(): skips})
@@ -139,6 +140,21 @@ class LogMetrics:
             ["data_center", "worker", "state"],
             repairs,
         )
+
+    def _comparison_metrics(self) -> Iterable[Any]:
+        """How far the comparison of the workers' contents is."""
+        now = time.time()
+        local = self._context.registry.known.local.values()
+        found = {(w.name,): report for w in local if (report := w.comparison_at(now)) is not None}
+        text = "since the part of a worker was compared that was not compared for the longest time"
+        oldest = {name: report.oldest_cell_s for name, report in found.items()}
+        yield gauges("worker_compare_oldest_seconds", text, ["worker"], oldest)
+        passes = {name: max(report.pass_s or 0.0, report.estimate_s or 0.0) for name, report in found.items()}
+        text = "how long a comparison of all that a worker holds takes: the last one, or the present one by estimate"
+        yield gauges("worker_compare_pass_seconds", text, ["worker"], passes)
+        waiting = {name: report.waiting for name, report in found.items()}
+        text = "parts of a worker that were written, or that differ, and are compared next"
+        yield gauges("worker_compare_waiting", text, ["worker"], waiting)
 
     def _retention_metrics(self) -> Iterable[Any]:
         """How much of the log is kept, and what needs it."""

@@ -177,6 +177,9 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
         _ok(object_of(divergence=nullable(schema_ref("Finding"))), "whether it differs from the others"),
         body=schema_ref("GraphDigests"),
     ),
+    ("POST", "/txlog/workers/{name}/comparison"): _operation(
+        "how far the comparison of this worker's content is", _ok(ANY_OBJECT), body=schema_ref("Comparison")
+    ),
     ("POST", "/txlog/workers/{name}/adopt"): _operation(
         "a person's decision: what this refused store holds comes before the first entry of the log",
         {"202": _response("the duty that does it", object_of(worker=STRING, duty=STRING))},

@@ -52,6 +52,7 @@ class WorkerReportHandler:
             Route("DELETE", "/txlog/workers/{name}", self.remove_worker),
             Route("POST", "/txlog/workers/{name}", self.report),
             Route("POST", "/txlog/workers/{name}/look", self.report_digests),
+            Route("POST", "/txlog/workers/{name}/comparison", self.report_comparison),
             Route("PUT", "/txlog/holds/{name}", self.pause),
             Route("DELETE", "/txlog/holds/{name}", self.resume),
         ]
@@ -125,6 +126,12 @@ class WorkerReportHandler:
         (:class:`~txlog.model.graph_digests.GraphDigests`)."""
         self._registry.report_digests(names["name"], await read_body(request, DIGEST_BYTES_MAX))
         return json_response({"divergence": self._registry.workers[names["name"]].divergence})
+
+    async def report_comparison(self, request: Request, names: Mapping[str, str]) -> Response:
+        """Accepts how far the comparison of this worker's content is
+        (:class:`~txlog.wire.comparison_report.ComparisonReport`)."""
+        self._registry.report_comparison(names["name"], await read_body(request, REPORT_BYTES_MAX))
+        return json_response({})
 
     async def pause(self, request: Request, names: Mapping[str, str]) -> Response:
         """Pauses a worker at an index. ``?for=look`` and ``?for=repair`` are separate from other pauses, and last only

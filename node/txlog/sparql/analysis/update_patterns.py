@@ -34,6 +34,11 @@ def find_written_patterns(update: str) -> Patterns:
     return _collect(update, lambda operation, found: operation.write(found))
 
 
+def find_added_patterns(update: str) -> Patterns:
+    """What a normalised update may add: as :func:`find_written_patterns`, without what it can only delete."""
+    return _collect(update, lambda operation, found: operation.add(found))
+
+
 def find_query_patterns(query: str, *, union: bool = False) -> Patterns:
     """What a client's query reads. ``union``: as above. A text that is no query reads everything."""
     found = PatternCollector()
@@ -161,6 +166,18 @@ class _OperationPatterns:
         reader = PatternReader(self._toks, found)
         for at in (*parts.deletes, *parts.inserts):
             reader.read_template(at, [parts.target])
+
+    def add(self, found: PatternCollector) -> None:
+        """Adds what it may add to a store."""
+        word = self._word(0)
+        if word in ("CLEAR", "DROP", "CREATE"):
+            return
+        if word in ("COPY", "MOVE", "ADD"):
+            found.add(QuadPattern(self._moved()[1]))
+            return
+        parts = self._modify()
+        for at in parts.inserts:
+            PatternReader(self._toks, found).read_template(at, [parts.target])
 
     def _word(self, at: int) -> str:
         token = self._toks[at] if at < len(self._toks) else None
