@@ -10,7 +10,7 @@ import pytest
 
 from txlog.changesets import CaptureStore, EntryRefused, follow_step
 from txlog.changesets.capture_follower import executable_index
-from txlog.cli.changes_view import change_event
+from txlog.cli.changes_view import entry_event
 from txlog.client import JsonMarker, JsonPosition, StatusResponse, WorkerStatus
 from txlog.model.entry import KIND_QUADS, KIND_SKIP, KIND_UPDATE, Position
 from txlog.model.entry_effects import NOOP_SYNCHRONOUS, EntryEffect
@@ -95,7 +95,7 @@ def test_what_takes_effect_at_a_commit_is_its_change_set(tmp_path: Path) -> None
     assert len(ordinary.change.adds) == 1
     assert not len(passed_over.change)
     assert commit.change.encode() == b'A <x:n> <x:p> "1"^^<http://www.w3.org/2001/XMLSchema#integer> .\n'
-    event = change_event(commit.entry, commit.change, b"b" * 16, 3)
+    event = entry_event(commit.entry, commit.change, b"b" * 16, 3)
     assert (event.kind, event.payload, event.noop) == ("quads", commit.change.encode().decode(), "")
     store.undo_to(2)
     assert store.end.index == 2

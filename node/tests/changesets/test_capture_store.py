@@ -297,8 +297,8 @@ def test_damage_is_refused_by_name(tmp_path: Path) -> None:
             list(ChangeLog(path.parent).entries(0))
         path.write_bytes(sound)
     sound = paths[0].read_bytes()
-    paths[0].write_bytes(sound[:8] + b"\x02" + sound[9:])
-    with pytest.raises(UnknownChangeLog, match="version 2"):
+    paths[0].write_bytes(sound[:8] + b"\x03" + sound[9:])
+    with pytest.raises(UnknownChangeLog, match="version 3"):
         ChangeLog(tmp_path)
     paths[0].write_bytes(b"something else of at least one head, and that is all")
     with pytest.raises(UnknownChangeLog, match="no change log"):

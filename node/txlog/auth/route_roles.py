@@ -84,6 +84,7 @@ _ADMIN_ROUTES: Final = (
     ("POST", "/txlog/duties/{id}"),
     ("POST", "/txlog/backups"),
     ("POST", "/txlog/archive"),
+    ("POST", "/txlog/changesets"),
     ("POST", "/txlog/rehearsals"),
     ("GET", "/txlog/restore-points"),
     ("POST", "/txlog/restore-points"),

@@ -167,7 +167,7 @@ class MasterApp(MasterListener):
         )
         assert not recovered.damage, "a damaged journal is repaired before there is a core"
         self.settings = SettingsHandler(self.context, live, core_settings)
-        self.http_api = HttpApi(self.context, self.links, self.settings, tls)
+        self.http_api = HttpApi(self.context, self.links, self.settings, tls, token)
         self.router = Router(
             self.http_api.routes(), log, guard, company=company, cors_origins=self.context.config.cors_origins
         )
@@ -299,6 +299,7 @@ class MasterApp(MasterListener):
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._runner.cleanup(), CLOSE_TIMEOUT_S + 1)
         await self.http_api.reads.router.close()
+        await self.http_api.change_set_source.close()
         await self.http_api.evaluators.close()
         await self.loop.close(CLOSE_TIMEOUT_S)
         if self._payload_writer is not None:

@@ -12,6 +12,7 @@ from txlog.runtime.master_listener import ViewTransition
 from txlog.server.admin.abandoned_branches import AbandonedBranchesHandler
 from txlog.server.admin.archive_reports import ArchiveReports
 from txlog.server.admin.branch_info import BranchInfoHandler
+from txlog.server.admin.change_set_reports import ChangeSetReports
 from txlog.server.admin.configuration import ConfigurationHandler
 from txlog.server.admin.duties import DutyHandler
 from txlog.server.admin.jolokia import JolokiaHandler
@@ -32,6 +33,7 @@ from txlog.server.admin.worker_repairs import WorkerRepairs
 from txlog.server.console.console_files import ConsoleFiles
 from txlog.server.console.live_view import LiveViewHandler
 from txlog.server.feed.change_feed import ChangeFeedHandler
+from txlog.server.feed.change_set_source import ChangeSetSource
 from txlog.server.feed.log_pages import LogPageHandler
 from txlog.server.feed.worker_reports import WorkerReportHandler
 from txlog.server.frontdoor.evaluated_updates import OptimisticUpdateExecutor
@@ -50,9 +52,12 @@ from txlog.server.peers.peer_links import PeerLinks
 
 class HttpApi:
     """The HTTP API of one master. The master notifies it by :meth:`on_peer_notice`, :meth:`wake_log_waiters` and
-    :meth:`on_view_changed`. ``settings``: the handler of the settings that change at run time."""
+    :meth:`on_view_changed`. ``settings``: the handler of the settings that change at run time. ``peer_token``: the
+    secret that the masters share."""
 
-    def __init__(self, site: MasterContext, links: PeerLinks, settings: SettingsHandler, tls: TlsConfig) -> None:
+    def __init__(
+        self, site: MasterContext, links: PeerLinks, settings: SettingsHandler, tls: TlsConfig, peer_token: bytes
+    ) -> None:
         config = site.config
         self._context = site
         self._links = links
@@ -75,11 +80,13 @@ class HttpApi:
         self._archive = ArchiveReports(site, links.send)
         self._log_retention = LogRetention(site, links.send, archive=self._archive)
         self._abandoned_branches = AbandonedBranchesHandler(site, self._log_retention.backup_covering)
-        self.change_feed = ChangeFeedHandler(site, pages, self._abandoned_branches.common_index)
+        self._change_sets = ChangeSetReports(site, links.send)
+        self.change_set_source = ChangeSetSource(site, self._change_sets.captured, peer_token)
+        self.change_feed = ChangeFeedHandler(site, pages, self._abandoned_branches.common_index, self.change_set_source)
         # operators
         self._store_decisions = decisions = StoreDecisions(site)
         duties = DutyHandler(site, repairs, decisions)
-        self._skip_handler = SkipHandler(site, links.send, repairs)
+        self._skip_handler = SkipHandler(site, links.send, repairs, self._change_sets.has_executed)
         self._views = ViewHandler(site, links.send)
         self._split_history = SplitHistory(site)
         self._configuration = ConfigurationHandler(site, links.on_configuration)
@@ -95,11 +102,29 @@ class HttpApi:
             pages,
             self.change_feed,
             self._worker_reports,
-            StatusHandler(site, self._views, duties, repairs, links.describe, self._log_retention, self._archive),
+            StatusHandler(
+                site,
+                self._views,
+                duties,
+                repairs,
+                links.describe,
+                self._log_retention,
+                self._archive,
+                self._change_sets.describe,
+            ),
             MetricsHandler(
-                site, self._views, repairs, links.describe, self._log_retention, self._archive, synchronous, tls
+                site,
+                self._views,
+                repairs,
+                links.describe,
+                self._log_retention,
+                self._archive,
+                synchronous,
+                tls,
+                self._change_sets,
             ),
             self._archive,
+            self._change_sets,
             RestorePointHandler(site),
             self._skip_handler,
             self._views,
@@ -143,6 +168,7 @@ class HttpApi:
             self._split_history,
             self._log_retention,
             self._archive,
+            self._change_sets,
             self._configuration,
         )
         return {name: task for room in rooms for name, task in room.tasks().items()}
@@ -155,6 +181,7 @@ class HttpApi:
         self._views.on_notice(peer, topic, body)
         self._log_retention.on_notice(peer, topic, body)
         self._archive.on_notice(peer, topic, body)
+        self._change_sets.on_notice(topic, body)
 
     def wake_log_waiters(self) -> None:
         """Wakes all requests that wait for the log."""

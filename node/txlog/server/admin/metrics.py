@@ -11,13 +11,14 @@ from typing import Any
 
 from aiohttp import web
 
-from txlog.auth.tls import NO_TLS, TlsConfig
+from txlog.auth.tls import TlsConfig
 from txlog.http.router import Request, Response, Route
 from txlog.model.bounds import SLOTS_MAX
 from txlog.model.master_state import MasterState
 from txlog.model.view import LISTED_ANCESTORS_MAX
 from txlog.runtime.master_context import MasterContext
 from txlog.server.admin.archive_reports import ArchiveReports, StreamStatus
+from txlog.server.admin.change_set_reports import ChangeSetReports, ChangeSetStatus
 from txlog.server.admin.log_retention import LogRetention
 from txlog.server.admin.metric_families import counter, counters, gauge, gauges
 from txlog.server.admin.rehearsal_reports import KnownRehearsals
@@ -43,7 +44,8 @@ class MetricsHandler:
         trimming: LogRetention,
         archive: ArchiveReports,
         synchronous: SynchronousHandler,
-        tls: TlsConfig = NO_TLS,
+        tls: TlsConfig,
+        change_sets: ChangeSetReports,
     ) -> None:
         self._synchronous = SynchronousMetrics(site, synchronous)
         self._context = site
@@ -52,6 +54,7 @@ class MetricsHandler:
         self._describe_peers = peers
         self._log_retention = trimming
         self._archive = archive
+        self._change_sets = change_sets
         self._tls = tls
         self._registry: Any = None
 
@@ -80,6 +83,7 @@ class MetricsHandler:
         yield from self._view_metrics()
         yield from self._retention_metrics()
         yield from self._archive_metrics()
+        yield from self._change_set_metrics()
         yield from self._rehearsal_metrics()
         yield from self._synchronous.collect()
         yield from self._certificate_metrics()
@@ -214,6 +218,26 @@ class MetricsHandler:
         }
         for name, (text, count_of) in counter_values.items():
             yield counters(f"archive_{name}", text, label, {(s.data_center,): count_of(s) for s in streams})
+
+    def _change_set_metrics(self) -> Iterable[Any]:
+        """How far the change sets of each data centre are; nothing in a cluster without any."""
+        known = self._change_sets.statuses()
+        if not known:
+            return
+        label = ["data_center"]
+        values: dict[str, tuple[str, Callable[[ChangeSetStatus], float | None]]] = {
+            "delay_seconds": ("age of the oldest stable entry without a change set", lambda s: s.delay_seconds),
+            "behind_entries": ("stable entries without a change set", lambda s: s.entries_behind),
+            "index": ("last index with a change set on this log", lambda s: s.executed.index if s.executed else None),
+            "kept_from": ("change sets are kept above this index", lambda s: s.kept_from),
+            "bytes": ("of the change log", lambda s: s.bytes),
+            "reported_timestamp_seconds": ("of the last report, since 1970", lambda s: s.reported_at),
+        }
+        for name, (text, value_of) in values.items():
+            found = {(s.data_center,): value for s in known if (value := value_of(s)) is not None}
+            yield gauges(f"changesets_{name}", text, label, found)
+        rebuilds = {(s.data_center,): float(s.rebuilds) for s in known}
+        yield counters("changesets_rebuilds", "of the store, since its process started", label, rebuilds)
 
     def _rehearsal_metrics(self) -> Iterable[Any]:
         """The last rehearsed recovery of each data centre; nothing where none was made or expected."""
