@@ -13,8 +13,14 @@ from random_entries import execute_as_worker, held, random_entries
 
 from txlog.changesets import EntryRefused, capture_store
 from txlog.changesets.capture_store import CaptureStore, LogStep
-from txlog.changesets.change_log import ChangeLog
-from txlog.changesets.change_log_errors import CaptureStoreInUse, ChangeLogDamaged, ChangesGone, UnknownChangeLog
+from txlog.changesets.change_log import FILE_MS, ChangeLog
+from txlog.changesets.change_log_errors import (
+    CaptureStoreInUse,
+    ChangeLogDamaged,
+    ChangeNotKept,
+    ChangesGone,
+    UnknownChangeLog,
+)
 from txlog.changesets.change_record import CapturedEntry, FileHead
 from txlog.changesets.change_set import ChangeSet
 from txlog.model.entry import KIND_QUADS, KIND_SKIP, KIND_UPDATE, Position
@@ -252,6 +258,49 @@ def test_it_begins_at_a_copy_of_a_worker(tmp_path: Path) -> None:
     assert len(held(store.quads)) == 1
     with pytest.raises(ChangesGone, match="from index 42 on"):
         next(iter(store.entries(12)))
+    store.close()
+
+
+def test_what_is_too_large_is_executed_and_not_kept(tmp_path: Path) -> None:
+    entries = [
+        StoreOperation(KIND_QUADS, b"A <x:a> <x:p> <x:1> .\nA <x:a> <x:p> <x:2> .\n"),
+        StoreOperation(
+            KIND_UPDATE, b"INSERT { GRAPH <x:g> { ?s <x:q> ?o } GRAPH <x:h> { ?s <x:q> ?o } } WHERE { ?s ?p ?o }"
+        ),
+        StoreOperation(KIND_QUADS, b"A <x:b> <x:p> <x:1> .\n"),
+        StoreOperation(
+            KIND_UPDATE, b"INSERT { ?s <x:r> ?o . ?o <x:t> ?s } WHERE { ?s ?p ?o } ; INSERT { ?s ?p } WHERE { }"
+        ),
+    ]
+    store = CaptureStore(tmp_path, START, quads_max=2)
+    with pytest.raises(EntryRefused):
+        store.apply(_steps(entries))
+    assert (store.end.index, held(store.quads)) == (3, _expected(entries[:3]))
+    assert [list(record.change_set.graphs) for record in store.entries(0)] == [[], ["x:g", "x:h"], []]
+    with pytest.raises(ChangeNotKept, match="entry 2"):
+        store.undo_to(1)
+    assert held(store.quads) == _expected(entries[:3])
+    store.undo_to(2)
+    assert held(store.quads) == _expected(entries[:2])
+    store.close()
+
+
+def test_what_is_old_goes_also_where_few_entries_come(tmp_path: Path) -> None:
+    now = 0
+    store = CaptureStore(tmp_path, START, clock_ms=lambda: now)
+    entries = [StoreOperation(KIND_QUADS, b"A <x:a> <x:p> <x:%d> .\n" % at) for at in range(4)]
+    for at in range(4):
+        now = at * FILE_MS
+        store.apply(_steps(entries[at : at + 1], at + 1))
+    store.prune(keep_ms=4 * FILE_MS)
+    assert store.begin.index == 0
+    store.prune(keep_ms=FILE_MS)
+    assert (store.begin.index, store.end.index) == (2, 4)
+    with pytest.raises(ChangesGone):
+        store.undo_to(1)
+    _kill(store)
+    store = CaptureStore(tmp_path, START)
+    assert (store.end.index, held(store.quads)) == (4, _expected(entries))
     store.close()
 
 

@@ -157,8 +157,6 @@ class ChangeLog:
 
     def append(self, entry: CapturedEntry, change: ChangeSet, at_ms: int) -> None:
         """Record an entry, the next one of the log."""
-        if self._size == self._whole and self._is_file_full(at_ms):
-            self._begin_file()
         self._append_entry(RecordKind.ENTRY, entry, change.encode(), at_ms)
 
     def begin_large(self, entry: CapturedEntry, at_ms: int) -> None:
@@ -182,6 +180,8 @@ class ChangeLog:
         return self._size > self._file_bytes or is_old
 
     def _write(self, record: ChangeRecord) -> None:
+        if self._size == self._whole and self._is_file_full(record.at_ms):
+            self._begin_file()  # never between the parts of an entry and the entry
         self._first_ms = record.at_ms if self._first_ms is None else self._first_ms
         data = encode_record(record)
         self._buffer += data

@@ -33,9 +33,11 @@ CURSORS_MAX: Final = 256
 
 
 class _Cursor(msgspec.Struct, frozen=True):
-    """A place in a file: behind the record of the entry with this index and hash, or behind the head."""
+    """A place in a file: after the record of the entry with this index and hash, which begins at ``record_at``, or
+    after the head (0)."""
 
     path: Path
+    record_at: int
     offset: int
     index: int
     hash: bytes
@@ -83,7 +85,7 @@ class ChangeLogReader:
         for path, head in self._heads():
             if head.index > after:
                 break
-            found = _Cursor(path, HEAD_BYTES, head.index, head.hash, head.chain)
+            found = _at_head(path, head)
         if found is None:
             raise ChangesGone(
                 f"change sets are kept from index {self.begin().index + 1} on, so none can be given from {after + 1} on"
@@ -99,15 +101,9 @@ class ChangeLogReader:
         return found
 
     def _is_sound(self, cursor: _Cursor) -> bool:
-        """Whether a record that continues the chain follows, or the file ends here. After a cut it may not."""
-        try:
-            if cursor.path.stat().st_size == cursor.offset:
-                return True
-        except OSError:
-            return False
-        for _, record in self._raw(cursor):
-            after = next_chain(cursor.chain, record.entry, record.change) if record.record.is_entry else cursor.chain
-            return record.chain == after
+        """Whether the file still has this record there. After a cut it may not."""
+        for _, end, record in self._raw(cursor.path, cursor.record_at):
+            return end == cursor.offset and record.chain == cursor.chain
         return False
 
     def _records(self, start: _Cursor) -> Iterator[ChangeRecord]:
@@ -124,7 +120,7 @@ class ChangeLogReader:
         for path, head in self._heads():
             if path.name > at.path.name:
                 is_next = (head.index, head.hash, head.chain) == (at.index, at.hash, at.chain)
-                return _Cursor(path, HEAD_BYTES, head.index, head.hash, head.chain) if is_next else None
+                return _at_head(path, head) if is_next else None
         return None
 
     def _remember(self, cursor: _Cursor) -> None:
@@ -138,23 +134,23 @@ class ChangeLogReader:
         """The records of entries behind a place in its file, each with the place behind it. Ends before the first one
         that is not whole, or does not continue the chain."""
         index, chain = start.index, start.chain
-        for offset, record in self._raw(start):
+        for begin, end, record in self._raw(start.path, start.offset):
             if not record.record.is_entry:
                 continue
             index, chain = index + 1, next_chain(chain, record.entry, record.change)
             if record.entry.index != index or record.chain != chain:
                 return
-            yield _Cursor(start.path, offset, index, record.entry.hash, chain), record
+            yield _Cursor(start.path, begin, end, index, record.entry.hash, chain), record
 
-    def _raw(self, start: _Cursor) -> Iterator[tuple[int, ChangeRecord]]:
-        """All whole records behind a place in its file, each with the offset behind it."""
-        data, base, at = b"", start.offset, 0
+    def _raw(self, path: Path, offset: int) -> Iterator[tuple[int, int, ChangeRecord]]:
+        """All whole records of a file from an offset on, each with its begin and its end."""
+        data, base, at = b"", offset, 0
         try:
-            file = start.path.open("rb")
+            file = path.open("rb")
         except FileNotFoundError:
             return
         with file:
-            file.seek(start.offset)
+            file.seek(offset)
             piece = PIECE_BYTES
             while True:
                 found = decode_record(data, at)
@@ -165,8 +161,9 @@ class ChangeLogReader:
                     data, base, at = data[at:] + more, base + at, 0
                     piece = min(2 * piece, 64 * PIECE_BYTES)
                     continue
-                record, at = found
-                yield base + at, record
+                record, end = found
+                yield base + at, base + end, record
+                at = end
 
     def _heads(self) -> list[tuple[Path, FileHead]]:
         found: list[tuple[Path, FileHead]] = []
@@ -177,3 +174,7 @@ class ChangeLogReader:
             except (FileNotFoundError, BadHead):
                 continue  # it was removed meanwhile, or is damaged: the owner says so at its next start
         return found
+
+
+def _at_head(path: Path, head: FileHead) -> _Cursor:
+    return _Cursor(path, 0, HEAD_BYTES, head.index, head.hash, head.chain)
