@@ -41,7 +41,7 @@ CAPTURE_MUTANTS: tuple[Mutant, ...] = (
         STORE,
         "        self._make_checkpoint(self._log.end.index)\n        self._log.begin_large(",
         "        self._log.begin_large(",
-        KILL_TEST,
+        f"{STORE_TEST}test_what_is_too_large_is_executed_and_not_kept",
     ),
     _mutant(
         "capture-undoes-what-was-not-kept",

@@ -18,6 +18,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from txlog_simulation import mutant_table, source_patches
+from txlog_simulation.mutants import MUTANT_VARIABLE
+
+if MUTANT_VARIABLE in os.environ:
+    edits = next(each.edits for each in mutant_table.MUTANTS if each.name == os.environ[MUTANT_VARIABLE])
+    source_patches.install_edits(edits)
+
 import pyoxigraph as ox
 from random_entries import execute_as_worker, held, random_entries
 
