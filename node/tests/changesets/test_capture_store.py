@@ -24,6 +24,8 @@ from txlog.changesets.change_log_errors import (
 from txlog.changesets.change_record import CapturedEntry, FileHead
 from txlog.changesets.change_set import ChangeSet
 from txlog.model.entry import KIND_QUADS, KIND_SKIP, KIND_UPDATE, Position
+from txlog.model.entry_effects import EntryEffect, encode_effects
+from txlog.model.synchronous_entry import KIND_DECISION
 from txlog.workers.adapter import StoreOperation
 
 HASH = b"h" * 16
@@ -262,15 +264,15 @@ def test_it_begins_at_a_copy_of_a_worker(tmp_path: Path) -> None:
 
 
 def test_what_is_too_large_is_executed_and_not_kept(tmp_path: Path) -> None:
+    """The last entry is refused when its first effect has changed the store already."""
+    large = b"INSERT { GRAPH <x:g> { ?s <x:q> ?o } GRAPH <x:h> { ?s <x:q> ?o } } WHERE { ?s ?p ?o }"
+    first = EntryEffect("m", 1, 2, KIND_UPDATE, b"INSERT { ?s <x:r> ?o . ?o <x:t> ?s } WHERE { ?s ?p ?o }")
+    refused = EntryEffect("m", 1, 3, KIND_UPDATE, b"INSERT { ?s ?p } WHERE { }")
     entries = [
         StoreOperation(KIND_QUADS, b"A <x:a> <x:p> <x:1> .\nA <x:a> <x:p> <x:2> .\n"),
-        StoreOperation(
-            KIND_UPDATE, b"INSERT { GRAPH <x:g> { ?s <x:q> ?o } GRAPH <x:h> { ?s <x:q> ?o } } WHERE { ?s ?p ?o }"
-        ),
+        StoreOperation(KIND_UPDATE, large),
         StoreOperation(KIND_QUADS, b"A <x:b> <x:p> <x:1> .\n"),
-        StoreOperation(
-            KIND_UPDATE, b"INSERT { ?s <x:r> ?o . ?o <x:t> ?s } WHERE { ?s ?p ?o } ; INSERT { ?s ?p } WHERE { }"
-        ),
+        StoreOperation(KIND_DECISION, encode_effects([first, refused])),
     ]
     store = CaptureStore(tmp_path, START, quads_max=2)
     with pytest.raises(EntryRefused):

@@ -231,20 +231,27 @@ class CaptureStore:
                 self._log.append_part(step.entry, change, self._clock_ms())
             self._log.flush()
 
+        made = None
         try:
             made = apply_entry(self._store, StoreOperation(step.entry.kind, step.payload), record)
-        except (EntryRefused, _LargeChangeMet) as stopped:
-            for change in reversed(recorded):
-                apply_change(self._store, change.inverse())
-            if recorded:
-                self._log.drop_parts()
-            if isinstance(stopped, EntryRefused):
-                raise
+        except EntryRefused:
+            self._take_back(recorded)
+            raise
+        except _LargeChangeMet:
+            self._take_back(recorded)
+        if made is None:  # not in the handler: while it runs, the frames of the error hold the store open
             return self._apply_large(step)
         if not is_entry_recorded:
             self._log.append(step.entry, made, self._clock_ms())
             self._log.flush()
         return made
+
+    def _take_back(self, recorded: Sequence[ChangeSet]) -> None:
+        """Undo the operations of an entry that is not whole."""
+        for change in reversed(recorded):
+            apply_change(self._store, change.inverse())
+        if recorded:
+            self._log.drop_parts()
 
     def _apply_large(self, step: LogStep) -> ChangeSet:
         """Execute an entry of which the change is not kept. The operations are computed on the store as they are for
@@ -252,13 +259,17 @@ class CaptureStore:
         self._make_checkpoint(self._log.end.index)
         self._log.begin_large(step.entry, self._clock_ms())
         self._log.flush()
+        made = refusal = None
         try:
             made = apply_entry(self._store, StoreOperation(step.entry.kind, step.payload))
-        except EntryRefused:
-            # Operations before the one that failed have changed the store, and nothing takes them back.
+        except EntryRefused as wrong:
+            refusal = str(wrong)
+        if made is None:
+            # Operations before the one that failed have changed the store, and nothing takes them back. Not in the
+            # handler: while it runs, the frames of the error hold the store open.
             self._log.drop_parts()
             self._reopen_copy()
-            raise
+            raise EntryRefused(refusal)
         graphs = changed_graphs(made)
         self._log.append_large(step.entry, encode_large(made, graphs), self._clock_ms())
         self._log.flush()
