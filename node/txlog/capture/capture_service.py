@@ -77,7 +77,7 @@ class CaptureService:
         self._masters = [open_master(url) for url in config.masters]
         self._clock = clock
         self._store: CaptureStore | None = None
-        self._current = self._tick = 0
+        self._current = self._tick = self._announced = 0
         self._worker_pause_s = WORKER_POLL_S[0]
         self._pruned_at = self._measured_at = clock() - PRUNE_S
         self._size = self._rebuilds = 0
@@ -184,13 +184,17 @@ class CaptureService:
         if step.left is not None:
             self._log.info("ChangeSetsWentBack", index=store.end.index, left=step.left.index)
         if step.changes or step.left is not None:
-            self._worker_pause_s = WORKER_POLL_S[0]
+            self._worker_pause_s, self._announced = WORKER_POLL_S[0], 0
             return 0.0
         if step.stable > store.end.index:
             pause_s, self._worker_pause_s = self._worker_pause_s, min(2 * self._worker_pause_s, WORKER_POLL_S[1])
             return pause_s
+        if self._announced > store.end.index:  # by a doorbell that rings before an entry is stable here
+            self._announced = 0
+            return WORKER_POLL_S[1]
         self._report(_Outcome(ChangeSetState.FOLLOWING, 0.0))
-        self._tick = master.doorbell(store.end.index, self._tick, DOORBELL_S).tick
+        bell = master.doorbell(store.end.index, self._tick, DOORBELL_S)
+        self._tick, self._announced = bell.tick, bell.stable.index
         return 0.0
 
     def _prune(self) -> None:

@@ -12,7 +12,7 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
 
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.entry import Position
-from txlog.model.errors import LogAhead, LogDiverged, LogGone, NoChangeSets, TxLogError, Unavailable
+from txlog.model.errors import LogAhead, LogDiverged, LogGone, NoChangeSets, PeerFault, TxLogError, Unavailable
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.watermark import Watermark
 from txlog.wire.change_feed import FeedEvent
@@ -82,9 +82,13 @@ class ChangeSetSource:
             ) from lost
         if answer.status != 200:
             raise _error_of(answer.status, body)
-        if len(body) > LARGE_BYTES:
-            return await asyncio.to_thread(decode_change_page, config.url, body)
-        return decode_change_page(config.url, body)
+        try:
+            if len(body) > LARGE_BYTES:
+                return await asyncio.to_thread(decode_change_page, config.url, body)
+            return decode_change_page(config.url, body)
+        except PeerFault as wrong:
+            self._context.log.warning_rate_limited("ChangeSetsNotRead", wrong.reason, error=str(wrong))
+            raise Unavailable("ChangeSetsUnreachable", "what the change sets answer cannot be read") from None
 
     def _open_session(self) -> ClientSession:
         if self._session is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from txlog.model.entry import CONTROL_KINDS, Position
-from txlog.model.errors import LogAhead, LogDiverged, PeerFault, Unavailable
+from txlog.model.errors import LogAhead, LogDiverged, Unavailable
 from txlog.model.synchronous_entry import KIND_DECISION
 from txlog.protocol.log.log_state import LogState
 from txlog.runtime.master_context import MasterContext
@@ -112,9 +112,6 @@ class ChangeSetEntrySource:
         """The next entries; none while the process that makes them does not answer, or has another branch."""
         try:
             return await self._changes.read(at, upto)
-        except PeerFault as wrong:
-            self._context.log.warning_rate_limited("ChangeSetsNotRead", wrong.reason, error=str(wrong))
-            return []
         except (Unavailable, LogAhead, LogDiverged):
             return []
 
