@@ -29,15 +29,15 @@ from e2e.fuzz.structured_inputs import binary_rdf, frames, head, rdf_transaction
 from txlog.auth import parse_users_file
 from txlog.auth.authenticator import parse_basic_credentials
 from txlog.auth.secret_hashes import parse_hash
+from txlog.http.min_position import read_min_position as position_of
 from txlog.http.write_options import parse_write_options
 from txlog.journal import Journal, MemoryVfs, check_journal
 from txlog.model.durability import Durability
 from txlog.model.entry import LogEntry, Position
 from txlog.model.errors import BadInput, NotDeterministic, PeerFault, TxLogError
 from txlog.model.view import View
-from txlog.server.feed.change_feed import _parse_feed_request as wish_of
+from txlog.server.feed.feed_request import parse_feed_request as wish_of
 from txlog.server.frontdoor.plain_heads import parse_plain_write
-from txlog.server.frontdoor.read_router import _min_position_header as position_of
 from txlog.server.frontdoor.request_parameters import parse_graph_iri
 from txlog.server.frontdoor.result_formats import RDF_ALIASES, RDF_FORMATS, TABULAR_MEDIA_TYPES
 from txlog.server.frontdoor.tabular_results import negotiate_media_type

@@ -13,6 +13,7 @@ from __future__ import annotations
 from txlog_simulation.archive_mutants import ARCHIVE_MUTANTS
 from txlog_simulation.bootstrap_mutants import BOOTSTRAP_MUTANTS
 from txlog_simulation.bounds_mutants import BOUNDS_MUTANTS
+from txlog_simulation.capture_mutants import CAPTURE_MUTANTS
 from txlog_simulation.certification_mutants import CERTIFICATION_MUTANTS
 from txlog_simulation.client_mutants import CLIENT_MUTANTS
 from txlog_simulation.clock_mutants import CLOCK_MUTANTS
@@ -445,6 +446,7 @@ MUTANTS = (
     *TRIM_MUTANTS,
     *TRACE_MUTANTS,
     *ARCHIVE_MUTANTS,
+    *CAPTURE_MUTANTS,
     *QUEUE_MUTANTS,
     *JOINING_MUTANTS,
     *KEY_MUTANTS,

@@ -63,9 +63,9 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
         False,
         (
             SourceEdit(
-                ARCHIVE_REPORTS,
-                "        if agreement is None or stable <= archived:\n",
-                "        if agreement is None or archived:\n",
+                "txlog/server/admin/stable_delay.py",
+                "        if agreement is None or stable <= index:\n",
+                "        if agreement is None or index:\n",
             ),
         ),
         test=f"{ARCHIVE_TEST}test_the_delay_grows_while_nothing_is_archived_and_all_masters_know_it",

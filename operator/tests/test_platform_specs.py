@@ -15,8 +15,9 @@ EVERYTHING: dict[str, Any] = {
     "backup": {"target": TARGET},
     "archive": {"target": TARGET},
     "bootstrap": {"recovery": {"archive": {"target": TARGET}}},
+    "changeSets": {"enabled": True},
 }
-COMPONENTS = {"master", "worker", "pipeline", "backup", "duty", "archiver", "recovery"}
+COMPONENTS = {"master", "worker", "pipeline", "backup", "duty", "archiver", "recovery", "changesets"}
 
 
 def templates(cluster: TxLogCluster, around: BuildContext = ACCOUNT) -> Iterator[KubeObject]:
@@ -72,6 +73,8 @@ def test_every_pod_has_a_policy_and_only_some_accept_connections(mode: str) -> N
         assert all("Ingress" in each["spec"]["policyTypes"] for each in mine)
         if any(each["spec"].get("ingress") for each in mine):
             open_ones.add(labels["app.kubernetes.io/component"])
-    assert open_ones == {"master", "worker"} | ({"pipeline", "executor"} if mode == "executors" else set())
+    assert open_ones == {"master", "worker", "changesets"} | (
+        {"pipeline", "executor"} if mode == "executors" else set()
+    )
     other = manifest(name="other")
     assert not any(selects(each, labels["metadata"]["labels"]) for each in policies for labels in templates(other))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from control_plane import ControlPlane
 
+from txlog.config.change_set_policy import NEEDS_ONE_ORDER, NEEDS_OXIGRAPH
 from txlog.config.cluster import MIXED_ENGINES_REQUIRED, VIRTUOSO_NOT_MIXED, VIRTUOSO_REFUSES_EFFECTS
 
 pytestmark = pytest.mark.kubernetes
@@ -51,6 +52,10 @@ def applied(plane: ControlPlane, wanted: dict[str, Any]) -> str:
         ({"splitMode": "Majority", "peers": [PEERS[1] | {"name": "uk"}]}, "less than half of all votes"),
         ({"splitMode": "Half"}, 'supported values: "Continue", "Majority"'),
         ({"splitRecovery": "Clever"}, "(none|simple|smart)"),
+        ({"changeSets": {"enabled": True}, "workers": {"external": TWO_ENGINES[1:]}}, NEEDS_OXIGRAPH),
+        ({"changeSets": {"enabled": True}, "workers": {"engine": "fuseki"}}, NEEDS_OXIGRAPH),
+        ({"changeSets": {"enabled": True}, "splitRecovery": "none"}, NEEDS_ONE_ORDER),
+        ({"changeSets": {"enabled": True, "keep": "soon"}}, "spec.changeSets.keep"),
         ({"maxPeerLag": "60"}, "spec.maxPeerLag"),
         ({"durability": {"default": "maybe"}}, "spec.durability.default"),
         ({"workers": {"replicas": 2, "external": [{"url": "http://a"}]}}, "either external or replicas"),
@@ -89,6 +94,7 @@ def test_what_is_not_valid_is_refused_with_the_reason(
         {"workers": {"external": [VIRTUOSO]}, "nonDeterministicUpdates": "refuse"},
         {"workers": {"engine": "rdf4j-as-written"}},
         {"workers": {"external": [{"url": "http://a", "engine": "rdf4j"}]}},
+        {"workers": {"external": TWO_ENGINES}, "mixedEngines": True, "changeSets": {"enabled": True}},
     ],
 )
 def test_engines_that_fit_together_are_taken(plane: ControlPlane, namespace: str, spec: dict[str, Any]) -> None:

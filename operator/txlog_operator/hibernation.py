@@ -1,7 +1,7 @@
 """``spec.hibernated``: a data centre without pods, whose volumes stay. Pure.
 
-Masters and stores are scaled to zero; the pipeline, the archiver and what fills stores are removed. Jobs that run are
-finished first, and so is the departure of a master: an interrupted one could not go on without its pod.
+Masters, stores and change sets are scaled to zero; the pipeline, the archiver and what fills stores are removed. Jobs
+that run are finished first, and so is the departure of a master: an interrupted one could not go on without its pod.
 """
 
 from __future__ import annotations

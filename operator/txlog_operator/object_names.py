@@ -49,6 +49,8 @@ class ObjectNames:
         self.jobs = bounded_name(f"{self.cluster}-jobs")
         """The ConfigMap with the configuration of Jobs."""
         self.archiver = bounded_name(f"{self.cluster}-archiver", LABEL_MAX - HASH_DIGITS - 1)
+        self.change_sets = bounded_name(f"{self.cluster}-changesets", STATEFUL_SET_NAME_MAX)
+        """The StatefulSet, its headless Service and its ConfigMap."""
         self.recovery = bounded_name(f"{self.cluster}-recovery", LABEL_MAX - HASH_DIGITS - 1)
         self.closed = bounded_name(f"{self.cluster}-closed")
         """The NetworkPolicy of pods that accept no connections."""
@@ -67,6 +69,11 @@ class ObjectNames:
     def master_host(self, index: int) -> str:
         """The host name that every pod of the Kubernetes cluster resolves, independent of the cluster's domain."""
         return f"{self.master_pod(index)}.{self.master_hosts}.{self.namespace}.svc"
+
+    @property
+    def change_sets_host(self) -> str:
+        """The host name of the process that makes change sets, as for :meth:`master_host`."""
+        return f"{self.change_sets}-0.{self.change_sets}.{self.namespace}.svc"
 
     def worker_host(self, index: int) -> str:
         """The host name of the worker with this number, as for :meth:`master_host`."""

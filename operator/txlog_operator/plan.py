@@ -44,6 +44,7 @@ from txlog_operator.specs import (
     BuildContext,
     KubeObject,
     archiver,
+    change_sets,
     desired_objects,
     executors,
     jobs,
@@ -68,7 +69,7 @@ OWNED_KINDS: Final = (
 """Kinds of the objects that exist as long as the cluster does. The plan deletes own objects of these kinds that the
 manifest no longer wants."""
 OWNED_COMPONENTS: Final = (
-    *("master", "worker", pipeline.COMPONENT, executors.COMPONENT, archiver.COMPONENT),
+    *("master", "worker", pipeline.COMPONENT, executors.COMPONENT, archiver.COMPONENT, change_sets.COMPONENT),
     jobs.SCHEDULE_COMPONENT,
     recovery.COMPONENT,
 )

@@ -1,8 +1,8 @@
-"""The volume claims of masters and stores that are gone for good. Pure.
+"""The volume claims of masters, stores and change sets that are gone for good. Pure.
 
 Kubernetes keeps every claim (``Retain``): who scales a StatefulSet by hand, while the operator is paused or away, loses
-nothing. The operator deletes the claim of a master only after the log shows its departure, and that of a store only
-after the manifest wants fewer.
+nothing. The operator deletes the claim of a master only after the log shows its departure, that of a store only after
+the manifest wants fewer, and that of change sets only after the manifest wants none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from txlog_operator.actions import DeleteObject
 from txlog_operator.cluster_phase import ClusterPhase
 from txlog_operator.object_names import ObjectNames
 from txlog_operator.observation import ClusterObservation
-from txlog_operator.specs import KubeObject, masters, workers
+from txlog_operator.specs import KubeObject, change_sets, masters, workers
 from txlog_operator.specs.common import selector
 
 CLAIM_KIND: Final = "PersistentVolumeClaim"
@@ -37,6 +37,17 @@ def plan_claims(
         for index, claim in _unused_claims(cluster, seen, workers.COMPONENT, workers.CLAIM, names.workers):
             if index > cluster.spec.workers.replicas and not _is_going(claim):
                 yield _delete(claim, "the manifest wants this store no more")
+    yield from _plan_change_set_claims(cluster, seen)
+
+
+def _plan_change_set_claims(cluster: TxLogCluster, seen: ClusterObservation) -> Iterator[DeleteObject]:
+    """What is there is made again from log and workers, so it goes with its StatefulSet and its pod."""
+    name = ObjectNames(cluster).change_sets
+    if cluster.spec.change_sets.enabled or ("StatefulSet", name) in seen.objects:
+        return
+    for index, claim in _claims_of(cluster, seen, change_sets.COMPONENT, change_sets.CLAIM, name):
+        if f"{name}-{index}" not in seen.pod_names and not _is_going(claim):
+            yield _delete(claim, "the manifest wants no change sets")
 
 
 def claim_blocks_master(cluster: TxLogCluster, seen: ClusterObservation, now: Configuration | None, index: int) -> bool:

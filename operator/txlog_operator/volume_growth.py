@@ -1,4 +1,4 @@
-"""Volumes that grow while their pods run: ``storage.size`` of masters and stores. Pure.
+"""Volumes that grow while their pods run: ``storage.size`` of masters, stores and change sets. Pure.
 
 Three steps, each after the one before has taken effect: the claims request the new size; the storage makes it; the
 StatefulSet, whose claim template no update may change, is replaced. Its pods stay and belong to the new one. Until
@@ -17,7 +17,7 @@ from txlog.config.units import format_quantity, parse_quantity
 from txlog_operator.actions import GrowVolume, ReplaceStatefulSet
 from txlog_operator.object_names import ObjectNames
 from txlog_operator.observation import ClusterObservation
-from txlog_operator.specs import KubeObject, jobs, masters, workers
+from txlog_operator.specs import KubeObject, change_sets, jobs, masters, workers
 from txlog_operator.specs.common import selector
 
 CLAIM_KIND: Final = "PersistentVolumeClaim"
@@ -104,6 +104,9 @@ def _all_volumes(cluster: TxLogCluster, seen: ClusterObservation) -> Iterator[_V
     yield _volumes(cluster, seen, masters.COMPONENT, masters.CLAIM, names.masters, spec.masters.storage.size)
     if not spec.workers.external:
         yield _volumes(cluster, seen, workers.COMPONENT, workers.CLAIM, names.workers, spec.workers.storage.size)
+    if spec.change_sets.enabled:
+        size = spec.change_sets.storage.size
+        yield _volumes(cluster, seen, change_sets.COMPONENT, change_sets.CLAIM, names.change_sets, size)
 
 
 def _volumes(

@@ -33,7 +33,8 @@ from txlog.config.manifest_reader import load_manifests
 from txlog.config.process_config import NodeConfig
 from txlog.local.daemon_control import stop_daemon
 from txlog.local.ports import choose_ports
-from txlog.local.process_plan import ProcessPlan, ProcessSpec, make_plan, port_names
+from txlog.local.process_plan import ProcessPlan, make_plan, port_names
+from txlog.local.process_spec import ProcessSpec
 from txlog.local.state_folder import StateFolder
 from txlog.local.supervisor import Supervisor, SupervisorIntervals
 from txlog.local.supervisor_api import serve_control_api

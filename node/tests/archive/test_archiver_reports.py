@@ -14,10 +14,9 @@ import pytest
 from archiver_runs import folder
 from master_cluster import Cluster, until
 
-from txlog.archive.__main__ import _state_of, run_archiver
+from txlog.archive.__main__ import _state_of, report_places, run_archiver
 from txlog.archive.archive_errors import NoConditionalPut
 from txlog.archive.file_name import Node
-from txlog.archive.report_sender import report_places
 from txlog.archive.stream_position import verified_places
 from txlog.backup.backup_errors import TargetDenied
 from txlog.config.process_config import ArchiverConfig

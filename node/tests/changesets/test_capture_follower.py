@@ -8,13 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from txlog.changesets import CaptureStore, EntryRefused, follow_step
+from txlog.changesets import CapturedEntrySkipped, CaptureStore, EntryRefused, follow_step
 from txlog.changesets.capture_follower import executable_index
-from txlog.cli.changes_view import change_event
+from txlog.cli.changes_view import entry_event
 from txlog.client import JsonMarker, JsonPosition, StatusResponse, WorkerStatus
 from txlog.model.entry import KIND_QUADS, KIND_SKIP, KIND_UPDATE, Position
 from txlog.model.entry_effects import NOOP_SYNCHRONOUS, EntryEffect
 from txlog.model.errors import LogAhead, LogDiverged
+from txlog.model.namespaces import NamespaceChange, encode_namespace_change
 from txlog.model.synchronous_entry import KIND_DECISION, KIND_SYNCHRONOUS_QUADS
 from txlog.wire.log_page import LogPage, PageEntry
 
@@ -31,6 +32,7 @@ class ListedLog:
         ]
         self.workers: list[WorkerStatus] = []
         self.settled = 0
+        self.applied: int | None = None
 
     def _hash(self, index: int) -> bytes:
         return self.entries[index - 1].hash if index else START.hash
@@ -38,7 +40,7 @@ class ListedLog:
     def status(self) -> StatusResponse:
         end = len(self.entries)
         place = JsonPosition(1, end, self._hash(end).hex())
-        return StatusResponse("m", "Joined", place, place, workers=self.workers)
+        return StatusResponse("m", "Joined", place, place, workers=self.workers, applied=self.applied)
 
     def log_page(
         self,
@@ -80,6 +82,44 @@ def test_an_entry_waits_for_a_worker_that_works(tmp_path: Path) -> None:
     store.close()
 
 
+def test_masters_prove_how_far_a_worker_is(tmp_path: Path) -> None:
+    """A worker of another branch may be at any index."""
+    log, store = ListedLog(_quads(9)), CaptureStore(tmp_path, START)
+    log.workers, log.applied = [_worker(8)], 3
+    assert len(follow_step(store, log).changes) == 3
+    log.applied = 0
+    assert follow_step(store, log).changes == []
+    store.close()
+
+
+def test_an_entry_that_is_skipped_after_it_was_executed_asks_for_another_store(tmp_path: Path) -> None:
+    log = ListedLog([*_quads(3), *[(KIND_SKIP, b"by hand")] * 4])
+    names = [str(entry.txid) for entry in log.entries]
+    for at, key in (
+        (3, encode_namespace_change(NamespaceChange("p", "urn:p"), "u")),
+        (4, "point a"),
+        (5, names[2]),
+        (6, names[1]),
+    ):
+        log.entries[at] = msgspec.structs.replace(log.entries[at], key=key)
+    log.entries[2] = msgspec.structs.replace(log.entries[2], noop="skip")  # it was skipped before
+    store = CaptureStore(tmp_path, START)
+    assert len(follow_step(store, log, upto=6).changes) == 6
+    with pytest.raises(CapturedEntrySkipped, match=names[1]):
+        follow_step(store, log)
+    assert store.end.index == 6
+    store.close()
+    late = CaptureStore(tmp_path / "late", Position(1, 6, log._hash(6)))
+    with pytest.raises(CapturedEntrySkipped, match="first data"):
+        follow_step(late, log)
+    late.close()
+    again = CaptureStore(tmp_path / "again", START)
+    log.entries[1] = msgspec.structs.replace(log.entries[1], noop="skip")
+    assert len(follow_step(again, log).changes) == 7
+    assert len(list(again.quads)) == 1
+    again.close()
+
+
 def test_what_takes_effect_at_a_commit_is_its_change_set(tmp_path: Path) -> None:
     key = "N/2+1 30000 "
     log = ListedLog([*_quads(1), (KIND_SYNCHRONOUS_QUADS, b"A <x:late> <x:p> <x:o> .\n"), (KIND_DECISION, b"")])
@@ -95,7 +135,7 @@ def test_what_takes_effect_at_a_commit_is_its_change_set(tmp_path: Path) -> None
     assert len(ordinary.change.adds) == 1
     assert not len(passed_over.change)
     assert commit.change.encode() == b'A <x:n> <x:p> "1"^^<http://www.w3.org/2001/XMLSchema#integer> .\n'
-    event = change_event(commit.entry, commit.change, b"b" * 16, 3)
+    event = entry_event(commit.entry, commit.change, b"b" * 16, 3)
     assert (event.kind, event.payload, event.noop) == ("quads", commit.change.encode().decode(), "")
     store.undo_to(2)
     assert store.end.index == 2

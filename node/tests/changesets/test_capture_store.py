@@ -13,11 +13,19 @@ from random_entries import execute_as_worker, held, random_entries
 
 from txlog.changesets import EntryRefused, capture_store
 from txlog.changesets.capture_store import CaptureStore, LogStep
-from txlog.changesets.change_log import ChangeLog
-from txlog.changesets.change_log_errors import CaptureStoreInUse, ChangeLogDamaged, ChangesGone, UnknownChangeLog
+from txlog.changesets.change_log import FILE_MS, ChangeLog
+from txlog.changesets.change_log_errors import (
+    CaptureStoreInUse,
+    ChangeLogDamaged,
+    ChangeNotKept,
+    ChangesGone,
+    UnknownChangeLog,
+)
 from txlog.changesets.change_record import CapturedEntry, FileHead
 from txlog.changesets.change_set import ChangeSet
 from txlog.model.entry import KIND_QUADS, KIND_SKIP, KIND_UPDATE, Position
+from txlog.model.entry_effects import EntryEffect, encode_effects
+from txlog.model.synchronous_entry import KIND_DECISION
 from txlog.workers.adapter import StoreOperation
 
 HASH = b"h" * 16
@@ -255,6 +263,49 @@ def test_it_begins_at_a_copy_of_a_worker(tmp_path: Path) -> None:
     store.close()
 
 
+def test_what_is_too_large_is_executed_and_not_kept(tmp_path: Path) -> None:
+    """The last entry is refused when its first effect has changed the store already."""
+    large = b"INSERT { GRAPH <x:g> { ?s <x:q> ?o } GRAPH <x:h> { ?s <x:q> ?o } } WHERE { ?s ?p ?o }"
+    first = EntryEffect("m", 1, 2, KIND_UPDATE, b"INSERT { ?s <x:r> ?o . ?o <x:t> ?s } WHERE { ?s ?p ?o }")
+    refused = EntryEffect("m", 1, 3, KIND_UPDATE, b"INSERT { ?s ?p } WHERE { }")
+    entries = [
+        StoreOperation(KIND_QUADS, b"A <x:a> <x:p> <x:1> .\nA <x:a> <x:p> <x:2> .\n"),
+        StoreOperation(KIND_UPDATE, large),
+        StoreOperation(KIND_QUADS, b"A <x:b> <x:p> <x:1> .\n"),
+        StoreOperation(KIND_DECISION, encode_effects([first, refused])),
+    ]
+    store = CaptureStore(tmp_path, START, quads_max=2)
+    with pytest.raises(EntryRefused):
+        store.apply(_steps(entries))
+    assert (store.end.index, held(store.quads)) == (3, _expected(entries[:3]))
+    assert [list(record.change_set.graphs) for record in store.entries(0)] == [[], ["x:g", "x:h"], []]
+    with pytest.raises(ChangeNotKept, match="entry 2"):
+        store.undo_to(1)
+    assert held(store.quads) == _expected(entries[:3])
+    store.undo_to(2)
+    assert held(store.quads) == _expected(entries[:2])
+    store.close()
+
+
+def test_what_is_old_goes_also_where_few_entries_come(tmp_path: Path) -> None:
+    now = 0
+    store = CaptureStore(tmp_path, START, clock_ms=lambda: now)
+    entries = [StoreOperation(KIND_QUADS, b"A <x:a> <x:p> <x:%d> .\n" % at) for at in range(4)]
+    for at in range(4):
+        now = at * FILE_MS
+        store.apply(_steps(entries[at : at + 1], at + 1))
+    store.prune(keep_ms=4 * FILE_MS)
+    assert store.begin.index == 0
+    store.prune(keep_ms=FILE_MS)
+    assert (store.begin.index, store.end.index) == (2, 4)
+    with pytest.raises(ChangesGone):
+        store.undo_to(1)
+    _kill(store)
+    store = CaptureStore(tmp_path, START)
+    assert (store.end.index, held(store.quads)) == (4, _expected(entries))
+    store.close()
+
+
 def _log_of(folder: Path, count: int, file_bytes: int = 1 << 20) -> ChangeLog:
     log = ChangeLog.create(folder, FileHead(0, HASH, HASH), file_bytes)
     for index in range(1, count + 1):
@@ -297,8 +348,8 @@ def test_damage_is_refused_by_name(tmp_path: Path) -> None:
             list(ChangeLog(path.parent).entries(0))
         path.write_bytes(sound)
     sound = paths[0].read_bytes()
-    paths[0].write_bytes(sound[:8] + b"\x02" + sound[9:])
-    with pytest.raises(UnknownChangeLog, match="version 2"):
+    paths[0].write_bytes(sound[:8] + b"\x03" + sound[9:])
+    with pytest.raises(UnknownChangeLog, match="version 3"):
         ChangeLog(tmp_path)
     paths[0].write_bytes(b"something else of at least one head, and that is all")
     with pytest.raises(UnknownChangeLog, match="no change log"):

@@ -113,6 +113,29 @@ def test_backups_as_the_manifest_says(
     assert BackupJobConfig.model_validate_json(made.config.model_dump_json()) == made.config
 
 
+def test_one_data_centre_makes_change_sets_and_its_masters_know_where(state: StateFolder, tmp_path: Path) -> None:
+    for name in ("uk", "us"):
+        text = (EXAMPLE / f"{name}.yaml").read_text()
+        wanted = "  changeSets: {enabled: true, keep: 2h}\n" if name == "uk" else ""
+        (tmp_path / f"{name}.yaml").write_text(text + wanted)
+    manifests = load_manifests(tmp_path)
+    names = port_names(manifests)
+    assert [name for name in names if "changesets" in name] == ["uk-changesets"]
+    ports = {name: 8000 + at for at, name in enumerate(names)}
+    plan = make_plan(manifests, state, ports, oxigraph="/bin/oxigraph", java_home=Path("/java"))
+    assert sorted(plan.port_names) == sorted(names)
+    [config] = plan.change_set_configs.values()
+    assert (config.data_center, config.keep_ms, config.port) == ("uk", 7_200_000, ports["uk-changesets"])
+    assert config.masters == ["http://127.0.0.1:8000", "http://127.0.0.1:8001"]
+    assert config.peer_token_file == plan.master_configs["uk-1"].peer_token_file
+    for node, master in plan.master_configs.items():
+        url = master.change_sets.url if master.change_sets is not None else None
+        assert url == (f"http://127.0.0.1:{config.port}" if node.startswith("uk") else None)
+    [program] = [each for each in plan.programs if each.role == "changesets"]
+    assert program.command[-1] == str(state.root / "capture/uk/config.json")
+    assert program.environment == state.own_environment
+
+
 USERS = "  security: {users: {secretRef: {name: who}}}\n"
 
 

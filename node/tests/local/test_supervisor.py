@@ -22,7 +22,8 @@ from txlog.local.local_errors import NotRunning
 from txlog.local.log_files import rotate_log
 from txlog.local.ports import choose_ports
 from txlog.local.process_identity import ProcessIdentity, identity_of
-from txlog.local.process_plan import ProcessPlan, ProcessSpec, make_plan, port_names
+from txlog.local.process_plan import ProcessPlan, make_plan, port_names
+from txlog.local.process_spec import ProcessSpec
 from txlog.local.state_folder import StateFolder
 from txlog.local.supervisor import Supervisor, SupervisorIntervals
 from txlog.local.supervisor_api import serve_control_api

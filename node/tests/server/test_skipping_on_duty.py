@@ -23,8 +23,11 @@ def worker(name: str, index: int, state: str, age_s: float = 0.0) -> RegisteredW
     return found
 
 
-def refused(near: list[RegisteredWorker], far: list[RegisteredWorker], heard_s: float = 0.0) -> str | None:
-    """By the workers of this data centre and of the other one, which was heard of so long ago."""
+def refused(
+    near: list[RegisteredWorker], far: list[RegisteredWorker], heard_s: float = 0.0, captured: int = 0
+) -> str | None:
+    """By the workers of this data centre and of the other one, which was heard of so long ago. ``captured``: the last
+    entry with a change set."""
     registry = SimpleNamespace(
         data_center="uk",
         notices=SimpleNamespace(last_received={"us-1": ("us", time.time() - heard_s)}),
@@ -32,11 +35,19 @@ def refused(near: list[RegisteredWorker], far: list[RegisteredWorker], heard_s: 
         remote_workers={"us": {w.name: w for w in far}},
     )
     site = SimpleNamespace(registry=registry, loop=None, masters=[("uk-1", "uk"), ("us-1", "us")])
-    return SkipHandler(cast(Any, site), lambda peer, message: None, cast(Any, None))._refused_everywhere()
+    handler = SkipHandler(cast(Any, site), lambda peer, message: None, cast(Any, None), lambda index: index <= captured)
+    return handler._refused_everywhere()
 
 
 def test_what_all_refuse_is_passed_over() -> None:
     assert refused([worker("w1", 4, "Blocked")], [worker("w2", 4, "Blocked")]) == REFUSED
+
+
+def test_not_what_has_left_as_a_change_set() -> None:
+    """A worker that is gone has executed it."""
+    both = [worker("w1", 4, "Blocked")], [worker("w2", 4, "Blocked")]
+    assert refused(*both, captured=4) == REFUSED
+    assert refused(*both, captured=5) is None
 
 
 @pytest.mark.parametrize("state", ["Working", "Unordered", "Diverged"])

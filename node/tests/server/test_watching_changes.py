@@ -6,18 +6,16 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+import pyoxigraph as ox
 from apart import go_apart, insert, states
 from master_cluster import Cluster, until
 from typer.testing import CliRunner
 from worker_driver import Served
 
+from txlog.capture.first_data import copy_worker
 from txlog.changesets import CaptureStore, follow_step
-from txlog.cli.changes_view import copy_worker
-from txlog.cli.cli_cluster import find_cluster
 from txlog.cli.main import app as commands
-from txlog.cli.options import ClusterOptions
 from txlog.client import MasterClient
-from txlog.evaluation.dataset_copy import DatasetCopy
 from txlog.model.entry import Position
 from txlog.model.errors import NotFound
 from txlog.model.hashes import chain_start
@@ -60,18 +58,17 @@ async def test_each_entry_comes_as_what_it_changed(one: Cluster, tmp_path: Path)
 
 async def test_a_store_begins_with_the_copy_of_a_worker(served: Served, tmp_path: Path) -> None:
     await served.cluster.write(0, 'INSERT DATA { <urn:a> <urn:p> 01 . GRAPH <urn:g> { <urn:b> <urn:p> "x"@en } }')
-    options = ClusterOptions(tmp_path, [served.cluster.url(0)])
-    cluster = await asyncio.to_thread(find_cluster, options)
 
-    async def copied() -> DatasetCopy | None:
-        try:
-            made = await asyncio.to_thread(copy_worker, cluster)
-        except NotFound:
-            return None  # nothing is reported yet
-        return made if made.position.index == 1 else None
+    def copied() -> tuple[Position, list[ox.Quad]] | None:
+        with MasterClient(served.cluster.url(0)) as master:
+            try:
+                with copy_worker([master], tmp_path) as first:
+                    return (first.position, list(first.quads)) if first.position.index == 1 else None
+            except NotFound:
+                return None  # nothing is reported yet
 
-    copy = await until(copied)
-    store = CaptureStore(tmp_path / "store", copy.position, copy.store)
+    position, quads = await until(lambda: asyncio.to_thread(copied))
+    store = CaptureStore(tmp_path / "store", position, quads)
     await served.cluster.write(0, MODIFY)
     with MasterClient(served.cluster.url(0)) as master:
         [made] = await until(lambda: asyncio.to_thread(lambda: follow_step(store, master).changes))

@@ -22,20 +22,21 @@ import msgspec
 from txlog.archive.archive_errors import NoConditionalPut, StreamTaken
 from txlog.archive.archiver import TARGET_ERRORS, TARGET_RETRY_S, Archiver, ArchiverSettings
 from txlog.archive.compaction_plan import CompactionLimits
+from txlog.archive.file_name import Node
 from txlog.archive.read_back import ReadBack
-from txlog.archive.report_sender import ReportSender, report_places
 from txlog.archive.stream import Stream
 from txlog.archive.upkeep import StreamUpkeep
 from txlog.archive.window_retention import retire_files
 from txlog.backup.backup_errors import TargetDenied, TargetFull, TargetUnreachable, UnknownFormat
 from txlog.backup.target import BackupTarget, open_target
 from txlog.client import MasterClient
+from txlog.client.report_sender import ReportSender
 from txlog.config.json_file import read_json_file
 from txlog.config.process_config import ArchiverConfig
 from txlog.model.errors import BadInput, TxLogError
 from txlog.telemetry.event_log import EventLog
 from txlog.telemetry.json_log import install_json_log
-from txlog.wire.archive_report import ArchiveReport
+from txlog.wire.archive_report import PLACES_REPORTED_MAX, ArchivePlace, ArchiveReport
 
 NEEDS_A_PERSON: Final = (StreamTaken, NoConditionalPut, UnknownFormat, BadInput)
 """Trying again does not help."""
@@ -56,7 +57,9 @@ def run_archiver(config: ArchiverConfig, log: EventLog, stop: threading.Event) -
     settings = ArchiverSettings(config.data_center, config.max_delay_ms / 1000, config.file_bytes, config.probe_s)
     with ExitStack() as closing:
         masters = [closing.enter_context(MasterClient(url)) for url in config.masters]
-        sender = ReportSender(config.masters, log)
+        sender = ReportSender(
+            config.masters, "/txlog/archive", ArchiveReport([], state="Waiting"), log, "ArchiveNotReported"
+        )
         closing.callback(sender.stop)
         target = open_target(config.target)
         run = _ArchiverRun(Archiver(target, masters, settings, log), masters, log, sender)
@@ -147,6 +150,11 @@ class _ArchiverRun:
                 losses=archiver.losses,
             )
         self._sender.publish(report)
+
+
+def report_places(newest_first: Sequence[Node]) -> list[ArchivePlace]:
+    """The newest places, as a report has them."""
+    return [ArchivePlace(node.index, node.hash.hex()) for node in newest_first[:PLACES_REPORTED_MAX][::-1]]
 
 
 def _state_of(error: TxLogError) -> str:

@@ -86,6 +86,7 @@ _ADMIN_ROUTES: Final = (
     ("POST", "/txlog/duties/{id}"),
     ("POST", "/txlog/backups"),
     ("POST", "/txlog/archive"),
+    ("POST", "/txlog/changesets"),
     ("POST", "/txlog/rehearsals"),
     ("GET", "/txlog/restore-points"),
     ("POST", "/txlog/restore-points"),

@@ -1,8 +1,15 @@
 """Change sets: the quads that each entry of the log really deleted and added."""
 
-from txlog.changesets.capture_follower import CapturedChange, FollowedStep, follow_step
+from txlog.changesets.capture_follower import CapturedChange, CapturedEntrySkipped, FollowedStep, follow_step
 from txlog.changesets.capture_store import CaptureStore, LogStep
-from txlog.changesets.change_log_errors import CaptureStoreInUse, ChangeLogDamaged, ChangesGone, UnknownChangeLog
+from txlog.changesets.change_log_errors import (
+    CaptureStoreInUse,
+    ChangeLogDamaged,
+    ChangeNotKept,
+    ChangesGone,
+    UnknownChangeLog,
+)
+from txlog.changesets.change_log_reader import ChangeLogReader
 from txlog.changesets.change_record import CapturedEntry, ChangeRecord
 from txlog.changesets.change_set import ChangeSet, combine, decode_change_set
 from txlog.changesets.operations import EntryRefused, apply_change, apply_entry, data_changes
@@ -12,7 +19,10 @@ __all__ = [
     "CaptureStoreInUse",
     "CapturedChange",
     "CapturedEntry",
+    "CapturedEntrySkipped",
     "ChangeLogDamaged",
+    "ChangeLogReader",
+    "ChangeNotKept",
     "ChangeRecord",
     "ChangeSet",
     "ChangesGone",

@@ -17,8 +17,10 @@ from txlog.changesets.change_record import CapturedEntry
 from txlog.changesets.change_set import ChangeSet
 from txlog.changesets.operations import EntryRefused
 from txlog.client.responses import StatusResponse
+from txlog.model.entry import KIND_SKIP
 from txlog.model.entry_effects import encode_effects
-from txlog.model.errors import LogAhead, LogDiverged
+from txlog.model.errors import BadInput, LogAhead, LogDiverged, TxLogError
+from txlog.model.ids import parse_txid
 from txlog.model.synchronous_entry import KIND_DECISION
 from txlog.wire.log_page import LogPage, PageEntry
 
@@ -43,6 +45,10 @@ class LogMaster(Protocol):
     ) -> LogPage: ...
 
 
+class CapturedEntrySkipped(TxLogError):
+    """The log skips an entry that the capture store has executed: the store is made again, as workers are."""
+
+
 class CapturedChange(NamedTuple):
     """An entry that was executed, and its change set."""
 
@@ -52,11 +58,12 @@ class CapturedChange(NamedTuple):
 
 class FollowedStep(NamedTuple):
     """One step. ``left``: the end of the branch that the store left, None where it went on. ``changes``: what it
-    executed then. ``settled``: the final index, 0 where it was not asked."""
+    executed then. ``settled``: the final index, 0 where it was not asked. ``stable``: the master's stable index."""
 
     left: LogEnd | None
     changes: list[CapturedChange]
     settled: int = 0
+    stable: int = 0
 
 
 def follow_step(
@@ -78,6 +85,7 @@ def follow_step(
         return _go_back(store, master)
     limit = min(page.settled, target) if settled else target
     steps = [_log_step(each) for each in page.entries if each.index <= limit]
+    _refuse_captured_skips(store, steps)
     try:
         done = store.apply(steps)
     except EntryRefused:
@@ -86,15 +94,42 @@ def follow_step(
         if not done:
             raise
     changes = [CapturedChange(step.entry, change) for step, change in zip(steps, done, strict=False)]
-    return FollowedStep(None, changes, page.settled)
+    return FollowedStep(None, changes, page.settled, status.stable.index)
 
 
 def executable_index(status: StatusResponse) -> int:
-    """The index up to which a working worker has executed the log; the stable index where there are no workers."""
+    """The index up to which a worker of the data centre has executed the log; the stable index where there are no
+    workers. Masters prove that a worker is on their log; those of an earlier version only say which ones work."""
     if not status.workers:
         return status.stable.index
+    if status.applied is not None:
+        return min(status.applied, status.stable.index)
     at = [each.position.index for each in status.workers if each.position is not None and each.state == _WORKING]
     return min(max(at, default=0), status.stable.index)
+
+
+def _refuse_captured_skips(store: CaptureStore, steps: Sequence[LogStep]) -> None:
+    """An entry that is skipped before the store executes it is a no-op when it comes. One that the store has executed
+    has changed it, and perhaps left as a change set."""
+    wanted = {txid for step in steps if step.entry.kind == KIND_SKIP and (txid := _skipped_txid(step.entry.key))}
+    if not wanted:
+        return
+    wanted -= {step.entry.txid for step in steps if step.entry.noop}
+    for record in store.entries(store.begin.index):
+        if record.entry.txid in wanted:
+            wanted.discard(record.entry.txid)
+            if not record.entry.noop:
+                raise CapturedEntrySkipped(f"the log skips {record.entry.txid}, which the capture store has executed")
+    if wanted and store.begin.index:
+        raise CapturedEntrySkipped(f"the log skips {min(wanted)}, which the first data of the store may contain")
+
+
+def _skipped_txid(key: str) -> str:
+    """The transaction that an entry of kind skip names; empty for a change of prefixes or a restore point."""
+    try:
+        return str(parse_txid(key))
+    except BadInput:
+        return ""
 
 
 def captured_entry(entry: PageEntry) -> CapturedEntry:

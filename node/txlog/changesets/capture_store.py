@@ -6,6 +6,8 @@ What it holds is what its change log says: a change set is recorded before the s
   takes back the operations of an entry that is not whole. Both may be repeated.
 - After a **loss of power** the store and the log may each lack what was not synced, and the store may be ahead. So a
   checkpoint keeps a copy of the store's files (hard links), and a start on another boot begins with that copy.
+- A **large** change is not recorded, so nothing takes it back. A checkpoint is made before the store changes by it and
+  one after; a start between the two begins with the copy of the first.
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ import msgspec
 import pyoxigraph as ox
 
 from txlog.changesets.change_log import ChangeLog, LogEnd
-from txlog.changesets.change_log_errors import CaptureStoreInUse, ChangeLogDamaged, UnknownChangeLog
-from txlog.changesets.change_record import CHAIN_START, CapturedEntry, ChangeRecord, FileHead
+from txlog.changesets.change_log_errors import CaptureStoreInUse, ChangeLogDamaged, ChangeNotKept, UnknownChangeLog
+from txlog.changesets.change_record import CHAIN_START, CapturedEntry, ChangeRecord, FileHead, RecordKind, encode_large
 from txlog.changesets.change_set import ChangeSet, combine
-from txlog.changesets.operations import EntryRefused, apply_change, apply_entry, data_changes
+from txlog.changesets.operations import EntryRefused, apply_change, apply_entry, changed_graphs, data_changes
 from txlog.config.atomic_file import write_durably
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.entry import CONTROL_KINDS, KIND_QUADS, Position
@@ -36,6 +38,8 @@ CHECKPOINT_ENTRIES: Final = 10_000
 CHECKPOINT_VERSION: Final = 1
 DATA_ENTRIES_MAX: Final = 500
 """Entries of data that are recorded and applied together."""
+QUADS_MAX: Final = 1_000_000
+"""Quads of a change set; of a larger one only the graphs are kept."""
 
 
 class LogStep(NamedTuple):
@@ -61,9 +65,14 @@ class _Checkpoint(msgspec.Struct, frozen=True, rename="camel"):
     boot: str
 
 
+class _LargeChangeMet(Exception):
+    """A change of this size is not recorded."""
+
+
 class CaptureStore:
     """The store in one folder, of which this process is the only owner. ``start``: the position where an empty folder
-    begins, with the data there (``quads``). ``clock_ms``: milliseconds since 1970."""
+    begins, with the data there (``quads``). ``clock_ms``: milliseconds since 1970. ``quads_max``: quads of a change set
+    that is kept."""
 
     def __init__(
         self,
@@ -71,8 +80,10 @@ class CaptureStore:
         start: Position,
         quads: Iterable[ox.Quad] = (),
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        quads_max: int = QUADS_MAX,
     ) -> None:
         self._folder = folder
+        self._quads_max = quads_max
         self._clock_ms = clock_ms
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = _lock(folder)
@@ -105,11 +116,13 @@ class CaptureStore:
         """The state after the last whole entry."""
         found, boot = self._checkpoint, read_boot_id()
         same_boot = found.boot == boot
-        if not same_boot:
+        self._log = ChangeLog(self._folder / "changes", synced=None if same_boot else found.index)
+        is_large_dropped = self._drop_large_change(found.index)
+        is_store_sure = same_boot and not is_large_dropped
+        if not is_store_sure:
             _restore_copy(self._folder / found.kept, self._folder / "quads")
         self._store = ox.Store(str(self._folder / "quads"))
-        self._log = ChangeLog(self._folder / "changes", synced=None if same_boot else found.index)
-        begin = found.replay if same_boot else found.index
+        begin = found.replay if is_store_sure else found.index
         if begin > self._log.end.index:
             raise ChangeLogDamaged(
                 f"{self._folder}: the store is at index {begin}, and the change log ends at "
@@ -121,14 +134,34 @@ class CaptureStore:
             apply_change(self._store, change.inverse())
         if self._log.parts:
             self._log.drop_parts()
-        if not same_boot:
+        if not is_store_sure:
             self._make_checkpoint(self._log.end.index)
+
+    def _drop_large_change(self, checkpoint: int) -> bool:
+        """Whether an earlier process was at a large change, or had just recorded one, when it ended. The log then ends
+        at the checkpoint that was made before it."""
+        if self._log.end.index > checkpoint:
+            is_recorded = any(each.record is RecordKind.LARGE for each in self._log.entries(checkpoint))
+        else:
+            is_recorded = False
+        if not is_recorded and not self._log.is_large_begun:
+            return False
+        if is_recorded:
+            self._log.truncate(checkpoint)
+        self._log.drop_parts()
+        return True
 
     def close(self) -> None:
         """Write a checkpoint and give the folder free."""
         if self._checkpoint.index != self._log.end.index:
             self._make_checkpoint(self._log.end.index)
         self._log.close()
+        del self._store
+        os.close(self._lock)
+
+    def abandon(self) -> None:
+        """Give the folder free as a kill would: nothing more is written, and the next start finds what is whole."""
+        self._log.abandon()
         del self._store
         os.close(self._lock)
 
@@ -173,6 +206,9 @@ class CaptureStore:
         except (ValueError, SyntaxError) as wrong:
             raise EntryRefused(str(wrong)[:500]) from wrong
         now, changes = self._clock_ms(), made.changes
+        large = next((at for at, change in enumerate(changes) if len(change) > self._quads_max), None)
+        if large is not None:
+            return self._apply_data(steps[:large]) if large else [self._apply_large(steps[0])]
         for step, change in zip(steps, changes, strict=True):
             self._log.append(step.entry, change, now)
         self._log.flush()
@@ -185,6 +221,8 @@ class CaptureStore:
 
         def record(change: ChangeSet, is_whole: bool) -> None:
             nonlocal is_entry_recorded
+            if len(change) + sum(map(len, recorded)) > self._quads_max:
+                raise _LargeChangeMet
             if is_whole:
                 self._log.append(step.entry, change, self._clock_ms())
                 is_entry_recorded = True
@@ -193,23 +231,65 @@ class CaptureStore:
                 self._log.append_part(step.entry, change, self._clock_ms())
             self._log.flush()
 
+        made = None
         try:
             made = apply_entry(self._store, StoreOperation(step.entry.kind, step.payload), record)
         except EntryRefused:
-            for change in reversed(recorded):
-                apply_change(self._store, change.inverse())
-            if recorded:
-                self._log.drop_parts()
+            self._take_back(recorded)
             raise
+        except _LargeChangeMet:
+            self._take_back(recorded)
+        if made is None:  # not in the handler: while it runs, the frames of the error hold the store open
+            return self._apply_large(step)
         if not is_entry_recorded:
             self._log.append(step.entry, made, self._clock_ms())
             self._log.flush()
         return made
 
+    def _take_back(self, recorded: Sequence[ChangeSet]) -> None:
+        """Undo the operations of an entry that is not whole."""
+        for change in reversed(recorded):
+            apply_change(self._store, change.inverse())
+        if recorded:
+            self._log.drop_parts()
+
+    def _apply_large(self, step: LogStep) -> ChangeSet:
+        """Execute an entry of which the change is not kept. The operations are computed on the store as they are for
+        any other entry."""
+        self._make_checkpoint(self._log.end.index)
+        self._log.begin_large(step.entry, self._clock_ms())
+        self._log.flush()
+        made = refusal = None
+        try:
+            made = apply_entry(self._store, StoreOperation(step.entry.kind, step.payload))
+        except EntryRefused as wrong:
+            refusal = str(wrong)
+        if made is None:
+            # Operations before the one that failed have changed the store, and nothing takes them back. Not in the
+            # handler: while it runs, the frames of the error hold the store open.
+            self._log.drop_parts()
+            self._reopen_copy()
+            raise EntryRefused(refusal)
+        graphs = changed_graphs(made)
+        self._log.append_large(step.entry, encode_large(made, graphs), self._clock_ms())
+        self._log.flush()
+        self._make_checkpoint(self._log.end.index)
+        return ChangeSet(graphs=tuple(sorted(graphs)))
+
+    def _reopen_copy(self) -> None:
+        """Go on with the store of the last checkpoint."""
+        del self._store
+        _restore_copy(self._folder / self._checkpoint.kept, self._folder / "quads")
+        self._store = ox.Store(str(self._folder / "quads"))
+
     def undo_to(self, index: int) -> list[ChangeRecord]:
         """Go back to an earlier index by the inverses of the change sets above it; returns these, in the log's order.
-        Raises :class:`~txlog.changesets.change_log_errors.ChangesGone` where they are not kept."""
+        Raises :class:`~txlog.changesets.change_log_errors.ChangesGone` where they are not kept, and
+        :class:`~txlog.changesets.change_log_errors.ChangeNotKept` where one was too large to be kept."""
         undone = list(self._log.entries(index))
+        large = next((each.entry.index for each in undone if each.record is RecordKind.LARGE), None)
+        if large is not None:
+            raise ChangeNotKept(f"the change of entry {large} was too large to be kept, so the store cannot go back")
         # Until the log is cut, a start applies all entries above this index again, also those that were undone by then.
         lower = min(index, self._checkpoint.replay)
         self._write_checkpoint(msgspec.structs.replace(self._checkpoint, replay=lower))
@@ -219,8 +299,16 @@ class CaptureStore:
         return undone
 
     def prune(self, keep_ms: int) -> None:
-        """Forget change sets that are older, file by file."""
-        self._log.prune(self._checkpoint.replay, self._clock_ms() - keep_ms)
+        """Forget change sets that are older, file by file. ``keep_ms``: milliseconds."""
+        before_ms = self._clock_ms() - keep_ms
+        if self._checkpoint.replay < self._log.end.index and self._log.would_prune(before_ms):
+            self._make_checkpoint(self._log.end.index)
+        self._log.prune(self._checkpoint.replay, before_ms)
+
+    @property
+    def change_log_size(self) -> int:
+        """Bytes of the change log."""
+        return self._log.size
 
     # -- checkpoints
 

@@ -21,3 +21,7 @@ class ChangesGone(Refused):
 
 class CaptureStoreInUse(Refused):
     """Another process has the folder of the capture store open."""
+
+
+class ChangeNotKept(TxLogError):
+    """The way back leads over an entry of which the change was too large to be kept: the store is made again."""

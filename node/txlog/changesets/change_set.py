@@ -11,16 +11,21 @@ from txlog.model.quads import encode_quads
 
 class ChangeSet(msgspec.Struct, frozen=True):
     """Lines of canonical N-Quads, sorted, without newlines. ``deletes`` were there before, ``adds`` were not, and no
-    line is in both. So the quads after it are the quads before it, without ``deletes``, with ``adds``."""
+    line is in both. So the quads after it are the quads before it, without ``deletes``, with ``adds``.
+
+    ``graphs``: of a change that is too large to be kept, the IRIs of the graphs that it changed, sorted; the default
+    graph is an empty text. Its lines are not known any more."""
 
     deletes: tuple[bytes, ...] = ()
     adds: tuple[bytes, ...] = ()
+    graphs: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.deletes) + len(self.adds)
 
     def inverse(self) -> ChangeSet:
         """The change that takes this one back."""
+        assert not self.graphs, "a change that was not kept cannot be taken back"
         return ChangeSet(self.adds, self.deletes)
 
     def encode(self) -> bytes:

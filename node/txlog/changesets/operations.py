@@ -92,6 +92,12 @@ def apply_change(store: ox.Store, change: ChangeSet, quads: Mapping[bytes, ox.Qu
         store.extend(_parse_lines(change.adds) if quads is None else [quads[line] for line in change.adds])
 
 
+def changed_graphs(change: ChangeSet) -> set[str]:
+    """The IRIs of the graphs of a change set; empty for the default graph."""
+    names = (quad.graph_name for quad in _parse_lines((*change.deletes, *change.adds)))
+    return {name.value if isinstance(name, ox.NamedNode) else "" for name in names}
+
+
 def _changes(store: ox.Store, entry: StoreOperation) -> Iterator[tuple[ChangeSet, bool]]:
     """The change of each operation that changes a quad, each computed after the one before it was applied, and whether
     the entry has no other operation."""

@@ -6,7 +6,6 @@ copy of a worker where the log is trimmed.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,33 +13,19 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from txlog.backup.backup_job import list_workers
-from txlog.backup.pinned_snapshot import choose_most_advanced
+from txlog.capture.first_data import copy_worker, log_has_all, log_start
 from txlog.changesets import CapturedEntry, CaptureStore, ChangeSet, follow_step
 from txlog.changesets.change_log import LogEnd
 from txlog.cli.cli_cluster import CliCluster
-from txlog.cli.worker_access import open_source_worker
-from txlog.client import MasterClient, MasterUnreachable, StatusResponse
-from txlog.evaluation.dataset_copy import DatasetCopy, load_copy
-from txlog.model.entry import KIND_QUADS, KIND_UPDATE, Position
-from txlog.model.errors import Conflict, LogAhead, LogDiverged, LogNeedsRestore, NotFound, Unavailable
-from txlog.model.hashes import chain_start
-from txlog.model.namespaces import decode_namespace_change
-from txlog.model.synchronous_entry import KIND_DECISION
-from txlog.wire.change_feed import (
-    NAMESPACE_KIND,
-    FeedEvent,
-    FeedPosition,
-    format_feed_position,
-    parse_feed_position,
-)
-from txlog.wire.log_page import KIND_NAMES
+from txlog.client import MasterClient, MasterUnreachable
+from txlog.model.errors import LogAhead, LogDiverged, NotFound, Unavailable
+from txlog.wire.change_feed import FeedEvent, FeedPosition, format_feed_position, parse_feed_position
+from txlog.wire.change_page import PageChange, change_event
+from txlog.wire.log_page import LogPage
 
-ENGINE: Final = "oxigraph"
 POLL_S: Final = 0.2
 """Between two questions to the masters while nothing arrives."""
 PRUNE_STEPS: Final = 100
-_EFFECTS: Final = (KIND_UPDATE, KIND_QUADS, KIND_DECISION)
 
 
 def watch_changes(
@@ -68,48 +53,25 @@ def watch_changes(
 def _open_store(cluster: CliCluster, folder: Path) -> CaptureStore:
     """The store of an earlier run; else one that begins where the log begins, or with a copy of a worker."""
     status = cluster.ask_first(MasterClient.status)
-    start = Position(0, 0, chain_start(bytes.fromhex(status.cluster_id or "")))
-    if CaptureStore.exists(folder) or _log_has_all(cluster, status, start):
-        return CaptureStore(folder, start)
-    copy = copy_worker(cluster)
-    return CaptureStore(folder, copy.position, copy.store)
 
+    def read_page(after: int, value: bytes) -> LogPage:
+        return cluster.ask_first(lambda client: client.log_page(after, value, 1, 1))
 
-def _log_has_all(cluster: CliCluster, status: StatusResponse, start: Position) -> bool:
-    """Whether the log makes the data from nothing: it is not trimmed, and no store was adopted with its content."""
-    if any(worker.position is not None and worker.position.base for worker in status.workers):
-        return False
-    try:
-        cluster.ask_first(lambda client: client.log_page(0, start.hash, 1, 1))
-    except LogNeedsRestore:
-        return False
-    return True
-
-
-def copy_worker(cluster: CliCluster) -> DatasetCopy:
-    """The data of the most advanced Oxigraph at one position of the log. Raises :class:`NotFound` where none works, and
-    :class:`Conflict` where one is at no position of the log."""
+    if CaptureStore.exists(folder) or log_has_all(status, read_page):
+        return CaptureStore(folder, log_start(status))
+    folder.mkdir(parents=True, exist_ok=True)
+    missing: NotFound | None = None
     for data_center in cluster.data_centers:
         with ExitStack() as closing:
             masters = cluster.open_masters(data_center, closing)[1]
-            found = choose_most_advanced([w for w in list_workers(masters) if w.engine in ("", ENGINE)])
-            if found is None:
+            try:
+                first = closing.enter_context(copy_worker(masters, folder))
+            except NotFound as none:
+                missing = none
                 continue
-            source = open_source_worker(found, masters, closing)
-            rows = closing.enter_context(tempfile.TemporaryFile())
-            answer = closing.enter_context(source.transport.stream(source.adapter.dump()))
-            if answer.status != 200:
-                raise Conflict(f"the worker {found.name} answered {answer.status} when its data was read")
-            for chunk in answer.chunks:
-                rows.write(chunk)
-            rows.seek(0)
-            copy, position = load_copy(source.adapter, rows)
-            if position is None:
-                raise Conflict(f"the worker {found.name} is at no position of the log; try again")
-            return copy
-    raise NotFound(
-        "the log does not hold all data, and no working worker is an Oxigraph: there is no data to begin with"
-    )
+            return CaptureStore(folder, first.position, first.quads)
+    assert missing is not None, "a cluster has a data centre"
+    raise missing
 
 
 class _ChangeSource:
@@ -149,7 +111,7 @@ class _ChangeSource:
         for record in self._store.entries(begin.index) if begin.index < self._store.end.index else ():
             if until is not None and record.entry.index > until:
                 return
-            yield change_event(record.entry, record.change_set, previous, self._settled_index)
+            yield entry_event(record.entry, record.change_set, previous, self._settled_index)
             previous = record.entry.hash
 
     def next_events(self, until: int | None) -> Iterator[FeedEvent]:
@@ -176,7 +138,7 @@ class _ChangeSource:
             ]
         events: list[FeedEvent] = []
         for entry, change in step.changes:
-            events.append(change_event(entry, change, previous, self._settled_index))
+            events.append(entry_event(entry, change, previous, self._settled_index))
             previous = entry.hash
         return events
 
@@ -190,24 +152,11 @@ def _position_at(store: CaptureStore, index: int) -> LogEnd:
     return LogEnd(index, record.entry.hash, record.chain)
 
 
-def change_event(entry: CapturedEntry, change: ChangeSet, previous: bytes, settled_index: int) -> FeedEvent:
-    """The event of an entry: data and updates alike as quads that it deleted and added. ``previous``: the chain hash
-    before it."""
-    kind = KIND_NAMES.get(entry.kind, str(entry.kind))
-    if entry.kind in _EFFECTS:
-        kind = KIND_NAMES[KIND_QUADS]
-    elif kind == "skip" and decode_namespace_change(entry.key) is not None:
-        kind = NAMESPACE_KIND
-    return FeedEvent(
-        event="entry",
-        id=format_feed_position(entry.index, entry.hash),
-        previous=format_feed_position(entry.index - 1, previous),
-        index=entry.index,
-        txid=entry.txid,
-        stamp=entry.stamp,
-        kind=kind,
-        noop=entry.noop,
-        key=entry.key if entry.kind not in _EFFECTS else "",
-        settled=entry.index <= settled_index,
-        payload=change.encode().decode(),
+def entry_event(entry: CapturedEntry, change: ChangeSet, previous: bytes, settled_index: int) -> FeedEvent:
+    """The event of an entry, as masters send it. ``previous``: the chain hash before it."""
+    graphs = list(change.graphs)
+    payload = b"" if graphs else change.encode()
+    shown = PageChange(
+        entry.index, entry.hash, entry.txid, entry.stamp, entry.kind, entry.noop, entry.key, payload, graphs
     )
+    return change_event(shown, previous, settled=entry.index <= settled_index)

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from txlog.cli.archive_view import print_archive, print_rehearsals, rehearsal_row
+from txlog.cli.change_sets_view import print_change_sets
 from txlog.cli.cli_cluster import CliCluster, find_cluster, use_credentials
 from txlog.cli.divergence_view import print_divergence
 from txlog.cli.options import ClusterOptions, LocalOptions, SuccessionOptions, register
@@ -214,6 +215,7 @@ def show_status(cluster: CliCluster, json: bool) -> None:
     )
     print_archive(reached)
     print_rehearsals(reached)
+    print_change_sets(reached)
     print_divergence({found.data_center: found.workers for found in reversed(reached)})
     outside = _excluded_members(reached)
     if outside:

@@ -183,15 +183,22 @@ def watch(
         FeedFormat, typer.Option("--format", help="server-sent events, RDF Patch or JSON lines")
     ] = FeedFormat.JSON,
     level: Annotated[
-        FeedLevel, typer.Option(help="settled: only final entries, which no rejoin can move")
-    ] = FeedLevel.STABLE,
+        FeedLevel | None,
+        typer.Option(
+            help="settled: only final entries, which no rejoin can move",
+            show_default="stable; settled with --updates quads",
+        ),
+    ] = None,
     updates: Annotated[
         UpdateHandling,
         typer.Option(help="for SPARQL updates in RDF Patch: stop, or write a header; quads: what each entry changed"),
     ] = UpdateHandling.STOP,
     changes: Annotated[
         Path | None,
-        typer.Option(help="folder of the capture store, for --updates quads", show_default="STATE/changesets"),
+        typer.Option(
+            help="with --updates quads: a folder for a capture store of this command, instead of the cluster's",
+            show_default="STATE/changesets where the cluster has none",
+        ),
     ] = None,
     keep: Annotated[int, typer.Option(min=1, help="hours that this folder keeps change sets")] = 24,
     state: StateOption = DEFAULT_FOLDER,
@@ -207,14 +214,15 @@ def watch(
     else:
         raise BadInput(f"--until {until}: an index of the log, or now")
     feed = sys.stdout.buffer
-    settled = level is FeedLevel.FINAL
+    is_quads = updates is UpdateHandling.QUADS
+    settled = is_quads if level is None else level is FeedLevel.FINAL
     events: Iterable[FeedEvent]
-    if updates is UpdateHandling.QUADS:
+    if is_quads and (changes is not None or cluster.ask_first(MasterClient.status).change_sets is None):
         events = watch_changes(
             cluster, changes or state / "changesets", start, end, settled=settled, keep_ms=keep * HOUR_MS
         )
     else:
-        events = FeedFollower(cluster.masters, start, until=end, settled=settled)
+        events = FeedFollower(cluster.masters, start, until=end, settled=settled, change_sets=is_quads)
     for event in events:
         if form is FeedFormat.PATCH and is_inexpressible_in_patch(
             event, reads_updates=updates is not UpdateHandling.STOP

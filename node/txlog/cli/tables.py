@@ -73,6 +73,7 @@ UNDECIDED_SHOWN: Final = 10
 _STATE_COLOURS = {
     "Running": "green",
     "Shipping": "green",
+    "Following": "green",
     "Joined": "green",
     "Working": "green",
     "equal": "green",

@@ -16,6 +16,7 @@ from txlog.model.errors import (
     LogDiverged,
     LogGone,
     LogNeedsRestore,
+    NoChangeSets,
     PeerFault,
     Refused,
     TxLogError,
@@ -49,7 +50,9 @@ class _ErrorBody(msgspec.Struct):
     message: str = ""
 
 
-_LOG_REASONS: dict[str, type[Refused]] = {c.reason: c for c in (LogDiverged, LogAhead, LogNeedsRestore, LogGone)}
+_LOG_REASONS: dict[str, type[Refused]] = {
+    c.reason: c for c in (LogDiverged, LogAhead, LogNeedsRestore, LogGone, NoChangeSets)
+}
 _BY_STATUS: dict[int, type[TxLogError]] = {
     c.status: c
     for c in (

@@ -8,7 +8,16 @@ from typing import Final
 
 from txlog.client.errors import MasterUnreachable
 from txlog.client.master_client import MasterClient
-from txlog.model.errors import BadInput, LogAhead, LogDiverged, LogGone, PeerFault, TxLogError, Unavailable
+from txlog.model.errors import (
+    BadInput,
+    LogAhead,
+    LogDiverged,
+    LogGone,
+    NoChangeSets,
+    PeerFault,
+    TxLogError,
+    Unavailable,
+)
 from txlog.wire.change_feed import FeedEvent, parse_feed_position
 
 BACK_OFF_S: Final = (0.2, 5.0)
@@ -21,11 +30,13 @@ class FeedFollower:
     start there.
 
     ``start``: ``now``, ``INDEX``, ``INDEX:HASH`` (compared) or ``EPOCH:INDEX:HASH``. ``until``: the index at which the
-    stream ends; None: never. ``settled``: only final entries, which no rejoin moves. The follower moves to the next
+    stream ends; None: never. ``settled``: only final entries, which no rejoin moves. ``change_sets``: each entry is
+    what it deleted and added; masters of a data centre that makes none are passed over. The follower moves to the next
     master when one does not answer, ends the feed, or is not as far.
 
-    Raises :class:`LogDiverged` or :class:`LogGone` when all masters answer so. Raises :class:`Unavailable` when none
-    has answered in ``patience_s`` seconds (None: it waits for ever, once one has answered)."""
+    Raises :class:`LogDiverged`, :class:`LogGone` or :class:`NoChangeSets` when each master answers with one of them.
+    Raises :class:`Unavailable` when none has answered in ``patience_s`` seconds (None: it waits for ever, once one has
+    answered)."""
 
     def __init__(
         self,
@@ -36,6 +47,7 @@ class FeedFollower:
         settled: bool = False,
         patience_s: float | None = None,
         heartbeat_s: int = 5,
+        change_sets: bool = False,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         assert urls, "at least one master"
@@ -49,6 +61,7 @@ class FeedFollower:
         self._settled = settled
         self._patience_s = patience_s
         self._heartbeat_s = heartbeat_s
+        self._change_sets = change_sets
         self._sleep = sleep
         self._answered = False
         self._greeted = False
@@ -56,13 +69,13 @@ class FeedFollower:
     def __iter__(self) -> Iterator[FeedEvent]:
         pause, last_event_at = BACK_OFF_S[0], time.monotonic()
         while True:
-            refusals: list[LogDiverged | LogGone] = []
+            refusals: list[LogDiverged | LogGone | NoChangeSets] = []
             last: TxLogError | None = None
             for url in self._urls:
                 self._answered = False
                 try:
                     yield from self._events_from(url)
-                except (LogDiverged, LogGone) as no:
+                except (LogDiverged, LogGone, NoChangeSets) as no:
                     refusals.append(no)
                 except (MasterUnreachable, Unavailable, LogAhead, PeerFault) as passed:
                     last = passed
@@ -85,7 +98,13 @@ class FeedFollower:
     def _events_from(self, url: str) -> Iterator[FeedEvent]:
         """The events of one master's feed, until that feed ends."""
         with MasterClient(url) as master:
-            feed = master.watch(self.id, until=self._until, settled=self._settled, heartbeat_s=self._heartbeat_s)
+            feed = master.watch(
+                self.id,
+                until=self._until,
+                settled=self._settled,
+                heartbeat_s=self._heartbeat_s,
+                change_sets=self._change_sets,
+            )
             for event in feed:
                 self._answered = True
                 if event.event == "gone":

@@ -176,18 +176,18 @@ class MasterClient:
         until: int | None = None,
         settled: bool = False,
         heartbeat_s: int = 5,
+        change_sets: bool = False,
     ) -> Iterator[FeedEvent]:
         """Yield the events of this master's feed after the position ``start`` (``now``, ``INDEX`` or ``INDEX:HASH``)
         as they arrive: see :class:`~txlog.wire.change_feed.FeedEvent`. ``until``: the last index. ``settled``: only
-        final entries. ``heartbeat_s``: seconds between two heartbeats.
+        final entries. ``heartbeat_s``: seconds between heartbeats. ``change_sets``: each entry is what it changed.
 
         :class:`~txlog.client.FeedFollower` continues at other masters; this call does not. Raises :class:`LogGone`,
-        :class:`LogDiverged` and :class:`LogAhead`."""
+        :class:`LogDiverged`, :class:`LogAhead` and, with ``change_sets``, :class:`NoChangeSets`."""
         query: dict[str, str | int] = {"from": start, "heartbeat": heartbeat_s}
-        if until is not None:
-            query["until"] = until
-        if settled:
-            query["level"] = "settled"
+        query |= {"until": until} if until is not None else {}
+        query |= {"updates": "quads"} if change_sets else {}
+        query |= {"level": "settled" if settled else "stable"} if settled or change_sets else {}
         lines = self._connection.follow_lines(
             f"/txlog/watch?{urlencode(query)}",
             headers={"Accept": NDJSON_MEDIA_TYPE},

@@ -198,6 +198,10 @@ class StatusResponse(msgspec.Struct, frozen=True, rename="camel"):
     uptime_seconds: float = 0.0
     native: bool = False
     """The master's performance-critical packages are compiled."""
+    applied: int | None = None
+    """The index up to which a worker of this data centre has executed the log; None from an earlier version."""
+    change_sets: list[dict[str, Any]] | None = None
+    """How far the change sets of each data centre are; None in a cluster without any."""
 
 
 class Doorbell(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from txlog.config.access_specs import CorsSpec, LoadSpec, SecuritySpec
 from txlog.config.archive_policy import ArchivePolicy
 from txlog.config.backup_policy import BackupPolicy
+from txlog.config.change_set_policy import NEEDS_ONE_ORDER, NEEDS_OXIGRAPH, ChangeSetsPolicy
 from txlog.config.durability_specs import DurabilityDefaults, find_rule_error
 from txlog.config.limit_specs import LimitsSpec
 from txlog.config.manifest_model import (
@@ -231,6 +232,16 @@ def _no_worker_of(*engines: str) -> str:
     )
 
 
+_ALL_OXIGRAPH = (
+    f"(has(self.workers.external) ? self.workers.external.all(w, {_engine_of('w')} == 'oxigraph')"
+    " : !has(self.workers.engine) || self.workers.engine == 'oxigraph')"
+)
+_ANY_OXIGRAPH = (
+    f"(has(self.workers.external) ? self.workers.external.exists(w, {_engine_of('w')} == 'oxigraph')"
+    " : !has(self.workers.engine) || self.workers.engine == 'oxigraph')"
+)
+
+
 class ClusterSpec(Preferences):
     """One data centre of a cluster: its masters, workers and pipeline."""
 
@@ -273,6 +284,14 @@ class ClusterSpec(Preferences):
             (
                 f"has(self.archive) || self.durability.default != '{Durability.ARCHIVED}'",
                 f"durability.default: {ARCHIVED_NEEDS_ARCHIVE}",
+            ),
+            (
+                f"!self.changeSets.enabled || {_ALL_OXIGRAPH} || (self.mixedEngines && {_ANY_OXIGRAPH})",
+                f"changeSets.enabled: {NEEDS_OXIGRAPH}",
+            ),
+            (
+                "!self.changeSets.enabled || !self.splitRecovery.matches('^(?i)none$')",
+                f"changeSets.enabled: {NEEDS_ONE_ORDER}",
             ),
             (
                 "!oldSelf.hibernated || self.peers.all(p, p.name != self.dataCenter"
@@ -332,13 +351,14 @@ class ClusterSpec(Preferences):
     pipeline: PipelineSpec = PipelineSpec()
     backup: BackupPolicy | None = None
     archive: ArchivePolicy | None = None
+    change_sets: ChangeSetsPolicy = ChangeSetsPolicy()
     bootstrap: BootstrapSpec | None = None
     security: SecuritySpec = SecuritySpec()
     telemetry: TelemetrySpec = TelemetrySpec()
     pod_template: PodTemplate = Field(
         default=PodTemplate(),
-        description="Additions to all pods, those of Jobs and of the archiver included. `masters`, `workers` and "
-        "`pipeline` add their own.",
+        description="Additions to all pods, those of Jobs, of the archiver and of change sets included. `masters`, "
+        "`workers` and `pipeline` add their own.",
     )
     image: str | None = Field(
         default=None,
@@ -402,6 +422,17 @@ class ClusterSpec(Preferences):
             raise expected_error(ARCHIVE_KEEP_NEEDS_BACKUPS, "archive", "keep")
         if self.archive is None and self.durability.default is Durability.ARCHIVED:
             raise expected_error(ARCHIVED_NEEDS_ARCHIVE, "durability", "default")
+        return self
+
+    @model_validator(mode="after")
+    def _check_change_sets(self) -> Self:
+        if not self.change_sets.enabled:
+            return self
+        engines = {each.engine for each in self.workers.external or ()} or {self.workers.engine}
+        if engines != {"oxigraph"} and not (self.mixed_engines and "oxigraph" in engines):
+            raise expected_error(NEEDS_OXIGRAPH, "changeSets", "enabled")
+        if self.split_recovery == "None":
+            raise expected_error(NEEDS_ONE_ORDER, "changeSets", "enabled")
         return self
 
     @model_validator(mode="after")

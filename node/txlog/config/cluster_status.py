@@ -101,6 +101,7 @@ class VolumeSizes(ManifestModel):
 
     master: str | None = Field(default=None, max_length=40, description="Of the masters' volumes.")
     worker: str | None = Field(default=None, max_length=40, description="Of the stores' volumes.")
+    changesets: str | None = Field(default=None, max_length=40, description="Of the volume of change sets.")
 
 
 class ClusterStatus(ManifestModel):

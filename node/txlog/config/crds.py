@@ -132,7 +132,13 @@ DEFINITIONS: Final = (
             ("Backup", "string", ".status.lastBackup", 1),
             _AGE_COLUMN,
         ),
-        (_NAME_RULE, _SPLIT_RULE, _growth_rule("masters", "master"), _growth_rule("workers", "worker")),
+        (
+            _NAME_RULE,
+            _SPLIT_RULE,
+            _growth_rule("masters", "master"),
+            _growth_rule("workers", "worker"),
+            _growth_rule("changeSets", "changesets"),
+        ),
         {
             "specReplicasPath": ".spec.workers.replicas",
             "statusReplicasPath": ".status.workerReplicas",

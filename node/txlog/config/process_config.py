@@ -106,6 +106,12 @@ class TracesConfig(StrictModel):
     sample_ratio: float = Field(ge=0, le=1)
 
 
+class MasterChangeSetsConfig(StrictModel):
+    """Where a master reads the change sets of its data centre."""
+
+    url: str
+
+
 class NodeConfig(StrictModel):
     """One master."""
 
@@ -161,6 +167,7 @@ class NodeConfig(StrictModel):
     updates_without_graph: Literal["default", "all"] = "all"
     load: LoadConfig | None = Field(default=None, description="without it LOAD is refused")
     archive: MasterArchiveConfig | None = Field(default=None, description="without it no archiver is expected")
+    change_sets: MasterChangeSetsConfig | None = Field(default=None, description="without it there are none")
     cors_origins: list[str] = Field(default=[], description="of web pages that may use the repository")
     traces: TracesConfig | None = Field(default=None, description="without it nothing is traced")
     clock_offset_ms: int = Field(
@@ -394,3 +401,19 @@ class ArchiverConfig(StrictModel):
     compact_s: float = Field(default=300.0, ge=0, description="files of so many seconds become one; 0: none does")
     grace_s: float = Field(default=3600.0, ge=0, description="how long small files stay beside a compacted one")
     window_s: float | None = Field(default=None, gt=0, description="recovery window; the backups are on this target")
+
+
+class ChangeSetsConfig(StrictModel):
+    """The process that makes the change sets of one data centre."""
+
+    data_center: str
+    masters: list[str] = Field(min_length=1, description="URLs of the masters of this data centre")
+    folder: Path = Field(description="of the store and the change log")
+    host: str = "127.0.0.1"
+    port: int = Field(ge=1, le=65535, description="where masters read change sets")
+    peer_token_file: Path
+    keep_ms: int = Field(ge=1000, description="how long change sets are kept")
+    quads_max: int = Field(default=1_000_000, ge=1, description="of a change set; of a larger one its graphs are kept")
+    replay_max: int = Field(
+        default=1_000_000, ge=0, description="entries of the log that an empty store executes; else it copies a worker"
+    )

@@ -15,10 +15,12 @@ from txlog.config.preferences import config_fields
 from txlog.config.process_config import (
     ArchiverConfig,
     BackupJobConfig,
+    ChangeSetsConfig,
     FolderConfig,
     Limits,
     LoadConfig,
     MasterArchiveConfig,
+    MasterChangeSetsConfig,
     NodeConfig,
     PeerConfig,
     RehearsalConfig,
@@ -64,10 +66,12 @@ def build_node_config(
     journal_folder: Path,
     token_file: Path,
     workers: Sequence[WorkerConfig],
+    change_sets_url: str | None = None,
     **more: Any,
 ) -> NodeConfig:
-    """``url_of``: the URL at which this master reaches the master of that data centre and index (from 1). ``more``:
-    fields of :class:`NodeConfig` that are in no manifest."""
+    """``url_of``: the URL at which this master reaches the master of that data centre and index (from 1).
+    ``change_sets_url``: where masters read change sets; None: this data centre makes none. ``more``: fields of
+    :class:`NodeConfig` that are in no manifest."""
     spec = cluster.spec
     peers = [
         PeerConfig(node=other, data_center=peer.name, url=url_of(peer, index), weight=peer.vote_weight)
@@ -100,6 +104,7 @@ def build_node_config(
         ),
         load=_build_load_config(spec.load),
         archive=_build_master_archive_config(spec.archive),
+        change_sets=MasterChangeSetsConfig(url=change_sets_url) if change_sets_url is not None else None,
         cors_origins=spec.cors.allowed_origins,
         traces=build_traces_config(cluster),
         **config_fields(spec),
@@ -183,6 +188,24 @@ def build_archiver_config(
         target=build_target_config(target, secret_folder),
         max_delay_ms=archive.max_delay,
         window_s=_window_s(archive),
+    )
+
+
+def build_change_sets_config(
+    cluster: TxLogCluster, masters: Sequence[str], *, folder: Path, port: int, token_file: Path, host: str = "127.0.0.1"
+) -> ChangeSetsConfig | None:
+    """The process that makes the change sets of this data centre; None where the manifest wants none."""
+    policy = cluster.spec.change_sets
+    if not policy.enabled:
+        return None
+    return ChangeSetsConfig(
+        data_center=cluster.data_center,
+        masters=list(masters),
+        folder=folder,
+        host=host,
+        port=port,
+        peer_token_file=token_file,
+        keep_ms=policy.keep,
     )
 
 

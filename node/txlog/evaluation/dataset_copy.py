@@ -5,7 +5,7 @@ Everything here blocks and may use any time and memory: it runs in a bounded pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import IO, Any, Final
 
@@ -323,6 +323,29 @@ def load_copy(
         return copy, None
     copy.position = system.markers[0].position
     return copy, copy.position
+
+
+def dump_position(adapter: Adapter, rows: IO[bytes]) -> Position | None:
+    """The position of a worker's answer to ``dump``, read as a stream; None where its data is at no position of the
+    log, as in :func:`load_copy`."""
+    ours: list[str] = []
+    foreign: list[ox.Quad] = []
+    rows.seek(0)
+    has_quads = False
+    for _ in _parse_rows(rows, adapter.dump_media_type, ours.append, foreign.append):
+        has_quads = True
+    system = adapter.system_graphs_from_names(ours)
+    if foreign or system.loading or len(system.markers) > 1:
+        return None
+    if not system.markers:
+        return None if has_quads else EMPTY_MARKER.position
+    return None if system.markers[0].unordered else system.markers[0].position
+
+
+def dump_quads(adapter: Adapter, rows: IO[bytes]) -> Iterator[ox.Quad]:
+    """The quads of a worker's answer to ``dump``, one after the other, without its system graphs."""
+    rows.seek(0)
+    yield from _parse_rows(rows, adapter.dump_media_type, lambda _: None, lambda _: None)
 
 
 def _parse_rows(

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 from urllib.parse import urlsplit
 
 from txlog.config.backup_policy import BackupPolicy
@@ -19,6 +18,7 @@ from txlog.config.manifest_reader import BadManifest, ClusterManifest, ManifestP
 from txlog.config.process_config import (
     ArchiverConfig,
     BackupJobConfig,
+    ChangeSetsConfig,
     DutyJobConfig,
     FolderConfig,
     NodeConfig,
@@ -28,9 +28,9 @@ from txlog.config.process_config import (
     WorkerConfig,
 )
 from txlog.config.process_config_builder import (
-    MASTER_STOP_MARGIN_S,
     build_archiver_config,
     build_backup_config,
+    build_change_sets_config,
     build_node_config,
     build_rehearsal_config,
     build_target_config,
@@ -44,6 +44,15 @@ from txlog.local.engines.virtuoso_server import READY_PATH as VIRTUOSO_READY_PAT
 from txlog.local.engines.virtuoso_server import virtuoso_command
 from txlog.local.link_proxy import LinkConfig
 from txlog.local.local_security import security_fields
+from txlog.local.process_spec import (
+    ProcessSpec,
+    archiver_program,
+    change_sets_name,
+    change_sets_program,
+    loopback_url,
+    master_program,
+    pipeline_program,
+)
 from txlog.local.state_folder import MasterLocation, StateFolder, Topology, WorkerChanges, WorkerLocation
 
 LINK_PROXY_NAME = "links"
@@ -53,22 +62,6 @@ _ENDPOINT_PATHS = {"fuseki": f"/{DATASET}", "rdf4j": REPOSITORY_PATH}
 """Path of the worker's endpoint on the server of this engine."""
 _READY_PATHS = {"rdf4j": "/size", "virtuoso": VIRTUOSO_READY_PATH}
 """Suffix of that path for the readiness check, where the endpoint itself does not answer at once."""
-Role = Literal["worker", "links", "master", "pipeline", "archiver"]
-
-
-@dataclass(frozen=True)
-class ProcessSpec:
-    """One process; its name is also the name of its log file. ``url`` with ``ready_path`` answers once the process is
-    ready. ``stop_timeout_s``: how long a graceful exit may take."""
-
-    name: str
-    role: Role
-    data_center: str
-    command: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)
-    url: str = ""
-    ready_path: str = "/"
-    stop_timeout_s: float = 10.0
 
 
 @dataclass(frozen=True)
@@ -104,6 +97,8 @@ class ProcessPlan:
     """By data centre; only those with an archive."""
     rehearsal_plans: Mapping[str, RehearsalPlan] = field(default_factory=dict)
     """The same."""
+    change_set_configs: Mapping[str, ChangeSetsConfig] = field(default_factory=dict)
+    """By data centre; only those that make change sets."""
 
     @property
     def port_names(self) -> list[str]:
@@ -111,7 +106,8 @@ class ProcessPlan:
         stores = [worker.name for worker in self.topology.workers if worker.managed]
         links = [_link_name(link.source, link.target) for link in self.links]
         peers = [_peer_port_name(node) for node, config in self.master_configs.items() if config.peer_port is not None]
-        return [*self.master_configs, *stores, *links, *peers]
+        changes = [change_sets_name(data_center) for data_center in self.change_set_configs]
+        return [*self.master_configs, *stores, *links, *peers, *changes]
 
     @property
     def directions(self) -> list[tuple[str, str]]:
@@ -149,7 +145,8 @@ def _worker_engines(manifest: ClusterManifest) -> set[str]:
 
 def _process_names(manifest: ClusterManifest) -> list[str]:
     dc = manifest.data_center
-    return [*manifest.cluster.own_peer.nodes, *worker_names(manifest.cluster), f"{dc}-pipeline", f"{dc}-archiver"]
+    others = [f"{dc}-pipeline", f"{dc}-archiver", change_sets_name(dc)]
+    return [*manifest.cluster.own_peer.nodes, *worker_names(manifest.cluster), *others]
 
 
 NO_CHANGES = WorkerChanges()
@@ -173,7 +170,8 @@ def port_names(manifests: Sequence[ClusterManifest], changes: WorkerChanges = NO
     ]
     secured = [m for m in manifests if m.cluster.spec.security.peer_tls_secret_ref is not None]
     peers = [_peer_port_name(node) for manifest in secured for node in manifest.cluster.own_peer.nodes]
-    return [*nodes, *workers, *(_link_name(a, b) for a in nodes for b in nodes if a != b), *peers]
+    captures = [change_sets_name(m.data_center) for m in manifests if m.cluster.spec.change_sets.enabled]
+    return [*nodes, *workers, *(_link_name(a, b) for a in nodes for b in nodes if a != b), *peers, *captures]
 
 
 def _link_name(source: str, target: str) -> str:
@@ -183,10 +181,6 @@ def _link_name(source: str, target: str) -> str:
 def _peer_port_name(node: str) -> str:
     """Name of the port for peers with certificates."""
     return f"{node}/peers"
-
-
-def _loopback_url(port: int, *, tls: bool = False) -> str:
-    return f"{'https' if tls else 'http'}://127.0.0.1:{port}"
 
 
 def _uses_tls(manifest: ClusterManifest) -> bool:
@@ -245,6 +239,9 @@ def make_plan(
         if (config := _archiver_config(manifest, topology, state)) is not None
     }
     programs += [archiver_program(data_center, state, python) for data_center in archivers]
+    captures = [_change_sets_config(manifest, topology, state, ports) for manifest in manifests]
+    change_sets = {config.data_center: config for config in captures if config is not None}
+    programs += [change_sets_program(config, state, python) for config in change_sets.values()]
     backups = {
         manifest.data_center: _backup_plan(manifest, manifest.cluster.spec.backup, topology, state)
         for manifest in manifests
@@ -256,7 +253,9 @@ def make_plan(
         for manifest in manifests
         if (plan := _rehearsal_plan(manifest, topology, state)) is not None
     }
-    return ProcessPlan(topology, tuple(programs), links, nodes, pipelines, backups, duties, archivers, rehearsals)
+    return ProcessPlan(
+        topology, tuple(programs), links, nodes, pipelines, backups, duties, archivers, rehearsals, change_sets
+    )
 
 
 def _topology(manifests: Sequence[ClusterManifest], ports: Mapping[str, int], changes: WorkerChanges) -> Topology:
@@ -265,7 +264,7 @@ def _topology(manifests: Sequence[ClusterManifest], ports: Mapping[str, int], ch
         data_centers=[manifest.data_center for manifest in manifests],
         masters=[
             MasterLocation(
-                node=node, data_center=manifest.data_center, url=_loopback_url(ports[node], tls=_uses_tls(manifest))
+                node=node, data_center=manifest.data_center, url=loopback_url(ports[node], tls=_uses_tls(manifest))
             )
             for manifest in manifests
             for node in manifest.cluster.own_peer.nodes
@@ -318,6 +317,17 @@ def _archiver_config(manifest: ClusterManifest, topology: Topology, state: State
     return build_archiver_config(manifest.cluster, masters, state.secret)
 
 
+def _change_sets_config(
+    manifest: ClusterManifest, topology: Topology, state: StateFolder, ports: Mapping[str, int]
+) -> ChangeSetsConfig | None:
+    dc = manifest.data_center
+    masters = [master.url for master in topology.masters_of(dc)]
+    if not manifest.cluster.spec.change_sets.enabled:
+        return None
+    folder, port = state.change_sets(dc), ports[change_sets_name(dc)]
+    return build_change_sets_config(manifest.cluster, masters, folder=folder, port=port, token_file=state.token_file)
+
+
 def _rehearsal_plan(manifest: ClusterManifest, topology: Topology, state: StateFolder) -> RehearsalPlan | None:
     masters = [master.url for master in topology.masters_of(manifest.data_center)]
     config = build_rehearsal_config(manifest.cluster, masters, state.secret)
@@ -363,49 +373,6 @@ def _worker_program(
     )
 
 
-def master_program(config: NodeConfig, master: MasterLocation, state: StateFolder, python: str) -> ProcessSpec:
-    """The process of a master."""
-    return ProcessSpec(
-        name=master.node,
-        role="master",
-        data_center=master.data_center,
-        command=(python, "-m", "txlog.server", "--config", str(state.master(master.node) / "config.json")),
-        url=master.url,
-        ready_path="/health/ready",
-        stop_timeout_s=config.leave_timeout_ms / 1000 + MASTER_STOP_MARGIN_S,
-    )
-
-
-def pipeline_program(name: str, data_center: str, state: StateFolder, python: str, java_home: Path) -> ProcessSpec:
-    """The process of a data centre's Spark application."""
-    return ProcessSpec(
-        name=name,
-        role="pipeline",
-        data_center=data_center,
-        command=(python, "-m", "txlog.pipeline", "--config", str(state.pipeline(data_center) / "config.json")),
-        environment={
-            **state.own_environment,
-            "JAVA_HOME": str(java_home),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "PYSPARK_PYTHON": python,
-            "PYSPARK_DRIVER_PYTHON": python,
-        },
-        stop_timeout_s=20.0,
-    )
-
-
-def archiver_program(data_center: str, state: StateFolder, python: str) -> ProcessSpec:
-    """The process of a data centre's archiver. At its end it archives what was read, so it needs the masters."""
-    return ProcessSpec(
-        name=f"{data_center}-archiver",
-        role="archiver",
-        data_center=data_center,
-        command=(python, "-m", "txlog.archive", "--config", str(state.archiver(data_center))),
-        environment=state.own_environment,
-        stop_timeout_s=15.0,
-    )
-
-
 def _worker_locations(
     manifest: ClusterManifest, ports: Mapping[str, int], changes: WorkerChanges
 ) -> list[WorkerLocation]:
@@ -422,7 +389,7 @@ def _worker_locations(
         WorkerLocation(
             name=name,
             data_center=dc,
-            url=_loopback_url(ports[name]) + _ENDPOINT_PATHS.get(server_of_engine(workers.engine), ""),
+            url=loopback_url(ports[name]) + _ENDPOINT_PATHS.get(server_of_engine(workers.engine), ""),
             engine=workers.engine,
             managed=True,
             serves=name not in filling,
@@ -439,12 +406,17 @@ def _worker_configs(topology: Topology, data_center: str) -> list[WorkerConfig]:
     ]
 
 
+def _change_sets_url(manifest: ClusterManifest, ports: Mapping[str, int]) -> str | None:
+    enabled = manifest.cluster.spec.change_sets.enabled
+    return loopback_url(ports[change_sets_name(manifest.data_center)]) if enabled else None
+
+
 def _node_config(
     manifest: ClusterManifest, node: str, state: StateFolder, ports: Mapping[str, int], topology: Topology
 ) -> NodeConfig:
     def url_of(peer: PeerSpec, index: int) -> str:
         other = peer.nodes[index - 1]
-        return _loopback_url(ports[other if other == node else _link_name(node, other)])
+        return loopback_url(ports[other if other == node else _link_name(node, other)])
 
     return build_node_config(
         manifest.cluster,
@@ -454,6 +426,7 @@ def _node_config(
         journal_folder=state.master(node) / "journal",
         token_file=state.token_file,
         workers=_worker_configs(topology, manifest.data_center),
+        change_sets_url=_change_sets_url(manifest, ports),
         peer_port=ports.get(_peer_port_name(node)),
         **security_fields(manifest, node, state),
     )

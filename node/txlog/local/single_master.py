@@ -10,7 +10,8 @@ from txlog.auth.tls import CA_FILE
 from txlog.config.cluster_properties import ClusterProperties, is_properties, read_cluster_properties
 from txlog.config.process_config import DutyJobConfig, FolderConfig
 from txlog.local.local_errors import CannotRun
-from txlog.local.process_plan import ProcessPlan, ProcessSpec, master_program, pipeline_program
+from txlog.local.process_plan import ProcessPlan
+from txlog.local.process_spec import ProcessSpec, master_program, pipeline_program
 from txlog.local.state_folder import MasterLocation, StateFolder, Topology, WorkerLocation
 
 _WILDCARD_ADDRESSES = ("0.0.0.0", "::")

@@ -20,6 +20,7 @@ backups/DC.json    where backups of that data centre go, how many stay
 backups.json       when the next is due, how the last one ended
 rehearsals/        DC.json, and beside it rehearsals.json: the same of rehearsed recoveries
 archivers/DC.json  the archiver of that data centre
+capture/DC/        of its change sets: config.json, store/
 repaired/DC/       quads that repairs removed from workers and added
 shown/DC/          of restored workers: the graphs that differ from what they had served
 secrets/NAME/      a secretRef's files, supplied by the operator; users (by txlog user)
@@ -203,6 +204,10 @@ class StateFolder:
     def archiver(self, data_center: str) -> Path:
         """The configuration of a data centre's archiver."""
         return self.root / "archivers" / f"{data_center}.json"
+
+    def change_sets(self, data_center: str) -> Path:
+        """The folder of a data centre's change sets."""
+        return self.root / "capture" / data_center
 
     def rehearsal(self, data_center: str) -> Path:
         """The configuration of a data centre's rehearsals."""

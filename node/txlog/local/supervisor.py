@@ -42,7 +42,8 @@ from txlog.local.log_files import last_lines, rotate_log
 from txlog.local.master_requests import request_master
 from txlog.local.peer_registration import register_new_masters
 from txlog.local.process_identity import ProcessIdentity
-from txlog.local.process_plan import LINK_PROXY_NAME, ProcessPlan, ProcessSpec
+from txlog.local.process_plan import LINK_PROXY_NAME, ProcessPlan
+from txlog.local.process_spec import ProcessSpec
 from txlog.local.scheduled_backups import BACKUPS, REHEARSALS, ScheduledBackups
 from txlog.local.stalled_stores import StalledStoreRestarter
 from txlog.local.state_folder import StateFolder
@@ -53,7 +54,7 @@ from txlog.supervision.retry_delay import next_delay_s
 
 log = logging.getLogger("txlog.local")
 
-STOP_ORDER: Final = ("pipeline", "archiver", "master", "worker", "links")
+STOP_ORDER: Final = ("pipeline", "archiver", "changesets", "master", "worker", "links")
 """Readers before what they read; the processes of a group end together."""
 LINK_PROXY_TIMEOUT_S: Final = 10.0
 STATUS_TIMEOUT_S: Final = 2.0
@@ -180,6 +181,8 @@ class Supervisor:
             self.state.write_config(self.state.backup(data_center), backup.config)
         for data_center, archiver in self.plan.archiver_configs.items():
             self.state.write_config(self.state.archiver(data_center), archiver)
+        for data_center, change_sets in self.plan.change_set_configs.items():
+            self.state.write_config(self.state.change_sets(data_center) / "config.json", change_sets)
         for data_center, rehearsal in self.plan.rehearsal_plans.items():
             self.state.write_config(self.state.rehearsal(data_center), rehearsal.config)
         for data_center, duties in self.plan.duty_configs.items():

@@ -22,6 +22,7 @@
     │   ├── LogAhead              409: this position is above the stable index of the log asked
     │   ├── LogNeedsRestore       409: the log asked no longer has what follows this position
     │   ├── LogGone               410: the same for a follower
+    │   ├── NoChangeSets          409: no process here says what entries deleted and added
     │   └── Unavailable           503 with Retry-After: queue full, disk full, not ready, no worker
     ├── PeerFault                 a peer broke the protocol or is not allowed; names peer and reason
     ├── JournalFault              the disk's: operation, place, next step, whether another master can repair it
@@ -226,10 +227,17 @@ class LogGone(Refused):
     reason: ClassVar[str] = "Gone"
 
 
+class NoChangeSets(Refused):
+    """This data centre makes no change sets."""
+
+    reason: ClassVar[str] = "NoChangeSets"
+
+
 class Unavailable(Refused):
     """``reason`` is a stable word (QueueFull, KeysFull, ClockUnconfirmed, DiskFull, NotFounded, Starting, Closing,
     Muted, Removed, NoWorker, EffectsBusy, QueryTimeout, QueryTooLarge, NoEvaluator, Damaged,
-    OlderMaster, NoQuorum, SynchroNone, SynchroFull)."""
+    OlderMaster, NoQuorum, SynchroNone, SynchroFull, ChangeSetsBehind, ChangeSetsLoading,
+    ChangeSetsUnreachable)."""
 
     status = 503
 

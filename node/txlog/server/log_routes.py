@@ -12,6 +12,7 @@ from txlog.runtime.master_listener import ViewTransition
 from txlog.server.admin.abandoned_branches import AbandonedBranchesHandler
 from txlog.server.admin.archive_reports import ArchiveReports
 from txlog.server.admin.branch_info import BranchInfoHandler
+from txlog.server.admin.change_set_reports import ChangeSetReports
 from txlog.server.admin.configuration import ConfigurationHandler
 from txlog.server.admin.duties import DutyHandler
 from txlog.server.admin.jolokia import JolokiaHandler
@@ -30,6 +31,7 @@ from txlog.server.admin.views import ViewHandler
 from txlog.server.admin.worker_repairs import WorkerRepairs
 from txlog.server.console.live_view import LiveViewHandler
 from txlog.server.feed.change_feed import ChangeFeedHandler
+from txlog.server.feed.change_set_source import ChangeSetSource
 from txlog.server.feed.log_pages import LogPageHandler
 from txlog.server.feed.trace_contexts import TraceContextHandler
 from txlog.server.feed.worker_reports import WorkerReportHandler
@@ -65,10 +67,15 @@ class LogLinks(Protocol):
 class LogRoutes:
     """The HTTP API of one log. The log notifies it by :meth:`on_peer_notice`, :meth:`wake_log_waiters` and
     :meth:`on_view_changed`. ``settings``: the handler of the settings that change at run time. ``evaluators``: those of
-    the process."""
+    the process. ``peer_token``: the secret that the masters share."""
 
     def __init__(
-        self, site: MasterContext, links: LogLinks, settings: SettingsHandler, evaluators: EvaluatorPool
+        self,
+        site: MasterContext,
+        links: LogLinks,
+        settings: SettingsHandler,
+        evaluators: EvaluatorPool,
+        peer_token: bytes,
     ) -> None:
         config = site.config
         self._context = site
@@ -90,16 +97,20 @@ class LogRoutes:
         self._archive = ArchiveReports(site, links.send)
         self._log_retention = LogRetention(site, links.send, archive=self._archive)
         self._abandoned_branches = AbandonedBranchesHandler(site, self._log_retention.backup_covering)
-        self.change_feed = ChangeFeedHandler(site, pages, self._abandoned_branches.common_index)
+        self._change_sets = ChangeSetReports(site, links.send)
+        self.change_set_source = ChangeSetSource(site, self._change_sets.captured, peer_token)
+        self.change_feed = ChangeFeedHandler(site, pages, self._abandoned_branches.common_index, self.change_set_source)
         # operators
         self._store_decisions = decisions = StoreDecisions(site)
         duties = DutyHandler(site, repairs, decisions)
-        self._skip_handler = SkipHandler(site, links.send, repairs)
+        self._skip_handler = SkipHandler(site, links.send, repairs, self._change_sets.has_executed)
         self._views = ViewHandler(site, links.send)
         self._split_history = SplitHistory(site)
         self._configuration = ConfigurationHandler(site, links.on_configuration)
         synchronous = SynchronousHandler(site)
-        self.metrics = LogMetrics(site, self._views, repairs, self._log_retention, self._archive, synchronous)
+        self.metrics = LogMetrics(
+            site, self._views, repairs, self._log_retention, self._archive, synchronous, self._change_sets
+        )
         self._trace_contexts = TraceContextHandler(site)
         self._handlers = (
             self.writes,
@@ -112,8 +123,18 @@ class LogRoutes:
             pages,
             self.change_feed,
             self._worker_reports,
-            StatusHandler(site, self._views, duties, repairs, links.describe, self._log_retention, self._archive),
+            StatusHandler(
+                site,
+                self._views,
+                duties,
+                repairs,
+                links.describe,
+                self._log_retention,
+                self._archive,
+                self._change_sets.describe,
+            ),
             self._archive,
+            self._change_sets,
             RestorePointHandler(site),
             self._skip_handler,
             self._views,
@@ -155,6 +176,7 @@ class LogRoutes:
             self._split_history,
             self._log_retention,
             self._archive,
+            self._change_sets,
             self._configuration,
         )
         return {name: task for room in rooms for name, task in room.tasks().items()}
@@ -168,6 +190,7 @@ class LogRoutes:
         self._log_retention.on_notice(peer, topic, body)
         self._archive.on_notice(peer, topic, body)
         self._trace_contexts.on_notice(topic, body)
+        self._change_sets.on_notice(topic, body)
 
     def wake_log_waiters(self) -> None:
         """Wakes all requests that wait for the log."""

@@ -87,12 +87,14 @@ class LogStorage(NamedTuple):
 
 
 class SharedParts(NamedTuple):
-    """What all logs of a process share. ``evaluators``: the processes that evaluate for it."""
+    """What all logs of a process share. ``evaluators``: the processes that evaluate for it. ``peer_token``: the secret
+    that the masters share."""
 
     log: EventLog
     now: Callable[[], ClockReading]
     interactive_load: InteractiveLoad
     evaluators: EvaluatorPool
+    peer_token: bytes
 
 
 class LogService(MasterListener):
@@ -158,7 +160,7 @@ class LogService(MasterListener):
         )
         self.context.traces = open_traces(self.context, links.send)
         self.settings = SettingsHandler(self.context, live, core_settings)
-        self.routes = LogRoutes(self.context, links, self.settings, shared.evaluators)
+        self.routes = LogRoutes(self.context, links, self.settings, shared.evaluators, shared.peer_token)
 
     @property
     def fast_path(self) -> FastPathLog:
@@ -255,6 +257,7 @@ class LogService(MasterListener):
     async def close(self, timeout_s: float) -> None:
         """Ends its reads, its loop and its journal. The last sync gets so many seconds."""
         await self.routes.reads.router.close()
+        await self.routes.change_set_source.close()
         if self.context.traces is not None:
             await asyncio.get_running_loop().run_in_executor(None, self.context.traces.close)
         await self.loop.close(timeout_s)

@@ -81,7 +81,7 @@ class MasterProcess:
         self.links = PeerLinks(config, token, log, tls.peers)
         self.evaluators = EvaluatorPool(config.limits)
         load = InteractiveLoad()
-        self._shared = SharedParts(log, clock_with_offset(config.clock_offset_ms), load, self.evaluators)
+        self._shared = SharedParts(log, clock_with_offset(config.clock_offset_ms), load, self.evaluators, token)
         self.logs: dict[int, LogService] = {}
         routes = ProcessRoutes(
             lambda: {one.repository: one.context for one in self.logs.values()},

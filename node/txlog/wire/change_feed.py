@@ -8,6 +8,7 @@ different logs. The writers and :func:`parse_event_line` are pure; a master and 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -28,6 +29,8 @@ FEED_MEDIA_TYPES: Final = (SSE_MEDIA_TYPE, RDF_PATCH_MEDIA_TYPE, NDJSON_MEDIA_TY
 
 NAMESPACE_KIND: Final = "namespace"
 """The kind of an entry that changes the prefixes; in the log it is of kind skip."""
+LARGE_KIND: Final = "large"
+"""The kind of an entry whose change set is too large to be kept. ``graphs`` names what it changed."""
 HEARTBEAT: Final = {SSE_MEDIA_TYPE: b": \n\n", RDF_PATCH_MEDIA_TYPE: b"#\n", NDJSON_MEDIA_TYPE: b"\n"}
 """Bytes that keep a connection alive and carry no event."""
 _PLACE = re.compile(r"([0-9]{1,18})|(?:[0-9]{1,18}:)?([0-9]{1,18}):([0-9A-Fa-f]{32})")
@@ -60,7 +63,8 @@ class FeedEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
       or ``rolled-back``. ``settled`` is False while a rejoin may still move it. A synchronous transaction without
       effect at its own place has ``synchronous``, :data:`UNDECIDED` or :data:`ROLLED_BACK`, and no payload. A
       ``decision`` has ``commits``: what takes effect there, in order, all at once; or ``rollsBack``: transactions that
-      never take effect.
+      never take effect. In a feed of change sets every kind with an effect is ``quads``: what the entry deleted and
+      added. ``large``: more than is kept; ``graphs`` has the IRIs of what it changed, empty for the default graph.
     - ``rewound``: a rejoin has reordered what this follower received after ``id``; ``previous`` is the follower's old
       position. All events in between are void, and the log's present entries follow.
     - ``gone``, ``diverged``: this feed cannot continue from ``id``; ``message`` is the reason. ``closing``: this
@@ -83,6 +87,7 @@ class FeedEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     synchronous: str = ""
     commits: list[CommittedTransaction] = []
     rolls_back: list[str] = msgspec.field(default_factory=list, name="rollsBack")
+    graphs: list[str] = []
 
 
 class FeedPosition(msgspec.Struct, frozen=True):
@@ -175,6 +180,40 @@ def render_event(event: FeedEvent, form: str) -> bytes:
     return b"%bevent: %b\ndata: %b\n\n" % (head, event.event.encode(), data)
 
 
+PIECE_CHARS: Final = 256 << 10
+
+
+def render_event_in_pieces(event: FeedEvent, form: str) -> Iterator[bytes]:
+    """The same bytes as :func:`render_event` up to the order of fields in JSON, in pieces: for an event with a long
+    payload."""
+    small = msgspec.structs.replace(event, payload="")
+    if form == RDF_PATCH_MEDIA_TYPE:
+        text = _render_rdf_patch(small)
+        head, tail = text.removesuffix(_PATCH_END), _PATCH_END
+    else:
+        line = _encoder.encode(small)
+        assert line.endswith(b"}"), line[-20:]
+        head, tail = line[:-1].decode() + ',"payload":"', '"}\n'
+        if form == SSE_MEDIA_TYPE:
+            head, tail = f"id: {event.id}\nevent: {event.event}\ndata: {head}", '"}\n\n'
+    yield head.encode()
+    for piece in _cut_lines(event.payload):
+        yield piece.encode() if form == RDF_PATCH_MEDIA_TYPE else _encoder.encode(piece)[1:-1]
+    yield tail.encode()
+
+
+def _cut_lines(payload: str) -> Iterator[str]:
+    """Pieces of whole lines."""
+    begin = 0
+    while begin < len(payload):
+        end = payload.find("\n", begin + PIECE_CHARS) + 1
+        yield payload[begin : end or len(payload)]
+        begin = end or len(payload)
+
+
+_PATCH_END: Final = "TC .\n\n"
+
+
 def _render_rdf_patch(event: FeedEvent) -> str:
     """A header, and one transaction; where nothing changes, one that is aborted or empty."""
     if event.event == "position":
@@ -212,6 +251,8 @@ def _patch_headers(event: FeedEvent) -> list[tuple[str, str]]:
         fields.append(("noop", event.noop))
     elif event.kind == "decision":
         pass
+    elif event.kind == LARGE_KIND:
+        fields += [("large", graph or "default") for graph in event.graphs]
     elif event.kind == "update":
         fields.append(("update", event.payload))
     elif event.kind != "quads":

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from txlog.config.cluster import TxLogCluster
-from txlog_operator.specs import archiver, jobs, masters, network_policies, pipeline, recovery, workers
+from txlog_operator.specs import archiver, change_sets, jobs, masters, network_policies, pipeline, recovery, workers
 from txlog_operator.specs.common import BuildContext, KubeObject
 
 __all__ = [
@@ -26,6 +26,7 @@ def desired_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeObj
     found = [
         *master_objects(cluster, around),
         *worker_objects(cluster, around),
+        *change_sets.change_set_objects(cluster, around),
         *network_policies.network_policies(cluster, around),
     ]
     if not around.hibernated:

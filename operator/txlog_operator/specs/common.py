@@ -20,10 +20,13 @@ MASTER_PORT: Final = PEER_PORT
 SECURE_PEER_PORT: Final = SECURED_PEER_PORT
 """Port of a master for peers with certificates; it serves nothing else."""
 WORKER_PORT: Final = 7878
+CHANGE_SETS_PORT: Final = 7303
+"""Where masters read change sets."""
 USER_ID: Final = 1000
 """User of every process, unless the platform chooses one; its volumes belong to the group of this number."""
 CONFIG_FOLDER: Final = Path("/etc/txlog")
 PEER_TOKEN_FOLDER: Final = Path("/etc/txlog-peers")
+PEER_TOKEN_KEY: Final = "token"
 DATA_FOLDER: Final = Path("/var/lib/txlog")
 SECRETS_FOLDER: Final = Path("/etc/txlog-secrets")
 INTERNAL_CREDENTIALS_FOLDER: Final = Path("/etc/txlog-own")
@@ -251,6 +254,19 @@ def internal_credentials(cluster: TxLogCluster) -> InternalCredentials:
 
 def _single_key_source(secret: str, key: str) -> KubeObject:
     return {"secret": {"name": secret, "items": [{"key": key, "path": key}]}}
+
+
+def peer_token_secret(cluster: TxLogCluster) -> str:
+    """The Secret with the token that masters share."""
+    given = cluster.spec.security.peer_token_secret_ref
+    return given.name if given else ObjectNames(cluster).peer_token
+
+
+def change_sets_url(cluster: TxLogCluster) -> str | None:
+    """Where masters read change sets; None where the manifest wants none."""
+    if not cluster.spec.change_sets.enabled:
+        return None
+    return f"http://{ObjectNames(cluster).change_sets_host}:{CHANGE_SETS_PORT}"
 
 
 def worker_url(cluster: TxLogCluster, index: int) -> str:

@@ -18,17 +18,20 @@ from txlog_operator.specs.common import (
     INTERNAL_TOKEN_KEY,
     MASTER_PORT,
     PEER_TOKEN_FOLDER,
+    PEER_TOKEN_KEY,
     SECURE_PEER_PORT,
     TMP_MOUNT,
     USERS_KEY,
     BuildContext,
     KubeObject,
     build_object,
+    change_sets_url,
     container,
     ip_families,
     is_secured,
     listen_host,
     peer_address,
+    peer_token_secret,
     pod_spec,
     resource_requirements,
     selector,
@@ -42,7 +45,6 @@ from txlog_operator.specs.pod_template import build_pod_template
 COMPONENT: Final = "master"
 CLAIM: Final = "journal"
 """The volume claim of each master."""
-PEER_TOKEN_KEY: Final = "token"
 USERS_FOLDER: Final = Path("/etc/txlog-users")
 TLS_FOLDER: Final = Path("/etc/txlog-tls")
 PEER_TLS_FOLDER: Final = Path("/etc/txlog-peer-tls")
@@ -103,6 +105,7 @@ def master_config(cluster: TxLogCluster, node: str, around: BuildContext) -> Nod
         journal_folder=DATA_FOLDER / "journal",
         token_file=PEER_TOKEN_FOLDER / PEER_TOKEN_KEY,
         workers=build_worker_configs(cluster, lambda index: worker_url(cluster, index)),
+        change_sets_url=change_sets_url(cluster),
         host=listen_host(around),
         last_seen=around.last_seen.get(node),
         identity_file=TERMINATION_LOG,
@@ -126,8 +129,8 @@ def _security_fields(cluster: TxLogCluster) -> dict[str, Any]:
 def _secret_volumes(cluster: TxLogCluster) -> list[tuple[str, Path, str]]:
     """Name, folder and Secret of each volume. Whole folders only: the kubelet does not update single mounted files."""
     security = cluster.spec.security
-    token, users = security.peer_token_secret_ref, security.users
-    found = [("peer-token", PEER_TOKEN_FOLDER, token.name if token else ObjectNames(cluster).peer_token)]
+    users = security.users
+    found = [("peer-token", PEER_TOKEN_FOLDER, peer_token_secret(cluster))]
     if users is not None:
         found.append(("users", USERS_FOLDER, users.secret_ref.name))
     if security.tls_secret_ref is not None:

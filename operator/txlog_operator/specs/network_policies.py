@@ -8,8 +8,9 @@ from urllib.parse import urlsplit
 from txlog.config.cluster import TxLogCluster
 from txlog.config.process_config import SPARK_BLOCKS_PORT, SPARK_DRIVER_PORT
 from txlog_operator.object_names import GROUP, ObjectNames
-from txlog_operator.specs import archiver, executors, jobs, masters, pipeline, recovery, workers
+from txlog_operator.specs import archiver, change_sets, executors, jobs, masters, pipeline, recovery, workers
 from txlog_operator.specs.common import (
+    CHANGE_SETS_PORT,
     MASTER_PORT,
     SECURE_PEER_PORT,
     WORKER_PORT,
@@ -24,9 +25,9 @@ DNS_PORT: Final = 53
 
 
 def network_policies(cluster: TxLogCluster, around: BuildContext) -> list[KubeObject]:
-    """Masters accept every client on their ports, stores only pods of this cluster, and Spark's driver only its
-    executors. No other pod accepts connections. Executors reach the driver, each other, masters, stores, DNS
-    servers and the collector of traces, and nothing else."""
+    """Masters accept every client on their ports, stores only pods of this cluster, the process that makes change sets
+    only masters, and Spark's driver only its executors. No other pod accepts connections. Executors reach the driver,
+    each other, masters, stores, DNS servers and the collector of traces, and nothing else."""
     names = ObjectNames(cluster)
     same = {key: value for key, value in selector(cluster, "").items() if not key.endswith("/component")}
     assert same[f"{GROUP}/data-center"] == cluster.data_center
@@ -34,6 +35,9 @@ def network_policies(cluster: TxLogCluster, around: BuildContext) -> list[KubeOb
     found = [_policy(cluster, around, names.master_hosts, masters.COMPONENT, doors, None)]
     if not cluster.spec.workers.external:
         found.append(_policy(cluster, around, names.worker_hosts, workers.COMPONENT, [WORKER_PORT], same))
+    if cluster.spec.change_sets.enabled:
+        source = selector(cluster, masters.COMPONENT)
+        found.append(_policy(cluster, around, names.change_sets, change_sets.COMPONENT, [CHANGE_SETS_PORT], source))
     found.append(_closed_policy(cluster, around))
     if executors.executor_count(cluster):
         among = [SPARK_DRIVER_PORT, SPARK_BLOCKS_PORT]

@@ -16,6 +16,7 @@ from txlog.divergence.repair_policy import CompletedRepair, RepairStatus
 from txlog.model.graph_digests import KINDS, GraphDigests
 from txlog.runtime.worker_state import PipelineReport, WorkerMarker
 from txlog.server.admin.archive_reports import StreamStatus
+from txlog.server.admin.change_set_reports import ChangeSetStatus
 from txlog.server.admin.configuration import (
     AddMasterRequest,
     ChangeMasterRequest,
@@ -49,6 +50,7 @@ from txlog.server.admin.views import BootstrapRequest, DownReport, ForceViewRequ
 from txlog.supervision.duties import DutyKind
 from txlog.wire.archive_report import ArchivePlace, ArchiveReport
 from txlog.wire.change_feed import NAMESPACE_KIND, UNDECIDED, CommittedTransaction, FeedEvent
+from txlog.wire.change_set_report import ChangeSetReport
 from txlog.wire.comparison_report import ComparisonReport
 from txlog.wire.log_page import KIND_NAMES
 from txlog.wire.rehearsal_report import RehearsalReport
@@ -66,6 +68,7 @@ _ANSWERS: Final[dict[type[msgspec.Struct], str]] = {
     FeedEvent: "FeedEvent",
     CommittedTransaction: "CommittedTransaction",
     StreamStatus: "ArchiveStream",
+    ChangeSetStatus: "ChangeSetStatus",
 }
 """Struct to the name of its schema. A master sends all fields, but for structs that omit defaults."""
 _REQUESTS: Final[dict[type[msgspec.Struct], str]] = {
@@ -78,6 +81,7 @@ _REQUESTS: Final[dict[type[msgspec.Struct], str]] = {
     BackupReport: "BackupReport",
     ArchivePlace: "ArchivePlace",
     ArchiveReport: "ArchiveReport",
+    ChangeSetReport: "ChangeSetReport",
     RehearsalReport: "RehearsalReport",
     RestorePointRequest: "NewRestorePoint",
     AddMasterRequest: "AddMaster",
@@ -217,11 +221,13 @@ _HAND_WRITTEN: Final[dict[str, Schema]] = {
                 ),
             )
         ),
+        changeSets=nullable(array_of(schema_ref("ChangeSetStatus"))),
         queue=object_of(transactions=COUNT, bytes=COUNT),
         counter=COUNT,
         members=array_of(object_of(node=STRING, birth=STRING, weight=COUNT, dataCenter=STRING)),
         present=array_of(STRING),
         workers=array_of(schema_ref("Worker")),
+        applied=COUNT,
         damage=array_of({}),
         repository=STRING,
         dataCenter=STRING,

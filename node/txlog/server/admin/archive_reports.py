@@ -14,11 +14,11 @@ from txlog.http.router import Request, Response, Route, json_response, read_body
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput
 from txlog.model.hashes import HASH_BYTES
-from txlog.model.stamp import stamp_ms
 from txlog.protocol.log.log_state import LogState
 from txlog.runtime.master_context import MasterContext
-from txlog.server.admin.archive_delay import PlaceMemory, StableAges
+from txlog.server.admin.archive_delay import PlaceMemory
 from txlog.server.admin.rehearsal_reports import RehearsalReports
+from txlog.server.admin.stable_delay import StableDelay
 from txlog.wire import messages as wire
 from txlog.wire.archive_report import PLACES_REPORTED_MAX, ArchivePlace, ArchiveReport
 
@@ -97,7 +97,7 @@ class ArchiveReports:
         self._streams: dict[str, _KnownStream] = {}
         self._received: tuple[ArchiveReport, float] | None = None
         self._due = asyncio.Event()
-        self._ages = StableAges()
+        self._delay = StableDelay(site, clock, wall_clock)
         self.rehearsals = RehearsalReports(site, send, wall_clock)
         if site.config.archive is not None:
             self._streams[site.config.data_center] = _KnownStream(site.config.archive.max_delay_ms / 1000)
@@ -160,7 +160,7 @@ class ArchiveReports:
     async def _send_notices(self) -> None:
         while True:
             self._due.clear()
-            self._ages.note(self._context.durability.stable.value, self._clock())
+            self._delay.note()
             self._move_watermark()
             if self._received is not None:
                 report, at = self._received
@@ -208,7 +208,7 @@ class ArchiveReports:
         silent_s = now - (self._began_at if known.received_at is None else known.received_at)
         delay_s = None
         if known.received_at is not None or silent_s > SILENT_AFTER_S:
-            delay_s = round(self._measure_delay(archived.index if archived is not None else 0, now), 3)
+            delay_s = round(self._delay.age_above(archived.index if archived is not None else 0), 3)
         report, state = known.report, known.report.state
         if silent_s > SILENT_AFTER_S:
             state = "Silent"
@@ -230,18 +230,6 @@ class ArchiveReports:
             gaps=report.gaps,
             losses=report.losses,
         )
-
-    def _measure_delay(self, archived: int, now: float) -> float:
-        """The age of the oldest stable entry above ``archived``: since it was stable here, or by its stamp, whichever
-        is longer. So neither a restart nor a stamp that is ahead shortens it."""
-        agreement, stable = self._context.status.log_state, self._context.durability.stable.value
-        if agreement is None or stable <= archived:
-            return 0.0
-        oldest = max(archived, agreement.log_index.start) + 1
-        if oldest > min(stable, agreement.log_index.length):
-            return 0.0
-        stamped_s = self._wall_clock() - stamp_ms(self._context.status.stamp_at(oldest)) / 1000
-        return max(0.0, stamped_s, self._ages.age_of(oldest, now))
 
     def _is_on_log(self, place: ArchivePlace) -> bool:
         agreement = self._context.status.log_state

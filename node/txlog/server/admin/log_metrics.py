@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,6 +11,7 @@ from txlog.model.master_state import MasterState
 from txlog.model.view import LISTED_ANCESTORS_MAX
 from txlog.runtime.master_context import MasterContext
 from txlog.server.admin.archive_reports import ArchiveReports, StreamStatus
+from txlog.server.admin.change_set_reports import ChangeSetReports, ChangeSetStatus
 from txlog.server.admin.log_retention import LogRetention
 from txlog.server.admin.metric_families import counter, counters, gauge, gauges
 from txlog.server.admin.rehearsal_reports import KnownRehearsals
@@ -34,6 +36,7 @@ class LogMetrics:
         trimming: LogRetention,
         archive: ArchiveReports,
         synchronous: SynchronousHandler,
+        change_sets: ChangeSetReports,
     ) -> None:
         self._synchronous = SynchronousMetrics(site, synchronous)
         self._context = site
@@ -41,6 +44,7 @@ class LogMetrics:
         self._repairs = repairs
         self._log_retention = trimming
         self._archive = archive
+        self._change_sets = change_sets
 
     def collect(self) -> Iterable[Any]:
         """The metric families of one scrape."""
@@ -49,6 +53,7 @@ class LogMetrics:
         yield from self._view_metrics()
         yield from self._retention_metrics()
         yield from self._archive_metrics()
+        yield from self._change_set_metrics()
         yield from self._rehearsal_metrics()
         yield from self._synchronous.collect()
         yield from self._trace_metrics()
@@ -190,6 +195,26 @@ class LogMetrics:
         }
         for name, (text, count_of) in counter_values.items():
             yield counters(f"archive_{name}", text, label, {(s.data_center,): count_of(s) for s in streams})
+
+    def _change_set_metrics(self) -> Iterable[Any]:
+        """How far the change sets of each data centre are; nothing in a cluster without any."""
+        known = self._change_sets.statuses()
+        if not known:
+            return
+        label = ["data_center"]
+        values: dict[str, tuple[str, Callable[[ChangeSetStatus], float | None]]] = {
+            "delay_seconds": ("age of the oldest stable entry without a change set", lambda s: s.delay_seconds),
+            "behind_entries": ("stable entries without a change set", lambda s: s.entries_behind),
+            "index": ("last index with a change set on this log", lambda s: s.executed.index if s.executed else None),
+            "kept_from": ("change sets are kept above this index", lambda s: s.kept_from),
+            "bytes": ("of the change log", lambda s: s.bytes),
+            "reported_timestamp_seconds": ("of the last report, since 1970", lambda s: s.reported_at),
+        }
+        for name, (text, value_of) in values.items():
+            found = {(s.data_center,): value for s in known if (value := value_of(s)) is not None}
+            yield gauges(f"changesets_{name}", text, label, found)
+        rebuilds = {(s.data_center,): float(s.rebuilds) for s in known}
+        yield counters("changesets_rebuilds", "of the store, since its process started", label, rebuilds)
 
     def _rehearsal_metrics(self) -> Iterable[Any]:
         """The last rehearsed recovery of each data centre; nothing where none was made or expected."""

@@ -126,7 +126,11 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
         _query_parameter("until", STRING, "now, or the index behind which it ends"),
         _query_parameter("level", {"enum": ["stable", "settled"]}, "settled: only what no rejoin moves"),
         _query_parameter("heartbeat", {"type": "integer", "minimum": 1, "maximum": 300}, "seconds"),
-        _query_parameter("updates", {"enum": ["stop", "header"]}, "of RDF Patch: what to do with SPARQL updates"),
+        _query_parameter(
+            "updates",
+            {"enum": ["stop", "header", "quads"]},
+            "of RDF Patch: what to do with SPARQL updates; quads: each entry is what it deleted and added",
+        ),
         {"name": "Last-Event-ID", "in": "header", "schema": STRING, "description": "counts more than `from`"},
     ),
     ("GET", "/txlog/doorbell"): _operation(
@@ -225,6 +229,11 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
         "how far the archiver of this data centre is",
         _ok(object_of(known=COUNT)),
         body=schema_ref("ArchiveReport"),
+    ),
+    ("POST", "/txlog/changesets"): _operation(
+        "how far the change sets of this data centre are",
+        _ok(object_of(index=COUNT)),
+        body=schema_ref("ChangeSetReport"),
     ),
     ("POST", "/txlog/rehearsals"): _operation(
         "the result of a rehearsed recovery of this data centre",

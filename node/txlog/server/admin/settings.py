@@ -92,6 +92,9 @@ class SettingsHandler:
             raise Conflict(
                 f"splitRecovery cannot be None: {what}; first: txlog configuration --graphs with an empty list"
             )
+        if wanted == "None" and self._context.config.change_sets is not None:
+            what = "change sets are what the log says, and workers would execute something else"
+            raise Conflict(f"splitRecovery cannot be None: {what}; first: spec.changeSets.enabled: false")
         state = self._context.state
         if state != "Joined":
             who = f"{self._context.config.node} is {state}"

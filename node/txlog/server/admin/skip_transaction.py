@@ -39,10 +39,17 @@ NOTICE_TTL_S = 5.0
 
 class SkipHandler:
     """``POST /txlog/skip/{txid}``, and the automatic skip. ``send(peer, message)`` sends a message to another
-    master."""
+    master. ``has_change_set(index)``: whether the entry at this index may have left as a change set."""
 
-    def __init__(self, site: MasterContext, send: Callable[[str, bytes], None], repairs: WorkerRepairs) -> None:
+    def __init__(
+        self,
+        site: MasterContext,
+        send: Callable[[str, bytes], None],
+        repairs: WorkerRepairs,
+        has_change_set: Callable[[int], bool],
+    ) -> None:
         self._context = site
+        self._has_change_set = has_change_set
         self._loop = site.loop
         self._registry = site.registry
         self._send = send
@@ -129,6 +136,8 @@ class SkipHandler:
         before = max(w.index for w in reachable)
         if any(w.index > before for w in workers):
             return None  # an unreachable worker has executed it, and so has not refused it
+        if self._has_change_set(before + 1):
+            return None  # a worker that is gone has executed it, and followers know what it changed
         return refused.pop()
 
     # Skips by an operator

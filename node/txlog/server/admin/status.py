@@ -29,7 +29,8 @@ except PackageNotFoundError:
 
 
 class StatusHandler:
-    """``/txlog/status``, ``/txlog/peers`` and ``/txlog/transactions/{id}``. ``peers`` describes the links."""
+    """``/txlog/status``, ``/txlog/peers`` and ``/txlog/transactions/{id}``. ``peers`` describes the links,
+    ``change_sets`` how far those of each data centre are."""
 
     def __init__(
         self,
@@ -40,6 +41,7 @@ class StatusHandler:
         peers: Callable[[], dict[str, Any]],
         trimming: LogRetention,
         archive: ArchiveReports,
+        change_sets: Callable[[], list[dict[str, Any]] | None],
     ) -> None:
         self._context = site
         self._duty_handler = duties
@@ -48,6 +50,7 @@ class StatusHandler:
         self._describe_peers = peers
         self._log_retention = trimming
         self._archive = archive
+        self._describe_change_sets = change_sets
 
     def routes(self) -> list[Route]:
         """The paths of this handler."""
@@ -80,6 +83,7 @@ class StatusHandler:
                 "log": _position_to_dict(durability.log_position()),
                 "trim": self._log_retention.describe(),
                 "archive": self._archive.describe(),
+                "changeSets": self._describe_change_sets(),
                 "stable": _position_to_dict(durability.stable_position()),
                 "queue": {"transactions": sum(len(q) for q in queues), "bytes": sum(q.payload_bytes for q in queues)},
                 "counter": agreement.last_stamp if agreement is not None else 0,
@@ -89,6 +93,7 @@ class StatusHandler:
                 ],
                 "present": present if view is not None else [],
                 "workers": self._repairs.describe_workers(),
+                "applied": durability.applied.value,
                 "damage": [],
                 "repository": site.repository,
                 "dataCenter": site.config.data_center,

@@ -18,10 +18,10 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from txlog.http.router import API_HEADER, API_VERSION, Request, Response, Route, int_parameter
-from txlog.model.entry import CONTROL_KINDS, Position
+from txlog.http.min_position import await_min_position, read_min_position
+from txlog.http.router import API_HEADER, API_VERSION, Request, Response, Route
+from txlog.model.entry import Position
 from txlog.model.errors import (
-    BadInput,
     LogAhead,
     LogDiverged,
     LogGone,
@@ -29,31 +29,24 @@ from txlog.model.errors import (
     NotAcceptable,
     Unavailable,
 )
-from txlog.model.synchronous_entry import KIND_DECISION
 from txlog.protocol.log.log_state import LogState
 from txlog.runtime.master_context import MasterContext
+from txlog.server.feed.change_set_source import ChangeSetSource
+from txlog.server.feed.entry_sources import ChangeSetEntrySource, EntrySource, LogEntrySource, log_state
+from txlog.server.feed.feed_request import FeedRequest, parse_feed_request
 from txlog.server.feed.log_pages import LogPageHandler
 from txlog.wire.change_feed import (
-    FEED_MEDIA_TYPES,
     HEARTBEAT,
-    NDJSON_MEDIA_TYPE,
     RDF_PATCH_MEDIA_TYPE,
     SSE_MEDIA_TYPE,
     FeedEvent,
-    FeedPosition,
-    entry_event,
     format_feed_position,
-    is_inexpressible_in_patch,
-    parse_feed_position,
     render_event,
+    render_event_in_pieces,
 )
 
 FOLLOWERS_MAX: Final = 64
 """Followers at one master."""
-PAGE_BYTES: Final = 256 << 10
-"""Bytes that are read at a time for one follower; a larger entry is a page of its own."""
-HEARTBEAT_S: Final = 15
-HEARTBEAT_S_MAX: Final = 300
 POLL_S: Final = 1.0
 """Poll interval, in seconds: how soon the master notices that a follower has left, and sends newly final entries."""
 CATCH_UP_WAIT_S: Final = 2.0
@@ -61,38 +54,28 @@ CATCH_UP_WAIT_S: Final = 2.0
 STALL_TIMEOUT_S: Final = 120.0
 RETRY_MS: Final = 1000
 """Time in milliseconds after which a browser reconnects."""
-_PARAMETERS: Final = frozenset({"from", "until", "level", "heartbeat", "updates"})
-
-
-class _FeedRequest(msgspec.Struct, frozen=True):
-    """What a follower requested. ``start`` None: from now on. ``until`` -1: the current stable index; None: without
-    end."""
-
-    form: str
-    start: FeedPosition | None
-    until: int | None
-    settled: bool
-    heartbeat_s: int
-    updates: bool
-
-    def count_expressible(self, events: Sequence[FeedEvent]) -> int:
-        """How many of the events come before the first one that RDF Patch cannot express for this follower."""
-        wrong = (at for at, each in enumerate(events) if is_inexpressible_in_patch(each, reads_updates=self.updates))
-        return next(wrong, len(events))
+LARGE_CHARS: Final = 1 << 20
+"""A longer payload is written in pieces, and other requests are served in between."""
 
 
 class ChangeFeedHandler:
     """``GET /txlog/watch``. ``common_index(index, hash)`` returns the last index that the log shares with an order that
-    this master abandoned."""
+    this master abandoned. ``changes``: the change sets of this data centre."""
 
     def __init__(
-        self, site: MasterContext, pages: LogPageHandler, shared: Callable[[int, bytes], Awaitable[int | None]]
+        self,
+        site: MasterContext,
+        pages: LogPageHandler,
+        shared: Callable[[int, bytes], Awaitable[int | None]],
+        changes: ChangeSetSource,
     ) -> None:
         self._context = site
         self._loop = site.loop
         self._durability = site.durability
         self._status = site.status
-        self._pages = pages
+        self._entries = LogEntrySource(site, pages)
+        self._changes = changes
+        self._change_sets = ChangeSetEntrySource(site, self._entries, changes)
         self._common_index = shared
         self._waiters: set[asyncio.Future[bool]] = set()
         self.feeds: set[_FollowerStream] = set()
@@ -112,8 +95,10 @@ class ChangeFeedHandler:
         """Sends server-sent events, JSON lines or RDF Patch, by ``Accept``. ``from``: the position after which the feed
         begins, ``now`` by default; ``Last-Event-ID`` overrides it. ``until``: the index at which it ends, or ``now``.
         ``level``: ``stable`` or ``settled``. ``heartbeat``: seconds between heartbeats. ``updates=header``: RDF Patch
-        carries SPARQL updates in a header. Errors: :class:`LogGone`, :class:`LogDiverged`, :class:`LogAhead`."""
-        wish = _parse_feed_request(request)
+        carries SPARQL updates in a header; ``updates=quads``: each entry is what it deleted and added. The header
+        ``TxLog-Min-Position``: the feed begins when there is something to read up to there. Errors: :class:`LogGone`,
+        :class:`LogDiverged`, :class:`LogAhead`, :class:`NoChangeSets`."""
+        wish = parse_feed_request(request)
         if self._context.is_closing:
             raise _closing_error()
         if self._follower_count >= FOLLOWERS_MAX:
@@ -126,10 +111,16 @@ class ChangeFeedHandler:
         finally:
             self._follower_count -= 1
 
-    async def _stream(self, request: Request, wish: _FeedRequest) -> Response:
+    def source(self, wish: FeedRequest) -> EntrySource:
+        """Where this follower's entries come from."""
+        return self._change_sets if wish.wants_change_sets else self._entries
+
+    async def _stream(self, request: Request, wish: FeedRequest) -> Response:
+        await self._await_min_position(request, wish)
         at = await self._start_position(wish)
         if wish.until == -1:
-            wish = msgspec.structs.replace(wish, until=max(self.end(wish.settled), at.index))
+            now = max(self.source(wish).end(wish.settled), at.index, read_min_position(request)[0])
+            wish = msgspec.structs.replace(wish, until=now)
         await self._refuse_update(wish, at)
         response = web.StreamResponse(
             headers={
@@ -154,14 +145,55 @@ class ChangeFeedHandler:
 
     # The start position
 
-    async def _start_position(self, wish: _FeedRequest) -> Position:
+    async def _await_min_position(self, request: Request, wish: FeedRequest) -> None:
+        if not wish.wants_change_sets:
+            await await_min_position(self._context, request, self._durability.stable)
+            return
+        self._changes.check_enabled()
+        self.log_state()
+        if self._changes.captured.value == 0 and self._durability.stable.value > 0:
+            raise Unavailable("ChangeSetsLoading", "no change set of this log is here yet; ask again")
+        await await_min_position(
+            self._context, request, self._changes.captured, "ChangeSetsBehind", "no change set here"
+        )
+
+    async def _start_position(self, wish: FeedRequest) -> Position:
+        if wish.wants_change_sets:
+            at = await self._start_of_changes(wish)
+            await self._change_sets.check_start(at)
+            return at
+        return await self._start_on_log(wish)
+
+    async def _start_of_changes(self, wish: FeedRequest) -> Position:
+        """The place may be below the log's start, where change sets are kept longer than the log."""
+        start, log = wish.start, self.log_state().log_index
+        if start is None:
+            end = self._change_sets.end(wish.settled)
+            if log.has_hash_at(end):
+                return self._durability.position_at(end)
+            return await self._change_sets.position(end, None)
+        deadline = time.monotonic() + CATCH_UP_WAIT_S
+        while start.index > self._changes.captured.value and time.monotonic() < deadline:
+            await self.wait_past(self._change_sets, start.index - 1, deadline - time.monotonic())
+            if self._context.is_closing:
+                raise _closing_error()
+        if start.index > self._changes.captured.value:
+            raise LogAhead(
+                f"index {start.index} is above {self._changes.captured.value}, where the change sets end; ask again "
+                "later"
+            )
+        if start.index < self.log_state().log_index.served_from:
+            return await self._change_sets.position(start.index, start.hash)
+        return await self._start_on_log(wish)
+
+    async def _start_on_log(self, wish: FeedRequest) -> Position:
         durability, start = self._durability, wish.start
         if start is None:
             self.log_state()
-            return durability.position_at(self.end(wish.settled))
+            return durability.position_at(self._entries.end(wish.settled))
         deadline = time.monotonic() + CATCH_UP_WAIT_S
         while start.index > durability.stable.value and time.monotonic() < deadline:
-            await self.wait_past(start.index - 1, deadline - time.monotonic())
+            await self.wait_past(self._entries, start.index - 1, deadline - time.monotonic())
             if self._context.is_closing:
                 raise _closing_error()
         agreement = self.log_state()
@@ -183,10 +215,13 @@ class ChangeFeedHandler:
             )
         return Position(mine.epoch, start.index, start.hash)
 
-    async def _refuse_update(self, wish: _FeedRequest, at: Position) -> None:
-        if wish.form != RDF_PATCH_MEDIA_TYPE or not self.is_on_log(at) or at.index >= self._durability.stable.value:
+    async def _refuse_update(self, wish: FeedRequest, at: Position) -> None:
+        entries = self._entries
+        if wish.form != RDF_PATCH_MEDIA_TYPE or wish.wants_change_sets or not entries.is_on_log(at):
             return
-        (entry, *_) = await self.read(at, at.index + 1)
+        if at.index >= self._durability.stable.value:
+            return
+        (entry, *_) = await entries.read(at, at.index + 1)
         if not wish.count_expressible([entry]):
             raise NotAcceptable(_not_quads_message(entry))
 
@@ -194,20 +229,7 @@ class ChangeFeedHandler:
 
     def log_state(self) -> LogState:
         """The log; :class:`Unavailable` before the cluster is bootstrapped."""
-        agreement = self._status.log_state
-        if agreement is None:
-            raise Unavailable("NotFounded", "the cluster is not founded yet: no log here")
-        return agreement
-
-    @property
-    def stable(self) -> int:
-        """The stable index."""
-        return self._durability.stable.value
-
-    def end(self, settled: bool) -> int:
-        """The last index that the feed may send: the final index for ``settled``, else the stable index."""
-        stable = self._durability.stable.value
-        return min(stable, self.log_state().final_index) if settled else stable
+        return log_state(self._context)
 
     @property
     def is_closing(self) -> bool:
@@ -220,11 +242,6 @@ class ChangeFeedHandler:
         yet."""
         return self.log_state().installed
 
-    def is_on_log(self, at: Position) -> bool:
-        """Whether this position is on the log."""
-        history = self.log_state().log_index
-        return history.has_hash_at(at.index) and history.hash_at(at.index) == at.hash
-
     async def common_index(self, at: Position) -> int | None:
         """The last index of the path to ``at`` that is on the log; None if this master does not know that path."""
         return await self._common_index(at.index, at.hash)
@@ -234,19 +251,9 @@ class ChangeFeedHandler:
         known = index <= self._durability.stable.value and self.log_state().log_index.has_hash_at(index)
         return self._durability.position_at(index) if known else None
 
-    async def read(self, at: Position, upto: int) -> list[FeedEvent]:
-        """The next entries, at least one."""
-        found: list[FeedEvent] = []
-        settled, previous = self.log_state().final_index, at.hash
-        for entry in await self._pages.read(at, upto, PAGE_BYTES, keys=True):
-            key = entry.key if entry.kind in (*CONTROL_KINDS, KIND_DECISION) else ""
-            found.append(entry_event(entry, previous, key, entry.index <= settled))
-            previous = entry.hash
-        return found
-
-    async def wait_past(self, index: int, seconds: float) -> None:
-        """Waits until the stable index is above ``index``, another event wakes the follower, or the time is over."""
-        future = self._durability.wait_index(self._durability.stable, index + 1)
+    async def wait_past(self, source: EntrySource, index: int, seconds: float) -> None:
+        """Waits until there are entries above ``index``, another event wakes the follower, or the time is over."""
+        future = self._durability.wait_index(source.mark, index + 1)
         self._waiters.add(future)
         try:
             await self._durability.wait_for(future, seconds)
@@ -264,12 +271,13 @@ class _FollowerStream:
     """The stream of one follower; ``at`` is the position up to which it has been written."""
 
     def __init__(
-        self, room: ChangeFeedHandler, request: Request, response: web.StreamResponse, wish: _FeedRequest, at: Position
+        self, room: ChangeFeedHandler, request: Request, response: web.StreamResponse, wish: FeedRequest, at: Position
     ) -> None:
         self._handler = room
         self._request = request
         self._response = response
         self._options = wish
+        self._source = room.source(wish)
         self._position = at
         self._is_ended = False
         self._last_written = 0.0
@@ -279,18 +287,18 @@ class _FollowerStream:
         if self._options.form == SSE_MEDIA_TYPE:
             await self._response.write(f"retry: {RETRY_MS}\n".encode())
         await self._send_event(FeedEvent(event="position", id=self._id))
-        room, wish = self._handler, self._options
+        room, wish, source = self._handler, self._options, self._source
         while not self._is_ended:
-            seen = room.stable
+            seen = source.mark.value
             await self._check_log()
             if self._is_ended or self._is_finished:
                 return
-            upto = min(room.end(wish.settled), wish.until if wish.until is not None else 1 << 62)
-            if room.is_on_log(self._position) and upto > self._position.index and await self._send_entries(upto):
+            upto = min(source.end(wish.settled), wish.until if wish.until is not None else 1 << 62)
+            if source.is_on_log(self._position) and upto > self._position.index and await self._send_entries(upto):
                 continue
             if time.monotonic() - self._last_written >= wish.heartbeat_s:
                 await self._write(HEARTBEAT[wish.form])
-            await room.wait_past(seen, min(POLL_S, wish.heartbeat_s))
+            await room.wait_past(source, seen, min(POLL_S, wish.heartbeat_s))
 
     @property
     def index(self) -> int:
@@ -310,7 +318,7 @@ class _FollowerStream:
         return (
             self._options.until is not None
             and self._position.index >= self._options.until
-            and self._handler.is_on_log(self._position)
+            and self._source.is_on_log(self._position)
         )
 
     async def _check_log(self) -> None:
@@ -319,7 +327,7 @@ class _FollowerStream:
         if room.is_closing:
             await self._end("closing", "this master ends; another one goes on from here")
             return
-        if not room.is_installed or room.is_on_log(at):
+        if not room.is_installed or self._source.is_on_log(at):
             return
         agreement = room.log_state()
         if at.index < agreement.log_index.served_from:
@@ -337,10 +345,15 @@ class _FollowerStream:
             )
 
     async def _send_entries(self, upto: int) -> bool:
-        """Sends the next entries. False when they cannot be read because the log has just changed."""
+        """Sends the next entries. False when they cannot be read now, as after a change of the log."""
         try:
-            events = await self._handler.read(self._position, upto)
+            events = await self._source.read(self._position, upto)
         except (LogDiverged, LogAhead, LogNeedsRestore, Unavailable):
+            return False
+        except LogGone as gone:
+            await self._end("gone", str(gone))
+            return True
+        if not events:
             return False
         form = self._options.form
         count = len(events)
@@ -349,12 +362,26 @@ class _FollowerStream:
         if count:
             last = events[count - 1]
             self._position = Position(self._position.epoch, last.index, bytes.fromhex(last.id.partition(":")[2]))
-            await self._write(b"".join(render_event(event, form) for event in events[:count]))
+            await self._write_entries(events[:count])
         if count < len(events):
             await self._end("not-quads", _not_quads_message(events[count]))
         return True
 
     # Writing
+
+    async def _write_entries(self, events: Sequence[FeedEvent]) -> None:
+        form, data = self._options.form, bytearray()
+        for event in events:
+            if len(event.payload) < LARGE_CHARS:
+                data += render_event(event, form)
+                continue
+            if data:
+                await self._write(bytes(data))
+                data.clear()
+            for piece in render_event_in_pieces(event, form):
+                await self._write(piece)
+        if data:
+            await self._write(bytes(data))
 
     async def _send_event(self, event: FeedEvent) -> None:
         await self._write(render_event(event, self._options.form))
@@ -372,54 +399,6 @@ class _FollowerStream:
             self._handler.abort_stalled(self._request)
             raise ConnectionResetError("it reads nothing") from None
         self._last_written = time.monotonic()
-
-
-def _parse_feed_request(request: Request) -> _FeedRequest:
-    query = request.query
-    unknown = sorted(set(query) - _PARAMETERS)
-    if unknown:
-        raise BadInput(f"{unknown[0][:40]}: no parameter of a feed; there are {', '.join(sorted(_PARAMETERS))}")
-    last = request.headers.get("Last-Event-ID")
-    start = query.get("from", "now")
-    level, updates, until = query.get("level", "stable"), query.get("updates", "stop"), query.get("until")
-    if level not in ("stable", "settled"):
-        raise BadInput(f"level={level[:40]}: stable or settled")
-    if updates not in ("stop", "header"):
-        raise BadInput(f"updates={updates[:40]}: stop (the feed ends before a SPARQL update) or header")
-    if last is not None:
-        begin: FeedPosition | None = parse_feed_position(last, "Last-Event-ID")
-    else:
-        begin = None if start == "now" else parse_feed_position(start, "from")
-    return _FeedRequest(
-        _negotiate_format(request.headers.get("Accept", "")),
-        begin,
-        -1 if until == "now" else int_parameter(query, "until", 0) if until is not None else None,
-        level == "settled",
-        int_parameter(query, "heartbeat", HEARTBEAT_S, least=1, most=HEARTBEAT_S_MAX),
-        updates == "header",
-    )
-
-
-def _negotiate_format(accept: str) -> str:
-    """The format that the client prefers; of equal weights, the first that it names."""
-    wanted: list[tuple[float, str]] = []
-    for part in accept.lower().split(","):
-        name, *parameters = (piece.strip() for piece in part.split(";"))
-        weight = next((text[2:] for text in parameters if text.startswith("q=")), "1")
-        try:
-            wanted.append((float(weight), name))
-        except ValueError:
-            raise BadInput(f"Accept: {part.strip()[:80]!r}: q is a number from 0 to 1") from None
-    for liking, name in sorted(wanted, key=lambda one: -one[0]):
-        if liking <= 0:
-            continue
-        if name in FEED_MEDIA_TYPES:
-            return name
-        if name in ("", "*/*", "text/*"):
-            return SSE_MEDIA_TYPE
-        if name == "application/*":
-            return NDJSON_MEDIA_TYPE
-    raise NotAcceptable(f"Accept: {accept[:80]}; there are {', '.join(FEED_MEDIA_TYPES)}")
 
 
 def _closing_error() -> Unavailable:

@@ -20,6 +20,7 @@ from txlog.http.body_compression import (
     compress_unless_short,
     compress_whole,
 )
+from txlog.http.min_position import parse_min_position
 from txlog.http.router import encode_response, error_response
 from txlog.model.errors import TxLogError, Unavailable
 from txlog.runtime.master_context import MasterContext
@@ -34,7 +35,6 @@ from txlog.server.frontdoor.read_router import (
     RETRY_S,
     ReadRouter,
     WorkerQuery,
-    parse_min_position,
     query_request,
     worker_error,
 )

@@ -10,11 +10,10 @@ from typing import Final, NamedTuple
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 
+from txlog.http.min_position import await_min_position, read_min_position
 from txlog.http.router import Request
-from txlog.http.write_options import prefer_header, preferred_wait
-from txlog.model.errors import BadInput, Conflict, NotAcceptable, TooLarge, Unavailable, WorkerFault
+from txlog.model.errors import BadInput, NotAcceptable, TooLarge, Unavailable, WorkerFault
 from txlog.runtime.master_context import MasterContext
-from txlog.runtime.watermark import Watermark
 from txlog.server.frontdoor.off_loop import run_sparql_off_loop
 from txlog.server.frontdoor.result_formats import N_QUADS, RESULTS_JSON
 from txlog.server.frontdoor.statement_lines import StatementPattern
@@ -74,8 +73,8 @@ class ReadRouter:
 
         Raises :class:`Unavailable` if no worker is in time.
         """
-        await _await_watermark(self._site, request, self._durability.applied)
-        least = _min_position_header(request)[0]
+        await await_min_position(self._site, request, self._durability.applied)
+        least = read_min_position(request)[0]
         if not shown or request.remote is None:
             return self.readable_workers(least)
         found = self.readable_workers(least, request.remote)
@@ -245,20 +244,7 @@ def query_request(engine: str, build: WorkerQuery) -> WorkerRequest:
 
 async def await_stable(site: MasterContext, request: Request) -> None:
     """For a read that this master answers itself: waits until its own log has reached ``TxLog-Min-Position``."""
-    await _await_watermark(site, request, site.durability.stable)
-
-
-async def _await_watermark(site: MasterContext, request: Request, mark: Watermark) -> None:
-    index, digest = _min_position_header(request)
-    if not index:
-        return
-    durability = site.durability
-    seconds = preferred_wait(prefer_header(request), site.config.write_timeout_s, WAIT_S_MAX)
-    reached = await durability.wait_for(durability.wait_index(mark, index), seconds)
-    if index <= durability.stable.value and digest and durability.position_at(index).hash.hex() != digest:
-        raise Conflict(f"TxLog-Min-Position: at index {index} this log has another hash: the position was moved")
-    if not reached:
-        raise Unavailable("NoWorker", f"no worker here has reached index {index} yet; ask again", RETRY_S)
+    await await_min_position(site, request, site.durability.stable)
 
 
 async def _read_bounded(response: ClientResponse, bytes_max: int) -> bytes:
@@ -284,20 +270,3 @@ def worker_error(status: int, text: str) -> BadInput | NotAcceptable | WorkerFau
 def lowercase_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """The headers with lower-case names."""
     return {name.lower(): value for name, value in headers.items()}
-
-
-def _min_position_header(request: Request) -> tuple[int, str]:
-    """The header ``TxLog-Min-Position`` as index and hash; (0, "") without one."""
-    text = request.headers.get("TxLog-Min-Position")
-    return (0, "") if text is None else parse_min_position(text)
-
-
-def parse_min_position(text: str) -> tuple[int, str]:
-    """An index or ``epoch:index:hash`` as index and hash, "" without a hash. :class:`BadInput` for anything else."""
-    parts = text.strip().split(":")
-    digits = parts[0] if len(parts) == 1 else parts[1] if len(parts) == 3 else ""
-    digest = parts[2].lower() if len(parts) == 3 else ""
-    right_hash = not digest or (len(digest) == 32 and all(c in "0123456789abcdef" for c in digest))
-    if not (digits.isascii() and digits.isdecimal() and len(digits) < 19 and right_hash):
-        raise BadInput(f"TxLog-Min-Position: {text[:80]!r}; an index, or the TxLog-Position of an answer")
-    return int(digits), digest

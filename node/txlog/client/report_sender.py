@@ -1,5 +1,5 @@
-"""Reports to the masters how far the archiver is, in a thread of its own: a master that does not answer delays no file,
-and a target that does not answer delays no report."""
+"""Reports to the masters how far a process is, in a thread of its own: a master that does not answer delays no work,
+and work that takes long delays no report."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Final
 
-from txlog.archive.file_name import Node
+import msgspec
+
 from txlog.client.connection import MasterConnection
 from txlog.client.json_calls import JsonCalls
 from txlog.model.errors import NotFound, TxLogError
 from txlog.telemetry.event_log import EventLog
-from txlog.wire.archive_report import PLACES_REPORTED_MAX, ArchivePlace, ArchiveReport
 
 REPORT_S: Final = 5.0
 REQUEST_S: Final = 3.0
@@ -21,24 +21,22 @@ CONNECT_S: Final = 1.0
 LAST_REPORT_S: Final = 5.0
 
 
-def report_places(newest_first: Sequence[Node]) -> list[ArchivePlace]:
-    """The newest places, as a report has them."""
-    return [ArchivePlace(node.index, node.hash.hex()) for node in newest_first[:PLACES_REPORTED_MAX][::-1]]
-
-
 class ReportSender:
-    """Every :data:`REPORT_S`, and soon after each :meth:`publish` that says something new."""
+    """Every :data:`REPORT_S`, and soon after each :meth:`publish` that says something new. ``path``: where masters take
+    these reports. ``event``: the name of the event in the log when one is not taken."""
 
-    def __init__(self, urls: Sequence[str], log: EventLog) -> None:
+    def __init__(self, urls: Sequence[str], path: str, first: msgspec.Struct, log: EventLog, event: str) -> None:
         self._urls = urls
+        self._path = path
         self._log = log
-        self._report = ArchiveReport([], state="Waiting")
+        self._event = event
+        self._report = first
         self._changed = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
         self._thread.start()
 
-    def publish(self, report: ArchiveReport) -> None:
+    def publish(self, report: msgspec.Struct) -> None:
         """The next report. It is not waited for."""
         if report != self._report:
             self._report = report
@@ -62,10 +60,10 @@ class ReportSender:
                 for each in connections:
                     self._send(each, report)
 
-    def _send(self, master: MasterConnection, report: ArchiveReport) -> None:
+    def _send(self, master: MasterConnection, report: msgspec.Struct) -> None:
         try:
-            JsonCalls(master).post("/txlog/archive", report)
+            JsonCalls(master).post(self._path, report)
         except NotFound:
-            pass  # a master of an older version, which measures no delay
+            pass  # a master of an older version
         except TxLogError as error:
-            self._log.warning_rate_limited("ArchiveNotReported", master.url, error=f"{error.name}: {error}")
+            self._log.warning_rate_limited(self._event, master.url, error=f"{error.name}: {error}")
