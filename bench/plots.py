@@ -53,9 +53,9 @@ CHART_OPTIONS: Final = {
 }
 
 
-_REMARKS: Final = re.compile("<!--.*?-->|<script.*?</script>", re.DOTALL)
-"""When and by what it was drawn, and its settings for scripts that are not there: a picture changes with its figures
-alone."""
+_REMARKS: Final = re.compile('<!--.*?-->|<script.*?</script>| xmlns:xlink="[^"]*"', re.DOTALL)
+"""When and by what it was drawn, its settings for scripts that are not there, and a name that pygal declares where lxml
+is installed: a picture changes with its figures alone."""
 
 
 class CurvePlot(NamedTuple):

@@ -9,7 +9,7 @@ import sys
 NEEDED = {
     *("aiohappyeyeballs", "aiohttp", "aiosignal", "attr", "frozenlist", "idna", "multidict", "propcache", "yarl"),
     *("annotated_types", "pydantic", "pydantic_core", "typing_extensions", "typing_inspection"),
-    *("msgspec", "pyoxigraph", "uvloop", "zstandard", "txlog"),
+    *("httptools", "msgspec", "pyoxigraph", "uvloop", "zstandard", "txlog"),
 }
 """aiohttp with what it needs, pydantic with what it needs, and what TxLog itself asks for."""
 

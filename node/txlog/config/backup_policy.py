@@ -6,11 +6,11 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
+from txlog.config.backup_defaults import INCREMENTS_DEFAULT
 from txlog.config.manifest_model import ManifestModel, cel_rules, expected_error
 from txlog.config.resource_specs import RESOURCE_NAME_PATTERN, SecretRef
 from txlog.config.schedule import validate_schedule
 
-INCREMENTS_DEFAULT: Final = 14
 INCREMENTS_MAX: Final = 1000
 
 

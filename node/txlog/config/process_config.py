@@ -12,7 +12,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from txlog.config.backup_policy import INCREMENTS_DEFAULT
+from txlog.config.backup_defaults import INCREMENTS_DEFAULT
 from txlog.config.durability_specs import GraphRuleSpec
 from txlog.config.units import AS_WRITTEN, Engine, can_keep_literals
 from txlog.model.durability import Durability

@@ -21,7 +21,7 @@ TIMEOUT_S_MIN: Final = 5.0
 """Requests with a shorter time-out go to aiohttp: the fast path checks time-outs only now and then."""
 
 _REQUEST_LINE: Final = re.compile(rb"(GET|POST) (/[\x21-\x7e]*) HTTP/1\.1")
-_HEADERS: Final = re.compile(rb"(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t\x20-\x7e]*+)*+")
+_HEADERS: Final = re.compile(rb"(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t\x20-\x7e]*+|)*+")
 CACHED_MAX: Final = 512
 """How many blocks of headers are kept parsed: a client sends the same one again and again."""
 _LENGTH: Final = re.compile("[0-9]{1,9}")
