@@ -39,6 +39,8 @@ RATIO_MIN: Final = 0.8
 P99_RATIO_MAX: Final = 1.5
 WAIT_S: Final = 240.0
 START_S: Final = 10.0
+PATIENCE: Final = "60s"
+"""Longer than any answer takes: ``wrk`` counts an answer after it as an error."""
 
 
 class QueryShape(NamedTuple):
@@ -71,7 +73,7 @@ def measure_reads(cluster: LocalCluster, folder: Path, rounds: int, seconds: flo
     workers = [worker.url for worker in cluster.topology.workers if worker.data_center == data_center]
     fill_stores(cluster, QUADS, GRAPHS)
     cluster.wait_applying(WAIT_S)
-    writes = BackgroundLoad(cluster.masters, 7)
+    writes = BackgroundLoad(cluster.masters, 7, cluster.repository)
     found: dict[tuple[str, str], list[Measured]] = {}
     try:
         with haproxy(root, folder, workers) as proxy:
@@ -132,7 +134,18 @@ def wrk_script(shape: QueryShape, path: str) -> str:
 
 def run_wrk(root: Path, url: str, script: Path, seconds: float) -> Measured:
     """One load. :class:`CannotMeasure` where ``wrk`` says nothing."""
-    command = [root / "usr/bin/wrk", "-t1", f"-c{CLIENTS}", f"-d{seconds:g}s", "--latency", "-s", script, url]
+    command = [
+        root / "usr/bin/wrk",
+        "-t1",
+        f"-c{CLIENTS}",
+        f"-d{seconds:g}s",
+        "--timeout",
+        PATIENCE,
+        "--latency",
+        "-s",
+        script,
+        url,
+    ]
     done = subprocess.run(
         [str(part) for part in command], env=_environment(root), capture_output=True, text=True, check=False
     )

@@ -18,8 +18,9 @@ RETRY_S: Final = 0.3
 class BackgroundLoad:
     """One thread for each master. ``written``: the transactions that were acknowledged."""
 
-    def __init__(self, urls: Sequence[str], seed: int) -> None:
+    def __init__(self, urls: Sequence[str], seed: int, repository: str = REPOSITORY) -> None:
         self.written = 0
+        self._repository = repository
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._threads = [
@@ -35,7 +36,7 @@ class BackgroundLoad:
             each.join(60)
 
     def _run(self, url: str, chance: random.Random) -> None:
-        prober = WriteProber(url, REPOSITORY, "synced", timeout_s=10.0, wait_s=5)
+        prober = WriteProber(url, self._repository, "synced", timeout_s=10.0, wait_s=5)
         number = 0
         while not self._stop.wait(PAUSE_S):
             number += 1

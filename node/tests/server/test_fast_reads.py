@@ -218,6 +218,27 @@ async def test_a_read_after_a_write_waits_on_the_ordinary_path_only(filled: Serv
         assert b"true" in (await client.answer()).body
 
 
+async def test_a_client_that_has_seen_more_waits_and_stays_on_the_fast_path(gated: Gated) -> None:
+    """Each worker may have shown a write that the other one is not known to have executed: a read waits for either."""
+    registry = gated.cluster.service(0).context.registry
+    async with connection(gated.cluster) as client:
+        assert (await client.ask(get(ALL))).status == 200
+        for driver in gated.drivers:
+            await asyncio.to_thread(driver.pause)
+        told = await gated.cluster.write(0, "INSERT DATA { <urn:t> <urn:p> 1 }", TxLog_Durability="synced")
+        end = int(told["TxLog-Position"].split(":")[1])
+        address = client.writer.get_extra_info("sockname")[0]
+        for name in ("w-1", "w-2"):
+            reads_of(gated.cluster)._choice.monotonic_reads.record(address, name, end - 1, end)
+        client.writer.write(get("ASK { <urn:t> ?p ?o }"))
+        await until(lambda: any(len(mark) for mark in registry.reads.worker_watermarks.values()))
+        assert active(gated.cluster) == 0
+        for driver in gated.drivers:
+            driver.resume()
+        assert b"true" in (await client.answer()).body
+        assert fast(gated.cluster) == 1
+
+
 async def test_queries_and_writes_of_one_connection_are_answered_in_order(filled: Served) -> None:
     write = b"<urn:pipelined> <urn:p> <urn:o> .\n"
     head = f"POST {PATH}/statements HTTP/1.1\r\nHost: x\r\nContent-Type: application/n-quads\r\n"
@@ -304,8 +325,8 @@ class Gate:
 
 
 class Gated:
-    def __init__(self, cluster: Cluster, gates: list[Gate]) -> None:
-        self.cluster, self.gates = cluster, gates
+    def __init__(self, cluster: Cluster, gates: list[Gate], drivers: list[Driver]) -> None:
+        self.cluster, self.gates, self.drivers = cluster, gates, drivers
 
 
 @pytest.fixture
@@ -319,7 +340,7 @@ async def gated(tmp_path: Path, clusters: Callable[..., Cluster]) -> AsyncIterat
     await cluster.start()
     drivers = [Driver(cluster.url(0), f"w-{at}", store) for at, store in enumerate(stores, 1)]
     await cluster.write(0, DATA, TxLog_Durability="applied-all", Prefer="wait=30")
-    yield Gated(cluster, gates)
+    yield Gated(cluster, gates, drivers)
     for driver in drivers:
         await asyncio.to_thread(driver.close)
     for gate in gates:

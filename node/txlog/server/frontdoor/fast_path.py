@@ -119,7 +119,7 @@ class FastPath:
         if head is None:
             return None
         found = (head, log)
-        if isinstance(head, PlainReadHead) or not head.options.traceparent:  # the next one has another traceparent
+        if is_kept(head):
             if len(self._head_cache) >= CACHED_HEADS_MAX:
                 self._head_cache.clear()
             self._head_cache[data] = found
@@ -157,6 +157,13 @@ class FastPath:
             log.reads.close()
         if self._timer is not None:
             self._timer.cancel()
+
+
+def is_kept(head: PlainWriteHead | PlainReadHead) -> bool:
+    """Whether a client may send this head again. The next one has another traceparent, or asks about another IRI."""
+    if isinstance(head, PlainReadHead):
+        return head.query is None or not head.query.iris
+    return not head.options.traceparent
 
 
 class FastPathWaiter:

@@ -31,6 +31,7 @@ from txlog.server.frontdoor.plain_queries import FilledRequest, PlainQuery, Plai
 from txlog.server.frontdoor.read_router import (
     CONNECT_S,
     CONNECTIONS_MAX,
+    MONOTONIC_WAIT_S,
     READ_S,
     RETRY_S,
     ReadRouter,
@@ -101,16 +102,30 @@ class FastReads:
             return None
         if least is None:
             return None
-        stores = self._choice.candidates(least, address)
-        if not stores or not stores[0].is_fresh:
-            return None
-        stores = [store for store in stores if store.is_fresh and self._can_answer(store, query.worker_query)]
+        stores = [
+            store for store in self._choice.candidates(least, address) if self._can_answer(store, query.worker_query)
+        ]
         if not stores or not self.connections.has_room(stores[0].worker.url):
             return None
         self._interactive_load.note_request()
-        read = FastRead(self, head, query, client, stores)
-        read.try_next()
+        if stores[0].is_fresh:
+            read = FastRead(self, head, query, client, [store for store in stores if store.is_fresh])
+            read.try_next()
+        else:
+            read = FastRead(self, head, query, client, stores)
+            read.wait_for_fresh(address, least)
         return read
+
+    async def fresh_stores(
+        self, stores: list[WorkerCandidate], query: WorkerQuery, address: str, least: int
+    ) -> list[WorkerCandidate]:
+        """Waits until one of these workers shows nothing older than what this client has seen, but no longer than
+        :data:`~.read_router.MONOTONIC_WAIT_S`, as :meth:`.ReadRouter.choose` does."""
+        needed = {store.worker.name: store.min_index for store in stores}
+        if not await self.reads.wait_any_at(needed, MONOTONIC_WAIT_S):
+            self._choice.monotonic_reads.forget(address)
+        found = self._choice.candidates(least, address)
+        return [store for store in found if store.is_fresh and self._can_answer(store, query)]
 
     def _reached_index(self, text: str) -> int | None:
         """The index that a read must have reached; None where this log has not, or has another hash there."""
@@ -220,6 +235,21 @@ class FastRead:
             self._connect()
         else:
             self._send(connection)
+
+    def wait_for_fresh(self, address: str, least: int) -> None:
+        """Sends the query once a worker may answer this client."""
+        self._task = asyncio.get_running_loop().create_task(self._send_when_fresh(address, least))
+
+    async def _send_when_fresh(self, address: str, least: int) -> None:
+        stores = await self._door.fresh_stores(self._stores, self._query.worker_query, address, least)
+        self._task = None
+        if self.is_over:
+            return
+        self._stores = stores
+        if stores:
+            self.try_next()
+        else:
+            self._leave_to_http()
 
     def _connect(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._send_on_new_connection())
