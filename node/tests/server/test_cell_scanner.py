@@ -209,9 +209,7 @@ async def test_the_sums_of_all_cells_are_those_of_a_whole_reading(compared: Comp
     await compared.turns(5.0)
     with HttpTransport(compared.stores["w-1"].url, 30.0) as transport:
         whole = digest_worker(ADAPTER, transport)
-    app = compared.cluster.apps[0]
-    assert app is not None
-    looks = app.context.registry.workers["w-1"].looks
+    looks = compared.cluster.service(0).context.registry.workers["w-1"].looks
     (sums,) = [look for look in looks if look.kind == "sums"]
     table: dict[str, tuple[int, int | None]] = {**whole.graphs}
     assert sums == build_graph_digests("sums", 1, bytes([1]).hex() * 16, 0, table)
