@@ -37,7 +37,7 @@ def contexts(pod: KubeObject) -> list[KubeObject]:
 @pytest.mark.parametrize("around", [ACCOUNT, PLATFORM])
 def test_pods_ask_for_no_privilege(mode: str, around: BuildContext) -> None:
     found = [each["spec"] for each in templates(cluster(mode), around)]
-    assert len(found) == (8 if mode == "executors" else 7)
+    assert len(found) == (9 if mode == "executors" else 8)
     for pod in found:
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
