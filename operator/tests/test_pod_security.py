@@ -89,7 +89,7 @@ def test_the_standard_restricted_admits_every_pod(
         spec.pop("serviceAccountName", None)
         volumes = [
             {"name": claim, "emptyDir": {}}
-            for claim in ("journal", "store")
+            for claim in ("journal", "store", "changes")
             if any(mount["name"] == claim for each in spec["containers"] for mount in each.get("volumeMounts", []))
         ]
         spec["volumes"] = [*spec["volumes"], *volumes]
