@@ -331,6 +331,13 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
         f"{_FAST_READS}::test_a_client_that_leaves_stops_its_query",
     ),
     _mutant(
+        "fast-read-waits-for-a-refusal-for-ever",
+        f"{_ROOM}/fast_reads.py",
+        "connection.status == 200 or now",
+        "connection.status or now",
+        f"{_FAST_READS}::test_a_worker_that_stops_in_its_head_or_in_a_refusal_is_given_up",
+    ),
+    _mutant(
         "fast-read-fills-the-memory",
         f"{_ROOM}/fast_reads.py",
         "                            await client.drain(CLIENT_IDLE_S)\n",

@@ -300,18 +300,24 @@ async def test_masters_read_with_a_token(capturing: Capturing) -> None:
             assert answer.status == status, await answer.text()
 
 
-async def test_after_a_rejoin_it_goes_back_and_followers_are_rewound(
-    clusters: Callable[..., Cluster], tmp_path: Path
-) -> None:
-    """The process follows uk-3, which loses. Who does not ask for more than final entries is never rewound."""
+async def following_the_loser(clusters: Callable[..., Cluster], folder: Path) -> tuple[Cluster, Capturing]:
+    """Three masters with a first entry, and a process that follows uk-3, which loses a split."""
     [port] = free_ports(1)
     changes = {"url": f"http://127.0.0.1:{port}"}
     cluster = clusters(3, max_peer_lag_ms=3000, round_timeout_ms=800, idle_interval_ms=100, change_sets=changes)
     await cluster.start()
     await until(lambda: states(cluster) == {"Joined"})
-    capturing = Capturing(tmp_path, cluster, None, port)
+    capturing = Capturing(folder, cluster, None, port)
     capturing.start(masters=[cluster.url(2)])
     await cluster.write(0, insert("first"))
+    return cluster, capturing
+
+
+async def test_after_a_rejoin_it_goes_back_and_followers_are_rewound(
+    clusters: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    """The process follows uk-3, which loses. Who does not ask for more than final entries is never rewound."""
+    cluster, capturing = await following_the_loser(clusters, tmp_path)
     await capturing.captured(1, 2)
     feeds = [
         asyncio.create_task(capturing.watch(f"from=0&until=9{level}", 2, Accept="application/x-ndjson"))
@@ -344,14 +350,7 @@ async def test_what_a_store_has_of_a_branch_that_was_given_up_does_not_leave(
     clusters: Callable[..., Cluster], tmp_path: Path
 ) -> None:
     """The store hangs where the branch ended, and a report claims that it is on the merged log."""
-    [port] = free_ports(1)
-    changes = {"url": f"http://127.0.0.1:{port}"}
-    cluster = clusters(3, max_peer_lag_ms=3000, round_timeout_ms=800, idle_interval_ms=100, change_sets=changes)
-    await cluster.start()
-    await until(lambda: states(cluster) == {"Joined"})
-    capturing = Capturing(tmp_path, cluster, None, port)
-    capturing.start(masters=[cluster.url(2)])
-    await cluster.write(0, insert("first"))
+    cluster, capturing = await following_the_loser(clusters, tmp_path)
     heal = await go_apart(cluster)
     for number in range(3):
         await cluster.write(2, insert(f"alone-{number}"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ from txlog.server.frontdoor.answer_steps import SMALL_BYTES
 from txlog.server.frontdoor.fast_reads import FastReads
 from txlog.server.frontdoor.plain_queries import plain_query
 from txlog.server.frontdoor.query_request import parse_query_request
+from txlog.server.frontdoor.read_router import READ_S
 from txlog.server.frontdoor.result_formats import N_TRIPLES
 from txlog.server.frontdoor.worker_connections import PAUSE_BYTES
 from txlog.sparql.rewrite.query_template import FilledText, split_template
@@ -278,9 +280,11 @@ class Gate:
         self.url = f"http://127.0.0.1:{port}"
         self.port, self.store = port, urlsplit(store)
         self.cut_after: int | None = None
+        self.holds_after: int | None = None
         self.holds = False
         self.passed = 0
         self.lost = 0
+        self.held = 0
         self.writers: list[asyncio.StreamWriter] = []
 
     async def start(self) -> None:
@@ -302,6 +306,10 @@ class Gate:
                 while self.holds:  # noqa: ASYNC110 - the test's own gate
                     await asyncio.sleep(0.005)
                 self.passed += len(data)
+                if self.holds_after is not None:
+                    writer.write(data[: self.holds_after])
+                    self.held += 1
+                    continue
                 writer.write(data[: self.cut_after])
                 if self.cut_after is not None:
                     self.cut_after -= len(data)
@@ -380,6 +388,23 @@ async def test_a_worker_that_breaks_off_in_a_long_answer_breaks_it_off(gated: Ga
         for gate in gated.gates:
             gate.cut_after = None
         assert (await client.ask(get(LONG))).is_whole
+    assert active(gated.cluster) == 0
+
+
+@pytest.mark.parametrize("query", [ALL, "no SPARQL"])
+async def test_a_worker_that_stops_in_its_head_or_in_a_refusal_is_given_up(gated: Gated, query: str) -> None:
+    async with connection(gated.cluster) as client:
+        wanted = await client.ask(get(query))
+        for gate in gated.gates:
+            gate.holds_after = 20 if query == ALL else -1  # the last byte of the refusal does not come
+        client.writer.write(get(query))
+        await until(lambda: sum(gate.held for gate in gated.gates) == 1)
+        for gate in gated.gates:
+            gate.holds_after = None
+        (here,) = gated.cluster.app(0)._fast_path.connections
+        here.check_timeout(time.monotonic() + READ_S, 3600.0)
+        told = await client.answer()
+        assert (told.status, told.body) == (wanted.status, wanted.body)
     assert active(gated.cluster) == 0
 
 

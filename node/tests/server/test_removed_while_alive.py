@@ -37,7 +37,7 @@ async def removed(cluster: Cluster, accepted: int) -> Fatal:
 
     await until(others_go_on)
     assert cluster.service(LOST).loop.executor.core.state == "Suspected", (
-        "nobody backs up its data centre's store for it"
+        "no other master backs up its data centre's store"
     )
     url = cluster.url(0, "/txlog/peers/uk-3?lost=true")
     async with cluster.session.delete(url) as answer:

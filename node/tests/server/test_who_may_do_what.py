@@ -115,7 +115,7 @@ async def test_strangers_get_in_nowhere(cluster: Cluster, monkeypatch: pytest.Mo
             assert status == 401, (route, who, status, body)
             assert challenge.startswith("Basic ") or role == "peer", (route, who)
             assert not [secret for secret in SECRETS if secret in body], (route, who)
-    assert cluster.service(0).loop.durability.stable.value == 0, "somebody wrote"
+    assert cluster.service(0).loop.durability.stable.value == 0, "a refused request wrote"
     told = cluster.logs[0].getvalue()
     assert "WrongCredentials" in told
     assert not [secret for secret in (*SECRETS, "letmein", "wrong-password-1", "wrong-token-1") if secret in told]

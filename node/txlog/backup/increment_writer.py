@@ -1,7 +1,7 @@
 """Takes an incremental backup: what the log changed since another backup, compared with that one's content.
 
-No worker is read, except for its position: whatever it has executed, the log says. The state of the other backup passes
-by once. So the changes are exact, and the digest of the new state is known.
+No worker is read, except for its position: the log says what it has executed. The state of the other backup is read
+once. So the changes are exact, and the digest of the new state is known.
 """
 
 from __future__ import annotations

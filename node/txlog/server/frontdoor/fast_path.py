@@ -202,7 +202,7 @@ class FastPathConnection(asyncio.Protocol):
         self._waiter: FastPathWaiter | None = None
         self._read: FastRead | None = None
         self._request = b""
-        """The request that is being read for: another side may have to answer it."""
+        """The query that is in progress, as sent: aiohttp's side may have to answer it."""
         self._address: str | None = None
         self._trace: WriteTrace | None = None
         self._last_activity = time.monotonic()

@@ -407,9 +407,10 @@ class FastRead:
     # The end
 
     def check_timeout(self, now: float) -> None:
-        """Gives up a worker that has sent nothing for :data:`~.read_router.READ_S`. ``now``: of the monotonic clock."""
+        """Gives up a worker that does not answer within :data:`~.read_router.READ_S`, or does not complete a refusal. A
+        good answer that stops is given up by :meth:`_stream`. ``now``: of the monotonic clock."""
         connection = self._connection
-        if connection is None or self._is_streaming or connection.status or now - self._began < READ_S:
+        if connection is None or connection.status == 200 or now - self._began < READ_S:
             return
         self.try_next()
 

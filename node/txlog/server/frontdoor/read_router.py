@@ -25,7 +25,6 @@ from txlog.workers.adapter import RequestOutcome, Unreachable, WorkerRequest, Wo
 CONNECT_S = 2.0
 READ_S = 60.0
 """Time-out between two pieces of an answer, in seconds; a query may compute this long before the first piece."""
-WAIT_S_MAX = 60.0
 CONNECTIONS_MAX = 256
 MONOTONIC_WAIT_S = 2.0
 """How long a read waits for a worker that is older than what its client has seen, if no other worker can answer."""

@@ -62,8 +62,3 @@ class FilledText:
         for at, place in enumerate(self._places):
             pieces[2 * at + 1] = iris[place]
         return b"".join(pieces)
-
-
-def has_placeholder(text: str) -> bool:
-    """Whether a placeholder is in this text, where no IRI may be put."""
-    return _PLACEHOLDER in text
